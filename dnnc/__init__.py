@@ -1,0 +1,57 @@
+"""dnnc: an ahead-of-time compiler for the operation graphs of cuDNN's Graph API.
+
+Importing it loads nothing heavy: names below load what they need when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public name -> the module that defines it.
+_LAZY = {
+    "Dim": "dnnc.expr",
+    "OperationGraph": "dnnc.dialect.graph",
+    "Handle": "dnnc.frontends.handle",
+    "behavior_note": "dnnc.frontends.enums",
+    "build_plan_policy": "dnnc.frontends.enums",
+    "convolution_mode": "dnnc.frontends.enums",
+    "create_handle": "dnnc.frontends.handle",
+    "data_type": "dnnc.frontends.enums",
+    "destroy_handle": "dnnc.frontends.handle",
+    "get_stream": "dnnc.frontends.handle",
+    "heur_mode": "dnnc.frontends.enums",
+    "load": "dnnc.runtime",
+    "norm_forward_phase": "dnnc.frontends.enums",
+    "numerical_note": "dnnc.frontends.enums",
+    "pygraph": "dnnc.frontends.pygraph",
+    "read_plan": "dnnc.plan.format",
+    "reference": "dnnc.api",
+    "reduction_mode": "dnnc.frontends.enums",
+    "reshape_mode": "dnnc.frontends.enums",
+    "scalar_type": "dnnc.frontends.enums",
+    "set_stream": "dnnc.frontends.handle",
+    "tensor_reordering": "dnnc.frontends.enums",
+    "write_plan": "dnnc.plan.format",
+    "DnncError": "dnnc.errors",
+    "Status": "dnnc.errors",
+    "compile": "dnnc.api",
+    "cudnnGraphNotSupportedError": "dnnc.errors",
+}
+
+
+# Names that are shorter where they are defined.
+_RENAMED = {"read_plan": "read", "write_plan": "write"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        module = importlib.import_module(_LAZY[name])
+        return getattr(module, _RENAMED.get(name, name))
+    raise AttributeError(f"module 'dnnc' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_LAZY])

@@ -1,0 +1,530 @@
+"""Size expressions: integers over named sizes, kept in one normal form so that equal is equal.
+
+A graph's sizes and strides, a plan's grids, workspace, arguments and guards are expressions.
+The text form is a closed grammar, parsed here and never by `eval`:
+
+    guard    := term ("and" term)*
+    term     := expr (("<" | "<=" | ">" | ">=" | "==" | "!=") expr)?
+    expr     := product (("+" | "-") product)*
+    product  := unary (("*" | "//" | "%") unary)*
+    unary    := "-" unary | integer | name | "(" expr ")" | function "(" expr ("," expr)? ")"
+    function := "min" | "max" | "ceildiv" | "magic" | "magic_shift"
+
+`//` and `%` round to minus infinity, as in Python.  magic(d) and magic_shift(d) take one
+expression: kernels divide by d as (n * magic) >> magic_shift, exact for 0 <= n < 2**31.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+from .errors import DnncError, Status
+
+MAX_TEXT = 4096
+MAX_DEPTH = 32
+
+# Names that a plan's expressions may use beside the graph's symbols; the runtime sets them.
+DEVICE_VARIABLES = ("sm_count", "max_dynamic_smem_bytes")
+
+
+@dataclass(frozen=True)
+class Dim:
+    """A size known only at run time.
+
+    Two tensors that share a `Dim` share the size.  min, max: inclusive range, in elements
+    (defaults 1 and 65536).  multiple_of: every value is a multiple of it (default 1).
+    """
+
+    name: str
+    min: int = 1
+    max: int = 65536
+    multiple_of: int = 1
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
+            raise _bad(f"Dim name {self.name!r}", "a Python identifier")
+        if self.name in (*DEVICE_VARIABLES, *_FUNCTIONS, "and"):
+            raise _bad(f"Dim name {self.name!r} is reserved", "another name")
+        if self.min < 0 or self.max < self.min or self.multiple_of < 1:
+            raise _bad(
+                f"Dim {self.name}: min={self.min}, max={self.max}, multiple_of={self.multiple_of}",
+                "0 <= min <= max, multiple_of >= 1",
+            )
+
+    def __add__(self, other: Size) -> Expr:
+        return Expr.of(self) + other
+
+    def __sub__(self, other: Size) -> Expr:
+        return Expr.of(self) - other
+
+    def __mul__(self, other: Size) -> Expr:
+        return Expr.of(self) * other
+
+    def __floordiv__(self, other: Size) -> Expr:
+        return Expr.of(self) // other
+
+    def __mod__(self, other: Size) -> Expr:
+        return Expr.of(self) % other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Size) -> Expr:
+        return Expr.of(other) - self
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class _Call:
+    """An operation that the normal form can't look into: `//`, `%`, `min`, `max`, `ceildiv`."""
+
+    function: str
+    args: tuple[Expr, ...]
+
+    def __str__(self) -> str:
+        if self.is_infix:
+            a, b = (text if re.fullmatch(r"\w+", text) else f"({text})" for text in self.texts)
+            return f"({a} {self.function} {b})"
+        return f"{self.function}({', '.join(self.texts)})"
+
+    @property
+    def is_infix(self) -> bool:
+        return self.function in ("//", "%")
+
+    @property
+    def texts(self) -> list[str]:
+        return [str(arg) for arg in self.args]
+
+
+_Atom = Dim | _Call
+_Monomial = tuple[_Atom, ...]
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A sum of products: `terms` maps each product of sorted atoms to its coefficient.
+
+    Equal expressions compare equal as far as addition and multiplication go; what stands
+    under `//`, `%`, `min`, `max` compares by its parts.
+    """
+
+    terms: tuple[tuple[_Monomial, int], ...]
+
+    @staticmethod
+    def of(value: Size) -> Expr:
+        """The expression of an int, a Dim, or an expression itself."""
+        if isinstance(value, Expr):
+            return value
+        if isinstance(value, Dim):
+            return Expr((((value,), 1),))
+        return _make({(): int(value)})
+
+    def __add__(self, other: Size) -> Expr:
+        terms = dict(self.terms)
+        for monomial, coefficient in Expr.of(other).terms:
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+        return _make(terms)
+
+    def __neg__(self) -> Expr:
+        return _make({monomial: -coefficient for monomial, coefficient in self.terms})
+
+    def __sub__(self, other: Size) -> Expr:
+        return self + -Expr.of(other)
+
+    def __mul__(self, other: Size) -> Expr:
+        terms: dict[_Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in Expr.of(other).terms:
+                monomial = tuple(sorted(left + right, key=str))
+                terms[monomial] = terms.get(monomial, 0) + a * b
+        return _make(terms)
+
+    def __floordiv__(self, other: Size) -> Expr:
+        divisor = Expr.of(other)
+        exact = self.divided_exactly(divisor)
+        if exact is not None:
+            return exact
+        return _fold("//", self, divisor)
+
+    def __mod__(self, other: Size) -> Expr:
+        divisor = Expr.of(other)
+        if self.divided_exactly(divisor) is not None:
+            return Expr.of(0)
+        return _fold("%", self, divisor)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: Size) -> Expr:
+        return Expr.of(other) - self
+
+    def divided_exactly(self, divisor: Expr) -> Expr | None:
+        """self / divisor when the normal form shows that it leaves no rest, else None."""
+        if len(divisor.terms) != 1:
+            return Expr.of(1) if self == divisor and self.terms else None
+        ((wanted, coefficient),) = divisor.terms
+        quotient: dict[_Monomial, int] = {}
+        for monomial, factor in self.terms:
+            rest = list(monomial)
+            for atom in wanted:
+                if atom not in rest:
+                    return None
+                rest.remove(atom)
+            if factor % coefficient:
+                return None
+            quotient[tuple(rest)] = factor // coefficient
+        return _make(quotient)
+
+    @property
+    def constant(self) -> int | None:
+        """The value, when it needs no symbol."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and self.terms[0][0] == ():
+            return self.terms[0][1]
+        return None
+
+    def dims(self) -> frozenset[Dim]:
+        """Every symbol in it."""
+        found: set[Dim] = set()
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if isinstance(atom, Dim):
+                    found.add(atom)
+                else:
+                    found.update(*(arg.dims() for arg in atom.args))
+        return frozenset(found)
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        """The value under `sizes`; a name that is missing is BAD_PARAM."""
+        return sum(
+            coefficient * math.prod(_atom_value(atom, sizes) for atom in monomial)
+            for monomial, coefficient in self.terms
+        )
+
+    def bounds(self) -> tuple[int, int]:
+        """Smallest and largest value over the ranges of its symbols (may be wider than true)."""
+        low = high = 0
+        for monomial, coefficient in self.terms:
+            span = reduce(_span_product, map(_atom_bounds, monomial), (1, 1))
+            ends = sorted((span[0] * coefficient, span[1] * coefficient))
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
+    def known_divisor(self) -> int:
+        """The largest number that is known to divide every value (0 for the constant 0)."""
+        divisors = (
+            math.prod(map(_atom_divisor, monomial)) * coefficient
+            for monomial, coefficient in self.terms
+        )
+        return math.gcd(*divisors)
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        text = ""
+        for monomial, coefficient in self.terms:
+            factors = [str(atom) for atom in monomial]
+            if abs(coefficient) != 1 or not factors:
+                factors.append(str(abs(coefficient)))
+            sign = "-" if coefficient < 0 else "+"
+            product = "*".join(factors)
+            text += f" {sign} {product}" if text else ("-" if coefficient < 0 else "") + product
+        return text
+
+    def __repr__(self) -> str:
+        return f"Expr({self})"
+
+
+Size = int | Dim | Expr
+
+
+def ceildiv(value: Size, divisor: Size) -> Expr:
+    """value / divisor, rounded up."""
+    a, b = Expr.of(value), Expr.of(divisor)
+    exact = a.divided_exactly(b)
+    return exact if exact is not None else _fold("ceildiv", a, b)
+
+
+def minimum(*values: Size) -> Expr:
+    return _extreme("min", values)
+
+
+def maximum(*values: Size) -> Expr:
+    return _extreme("max", values)
+
+
+def product(values: Iterable[Size]) -> Expr:
+    return reduce(lambda a, b: a * b, values, Expr.of(1))
+
+
+def magic(divisor: Size) -> Expr:
+    """The factor of a division by multiplication (below 2**32); see `magic_shift`."""
+    return _fold("magic", Expr.of(divisor))
+
+
+def magic_shift(divisor: Size) -> Expr:
+    """31 + ceil(log2 d): n // d = (n * magic(d)) >> magic_shift(d) for 0 <= n < 2**31.
+
+    Granlund and Montgomery, "Division by invariant integers using multiplication", theorem 4.2.
+    """
+    return _fold("magic_shift", Expr.of(divisor))
+
+
+def typical(size: Expr) -> int:
+    """A size for predictions: each symbol at 1024, as far as its range allows."""
+    return size.evaluate({dim.name: _typical_dim(dim) for dim in size.dims()})
+
+
+def _typical_dim(dim: Dim) -> int:
+    value = min(max(1024, dim.min), dim.max)
+    return max(dim.multiple_of, value // dim.multiple_of * dim.multiple_of)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition on sizes: every comparison holds.  The empty guard is always true."""
+
+    comparisons: tuple[tuple[str, Expr, Expr], ...] = ()
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        return all(
+            _COMPARISONS[relation](left.evaluate(sizes), right.evaluate(sizes))
+            for relation, left, right in self.comparisons
+        )
+
+    def __str__(self) -> str:
+        return " and ".join(f"{a} {relation} {b}" for relation, a, b in self.comparisons) or "1"
+
+
+def parse(text: str, dims: Mapping[str, Dim] | None = None) -> Expr:
+    """The expression of `text`.  dims: the symbols it may name; a device variable is one too."""
+    guard = parse_guard(text, dims)
+    if len(guard.comparisons) != 1 or guard.comparisons[0][0] != "!=":
+        raise _bad(f"size expression {text!r} is a condition", "an integer expression")
+    return guard.comparisons[0][1]
+
+
+def parse_guard(text: str, dims: Mapping[str, Dim] | None = None) -> Guard:
+    """The guard of `text`; a bare expression means that it is not 0."""
+    if len(text) > MAX_TEXT:
+        raise _bad(f"size expression of {len(text)} characters", f"at most {MAX_TEXT}")
+    return _Parser(text, dims or {}).parse()
+
+
+def device_dim(name: str) -> Dim:
+    """The symbol of a device variable (`sm_count`, ...), as expressions of a plan use it."""
+    dim = object.__new__(Dim)
+    for field, value in (("name", name), ("min", 1), ("max", 1 << 20), ("multiple_of", 1)):
+        object.__setattr__(dim, field, value)
+    return dim
+
+
+def _magic_shift(divisor: int) -> int:
+    return 31 + max(0, divisor - 1).bit_length()
+
+
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "ceildiv": lambda a, b: -(-a // b),
+    "min": min,
+    "max": max,
+    "magic": lambda d: -(-(1 << _magic_shift(d)) // d),
+    "magic_shift": _magic_shift,
+}
+
+_DIVISIONS = ("//", "%", "ceildiv", "magic", "magic_shift")
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    "<=": lambda a, b: a <= b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    ">": lambda a, b: a > b,
+}
+
+
+def _bad(what: str, supported: str) -> DnncError:
+    return DnncError(Status.BAD_PARAM, what, supported)
+
+
+def _make(terms: Mapping[_Monomial, int]) -> Expr:
+    kept = [(monomial, coefficient) for monomial, coefficient in terms.items() if coefficient]
+    kept.sort(key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))
+    return Expr(tuple(kept))
+
+
+def _fold(function: str, *args: Expr) -> Expr:
+    call = _Call(function, args)
+    if all(arg.constant is not None for arg in args):
+        return Expr.of(_atom_value(call, {}))
+    return _make({(call,): 1})
+
+
+def _extreme(function: str, values: Iterable[Size]) -> Expr:
+    unique = dict.fromkeys(map(Expr.of, values))
+    return reduce(lambda a, b: _fold(function, a, b), unique)
+
+
+def _atom_value(atom: _Atom, sizes: Mapping[str, int]) -> int:
+    if isinstance(atom, Dim):
+        if atom.name not in sizes:
+            raise _bad(f"size {atom.name} is not given", f"a value for {atom.name}")
+        return sizes[atom.name]
+    values = [arg.evaluate(sizes) for arg in atom.args]
+    if atom.function in _DIVISIONS and values[-1] <= 0:
+        raise _bad(f"{atom} divides by {values[-1]}", "a positive divisor")
+    return _FUNCTIONS[atom.function](*values)
+
+
+def _atom_bounds(atom: _Atom) -> tuple[int, int]:
+    if isinstance(atom, Dim):
+        return atom.min, atom.max
+    if len(atom.args) == 1:
+        return (0, 63) if atom.function == "magic_shift" else (0, (1 << 32) - 1)
+    (a_low, a_high), (b_low, b_high) = (arg.bounds() for arg in atom.args)
+    if atom.function == "%":
+        return (0, min(max(a_high, 0), b_high - 1)) if b_low > 0 <= a_low else (-b_high, b_high)
+    if atom.function in ("//", "ceildiv") and b_low <= 0:
+        largest = max(abs(a_low), abs(a_high))
+        return -largest, largest
+    corners = [_FUNCTIONS[atom.function](a, b) for a in (a_low, a_high) for b in (b_low, b_high)]
+    return min(corners), max(corners)
+
+
+def _atom_divisor(atom: _Atom) -> int:
+    if isinstance(atom, Dim):
+        return atom.multiple_of
+    if len(atom.args) == 1:
+        return 1
+    a, b = (arg.known_divisor() for arg in atom.args)
+    return math.gcd(a, b) if atom.function in ("min", "max", "%") else 1
+
+
+def _span_product(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    corners = [x * y for x in a for y in b]
+    return min(corners), max(corners)
+
+
+class _Parser:
+    """Recursive descent over the grammar at the top of this file."""
+
+    TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(//|<=|>=|==|!=|[-+*%<>(),]))")
+
+    def __init__(self, text: str, dims: Mapping[str, Dim]):
+        self.text = text
+        self.dims = dims
+        self.tokens = self._tokens()
+        self.at = 0
+        self.depth = 0
+
+    def _tokens(self) -> list[str]:
+        tokens: list[str] = []
+        at = 0
+        text = self.text.rstrip()
+        while at < len(text):
+            match = self.TOKEN.match(text, at)
+            if match is None:
+                raise self._error(f"{text[at:].strip()[:16]!r}")
+            tokens.append(match.group().strip())
+            at = match.end()
+        return tokens
+
+    def _error(self, found: str) -> DnncError:
+        return _bad(
+            f"size expression {self.text[:80]!r}: unexpected {found}",
+            "integers, the graph's symbols, + - * // % min max ceildiv, comparisons, and",
+        )
+
+    def _peek(self) -> str:
+        return self.tokens[self.at] if self.at < len(self.tokens) else "end of text"
+
+    def _take(self, *wanted: str) -> str | None:
+        if self.at < len(self.tokens) and self.tokens[self.at] in wanted:
+            self.at += 1
+            return self.tokens[self.at - 1]
+        return None
+
+    def _expect(self, token: str) -> None:
+        if not self._take(token):
+            raise self._error(repr(self._peek()))
+
+    def parse(self) -> Guard:
+        comparisons = [self._comparison()]
+        while self._take("and"):
+            comparisons.append(self._comparison())
+        if self.at != len(self.tokens):
+            raise self._error(repr(self._peek()))
+        return Guard(tuple(comparisons))
+
+    def _comparison(self) -> tuple[str, Expr, Expr]:
+        left = self._sum()
+        relation = self._take(*_COMPARISONS)
+        return (relation, left, self._sum()) if relation else ("!=", left, Expr.of(0))
+
+    def _sum(self) -> Expr:
+        value = self._product()
+        while sign := self._take("+", "-"):
+            right = self._product()
+            value = value + right if sign == "+" else value - right
+        return value
+
+    def _product(self) -> Expr:
+        value = self._unary()
+        while operator := self._take("*", "//", "%"):
+            right = self._unary()
+            if operator == "*":
+                value = value * right
+            else:
+                value = value // right if operator == "//" else value % right
+        return value
+
+    def _unary(self) -> Expr:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise _bad(f"size expression nested over {MAX_DEPTH} deep", f"at most {MAX_DEPTH}")
+        try:
+            return self._operand()
+        finally:
+            self.depth -= 1
+
+    def _operand(self) -> Expr:
+        if self._take("-"):
+            return -self._unary()
+        if self._take("("):
+            value = self._sum()
+            self._expect(")")
+            return value
+        token = self._peek()
+        if token[0].isdigit() and self.at < len(self.tokens):
+            self.at += 1
+            return Expr.of(int(token))
+        if token in ("magic", "magic_shift", "min", "max", "ceildiv"):
+            self.at += 1
+            return self._call(token)
+        if token in DEVICE_VARIABLES:
+            self.at += 1
+            return Expr.of(device_dim(token))
+        if token in self.dims:
+            self.at += 1
+            return Expr.of(self.dims[token])
+        raise self._error(repr(token))
+
+    def _call(self, function: str) -> Expr:
+        self._expect("(")
+        a = self._sum()
+        if function.startswith("magic"):
+            self._expect(")")
+            return _fold(function, a)
+        self._expect(",")
+        b = self._sum()
+        self._expect(")")
+        return ceildiv(a, b) if function == "ceildiv" else _extreme(function, (a, b))

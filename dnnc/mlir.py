@@ -1,0 +1,146 @@
+# pyright: basic
+"""The MLIR Python bindings: the only module that imports them.
+
+They come from numba-cuda-mlir (LLVM 23), a private package of that project; it is imported
+behind a stub parent, so that its own front end, which we do not use, is not executed.  A later
+`import numba_cuda_mlir` by the user still works.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import importlib.util
+import os
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from .errors import DnncError, Status
+
+_PACKAGE = "numba_cuda_mlir"
+
+
+class _StubParent(types.ModuleType):
+    """A package that runs its own code only when something beyond the bindings is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or self.__dict__.get("_dnnc_state") != "stub":
+            raise AttributeError(name)
+        self.__dict__["_dnnc_state"] = "full"
+        assert self.__spec__ and self.__spec__.loader
+        self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
+
+
+def _install_stub_parent() -> None:
+    if _PACKAGE in sys.modules:
+        return
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or spec.submodule_search_locations is None:
+        raise DnncError(
+            Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+            "the compiler's MLIR bindings are not installed",
+            'pip install "dnnc[compiler]"',
+        )
+    module = _StubParent(spec.name)
+    module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
+    module.__package__ = spec.name
+    module.__path__ = list(spec.submodule_search_locations)
+    module.__dict__["_dnnc_state"] = "stub"
+    sys.modules[spec.name] = module
+    _isolate_symbols(module.__path__[0])
+
+
+def _isolate_symbols(root: str) -> None:
+    """Loads the library so that another LLVM in the process (llvmlite) can't take its symbols."""
+    library = os.path.join(root, "_mlir", "_mlir_libs", "libMLIRPythonCAPI.so")
+    if os.path.exists(library) and hasattr(os, "RTLD_DEEPBIND"):
+        ctypes.CDLL(library, os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+
+
+def _load(name: str) -> Any:
+    return importlib.import_module(f"{_PACKAGE}._mlir.{name}")
+
+
+_install_stub_parent()
+ir = _load("ir")
+PassManager = _load("passmanager").PassManager
+arith = _load("dialects.arith")
+ext = _load("dialects.ext")
+func = _load("dialects.func")
+gpu = _load("dialects.gpu")
+linalg = _load("dialects.linalg")
+llvm = _load("dialects.llvm")
+math = _load("dialects.math")
+nvvm = _load("dialects.nvvm")
+scf = _load("dialects.scf")
+tensor = _load("dialects.tensor")
+vector = _load("dialects.vector")
+
+if not hasattr(ir, "DynamicOpTrait"):
+    raise DnncError(
+        Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+        f"the MLIR bindings of {_PACKAGE} can't define dialects",
+        f"{_PACKAGE} 0.5.4 to 0.6",
+    )
+
+# `ext` names attribute constraints by this field, which these two classes lack.
+ir.DenseI64ArrayAttr.attr_name = "builtin.dense_array"
+ir.BoolAttr.attr_name = "builtin.integer"
+
+# Loading a dialect from two threads at once crashes; one lock for the process.
+dialect_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def context() -> Iterator[Any]:
+    """A new MLIR context, entered, with an unknown location.
+
+    MLIR's own threads are off: a verifier written in Python that they call would deadlock.
+    """
+    with ir.Context() as made:
+        made.enable_multithreading(False)
+        with ir.Location.unknown():
+            yield made
+
+
+def parse(text: str) -> Any:
+    """The module of `text`, verified; an error is BAD_PARAM with MLIR's message and place."""
+    try:
+        module = ir.Module.parse(text)
+        verify(module)
+    except ir.MLIRError as error:
+        raise DnncError(Status.BAD_PARAM, f"not a valid module: {message(error)}") from error
+    return module
+
+
+def verify(module: Any) -> None:
+    """Verifies; an ir.MLIRError says what is wrong."""
+    module.operation.verify()
+
+
+def run_pipeline(module: Any, pipeline: str) -> None:
+    """Runs upstream passes by their textual pipeline; a failure is an internal error."""
+    try:
+        PassManager.parse(pipeline).run(module.operation)
+    except ir.MLIRError as error:
+        raise DnncError(
+            Status.INTERNAL_ERROR_COMPILATION_FAILED, f"{message(error)}", where="MLIR"
+        ) from error
+
+
+def message(error: Any) -> str:
+    """What an ir.MLIRError says, on one line a diagnostic."""
+    lines = []
+    for diagnostic in error.error_diagnostics:
+        lines.append(f"{diagnostic.location}: {diagnostic.message}")
+    return "; ".join(lines) or str(error)
+
+
+def attributes_of(operation: Any) -> dict[str, Any]:
+    """Name -> attribute of an operation."""
+    return {name: operation.attributes[name] for name in operation.attributes}

@@ -1,0 +1,148 @@
+"""Compilation targets: one row of hardware facts per architecture.
+
+Sources: CUDA C++ programming guide 13.0, "Compute Capabilities" (shared memory, threads,
+registers); PTX ISA 9.0, "Target ISA notes" (instruction sets, which targets are forward
+compatible).  The rates are those of one usual part; only `predict` of the engines reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from .errors import DnncError, Status
+
+WARP_THREADS = 32
+REGISTERS_PER_THREAD = 255
+STATIC_SMEM_BYTES = 48 * 1024
+
+
+@dataclass(frozen=True)
+class Target:
+    """An architecture that cubins are made for.
+
+    name: `sm_90` or, with the features of that architecture alone, `sm_90a`.
+    capability: compute capability (major, minor).
+    ptx_version: lowest PTX ISA version that has what engines use on the target, ten times.
+    smem_block_bytes, smem_sm_bytes: shared memory a block may ask for, and of a multiprocessor.
+    threads_sm, blocks_sm, registers_sm: limits of a multiprocessor.
+    has_fp8_convert: `cvt` to and from e4m3 and e5m2.  has_bf16x2: bf16 arithmetic.
+    part, sm_count, dram_gbs, mma_tflops (by operand type), f32_tflops: the usual part.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    ptx_version: int
+    smem_block_bytes: int
+    smem_sm_bytes: int
+    threads_sm: int
+    blocks_sm: int
+    has_fp8_convert: bool
+    part: str
+    sm_count: int
+    dram_gbs: float
+    f32_tflops: float
+    mma_tflops: Mapping[str, float]
+    registers_sm: int = 65536
+    arch_specific: bool = False
+
+    @property
+    def chip(self) -> str:
+        return self.name
+
+    @property
+    def is_forward_compatible(self) -> bool:
+        """Whether PTX made for it may be compiled for a later architecture."""
+        return not self.arch_specific
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def _rates(f16: float, tf32: float, i8: float) -> dict[str, float]:
+    return {"f16": f16, "bf16": f16, "f32": tf32, "i8": i8}
+
+
+_SM80 = Target(
+    "sm_80", (8, 0), 70, 163 << 10, 164 << 10, 2048, 32, False,
+    "A100", 108, 1555.0, 19.5, _rates(312.0, 156.0, 624.0),
+)  # fmt: skip
+_SM86 = Target(
+    "sm_86", (8, 6), 71, 99 << 10, 100 << 10, 1536, 16, False,
+    "RTX 3090", 82, 936.0, 35.6, _rates(71.0, 35.6, 284.0),
+)  # fmt: skip
+_SM89 = Target(
+    "sm_89", (8, 9), 81, 99 << 10, 100 << 10, 1536, 24, True,
+    "RTX 4090", 128, 1008.0, 82.6, _rates(165.2, 82.6, 660.6),
+)  # fmt: skip
+_SM90 = Target(
+    "sm_90", (9, 0), 78, 227 << 10, 228 << 10, 2048, 32, True,
+    "H100 SXM", 132, 3350.0, 66.9, _rates(989.0, 494.0, 1979.0),
+)  # fmt: skip
+_SM100 = Target(
+    "sm_100", (10, 0), 86, 227 << 10, 228 << 10, 2048, 32, True,
+    "B200", 148, 8000.0, 80.0, _rates(2250.0, 1120.0, 4500.0),
+)  # fmt: skip
+_SM120 = Target(
+    "sm_120", (12, 0), 87, 99 << 10, 100 << 10, 1536, 24, True,
+    "RTX 5090", 170, 1792.0, 104.8, _rates(209.5, 104.8, 838.0),
+)  # fmt: skip
+
+TARGETS: tuple[Target, ...] = (
+    _SM80,
+    _SM86,
+    _SM89,
+    _SM90,
+    replace(_SM90, name="sm_90a", ptx_version=80, arch_specific=True),
+    _SM100,
+    replace(_SM100, name="sm_100a", ptx_version=86, arch_specific=True),
+    _SM120,
+    replace(_SM120, name="sm_120a", ptx_version=87, arch_specific=True),
+)
+
+_BY_NAME = {row.name: row for row in TARGETS}
+
+
+def of(name: str | Target) -> Target:
+    """The row of `sm_90`, `sm_90a`, ...; any other name is NOT_SUPPORTED_ARCH_MISMATCH."""
+    if isinstance(name, Target):
+        return name
+    row = _BY_NAME.get(name)
+    if row is None:
+        raise DnncError(
+            Status.NOT_SUPPORTED_ARCH_MISMATCH, f"target {name!r}", ", ".join(_BY_NAME), "target"
+        )
+    return row
+
+
+def of_list(names: str) -> tuple[Target, ...]:
+    """The rows of `sm_80,sm_90a`, in that order; a target named twice is BAD_PARAM."""
+    rows = tuple(of(name.strip()) for name in names.split(","))
+    if len(set(rows)) != len(rows):
+        raise DnncError(
+            Status.BAD_PARAM_DUPLICATED_ENTRIES, f"targets {names}", "each target once", "target"
+        )
+    return rows
+
+
+def of_capability(major: int, minor: int) -> Target:
+    """The row that a device of this compute capability is compiled for by default.
+
+    A cubin runs on later minor versions of its major version, so 8.7 takes sm_86.
+    """
+    fitting = [
+        row
+        for row in TARGETS
+        if row.capability[0] == major and row.capability[1] <= minor and not row.arch_specific
+    ]
+    if not fitting:
+        raise DnncError(
+            Status.NOT_SUPPORTED_ARCH_MISMATCH,
+            f"a device of compute capability {major}.{minor}",
+            ", ".join(sorted({f"{t.capability[0]}.x" for t in TARGETS})),
+            "target",
+        )
+    return max(fitting, key=lambda row: row.capability)

@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from dnnc import dtypes
+from dnnc.errors import DnncError
+
+
+@pytest.mark.parametrize("row", dtypes.ALL, ids=str)
+def test_every_name_leads_to_the_row(row):
+    assert dtypes.of(row.name) is row
+    assert dtypes.of(row.cudnn) is row
+    assert dtypes.of(row.numpy) is row
+    if row.dlpack:
+        assert dtypes.of_dlpack(*row.dlpack) is row
+
+
+@pytest.mark.parametrize("row", [r for r in dtypes.ALL if r.bits >= 8], ids=str)
+def test_numpy_elements_have_the_storage_size(row):
+    assert row.numpy.itemsize * 8 == row.bits
+
+
+def test_booleans_are_packed():
+    assert dtypes.i1.storage_bytes(9) == 2
+    assert dtypes.f16.storage_bytes(9) == 18
+
+
+class TorchDtype:
+    def __str__(self):
+        return "torch.bfloat16"
+
+
+def test_torch_dtypes_are_known_by_their_text():
+    assert dtypes.of(TorchDtype()) is dtypes.bf16
+
+
+@pytest.mark.parametrize("value", ["float12", 3, None, np.complex64])
+def test_other_values_are_refused(value):
+    with pytest.raises(DnncError, match="is not a data type"):
+        dtypes.of(value)
+
+
+def test_unknown_dlpack_type_is_refused():
+    with pytest.raises(DnncError, match="DLPack type code 5"):
+        dtypes.of_dlpack(5, 64)

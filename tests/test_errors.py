@@ -1,0 +1,45 @@
+import pytest
+
+from dnnc import errors
+from dnnc.errors import DnncError, Status
+
+
+def test_text_has_status_place_fault_and_what_is_accepted():
+    error = DnncError(Status.NOT_SUPPORTED_SHAPE, "K = 72", "K % 16 == 0", "matmul 'qk'")
+    assert str(error) == "NOT_SUPPORTED_SHAPE: matmul 'qk': K = 72; accepted: K % 16 == 0"
+
+
+@pytest.mark.parametrize(
+    ("status", "base"),
+    [
+        (Status.BAD_PARAM, ValueError),
+        (Status.BAD_PARAM_SHAPE_MISMATCH, ValueError),
+        (Status.BAD_PARAM_NOT_FINALIZED, RuntimeError),
+        (Status.NOT_SUPPORTED_GRAPH_PATTERN, errors.cudnnGraphNotSupportedError),
+        (Status.NOT_SUPPORTED_ARCH_MISMATCH, errors.cudnnGraphNotSupportedError),
+        (Status.NOT_INITIALIZED, RuntimeError),
+        (Status.EXECUTION_FAILED_CUDA_DRIVER, RuntimeError),
+        (Status.INTERNAL_ERROR, RuntimeError),
+    ],
+)
+def test_python_class_is_what_cudnn_frontend_raises(status, base):
+    error = DnncError(status, "x")
+    assert isinstance(error, base)
+    assert isinstance(error, DnncError)
+    assert error.status is status
+
+
+def test_not_supported_is_neither_value_nor_runtime_error():
+    error = DnncError(Status.NOT_SUPPORTED, "x")
+    assert not isinstance(error, ValueError | RuntimeError)
+
+
+def test_categories_are_the_thousands():
+    assert Status.BAD_PARAM_SHAPE_MISMATCH.category is Status.BAD_PARAM
+    assert Status.NOT_SUPPORTED_SHAPE.category is Status.NOT_SUPPORTED
+    assert Status.NOT_INITIALIZED.category is Status.NOT_INITIALIZED
+
+
+def test_every_status_of_the_8x_reference_has_one_of_9x():
+    assert errors.STATUS_OF_CUDNN8["ARCH_MISMATCH"] is Status.NOT_SUPPORTED_ARCH_MISMATCH
+    assert len(errors.STATUS_OF_CUDNN8) == 15

@@ -1,0 +1,138 @@
+"""Imports go down the layers and never up; only dnnc/mlir.py knows the bindings."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "dnnc"
+
+# A layer may import those after it.  Within one layer imports are free.
+LAYERS = (
+    ("cli", "torch", "autotune"),
+    ("api",),
+    ("frontends",),
+    ("worker", "cache"),
+    ("compiler",),
+    ("passes",),
+    ("engines",),
+    ("codegen",),
+    ("dialect",),
+    ("mlir",),
+    ("plan",),
+    ("store", "target", "tools"),
+    ("dtypes", "expr"),
+    ("errors",),
+)
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+# Beside the order: part -> what alone it may import of the package.
+LEAVES = {"plan", "dtypes", "expr", "errors", "target", "store", "tools"}
+ONLY = {
+    "runtime": LEAVES,
+    "interpreter": LEAVES,
+}
+USERS_OF_RUNTIME = {"cli", "torch", "autotune", "frontends", "runtime"}
+USERS_OF_INTERPRETER = {"cli", "interpreter"}
+
+
+def modules():
+    return sorted(ROOT.rglob("*.py"))
+
+
+def part_of(path):
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported_modules(path):
+    """(module text, line) of every import, relative ones made absolute."""
+    package = ["dnnc", *path.relative_to(ROOT).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            name = ".".join([*base, *(node.module or "").split(".")]).strip(".")
+            yield name, node.lineno
+            for alias in node.names:
+                yield f"{name}.{alias.name}", node.lineno
+
+
+def imported_parts(path):
+    known = {p.stem if p.is_file() else p.name for p in ROOT.iterdir()}
+    for name, line in imported_modules(path):
+        parts = name.split(".")
+        if parts[0] == "dnnc" and len(parts) > 1 and parts[1] in known:
+            yield parts[1], line
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_down(path):
+    part = part_of(path)
+    for other, line in imported_parts(path):
+        if other == part or part == "__init__":
+            continue
+        where = f"{path.name}:{line} imports {other}"
+        if part in ONLY:
+            assert other in ONLY[part], where
+            continue
+        if other == "runtime":
+            assert part in USERS_OF_RUNTIME, where
+            continue
+        if other == "interpreter":
+            assert part in USERS_OF_INTERPRETER, where
+            continue
+        assert RANK[part] <= RANK[other], where
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_one_module_imports_the_bindings(path):
+    names = {name.split(".")[0] for name, _ in imported_modules(path)}
+    if path != ROOT / "mlir.py":
+        assert not names & {"mlir", "numba_cuda_mlir"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "dialect").rglob("*.py")), ids=lambda p: p.name)
+def test_only_the_ir_side_of_the_dialect_imports_mlir(path):
+    uses = {other for other, _ in imported_parts(path)}
+    assert ("mlir" in uses) <= (path.name in ("dnn.py", "structure.py"))
+
+
+def loaded_modules(statement):
+    code = f"import sys\n{statement}\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["import dnnc", "import dnnc.runtime", "from dnnc.runtime import driver, executor, args"],
+)
+def test_runtime_loads_no_compiler(statement):
+    loaded = loaded_modules(statement)
+    strange = ("numba_cuda_mlir", "dnnc.mlir", "dnnc.compiler", "dnnc.passes", "dnnc.dialect")
+    assert not [name for name in loaded if name.startswith(strange)]
+    if statement == "import dnnc":
+        assert "numpy" not in loaded
+
+
+def test_a_graph_is_written_verified_and_run_without_mlir():
+    loaded = loaded_modules("from dnnc.dialect import graph, json_form, reference, fusion")
+    assert "dnnc.dialect.reference" in loaded
+    assert not [name for name in loaded if name.startswith(("numba_cuda_mlir", "dnnc.mlir"))]
+
+
+def test_the_bindings_have_every_name_that_is_used():
+    from dnnc import mlir
+
+    for name in ("ir", "PassManager", "arith", "ext", "func", "gpu", "linalg", "llvm", "math"):
+        assert getattr(mlir, name) is not None
+    for name in ("nvvm", "scf", "tensor", "vector"):
+        assert getattr(mlir, name) is not None
+
+
+def test_the_front_end_of_the_bindings_can_still_be_imported():
+    loaded_modules("import dnnc.mlir; from numba_cuda_mlir import cuda")
