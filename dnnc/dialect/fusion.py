@@ -1,0 +1,98 @@
+"""Fusion: operations of a graph that one engine turns into kernels together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..expr import Dim
+from .graph import OperationGraph
+from .op import Op
+from .tensor import Tensor, symbols_of
+
+
+@dataclass(frozen=True, eq=False)
+class Fusion:
+    """A convex part of a finalized graph.
+
+    index: its place in the partition, from 0.  ops: in topological order.
+    outputs: tensors that it writes to memory: the graph's, and those that later fusions read.
+    """
+
+    index: int
+    ops: tuple[Op, ...]
+    outputs: tuple[Tensor, ...]
+
+    @cached_property
+    def producers(self) -> Mapping[Tensor, Op]:
+        """Tensor -> the operation of the fusion that makes it."""
+        return {tensor: op for op in self.ops for tensor in op.results}
+
+    @cached_property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Tensors that it reads from memory or as scalars, constants not."""
+        read = dict.fromkeys(t for op in self.ops for t in op.operands)
+        return tuple(t for t in read if t not in self.producers and not t.is_constant)
+
+    @cached_property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Every tensor, each once."""
+        return tuple(dict.fromkeys(t for op in self.ops for t in (*op.operands, *op.results)))
+
+    @property
+    def symbols(self) -> dict[str, Dim]:
+        return {name: dim for name, dim in sorted(symbols_of(self.tensors).items())}
+
+    def with_role(self, role: str) -> tuple[Op, ...]:
+        """The operations whose class has this role: anchor, pointwise, reduction, view."""
+        return tuple(op for op in self.ops if op.role == role)
+
+    @cached_property
+    def anchor(self) -> Op | None:
+        """What the fusion grew around: its one heavy operation, else its first reduction."""
+        heavy = self.with_role("anchor") or self.with_role("reduction")
+        return heavy[0] if heavy else None
+
+    @cached_property
+    def roles(self) -> Mapping[Op, str]:
+        """Operation -> its role in the fusion: g1a, g1b, ... (on the anchor's operands in order;
+        g1 if it has one), anchor, g2 (all others)."""
+        found = dict.fromkeys(self.ops, "g2")
+        if self.anchor is None:
+            return found
+        operands = self.anchor.operands
+        for position in reversed(range(len(operands))):
+            role = f"g1{'abcdefgh'[position]}" if len(operands) > 1 else "g1"
+            for op in self.upstream(operands[position]):
+                found[op] = role
+        found[self.anchor] = "anchor"
+        return found
+
+    def upstream(self, tensor: Tensor) -> set[Op]:
+        """The operations of the fusion that `tensor` depends on."""
+        found: set[Op] = set()
+        pending = [tensor]
+        while pending:
+            op = self.producers.get(pending.pop())
+            if op is not None and op not in found:
+                found.add(op)
+                pending.extend(op.operands)
+        return found
+
+    def __repr__(self) -> str:
+        return f"<fusion {self.index}: {', '.join(op.label for op in self.ops)}>"
+
+
+def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:
+    """The fusions of groups of operations, in an order in which each finds its inputs made."""
+    fusions: list[Fusion] = []
+    placed = [tuple(op for op in graph.ops if op in set(group)) for group in groups]
+    for index, ops in enumerate(placed):
+        made = {tensor for op in ops for tensor in op.results}
+        others = {t for group in placed if group is not ops for op in group for t in op.operands}
+        outputs = tuple(
+            t for op in ops for t in op.results if t in made and (not t.is_virtual or t in others)
+        )
+        fusions.append(Fusion(index, ops, outputs))
+    return tuple(fusions)

@@ -1,0 +1,279 @@
+"""OperationGraph: tensors and operations, verified and inferred without any compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cached_property
+
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..expr import Dim
+from .op import Op
+from .tensor import Tensor, stride_order, symbols_of
+
+MAX_OPS = 4096
+
+
+class OperationGraph:
+    """A dataflow graph: operations connected by the tensors they share.
+
+    name: a label.  ops: in any order until finalized, then each after those it needs.
+    io_type, intermediate_type, compute_type: what tensors and operations that leave their type
+    open get (non-virtual tensors, virtual tensors, operations).
+    """
+
+    def __init__(
+        self,
+        name: str = "graph",
+        *,
+        io_type: DType | None = None,
+        intermediate_type: DType | None = None,
+    ):
+        self.name = name
+        self.io_type = io_type
+        self.intermediate_type = intermediate_type
+        self.ops: list[Op] = []
+        self.is_finalized = False
+        self._loose: list[Tensor] = []
+
+    # ---- building
+
+    def add(self, op: Op) -> Op:
+        """Appends an operation; RuntimeError (BAD_PARAM_NOT_FINALIZED) once it is finalized."""
+        self._require_open()
+        self.ops.append(op)
+        return op
+
+    def add_tensor(self, tensor: Tensor) -> Tensor:
+        """Declares a tensor ahead of its use, so that its uid is reserved."""
+        self._require_open()
+        self._loose.append(tensor)
+        return tensor
+
+    def _require_open(self) -> None:
+        if self.is_finalized:
+            raise DnncError(
+                Status.BAD_PARAM_NOT_FINALIZED,
+                "the graph is finalized and can't change",
+                "a new graph",
+                f"graph '{self.name}'",
+            )
+
+    # ---- its parts
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """Every tensor that an operation uses, each once, in order of use."""
+        return tuple(dict.fromkeys(t for op in self.ops for t in (*op.operands, *op.results)))
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """Tensors that no operation makes, by-value ones included, constants not."""
+        made = set(self.producers)
+        return tuple(t for t in self.tensors if t not in made and not t.is_constant)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """Tensors that an operation makes and that are not virtual."""
+        return tuple(t for t in self.producers if not t.is_virtual)
+
+    @property
+    def producers(self) -> dict[Tensor, Op]:
+        """Tensor -> the operation that makes it."""
+        return {tensor: op for op in self.ops for tensor in op.results}
+
+    def consumers(self, tensor: Tensor) -> Iterator[Op]:
+        return (op for op in self.ops if tensor in op.operands)
+
+    @property
+    def symbols(self) -> dict[str, Dim]:
+        """The graph's symbols by name, sorted."""
+        found = symbols_of(self.tensors)
+        return {name: found[name] for name in sorted(found)}
+
+    def tensor(self, key: int | str) -> Tensor:
+        """The tensor with this uid, or with this name if only one has it."""
+        found = [
+            t for t in self.tensors if key in ((t.uid,) if isinstance(key, int) else (t.name,))
+        ]
+        if len(found) != 1:
+            named = ", ".join(f"{t.uid}{f' ({t.name})' if t.name else ''}" for t in self.tensors)
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"{len(found)} tensors are called {key!r}",
+                f"a uid or a unique name of: {named}",
+                f"graph '{self.name}'",
+            )
+        return found[0]
+
+    # ---- finalizing
+
+    def finalize(self) -> OperationGraph:
+        """Assigns uids, orders and infers, verifies; then the graph no longer changes."""
+        if not self.is_finalized:
+            self.validate()
+            self.is_finalized = True
+        return self
+
+    def validate(self) -> None:
+        """Every check and inference of `finalize`, leaving the graph open."""
+        if not self.ops:
+            raise self._error(Status.BAD_PARAM, "no operations", "one operation at least")
+        if len(self.ops) > MAX_OPS:
+            raise self._error(Status.NOT_SUPPORTED, f"{len(self.ops)} operations", f"{MAX_OPS}")
+        self._assign_uids()
+        self._verify_producers()
+        self.ops = self._ordered()
+        self._infer()
+        self._verify()
+
+    def _error(self, status: Status, what: str, supported: str = "") -> DnncError:
+        return DnncError(status, what, supported, f"graph '{self.name}'")
+
+    def _assign_uids(self) -> None:
+        tensors = dict.fromkeys((*self._loose, *self.tensors))
+        taken: dict[int, Tensor] = {}
+        for tensor in tensors:
+            if tensor.uid is None:
+                continue
+            if not 0 <= tensor.uid < 1 << 63:
+                raise tensor.error(Status.BAD_PARAM, f"uid {tensor.uid}", "0 to 2**63 - 1")
+            if tensor.uid in taken:
+                raise tensor.error(
+                    Status.BAD_PARAM_DUPLICATED_ENTRIES,
+                    f"uid {tensor.uid} is also that of '{taken[tensor.uid].name}'",
+                    "a uid for one tensor only",
+                )
+            taken[tensor.uid] = tensor
+        free = 1
+        for tensor in tensors:
+            if tensor.uid is None:
+                while free in taken:
+                    free += 1
+                tensor.uid = free
+                taken[free] = tensor
+
+    def _verify_producers(self) -> None:
+        made: dict[Tensor, Op] = {}
+        for op in self.ops:
+            for tensor in op.results:
+                if tensor in made:
+                    raise tensor.error(
+                        Status.BAD_PARAM_DUPLICATED_ENTRIES,
+                        f"made by {made[tensor].label} and by {op.label}",
+                        "one operation that makes it",
+                    )
+                if tensor.is_by_value or tensor.value is not None:
+                    raise tensor.error(
+                        Status.BAD_PARAM, f"a scalar made by {op.label}", "a scalar as an input"
+                    )
+                made[tensor] = op
+        for tensor in self.tensors:
+            if tensor.is_virtual and tensor not in made:
+                raise tensor.error(
+                    Status.BAD_PARAM,
+                    "virtual, but no operation makes it",
+                    "an operation that makes it, or a tensor that is not virtual",
+                )
+
+    def _ordered(self) -> list[Op]:
+        """The operations so that each comes after those it needs, ties as they were added."""
+        made = self.producers
+        left = list(self.ops)
+        done: set[Op] = set()
+        ordered: list[Op] = []
+        while left:
+            ready = next(
+                (op for op in left if all(t not in made or made[t] in done for t in op.operands)),
+                None,
+            )
+            if ready is None:
+                cycle = ", ".join(op.label for op in left)
+                raise self._error(
+                    Status.NOT_SUPPORTED_GRAPH_PATTERN,
+                    f"a cycle through {cycle}",
+                    "a graph in which no operation needs its own result",
+                )
+            left.remove(ready)
+            done.add(ready)
+            ordered.append(ready)
+        return ordered
+
+    def _infer(self) -> None:
+        made = self.producers
+        for tensor in self.tensors:
+            if tensor.dtype is None and tensor not in made:
+                tensor.dtype = self.io_type
+        for op in self.ops:
+            for _, tensor in op.tensors("operand"):
+                tensor.verify()
+            op.infer()
+            for tensor in op.results:
+                if tensor.dtype is None:
+                    wanted = self.intermediate_type if tensor.is_virtual else self.io_type
+                    tensor.dtype = wanted or self.io_type
+                tensor.verify()
+
+    def _verify(self) -> None:
+        for op in self.ops:
+            op.verify()
+        if not self.outputs:
+            raise self._error(
+                Status.BAD_PARAM, "every result is virtual", "one output at least, by set_output"
+            )
+        for tensor in self.outputs:
+            if not _is_injective(tensor):
+                raise tensor.error(
+                    Status.NOT_SUPPORTED_LAYOUT,
+                    f"strides {[str(s) for s in tensor.layout]} put two elements in one place",
+                    "an output whose elements do not overlap",
+                )
+        symbols_of(self.tensors)
+
+    # ---- identity
+
+    @cached_property
+    def _json(self) -> str:
+        from .json_form import to_json
+
+        return json.dumps(to_json(self), separators=(",", ":"), sort_keys=True)
+
+    def canonical_text(self) -> str:
+        """The compact JSON form, equal for equal graphs; the graph must be finalized."""
+        if not self.is_finalized:
+            raise self._error(
+                Status.BAD_PARAM_NOT_FINALIZED, "the graph is not finalized", "finalize() first"
+            )
+        return self._json
+
+    def key(self) -> str:
+        """SHA-256 of the canonical text: topology, sizes, types and names."""
+        return hashlib.sha256(self.canonical_text().encode()).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OperationGraph):
+            return NotImplemented
+        return self.canonical_text() == other.canonical_text()
+
+    def __hash__(self) -> int:
+        return hash(self.canonical_text())
+
+    def __repr__(self) -> str:
+        return f"<OperationGraph '{self.name}': {', '.join(op.label for op in self.ops)}>"
+
+
+def _is_injective(tensor: Tensor) -> bool:
+    """Whether no two elements share a place (True where symbols leave it open)."""
+    reached = 0
+    for axis in reversed(stride_order(tensor.shape, tensor.layout)):
+        if tensor.shape[axis].constant == 1:
+            continue
+        stride, extent = tensor.layout[axis].constant, tensor.shape[axis].constant
+        if stride is None or extent is None:
+            return True
+        if stride <= reached:
+            return False
+        reached += stride * (extent - 1)
+    return True

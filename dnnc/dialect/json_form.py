@@ -1,0 +1,234 @@
+"""The JSON form of an operation graph: what a plan keeps and a graph file may hold.
+
+{"dnnc_graph": 1, "name": str,
+ "symbols": [{"name", "min", "max", "multiple_of"}],
+ "tensors": [{"uid", "name", "dims", "strides", "dtype", and what differs from the defaults}],
+ "ops": [{"op", "name", "operands": {field: uid or [uid]}, "results": {...}, "attributes": {...}}]}
+A size is a number or the text of an expression over the symbols.  dims, strides and dtype of
+a result may be left out where they can be inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from .. import dtypes, expr
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..expr import Dim, Expr
+from .graph import OperationGraph
+from .op import Op
+from .ops import BY_NAME
+from .tensor import DEFAULT_ALIGNMENT, Tensor
+
+VERSION = 1
+
+# Tensor field -> its default, for the fields that JSON leaves out when they have it.
+_OPTIONAL = {
+    "name": "",
+    "is_virtual": False,
+    "is_by_value": False,
+    "value": None,
+    "alignment": DEFAULT_ALIGNMENT,
+    "reordering": "NONE",
+}
+
+
+def to_json(graph: OperationGraph) -> dict[str, Any]:
+    """The JSON form of a validated graph."""
+    return {
+        "dnnc_graph": VERSION,
+        "name": graph.name,
+        "symbols": [
+            {"name": d.name, "min": d.min, "max": d.max, "multiple_of": d.multiple_of}
+            for d in graph.symbols.values()
+        ],
+        "tensors": [_tensor_to_json(tensor) for tensor in graph.tensors],
+        "ops": [_op_to_json(op) for op in graph.ops],
+    }
+
+
+def from_json(data: Any) -> OperationGraph:
+    """The finalized graph of a JSON form; a malformed one is BAD_PARAM with the place."""
+    record = _record(data, "graph")
+    if record.get("dnnc_graph") != VERSION:
+        raise _bad("graph", f"dnnc_graph = {record.get('dnnc_graph')!r}", str(VERSION))
+    dims = {}
+    for entry in _list(record, "symbols", "graph"):
+        symbol = _record(entry, "symbol")
+        fields = {key: symbol.get(key) for key in ("name", "min", "max", "multiple_of")}
+        _require_types(fields, {"name": str, "min": int, "max": int, "multiple_of": int}, "symbol")
+        dim = Dim(**cast(Any, fields))
+        if dims.setdefault(dim.name, dim) is not dim:
+            raise _bad("symbol", f"{dim.name} twice", "each name once")
+    graph = OperationGraph(str(record.get("name", "graph")))
+    tensors: dict[int, Tensor] = {}
+    ragged: list[tuple[Tensor, int]] = []
+    for entry in _list(record, "tensors", "graph"):
+        tensor, offset_uid = _tensor_from_json(_record(entry, "tensor"), dims)
+        assert tensor.uid is not None
+        if tensor.uid in tensors:
+            raise _bad("tensor", f"uid {tensor.uid} twice", "each uid once")
+        tensors[tensor.uid] = tensor
+        if offset_uid is not None:
+            ragged.append((tensor, offset_uid))
+    for tensor, offset_uid in ragged:
+        tensor.ragged_offset = _tensor_of(tensors, offset_uid, tensor.label)
+    for entry in _list(record, "ops", "graph"):
+        graph.add(_op_from_json(_record(entry, "op"), tensors))
+    return graph.finalize()
+
+
+def value_to_json(value: Any) -> Any:
+    """An attribute's value in JSON."""
+    if isinstance(value, DType):
+        return value.name
+    if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        return "inf" if value > 0 else "-inf"
+    return list(cast(Any, value)) if isinstance(value, tuple) else value
+
+
+def value_from_json(value: Any, kind: type) -> Any:
+    """An attribute's value, of the field's type, from JSON."""
+    if kind is DType:
+        return dtypes.of(value)
+    if kind is float and isinstance(value, str | int):
+        try:
+            return float(value)
+        except ValueError:
+            return value  # `verify` names it
+    return tuple(cast(Any, value)) if kind is tuple and isinstance(value, list) else value
+
+
+def _size_to_json(size: Expr) -> int | str:
+    return size.constant if size.constant is not None else str(size)
+
+
+def _tensor_to_json(tensor: Tensor) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "uid": tensor.uid,
+        "dims": [_size_to_json(size) for size in tensor.shape],
+        "strides": [_size_to_json(size) for size in tensor.layout],
+        "dtype": tensor.type.name,
+    }
+    for name, default in _OPTIONAL.items():
+        value = getattr(tensor, name)
+        if value != default:
+            data[name] = value_to_json(value)
+    if tensor.ragged_offset is not None:
+        data["ragged_offset"] = tensor.ragged_offset.uid
+    return data
+
+
+def _op_to_json(op: Op) -> dict[str, Any]:
+    def ends(kind: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for field in op.fields_of(kind):
+            value = getattr(op, field.name)
+            if field.variadic:
+                found[field.name] = [tensor.uid for tensor in value]
+            elif value is not None:
+                found[field.name] = value.uid
+        return found
+
+    return {
+        "op": op.op_name,
+        "name": op.name,
+        "operands": ends("operand"),
+        "results": ends("result"),
+        "attributes": {name: value_to_json(v) for name, v in op.attributes().items()},
+    }
+
+
+def _bad(where: str, what: str, supported: str) -> DnncError:
+    return DnncError(Status.BAD_PARAM, what, supported, f"graph JSON: {where}")
+
+
+def _record(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise _bad(where, f"{value!r:.40}", "an object")
+    return cast(Mapping[str, Any], value)
+
+
+def _list(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
+    value = record.get(key)
+    if not isinstance(value, list):
+        raise _bad(where, f"{key} = {value!r:.40}", "a list")
+    return cast(list[Any], value)
+
+
+def _require_types(values: Mapping[str, Any], types: Mapping[str, type], where: str) -> None:
+    for key, wanted in types.items():
+        if not isinstance(values.get(key), wanted):
+            raise _bad(
+                where, f"{key} = {values.get(key)!r:.40}", f"a value of type {wanted.__name__}"
+            )
+
+
+def _tensor_from_json(
+    data: Mapping[str, Any], dims: Mapping[str, Dim]
+) -> tuple[Tensor, int | None]:
+    _require_types(data, {"uid": int, "dtype": str}, "tensor")
+    where = f"tensor {data['uid']}"
+
+    def sizes(key: str) -> tuple[Expr, ...]:
+        return tuple(
+            expr.parse(size, dims) if isinstance(size, str) else Expr.of(_integer(size, where))
+            for size in _list(data, key, where)
+        )
+
+    tensor = Tensor(
+        uid=data["uid"],
+        dims=sizes("dims"),
+        strides=sizes("strides"),
+        dtype=dtypes.of(data["dtype"]),
+    )
+    for name, default in _OPTIONAL.items():
+        value = data.get(name, default)
+        if name == "value" and isinstance(value, str):
+            value = float(value)
+        setattr(tensor, name, value)
+    kinds = {"name": str, "is_virtual": bool, "is_by_value": bool, "alignment": int}
+    _require_types(vars(tensor), kinds, where)
+    return tensor, data.get("ragged_offset")
+
+
+def _integer(value: Any, where: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _bad(where, f"size {value!r:.40}", "an integer or the text of an expression")
+    return value
+
+
+def _tensor_of(tensors: Mapping[int, Tensor], uid: Any, where: str) -> Tensor:
+    if uid not in tensors:
+        raise _bad(where, f"unknown uid {uid!r:.40}", f"one of {list(tensors)}")
+    return tensors[uid]
+
+
+def _op_from_json(data: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> Op:
+    kind = BY_NAME.get(str(data.get("op")))
+    if kind is None:
+        raise _bad("op", f"op = {data.get('op')!r:.40}", ", ".join(BY_NAME))
+    ends = {
+        **_record(data.get("operands"), f"{kind.op_name} operands"),
+        **_record(data.get("results"), f"{kind.op_name} results"),
+    }
+    given = _record(data.get("attributes"), f"{kind.op_name} attributes")
+    unknown = (ends.keys() | given.keys()) - {field.name for field in kind.fields}
+    if unknown:
+        known = ", ".join(field.name for field in kind.fields)
+        raise _bad(kind.op_name, ", ".join(sorted(unknown)), known)
+    values: dict[str, Any] = {"name": str(data.get("name", ""))}
+    for field in kind.fields:
+        if field.kind == "attribute":
+            if field.name in given:
+                values[field.name] = value_from_json(given[field.name], field.type)
+        elif field.variadic:
+            uids = _list(ends, field.name, kind.op_name)
+            values[field.name] = tuple(_tensor_of(tensors, uid, kind.op_name) for uid in uids)
+        elif field.name in ends:
+            values[field.name] = _tensor_of(tensors, ends[field.name], kind.op_name)
+        elif not field.optional:
+            raise _bad(kind.op_name, f"no {field.name}", f"the uid of {field.name}")
+    return kind(**values)

@@ -1,0 +1,219 @@
+"""Op: the base of every operation, and the fields that describe one.
+
+An operation is one class in `dialect/ops`. From its fields come the pygraph method, the
+`dnn` op, the backend descriptor's attribute names, the row of the docs and the derived tests;
+its `verify`, `infer` and `reference` are the only statement of what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, dataclass_transform
+
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from .tensor import Tensor
+
+# Operands of one variadic field that the dialect declares (the dialect needs a bound, since
+# its variadic operands must all have one type).
+MAX_VARIADIC = 32
+
+
+@dataclass(frozen=True)
+class Field:
+    """One operand, result or attribute of an operation.
+
+    kind: "operand", "result" or "attribute".  doc: its meaning, shapes in brackets.
+    frontend: its name in the pygraph method ("" = its name here).
+    backend: its attribute name after the descriptor's prefix ("" = it has none).
+    optional: may be absent (None).  variadic: a tuple of tensors.
+    type: of an attribute: DType, int, float, bool, str, or tuple (of ints).
+    choices: the strings that are accepted.  default: of an attribute.
+    """
+
+    name: str
+    kind: str
+    doc: str = ""
+    frontend: str = ""
+    backend: str = ""
+    optional: bool = False
+    variadic: bool = False
+    type: type = str
+    choices: tuple[str, ...] = ()
+    default: Any = None
+
+    @property
+    def parameter(self) -> str:
+        return self.frontend or self.name
+
+
+def operand(
+    doc: str, *, frontend: str = "", backend: str = "", optional: bool = False
+) -> Any:  # A Tensor, or None when optional.
+    return Field("", "operand", doc, frontend, backend, optional)
+
+
+def operands(doc: str, *, frontend: str = "", backend: str = "") -> Any:  # tuple[Tensor, ...]
+    return Field("", "operand", doc, frontend, backend, variadic=True)
+
+
+def result(
+    doc: str, *, frontend: str = "", backend: str = "", optional: bool = False
+) -> Any:  # A Tensor, or None when optional.
+    return Field("", "result", doc, frontend, backend, optional)
+
+
+def attribute(
+    doc: str,
+    type: type,
+    default: Any = None,
+    *,
+    frontend: str = "",
+    backend: str = "",
+    choices: tuple[str, ...] = (),
+    optional: bool = False,
+) -> Any:
+    return Field("", "attribute", doc, frontend, backend, optional, False, type, choices, default)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(operand, operands, result, attribute))
+class Op:
+    """An operation of a graph: named operands, results and attributes.
+
+    op_name: the mnemonic in the dialect, and the pygraph method.
+    backend: the descriptor type, without CUDNN_BACKEND_ and _DESCRIPTOR.
+    prefix: of the descriptor's attributes, without CUDNN_ATTR_ (default: backend).
+    roles: what the op may be in a fusion: "anchor", "pointwise", "reduction" or "view".
+    """
+
+    op_name: ClassVar[str] = ""
+    backend: ClassVar[str] = ""
+    prefix: ClassVar[str] = ""
+    role: str = "anchor"
+    fields: ClassVar[tuple[Field, ...]] = ()
+    # Makes one small graph a case for the derived tests and the docs.
+    examples: ClassVar[tuple[Callable[[Any], Any], ...]] = ()
+
+    name: str = ""
+
+    def __init_subclass__(cls) -> None:
+        own = [
+            replace(value, name=key) for key, value in vars(cls).items() if isinstance(value, Field)
+        ]
+        cls.fields = (*cls.fields, *own)
+
+    def __init__(self, *, name: str = "", **values: Any):
+        self.name = name
+        for field in self.fields:
+            if field.name in values:
+                value = values.pop(field.name)
+            elif field.kind == "attribute" or field.optional:
+                value = field.default
+            else:
+                raise TypeError(f"{self.op_name} needs {field.name}")
+            setattr(self, field.name, tuple(value) if field.variadic else value)
+        if values:
+            raise TypeError(f"{self.op_name} has no {', '.join(values)}")
+
+    # ---- its tensors and attributes
+
+    @classmethod
+    def fields_of(cls, kind: str) -> tuple[Field, ...]:
+        return tuple(field for field in cls.fields if field.kind == kind)
+
+    def tensors(self, kind: str) -> Iterator[tuple[Field, Tensor]]:
+        """(field, tensor) of each operand or result that is present, in order."""
+        for field in self.fields_of(kind):
+            value = getattr(self, field.name)
+            for tensor in value if field.variadic else (value,):
+                if tensor is not None:
+                    yield field, tensor
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for _, tensor in self.tensors("operand"))
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for _, tensor in self.tensors("result"))
+
+    def attributes(self) -> dict[str, Any]:
+        """Attribute name -> value, those that are absent left out."""
+        pairs = ((f.name, getattr(self, f.name)) for f in self.fields_of("attribute"))
+        return {name: value for name, value in pairs if value is not None}
+
+    @property
+    def title(self) -> str:
+        """The mnemonic with what tells it from its kind: pointwise:add, reduction:max."""
+        return self.op_name
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"{self.title} '{self.name}'" if self.name else self.title
+
+    def __repr__(self) -> str:
+        ends = ", ".join(str(t.uid) for t in self.operands)
+        return f"<{self.label} ({ends}) -> ({', '.join(str(t.uid) for t in self.results)})>"
+
+    # ---- what an operation defines
+
+    def infer(self) -> None:
+        """Fills the dims, strides and types of results that the user left open."""
+        raise NotImplementedError
+
+    def verify(self) -> None:
+        """Raises unless every constraint of the class's docstring holds."""
+        raise NotImplementedError
+
+    def reference(self, *operands: Any, **context: Any) -> Any:
+        """The results as float64, int64 or bool arrays, from such operands."""
+        raise NotImplementedError
+
+    # ---- checks that operations share
+
+    def error(
+        self,
+        constraint: str,
+        what: str,
+        supported: str = "",
+        status: Status = Status.BAD_PARAM,
+    ) -> DnncError:
+        """The error of a broken constraint, `C2` of the class's docstring."""
+        return DnncError(status, what, supported, f"{self.label} ({constraint})")
+
+    def require_attribute_choices(self) -> None:
+        """Every attribute has its type and one of its choices."""
+        for field in self.fields_of("attribute"):
+            value = getattr(self, field.name)
+            if value is None and field.optional:
+                continue
+            if field.choices and value not in field.choices:
+                raise self.error(
+                    field.name, f"{field.parameter}={value!r}", ", ".join(field.choices)
+                )
+            if not _has_type(value, field.type):
+                raise self.error(
+                    field.name,
+                    f"{field.parameter}={value!r}",
+                    f"a value of type {field.type.__name__}",
+                    Status.BAD_PARAM_ATTRIBUTE_TYPE,
+                )
+
+    def require_type(self, constraint: str, tensor: Tensor, accepted: Sequence[DType]) -> None:
+        if tensor.type not in accepted:
+            raise self.error(
+                constraint,
+                f"data type {tensor.type} of {tensor.label}",
+                ", ".join(map(str, accepted)),
+                Status.NOT_SUPPORTED_DATA_TYPE,
+            )
+
+
+def _has_type(value: object, wanted: type) -> bool:
+    if wanted is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if wanted is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, wanted)

@@ -1,0 +1,194 @@
+"""Pointwise: one result element from the elements at its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...dtypes import DType
+from ...errors import Status
+from ...expr import Expr
+from ..op import Op, attribute, operand, result
+from ..pointwise_modes import BY_NAME, Mode
+from ..rounding import to_int32_wrapped
+from ..tensor import Tensor, packed_strides, stride_order, text
+
+_COMPUTE_TYPES = {
+    "float": (dtypes.f32, dtypes.f64),
+    "number": (dtypes.f32, dtypes.f64, dtypes.i32),
+    "any": (dtypes.f32, dtypes.f64, dtypes.i32, dtypes.i1),
+}
+
+# Attribute -> the short name that a mode's functions know it by.
+_PARAMETERS = {
+    "relu_lower_clip": "lower",
+    "relu_upper_clip": "upper",
+    "relu_lower_clip_slope": "slope",
+    "elu_alpha": "alpha",
+    "softplus_beta": "beta",
+    "swish_beta": "beta",
+    "axis": "axis",
+}
+
+
+class Pointwise(Op):
+    """Y = mode(X), mode(X, B) or mode(X, B, T), element by element; dims of 1 broadcast.
+
+    X, B, T, Y [d0, ..., dn].  The operands are converted to the compute type, the result from
+    it to Y's type.  Backward modes take dY as X and the forward input as B.
+    Source: cuDNN graph API, Pointwise operation; modes: `cudnnPointwiseMode_t`.
+
+    Constraints:
+    (C1) the mode is known and has as many operands as are given.
+    (C2) ranks are equal, and each operand's dim is Y's or 1.
+    (C3) Y's dims are the operands' broadcast dims.
+    (C4) the compute type is one that the mode has: FLOAT and DOUBLE; INT32 too for arithmetic
+         that integers know; BOOLEAN too for logic, selection and identity.
+    (C5) the axis of gen_index is one of X's.
+    (C6) parameters belong to the mode; alpha, beta and clips are numbers, beta is not 0.
+    """
+
+    op_name = "pointwise"
+    backend = "OPERATION_POINTWISE"
+    role = "pointwise"
+
+    x: Tensor = operand("first operand", backend="XDESC")
+    b: Tensor | None = operand("second operand", backend="BDESC", optional=True)
+    t: Tensor | None = operand("third operand", backend="TDESC", optional=True)
+    y: Tensor = result("the result", backend="YDESC")
+    mode: str = attribute("what is computed", str, choices=tuple(BY_NAME))
+    compute_type: DType = attribute(
+        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
+    )
+    relu_lower_clip: float | None = attribute(
+        "where relu starts", float, frontend="lower_clip", optional=True
+    )
+    relu_upper_clip: float | None = attribute(
+        "where relu ends", float, frontend="upper_clip", optional=True
+    )
+    relu_lower_clip_slope: float | None = attribute(
+        "relu's slope below its start", float, frontend="negative_slope", optional=True
+    )
+    elu_alpha: float | None = attribute("elu's alpha", float, optional=True)
+    softplus_beta: float | None = attribute("softplus's beta", float, optional=True)
+    swish_beta: float | None = attribute("swish's beta", float, optional=True)
+    axis: int | None = attribute("gen_index's axis", int, optional=True)
+
+    @property
+    def row(self) -> Mode:
+        return BY_NAME[self.mode]
+
+    @property
+    def title(self) -> str:
+        return f"pointwise:{self.mode}"
+
+    def parameters(self) -> dict[str, Any]:
+        """What the mode's functions take by keyword, defaults filled in."""
+        defaults = {
+            "relu_lower_clip": 0.0,
+            "relu_upper_clip": float("inf"),
+            "relu_lower_clip_slope": 0.0,
+            "elu_alpha": 1.0,
+            "softplus_beta": 1.0,
+            "swish_beta": 1.0,
+        }
+        given = self.attributes()
+        return {
+            _PARAMETERS[name]: given.get(name, defaults.get(name)) for name in self.row.parameters
+        }
+
+    def infer(self) -> None:
+        if self.y.dims is None:
+            self.y.dims = self._broadcast_dims()
+        if self.y.strides is None:
+            twin = next((t for t in self.operands if t.dims == self.y.dims and t.strides), None)
+            model = twin or next((t for t in self.operands if t.rank == self.y.rank), None)
+            order = stride_order(model.shape, model.layout) if model else None
+            self.y.strides = (
+                twin.layout if twin and twin.is_dense() else packed_strides(self.y.shape, order)
+            )
+        if self.y.dtype is None and self.y.is_virtual:
+            if self.row.result == "bool":
+                self.y.dtype = dtypes.i1
+            elif self.mode == "gen_index":
+                self.y.dtype = dtypes.i32
+
+    def _broadcast_dims(self) -> tuple[Expr, ...]:
+        rank = max(operand.rank for operand in self.operands)
+        if any(operand.rank != rank for operand in self.operands):
+            shapes = ", ".join(text(operand.shape) for operand in self.operands)
+            raise self.error(
+                "C2", f"operands {shapes}", "equal ranks", Status.BAD_PARAM_SHAPE_MISMATCH
+            )
+        dims: list[Expr] = []
+        for axis in range(rank):
+            wide = [t.shape[axis] for t in self.operands if t.shape[axis].constant != 1]
+            dims.append(wide[0] if wide else Expr.of(1))
+        return tuple(dims)
+
+    def verify(self) -> None:
+        self.require_attribute_choices()
+        if len(self.operands) != self.row.arity:  # pointwise_c1
+            raise self.error("C1", f"{len(self.operands)} operands", f"{self.row.arity}")
+        self._verify_dims()
+        accepted = _COMPUTE_TYPES[self.row.domain]
+        if self.compute_type not in accepted:  # pointwise_c4
+            raise self.error(
+                "C4",
+                f"compute type {self.compute_type.cudnn}",
+                ", ".join(row.cudnn for row in accepted),
+                Status.NOT_SUPPORTED_DATA_TYPE,
+            )
+        if self.mode == "gen_index" and not 0 <= (self.axis or 0) < self.x.rank:  # pointwise_c5
+            raise self.error("C5", f"axis={self.axis}", f"0 to {self.x.rank - 1}")
+        self._verify_parameters()
+
+    def _verify_dims(self) -> None:
+        dims = self._broadcast_dims()  # pointwise_c2: equal ranks
+        for tensor in self.operands:  # pointwise_c2
+            for axis, extent in enumerate(tensor.shape):
+                if extent != dims[axis] and extent.constant != 1:
+                    raise self.error(
+                        "C2",
+                        f"dim {axis} of {tensor.label} is {extent}, not {dims[axis]}",
+                        f"{dims[axis]} or 1",
+                        Status.BAD_PARAM_SHAPE_MISMATCH,
+                    )
+        if self.y.shape != dims:  # pointwise_c3
+            raise self.error(
+                "C3",
+                f"Y has dims {text(self.y.shape)}",
+                text(dims),
+                Status.BAD_PARAM_SHAPE_MISMATCH,
+            )
+
+    def _verify_parameters(self) -> None:
+        given = [name for name in _PARAMETERS if getattr(self, name) is not None]
+        strange = [name for name in given if name not in self.row.parameters]
+        if strange:  # pointwise_c6
+            raise self.error("C6", ", ".join(strange), ", ".join(self.row.parameters) or "none")
+        if 0 in (self.softplus_beta, self.swish_beta) and self.mode.startswith("softplus"):
+            raise self.error("C6", "beta=0", "a beta that is not 0")
+        if self.mode == "gen_index" and self.axis is None:
+            raise self.error("C6", "axis is not given", f"0 to {self.x.rank - 1}")
+
+    def reference(self, *operands: Any, **context: Any) -> Any:
+        if self.mode == "identity" and self.x.type == self.y.type:
+            return np.array(operands[0])
+        arrays = [_to_compute_type(array, self.compute_type) for array in operands]
+        if self.mode != "gen_index":
+            arrays = list(np.broadcast_arrays(*arrays))
+        with np.errstate(all="ignore"):
+            value = self.row.reference(*arrays, **self.parameters())
+        return value if value.dtype == bool else _to_compute_type(value, self.compute_type)
+
+
+def _to_compute_type(array: Any, compute_type: DType) -> Any:
+    """An operand in the compute type: float64 for float ones, wrapped int64 for INT32."""
+    if compute_type.is_float:
+        return np.asarray(array, dtype=np.float64)
+    if compute_type.kind == "b":
+        return np.asarray(array) != 0
+    return to_int32_wrapped(array)

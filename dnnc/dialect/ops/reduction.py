@@ -1,0 +1,151 @@
+"""Reduction over the axes along which the result has one element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...dtypes import DType
+from ...errors import Status
+from ..op import Op, attribute, operand, result
+from ..rounding import to_int32_wrapped
+from ..tensor import Tensor, packed_strides, text
+
+
+@dataclass(frozen=True)
+class ReductionMode:
+    """A reduction, as three scalar steps: map each element, combine two, finish the result.
+
+    name: ours; CUDNN_REDUCE_TENSOR_ + its upper case is cuDNN's, `value` the enum value.
+    combine: "add", "mul", "min" or "max".  before, after: names of steps, "" for none.
+    """
+
+    name: str
+    value: int
+    formula: str
+    combine: str
+    before: str
+    after: str
+    reference: Callable[..., Any]
+    takes_integers: bool = True
+
+
+def _no_zeros(x: Any, axis: tuple[int, ...]) -> Any:
+    return np.prod(np.where(x == 0, 1, x), axis=axis, keepdims=True)
+
+
+REDUCTION_MODES: tuple[ReductionMode, ...] = (
+    ReductionMode("add", 0, "sum x", "add", "", "",
+                  lambda x, axis: np.sum(x, axis=axis, keepdims=True)),
+    ReductionMode("mul", 1, "product x", "mul", "", "",
+                  lambda x, axis: np.prod(x, axis=axis, keepdims=True)),
+    ReductionMode("min", 2, "min x", "min", "", "",
+                  lambda x, axis: np.min(x, axis=axis, keepdims=True)),
+    ReductionMode("max", 3, "max x", "max", "", "",
+                  lambda x, axis: np.max(x, axis=axis, keepdims=True)),
+    ReductionMode("amax", 4, "max |x|", "max", "abs", "",
+                  lambda x, axis: np.max(np.abs(x), axis=axis, keepdims=True)),
+    ReductionMode("avg", 5, "sum x / count", "add", "", "divide_by_count",
+                  lambda x, axis: np.mean(x, axis=axis, keepdims=True), False),
+    ReductionMode("norm1", 6, "sum |x|", "add", "abs", "",
+                  lambda x, axis: np.sum(np.abs(x), axis=axis, keepdims=True)),
+    ReductionMode("norm2", 7, "sqrt(sum x * x)", "add", "square", "sqrt",
+                  lambda x, axis: np.sqrt(np.sum(x * x, axis=axis, keepdims=True)), False),
+    ReductionMode("mul_no_zeros", 8, "product of the x that are not 0", "mul", "zero_to_one", "",
+                  _no_zeros),
+)  # fmt: skip
+
+BY_NAME = {mode.name: mode for mode in REDUCTION_MODES}
+
+
+class Reduction(Op):
+    """Y = mode over the axes where Y has dim 1.
+
+    X [d0, ..., dn], Y the same dims or 1.  Elements are converted to the compute type.
+    NaN anywhere in a min, max or amax gives NaN.
+    Source: cuDNN graph API, Reduction operation; modes: `cudnnReduceTensorOp_t`.
+
+    Constraints:
+    (C1) ranks are equal.
+    (C2) each dim of Y is X's or 1.
+    (C3) the compute type is FLOAT, DOUBLE, or INT32 for modes other than avg and norm2.
+    """
+
+    op_name = "reduction"
+    backend = "OPERATION_REDUCTION"
+
+    x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")
+    y: Tensor = result("[d0 or 1, ..., dn or 1]", backend="YDESC")
+    mode: str = attribute("what is computed", str, choices=tuple(BY_NAME))
+    compute_type: DType = attribute(
+        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
+    )
+
+    @property
+    def row(self) -> ReductionMode:
+        return BY_NAME[self.mode]
+
+    @property
+    def title(self) -> str:
+        return f"reduction:{self.mode}"
+
+    @property
+    def role(self) -> str:  # type: ignore[override]
+        """A reduction over no axis is pointwise work."""
+        return "reduction" if self.axes else "pointwise"
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The axes that are reduced."""
+        return tuple(
+            axis
+            for axis, (x, y) in enumerate(zip(self.x.shape, self.y.shape, strict=True))
+            if x != y
+        )
+
+    def infer(self) -> None:
+        if self.y.dims is None:
+            raise self.error(
+                "C2", "the result's dims are not set", "dims of the input or 1, by set_dim"
+            )
+        if self.y.strides is None:
+            self.y.strides = packed_strides(self.y.dims)
+
+    def verify(self) -> None:
+        self.require_attribute_choices()
+        if self.x.rank != self.y.rank:  # reduction_c1
+            raise self.error(
+                "C1",
+                f"X {text(self.x.shape)}, Y {text(self.y.shape)}",
+                "equal ranks",
+                Status.BAD_PARAM_SHAPE_MISMATCH,
+            )
+        for axis, (x, y) in enumerate(zip(self.x.shape, self.y.shape, strict=True)):
+            if y != x and y.constant != 1:  # reduction_c2
+                raise self.error(
+                    "C2",
+                    f"dim {axis} of Y is {y}",
+                    f"{x} or 1",
+                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                )
+        accepted = (dtypes.f32, dtypes.f64, *((dtypes.i32,) if self.row.takes_integers else ()))
+        if self.compute_type not in accepted:  # reduction_c3
+            raise self.error(
+                "C3",
+                f"compute type {self.compute_type.cudnn}",
+                ", ".join(row.cudnn for row in accepted),
+                Status.NOT_SUPPORTED_DATA_TYPE,
+            )
+
+    def reference(self, *operands: Any, **context: Any) -> Any:
+        (x,) = operands
+        if self.compute_type.is_float:
+            x = np.asarray(x, dtype=np.float64)
+            with np.errstate(all="ignore"):
+                return self.row.reference(x, self.axes)
+        with np.errstate(all="ignore"):
+            return to_int32_wrapped(self.row.reference(to_int32_wrapped(x), self.axes))

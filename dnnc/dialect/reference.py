@@ -1,0 +1,105 @@
+"""Runs an operation graph on NumPy: slow, plain, and what everything is compared with.
+
+Float arithmetic is float64 whatever the compute type; every tensor, virtual ones included, is
+rounded to its data type (docs/numerics.md).  INT32 arithmetic wraps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import DnncError, Status
+from ..expr import Expr
+from .graph import OperationGraph
+from .rounding import round_to, widen
+from .tensor import Tensor, text
+
+Array = Any
+
+
+def reference(
+    graph: OperationGraph,
+    inputs: Mapping[Any, Array],
+    *,
+    sizes: Mapping[str, int] | None = None,
+    exact_outputs: bool = False,
+) -> dict[int, Array]:
+    """The graph's outputs, uid -> array of the logical dims.
+
+    inputs: by uid, unique name or Tensor; arrays of the logical dims, numbers for scalars.
+    sizes: values of symbols that no input's dims show.
+    exact_outputs: leave outputs as float64, int64 or bool, before their own rounding.
+    """
+    graph.finalize()
+    given = {_key_to_tensor(graph, key): value for key, value in inputs.items()}
+    values = {tensor: _input_array(tensor, given) for tensor in graph.inputs}
+    found = solve_sizes({t: np.shape(v) for t, v in values.items()}, sizes or {})
+    for tensor, value in values.items():
+        _require_dims(tensor, np.shape(value), found)
+    for tensor in graph.tensors:
+        if tensor.is_constant:
+            values[tensor] = np.full([1] * tensor.rank, tensor.value)
+    values = {t: widen(round_to(_wide(v), t.type)) for t, v in values.items()}
+    outputs: dict[int, Array] = {}
+    for op in graph.ops:
+        operands = [values[tensor] for tensor in op.operands]
+        made = op.reference(*operands, sizes=found)
+        for tensor, exact in zip(op.results, _tuple(made), strict=True):
+            rounded = round_to(exact, tensor.type)
+            values[tensor] = widen(rounded)
+            if not tensor.is_virtual:
+                assert tensor.uid is not None
+                outputs[tensor.uid] = exact if exact_outputs else rounded
+    return outputs
+
+
+def solve_sizes(
+    shapes: Mapping[Tensor, tuple[int, ...]], given: Mapping[str, int]
+) -> dict[str, int]:
+    """Values of the symbols, from `given` and the dims that are a symbol alone."""
+    found = dict(given)
+    for tensor, shape in shapes.items():
+        if len(shape) != tensor.rank:
+            continue
+        for extent, actual in zip(tensor.shape, shape, strict=True):
+            for dim in extent.dims():
+                if extent == Expr.of(dim):
+                    found.setdefault(dim.name, actual)
+    return found
+
+
+def _key_to_tensor(graph: OperationGraph, key: Any) -> Tensor:
+    return key if isinstance(key, Tensor) else graph.tensor(key)
+
+
+def _input_array(tensor: Tensor, given: Mapping[Tensor, Array]) -> Array:
+    if tensor in given:
+        array = np.asarray(given[tensor])
+        return array.reshape([1] * tensor.rank) if array.size == 1 else array
+    if tensor.value is not None:
+        return np.full([1] * tensor.rank, tensor.value)
+    raise DnncError(
+        Status.BAD_PARAM, "no value is given for it", "an array for every input", tensor.label
+    )
+
+
+def _require_dims(tensor: Tensor, shape: tuple[int, ...], sizes: Mapping[str, int]) -> None:
+    wanted = tuple(extent.evaluate(sizes) for extent in tensor.shape)
+    if shape != wanted:
+        raise DnncError(
+            Status.BAD_PARAM_SHAPE_MISMATCH,
+            f"an array of dims {text(shape)}",
+            text(wanted),
+            tensor.label,
+        )
+
+
+def _wide(array: Array) -> Array:
+    return array if array.dtype == bool else widen(array)
+
+
+def _tuple(values: Any) -> tuple[Array, ...]:
+    return values if isinstance(values, tuple) else (values,)

@@ -1,0 +1,220 @@
+# pyright: basic
+"""How a module shows fusions, engine choices, sizes and launches, and how passes read that.
+
+    func.func private @ffn_fusion0(%x: ... {dnn.uid = 1 : i64}, ...) -> (... {dnn.uid = 6 : i64})
+        attributes {dnn.fusion = 0 : i64, dnn.engine = "matmul_sm80", dnn.knobs = {TILE_M = 128}}
+
+Fusions are functions and not operations with a region, because a dialect defined from Python
+can't have operations whose operands differ in type in any number.  What connects them are the
+uids of their arguments and results.  The graph's own function stays beside them, untouched.
+An anchor is a function of its own, `dnn.anchor`, which the fusion calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .. import mlir
+from ..errors import DnncError, Status
+from ..expr import Dim, Expr
+from ..mlir import ext, func, ir
+from . import dnn
+from .fusion import Fusion
+from .tensor import Tensor
+
+# A size expression as an index value: `"dnn.size"() {value = affine_map<()[s0] -> (s0 * 8)>}`.
+SizeOp = dnn.define(
+    dnn.Dnn.Operation, "size", {"value": ir.AffineMapAttr, "y": ext.Result[Any]},
+    traits=[dnn.Pure], y=ext.result(kw_only=True),
+)  # fmt: skip
+
+
+def write_fusion(module: Any, name: str, fusion: Fusion, symbols: Mapping[str, Dim]) -> Any:
+    """Appends the function of a fusion, with its operations and their roles."""
+    with ir.InsertionPoint(module.body):
+        function = dnn.begin_function(
+            f"{name}_fusion{fusion.index}", fusion.inputs, fusion.outputs, symbols
+        )
+        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        function.attributes["dnn.fusion"] = dnn.attribute_of(fusion.index, int)
+    with ir.InsertionPoint(function.entry_block):
+        values = dict(zip(fusion.inputs, function.arguments, strict=True))
+        dnn.emit_ops(fusion.ops, values, list(symbols))
+        func.ReturnOp([values[tensor] for tensor in fusion.outputs])
+    made = [op for op in function.entry_block.operations if "tensors" in op.operation.attributes]
+    emitted = [op for op in made if op.operation.name != "dnn.constant"]
+    for op, view in zip(fusion.ops, emitted, strict=True):
+        view.attributes["role"] = ir.StringAttr.get(fusion.roles[op])
+    return function
+
+
+def fusion_functions(module: Any) -> Iterator[Any]:
+    """The functions of the fusions, in the order of their index."""
+    found = [op for op in module.body.operations if "dnn.fusion" in op.operation.attributes]
+    return iter(sorted(found, key=lambda f: ir.IntegerAttr(f.attributes["dnn.fusion"]).value))
+
+
+def read_fusion(function: Any) -> Fusion:
+    """The fusion of its function, while that still holds dnn operations."""
+    values = dnn.read_arguments(function)
+    ops = dnn.read_ops(function.entry_block, values, dnn.read_symbols(function))
+    last = list(function.entry_block.operations)[-1]
+    outputs = tuple(values[value] for value in last.operands)
+    index = ir.IntegerAttr(function.attributes["dnn.fusion"]).value
+    return Fusion(index, tuple(ops), outputs)
+
+
+def read_results(function: Any) -> list[Tensor]:
+    """The tensors that a function returns, by its type and result attributes."""
+    symbols = dnn.read_symbols(function)
+    records = [dnn.dict_of(entry) for entry in ir.ArrayAttr(function.attributes["res_attrs"])]
+    types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).results
+    return [
+        dnn.read_tensor(type_, record, symbols, "dnn.")
+        for type_, record in zip(types, records, strict=True)
+    ]
+
+
+def set_engine(function: Any, engine: str, knobs: Mapping[str, int]) -> None:
+    """Records the engine and its knobs on a fusion's function."""
+    function.attributes["dnn.engine"] = ir.StringAttr.get(engine)
+    function.attributes["dnn.knobs"] = ir.DictAttr.get(
+        {name: dnn.attribute_of(value, int) for name, value in knobs.items()}
+    )
+
+
+def engine_of(function: Any) -> tuple[str, dict[str, int]]:
+    """(engine, knobs) of a fusion's function; BAD_PARAM before select-engine has run."""
+    attributes = function.operation.attributes
+    if "dnn.engine" not in attributes:
+        raise DnncError(
+            Status.BAD_PARAM, f"@{function.name.value} has no dnn.engine", "select-engine first"
+        )
+    knobs = dnn.dict_of(attributes["dnn.knobs"]) if "dnn.knobs" in attributes else {}
+    return (
+        ir.StringAttr(attributes["dnn.engine"]).value,
+        {name: ir.IntegerAttr(value).value for name, value in knobs.items()},
+    )
+
+
+def tile_of(function: Any) -> Any:
+    """The engine's tiling of a fusion; BAD_PARAM before tile has run."""
+    attributes = function.operation.attributes
+    if "dnn.tile" not in attributes:
+        raise DnncError(Status.BAD_PARAM, f"@{function.name.value} has no dnn.tile", "tile first")
+    return from_attribute(attributes["dnn.tile"])
+
+
+def verify_lowered(function: Any) -> None:
+    """BAD_PARAM where a fusion still holds operations of a graph."""
+    for op in function.entry_block.operations:
+        name = op.operation.name
+        if name.startswith("dnn.") and name != "dnn.size":
+            what = f"@{function.name.value} holds {name}"
+            raise DnncError(Status.BAD_PARAM, what, "lower-to-linalg first")
+
+
+def emit_size(size: Expr, symbols: Sequence[str]) -> Any:
+    """A size expression as an index value: a constant, or `dnn.size`."""
+    from ..mlir import arith
+
+    index = ir.IndexType.get()
+    if size.constant is not None:
+        return arith.ConstantOp(index, ir.IntegerAttr.get(index, size.constant)).result
+    position = {name: i for i, name in enumerate(symbols)}
+    map_ = ir.AffineMap.get(0, len(symbols), [dnn.to_affine(size, position)])
+    return SizeOp(value=ir.AffineMapAttr.get(map_), y=index).results[0]
+
+
+def read_size(operation: Any, symbols: Sequence[Dim]) -> Expr:
+    """The expression of a `dnn.size`."""
+    map_ = ir.AffineMapAttr(operation.attributes["value"]).value
+    (result,) = map_.results
+    return dnn.from_affine(result, symbols)
+
+
+def inline_anchors(module: Any, function: Any) -> None:
+    """Replaces the calls of anchors in a function by the anchors' own operations."""
+    anchors = {
+        op.name.value: op
+        for op in module.body.operations
+        if "dnn.anchor" in op.operation.attributes
+    }
+    for view in list(function.entry_block.operations):
+        call = view.operation
+        if call.name != "func.call":
+            continue
+        name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        body = anchors[name].entry_block
+        values = dict(zip(body.arguments, call.operands, strict=True))
+        with ir.InsertionPoint(call):
+            for op in list(body.operations)[:-1]:
+                values.update(zip(op.results, _cloned(op.operation, values), strict=True))
+        returned = [values[value] for value in list(body.operations)[-1].operands]
+        for result, value in zip(call.results, returned, strict=True):
+            result.replace_all_uses_with(value)
+        call.erase()
+        anchors[name].operation.erase()
+
+
+def _cloned(operation: Any, values: Mapping[Any, Any]) -> list[Any]:
+    made = operation.clone()
+    for position, value in enumerate(operation.operands):
+        made.operands[position] = values.get(value, value)
+    return list(made.results)
+
+
+# ---- plain data as attributes
+
+
+def to_attribute(data: Any) -> Any:
+    """JSON-like data as an attribute: dictionaries, arrays, strings, integers, booleans."""
+    if isinstance(data, Mapping):
+        return ir.DictAttr.get({key: to_attribute(value) for key, value in data.items()})
+    if isinstance(data, list | tuple):
+        return ir.ArrayAttr.get([to_attribute(item) for item in data])
+    return dnn.attribute_of(data, type(data))
+
+
+def from_attribute(attribute: Any) -> Any:
+    """The data of such an attribute."""
+    attribute = attribute.maybe_downcast()
+    if isinstance(attribute, ir.DictAttr):
+        return {entry.name: from_attribute(entry.attr) for entry in attribute}
+    if isinstance(attribute, ir.ArrayAttr):
+        return [from_attribute(item) for item in attribute]
+    if isinstance(attribute, ir.BoolAttr):
+        return bool(attribute.value)
+    return attribute.value
+
+
+# The steps of a lowered module and what belongs to them, in the plan's own terms:
+# `steps`, `fusions` as the plan has them, `buffers` {name, bytes}, then `workspace_bytes`.
+ProgramOp = dnn.define(dnn.Dnn.Operation, "program", {"steps": ir.ArrayAttr})
+
+
+def write_program(module: Any, data: Mapping[str, Any]) -> None:
+    """Puts the module's `dnn.program`, in place of one that is there."""
+    old = _program_ops(module)
+    with ir.InsertionPoint(module.body):
+        made = ProgramOp(to_attribute(data["steps"]))
+        for key, value in data.items():
+            made.attributes[key] = to_attribute(value)
+    for op in old:
+        op.operation.erase()
+
+
+def read_program(module: Any) -> dict[str, Any]:
+    """The data of the module's `dnn.program`."""
+    found = _program_ops(module)
+    if len(found) != 1:
+        raise DnncError(
+            Status.BAD_PARAM, f"{len(found)} operations dnn.program", "lower-to-kernels first"
+        )
+    attributes = mlir.attributes_of(found[0].operation)
+    return {name: from_attribute(value) for name, value in attributes.items()}
+
+
+def _program_ops(module: Any) -> list[Any]:
+    return [op for op in module.body.operations if op.operation.name == "dnn.program"]

@@ -1,0 +1,197 @@
+"""Tensor: a value of an operation graph, by its descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..expr import Dim, Expr, Size, product
+
+MAX_RANK = 8
+DEFAULT_ALIGNMENT = 16
+
+REORDERINGS = ("NONE", "INT8x32", "F16x16", "F8_128x4")
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A tensor descriptor; two tensors are the same only if they are the same object.
+
+    uid: unique in its graph, None until the graph gives it one.
+    dims, strides: in elements, outermost first, None until known or inferred.
+    dtype: None until known or inferred.
+    is_virtual: lives inside the plan only.  is_output: the user asked for it.
+    is_by_value: one element, given at execution as a number and passed to kernels by value.
+    value: the number of a scalar: fixed at compile time, or the default of a by-value tensor.
+    alignment: bytes that divide the address of every buffer bound to it.
+    ragged_offset: the tensor of element offsets of packed sequences.
+    """
+
+    uid: int | None = None
+    name: str = ""
+    dims: tuple[Expr, ...] | None = None
+    strides: tuple[Expr, ...] | None = None
+    dtype: DType | None = None
+    is_virtual: bool = False
+    is_output: bool = False
+    is_by_value: bool = False
+    value: float | int | None = None
+    alignment: int = DEFAULT_ALIGNMENT
+    reordering: str = "NONE"
+    ragged_offset: Tensor | None = None
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether its value is part of the graph (a COMPILE_TIME_CONST scalar)."""
+        return self.value is not None and not self.is_by_value
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """The dims, which inference has filled by now."""
+        assert self.dims is not None, f"dims of {self.label} are not inferred"
+        return self.dims
+
+    @property
+    def layout(self) -> tuple[Expr, ...]:
+        """The strides, which inference has filled by now."""
+        assert self.strides is not None, f"strides of {self.label} are not inferred"
+        return self.strides
+
+    @property
+    def type(self) -> DType:
+        """The data type, which inference has filled by now."""
+        assert self.dtype is not None, f"data type of {self.label} is not inferred"
+        return self.dtype
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        uid = "?" if self.uid is None else str(self.uid)
+        return f"tensor '{self.name}' (uid {uid})" if self.name else f"tensor with uid {uid}"
+
+    def verify(self) -> None:
+        """Checks what holds for any tensor, whatever operation uses it."""
+        for what, values in (("dim", self.dims), ("stride", self.strides), ("type", self.dtype)):
+            if values is None:
+                raise self.error(
+                    Status.BAD_PARAM, f"{what} is not set and can't be inferred", f"a {what}"
+                )
+        if not 1 <= self.rank <= MAX_RANK:
+            raise self.error(
+                Status.NOT_SUPPORTED_SHAPE, f"rank {self.rank}", f"rank 1 to {MAX_RANK}"
+            )
+        if len(self.layout) != self.rank:
+            raise self.error(
+                Status.BAD_PARAM_SHAPE_MISMATCH,
+                f"{self.rank} dims but {len(self.layout)} strides",
+                "one stride a dim",
+            )
+        for extent in self.shape:
+            low, high = extent.bounds()
+            if low < 0 or (extent.constant is not None and low < 1):
+                raise self.error(Status.BAD_PARAM, f"dim {extent}", "dims of at least 1")
+            if high >= 1 << 31:
+                raise self.error(
+                    Status.NOT_SUPPORTED_SHAPE, f"dim {extent} up to {high}", "dims below 2**31"
+                )
+        for extent, stride in zip(self.shape, self.layout, strict=True):
+            low = stride.bounds()[0]
+            if low < 0 or (low < 1 and extent.constant != 1 and stride.constant is not None):
+                raise self.error(Status.BAD_PARAM, f"stride {stride}", "positive strides")
+        if self.alignment < 1 or self.alignment & (self.alignment - 1):
+            raise self.error(
+                Status.BAD_PARAM, f"alignment {self.alignment}", "a power of two, in bytes"
+            )
+        if self.value is not None and any(extent.constant != 1 for extent in self.shape):
+            raise self.error(
+                Status.BAD_PARAM, f"a scalar of dims {text(self.shape)}", "dims of 1 only"
+            )
+
+    def error(self, status: Status, what: str, supported: str = "") -> DnncError:
+        return DnncError(status, what, supported, self.label)
+
+    def elements(self) -> Expr:
+        """How many elements it has."""
+        return product(self.shape)
+
+    def span(self) -> Expr:
+        """Elements from its first to its last in memory, both counted (0 for an empty one)."""
+        return sum(((d - 1) * s for d, s in zip(self.shape, self.layout, strict=True)), Expr.of(1))
+
+    def is_dense(self) -> bool:
+        """Whether its elements fill their span without gaps, in some order of the dims."""
+        return dense_order(self.shape, self.layout) is not None
+
+
+def sizes(values: Iterable[Size]) -> tuple[Expr, ...]:
+    return tuple(Expr.of(value) for value in values)
+
+
+def packed_strides(dims: Sequence[Size], order: Sequence[int] | None = None) -> tuple[Expr, ...]:
+    """Strides that pack `dims`; order: the dims from outermost to innermost (default row-major)."""
+    strides = [Expr.of(1)] * len(dims)
+    running = Expr.of(1)
+    for axis in reversed(order if order is not None else range(len(dims))):
+        strides[axis] = running
+        running = running * Expr.of(dims[axis])
+    return tuple(strides)
+
+
+def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...]:
+    """The axes from the largest stride to the smallest, ties in the order given.
+
+    A stride of a symbol is ranked by its value at the middle of every symbol's range.
+    """
+    middle = {
+        dim.name: max(1, (dim.min + dim.max) // 2)
+        for expr in (*dims, *strides)
+        for dim in expr.dims()
+    }
+    return tuple(
+        sorted(
+            range(len(dims)),
+            key=lambda axis: (-strides[axis].evaluate(middle), dims[axis].constant == 1, axis),
+        )
+    )
+
+
+def dense_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...] | None:
+    """The axes from outermost to innermost if the strides pack the dims, else None.
+
+    The stride of a dim of 1 does not matter.
+    """
+    order = stride_order(dims, strides)
+    running = Expr.of(1)
+    for axis in reversed(order):
+        if dims[axis].constant == 1:
+            continue
+        if strides[axis] != running:
+            return None
+        running = running * dims[axis]
+    return order
+
+
+def text(values: Iterable[Size]) -> str:
+    """[2, M, 64], as messages print sizes."""
+    return "[" + ", ".join(map(str, values)) + "]"
+
+
+def symbols_of(tensors: Iterable[Tensor]) -> dict[str, Dim]:
+    """The symbols that the tensors use, by name; one name for two ranges is BAD_PARAM."""
+    found: dict[str, Dim] = {}
+    for tensor in tensors:
+        for expr in (*(tensor.dims or ()), *(tensor.strides or ())):
+            for dim in sorted(expr.dims(), key=lambda dim: dim.name):
+                if found.setdefault(dim.name, dim) != dim:
+                    raise tensor.error(
+                        Status.BAD_PARAM_DUPLICATED_ENTRIES,
+                        f"{dim!r} and {found[dim.name]!r} have one name",
+                        "one range for a name",
+                    )
+    return found

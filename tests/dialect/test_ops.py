@@ -1,0 +1,139 @@
+"""Derived from the list of operations: round trips, constraints, references, methods."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import mlir
+from dnnc.dialect import dnn, json_form
+from dnnc.dialect.ops import OPS
+from dnnc.dialect.reference import reference
+from dnnc.errors import DnncError
+
+from .examples import ALL_EXAMPLES, BROKEN, EXAMPLES, IDS
+
+CONSTRAINT = re.compile(r"^\s*\((C\d+)\)", re.MULTILINE)
+
+
+@pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
+def test_json_round_trip(op, number, build):
+    graph = build().graph.finalize()
+    data = json.loads(json.dumps(json_form.to_json(graph)))
+    assert json_form.from_json(data) == graph
+
+
+@pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
+def test_mlir_round_trip(op, number, build):
+    graph = build().graph.finalize()
+    with dnn.context():
+        module = dnn.to_mlir(graph)
+        mlir.verify(module)
+        text = str(module)
+        parsed = mlir.parse(text)
+        assert str(parsed) == text
+        assert dnn.from_mlir(parsed) == graph
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.op_name)
+def test_every_op_is_in_the_examples_and_every_constraint_broken(op):
+    assert EXAMPLES[op.op_name]
+    stated = CONSTRAINT.findall(op.__doc__)
+    tested = [constraint for name, constraint in BROKEN if name == op.op_name]
+    assert stated == tested
+
+
+@pytest.mark.parametrize(("op", "constraint"), BROKEN, ids=lambda value: str(value))
+def test_each_constraint_rejects(op, constraint):
+    build = BROKEN[(op, constraint)]
+    with pytest.raises(DnncError) as caught:
+        build().validate()
+    assert f"({constraint})" in caught.value.where
+    assert caught.value.supported
+
+
+@pytest.mark.parametrize(("op", "constraint"), BROKEN, ids=lambda value: str(value))
+def test_each_constraint_rejects_in_mlir_too(op, constraint):
+    """The verifier of the `dnn` op is the same function: it is given the op as it stands."""
+    graph = BROKEN[(op, constraint)]
+    try:
+        made = graph().graph
+    except DnncError:
+        pytest.skip("refused while it was built")
+    for tensor in made.tensors:
+        tensor.dtype = tensor.dtype or dnnc.data_type.FLOAT
+        if tensor.dims is None or tensor.strides is None:
+            pytest.skip("the broken op leaves dims open, which the IR can't hold")
+    with dnn.context():
+        module = mlir.ir.Module.create()
+        with mlir.ir.InsertionPoint(module.body):
+            function = dnn.begin_function("g", made.inputs, made.outputs, made.symbols)
+        with mlir.ir.InsertionPoint(function.entry_block):
+            values = dict(zip(made.inputs, function.arguments, strict=True))
+            dnn.emit_ops(made.ops, values, list(made.symbols))
+            mlir.func.ReturnOp([values[t] for t in made.outputs])
+        with pytest.raises(mlir.ir.MLIRError) as caught:
+            mlir.verify(module)
+    assert f"({constraint})" in mlir.message(caught.value)
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.op_name)
+def test_docstrings_state_shapes_source_and_constraints(op):
+    assert "[" in op.__doc__
+    assert "Source:" in op.__doc__
+    assert "(C1)" in op.__doc__
+    for field in op.fields:
+        assert field.doc
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.op_name)
+def test_descriptor_names_are_unique(op):
+    assert op.backend.startswith("OPERATION_")
+    names = [field.backend for field in op.fields if field.backend]
+    assert len(set(names)) == len(names)
+
+
+def test_wrong_calls_read_well():
+    g = dnnc.pygraph(target="sm_90")
+    with pytest.raises(TypeError, match="missing a required argument: 'B'"):
+        g.matmul(g.tensor([2, 2]))
+    with pytest.raises(TypeError, match="no tensor of the graph"):
+        g.relu("x")
+
+
+def random_inputs(graph, sizes, seed=0):
+    rng = np.random.default_rng(seed)
+    inputs = {}
+    for tensor in graph.inputs:
+        shape = [n.evaluate(sizes) for n in tensor.shape]
+        if tensor.type.kind == "b":
+            inputs[tensor.uid] = rng.integers(0, 2, shape).astype(bool)
+        elif tensor.type.is_integer:
+            inputs[tensor.uid] = rng.integers(-9, 10, shape)
+        else:
+            inputs[tensor.uid] = rng.uniform(0.25, 2.0, shape)
+    return inputs
+
+
+@pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
+def test_reference_gives_the_inferred_dims_and_types(op, number, build):
+    graph = build().graph.finalize()
+    sizes = {"M": 5, "B": 4}
+    outputs = reference(graph, random_inputs(graph, sizes), sizes=sizes)
+    for tensor in graph.outputs:
+        assert outputs[tensor.uid].shape == tuple(n.evaluate(sizes) for n in tensor.shape)
+        assert outputs[tensor.uid].dtype == tensor.type.numpy
+
+
+def test_a_missing_operand_is_named():
+    from dnnc import mlir
+
+    text = (
+        "func.func @f(%a: tensor<2x3xf32>) -> tensor<2x3xf32> {\n"
+        '  %y = "dnn.matmul"(%a) {compute_type = f32} : (tensor<2x3xf32>) -> tensor<2x3xf32>\n'
+        "  return %y : tensor<2x3xf32>\n}"
+    )
+    with dnn.context(), pytest.raises(DnncError, match="no operand b; accepted: a, b"):
+        mlir.parse(text)

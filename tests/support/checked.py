@@ -1,0 +1,45 @@
+"""Compiles a graph, runs it (see `machine`), and compares with the reference."""
+
+import numpy as np
+
+from dnnc.compiler import Options, compile_graph
+from dnnc.dialect.reference import reference
+
+from . import machine
+from .compare import assert_close
+
+
+def random_inputs(graph, sizes, seed=0, low=-2.0, high=2.0):
+    """Fresh inputs, rounded to the tensors' types: uid -> array."""
+    rng = np.random.default_rng(seed + machine.current().seed)
+    inputs = {}
+    for tensor in graph.inputs:
+        shape = [n.evaluate(sizes) for n in tensor.shape]
+        if tensor.type.kind == "b":
+            inputs[tensor.uid] = rng.integers(0, 2, shape).astype(bool)
+        elif tensor.type.is_integer:
+            inputs[tensor.uid] = rng.integers(0 if tensor.type.kind == "u" else -9, 10, shape)
+        else:
+            inputs[tensor.uid] = rng.uniform(low, high, shape).astype(tensor.type.numpy)
+    return inputs
+
+
+def check(g, sizes=None, *, slack=2.0, allowance=0.0, seed=0, inputs=None, plan=None, **options):
+    """Runs a pygraph's plan at some sizes and checks every output; gives the plan."""
+    where = machine.current()
+    graph = g.graph.finalize()
+    sizes = sizes or {}
+    inputs = inputs if inputs is not None else random_inputs(graph, sizes, seed)
+    if plan is None:
+        knobs = tuple(options.pop("knobs", {}).items())
+        target = options.pop("target", where.target)
+        plan = compile_graph(graph, target, Options(knobs=knobs, **options))
+    actual = where.run(plan, inputs, sizes=sizes, seed=seed)
+    exact = reference(graph, inputs, sizes=sizes, exact_outputs=True)
+    stored = reference(graph, inputs, sizes=sizes)
+    for tensor in graph.outputs:
+        wanted = exact if tensor.type.is_float else stored
+        assert_close(
+            actual[tensor.uid], wanted[tensor.uid], tensor.type, slack=slack, allowance=allowance
+        )
+    return plan

@@ -1,0 +1,57 @@
+"""How results are compared: the bounds of docs/numerics.md, in one place."""
+
+import numpy as np
+
+from dnnc.dialect.rounding import round_to, widen
+
+UNIT = {
+    "bf16": 2.0**-8,
+    "f16": 2.0**-11,
+    "f8E4M3FN": 2.0**-3,
+    "f8E5M2": 2.0**-2,
+    "f32": 2.0**-23,
+    "f64": 2.0**-52,
+}
+
+
+def relative_error(actual, expected):
+    """||actual - expected|| / ||expected||, Frobenius, over the finite places."""
+    finite = np.isfinite(expected)
+    difference = np.linalg.norm(actual[finite] - expected[finite])
+    size = np.linalg.norm(expected[finite])
+    return difference / size if size else difference
+
+
+def assert_close(actual, expected, dtype, *, slack=1.0, allowance=0.0):
+    """Stored `actual` against exact `expected` (float64, int64, bool) of a data type.
+
+    slack: factor on the type's unit, for graphs of several roundings.  allowance: added to it.
+    """
+    actual, expected = widen(np.asarray(actual)), np.asarray(expected)
+    assert actual.shape == expected.shape
+    if not dtype.is_float:
+        np.testing.assert_array_equal(actual, expected)
+        return
+    expected = widen(expected)
+    rounded = widen(round_to(expected, dtype))
+    expected = np.where(np.isinf(rounded), rounded, expected)  # what the type can't hold
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+    infinite = np.isinf(expected)
+    np.testing.assert_array_equal(np.isinf(actual) & ~infinite, False)
+    np.testing.assert_array_equal(actual[infinite], expected[infinite])
+    bound = UNIT[dtype.name] * slack + allowance
+    error = relative_error(actual, expected)
+    assert error <= bound, f"relative error {error:.3g} > {bound:.3g} of {dtype}"
+    assert_rows_close(actual, expected, 8 * bound)
+
+
+def assert_rows_close(actual, expected, bound):
+    """No element is off by more than `bound` times its row's largest magnitude."""
+    if expected.ndim == 0 or expected.size == 0:
+        return
+    finite = np.where(np.isfinite(expected), expected, 0.0)
+    largest = np.max(np.abs(finite), axis=-1, keepdims=True)
+    off = np.abs(np.where(np.isfinite(expected), actual, 0.0) - finite)
+    smallest = np.finfo(np.float32).tiny
+    worst = np.max(off / np.maximum(largest, smallest))
+    assert worst <= bound, f"an element is off by {worst:.3g} of its row's largest, > {bound:.3g}"
