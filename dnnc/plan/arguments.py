@@ -1,0 +1,96 @@
+# pyright: basic
+"""The bytes of kernel arguments, from a plan's records and what the caller bound."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from .. import dtypes
+from ..errors import DnncError, Status
+from .plan import Arg, TensorMap
+
+_INTEGERS = {"i32": ("<i", 32), "i64": ("<q", 64)}
+
+
+class Environment:
+    """What arguments refer to.
+
+    evaluate: text of an expression -> number.  addresses, numbers: by uid.  workspace: its
+    address, 0 where there is none.  peers: rank -> addresses by uid.
+    encode: makes the bytes of a tensor map (the driver's encoder, or a stand-in in tests).
+    """
+
+    def __init__(
+        self,
+        evaluate: Callable[[str], int],
+        addresses: Mapping[int, int],
+        numbers: Mapping[int, float | int],
+        workspace: int,
+        encode: Callable[[TensorMap, int, Sequence[int], Sequence[int]], bytes],
+        peers: Mapping[int, Mapping[int, int]] | None = None,
+    ):
+        self.evaluate = evaluate
+        self.addresses = addresses
+        self.numbers = numbers
+        self.workspace = workspace
+        self.encode = encode
+        self.peers = peers or {}
+
+
+def pack(arg: Arg, env: Environment) -> bytes:
+    """The bytes of one argument."""
+    if arg.kind == "pointer":
+        return struct.pack("<Q", _address(env.addresses, arg.uid) + env.evaluate(arg.offset))
+    if arg.kind == "workspace":
+        return struct.pack("<Q", env.workspace + env.evaluate(arg.offset))
+    if arg.kind == "peer":
+        if arg.rank not in env.peers:
+            raise DnncError(
+                Status.BAD_PARAM, f"no buffers of rank {arg.rank}", "peers of all ranks"
+            )
+        return struct.pack("<Q", _address(env.peers[arg.rank], arg.uid) + env.evaluate(arg.offset))
+    if arg.kind == "scalar":
+        return pack_integer(env.evaluate(arg.value), arg.type)
+    if arg.kind == "by_value":
+        return pack_number(env.numbers[arg.uid], arg.type)
+    if arg.kind == "bytes":
+        return bytes.fromhex(arg.data)
+    if arg.kind == "tensor_map" and arg.tensor_map is not None:
+        return _pack_tensor_map(arg.tensor_map, env)
+    raise DnncError(
+        Status.SERIALIZATION_VERSION_MISMATCH, f"argument kind {arg.kind!r}", "a newer dnnc"
+    )
+
+
+def _address(addresses: Mapping[int, int], uid: int) -> int:
+    if uid not in addresses:
+        raise DnncError(Status.BAD_PARAM, f"no buffer for uid {uid}", "a buffer for every tensor")
+    return addresses[uid]
+
+
+def pack_integer(value: int, type_: str) -> bytes:
+    """A 32- or 64-bit argument; unsigned values up to the type's width wrap."""
+    code, bits = _INTEGERS[type_]
+    if not -(1 << (bits - 1)) <= value < 1 << bits:
+        raise DnncError(
+            Status.NOT_SUPPORTED_SHAPE, f"argument {value} does not fit {type_}", "smaller sizes"
+        )
+    return struct.pack(code, value if value < 1 << (bits - 1) else value - (1 << bits))
+
+
+def pack_number(value: float | int, type_: str) -> bytes:
+    """A number as one element of a data type (a boolean as a byte)."""
+    dtype = dtypes.of(type_)
+    if dtype.kind == "b":
+        return bytes([bool(value)])
+    return np.asarray(value).astype(dtype.numpy).tobytes()
+
+
+def _pack_tensor_map(recipe: TensorMap, env: Environment) -> bytes:
+    base = env.workspace if recipe.uid < 0 else _address(env.addresses, recipe.uid)
+    dims = [env.evaluate(extent) for extent in recipe.dims]
+    strides = [env.evaluate(stride) for stride in recipe.strides]
+    return env.encode(recipe, base + env.evaluate(recipe.offset), dims, strides)

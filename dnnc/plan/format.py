@@ -1,0 +1,199 @@
+"""The file of one plan or of a bundle of plans, version 1.  docs/plan-format.md describes it.
+
+    magic "DNNCPLAN" | version u32 | 0 u32 | length of the index u64 | SHA-256 of the index
+    index: JSON {"plans": [{"name", "manifest": section, "blobs": [section, ...]}, ...]}
+    sections: {"offset", "length", "sha256"}, from the end of the index, back to back
+
+Little endian.  Each section is verified when it is read, so that a bundle loads one plan without
+touching the others; `verify` reads all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..errors import DnncError, Status
+from . import codec, consistency
+from .plan import Plan
+
+MAGIC = b"DNNCPLAN"
+VERSION = 1
+SUFFIX = ".dnnplan"
+_HEADER = struct.Struct("<8sIIQ32s")
+_MAX_INDEX = 1 << 28
+
+
+@dataclass(frozen=True)
+class _Section:
+    offset: int
+    length: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class _Entry:
+    name: str
+    manifest: _Section
+    blobs: tuple[_Section, ...]
+
+
+@dataclass(frozen=True)
+class _Index:
+    plans: tuple[_Entry, ...]
+
+
+def to_bytes(plans: Plan | Sequence[Plan]) -> bytes:
+    """The file of a plan, or of several; names of several must differ."""
+    group = (plans,) if isinstance(plans, Plan) else tuple(plans)
+    names = [plan.name for plan in group]
+    if len(set(names)) != len(names) or not names:
+        raise DnncError(
+            Status.BAD_PARAM_DUPLICATED_ENTRIES, f"plans named {names}", "one name a plan"
+        )
+    payload = bytearray()
+    sections: dict[str, _Section] = {}
+
+    def put(data: bytes) -> _Section:
+        digest = hashlib.sha256(data).hexdigest()
+        if digest not in sections:  # plans of a bundle share equal cubins
+            sections[digest] = _Section(len(payload), len(data), digest)
+            payload.extend(data)
+        return sections[digest]
+
+    entries = [
+        _Entry(plan.name, put(_dump(codec.encode(plan))), tuple(put(blob) for blob in plan.blobs))
+        for plan in group
+    ]
+    index = _dump(codec.encode(_Index(tuple(entries))))
+    digest = hashlib.sha256(index).digest()
+    return _HEADER.pack(MAGIC, VERSION, 0, len(index), digest) + index + bytes(payload)
+
+
+def _dump(data: Any) -> bytes:
+    return json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
+
+
+def write(path: str | os.PathLike[str], plans: Plan | Sequence[Plan]) -> None:
+    """Writes the file in one step: it is there whole or not at all."""
+    target = Path(path)
+    data = to_bytes(plans)
+    # Not tempfile: its files are for their owner alone, and plans are carried and shared.
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class Bundle:
+    """A file of plans, of which each is read when it is asked for.
+
+    source: a path or the file's bytes.  where: how messages name it.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | bytes):
+        self.where = "plan" if isinstance(source, bytes) else str(source)
+        self._source = source
+        header = self._read(0, _HEADER.size)
+        if header[: len(MAGIC)] != MAGIC:
+            raise self._corrupt(f"starts with {header[:8]!r}", "a file that dnnc wrote")
+        _, version, flags, length, digest = _HEADER.unpack(header)
+        if version != VERSION or flags != 0:
+            raise DnncError(
+                Status.SERIALIZATION_VERSION_MISMATCH,
+                f"format version {version}, flags {flags}",
+                f"version {VERSION}, flags 0",
+                self.where,
+            )
+        if length > _MAX_INDEX:
+            raise self._corrupt(f"an index of {length} bytes", f"at most {_MAX_INDEX}")
+        index = self._read(_HEADER.size, length)
+        if hashlib.sha256(index).digest() != digest:
+            raise self._corrupt("the index's SHA-256 differs", "an unaltered file")
+        self._base = _HEADER.size + length
+        self._entries = codec.decode(_Index, json.loads(index), self.where).plans
+        self._verify_size()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(entry.name for entry in self._entries)
+
+    def plan(self, name: str | None = None) -> Plan:
+        """The plan of this name (default: the only one), its sections verified."""
+        found = [entry for entry in self._entries if name in (None, entry.name)]
+        if len(found) != 1:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"{len(found)} plans are called {name!r}",
+                f"one of {', '.join(self.names)}",
+                self.where,
+            )
+        manifest = self._section(found[0].manifest, "manifest")
+        try:
+            data = json.loads(manifest)
+        except ValueError as error:
+            raise self._corrupt("the manifest is not JSON", "an unaltered file") from error
+        plan = codec.decode(Plan, data, self.where)
+        plan = replace(plan, blobs=tuple(self._section(s, "blob") for s in found[0].blobs))
+        consistency.verify(plan, self.where)
+        return plan
+
+    def verify(self) -> None:
+        """Reads every section; an error names what is wrong."""
+        for name in self.names:
+            self.plan(name)
+
+    def _section(self, section: _Section, what: str) -> bytes:
+        if section.offset < 0 or section.length < 0:
+            raise self._corrupt(f"{what} at {section.offset}", "an unaltered file")
+        data = self._read(self._base + section.offset, section.length)
+        if hashlib.sha256(data).hexdigest() != section.sha256:
+            raise self._corrupt(f"the SHA-256 of a {what} differs", "an unaltered file")
+        return data
+
+    def _verify_size(self) -> None:
+        """The sections end where the file ends, so that nothing can be appended unseen."""
+        ends = [s.offset + s.length for e in self._entries for s in (e.manifest, *e.blobs)]
+        expected = self._base + max(ends, default=0)
+        actual = (
+            len(self._source) if isinstance(self._source, bytes) else os.path.getsize(self._source)
+        )
+        if actual != expected:
+            raise self._corrupt(f"{actual} bytes", f"{expected} bytes")
+
+    def _read(self, offset: int, length: int) -> bytes:
+        if isinstance(self._source, bytes):
+            data = self._source[offset : offset + length]
+        else:
+            try:
+                with open(self._source, "rb") as file:
+                    file.seek(offset)
+                    data = file.read(length)
+            except OSError as error:
+                raise DnncError(
+                    Status.BAD_PARAM, f"can't be read: {error.strerror}", "a plan file", self.where
+                ) from error
+        if len(data) != length:
+            raise self._corrupt(f"ends after {offset + len(data)} bytes", "a whole file")
+        return data
+
+    def _corrupt(self, what: str, supported: str) -> DnncError:
+        return DnncError(
+            Status.BAD_PARAM, f"truncated, altered or no plan: {what}", supported, self.where
+        )
+
+
+def read(source: str | os.PathLike[str] | bytes, name: str | None = None) -> Plan:
+    """The plan of a file, or one plan of a bundle by its name."""
+    return Bundle(source).plan(name)

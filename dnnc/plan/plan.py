@@ -1,0 +1,261 @@
+"""The records of an execution plan: what a runtime needs, and nothing of operations.
+
+Sizes are texts of expressions (`dnnc.expr`) over the plan's symbols and the device variables.
+A plan holds a program for each target; a program has variants, of which the first whose guard
+holds runs its steps in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..expr import Dim, Expr, Guard, parse, parse_guard
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A size known at run time; see `dnnc.Dim`."""
+
+    name: str
+    min: int
+    max: int
+    multiple_of: int
+
+    @property
+    def dim(self) -> Dim:
+        return Dim(self.name, self.min, self.max, self.multiple_of)
+
+
+@dataclass(frozen=True)
+class TensorRecord:
+    """A tensor that the caller binds, or that lives in the workspace.
+
+    dims, strides: in elements.  dtype: dnnc's name.  alignment: bytes that divide its address.
+    role: "input", "output" or "workspace".  is_by_value: a number, not a buffer.
+    value: a by-value tensor's default.  offset: of a workspace tensor, in bytes.
+    """
+
+    uid: int
+    name: str
+    dims: tuple[str, ...]
+    strides: tuple[str, ...]
+    dtype: str
+    role: str
+    alignment: int = 16
+    is_by_value: bool = False
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A recipe for the 128 bytes of a CUDA tensor map over the buffer of a tensor.
+
+    mode: "tiled" or "im2col".  uid: the tensor, or -1: the workspace.  offset: bytes from it.
+    dims, strides: innermost first; strides in bytes, without the innermost, as the driver takes
+    them.  box: of a tiled map.  lower, upper, channels_per_pixel, pixels_per_column: of im2col.
+    interleave, swizzle, l2_promotion, oob_fill: the driver's names.
+    """
+
+    mode: str
+    uid: int
+    offset: str
+    dtype: str
+    dims: tuple[str, ...]
+    strides: tuple[str, ...]
+    element_strides: tuple[int, ...]
+    box: tuple[int, ...] = ()
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    channels_per_pixel: int = 0
+    pixels_per_column: int = 0
+    interleave: str = "NONE"
+    swizzle: str = "NONE"
+    l2_promotion: str = "NONE"
+    oob_fill: str = "NONE"
+
+
+@dataclass(frozen=True)
+class Arg:
+    """One kernel argument.
+
+    kind: "pointer" (a tensor's address + offset), "workspace" (its address + offset),
+    "peer" (a tensor's address on the device of rank `rank`), "scalar" (an expression),
+    "by_value" (the number bound to a tensor), "bytes" (as they are), "tensor_map".
+    type: of a scalar or by-value argument: i32, i64, or a data type.
+    buffer: a workspace buffer's name, until assign-workspace turns it into an offset.
+    """
+
+    kind: str
+    uid: int = -1
+    offset: str = "0"
+    value: str = ""
+    type: str = ""
+    data: str = ""
+    rank: int = 0
+    buffer: str = ""
+    tensor_map: TensorMap | None = None
+
+    @staticmethod
+    def pointer(uid: int, offset: str = "0") -> Arg:
+        return Arg("pointer", uid=uid, offset=offset)
+
+    @staticmethod
+    def workspace(buffer: str) -> Arg:
+        return Arg("workspace", buffer=buffer)
+
+    @staticmethod
+    def scalar(value: str, type: str) -> Arg:
+        return Arg("scalar", value=value, type=type)
+
+    @staticmethod
+    def by_value(uid: int, type: str) -> Arg:
+        return Arg("by_value", uid=uid, type=type)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch.
+
+    grid: in blocks (not clusters).  block, cluster: in threads and blocks.
+    cooperative: all blocks must be resident at once.  programmatic: may start before the launch
+    ahead of it ends (programmatic dependent launch).
+    """
+
+    kernel: str
+    grid: tuple[str, str, str]
+    block: tuple[int, int, int]
+    args: tuple[Arg, ...]
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    cooperative: bool = False
+    programmatic: bool = False
+    dynamic_smem_bytes: str = "0"
+
+
+@dataclass(frozen=True)
+class Memset:
+    """Bytes set to a value before the steps after it; uid -1: in the workspace."""
+
+    uid: int
+    offset: str
+    bytes: str
+    value: int = 0
+    buffer: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A launch or a memset: exactly one is there."""
+
+    launch: Launch | None = None
+    memset: Memset | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Steps for the sizes that a guard takes ("1": all).  workspace_bytes: what they need."""
+
+    guard: str
+    workspace_bytes: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of a module, with what the assembler said of it.
+
+    registers: a thread.  spill_*_bytes, local_bytes: a thread.  static_smem_bytes: a block.
+    threads: of a block, at most.
+    """
+
+    name: str
+    module: int
+    threads: int
+    registers: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    local_bytes: int = 0
+    static_smem_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Module:
+    """Code: blobs of the file, -1 for none.
+
+    ptx_runs_later: the PTX may be compiled for architectures after the program's.
+    """
+
+    cubin: int
+    ptx: int = -1
+    ptx_runs_later: bool = False
+
+
+@dataclass(frozen=True)
+class FusionRecord:
+    """What was decided for one fusion, for `inspect`.
+
+    ops: labels of its operations.  engine, index, knobs: the choice.  notes: numerical notes.
+    """
+
+    ops: tuple[str, ...]
+    engine: str
+    index: int
+    knobs: Mapping[str, int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Program:
+    """A plan's code for one target.
+
+    capability: compute capability.  exact: runs on that one alone; otherwise its cubins run on
+    later minor versions of the same major version too.
+    split_reason: why the graph is more than one fusion ("" when it is one).
+    """
+
+    target: str
+    capability: tuple[int, int]
+    exact: bool
+    modules: tuple[Module, ...]
+    kernels: tuple[Kernel, ...]
+    variants: tuple[Variant, ...]
+    fusions: tuple[FusionRecord, ...] = ()
+    split_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An execution plan.
+
+    graph: the JSON form of the operation graph.  tensors: those with role input and output are
+    bound by the caller.  may_alias: (output, input) uids that may be one buffer.
+    key: hash of everything that the compilation depended on.
+    tools: name -> version of what made it.  blobs: cubins and PTX, by index.
+    """
+
+    name: str
+    graph: Mapping[str, Any]
+    symbols: tuple[Symbol, ...]
+    tensors: tuple[TensorRecord, ...]
+    programs: tuple[Program, ...]
+    may_alias: tuple[tuple[int, int], ...] = ()
+    key: str = ""
+    tools: Mapping[str, str] = field(default_factory=dict)
+    blobs: tuple[bytes, ...] = field(default=(), metadata={"json": False})
+
+    @property
+    def dims(self) -> dict[str, Dim]:
+        """Symbol name -> symbol, for parsing expressions."""
+        return {symbol.name: symbol.dim for symbol in self.symbols}
+
+    def expression(self, text: str) -> Expr:
+        return parse(text, self.dims)
+
+    def guard(self, text: str) -> Guard:
+        return parse_guard(text, self.dims)
+
+    def tensor(self, key: int | str) -> TensorRecord | None:
+        """The tensor with this uid, or with this name if only one has it; else None."""
+        found = [t for t in self.tensors if key == (t.uid if isinstance(key, int) else t.name)]
+        return found[0] if len(found) == 1 else None

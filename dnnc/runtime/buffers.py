@@ -1,0 +1,346 @@
+# pyright: basic
+"""What a caller may bind to a tensor, and the checks that it fits.
+
+A device buffer is anything with `__cuda_array_interface__` or `__dlpack__` (PyTorch, CuPy, JAX),
+a torch tensor, or an address.  A by-value tensor takes a number or a host array of one element.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..plan.plan import TensorRecord
+from . import driver
+
+if TYPE_CHECKING:
+    from .sized import SizedTensor
+
+WORKSPACE_ALIGNMENT = 256
+
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_DLPACK_CUDA_HOST = 3
+
+
+class Buffer(NamedTuple):
+    """Memory that a caller gave.
+
+    address: of its first element.  What only an address can't tell is None: dims, strides (in
+    elements), dtype, device (an ordinal).
+    """
+
+    address: int
+    dims: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    dtype: DType | None = None
+    device: int | None = None
+
+
+# What stands for no buffer; it is no device's.
+NO_BUFFER = Buffer(0)
+
+Where = str | TensorRecord
+
+
+def buffer_of(value: Any, where: Where) -> Buffer:
+    """The buffer of an address or an array object; a host array is BAD_PARAM.
+
+    where: the tensor, or what messages call it.
+    """
+    kind = type(value)
+    if kind is int:
+        if value == 0:
+            raise DnncError(
+                Status.BAD_PARAM_NULL_POINTER, "address 0", "a device address", _name(where)
+            )
+        return Buffer(value)
+    if kind not in _IS_TORCH:
+        _IS_TORCH[kind] = kind.__module__.partition(".")[0] == "torch"
+    if _IS_TORCH[kind]:
+        return _of_torch(value, where)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _of_cuda_array(interface)
+    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+        return _of_dlpack(value, where)
+    raise DnncError(
+        Status.BAD_PARAM,
+        f"a {type(value).__name__}",
+        "a device array (__cuda_array_interface__ or DLPack), or an address",
+        _name(where),
+    )
+
+
+_IS_TORCH: dict[type, bool] = {}
+
+
+def _name(where: Where) -> str:
+    return where if isinstance(where, str) else label(where)
+
+
+def _on_host(kind: str, where: Where) -> DnncError:
+    return DnncError(
+        Status.BAD_PARAM, f"{kind} in host memory", "memory of a CUDA device", _name(where)
+    )
+
+
+def _of_torch(value: Any, where: Where) -> Buffer:
+    device = value.device
+    if device.type != "cuda":
+        raise _on_host(f"a tensor on {device}", where)
+    return Buffer(
+        value.data_ptr(),
+        tuple(value.shape),
+        value.stride(),
+        _dtype_or_none(value.dtype),
+        device.index,
+    )
+
+
+@functools.cache
+def _dtype_or_none(name: Any) -> DType | None:
+    """The data type, None for one that is not in the table (torch.bool, ...)."""
+    try:
+        return dtypes.of(name)
+    except DnncError:
+        return None
+
+
+def _of_cuda_array(interface: Mapping[str, Any]) -> Buffer:
+    dims = tuple(interface["shape"])
+    element = np.dtype(interface["typestr"])
+    strides = interface.get("strides")
+    in_elements = (
+        tuple(stride // element.itemsize for stride in strides) if strides else _packed(dims)
+    )
+    return Buffer(interface["data"][0], dims, in_elements, _dtype_or_none(element))
+
+
+def _packed(dims: Sequence[int]) -> tuple[int, ...]:
+    strides, running = [], 1
+    for extent in reversed(dims):
+        strides.append(running)
+        running *= extent
+    return tuple(reversed(strides))
+
+
+class _DLDevice(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int32), ("ordinal", ctypes.c_int32))
+
+
+class _DLDataType(ctypes.Structure):
+    _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", _DLDevice),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _DLDataType),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def _of_dlpack(value: Any, where: Where) -> Buffer:
+    """Reads a DLPack capsule without taking it over; -1: no stream has to wait for another."""
+    capsule = value.__dlpack__(stream=-1)
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+    tensor = ctypes.cast(pointer(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
+    if tensor.device.type not in (*_DLPACK_CUDA, _DLPACK_CUDA_HOST):
+        raise _on_host(f"DLPack device type {tensor.device.type}", where)
+    dims = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    strides = (
+        tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else _packed(dims)
+    )
+    try:
+        dtype = dtypes.of_dlpack(tensor.dtype.code, tensor.dtype.bits)
+    except DnncError:
+        dtype = None
+    address = (tensor.data or 0) + tensor.byte_offset
+    return Buffer(address, dims, strides, dtype, tensor.device.ordinal)
+
+
+# ---- checks
+
+
+def placed(buffer: Buffer, where: str) -> Buffer:
+    """The buffer with its device, which an address alone does not tell."""
+    if buffer.device is not None:
+        return buffer
+    device = driver.memory_device(buffer.address)
+    if device is None:
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"address {buffer.address:#x} is no memory of a CUDA device",
+            "memory that CUDA allocated",
+            where,
+        )
+    return buffer._replace(device=device)
+
+
+def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int) -> None:
+    """A buffer has the tensor's data type, dims, strides, alignment and device."""
+    where, record = tensor.label, tensor.record
+    if buffer.device is not None and buffer.device != device:
+        raise DnncError(
+            Status.BAD_PARAM, f"a buffer on device {buffer.device}", f"device {device}", where
+        )
+    if buffer.address % record.alignment:
+        raise DnncError(
+            Status.BAD_PARAM_MISALIGNED_POINTER,
+            f"address {buffer.address:#x}",
+            f"a multiple of {record.alignment} bytes",
+            where,
+        )
+    if buffer.dims is None:
+        return
+    if tensor.dtype.kind == "b":
+        _verify_packed(tensor, buffer)
+        return
+    if buffer.dtype != tensor.dtype:
+        raise DnncError(
+            Status.BAD_PARAM, f"data type {buffer.dtype or 'unknown'}", str(tensor.dtype), where
+        )
+    if buffer.dims != tensor.dims:
+        raise DnncError(
+            Status.BAD_PARAM_SHAPE_MISMATCH,
+            f"dims {list(buffer.dims)}",
+            f"{list(tensor.dims)}",
+            where,
+        )
+    if buffer.strides not in (None, tensor.strides) and any(
+        given != expected
+        for given, expected, extent in zip(
+            buffer.strides or (), tensor.strides, tensor.dims, strict=True
+        )
+        if extent > 1
+    ):
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"strides {list(buffer.strides or ())}",
+            f"{list(tensor.strides)}",
+            where,
+        )
+
+
+def _verify_packed(tensor: SizedTensor, buffer: Buffer) -> None:
+    """Packed booleans, which no array library has: enough bytes of any 8-bit type."""
+    held = held_bytes(buffer)
+    if buffer.dtype is None or buffer.dtype.bits != 8 or held is None or held < tensor.bytes:
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"{held} bytes of data type {buffer.dtype or 'unknown'}",
+            f"{tensor.bytes} bytes of packed bits, as ui8",
+            tensor.label,
+        )
+
+
+@dataclass(frozen=True)
+class Span:
+    """The bytes that a tensor takes."""
+
+    record: TensorRecord
+    start: int
+    bytes: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.bytes
+
+    def overlaps(self, other: Span) -> bool:
+        return max(self.start, other.start) < min(self.end, other.end)
+
+
+def verify_apart(spans: Sequence[Span], may_alias: Sequence[tuple[int, int]]) -> None:
+    """No output overlaps another tensor, unless the plan allows the two one buffer."""
+    allowed = {tuple(pair) for pair in may_alias}
+    for span in spans:
+        if span.record.role != "output":
+            continue
+        for other in spans:
+            if other is span or not span.overlaps(other):
+                continue
+            pair = (span.record.uid, other.record.uid)
+            if span.start == other.start and pair in allowed:
+                continue
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"its buffer overlaps that of {label(other.record)}",
+                "buffers apart; in place only for a graph of one pointwise operation, "
+                "on the same address and layout",
+                label(span.record),
+            )
+
+
+def verify_workspace(
+    buffer: Buffer, needed: int, spans: Sequence[Span], device: int, where: str
+) -> int:
+    """The address of a workspace that is large enough, aligned, on the device and apart."""
+    if buffer is NO_BUFFER:
+        raise DnncError(Status.BAD_PARAM, "none is given", f"{needed} bytes", where)
+    buffer = placed(buffer, where)
+    if buffer.device != device:
+        raise DnncError(
+            Status.BAD_PARAM, f"memory of device {buffer.device}", f"device {device}", where
+        )
+    if buffer.address % WORKSPACE_ALIGNMENT:
+        raise DnncError(
+            Status.BAD_PARAM_MISALIGNED_POINTER,
+            f"address {buffer.address:#x}",
+            f"a multiple of {WORKSPACE_ALIGNMENT} bytes",
+            where,
+        )
+    held = held_bytes(buffer)
+    if held is not None and held < needed:
+        raise DnncError(
+            Status.BAD_PARAM_SIZE_INSUFFICIENT, f"{held} bytes", f"{needed} bytes", where
+        )
+    for span in spans:
+        if span.overlaps(Span(span.record, buffer.address, needed)):
+            raise DnncError(
+                Status.BAD_PARAM, f"overlaps {label(span.record)}", "memory of its own", where
+            )
+    return buffer.address
+
+
+def held_bytes(buffer: Buffer) -> int | None:
+    """How many bytes an array has; None for an address."""
+    if buffer.dims is None or buffer.dtype is None:
+        return None
+    return buffer.dtype.storage_bytes(math.prod(buffer.dims))
+
+
+def label(record: TensorRecord) -> str:
+    name = f"'{record.name}' " if record.name else ""
+    return f"tensor {name}(uid {record.uid})"
+
+
+def number_of(record: TensorRecord, value: Any) -> float | int:
+    """The number bound to a by-value tensor; a device array is BAD_PARAM."""
+    where = label(record)
+    if value is None:
+        value = record.value
+    if value is None:
+        raise DnncError(Status.BAD_PARAM, "no value", "a number", where)
+    if type(value).__module__.partition(".")[0] == "torch" and value.device.type == "cpu":
+        value = value.item() if value.numel() == 1 else value
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, np.ndarray | np.generic) and np.size(value) == 1:
+        return np.asarray(value).reshape(()).item()
+    raise DnncError(
+        Status.BAD_PARAM, f"a {type(value).__name__}", "a number or a host array of one", where
+    )

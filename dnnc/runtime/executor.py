@@ -1,0 +1,352 @@
+# pyright: basic
+"""ExecutionPlan: a plan, loaded on a device when it is first used there, bound and launched."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import DnncError, Status
+from ..plan import format
+from ..plan.plan import Launch, Plan, Program
+from . import driver
+from .bound import BoundPlan
+from .buffers import (
+    NO_BUFFER,
+    Buffer,
+    Span,
+    buffer_of,
+    label,
+    number_of,
+    placed,
+    verify_apart,
+    verify_buffer,
+    verify_workspace,
+)
+from .sized import Sized, sized
+
+# How many sets of sizes, and of buffers, an execution plan remembers.
+_REMEMBERED = 256
+
+
+def load(source: str | os.PathLike[str] | bytes | Plan, name: str | None = None) -> ExecutionPlan:
+    """An execution plan from a `.dnnplan` file, its bytes, or a `Plan`.
+
+    name: which plan of a bundle.  The GPU is not touched before the first bind.
+    A file that is truncated or altered is BAD_PARAM; one of a later format is
+    SERIALIZATION_VERSION_MISMATCH.
+    """
+    return ExecutionPlan(source if isinstance(source, Plan) else format.read(source, name))
+
+
+def choose_program(plan: Plan, capability: tuple[int, int]) -> tuple[Program, bool]:
+    """(the plan's program for a compute capability, whether its PTX must be compiled first).
+
+    A cubin of the capability itself is best, exact ones first; then one of an earlier minor
+    version; then PTX of an earlier architecture.  None fitting is NOT_SUPPORTED_ARCH_MISMATCH.
+    """
+    cubins = [
+        p
+        for p in plan.programs
+        if tuple(p.capability) == capability
+        or (not p.exact and p.capability[0] == capability[0] and p.capability[1] < capability[1])
+    ]
+    if cubins:
+        return max(cubins, key=lambda p: (tuple(p.capability), p.exact)), False
+    later = [
+        p
+        for p in plan.programs
+        if tuple(p.capability) < capability and all(m.ptx_runs_later for m in p.modules)
+    ]
+    if later:
+        return max(later, key=lambda p: tuple(p.capability)), True
+    raise DnncError(
+        Status.NOT_SUPPORTED_ARCH_MISMATCH,
+        f"plan '{plan.name}' has no code for compute capability {capability[0]}.{capability[1]}",
+        ", ".join(p.target for p in plan.programs),
+        f"plan '{plan.name}'",
+    )
+
+
+@dataclass
+class _Loaded:
+    """A plan's program on one device, and what was worked out for sizes there."""
+
+    device: driver.Device
+    program: Program
+    modules: list[Any]
+    kernels: dict[Hashable, Any] = field(default_factory=dict)
+    sized: dict[Hashable, Sized] = field(default_factory=dict)
+    bound: dict[Hashable, BoundPlan] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """What a caller bound, in the order of the plan's tensors.
+
+    buffers: NO_BUFFER for by-value tensors.  numbers: by uid.
+    """
+
+    buffers: tuple[Buffer, ...]
+    numbers: dict[int, float | int]
+
+
+class ExecutionPlan:
+    """A plan that can be bound to buffers and launched; threads may share it."""
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+        self._loaded: dict[int, _Loaded] = {}
+        self._lock = threading.Lock()
+        self._places: dict[Any, int] = {t.uid: i for i, t in enumerate(plan.tensors)}
+        for i, tensor in enumerate(plan.tensors):
+            if tensor.name and plan.tensor(tensor.name) is not None:
+                self._places[tensor.name] = i
+        # Where a symbol can be read off a buffer: (tensor, axis, symbol's name).
+        self._shown = [
+            (i, axis, text)
+            for i, tensor in enumerate(plan.tensors)
+            if not tensor.is_by_value
+            for axis, text in enumerate(tensor.dims)
+            if text in plan.dims
+        ]
+
+    # ---- sizes
+
+    def sizes(
+        self, pack: Mapping[Any, Any], sizes: Mapping[str, int] | None = None
+    ) -> dict[str, int]:
+        """Values of the plan's symbols: those given, else from the dims of the buffers."""
+        return self._sizes(self._given(pack, is_whole=False).buffers, sizes)
+
+    def _sizes(self, buffers: Sequence[Buffer], sizes: Mapping[str, int] | None) -> dict[str, int]:
+        found = dict(sizes) if sizes else {}
+        for index, axis, name in self._shown:
+            dims = buffers[index].dims
+            if name not in found and dims and len(dims) == len(self.plan.tensors[index].dims):
+                found[name] = dims[axis]
+        for symbol in self.plan.symbols:
+            self._verify_size(symbol, found.get(symbol.name))
+        return found
+
+    def _verify_size(self, symbol: Any, value: int | None) -> None:
+        if value is not None and symbol.min <= value <= symbol.max:
+            if value % symbol.multiple_of == 0:
+                return
+        wanted = f"{symbol.min} to {symbol.max}, a multiple of {symbol.multiple_of}"
+        if value is None:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"the size {symbol.name} follows from no buffer",
+                f"sizes={{'{symbol.name}': ...}}, {wanted}",
+                f"plan '{self.plan.name}'",
+            )
+        raise DnncError(
+            Status.BAD_PARAM_SHAPE_MISMATCH,
+            f"{symbol.name} = {value}",
+            wanted,
+            f"plan '{self.plan.name}'",
+        )
+
+    def workspace_size(
+        self, sizes: Mapping[str, int] | None = None, device: int | None = None
+    ) -> int:
+        """Bytes of workspace, for the sizes given; symbols without one count at their maximum."""
+        found = {s.name: s.max for s in self.plan.symbols} | dict(sizes or {})
+        programs = self.plan.programs
+        if driver.is_available():
+            place = driver.device(device)
+            found |= place.variables
+            programs = (choose_program(self.plan, place.capability)[0],)
+        return max(
+            self.plan.expression(variant.workspace_bytes).evaluate(found)
+            for program in programs
+            for variant in program.variants
+        )
+
+    # ---- binding
+
+    def bind(
+        self,
+        pack: Mapping[Any, Any],
+        workspace: Any = None,
+        *,
+        stream: int = driver.DEFAULT_STREAM,
+        sizes: Mapping[str, int] | None = None,
+        peers: Mapping[int, Mapping[int, int]] | None = None,
+        device: int | None = None,
+    ) -> BoundPlan:
+        """Checks everything and lays out every argument; calling the result only launches.
+
+        pack: uid, unique name or tensor -> device array or address; a number for by-value ones.
+        workspace: a device array or address of at least `workspace_size` bytes, aligned to 256;
+        None where that is 0.  stream: a CUDA stream handle.  sizes: values of symbols that no
+        buffer shows.  A buffer of a wrong data type, dims, strides, alignment or device, one
+        that is missing or unknown, and outputs that overlap are BAD_PARAM errors.
+        """
+        given = self._given(pack)
+        loaded = self._load(self._device_of(given, device))
+        found = self._sizes(given.buffers, sizes)
+        base = buffer_of(workspace, self._workspace_label) if workspace is not None else NO_BUFFER
+        return self._bind(loaded, given, found, base, stream, peers, (pack, workspace))
+
+    def execute(
+        self,
+        pack: Mapping[Any, Any],
+        workspace: Any = None,
+        *,
+        stream: int = driver.DEFAULT_STREAM,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Binds and launches on a stream; does not allocate and does not wait.
+
+        What was bound and found right before is launched without another check, as long as
+        addresses, dims, strides, data types, numbers and sizes are the same.
+        """
+        given = self._given(pack)
+        base = buffer_of(workspace, self._workspace_label) if workspace is not None else NO_BUFFER
+        loaded = self._load(self._device_of(given, None))
+        key = (
+            given.buffers,
+            tuple(given.numbers.values()),
+            base,
+            stream,
+            tuple(sizes.items()) if sizes else (),
+        )
+        bound = loaded.bound.get(key)
+        if bound is None:
+            found = self._sizes(given.buffers, sizes)
+            bound = self._bind(loaded, given, found, base, stream, None, None)
+            _remember(loaded.bound, key, bound)
+        bound()
+
+    @property
+    def _workspace_label(self) -> str:
+        return f"workspace of plan '{self.plan.name}'"
+
+    def _given(self, pack: Mapping[Any, Any], *, is_whole: bool = True) -> _Given:
+        """What is bound to each tensor; unknown, repeated and missing ones are errors."""
+        values: list[Any] = [None] * len(self.plan.tensors)
+        for key, value in pack.items():
+            if key is None:
+                continue
+            place = self._place(key)
+            if values[place] is not None:
+                raise DnncError(
+                    Status.BAD_PARAM_DUPLICATED_ENTRIES,
+                    f"{label(self.plan.tensors[place])} twice",
+                    where="variant pack",
+                )
+            values[place] = value
+        buffers: list[Buffer] = []
+        numbers: dict[int, float | int] = {}
+        for record, value in zip(self.plan.tensors, values, strict=True):
+            if record.is_by_value:
+                buffers.append(NO_BUFFER)
+                numbers[record.uid] = number_of(record, value)
+            elif value is not None:
+                buffers.append(buffer_of(value, record))
+            elif is_whole:
+                raise DnncError(
+                    Status.BAD_PARAM, "missing from the variant pack", "a buffer", label(record)
+                )
+            else:
+                buffers.append(NO_BUFFER)
+        return _Given(tuple(buffers), numbers)
+
+    def _place(self, key: Any) -> int:
+        """The position of a tensor by uid, unique name, or an object with a uid."""
+        name = key if isinstance(key, int | str) else getattr(key, "uid", None)
+        place = self._places.get(name)
+        if place is None:
+            known = ", ".join(f"{t.uid} {t.name}".strip() for t in self.plan.tensors)
+            raise DnncError(
+                Status.BAD_PARAM, f"{key!r:.60} is no tensor of the plan", known, "variant pack"
+            )
+        return place
+
+    def _device_of(self, given: _Given, device: int | None) -> driver.Device:
+        if device is None:
+            known = (b.device for b in given.buffers if b.device is not None)
+            device = next(known, None)
+        return driver.device(device)
+
+    def _bind(
+        self,
+        loaded: _Loaded,
+        given: _Given,
+        sizes: Mapping[str, int],
+        workspace: Buffer,
+        stream: int,
+        peers: Mapping[int, Mapping[int, int]] | None,
+        keep: Any,
+    ) -> BoundPlan:
+        place = loaded.device
+        known = self._sized(loaded, sizes)
+        spans: list[Span] = []
+        for tensor, buffer in zip(known.tensors, given.buffers, strict=True):
+            if buffer is NO_BUFFER:
+                continue
+            if tensor.bytes:
+                buffer = placed(buffer, tensor.label)
+            verify_buffer(tensor, buffer, place.ordinal)
+            spans.append(Span(tensor.record, buffer.address, tensor.bytes))
+        verify_apart(spans, self.plan.may_alias)
+        base = 0
+        if known.workspace_bytes:
+            base = verify_workspace(
+                workspace, known.workspace_bytes, spans, place.ordinal, self._workspace_label
+            )
+        addresses = {span.record.uid: span.start for span in spans}
+        driver.make_current(place)
+        return BoundPlan(known, place, stream, addresses, given.numbers, base, peers, keep)
+
+    # ---- code on the device
+
+    def _load(self, place: driver.Device) -> _Loaded:
+        loaded = self._loaded.get(place.ordinal)
+        if loaded is not None:
+            return loaded
+        with self._lock:
+            if place.ordinal not in self._loaded:
+                program, from_ptx = choose_program(self.plan, place.capability)
+                driver.make_current(place)
+                blobs = self.plan.blobs
+                modules = [
+                    driver.load_module(blobs[m.ptx] + b"\0" if from_ptx else blobs[m.cubin])
+                    for m in program.modules
+                ]
+                self._loaded[place.ordinal] = _Loaded(place, program, modules)
+            return self._loaded[place.ordinal]
+
+    def _sized(self, loaded: _Loaded, sizes: Mapping[str, int]) -> Sized:
+        key = tuple(sorted(sizes.items()))
+        found = loaded.sized.get(key)
+        if found is None:
+            driver.make_current(loaded.device)
+
+            def function(launch: Launch, smem: int) -> Any:
+                return self._function(loaded, launch, smem)
+
+            found = sized(self.plan, loaded.program, loaded.device, sizes, function)
+            _remember(loaded.sized, key, found)
+        return found
+
+    def _function(self, loaded: _Loaded, launch: Launch, smem: int) -> Any:
+        key = (launch.kernel, smem, launch.cluster != (1, 1, 1))
+        with self._lock:
+            if key not in loaded.kernels:
+                record = next(k for k in loaded.program.kernels if k.name == launch.kernel)
+                module = loaded.modules[record.module]
+                loaded.kernels[key] = driver.kernel(module, launch.kernel, smem, key[2])
+        return loaded.kernels[key]
+
+
+def _remember(known: dict[Hashable, Any], key: Hashable, value: Any) -> None:
+    """Keeps a value; when there are too many, all are dropped, which needs no lock."""
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known[key] = value

@@ -1,0 +1,188 @@
+"""The plan file: round trips, bundles, and everything that can be wrong with it."""
+
+import dataclasses
+import json
+import struct
+
+import pytest
+
+from dnnc.errors import DnncError, Status
+from dnnc.plan import codec, format
+from dnnc.plan.plan import Arg, Launch, Plan, Program, Step, Variant
+
+from .plans import WHOLE
+
+
+def renamed(name):
+    return dataclasses.replace(WHOLE, name=name)
+
+
+def test_every_part_makes_the_round_trip():
+    assert format.read(format.to_bytes(WHOLE)) == WHOLE
+
+
+def test_the_same_plan_gives_the_same_bytes():
+    assert format.to_bytes(WHOLE) == format.to_bytes(format.read(format.to_bytes(WHOLE)))
+
+
+def test_files_are_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "p.dnnplan"
+    format.write(path, WHOLE)
+    before = path.read_bytes()
+    with pytest.raises(DnncError):
+        format.write(path, [WHOLE, WHOLE])
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["p.dnnplan"]
+    assert format.read(path) == WHOLE
+
+
+def test_files_have_the_permissions_that_new_files_have(tmp_path):
+    (tmp_path / "ordinary").touch()
+    format.write(tmp_path / "a.dnnplan", WHOLE)
+    modes = {path.stat().st_mode for path in tmp_path.iterdir()}
+    assert len(modes) == 1
+
+
+def test_a_bundle_shares_blobs_and_reads_one_plan_at_a_time(tmp_path):
+    path = tmp_path / "b.dnnplan"
+    format.write(path, [renamed("a"), renamed("b")])
+    alone = len(format.to_bytes(WHOLE))
+    assert path.stat().st_size < 2 * alone
+    bundle = format.Bundle(path)
+    assert bundle.names == ("a", "b")
+    assert bundle.plan("b") == renamed("b")
+    with pytest.raises(DnncError, match="one of a, b"):
+        bundle.plan("c")
+    with pytest.raises(DnncError, match="2 plans are called None"):
+        bundle.plan()
+
+
+def test_a_bundle_reads_no_section_that_it_is_not_asked_for(tmp_path):
+    data = bytearray(format.to_bytes([renamed("a"), dataclasses.replace(renamed("b"), key="9")]))
+    data[-1] ^= 1  # the last section is the manifest of b
+    assert format.Bundle(bytes(data)).plan("a") == renamed("a")
+    with pytest.raises(DnncError, match="SHA-256"):
+        format.Bundle(bytes(data)).plan("b")
+    with pytest.raises(DnncError, match="SHA-256"):
+        format.Bundle(bytes(data)).verify()
+
+
+@pytest.mark.parametrize("keep", [0, 7, 8, 30, 55, 57, 200, -1])
+def test_truncated_files_are_refused(keep):
+    data = format.to_bytes(WHOLE)
+    with pytest.raises(DnncError, match="truncated, altered or no plan") as caught:
+        format.read(data[:keep])
+    assert caught.value.status is Status.BAD_PARAM
+
+
+def test_appended_bytes_are_refused():
+    with pytest.raises(DnncError, match="altered"):
+        format.read(format.to_bytes(WHOLE) + b"x")
+
+
+def test_every_altered_byte_is_noticed():
+    data = format.to_bytes(WHOLE)
+    for place in range(len(data)):
+        altered = bytearray(data)
+        altered[place] ^= 0x20
+        with pytest.raises(DnncError):
+            format.read(bytes(altered))
+
+
+def test_a_later_version_is_named():
+    data = bytearray(format.to_bytes(WHOLE))
+    data[8:12] = struct.pack("<I", 2)
+    with pytest.raises(DnncError) as caught:
+        format.read(bytes(data))
+    assert caught.value.status is Status.SERIALIZATION_VERSION_MISMATCH
+    assert "version 2" in caught.value.what
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(DnncError, match=r"missing\.dnnplan"):
+        format.read(tmp_path / "missing.dnnplan")
+
+
+# ---- records
+
+
+def test_unknown_optional_fields_are_ignored_and_required_ones_refused():
+    data = codec.encode(WHOLE)
+    data["colour"] = "blue"
+    assert codec.decode(Plan, json.loads(json.dumps(data))).name == "whole"
+    data["required"] = ["colour"]
+    with pytest.raises(DnncError) as caught:
+        codec.decode(Plan, data)
+    assert caught.value.status is Status.SERIALIZATION_VERSION_MISMATCH
+    assert "colour" in caught.value.what
+
+
+def test_required_fields_inside_are_refused_too():
+    data = codec.encode(WHOLE.programs[0])
+    data["variants"][0]["steps"][0]["launch"]["required"] = ["priority"]
+    with pytest.raises(DnncError, match="priority"):
+        codec.decode(Program, data)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"),
+    [
+        ({"grid": ["1", "1"]}, "grid"),
+        ({"grid": [1, "1", "1"]}, "grid[0]"),
+        ({"kernel": 3}, "kernel"),
+        ({"block": "256"}, "block"),
+        ({"cooperative": 1}, "cooperative"),
+        ({"args": [{"kind": "pointer", "uid": "x"}]}, "args[0].uid"),
+        ({"args": [7]}, "args[0]"),
+    ],
+)
+def test_wrong_types_are_named_with_their_place(change, where):
+    launch = WHOLE.programs[1].variants[0].steps[0].launch
+    data = {**codec.encode(launch), **change}
+    with pytest.raises(DnncError) as caught:
+        codec.decode(Launch, data)
+    assert caught.value.where == f"plan.{where}"
+
+
+def broken_launch(**changes):
+    program = WHOLE.programs[1]
+    launch = dataclasses.replace(program.variants[0].steps[0].launch, **changes)
+    variant = Variant("1", "0", (Step(launch=launch),))
+    return dataclasses.replace(WHOLE, programs=(dataclasses.replace(program, variants=(variant,)),))
+
+
+@pytest.mark.parametrize(
+    ("plan", "what"),
+    [
+        (broken_launch(kernel="nobody"), "a launch of kernel nobody; accepted: small"),
+        (broken_launch(grid=("M +", "1", "1")), "M +"),
+        (broken_launch(grid=("Q", "1", "1")), "Q"),
+        (broken_launch(block=(0, 1, 1)), "block"),
+        (broken_launch(args=(Arg("pointer", uid=9),)), "tensor 9; accepted: 1, 2, 3"),
+        (broken_launch(args=(Arg("magic"),)), "kind 'magic'"),
+        (broken_launch(args=(Arg.scalar("M", "f16"),)), "type 'f16'"),
+        (broken_launch(args=(Arg("tensor_map"),)), "without its recipe"),
+        (dataclasses.replace(WHOLE, blobs=WHOLE.blobs[:2]), "blob 2; accepted: 0 to 1"),
+        (dataclasses.replace(WHOLE, tensors=WHOLE.tensors[:1] * 2), "the same uid"),
+        (dataclasses.replace(WHOLE, tensors=(
+            dataclasses.replace(WHOLE.tensors[0], dtype="f17"), *WHOLE.tensors[1:])), "f17"),
+    ],
+)  # fmt: skip
+def test_what_refers_to_nothing_is_refused(plan, what):
+    data = format.to_bytes(plan)
+    with pytest.raises(DnncError) as caught:
+        format.read(data)
+    assert what in str(caught.value)
+    assert caught.value.status.category is Status.BAD_PARAM
+
+
+def test_missing_fields_are_named():
+    with pytest.raises(DnncError, match="no guard"):
+        codec.decode(Variant, {"workspace_bytes": "0", "steps": []})
+
+
+def test_expressions_of_a_plan_know_its_symbols():
+    assert WHOLE.expression("M*64 + N").evaluate({"M": 8, "N": 3}) == 515
+    assert WHOLE.guard("M <= 64").holds({"M": 64})
+    with pytest.raises(DnncError, match="unexpected 'Q'"):
+        WHOLE.expression("Q")

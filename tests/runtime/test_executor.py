@@ -1,0 +1,242 @@
+"""Binding and launching, against a stand-in for the driver."""
+
+import ctypes
+import dataclasses
+import struct
+
+import numpy as np
+import pytest
+
+from dnnc.errors import DnncError, Status
+from dnnc.plan import format
+from dnnc.runtime import driver, load
+from dnnc.runtime.executor import choose_program
+from tests.plan.plans import WHOLE
+
+from .fake_driver import Array, FakeDriver, FakeTorchTensor
+
+X, Y, WORKSPACE = 0x10000, 0x800000, 0x1000000
+SIZES = {"M": 128, "N": 2}
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made = FakeDriver()
+    made.install(monkeypatch)
+    return made
+
+
+def bfloat16(address, m, **options):
+    return FakeTorchTensor(address, (m, 64), (64, 1), "torch.bfloat16", **options)
+
+
+def bind(plan=WHOLE, pack=None, workspace=WORKSPACE, sizes=SIZES, **options):
+    pack = {1: X, 2: Y} if pack is None else pack
+    peers = {1: {2: 0xA000}}
+    return load(plan).bind(pack, workspace, sizes=sizes, peers=peers, **options)
+
+
+def test_steps_run_in_order_with_their_arguments(fake):
+    bound = bind(stream=77)
+    bound()
+    assert fake.memsets == [(WORKSPACE + 256, 0, 512, 77)]
+    ((config, function, parameters),) = fake.launches
+    assert function == (0, "main", 229440)
+    assert (config.grid, config.block, config.cluster) == ((132, 1, 2), (384, 1, 1), (2, 1, 1))
+    assert (config.smem, config.cooperative, config.programmatic) == (229440, True, True)
+    assert config.hStream == 77
+    pointers = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p * 9)).contents
+    sizes = [128, 128, 8, 8, 8, 4, 8, 4, 3]
+    values = [ctypes.string_at(p, n) for p, n in zip(pointers, sizes, strict=True)]
+    assert all(p % 64 == 0 for p in pointers)
+    assert struct.unpack("<Q", values[2])[0] == Y + 256
+    assert struct.unpack("<Q", values[3])[0] == WORKSPACE + 256
+    assert struct.unpack("<Q", values[4])[0] == 0xA000
+    assert struct.unpack("<i", values[5])[0] == 128 * 64
+    assert struct.unpack("<q", values[6])[0] == 1 << 31
+    assert struct.unpack("<f", values[7])[0] == 0.5
+    assert values[8] == b"\x00\xff\x10"
+    assert fake.tensor_maps == [
+        ("tiled", X, [64, 128], [128]),
+        ("im2col", WORKSPACE + 128 * 128, [64, 56, 56, 2], [128, 7168, 401408]),
+    ]
+
+
+def test_calling_again_only_launches_again(fake):
+    bound = bind()
+    fake.modules.clear()
+    bound()
+    bound()
+    assert len(fake.launches) == 2
+    assert fake.launches[0] == fake.launches[1]
+    assert not fake.modules
+
+
+def test_the_stream_can_be_changed(fake):
+    bound = bind(stream=1)
+    bound.set_stream(2)
+    bound()
+    assert fake.launches[0][0].hStream == 2
+    assert fake.memsets[0][3] == 2
+
+
+def test_guards_choose_the_variant(fake):
+    bind(sizes={"M": 64, "N": 1}, workspace=None)()
+    assert fake.launches[0][1][1] == "small"
+
+
+def test_sizes_come_from_the_buffers(fake):
+    pack = {"x": bfloat16(X, 64), "y": bfloat16(Y, 64), "s": 0.25}
+    load(WHOLE).bind(pack, sizes={"N": 1})()
+    assert fake.launches[0][0].grid == (64, 1, 1)
+
+
+def test_modules_load_once_a_device_and_lazily(fake):
+    plan = load(WHOLE)
+    assert not fake.modules
+    for _ in range(3):
+        plan.bind({1: X, 2: Y}, sizes={"M": 8, "N": 1})()
+    assert fake.modules == [b"cubin of sm_90a"]
+
+
+def test_by_value_tensors_take_numbers(fake):
+    for value in (2, 2.0, np.float32(2), np.array([2.0])):
+        bound = bind(pack={1: X, 2: Y, 3: value})
+        bound()
+        parameters = fake.launches[-1][2]
+        pointers = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p * 9)).contents
+        assert struct.unpack("<f", ctypes.string_at(pointers[7], 4))[0] == 2.0
+    with pytest.raises(ValueError, match="a number or a host array of one"):
+        bind(pack={1: X, 2: Y, 3: Array(X, [1], "<f4")})
+
+
+# ---- what is refused; nothing is launched then
+
+
+def refused(fake, match, status=None, **options):
+    with pytest.raises(DnncError, match=match) as caught:
+        bind(**options)
+    assert not fake.launches
+    if status is not None:
+        assert caught.value.status is status
+    return caught.value
+
+
+def test_missing_unknown_and_repeated_tensors(fake):
+    refused(fake, "missing from the variant pack", pack={1: X})
+    refused(fake, "9 is no tensor of the plan", pack={1: X, 2: Y, 9: X})
+    refused(fake, "twice", pack={1: X, "x": X, 2: Y})
+
+
+def test_wrong_buffers(fake):
+    other = FakeTorchTensor(X, (128, 64), (64, 1), "torch.float16")
+    refused(fake, "data type f16; accepted: bf16", pack={1: other, 2: Y})
+    narrow = FakeTorchTensor(X, (128, 32), (32, 1), "torch.bfloat16")
+    refused(fake, "dims \\[128, 32\\]", Status.BAD_PARAM_SHAPE_MISMATCH, pack={1: narrow, 2: Y})
+    turned = FakeTorchTensor(X, (128, 64), (1, 128), "torch.bfloat16")
+    refused(fake, "strides \\[1, 128\\]", pack={1: turned, 2: Y})
+    far = bfloat16(X, 128, index=1)
+    refused(fake, "a buffer on device 1", pack={1: far, 2: Y})
+    refused(fake, "a tensor on", pack={1: bfloat16(X, 128, device="cpu"), 2: Y})
+    refused(fake, "a list", pack={1: [1, 2], 2: Y})
+    refused(fake, "a ndarray", pack={1: np.zeros((128, 64)), 2: Y})
+    refused(fake, "address 0", Status.BAD_PARAM_NULL_POINTER, pack={1: 0, 2: Y})
+
+
+def test_misaligned_buffers(fake):
+    error = refused(
+        fake, "multiple of 32 bytes", Status.BAD_PARAM_MISALIGNED_POINTER, pack={1: X, 2: Y + 16}
+    )
+    assert "tensor 'y' (uid 2)" in str(error)
+
+
+def test_sizes_that_the_symbols_do_not_allow(fake):
+    refused(fake, "M = 12", Status.BAD_PARAM_SHAPE_MISMATCH, sizes={"M": 12, "N": 1})
+    refused(fake, "M = 8192", sizes={"M": 8192, "N": 1})
+    refused(fake, "the size N follows from no buffer", sizes={"M": 8})
+
+
+def test_overlapping_buffers(fake):
+    refused(fake, "overlaps", pack={1: X, 2: X + 128})
+    bind(pack={1: X, 2: X})()
+    apart = dataclasses.replace(WHOLE, may_alias=())
+    with pytest.raises(DnncError, match="in place only for a graph of one pointwise operation"):
+        bind(apart, pack={1: X, 2: X})
+
+
+def test_workspace(fake):
+    refused(fake, "none is given; accepted: 33280 bytes", workspace=None)
+    refused(fake, "multiple of 256", Status.BAD_PARAM_MISALIGNED_POINTER, workspace=WORKSPACE + 16)
+    small = Array(WORKSPACE, [100], "|u1")
+    refused(fake, "100 bytes", Status.BAD_PARAM_SIZE_INSUFFICIENT, workspace=small)
+    assert load(WHOLE).workspace_size({"M": 128}) == 33280
+    assert load(WHOLE).workspace_size() == 4096 * 256 + 512
+
+
+def test_workspace_that_overlaps_a_tensor(fake):
+    refused(fake, "overlaps tensor 'x'", Status.BAD_PARAM, workspace=X)
+
+
+def test_addresses_of_the_host_or_of_another_device(fake):
+    fake.memory_of = {X: None}
+    refused(fake, "0x10000 is no memory of a CUDA device", Status.BAD_PARAM)
+    fake.memory_of = {Y: 3}
+    refused(fake, "a buffer on device 3", Status.BAD_PARAM)
+    fake.memory_of = {WORKSPACE: 3}
+    refused(fake, "memory of device 3", Status.BAD_PARAM)
+
+
+def test_no_peers(fake):
+    with pytest.raises(DnncError, match="rank 1"):
+        load(WHOLE).bind({1: X, 2: Y}, WORKSPACE, sizes=SIZES)
+
+
+def test_too_much_shared_memory(fake):
+    fake.place = dataclasses.replace(fake.place, max_dynamic_smem_bytes=100_000)
+    program = WHOLE.programs[0]
+    step = program.variants[1].steps[1]
+    launch = dataclasses.replace(step.launch, dynamic_smem_bytes="200000")
+    steps = (dataclasses.replace(step, launch=launch),)
+    variant = dataclasses.replace(program.variants[1], steps=steps)
+    programs = (dataclasses.replace(program, variants=(variant,)),)
+    status = Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT
+    refused(fake, "200000 bytes", status, plan=dataclasses.replace(WHOLE, programs=programs))
+
+
+@pytest.mark.parametrize(
+    ("capability", "target", "from_ptx"),
+    [((9, 0), "sm_90a", False), ((8, 0), "sm_80", False), ((8, 9), "sm_80", False),
+     ((10, 0), "sm_80", True)],
+)  # fmt: skip
+def test_program_for_a_capability(capability, target, from_ptx):
+    program, needs_compilation = choose_program(WHOLE, capability)
+    assert (program.target, needs_compilation) == (target, from_ptx)
+
+
+def test_a_plan_for_another_architecture():
+    with pytest.raises(DnncError, match=r"no code for compute capability 7\.5") as caught:
+        choose_program(WHOLE, (7, 5))
+    assert caught.value.status is Status.NOT_SUPPORTED_ARCH_MISMATCH
+    assert caught.value.supported == "sm_90a, sm_80"
+
+
+def test_ptx_is_what_a_later_device_loads(monkeypatch):
+    fake = FakeDriver(capability=(10, 0))
+    fake.install(monkeypatch)
+    load(WHOLE).bind({1: X, 2: Y}, sizes={"M": 8, "N": 1})()
+    assert fake.modules == [b"ptx of sm_80\0"]
+
+
+def test_loading_from_a_file(tmp_path, fake):
+    path = tmp_path / "whole.dnnplan"
+    format.write(path, WHOLE)
+    assert load(path).plan == WHOLE
+    assert load(str(path)).plan == load(path.read_bytes()).plan
+
+
+def test_without_a_driver_every_call_says_so():
+    if driver.is_available():
+        pytest.skip("there is a driver")
+    with pytest.raises(RuntimeError, match="no CUDA driver") as caught:
+        load(WHOLE).bind({1: X, 2: Y}, sizes=SIZES)
+    assert caught.value.status is Status.NOT_INITIALIZED
