@@ -1,0 +1,174 @@
+# pyright: basic
+"""Kernel: an `llvm.func` under construction and the launch record that belongs to it.
+
+Arguments are made when they are first asked for, so that an engine writes its code top to
+bottom; `finish` gives the function its type and leaves a `dnn.launch` beside it.  Sizes and
+strides are arguments: two graphs that differ in sizes only get the same kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..dialect.tensor import Tensor
+from ..expr import Expr, Size, magic, magic_shift
+from ..mlir import ir, llvm
+from ..plan.plan import Arg
+from ..target import Target
+from . import ops
+from .scalar import element_type
+
+
+@dataclass
+class Kernel:
+    """The kernel that is being built.
+
+    name: of the function.  threads: of a block.  The insertion point is inside its body from
+    `body()` on.
+    """
+
+    gpu_module: Any
+    name: str
+    target: Target
+    threads: int
+    args: list[Arg] = field(default_factory=list)
+    dynamic_smem_bytes: int = 0
+    min_blocks: int = 0
+    _values: dict[Any, Any] = field(default_factory=dict)
+    _arg_attrs: list[Any] = field(default_factory=list)
+    _function: Any = None
+    _entry: Any = None
+
+    @contextlib.contextmanager
+    def body(self) -> Iterator[Kernel]:
+        """Opens the function; at the end it is finished."""
+        block = self.gpu_module.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            void = ir.Type.parse("!llvm.func<void ()>")
+            self._function = llvm.LLVMFuncOp(self.name, ir.TypeAttr.get(void))
+            self._entry = self._function.operation.regions[0].blocks.append()
+        with ir.InsertionPoint(self._entry):
+            yield self
+            llvm.ReturnOp()
+        self._finish()
+
+    def _finish(self) -> None:
+        attributes = self._function.operation.attributes
+        types = ", ".join(str(a.type) for a in self._entry.arguments)
+        function_type = ir.Type.parse(f"!llvm.func<void ({types})>")
+        attributes["function_type"] = ir.TypeAttr.get(function_type)
+        attributes["arg_attrs"] = ir.ArrayAttr.get(self._arg_attrs)
+        attributes["nvvm.kernel"] = ir.UnitAttr.get()
+        attributes["nvvm.reqntid"] = ir.Attribute.parse(f"array<i32: {self.threads}, 1, 1>")
+        if self.min_blocks:
+            attributes["nvvm.minctasm"] = ir.Attribute.parse(f"{self.min_blocks} : i32")
+
+    # ---- arguments
+
+    def _argument(self, key: Any, type_: Any, record: Arg, attributes: str = "{}") -> Any:
+        if key not in self._values:
+            self._values[key] = self._entry.add_argument(type_, ir.Location.unknown())
+            self._arg_attrs.append(ir.Attribute.parse(attributes))
+            self.args.append(record)
+        return self._values[key]
+
+    def pointer(self, tensor: Tensor, *, is_exclusive: bool = False) -> Any:
+        """The address of a tensor's first element, !llvm.ptr<1>.
+
+        is_exclusive: nothing else that the kernel is given overlaps it.
+        """
+        flags = f"llvm.align = {tensor.alignment} : i64" + (
+            ", llvm.noalias" if is_exclusive else ""
+        )
+        return self._argument(
+            ("pointer", tensor.uid),
+            ir.Type.parse("!llvm.ptr<1>"),
+            Arg.pointer(tensor.uid or 0),
+            f"{{{flags}}}",
+        )
+
+    def workspace(self, name: str) -> Any:
+        """The address of a workspace buffer that the engine asked for by this name."""
+        return self._argument(
+            ("workspace", name),
+            ir.Type.parse("!llvm.ptr<1>"),
+            Arg.workspace(name),
+            "{llvm.align = 256 : i64, llvm.noalias}",
+        )
+
+    def scalar(self, tensor: Tensor) -> Any:
+        """The value of a by-value tensor, in its data type."""
+        type_ = element_type(tensor.type)
+        return self._argument(
+            ("scalar", tensor.uid), type_, Arg.by_value(tensor.uid or 0, tensor.type.name)
+        )
+
+    def size(self, size: Size, bits: int = 32) -> Any:
+        """A size expression as an i32 (or i64) argument; 0 and 1 are known numbers."""
+        expression = Expr.of(size)
+        if expression.constant in (0, 1):
+            return expression.constant
+        type_ = ops.i64_type() if bits == 64 else ops.i32_type()
+        return self._argument(
+            ("size", str(expression), bits), type_, Arg.scalar(str(expression), f"i{bits}")
+        )
+
+    def divide(self, number: Any, divisor: Size) -> Any:
+        """number // divisor by a multiplication; number below 2**31, divisor an expression.
+
+        magic and shift (`expr.magic`) are arguments that the host computes.
+        """
+        expression = Expr.of(divisor)
+        if expression.constant == 1:
+            return number
+        if isinstance(number, int):
+            return ops.div(number, self.size(expression))
+        from ..mlir import arith
+
+        wide = arith.ExtUIOp(ops.i64_type(), number).result
+        factor = self.size(magic(expression), 64)
+        shift = self.size(magic_shift(expression), 64)
+        product = ops.mul(wide, factor)
+        return ops.to_i32(ops.shr(product, shift))
+
+    def remainder(self, number: Any, divisor: Size, quotient: Any = None) -> Any:
+        """number % divisor; quotient: number // divisor where it is at hand."""
+        if Expr.of(divisor).constant == 1:
+            return 0
+        quotient = self.divide(number, divisor) if quotient is None else quotient
+        return ops.sub(number, ops.mul(quotient, self.size(divisor)))
+
+    # ---- shared memory
+
+    def shared(self, name: str, bytes_: int, alignment: int = 16) -> Any:
+        """A static shared-memory buffer, !llvm.ptr<3>."""
+        return self._shared_global(f"{self.name}_{name}", bytes_, alignment, "internal")
+
+    def dynamic_shared(self, bytes_: int, alignment: int = 128) -> Any:
+        """The dynamic shared memory of the launch, !llvm.ptr<3>."""
+        self.dynamic_smem_bytes = bytes_
+        return self._shared_global(f"{self.name}_smem", 0, alignment, "external")
+
+    def _shared_global(self, name: str, bytes_: int, alignment: int, linkage: str) -> Any:
+        undefined = (
+            "{ %0 = llvm.mlir.undef : !llvm.array<N x i8> llvm.return %0 : !llvm.array<N x i8> }"
+        )
+        body = "" if linkage == "external" else undefined.replace("N", str(bytes_))
+        text = (
+            f"llvm.mlir.global {linkage} @{name}() {{addr_space = 3 : i32, "
+            f"alignment = {alignment} : i64}} : !llvm.array<{bytes_} x i8> {body}"
+        )
+        with ir.InsertionPoint.at_block_begin(self.gpu_module.regions[0].blocks[0]):
+            self.gpu_module.regions[0].blocks[0].append(ir.Operation.parse(text))
+        symbol = ir.FlatSymbolRefAttr.get(name)
+        return llvm.AddressOfOp(ir.Type.parse("!llvm.ptr<3>"), symbol).result
+
+
+def tile_count(extents: Sequence[Size], tiles: Sequence[int]) -> Expr:
+    """How many tiles cover the extents."""
+    from ..expr import ceildiv, product
+
+    return product(ceildiv(extent, tile) for extent, tile in zip(extents, tiles, strict=True))

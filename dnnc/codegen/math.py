@@ -1,0 +1,166 @@
+# pyright: basic
+"""Scalar operations on fragments: which instruction each one becomes.
+
+Exact functions stay `math` operations, which the pipeline turns into calls of libdevice and
+links (2 ulp or better in f32).  With `fastmath<afn>` (or `arcp` on a division) the hardware's
+approximations are used instead.  Their errors, relative unless said: exp, log, rsqrt, sqrt and
+the division within about 2**-22 (PTX ISA, "Floating Point Instructions"); tanh within 2**-10.9;
+erf within 1.5e-7 absolute (Abramowitz and Stegun, 7.1.26).  Results of exp and of the division
+(whose divisor is at least 1) that are subnormal become 0.
+fp8 is carried as i8; conversions saturate and keep NaN.
+"""
+
+from __future__ import annotations
+
+import math as python_math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..mlir import arith, attributes_of, ir, llvm
+from ..mlir import math as mlir_math
+from ..target import Target
+from . import ops
+
+_F8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
+
+
+def lower(
+    target: Target, op: Any, types: Sequence[Any], operands: Sequence[Any], width: int
+) -> Any:
+    """`op` of a body on fragments of one width; types: of its operands, as scalars."""
+    result = op.results[0].type
+    if op.name == "arith.extf" and str(types[0]) in _F8:
+        return _from_f8(operands[0], str(types[0]), width)
+    if op.name == "arith.truncf" and str(result) in _F8:
+        return _to_f8(operands[0], str(result), width)
+    rule = _APPROXIMATE.get(op.name)
+    if rule is not None and _allows(op, "arcp" if op.name == "arith.divf" else "afn"):
+        return rule(*operands)
+    made = ir.Operation.create(
+        op.name,
+        results=[ops.vector_type(_register(result), width)],
+        operands=list(operands),
+        attributes=attributes_of(op),
+    )
+    return made.results[0]
+
+
+def _register(type_: Any) -> Any:
+    return ir.IntegerType.get_signless(8) if str(type_) in _F8 else type_
+
+
+def _allows(op: Any, flag: str) -> bool:
+    return "fastmath" in op.attributes and flag in str(op.attributes["fastmath"])
+
+
+# ---- approximate functions of f32
+
+
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
+    return ops.from_elements([function(element) for element in ops.elements(value)])
+
+
+def _intrinsic(name: str) -> Callable[[Any], Any]:
+    """A one-operand f32 intrinsic, element by element."""
+
+    def call(value: Any) -> Any:
+        f32 = ir.F32Type.get()
+        return _each(lambda x: llvm.call_intrinsic(f32, f"llvm.nvvm.{name}", [x], [], []), value)
+
+    return call
+
+
+def _filled(value: float, like: Any) -> Any:
+    scalar = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), value)).result
+    return ops.splat(scalar, ops.width_of(like))
+
+
+def _mul(a: Any, b: Any) -> Any:
+    return arith.MulFOp(a, b).result
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    return mlir_math.FmaOp(a, b, c).result
+
+
+_ex2 = _intrinsic("ex2.approx.ftz.f")
+_lg2 = _intrinsic("lg2.approx.f")
+_rcp = _intrinsic("rcp.approx.ftz.f")
+_rsqrt = _intrinsic("rsqrt.approx.f")
+_sqrt = _intrinsic("sqrt.approx.f")
+
+
+def _tanh(x: Any) -> Any:
+    f32 = ir.F32Type.get()
+    return _each(lambda e: llvm.inline_asm(f32, [e], "tanh.approx.f32 $0, $1;", "=f,f"), x)
+
+
+def _exp(x: Any) -> Any:
+    return _ex2(_mul(x, _filled(python_math.log2(python_math.e), x)))
+
+
+def _log(x: Any) -> Any:
+    return _mul(_lg2(x), _filled(python_math.log(2), x))
+
+
+def _div(x: Any, y: Any) -> Any:
+    return _mul(x, _rcp(y))
+
+
+def _erf(x: Any) -> Any:
+    """1 - (a1 t + ... + a5 t**5) exp(-x*x), t = 1 / (1 + p |x|), with the sign of x."""
+    size = mlir_math.AbsFOp(x).result
+    t = _rcp(_fma(size, _filled(0.3275911, x), _filled(1.0, x)))
+    poly = _filled(1.061405429, x)
+    for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        poly = _fma(poly, t, _filled(coefficient, x))
+    bell = _ex2(_mul(_mul(x, x), _filled(-python_math.log2(python_math.e), x)))
+    tail = _mul(_mul(poly, t), bell)
+    value = arith.SubFOp(_filled(1.0, x), tail).result
+    return mlir_math.CopySignOp(value, x).result
+
+
+_APPROXIMATE: dict[str, Callable[..., Any]] = {
+    "math.exp": _exp,
+    "math.log": _log,
+    "math.tanh": _tanh,
+    "math.erf": _erf,
+    "math.rsqrt": _rsqrt,
+    "math.sqrt": _sqrt,
+    "arith.divf": _div,
+}
+
+
+# ---- fp8, two at a time
+
+
+def _pairs(value: Any, width: int) -> list[tuple[Any, Any]]:
+    """(low, high) pairs of a fragment; an odd one is paired with itself."""
+    scalars = ops.elements(value)
+    return [(scalars[i], scalars[min(i + 1, width - 1)]) for i in range(0, width, 2)]
+
+
+def _from_f8(value: Any, kind: str, width: int) -> Any:
+    """f32 of fp8 elements, through f16, which holds every one of them."""
+    i16, f16 = ir.IntegerType.get_signless(16), ir.F16Type.get()
+    found: list[Any] = []
+    for low, high in _pairs(value, width):
+        wide = [arith.ExtUIOp(i16, byte).result for byte in (low, high)]
+        packed = ops.or_(wide[0], ops.shl(wide[1], 8))
+        text = f"cvt.rn.f16x2.{_F8[kind]} $0, $1;"
+        halves = llvm.inline_asm(ops.i32_type(), [packed], text, "=r,h")
+        both = llvm.BitcastOp(ir.VectorType.get([2], f16), halves).result
+        found += ops.elements(both)
+    halves = ops.from_elements(found[:width])
+    return arith.ExtFOp(ops.vector_type(ir.F32Type.get(), width), halves).result
+
+
+def _to_f8(value: Any, kind: str, width: int) -> Any:
+    """fp8 of f32 elements, to nearest even, saturating."""
+    i16, i8 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(8)
+    found: list[Any] = []
+    for low, high in _pairs(value, width):
+        text = f"cvt.rn.satfinite.{_F8[kind]}.f32 $0, $1, $2;"
+        packed = llvm.inline_asm(i16, [high, low], text, "=h,f,f")
+        found += [arith.TruncIOp(i8, ops.shr(packed, shift)).result for shift in (0, 8)]
+    return ops.from_elements(found[:width])

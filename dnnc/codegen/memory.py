@@ -1,0 +1,163 @@
+# pyright: basic
+"""Tensors in global memory: loads and stores of fragments, as wide as is known to be aligned.
+
+In registers a fragment has the tensor's element type; fp8 is carried as i8 (the back end has no
+such type) and booleans as i1, packed eight a byte in memory, the lowest index in the lowest bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes
+from ..dialect.tensor import Tensor
+from ..mlir import arith, ir, llvm
+from . import ops
+from .index import Coordinate, Index, offset
+from .kernel import Kernel
+from .scalar import element_type
+
+MAX_ACCESS_BYTES = 16
+
+
+def register_type(dtype: dtypes.DType) -> Any:
+    """The type of one element in registers."""
+    if dtype.is_float and dtype.bits == 8:
+        return ir.IntegerType.get_signless(8)
+    return element_type(dtype)
+
+
+def offset_bits(tensor: Tensor) -> int:
+    """32 where every element's offset fits a signed 32-bit number, else 64."""
+    return 32 if tensor.span().bounds()[1] < 1 << 31 else 64
+
+
+@dataclass(eq=False)
+class GlobalTensor:
+    """A tensor of global memory, as a leaf of a walk and as its target."""
+
+    kernel: Kernel
+    tensor: Tensor
+    is_exclusive: bool = True
+    pointer_: Any = None
+
+    @property
+    def pointer(self) -> Any:
+        if self.pointer_ is not None:
+            return self.pointer_
+        return self.kernel.pointer(self.tensor, is_exclusive=self.is_exclusive)
+
+    def _offset(self, at: Sequence[Coordinate]) -> Index:
+        t = self.tensor
+        return offset(self.kernel, at, t.shape, t.layout, bits=offset_bits(t))
+
+    def _chunk(self, where: Index, width: int) -> int:
+        """How many elements one access may take."""
+        size = self.tensor.type.bits // 8
+        known = math.gcd(where.divisor * size, self.tensor.alignment, MAX_ACCESS_BYTES)
+        return max(1, math.gcd(known // size if known >= size else 1, width))
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        """The elements at some coordinates: a scalar (width 1) or a vector."""
+        where = self._offset(at)
+        if self.tensor.type.kind == "b":
+            return self._load_bits(where, width)
+        element = register_type(self.tensor.type)
+        if where.is_uniform:
+            return ops.splat(self._load_at(where.base, element, 1), width)
+        if not where.is_consecutive:
+            return ops.from_elements(
+                [self._load_at(where.element(i), element, 1) for i in range(width)]
+            )
+        chunk = self._chunk(where, width)
+        return ops.concat(
+            [self._load_at(ops.add(where.base, i), element, chunk) for i in range(0, width, chunk)]
+        )
+
+    def _load_at(self, base: Any, element: Any, chunk: int) -> Any:
+        size = self.tensor.type.bits // 8
+        address = ops.gep(self.pointer, base, element)
+        return ops.load(address, ops.vector_type(element, chunk), size * chunk)
+
+    def address(self, at: Sequence[Coordinate]) -> Any:
+        """A pointer to one element."""
+        return ops.gep(self.pointer, self._offset(at).base, register_type(self.tensor.type))
+
+    def store(self, at: Sequence[Coordinate], value: Any, condition: Any = None) -> None:
+        """Writes a fragment where the condition (i1, None: always) holds."""
+        width = ops.width_of(value)
+        where = self._offset(at)
+        with ops.if_(condition):
+            if self.tensor.type.kind == "b":
+                self._store_bits(where, value, width)
+                return
+            element = register_type(self.tensor.type)
+            size = self.tensor.type.bits // 8
+            chunk = self._chunk(where, width) if where.is_consecutive else 1
+            for i in range(0, width, chunk):
+                address = ops.gep(self.pointer, where.element(i), element)
+                ops.store(address, ops.part(value, i, chunk), size * chunk)
+
+    # ---- packed booleans
+
+    def _load_bits(self, where: Index, width: int) -> Any:
+        byte = ir.IntegerType.get_signless(8)
+        whole_bytes = where.is_consecutive and where.divisor % 8 == 0 and width % 8 == 0
+        if whole_bytes:
+            first = ops.shr(where.base, 3)
+            loaded = [
+                ops.load(ops.gep(self.pointer, ops.add(first, i), byte), byte, 1)
+                for i in range(width // 8)
+            ]
+            eight = ir.VectorType.get([8], ir.IntegerType.get_signless(1))
+            return ops.concat([llvm.BitcastOp(eight, value).result for value in loaded])
+        return ops.from_elements([self._load_bit(where.element(i)) for i in range(width)])
+
+    def _load_bit(self, position: Any) -> Any:
+        byte = ir.IntegerType.get_signless(8)
+        value = ops.load(ops.gep(self.pointer, ops.shr(position, 3), byte), byte, 1)
+        place = ops.to_i32(ops.and_(position, 7))
+        shifted = ops.shr(arith.ExtUIOp(ops.i32_type(), value).result, place)
+        return arith.TruncIOp(ir.IntegerType.get_signless(1), shifted).result
+
+    def _store_bits(self, where: Index, value: Any, width: int, last: Any = None) -> None:
+        """Whole bytes; last: the place of the last element, past which no byte is written."""
+        only_one = self.tensor.elements().constant == 1
+        is_whole = where.is_consecutive and where.divisor % 8 == 0 and width % 8 == 0
+        assert only_one or is_whole, "a byte has one writer"
+        byte = ir.IntegerType.get_signless(8)
+        first = ops.shr(where.base, 3)
+        for i in range(0, width, 8):
+            packed = self._pack(ops.elements(value)[i : i + 8])
+            inside = None if last is None else ops.compare("sle", ops.add(where.base, i), last)
+            with ops.if_(inside):
+                ops.store(ops.gep(self.pointer, ops.add(first, i // 8), byte), packed, 1)
+
+    def store_bytes(self, at: Sequence[Coordinate], value: Any, last: Any) -> None:
+        """Writes packed booleans, byte by byte, up to the one that holds the place `last`."""
+        self._store_bits(self._offset(at), value, ops.width_of(value), last)
+
+    def _pack(self, bits: Sequence[Any]) -> Any:
+        byte = ir.IntegerType.get_signless(8)
+        total: Any = 0
+        for place, bit in enumerate(bits):
+            wide = ops.shl(arith.ExtUIOp(byte, bit).result, place)
+            total = wide if place == 0 else ops.or_(total, wide)
+        return total
+
+
+@dataclass(eq=False)
+class ScalarTensor:
+    """A by-value tensor: one number, a kernel argument."""
+
+    kernel: Kernel
+    tensor: Tensor
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        value = self.kernel.scalar(self.tensor)
+        if self.tensor.type.kind == "b":
+            value = arith.TruncIOp(ir.IntegerType.get_signless(1), value).result
+        return ops.splat(value, width)

@@ -1,0 +1,220 @@
+# pyright: basic
+"""From the LLVM dialect to PTX, and from PTX to a cubin.
+
+PTX comes from LLVM's NVPTX back end, with libdevice linked in.  Cubins come from nvJitLink, in
+the process; where that is not installed, from ptxas.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import DnncError, Status
+from ..mlir import gpu, ir, run_pipeline
+from ..target import Target
+
+OPTIONS = ("-O3", "-lineinfo")
+# nvJitLink's cache on disk gives the cubin without the log that has its registers and spills.
+_NVJITLINK_OPTIONS = ("-verbose", "-no-cache")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the assembler says of a kernel; bytes and registers are a thread's, smem a block's."""
+
+    registers: int = 0
+    spill_store_bytes: int = 0
+    spill_load_bytes: int = 0
+    local_bytes: int = 0
+    static_smem_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """cubin: the code.  resources: kernel name -> its resources.  log: the assembler's words."""
+
+    cubin: bytes
+    resources: dict[str, Resources]
+    log: str
+
+
+# ---- PTX
+
+
+@functools.cache
+def libdevice_path() -> str:
+    """The libdevice bitcode of the nvidia-nvvm package, else of an installed CUDA toolkit."""
+    for root in (*_nvidia_roots(), *_toolkit_roots()):
+        for pattern in ("*/nvvm/libdevice/libdevice.10.bc", "nvvm/libdevice/libdevice.10.bc"):
+            for found in sorted(root.glob(pattern)):
+                return str(found)
+    raise DnncError(
+        Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+        "libdevice is not installed",
+        'the package nvidia-nvvm (pip install "dnnc[compiler]")',
+    )
+
+
+def _nvidia_roots() -> list[Path]:
+    spec = importlib.util.find_spec("nvidia")
+    return [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+
+
+def _toolkit_roots() -> list[Path]:
+    """Where CUDA_HOME, CUDA_PATH or the nvcc of the PATH say that a toolkit is."""
+    named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    compiler = shutil.which("nvcc")
+    if compiler is not None:
+        named.append(str(Path(compiler).resolve().parent.parent))
+    return [Path(place) for place in named]
+
+
+def to_ptx(gpu_module: Any) -> str:
+    """The PTX of a `gpu.module` in the LLVM dialect, alone in its module."""
+    pipeline = f"builtin.module(gpu-module-to-binary{{format=isa l={libdevice_path()}}})"
+    run_pipeline(gpu_module, pipeline)
+    binary = gpu_module.body.operations[0]
+    data = bytes(gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object)
+    text = data.decode().rstrip("\0\n") + "\n"
+    unresolved = re.search(r"^\.extern \.func.*?(\w+)\s*$", text, re.MULTILINE)
+    if unresolved:
+        raise DnncError(
+            Status.INTERNAL_ERROR_COMPILATION_FAILED,
+            f"the PTX calls {unresolved.group(1)}, which nothing defines",
+            where="PTX",
+        )
+    return text
+
+
+# ---- cubin
+
+
+def assemble(ptx: str, target: Target) -> Assembled:
+    """The cubin of PTX for a target; a refusal of the assembler keeps its log and the PTX."""
+    try:
+        nvjitlink = importlib.import_module("cuda.bindings.nvjitlink")
+    except ImportError:
+        return _with_ptxas(ptx, target)
+    try:
+        nvjitlink.version()
+    except Exception as error:  # the library behind the bindings is missing
+        if "nvjitlink" not in str(error).lower():
+            raise
+        return _with_ptxas(ptx, target)
+    return _with_nvjitlink(nvjitlink, ptx, target)
+
+
+def _with_nvjitlink(nvjitlink: Any, ptx: str, target: Target) -> Assembled:
+    options = [f"-arch={target.name}", *_NVJITLINK_OPTIONS, *OPTIONS]
+    handle = nvjitlink.create(len(options), options)
+    try:
+        data = ptx.encode()
+        try:
+            nvjitlink.add_data(handle, nvjitlink.InputType.PTX, data, len(data), "kernels.ptx")
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = _log(nvjitlink.get_error_log, nvjitlink.get_error_log_size, handle)
+            raise _refused("nvJitLink", log or str(error), ptx, target) from error
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, cubin)
+        log = _log(nvjitlink.get_info_log, nvjitlink.get_info_log_size, handle)
+    finally:
+        nvjitlink.destroy(handle)
+    return _assembled(bytes(cubin), ptx, log, target)
+
+
+def _assembled(cubin: bytes, ptx: str, log: str, target: Target) -> Assembled:
+    """The cubin with its kernels' resources; a log that lacks one of them is an error."""
+    resources = read_resources(log)
+    missing = set(_ENTRY.findall(ptx)) - set(resources)
+    if missing:
+        raise DnncError(
+            Status.INTERNAL_ERROR_COMPILATION_FAILED,
+            f"the assembler's log has no resources of {', '.join(sorted(missing))}: {log[:500]}",
+            where=str(target),
+        )
+    return Assembled(cubin, resources, log)
+
+
+def _log(read: Any, size: Any, handle: Any) -> str:
+    buffer = bytearray(size(handle))
+    if buffer:
+        read(handle, buffer)
+    return bytes(buffer).decode(errors="replace").rstrip("\0")
+
+
+def _with_ptxas(ptx: str, target: Target) -> Assembled:
+    command = ptxas_path()
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder, "kernels.ptx"), Path(folder, "kernels.cubin")
+        source.write_text(ptx)
+        arguments = [command, f"-arch={target.name}", "-v", *OPTIONS, str(source), "-o", str(cubin)]
+        done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+        log = done.stdout + done.stderr
+        if done.returncode:
+            raise _refused(f"ptxas (exit status {done.returncode})", log, ptx, target)
+        return _assembled(cubin.read_bytes(), ptx, log, target)
+
+
+def ptxas_path() -> str:
+    """ptxas of the nvidia-cuda-nvcc package, else of the PATH."""
+    for root in _nvidia_roots():
+        for found in sorted(root.glob("*/bin/ptxas")):
+            return str(found)
+    found = shutil.which("ptxas")
+    if found is None:
+        raise DnncError(
+            Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+            "no assembler: neither nvJitLink nor ptxas is installed",
+            'the packages nvidia-nvjitlink or nvidia-cuda-nvcc (pip install "dnnc[compiler]")',
+        )
+    return found
+
+
+def _refused(assembler: str, log: str, ptx: str, target: Target) -> DnncError:
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx", prefix="dnnc-", delete=False) as file:
+        file.write(ptx)
+    return DnncError(
+        Status.INTERNAL_ERROR_COMPILATION_FAILED,
+        f"{assembler} refused the PTX, kept in {file.name}: {log.strip()[:2000]}",
+        f"to repeat it: ptxas -arch={target.name} -v {file.name}",
+        where=str(target),
+    )
+
+
+_ENTRY = re.compile(r"\.entry\s+(\w+)")
+_FUNCTION = re.compile(r"Function properties for '?(\w+)'?")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(.*)")
+_SMEM = re.compile(r"(\d+) bytes smem")
+
+
+def read_resources(log: str) -> dict[str, Resources]:
+    """Kernel name -> resources, from the assembler's verbose log."""
+    found: dict[str, Resources] = {}
+    name, stack = "", (0, 0, 0)
+    for line in log.splitlines():
+        if match := _FUNCTION.search(line):
+            name = match.group(1)
+        elif match := _STACK.search(line):
+            stack = tuple(map(int, match.groups()))
+        elif match := _USED.search(line):
+            smem = _SMEM.search(match.group(2))
+            found[name] = Resources(
+                registers=int(match.group(1)),
+                spill_store_bytes=stack[1],
+                spill_load_bytes=stack[2],
+                local_bytes=stack[0],
+                static_smem_bytes=int(smem.group(1)) if smem else 0,
+            )
+    return found

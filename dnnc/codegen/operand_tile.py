@@ -1,0 +1,274 @@
+# pyright: basic
+"""OperandTile: one operand of a block's matrix product, from global memory to fragments.
+
+A tile of [rows, k] lies in shared memory, swizzled.  With k contiguous in memory it is stored
+[row][k]; a 16-bit operand with rows contiguous is stored [k][row] and transposed by `ldmatrix`.
+It is copied asynchronously as it lies in memory, or goes through registers: through the walk of
+what comes before it (g1), or because its alignment or layout is not what the copies take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from ..dialect.tensor import Tensor
+from ..dtypes import DType
+from ..expr import Expr, typical
+from ..mlir import arith, ir
+from ..target import WARP_THREADS
+from . import mma, ops, smem
+from .index import Coordinate, Index
+from .kernel import Kernel
+from .memory import GlobalTensor
+from .region import Region
+from .smem import CHUNK_BYTES, SwizzledTile
+from .walk import Walk
+
+
+def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> dict[str, Any]:
+    """Orientation and path of an operand: see `OperandTile`."""
+    rank = ir.RankedTensorType(value.type).rank
+    rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
+    model = _layout_model(region, value)
+    contiguous = None
+    if model is not None:
+        contiguous = next((axis for axis in (depth, rows) if is_unit(model, axis)), None)
+    transposes = operand.bits == 16 and contiguous == rows
+    along = rows if transposes else depth
+    access = 0
+    if value in region.arguments and model is not None and contiguous == along:
+        access = _access_bytes(model, along)
+    return {
+        "k_contiguous": not transposes,
+        "path": "async" if access >= 4 else "registers",
+        "access_bytes": access,
+        "loads_along_k": contiguous != rows,
+    }
+
+
+def _layout_model(region: Region, value: Any) -> Tensor | None:
+    """The tensor in memory whose layout decides how an operand is read: its largest leaf."""
+    rank = ir.RankedTensorType(value.type).rank
+    at = tuple(("loop", axis) for axis in range(rank))
+    leaves = [
+        region.arguments[leaf]
+        for leaf, access in region.accesses(value, at)
+        if leaf in region.arguments and access == at
+    ]
+    sized = [t for t in leaves if not t.is_by_value]
+    return max(sized, key=lambda t: typical(t.elements()), default=None)
+
+
+def is_unit(tensor: Tensor, axis: int) -> bool:
+    return tensor.layout[axis].constant == 1 and tensor.shape[axis].constant != 1
+
+
+def _access_bytes(tensor: Tensor, along: int) -> int:
+    """The widest access that every row's start is aligned to, up to 16 bytes."""
+    size = tensor.type.bits // 8
+    known = gcd(tensor.alignment, CHUNK_BYTES)
+    for axis, stride in enumerate(tensor.layout):
+        if axis != along and tensor.shape[axis].constant != 1:
+            known = gcd(known, stride.known_divisor() * size)
+    return known
+
+
+@dataclass
+class OperandTile:
+    """One operand of the product in a kernel: its tile in shared memory, and how it gets there.
+
+    value: the SSA tensor after g1.  rows, depth: its axes along m (or n) and k.
+    size, k_size: their extents.  tile_rows, tile_k: of the block's tile.
+    """
+
+    kernel: Kernel
+    region: Region
+    value: Any
+    plan: Mapping[str, Any]
+    operand: DType
+    is_a: bool
+    tile_rows: int
+    tile_k: int
+
+    def __post_init__(self) -> None:
+        self.dims = self.region.dims_of(self.value)
+        rank = len(self.dims)
+        self.rows, self.depth = (rank - 2, rank - 1) if self.is_a else (rank - 1, rank - 2)
+        self.size, self.k_size = self.dims[self.rows], self.dims[self.depth]
+        self.bytes = self.operand.bits // 8
+        self.k_contiguous = self.plan["k_contiguous"]
+        if self.k_contiguous:
+            self.shape = SwizzledTile(self.tile_rows, self.tile_k * self.bytes)
+        else:
+            self.shape = SwizzledTile(self.tile_k, self.tile_rows * self.bytes)
+        self.chunk = CHUNK_BYTES // self.bytes
+        self.is_async = self.plan["path"] == "async"
+
+    def coordinates(
+        self, batch: Mapping[int, Coordinate], row: Coordinate, k: Coordinate
+    ) -> list[Coordinate]:
+        at: list[Coordinate] = [
+            Index.of(0) if extent.constant == 1 else batch.get(axis, Index.of(0))
+            for axis, extent in enumerate(self.dims)
+        ]
+        at[self.rows], at[self.depth] = row, k
+        return at
+
+    def _pieces(self, elems: int, along_k: bool) -> list[tuple[Any, Any]]:
+        """(row, k) within the tile of the first element of each fragment of this thread."""
+        inner = (self.tile_k if along_k else self.tile_rows) // elems
+        total = self.tile_rows * self.tile_k // elems
+        threads = self.kernel.threads
+        found = []
+        for i in range(-(-total // threads)):
+            piece = ops.add(ops.thread_id(), i * threads)
+            outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
+            row, k = (outer, place) if along_k else (place, outer)
+            found.append((row, k))
+        return found
+
+    def _is_partial(self, elems: int) -> bool:
+        """Whether some threads have no last fragment."""
+        return (self.tile_rows * self.tile_k // elems) % self.kernel.threads != 0
+
+    def _guard(self, elems: int, i: int) -> Any:
+        """The condition under which fragment i of a thread exists; None: always."""
+        total = self.tile_rows * self.tile_k // elems
+        if (i + 1) * self.kernel.threads <= total:
+            return None
+        return ops.less(ops.add(ops.thread_id(), i * self.kernel.threads), total)
+
+    def _place(self, row: Any, k: Any) -> Any:
+        """Byte offset of an element of the tile that starts a chunk or lies inside one."""
+        outer, inner = (row, k) if self.k_contiguous else (k, row)
+        start = self.shape.offset(outer, ops.div(inner, self.chunk))
+        return ops.add(start, ops.mul(ops.rem(inner, self.chunk), self.bytes))
+
+    # ---- asynchronous copies
+
+    def issue(
+        self, batch: Mapping[int, Coordinate], first_row: Any, first_k: Any, slot: Any
+    ) -> None:
+        """Starts the copies of a tile into shared memory at `slot`."""
+        target = GlobalTensor(self.kernel, self.region.arguments[self.value])
+        elems = self.plan["access_bytes"] // self.bytes
+        for i, (row, k) in enumerate(self._pieces(elems, self.k_contiguous)):
+            with ops.if_(self._guard(elems, i)):
+                self._copy(target, batch, ops.add(first_row, row), ops.add(first_k, k),
+                           smem.byte_pointer(slot, self._place(row, k)), elems)  # fmt: skip
+
+    def _copy(
+        self,
+        source: GlobalTensor,
+        batch: Mapping[int, Coordinate],
+        row: Any,
+        k: Any,
+        target: Any,
+        elems: int,
+    ) -> None:
+        size, k_size = self.kernel.size(self.size), self.kernel.size(self.k_size)
+        whole_rows = self.size.known_divisor() % self.tile_rows == 0
+        whole_k = self.k_size.known_divisor() % self.tile_k == 0
+        if self.k_contiguous:
+            row = row if whole_rows else ops.minimum(row, ops.sub(size, 1))
+            is_there = None
+            valid = None if whole_k else ops.sub(k_size, k)
+            # A copy of nothing still wants an aligned address: the row's start.
+            k = k if whole_k else ops.select(ops.less(k, k_size), k, 0)
+        else:
+            valid = None if whole_rows else ops.sub(size, row)
+            row = row if whole_rows else ops.select(ops.less(row, size), row, 0)
+            is_there = None if whole_k else ops.less(k, k_size)
+            k = k if whole_k else ops.minimum(k, ops.sub(k_size, 1))
+        count = None
+        if valid is not None:
+            count = ops.mul(ops.minimum(ops.maximum(valid, 0), elems), self.bytes)
+        if is_there is not None:
+            count = ops.select(is_there, elems * self.bytes if count is None else count, 0)
+        at = self.coordinates(batch, Index(row), Index(k))
+        address = source.address(at)
+        smem.copy_async(target, address, elems * self.bytes, count)
+
+    # ---- through registers
+
+    def fetch(
+        self, walk: Walk, batch: Mapping[int, Coordinate], first_row: Any, first_k: Any
+    ) -> list[Any]:
+        """The fragments of a tile that this thread stores, in registers; zeros past K."""
+        along_k = self.plan["loads_along_k"]
+        found = []
+        for row, k in self._pieces(self.chunk, along_k):
+            row, k = ops.add(first_row, row), ops.add(first_k, k)
+            row_index, _ = self._edge(row, self.size, self.tile_rows, not along_k)
+            k_index, inside = self._edge(k, self.k_size, self.tile_k, along_k)
+            walk.forget()
+            value = walk.value(self.value, self.coordinates(batch, row_index, k_index), self.chunk)
+            if inside is not None:
+                mask = ops.splat(inside, self.chunk)
+                value = arith.SelectOp(mask, value, ops.zeros(value.type)).result
+            found.append(value)
+        return found
+
+    def _edge(self, base: Any, size: Expr, tile: int, is_vector: bool) -> tuple[Index, Any]:
+        """(coordinates kept inside the tensor, whether they were inside: None if always)."""
+        width = self.chunk if is_vector else 1
+        step = 1 if is_vector else 0
+        if size.known_divisor() % tile == 0:
+            return Index(base, step, width), None
+        limit = self.kernel.size(size)
+        if size.known_divisor() % width == 0:
+            inside = ops.less(base, limit)
+            kept = ops.maximum(0, ops.minimum(base, ops.sub(limit, width)))
+            return Index(kept, step, width), inside
+        lanes = [ops.add(base, i) for i in range(width)]
+        inside = ops.from_elements([ops.less(lane, limit) for lane in lanes])
+        last = ops.sub(limit, 1)
+        return Index(lanes=tuple(ops.minimum(lane, last) for lane in lanes)), inside
+
+    def put(self, values: Sequence[Any], slot: Any) -> None:
+        """Stores fetched fragments into the tile at `slot`."""
+        along_k = self.plan["loads_along_k"]
+        for i, (row, k) in enumerate(self._pieces(self.chunk, along_k)):
+            with ops.if_(self._guard(self.chunk, i)):
+                if along_k == self.k_contiguous:
+                    pointer = smem.byte_pointer(slot, self._place(row, k))
+                    ops.store(pointer, values[i], CHUNK_BYTES)
+                    continue
+                for lane, element in enumerate(ops.elements(values[i])):
+                    at = (row, ops.add(k, lane)) if along_k else (ops.add(row, lane), k)
+                    pointer = smem.byte_pointer(slot, self._place(*at))
+                    ops.store(pointer, element, self.bytes)
+
+    # ---- fragments
+
+    def fragments(self, slot: Any, first: Any, count: int, step: int) -> list[list[Any]]:
+        """Registers of `count` instruction tiles from row `first` of the tile, at a k step.
+
+        For A four registers a tile of 16 rows, for B two a tile of 8.
+        """
+        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        places = {
+            (True, True): mma.a_lane,
+            (True, False): mma.a_lane_transposed,
+            (False, True): mma.b_lane,
+            (False, False): mma.b_lane_transposed,
+        }
+        outer, chunk = places[(self.is_a, self.k_contiguous)](lane)
+        loads = count if self.is_a else count // 2
+        found: list[list[Any]] = []
+        for i in range(loads):
+            if self.k_contiguous:
+                row = ops.add(ops.add(first, i * 16), outer)
+                place = ops.add(chunk, step * mma.CHUNKS_PER_STEP)
+            else:
+                row = ops.add(outer, step * 16)
+                place = ops.add(ops.add(ops.div(first, 8), i * 2), chunk)
+            offset = self.shape.offset(row, place)
+            registers = mma.load_matrices(
+                smem.byte_pointer(slot, offset), transposed=not self.k_contiguous
+            )
+            found += [registers] if self.is_a else [registers[:2], registers[2:]]
+        return found

@@ -1,0 +1,330 @@
+# pyright: basic
+"""Integer and control-flow operations at the insertion point, with Python ints folded.
+
+A number is a Python int while it is known, else an i32 (or i64) value; mixing is allowed, and
+what can be folded is, so that generated code stays small.  Arithmetic is on values below 2**31
+that are not negative unless a function says otherwise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ..mlir import arith, ir, llvm, nvvm, scf, vector
+
+Number = Any  # int | ir.Value
+
+
+def i32_type() -> Any:
+    return ir.IntegerType.get_signless(32)
+
+
+def i64_type() -> Any:
+    return ir.IntegerType.get_signless(64)
+
+
+def const(value: int, type_: Any = None) -> Any:
+    """An integer constant (default i32)."""
+    type_ = type_ or i32_type()
+    width = type_.width
+    signed = (value + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
+    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, signed)).result
+
+
+def value_of(number: Number, type_: Any = None) -> Any:
+    """The SSA value of a number."""
+    return const(number, type_) if isinstance(number, int) else number
+
+
+def _pair(a: Number, b: Number) -> tuple[Any, Any]:
+    type_ = next((x.type for x in (a, b) if not isinstance(x, int)), None)
+    return value_of(a, type_), value_of(b, type_)
+
+
+def add(a: Number, b: Number) -> Number:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0 and isinstance(a, int):
+        return b
+    if b == 0 and isinstance(b, int):
+        return a
+    return arith.AddIOp(*_pair(a, b)).result
+
+
+def sub(a: Number, b: Number) -> Number:
+    if isinstance(a, int) and isinstance(b, int):
+        return a - b
+    if isinstance(b, int) and b == 0:
+        return a
+    return arith.SubIOp(*_pair(a, b)).result
+
+
+def mul(a: Number, b: Number) -> Number:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    for one, other in ((a, b), (b, a)):
+        if isinstance(one, int) and one in (0, 1):
+            return 0 if one == 0 else other
+    return arith.MulIOp(*_pair(a, b)).result
+
+
+def _folded(
+    a: Number, b: Number, fold: Callable[[int, int], int], make: Any, identity: int | None = None
+) -> Number:
+    if isinstance(a, int) and isinstance(b, int):
+        return fold(a, b)
+    if isinstance(b, int) and b == identity:
+        return a
+    return make(*_pair(a, b)).result
+
+
+def div(a: Number, b: Number) -> Number:
+    return _folded(a, b, lambda x, y: x // y, arith.DivUIOp, 1)
+
+
+def rem(a: Number, b: Number) -> Number:
+    if isinstance(b, int) and b == 1:
+        return 0
+    return _folded(a, b, lambda x, y: x % y, arith.RemUIOp)
+
+
+def minimum(a: Number, b: Number) -> Number:
+    return _folded(a, b, min, arith.MinSIOp)
+
+
+def maximum(a: Number, b: Number) -> Number:
+    return _folded(a, b, max, arith.MaxSIOp)
+
+
+def ceildiv(a: Number, b: int) -> Number:
+    return div(add(a, b - 1), b)
+
+
+def and_(a: Number, b: Number) -> Number:
+    return _folded(a, b, lambda x, y: x & y, arith.AndIOp)
+
+
+def or_(a: Number, b: Number) -> Number:
+    return _folded(a, b, lambda x, y: x | y, arith.OrIOp, 0)
+
+
+def xor(a: Number, b: Number) -> Number:
+    return _folded(a, b, lambda x, y: x ^ y, arith.XOrIOp, 0)
+
+
+def shl(a: Number, b: Number) -> Number:
+    return _folded(a, b, lambda x, y: x << y, arith.ShLIOp, 0)
+
+
+def shr(a: Number, b: Number) -> Number:
+    return _folded(a, b, lambda x, y: x >> y, arith.ShRUIOp, 0)
+
+
+def less(a: Number, b: Number) -> Any:
+    """a < b as an i1 value."""
+    return compare("slt", a, b)
+
+
+def compare(predicate: str, a: Number, b: Number) -> Any:
+    """An i1 value; predicate: eq, ne, slt, sle, sgt, sge, ult, ..."""
+    if isinstance(a, int) and isinstance(b, int):
+        a = const(a)
+    return arith.CmpIOp(getattr(arith.CmpIPredicate, predicate), *_pair(a, b)).result
+
+
+def both(a: Any, b: Any) -> Any:
+    """a and b of i1 values, None meaning true."""
+    if a is None or b is None:
+        return a if b is None else b
+    return arith.AndIOp(a, b).result
+
+
+def select(condition: Any, a: Number, b: Number) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        a = const(a)
+    return arith.SelectOp(condition, *_pair(a, b)).result
+
+
+def to_i64(a: Number) -> Number:
+    """Sign-extended; an int stays one."""
+    if isinstance(a, int) or a.type == i64_type():
+        return a
+    return arith.ExtSIOp(i64_type(), a).result
+
+
+def to_i32(a: Number) -> Number:
+    if isinstance(a, int) or a.type == i32_type():
+        return a
+    return arith.TruncIOp(i32_type(), a).result
+
+
+def to_index(a: Number) -> Any:
+    return arith.IndexCastOp(ir.IndexType.get(), value_of(a)).result
+
+
+# ---- vectors: a fragment of one element is a scalar
+
+
+def width_of(value: Any) -> int:
+    """Elements of a fragment."""
+    return value.type.shape[0] if isinstance(value.type, ir.VectorType) else 1
+
+
+def element_of(type_: Any) -> Any:
+    return type_.element_type if isinstance(type_, ir.VectorType) else type_
+
+
+def vector_type(element: Any, width: int) -> Any:
+    return ir.VectorType.get([width], element) if width > 1 else element
+
+
+def splat(value: Any, width: int) -> Any:
+    """A scalar repeated; a fragment of that width as it is."""
+    if width_of(value) == width:
+        return value
+    return vector.BroadcastOp(vector_type(value.type, width), value).result
+
+
+def elements(value: Any) -> list[Any]:
+    """The scalars of a fragment."""
+    width = width_of(value)
+    if width == 1:
+        return [value]
+    return [extract(value, i) for i in range(width)]
+
+
+def extract(value: Any, position: int) -> Any:
+    if width_of(value) == 1:
+        return value
+    return vector.ExtractOp(value, [], ir.DenseI64ArrayAttr.get([position])).result
+
+
+def from_elements(values: Sequence[Any]) -> Any:
+    """The fragment of some scalars."""
+    if len(values) == 1:
+        return values[0]
+    return vector.FromElementsOp(vector_type(values[0].type, len(values)), list(values)).result
+
+
+def concat(parts: Sequence[Any]) -> Any:
+    """One fragment after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return from_elements([element for part in parts for element in elements(part)])
+
+
+def part(value: Any, start: int, width: int) -> Any:
+    """Some consecutive elements of a fragment."""
+    if width == width_of(value):
+        return value
+    return from_elements([extract(value, start + i) for i in range(width)])
+
+
+def iota(base: Number, step: Number, width: int) -> Any:
+    """base + step * i, as i32."""
+    if width == 1:
+        return value_of(base)
+    return from_elements([value_of(add(base, mul(step, i))) for i in range(width)])
+
+
+def zeros(type_: Any) -> Any:
+    """Zeros of a scalar or vector type."""
+    element = element_of(type_)
+    attribute = (
+        ir.FloatAttr.get(element, 0.0)
+        if isinstance(element, ir.FloatType)
+        else ir.IntegerAttr.get(element, 0)
+    )
+    scalar = arith.ConstantOp(element, attribute).result
+    return splat(scalar, type_.shape[0] if isinstance(type_, ir.VectorType) else 1)
+
+
+# ---- pointers
+
+
+def gep(pointer: Any, offset: Number, element: Any) -> Any:
+    """pointer + offset elements."""
+    if isinstance(offset, int):
+        if offset == 0:
+            return pointer
+        return llvm.GEPOp(pointer.type, pointer, [], [offset], element, None).result
+    return llvm.GEPOp(pointer.type, pointer, [offset], [-(1 << 31)], element, None).result
+
+
+def load(pointer: Any, type_: Any, alignment: int, **flags: Any) -> Any:
+    return llvm.LoadOp(type_, pointer, alignment=alignment, **flags).result
+
+
+def store(pointer: Any, value: Any, alignment: int) -> None:
+    llvm.StoreOp(value, pointer, alignment=alignment)
+
+
+# ---- control flow
+
+
+def current_block() -> Any:
+    """The block that operations are being added to."""
+    return ir.InsertionPoint.current.block
+
+
+def is_visible(block: Any) -> bool:
+    """Whether values made in a block earlier can be used where operations are being added."""
+    here = current_block()
+    while here is not None:
+        if here == block:
+            return True
+        parent = here.owner
+        here = parent.operation.block if parent.operation.name not in _TOP_LEVEL else None
+    return False
+
+
+_TOP_LEVEL = ("llvm.func", "gpu.module", "builtin.module")
+
+
+@contextlib.contextmanager
+def if_(condition: Any) -> Iterator[None]:
+    """A region that runs where the condition holds; None: always."""
+    if condition is None:
+        yield
+        return
+    made = scf.IfOp(condition)
+    with ir.InsertionPoint(made.then_block):
+        yield
+        scf.YieldOp([])
+
+
+def if_else(condition: Any, then: Callable[[], None], other: Callable[[], None]) -> None:
+    made = scf.IfOp(condition, has_else=True)
+    for block, emit in ((made.then_block, then), (made.else_block, other)):
+        with ir.InsertionPoint(block):
+            emit()
+            scf.YieldOp([])
+
+
+def for_(
+    low: Number,
+    high: Number,
+    step: Number,
+    inits: Sequence[Any],
+    body: Callable[..., Sequence[Any]],
+) -> list[Any]:
+    """A counted loop in i32: body(i, carried) gives the next carried values."""
+    made = scf.ForOp(value_of(low), value_of(high), value_of(step), list(inits))
+    with ir.InsertionPoint(made.body):
+        scf.YieldOp(list(body(made.induction_variable, list(made.inner_iter_args))))
+    return list(made.results)
+
+
+def barrier() -> None:
+    """Every thread of the block has come here; its shared-memory writes are seen by all."""
+    nvvm.barrier()
+
+
+def thread_id() -> Any:
+    return nvvm.read_ptx_sreg_tid_x()
+
+
+def block_id(axis: str = "x") -> Any:
+    return getattr(nvvm, f"read_ptx_sreg_ctaid_{axis}")()

@@ -1,0 +1,58 @@
+# pyright: basic
+"""Output: where an engine leaves the kernels of one fusion and the steps that run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..expr import Expr, Size
+from ..plan.plan import Launch, Memset, Step
+from ..target import Target
+from .kernel import Kernel
+
+
+@dataclass
+class Output:
+    """What an engine's `emit` fills.
+
+    name: a prefix for kernel names, unique in the module.  steps: in order.
+    buffers: workspace buffers by name -> bytes, an expression.
+    """
+
+    gpu_module: Any
+    target: Target
+    name: str
+    steps: list[Step] = field(default_factory=list)
+    buffers: dict[str, Expr] = field(default_factory=dict)
+
+    def kernel(self, suffix: str, threads: int) -> Kernel:
+        """A kernel to build; `launch` it when its body is done."""
+        name = f"{self.name}_{suffix}" if suffix else self.name
+        return Kernel(self.gpu_module, name, self.target, threads)
+
+    def launch(self, kernel: Kernel, grid: tuple[Size, Size, Size]) -> None:
+        """Adds the launch of a finished kernel; grid: blocks along x, y, z."""
+        x, y, z = (str(Expr.of(extent)) for extent in grid)
+        self.steps.append(
+            Step(
+                launch=Launch(
+                    kernel=kernel.name,
+                    grid=(x, y, z),
+                    block=(kernel.threads, 1, 1),
+                    args=tuple(kernel.args),
+                    dynamic_smem_bytes=str(kernel.dynamic_smem_bytes),
+                )
+            )
+        )
+
+    def workspace(self, name: str, bytes_: Size) -> str:
+        """Asks for a workspace buffer; gives the name that kernels and memsets use."""
+        full = f"{self.name}.{name}"
+        self.buffers[full] = Expr.of(bytes_)
+        return full
+
+    def memset(self, buffer: str, bytes_: Size, value: int = 0) -> None:
+        """Sets a workspace buffer's bytes before the steps that follow."""
+        text = str(Expr.of(bytes_))
+        self.steps.append(Step(memset=Memset(-1, "0", text, value, buffer)))

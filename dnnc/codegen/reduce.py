@@ -1,0 +1,174 @@
+# pyright: basic
+"""Reductions: across the threads of a block, and serially inside one thread.
+
+`combine(a, b)` emits the combination of two fragments; it must be associative, and every order
+used here is fixed, so that results repeat bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..dialect import dnn
+from ..expr import Expr
+from ..mlir import ir, llvm, nvvm
+from ..target import WARP_THREADS
+from . import ops
+from .index import Coordinate, Index
+from .kernel import Kernel
+from .walk import Walk, indexing_maps, init_of, inputs_of, reduced_axes
+
+Combine = Callable[[Any, Any], Any]
+
+
+def identity(operation: Any, width: int) -> Any:
+    """The fragment that a reducing generic starts from: the constant that fills its `outs`."""
+    fill = init_of(operation).owner
+    assert fill.name == "linalg.fill", f"a reduction that starts from {fill.name}"
+    constant = fill.operands[0].owner
+    type_ = constant.results[0].type
+    made = ir.Operation.create(
+        "arith.constant", results=[type_], attributes={"value": constant.attributes["value"]}
+    )
+    return ops.splat(made.results[0], width)
+
+
+def combiner(walk: Walk, operation: Any) -> Combine:
+    """The combination of a reducing generic of one operand: total, next -> total."""
+
+    def combine(total: Any, value: Any) -> Any:
+        return walk.body(operation, [value, total], (), ops.width_of(total))
+
+    return combine
+
+
+def lanes(value: Any, combine: Combine) -> Any:
+    """The elements of a fragment combined into one, halves first."""
+    parts = ops.elements(value)
+    while len(parts) > 1:
+        half = len(parts) // 2
+        folded = [combine(parts[i], parts[i + half]) for i in range(half)]
+        parts = folded + parts[2 * half :]
+    return parts[0]
+
+
+def _shuffle_xor(value: Any, distance: int) -> Any:
+    """Another lane's scalar (32 or 64 bits)."""
+    bits = value.type.width
+    word = ops.i32_type()
+    if bits == 64:
+        pair = llvm.BitcastOp(ir.VectorType.get([2], word), value).result
+        moved = ops.from_elements([_shuffle_xor(part, distance) for part in ops.elements(pair)])
+        return llvm.BitcastOp(value.type, moved).result
+    given = value if value.type == word else llvm.BitcastOp(word, value).result
+    mask, clamp = ops.const(-1), ops.const(31)
+    moved = nvvm.shfl_sync(mask, given, ops.const(distance), clamp, nvvm.ShflKind.bfly)
+    return moved if value.type == word else llvm.BitcastOp(value.type, moved).result
+
+
+def across_lanes(value: Any, count: int, combine: Combine) -> Any:
+    """A fragment combined over groups of `count` neighbouring lanes of a warp (a power of 2)."""
+    distance = count // 2
+    while distance:
+        other = ops.from_elements([_shuffle_xor(e, distance) for e in ops.elements(value)])
+        value = combine(value, other)
+        distance //= 2
+    return value
+
+
+def across_rows(
+    kernel: Kernel, name: str, value: Any, column: Any, row: Any, rows: int, combine: Combine
+) -> Any:
+    """A fragment combined over the rows of a block's threads, through shared memory.
+
+    Thread (column, row) gives a fragment; the result is right in row 0.  columns * rows threads.
+    """
+    if rows == 1:
+        return value
+    columns = kernel.threads // rows
+    width = ops.width_of(value)
+    element = ops.element_of(value.type)
+    size = element.width // 8
+    buffer = kernel.shared(name, columns * rows * width * size)
+    place = ops.mul(ops.add(ops.mul(row, columns), column), width)
+    alignment = min(16, size * width)
+    ops.store(ops.gep(buffer, place, element), value, alignment)
+    ops.barrier()
+    total = value
+    for other in range(1, rows):
+        at = ops.mul(ops.add(column, other * columns), width)
+        pointer = ops.gep(buffer, at, element)
+        total = combine(total, ops.load(pointer, value.type, alignment))
+    return total
+
+
+def across_warps(
+    kernel: Kernel, name: str, value: Any, column: Any, lane: Any, count: int, combine: Combine
+) -> Any:
+    """A scalar combined over `count` neighbouring threads, a multiple of a warp.
+
+    column: which such group a thread is in; lane: its place in it.  Right in lane 0.
+    """
+    value = across_lanes(value, WARP_THREADS, combine)
+    warps = count // WARP_THREADS
+    if warps == 1:
+        return value
+    element = value.type
+    size = element.width // 8
+    groups = kernel.threads // count
+    buffer = kernel.shared(name, groups * warps * size)
+    warp = ops.shr(lane, 5)
+    with ops.if_(ops.compare("eq", ops.and_(lane, WARP_THREADS - 1), 0)):
+        place = ops.add(ops.mul(column, warps), warp)
+        ops.store(ops.gep(buffer, place, element), value, size)
+    ops.barrier()
+    total = ops.load(ops.gep(buffer, ops.mul(column, warps), element), element, size)
+    for other in range(1, warps):
+        place = ops.add(ops.mul(column, warps), other)
+        total = combine(total, ops.load(ops.gep(buffer, place, element), element, size))
+    return total
+
+
+# ---- inside one thread
+
+
+def loop_extents(operation: Any, symbols: Sequence[Any]) -> dict[int, Expr]:
+    """Loop -> its size, from the dims of the operands."""
+    found: dict[int, Expr] = {}
+    for operand, map_ in zip(inputs_of(operation), indexing_maps(operation), strict=False):
+        dims, _ = dnn.read_layout(operand.type, symbols)
+        for extent, result in zip(dims, map_.results, strict=True):
+            result = result.maybe_downcast()
+            if isinstance(result, ir.AffineDimExpr):
+                known = found.get(result.position)
+                if known is None or known.constant == 1:
+                    found[result.position] = extent
+    return found
+
+
+def serial(walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -> Any:
+    """Reduces in one thread, in the order of the indices: a `Reducer` for any generic."""
+    maps = indexing_maps(operation)
+    loops: list[Coordinate] = [Index.of(0)] * maps[-1].n_dims
+    for coordinate, result in zip(at, maps[-1].results, strict=True):
+        result = result.maybe_downcast()
+        if isinstance(result, ir.AffineDimExpr):
+            loops[result.position] = coordinate
+    extents = loop_extents(operation, walk.symbols)
+    axes = reduced_axes(operation)
+
+    def nest(depth: int, total: Any) -> Any:
+        if depth == len(axes):
+            inner = Walk(walk.kernel, walk.leaves, walk.symbols, walk.reducer)
+            operands = inner.operands(operation, loops, width)
+            return inner.body(operation, [*operands, total], loops, width)
+        extent = walk.kernel.size(extents[axes[depth]])
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            loops[axes[depth]] = Index(i)
+            return [nest(depth + 1, carried[0])]
+
+        return ops.for_(0, extent, 1, [total], step)[0]
+
+    return nest(0, identity(operation, width))

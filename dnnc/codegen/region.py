@@ -1,0 +1,152 @@
+# pyright: basic
+"""Region: a fusion's function at the linalg stage, as engines read it when they emit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialect import dnn, structure
+from ..dialect.tensor import Tensor
+from ..expr import Dim, Expr, product
+from ..mlir import ir
+from .kernel import Kernel
+from .memory import GlobalTensor, ScalarTensor
+from .walk import Leaf, indexing_maps, inputs_of
+
+# Where a leaf is read from, along each of its axes: ("loop", axis of the iteration),
+# ("zero",) for a broadcast, or ("other",) for anything that is worked out.
+Access = tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """The linalg operations of one fusion.
+
+    arguments: SSA argument -> tensor.  outputs: (returned value, tensor), in order.
+    """
+
+    function: Any
+    arguments: Mapping[Any, Tensor]
+    outputs: tuple[tuple[Any, Tensor], ...]
+    symbols: tuple[Dim, ...]
+
+    @staticmethod
+    def of(function: Any) -> Region:
+        arguments = dnn.read_arguments(function)
+        returned = list(list(function.entry_block.operations)[-1].operands)
+        pairs = zip(returned, structure.read_results(function), strict=True)
+        return Region(function, arguments, tuple(pairs), tuple(dnn.read_symbols(function)))
+
+    @property
+    def operations(self) -> list[Any]:
+        """The operations of the function, without its return."""
+        return [view.operation for view in self.function.entry_block.operations][:-1]
+
+    def generics(self) -> list[Any]:
+        return [op for op in self.operations if op.name == "linalg.generic"]
+
+    def leaves(self, kernel: Kernel, *, is_exclusive: bool = True) -> dict[Any, Leaf]:
+        """A leaf for each argument, on a kernel that is being built."""
+        return {
+            value: (
+                ScalarTensor(kernel, tensor)
+                if tensor.is_by_value
+                else GlobalTensor(kernel, tensor, is_exclusive)
+            )
+            for value, tensor in self.arguments.items()
+        }
+
+    def targets(
+        self, kernel: Kernel, *, is_exclusive: bool = True
+    ) -> list[tuple[Any, GlobalTensor]]:
+        """(returned value, where it is stored) of each output."""
+        return [
+            (value, GlobalTensor(kernel, tensor, is_exclusive)) for value, tensor in self.outputs
+        ]
+
+    def dims_of(self, value: Any) -> tuple[Expr, ...]:
+        """The sizes of any tensor of the region, by its type."""
+        return dnn.read_layout(value.type, self.symbols)[0]
+
+    def accesses(
+        self, value: Any, at: Access, stop: Callable[[Any], bool] = lambda value: False
+    ) -> list[tuple[Any, Access]]:
+        """The leaves that a tensor's elements come from, and how each is addressed.
+
+        at: how the tensor itself is addressed.  stop: values that count as leaves.
+        """
+        if isinstance(value.owner, ir.Block) or stop(value):
+            return [(value, at)]
+        operation = value.owner
+        if operation.name != "linalg.generic":
+            return [(value, at)]
+        found: list[tuple[Any, Access]] = []
+        # A reduction's loops beyond its result's are not loops of the iteration.
+        loops = list(at) + [("other",)] * (_loop_count(operation) - len(at))
+        if len(at) != _loop_count(operation):
+            loops = [("other",)] * _loop_count(operation)
+        for operand, map_ in zip(inputs_of(operation), indexing_maps(operation), strict=False):
+            found += self.accesses(operand, _composed(map_, loops), stop)
+        for view in operation.regions[0].blocks[0].operations:
+            if view.operation.name == "tensor.extract":
+                tensor = view.operation.operands[0]
+                rank = len(view.operation.operands) - 1
+                found += self.accesses(tensor, (("other",),) * rank, stop)
+        return found
+
+
+def _loop_count(operation: Any) -> int:
+    return indexing_maps(operation)[-1].n_dims
+
+
+def _composed(map_: Any, loops: Sequence[Any]) -> Access:
+    found = []
+    for result in map_.results:
+        result = result.maybe_downcast()
+        if isinstance(result, ir.AffineDimExpr):
+            found.append(loops[result.position])
+        elif isinstance(result, ir.AffineConstantExpr):
+            found.append(("zero",))
+        else:
+            found.append(("other",))
+    return tuple(found)
+
+
+def identity_access(rank: int) -> Access:
+    return tuple(("loop", axis) for axis in range(rank))
+
+
+def loop_groups(
+    dims: Sequence[Expr],
+    order: Sequence[int],
+    accesses: Sequence[tuple[Tensor, Access]],
+) -> list[list[int]]:
+    """Iteration axes, outermost first, merged where every tensor's addresses allow it.
+
+    order: the axes in the order to run through them.  Axes of 1 are left out.  Two neighbours
+    merge when each tensor either uses neither, or has nesting strides along both; then one
+    number, below 2**31, counts through both and nothing is divided.
+    """
+    groups: list[list[int]] = []
+    for axis in order:
+        if dims[axis].constant == 1:
+            continue
+        last = groups[-1] if groups else []
+        fits = product(dims[i] for i in (*last, axis)).bounds()[1] < 1 << 31
+        if last and fits and all(_nests(t, access, last[-1], axis) for t, access in accesses):
+            last.append(axis)
+        else:
+            groups.append([axis])
+    return groups
+
+
+def _nests(tensor: Tensor, access: Access, outer: int, inner: int) -> bool:
+    at = {a[1]: i for i, a in enumerate(access) if a[0] == "loop"}
+    if tensor.is_by_value or (outer not in at and inner not in at):
+        return True
+    if outer not in at or inner not in at:
+        return False
+    i, j = at[outer], at[inner]
+    return tensor.layout[i] == tensor.layout[j] * tensor.shape[j]

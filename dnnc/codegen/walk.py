@@ -1,0 +1,254 @@
+# pyright: basic
+"""Applies a region of linalg operations to fragments: the one way scalar code enters a kernel.
+
+A region is the `linalg.generic` operations of a fusion's function, up to its leaves: tensors in
+memory, an anchor's result in registers or shared memory.  `Walk.value(tensor, at, width)` gives
+the elements of any tensor of the region at some coordinates: it follows indexing maps to the
+operands, and clones the body's scalar operations onto the fragments that come back.  Epilogues,
+operand transforms, pointwise and reduction kernels are all such walks.
+
+Index arithmetic in bodies (`linalg.index`, `tensor.extract`) is kept as coordinates, so that a
+gather which turns out to be consecutive becomes a vector access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import gcd
+from typing import Any, Protocol
+
+from ..dialect import structure
+from ..expr import Dim
+from ..mlir import arith, attributes_of, ir
+from . import index as idx
+from . import math, ops
+from .index import Coordinate, Index
+from .kernel import Kernel
+
+
+class Leaf(Protocol):
+    """Where a region's walk ends."""
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        """The elements at some coordinates: a scalar (width 1) or a vector."""
+        ...
+
+
+# Evaluates a linalg.generic with reduction axes: (walk, operation, coordinates, width) -> value.
+Reducer = Callable[["Walk", Any, Sequence[Coordinate], int], Any]
+
+
+class Walk:
+    """The values of a region's tensors at coordinates, each computed once.
+
+    leaves: SSA tensor -> leaf.  symbols: of the function, in its order.
+    reducer: how reductions inside the region are computed, None where there are none.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        leaves: Mapping[Any, Leaf],
+        symbols: Sequence[Dim],
+        reducer: Reducer | None = None,
+    ):
+        self.kernel = kernel
+        self.leaves = leaves
+        self.symbols = symbols
+        self.reducer = reducer
+        self._known: dict[Any, Any] = {}
+
+    def value(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Any:
+        """The fragment of an SSA tensor at some coordinates."""
+        if width > 1 and all(coordinate.is_uniform for coordinate in at):
+            return ops.splat(self.value(tensor, at, 1), width)
+        key = (tensor, tuple(coordinate.key for coordinate in at), width)
+        if key not in self._known:
+            self._known[key] = self._computed(tensor, at, width)
+        return self._known[key]
+
+    def forget(self) -> None:
+        """Drops what was computed: its block ends, and its values do not outlive it."""
+        self._known.clear()
+
+    def _computed(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Any:
+        if tensor in self.leaves:
+            return self.leaves[tensor].load(at, width)
+        operation = tensor.owner
+        assert operation.name == "linalg.generic", f"no leaf for {tensor}"
+        if is_reduction(operation):
+            assert self.reducer is not None, f"no way to reduce {tensor}"
+            return self.reducer(self, operation, at, width)
+        operands = self.operands(operation, at, width)
+        return self.body(operation, operands, at, width)
+
+    def operands(self, operation: Any, loops: Sequence[Coordinate], width: int) -> list[Any]:
+        """The fragments of a generic's inputs at its loops' coordinates."""
+        maps = indexing_maps(operation)
+        return [
+            self.value(operand, [_follow(result, loops) for result in map_.results], width)
+            for operand, map_ in zip(inputs_of(operation), maps, strict=False)
+        ]
+
+    def body(
+        self,
+        operation: Any,
+        operands: Sequence[Any],
+        loops: Sequence[Coordinate],
+        width: int,
+    ) -> Any:
+        """A generic's body on fragments; operands: of its block arguments, as many as are used."""
+        block = operation.regions[0].blocks[0]
+        values: dict[Any, Any] = dict(zip(block.arguments, operands, strict=False))
+        for view in block.operations:
+            op = view.operation
+            if op.name == "linalg.yield":
+                return ops.splat(self._fragment(op.operands[0], values, width), width)
+            values[op.results[0]] = self._scalar_op(op, values, loops, width)
+        raise AssertionError("a body without linalg.yield")
+
+    # ---- one operation of a body
+
+    def _scalar_op(
+        self, op: Any, values: dict[Any, Any], loops: Sequence[Coordinate], width: int
+    ) -> Any:
+        if op.name == "linalg.index":
+            return loops[ir.IntegerAttr(op.attributes["dim"]).value].index()
+        if op.name == "tensor.extract":
+            tensor, *at = op.operands
+            return self.value(tensor, [self._index(i, values) for i in at], width)
+        if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
+            return Index.of(ir.IntegerAttr(op.attributes["value"]).value)
+        if isinstance(op.results[0].type, ir.IndexType):
+            return self._index_op(op, values, width)
+        if op.name in ("arith.index_cast", "arith.cmpi") and isinstance(
+            op.operands[0].type, ir.IndexType
+        ):
+            numbers = [self._index(operand, values).numbers(width) for operand in op.operands]
+            return self._from_numbers(op, numbers)
+        return self._clone(op, values, width)
+
+    def _index(self, value: Any, values: Mapping[Any, Any]) -> Index:
+        if value in values:
+            return values[value]
+        op = value.owner
+        if op.name == "arith.constant":
+            return Index.of(ir.IntegerAttr(op.attributes["value"]).value)
+        assert op.name == "dnn.size", f"index value of {op.name}"
+        size = structure.read_size(op, self.symbols)
+        return Index(self.kernel.size(size), divisor=size.known_divisor())
+
+    def _index_op(self, op: Any, values: Mapping[Any, Any], width: int) -> Index:
+        operands = [self._index(operand, values) for operand in op.operands]
+        a, b = operands[0], operands[1]
+        if op.name == "arith.addi":
+            return idx.add(*_aligned(a, b, width))
+        if op.name == "arith.subi":
+            return idx.sub(*_aligned(a, b, width))
+        if op.name == "arith.muli" and (a.is_uniform or b.is_uniform):
+            whole, factor = (a, b) if b.is_uniform else (b, a)
+            return idx.scale(whole, factor.base, factor.divisor)
+        makers = {
+            "arith.muli": ops.mul,
+            "arith.divui": ops.div,
+            "arith.remui": ops.rem,
+            "arith.minsi": ops.minimum,
+            "arith.maxsi": ops.maximum,
+        }
+        if op.name in ("arith.divui", "arith.remui"):
+            kept = _within_rows(op.name, a, b, width)
+            if kept is not None:
+                return kept
+        return idx.apply(makers[op.name], *(idx.spread(o, width) for o in operands))
+
+    def _from_numbers(self, op: Any, numbers: Sequence[Any]) -> Any:
+        if op.name == "arith.index_cast":
+            return _resized(numbers[0], op.results[0].type.width)
+        width = max(map(ops.width_of, numbers))
+        numbers = [ops.splat(number, width) for number in numbers]
+        return arith.CmpIOp(op.attributes["predicate"], *numbers).result
+
+    def _clone(self, op: Any, values: Mapping[Any, Any], width: int) -> Any:
+        if op.name == "arith.constant":
+            return ir.Operation.create(
+                op.name, results=[op.results[0].type], attributes=attributes_of(op)
+            ).results[0]
+        operands = [self._fragment(operand, values, width) for operand in op.operands]
+        common = max(map(ops.width_of, operands))
+        operands = [ops.splat(operand, common) for operand in operands]
+        types = [operand.type for operand in op.operands]
+        return math.lower(self.kernel.target, op, types, operands, common)
+
+    def _fragment(self, value: Any, values: Mapping[Any, Any], width: int) -> Any:
+        """The fragment of a body's value; a constant may stand around the body."""
+        if value in values:
+            found = values[value]
+            return found.numbers(width) if isinstance(found, Index) else found
+        return self._clone(value.owner, {}, 1)
+
+
+# ---- linalg operations
+
+
+def inputs_of(operation: Any) -> list[Any]:
+    """The `ins` of a linalg operation."""
+    count, _ = ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"])
+    return list(operation.operands)[:count]
+
+
+def init_of(operation: Any) -> Any:
+    """The first of the `outs` of a linalg operation."""
+    return list(operation.operands)[len(inputs_of(operation))]
+
+
+def indexing_maps(operation: Any) -> list[Any]:
+    """Its maps, of the inputs, then of the outputs."""
+    return [ir.AffineMapAttr(m).value for m in ir.ArrayAttr(operation.attributes["indexing_maps"])]
+
+
+def reduced_axes(operation: Any) -> list[int]:
+    """The loops of a generic that are reductions."""
+    kinds = ir.ArrayAttr(operation.attributes["iterator_types"])
+    return [axis for axis, kind in enumerate(kinds) if "reduction" in str(kind)]
+
+
+def is_reduction(operation: Any) -> bool:
+    return bool(reduced_axes(operation))
+
+
+def _follow(result: Any, loops: Sequence[Coordinate]) -> Coordinate:
+    """The coordinate that one result of an indexing map gives."""
+    result = result.maybe_downcast()
+    if isinstance(result, ir.AffineDimExpr):
+        return loops[result.position]
+    if isinstance(result, ir.AffineConstantExpr):
+        return Index.of(result.value)
+    left, right = result.lhs.maybe_downcast(), result.rhs.maybe_downcast()
+    if isinstance(result, ir.AffineMulExpr):
+        return idx.scale(_follow(left, loops).index(), right.value)
+    assert isinstance(result, ir.AffineAddExpr), f"indexing map result {result}"
+    return idx.add(_follow(left, loops).index(), _follow(right, loops).index())
+
+
+def _aligned(a: Index, b: Index, width: int) -> tuple[Index, Index]:
+    """Both as lanes where one is."""
+    if a.lanes is None and b.lanes is None:
+        return a, b
+    return idx.spread(a, width), idx.spread(b, width)
+
+
+def _within_rows(name: str, a: Index, b: Index, width: int) -> Index | None:
+    """a // b or a % b when a fragment can't cross a multiple of b."""
+    fits = a.is_consecutive and b.is_uniform and a.divisor % width == 0 and b.divisor % width == 0
+    if not fits:
+        return None
+    if name == "arith.divui":
+        return Index.of(ops.div(a.base, b.base))
+    return Index(ops.rem(a.base, b.base), 1, gcd(a.divisor, b.divisor))
+
+
+def _resized(value: Any, bits: int) -> Any:
+    if bits == 32:
+        return value
+    wide = ops.vector_type(ir.IntegerType.get_signless(bits), ops.width_of(value))
+    return arith.ExtSIOp(wide, value).result

@@ -1,0 +1,394 @@
+# pyright: basic
+"""The compile driver: named stages from graph to plan.
+
+    graph -> fused -> linalg -> kernel -> nvvm -> ptx -> cubin -> plan
+
+Every stage up to ptx has a text form, from which a later process goes on to the same cubin.  A
+compilation is a pure function of the graph, the target, the options and the tools' versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from . import __version__, mlir, passes, tools
+from . import target as targets
+from .codegen import nvptx
+from .codegen.nvptx import Assembled
+from .dialect import dnn, structure
+from .dialect.graph import OperationGraph
+from .dialect.json_form import to_json
+from .engines import heuristics
+from .errors import DnncError, Status
+from .mlir import ir
+from .passes.lower_to_nvvm import isolated
+from .plan import codec
+from .plan.plan import (
+    FusionRecord,
+    Kernel,
+    Module,
+    Plan,
+    Program,
+    Step,
+    Symbol,
+    TensorRecord,
+    Variant,
+)
+from .store import MemoryStore, Store
+from .target import Target
+
+STAGES = ("graph", "fused", "linalg", "kernel", "nvvm", "ptx", "cubin", "plan")
+TEXT_STAGES = STAGES[: STAGES.index("cubin")]
+
+# In a PTX file of ours, what belongs to the kernels stands in comments with this mark.
+_HOST_MARK = "//! "
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a compilation depends on beside graph and target.
+
+    modes: heuristic modes in order.  engine, knobs: an explicit choice for the whole graph.
+    partition, choices: an explicit config, as the passes `fuse` and `select-engine` take it.
+    """
+
+    modes: tuple[str, ...] = heuristics.DEFAULT_MODES
+    engine: str | None = None
+    knobs: tuple[tuple[str, int], ...] = ()
+    partition: str = ""
+    choices: str = ""
+
+
+@dataclass
+class Compilation:
+    """One graph on its way to one target.
+
+    module: the MLIR module, up to nvvm; then only what belongs to the kernels.
+    seconds: stage -> how long it took.
+    """
+
+    target: Target
+    stage: str
+    module: Any
+    ptx: str = ""
+    assembled: Assembled | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    # ---- its text forms
+
+    def text(self) -> str:
+        """The text form of a stage before cubin."""
+        if self.stage == "ptx":
+            host = "".join(f"{_HOST_MARK}{line}\n" for line in str(self.module).splitlines())
+            return f"{self.ptx}{host}"
+        return str(self.module)
+
+
+Report = Callable[[str, float], None]
+
+
+def start(graph: OperationGraph, target: Target) -> Compilation:
+    """A compilation at stage graph; inside a `dnn.context()`."""
+    module = dnn.to_mlir(graph)
+    module.operation.attributes["dnn.target"] = ir.StringAttr.get(target.name)
+    return Compilation(target, "graph", module)
+
+
+def resume(text: str, target: Target | None = None) -> Compilation:
+    """A compilation from the text form of a stage; inside a `dnn.context()`.
+
+    target: needed (and used) at stage graph only, where the text does not name one.
+    """
+    ptx = ""
+    if _HOST_MARK in text:
+        ptx = text[: text.index(_HOST_MARK)]
+        host = text[len(ptx) :].splitlines()
+        text = "\n".join(line.removeprefix(_HOST_MARK) for line in host)
+    module = mlir.parse(text)
+    attributes = module.operation.attributes
+    if "dnn.target" not in attributes:
+        attributes["dnn.target"] = ir.StringAttr.get((target or targets.of("sm_90")).name)
+    named = targets.of(ir.StringAttr(attributes["dnn.target"]).value)
+    return Compilation(named, "ptx" if ptx else _stage_of(module), module, ptx)
+
+
+def _stage_of(module: Any) -> str:
+    """Which stage a module is at, by what it holds."""
+    operations = [op.operation for op in module.body.operations]
+    names = {op.name for op in operations}
+    if "gpu.module" in names:
+        kernels = next(op for op in operations if op.name == "gpu.module")
+        dialects = {name.split(".")[0] for name in _names_inside(kernels)}
+        return "nvvm" if dialects <= {"llvm", "nvvm", "gpu"} else "kernel"
+    fusions = list(structure.fusion_functions(module))
+    if not fusions:
+        return "graph"
+    inside = {name for function in fusions for name in _names_inside(function.operation)}
+    has_ops = any(name.startswith("dnn.") and name != "dnn.size" for name in inside)
+    return "fused" if has_ops else "linalg"
+
+
+def _names_inside(operation: Any) -> set[str]:
+    found: set[str] = set()
+    for region in operation.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                found.add(op.operation.name)
+                found |= _names_inside(op.operation)
+    return found
+
+
+def advance(
+    work: Compilation,
+    stop: str,
+    options: Options = Options(),
+    store: Store | None = None,
+    report: Report = lambda stage, seconds: None,
+) -> Compilation:
+    """Runs stages up to `stop` (at most cubin)."""
+    while work.stage != stop:
+        following = STAGES[STAGES.index(work.stage) + 1]
+        began = time.perf_counter()
+        _STEPS[following](work, options, store or _store)
+        work.stage = following
+        work.seconds[following] = time.perf_counter() - began
+        report(following, work.seconds[following])
+    return work
+
+
+def _fused(work: Compilation, options: Options, store: Store) -> None:
+    graph = dnn.from_mlir(work.module)
+    partition, choices = options.partition, options.choices
+    if not partition:
+        config = heuristics.best_config(
+            graph, work.target, options.modes, engine=options.engine, knobs=dict(options.knobs)
+        )
+        partition, choices = config.partition_text(graph), config.choice_text
+    passes.run(
+        work.module,
+        [passes.Verify(), passes.Fuse(partition=partition), passes.SelectEngine(choices=choices)],
+    )
+
+
+def _linalg(work: Compilation, options: Options, store: Store) -> None:
+    passes.run(work.module, [passes.LowerToLinalg(), passes.Tile()])
+
+
+def _kernel(work: Compilation, options: Options, store: Store) -> None:
+    passes.run(work.module, [passes.LowerToKernels(), passes.AssignWorkspace()])
+
+
+def _nvvm(work: Compilation, options: Options, store: Store) -> None:
+    passes.run(work.module, [passes.LowerToNvvm()])
+
+
+def _ptx(work: Compilation, options: Options, store: Store) -> None:
+    kernels = _gpu_module(work.module)
+    work.ptx = nvptx.to_ptx(isolated(kernels))
+    kernels.erase()
+
+
+def _cubin(work: Compilation, options: Options, store: Store) -> None:
+    work.assembled = _assembled(work.ptx, work.target, store)
+
+
+_STEPS: dict[str, Callable[[Compilation, Options, Store], None]] = {
+    "fused": _fused,
+    "linalg": _linalg,
+    "kernel": _kernel,
+    "nvvm": _nvvm,
+    "ptx": _ptx,
+    "cubin": _cubin,
+}
+
+
+def _gpu_module(module: Any) -> Any:
+    found = [op.operation for op in module.body.operations if op.operation.name == "gpu.module"]
+    if len(found) != 1:
+        raise DnncError(Status.BAD_PARAM, f"{len(found)} operations gpu.module", "one")
+    return found[0]
+
+
+# ---- code, from the store where it was made before
+
+_store = MemoryStore()
+
+
+def _assembled(ptx: str, target: Target, store: Store) -> Assembled:
+    key = _hash("cubin", ptx, target.name, tools.versions(), nvptx.OPTIONS)
+    known = store.get(key)
+    if known is not None:
+        length = int.from_bytes(known[:8], "little")
+        head = json.loads(known[8 : 8 + length])
+        resources = {n: nvptx.Resources(**r) for n, r in head["resources"].items()}
+        return Assembled(known[8 + length :], resources, head["log"])
+    made = nvptx.assemble(ptx, target)
+    head = {"resources": {n: vars(r) for n, r in made.resources.items()}, "log": made.log}
+    text = json.dumps(head).encode()
+    store.put(key, len(text).to_bytes(8, "little") + text + made.cubin)
+    return made
+
+
+def _kernel_text_key(work: Compilation) -> str:
+    return _hash("ptx", str(_gpu_module(work.module)), work.target.name, tools.versions())
+
+
+def _through_kernels(work: Compilation, store: Store, report: Report) -> None:
+    """kernel -> ptx, skipped when the store has the PTX of the same kernels."""
+    key = _kernel_text_key(work)
+    known = store.get(key)
+    if known is None:
+        advance(work, "ptx", store=store, report=report)
+        store.put(key, work.ptx.encode())
+        return
+    work.ptx = known.decode()
+    _gpu_module(work.module).erase()
+    work.stage = "ptx"
+
+
+def _hash(*parts: Any) -> str:
+    text = json.dumps([__version__, *parts], sort_keys=True, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ---- the whole way
+
+
+def compile_graph(
+    graph: OperationGraph,
+    target: str | Target | Sequence[Target] = "sm_90",
+    options: Options = Options(),
+    *,
+    store: Store | None = None,
+    report: Report = lambda stage, seconds: None,
+) -> Plan:
+    """Compiles a graph for one or more targets, in this process.
+
+    target: `sm_90`, `sm_80,sm_90a`, or rows of `dnnc.target`.  store: keeps PTX and cubins
+    (default: this process's memory).  report: called with (stage, seconds) after each stage.
+    A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
+    """
+    rows = _rows(target)
+    graph.finalize()
+    plans = []
+    for row in rows:
+        with dnn.context():
+            work = start(graph, row)
+            advance(work, "kernel", options, store, report)
+            _through_kernels(work, store or _store, report)
+            advance(work, "cubin", options, store, report)
+            plans.append(to_plan(work, graph, options))
+    return _merged(plans, _plan_key(graph, rows, options))
+
+
+def _plan_key(graph: OperationGraph, rows: Sequence[Target], options: Options) -> str:
+    """The hash of everything that a plan depends on."""
+    names = [row.name for row in rows]
+    return _hash("plan", graph.canonical_text(), names, vars(options), tools.versions())
+
+
+def _rows(target: str | Target | Sequence[Target]) -> tuple[Target, ...]:
+    if isinstance(target, Target):
+        return (target,)
+    return targets.of_list(target) if isinstance(target, str) else tuple(target)
+
+
+def finish(work: Compilation, options: Options = Options()) -> Plan:
+    """The plan of a compilation that was resumed from text; the graph is read from the module."""
+    advance(work, "cubin", options)
+    graph = dnn.from_mlir(work.module)
+    return _merged([to_plan(work, graph, options)], _plan_key(graph, [work.target], options))
+
+
+def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
+    """The plan of one target, from stage cubin."""
+    assert work.assembled is not None
+    program = structure.read_program(work.module)
+    if "workspace_bytes" not in program:
+        raise DnncError(
+            Status.BAD_PARAM, "dnn.program has no workspace_bytes", "assign-workspace first"
+        )
+    steps = tuple(codec.decode(Step, step, "dnn.program") for step in program["steps"])
+    launches = [step.launch for step in steps if step.launch is not None]
+    kernels = tuple(
+        Kernel(name, 0, max(_threads(x.block) for x in launches if x.kernel == name), **vars(found))
+        for name, found in sorted(work.assembled.resources.items())
+        if any(x.kernel == name for x in launches)
+    )
+    reason = work.module.operation.attributes["dnn.split_reason"]
+    made = Program(
+        target=work.target.name,
+        capability=work.target.capability,
+        exact=work.target.arch_specific,
+        modules=(Module(0, 1, work.target.is_forward_compatible),),
+        kernels=kernels,
+        variants=(Variant("1", program["workspace_bytes"], steps),),
+        fusions=tuple(codec.decode(FusionRecord, f, "dnn.program") for f in program["fusions"]),
+        split_reason=ir.StringAttr(reason).value,
+    )
+    return Plan(
+        name=graph.name,
+        graph=to_json(graph),
+        symbols=tuple(Symbol(d.name, d.min, d.max, d.multiple_of) for d in graph.symbols.values()),
+        tensors=_tensor_records(graph),
+        programs=(made,),
+        may_alias=_aliases(graph),
+        tools={"dnnc": __version__, **tools.versions()},
+        blobs=(work.assembled.cubin, work.ptx.encode()),
+    )
+
+
+def _aliases(graph: OperationGraph) -> tuple[tuple[int, int], ...]:
+    """(output, input) uids that may be one buffer: in a graph of one pointwise operation, those
+    of equal layout, since each element is read before it is written, by the same thread."""
+    if len(graph.ops) != 1 or graph.ops[0].role != "pointwise":
+        return ()
+    return tuple(
+        (out.uid or 0, source.uid or 0)
+        for out in graph.outputs
+        for source in graph.inputs
+        if (out.shape, out.layout, out.type.bits) == (source.shape, source.layout, source.type.bits)
+    )
+
+
+def _threads(block: Sequence[int]) -> int:
+    x, y, z = block
+    return x * y * z
+
+
+def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
+    return tuple(
+        TensorRecord(
+            uid=t.uid or 0,
+            name=t.name,
+            dims=tuple(map(str, t.shape)),
+            strides=tuple(map(str, t.layout)),
+            dtype=t.type.name,
+            role=role,
+            alignment=t.alignment,
+            is_by_value=t.is_by_value,
+            value=None if t.value is None else float(t.value),
+        )
+        for role, tensors in (("input", graph.inputs), ("output", graph.outputs))
+        for t in tensors
+    )
+
+
+def _merged(plans: Sequence[Plan], key: str) -> Plan:
+    """One plan with the programs of several, each for its own target."""
+    programs: list[Program] = []
+    blobs: list[bytes] = []
+    for plan in plans:
+        shift = len(blobs)
+        for program in plan.programs:
+            modules = tuple(
+                replace(m, cubin=m.cubin + shift, ptx=m.ptx + shift) for m in program.modules
+            )
+            programs.append(replace(program, modules=modules))
+        blobs += plan.blobs
+    return replace(plans[0], programs=tuple(programs), blobs=tuple(blobs), key=key)

@@ -1,0 +1,21 @@
+"""The engines, in the order in which ties are broken.  A new one is a file and its line here."""
+
+from __future__ import annotations
+
+from ..errors import DnncError, Status
+from .engine import Engine
+from .fallback import FALLBACK
+from .matmul_sm80 import MATMUL_SM80
+from .pointwise import POINTWISE
+from .reduction import REDUCTION
+
+ENGINES: tuple[Engine, ...] = (POINTWISE, REDUCTION, MATMUL_SM80, FALLBACK)
+
+BY_NAME = {engine.name: engine for engine in ENGINES}
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of this name; another is BAD_PARAM."""
+    if name not in BY_NAME:
+        raise DnncError(Status.BAD_PARAM, f"engine {name!r}", ", ".join(BY_NAME))
+    return BY_NAME[name]

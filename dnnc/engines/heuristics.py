@@ -1,0 +1,305 @@
+"""Ranks the ways to run a graph: partitions into fusions, and an engine with knobs for each.
+
+Mode A (and B, for now the same) looks at the graph as one fusion; FALLBACK splits it where no
+engine takes it whole, and takes engines that are always right.  Everything here is arithmetic
+on the graph, without a compiler or a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..dialect.fusion import Fusion, partition
+from ..dialect.graph import OperationGraph
+from ..dialect.op import Op
+from ..errors import DnncError, Status
+from ..target import Target
+from . import ENGINES, engine_named
+from .engine import Engine, Prediction, Reason
+
+MODES = ("A", "B", "FALLBACK")
+DEFAULT_MODES = ("A", "FALLBACK")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An engine and its knobs for one fusion."""
+
+    fusion: Fusion
+    engine: Engine
+    knobs: Mapping[str, int]
+    prediction: Prediction
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.engine.notes(self.fusion, self.knobs)
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """A way to run a graph: a choice for each fusion of a partition, in order.
+
+    split_reason: why it is more than one fusion, "" if it is one.
+    """
+
+    choices: tuple[Choice, ...]
+    split_reason: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return sum(choice.prediction.seconds for choice in self.choices)
+
+    @property
+    def name(self) -> str:
+        """eng3_TILE_M=128_TILE_N=128; parts of a split are joined by +."""
+        return "+".join(
+            "_".join([f"eng{c.engine.index}", *(f"{k}={v}" for k, v in sorted(c.knobs.items()))])
+            for c in self.choices
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The numerical notes of all choices."""
+        return tuple(dict.fromkeys(note for choice in self.choices for note in choice.notes))
+
+    @property
+    def knobs(self) -> dict[str, int]:
+        """All knobs, those of a split named fusion.knob."""
+        if len(self.choices) == 1:
+            return dict(self.choices[0].knobs)
+        return {
+            f"{i}.{name}": value
+            for i, choice in enumerate(self.choices)
+            for name, value in choice.knobs.items()
+        }
+
+    def partition_text(self, graph: OperationGraph) -> str:
+        """The partition as the option of pass `fuse`: operations by place, fusions by |."""
+        place = {op: i for i, op in enumerate(graph.ops)}
+        groups = (" ".join(str(place[op]) for op in choice.fusion.ops) for choice in self.choices)
+        return "|".join(groups)
+
+    @property
+    def choice_text(self) -> str:
+        """The choices as the option of pass `select-engine`: engine:KNOB=value:..., by |."""
+        return "|".join(
+            ":".join([c.engine.name, *(f"{k}={v}" for k, v in sorted(c.knobs.items()))])
+            for c in self.choices
+        )
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What an engine said of a fusion that it declines."""
+
+    engine: Engine
+    fusion: Fusion
+    reasons: tuple[Reason, ...]
+
+
+def refusals(fusion: Fusion, target: Target) -> list[Refusal]:
+    """The reasons of every engine that declines the fusion."""
+    found = [Refusal(e, fusion, e.supports(fusion, target)) for e in ENGINES]
+    return [refusal for refusal in found if refusal.reasons]
+
+
+def choices(fusion: Fusion, target: Target, engines: Sequence[Engine] = ENGINES) -> list[Choice]:
+    """Every candidate of every engine that takes the fusion, fastest prediction first."""
+    found: list[Choice] = []
+    for engine in engines:
+        if engine.supports(fusion, target):
+            continue
+        for knobs in engine.candidates(fusion, target):
+            prediction = engine.predict(fusion, knobs, target)
+            found.append(Choice(fusion, engine, dict(knobs), prediction))
+    # What rounds operands to fewer bits than the graph says comes after all that does not, so
+    # that it is never chosen silently.  Ties stay as listed.
+    return sorted(found, key=lambda c: ("DOWN_CONVERT_INPUTS" in c.notes, c.prediction.seconds))
+
+
+def configs(
+    graph: OperationGraph, target: Target, modes: Sequence[str] = DEFAULT_MODES
+) -> Iterator[EngineConfig]:
+    """The engine configs of a finalized graph, in mode order, each once."""
+    for mode in modes:
+        if mode not in MODES:
+            raise DnncError(Status.BAD_PARAM, f"heuristic mode {mode!r}", ", ".join(MODES))
+    return _configs(graph, target, modes)
+
+
+def _configs(graph: OperationGraph, target: Target, modes: Sequence[str]) -> Iterator[EngineConfig]:
+    seen: set[str] = set()
+    for mode in modes:
+        for config in _configs_of_mode(graph, target, mode):
+            if config.name not in seen:
+                seen.add(config.name)
+                yield config
+
+
+def _configs_of_mode(graph: OperationGraph, target: Target, mode: str) -> Iterator[EngineConfig]:
+    (whole,) = partition(graph, [graph.ops])
+    for choice in choices(whole, target):
+        yield EngineConfig((choice,))
+    if mode == "FALLBACK" and len(graph.ops) > 1:
+        split = split_config(graph, target)
+        if split is not None:
+            yield split
+
+
+def split_config(graph: OperationGraph, target: Target) -> EngineConfig | None:
+    """The graph as several fusions, each as large as an engine takes; None if one op has none."""
+    groups = _grown_groups(graph, target)
+    if groups is None or len(groups) == 1:
+        return None
+    best = [choices(fusion, target)[0] for fusion in partition(graph, groups)]
+    return EngineConfig(tuple(best), split_reason(graph, target))
+
+
+def split_reason(graph: OperationGraph, target: Target) -> str:
+    """Why a graph is not run as one fusion."""
+    (whole,) = partition(graph, [graph.ops])
+    declined = [f"{r.engine.name} ({r.reasons[0]})" for r in refusals(whole, target)]
+    if len(declined) < len(ENGINES):
+        return "asked for"
+    return f"no engine takes the graph as one fusion: {'; '.join(declined)}"
+
+
+def _grown_groups(graph: OperationGraph, target: Target) -> list[list[Op]] | None:
+    """Groups in order: each operation joins the last group that it needs, if an engine agrees."""
+    groups: list[list[Op]] = []
+    producers = graph.producers
+    for op in graph.ops:
+        needed = [
+            i
+            for i, group in enumerate(groups)
+            if any(producers.get(tensor) in group for tensor in op.operands)
+        ]
+        place = max(needed, default=-1)
+        if place >= 0 and _is_taken(
+            graph, [*groups[:place], [*groups[place], op], *groups[place + 1 :]], place, target
+        ):
+            groups[place].append(op)
+        elif _is_taken(
+            graph, [*groups[: place + 1], [op], *groups[place + 1 :]], place + 1, target
+        ):
+            groups.insert(place + 1, [op])
+        else:
+            return None
+    return groups
+
+
+def _is_taken(
+    graph: OperationGraph, groups: Sequence[Sequence[Op]], place: int, target: Target
+) -> bool:
+    """Whether an engine takes one of the groups, given what the rest of the graph reads."""
+    placed = {op for group in groups for op in group}
+    rest = [[op] for op in graph.ops if op not in placed]
+    fusion = partition(graph, [*groups, *rest])[place]
+    return any(not engine.supports(fusion, target) for engine in ENGINES)
+
+
+def best_config(
+    graph: OperationGraph,
+    target: Target,
+    modes: Sequence[str] = DEFAULT_MODES,
+    *,
+    engine: str | None = None,
+    knobs: Mapping[str, int] | None = None,
+) -> EngineConfig:
+    """The first config, of an engine and with knobs where they are given.
+
+    No config is a NOT_SUPPORTED error with the reasons of every engine.
+    """
+    if engine is not None or knobs:
+        return _explicit_config(graph, target, modes, engine, knobs or {})
+    found = next(configs(graph, target, modes), None)
+    if found is None:
+        raise no_config_error(graph, target)
+    return found
+
+
+def _explicit_config(
+    graph: OperationGraph,
+    target: Target,
+    modes: Sequence[str],
+    name: str | None,
+    knobs: Mapping[str, int],
+) -> EngineConfig:
+    if name is None:
+        config = best_config(graph, target, modes)
+        if len(config.choices) != 1:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"knobs {dict(knobs)} for a graph of {len(config.choices)} fusions",
+                "knobs of a graph that is one fusion",
+            )
+        name = config.choices[0].engine.name
+    chosen = engine_named(name)
+    (whole,) = partition(graph, [graph.ops])
+    reasons = chosen.supports(whole, target)
+    if reasons:
+        raise DnncError(
+            reasons[0].status,
+            f"engine {name}: {'; '.join(map(str, reasons))}",
+            "a graph of its support surface",
+            f"graph '{graph.name}'",
+        )
+    return EngineConfig((with_knobs(chosen, whole, knobs, target),))
+
+
+def with_knobs(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target) -> Choice:
+    """An engine's best candidate with some knobs set; unknown or illegal ones are errors."""
+    known = {knob.name: knob for knob in engine.knobs(fusion, target)}
+    for name, value in knobs.items():
+        if name not in known:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"engine {engine.name} has no knob {name}",
+                ", ".join(known) or "no knobs",
+            )
+        if value not in known[name].values:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"knob {name}={value} of engine {engine.name}",
+                ", ".join(map(str, sorted(known[name].values))),
+            )
+    candidates = [dict(c) for c in engine.candidates(fusion, target)]
+    candidates.sort(key=lambda c: sum(c.get(name) != value for name, value in knobs.items()))
+    merged = {**candidates[0], **knobs}
+    illegal = engine.legal(merged, fusion, target)
+    if illegal:
+        raise DnncError(
+            illegal[0].status,
+            f"engine {engine.name}: {'; '.join(map(str, illegal))}",
+            "other knobs",
+        )
+    return Choice(fusion, engine, merged, engine.predict(fusion, merged, target))
+
+
+def no_config_error(graph: OperationGraph, target: Target) -> DnncError:
+    """Why nothing runs the graph: each operation that no engine takes, with all reasons."""
+    alone = partition(graph, [[op] for op in graph.ops])
+    lines: list[str] = []
+    status = Status.NOT_SUPPORTED_GRAPH_PATTERN
+    for fusion in alone:
+        if all(engine.supports(fusion, target) for engine in ENGINES):
+            found = refusals(fusion, target)
+            status = _status_of(found)
+            said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
+            lines.append(f"{fusion.ops[0].label}: {said}")
+    return DnncError(
+        status,
+        f"no engine for {target}: " + " | ".join(lines),
+        "operations of the support table (dnnc engines GRAPH explains each)",
+        f"graph '{graph.name}'",
+    )
+
+
+def _status_of(found: Sequence[Refusal]) -> Status:
+    """The status of the engine that came closest: it has a reason other than its pattern."""
+    for refusal in found:
+        for reason in refusal.reasons:
+            if reason.status != Status.NOT_SUPPORTED_GRAPH_PATTERN:
+                return reason.status
+    return Status.NOT_SUPPORTED_GRAPH_PATTERN

@@ -1,0 +1,490 @@
+# pyright: basic
+"""Engine reduction: reductions over the same axes, with pointwise work before and after.
+
+    grid: blocks of kept fragments x slices of the reduced elements
+    a block: `columns` threads along the kept fragments x `rows` threads along the reduced ones
+
+Each thread loads fragments of the operands of all reductions, applies what comes before them,
+and keeps a running total; rows are combined through shuffles and shared memory, slices by a
+second launch over partial totals in the workspace.  What comes after is applied to the totals.
+Fragments lie along the reduced axes when the fastest axis of the largest input is reduced
+("row"), else along the kept ones ("column").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from ..codegen import ops, reduce
+from ..codegen.index import Coordinate
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops, coordinates_of
+from ..codegen.output import Output
+from ..codegen.region import Access, Region, identity_access, loop_groups
+from ..codegen.walk import Walk, inputs_of, is_reduction
+from ..dialect.fusion import Fusion
+from ..dialect.op import Op
+from ..dialect.ops import Reduction
+from ..dialect.tensor import Tensor, stride_order, text
+from ..errors import Status
+from ..expr import Expr, ceildiv, product, typical
+from ..target import WARP_THREADS, Target
+from .engine import Knob, Knobs, Prediction, Reason
+from .surface import (
+    LAUNCH_SECONDS,
+    fp8_reasons,
+    memory_seconds,
+    pattern_reason,
+    too_large_reasons,
+)
+
+_THREADS = 256
+_UNROLL = 4
+
+
+@dataclass(frozen=True)
+class ReductionEngine:
+    """See the file's docstring."""
+
+    name: str = "reduction"
+    index: int = 3
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "one or more reductions of equal dims and axes, any mode; pointwise and view operations "
+        "before, pointwise after; outputs after them and, of the reduced dims' full size, before",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        reductions = [op for op in fusion.ops if _is_reduction(op)]
+        reasons: list[Reason] = []
+        heavy = fusion.with_role("anchor")
+        if heavy:
+            reasons.append(pattern_reason(heavy[0].label, "reduction, pointwise, view"))
+        if not reductions:
+            return (*reasons, pattern_reason("no reduction", "one reduction at least"))
+        reasons += self._agreement_reasons(reductions)
+        reasons += self._after_reasons(fusion, reductions)
+        reasons += self._output_reasons(fusion, reductions[0])
+        return (*reasons, *fp8_reasons(fusion, target), *too_large_reasons(fusion))
+
+    def _agreement_reasons(self, reductions: Sequence[Reduction]) -> list[Reason]:
+        first = reductions[0]
+        for op in reductions[1:]:
+            if (op.x.shape, op.y.shape) != (first.x.shape, first.y.shape):
+                what = f"{op.label} of {text(op.x.shape)}, {first.label} of {text(first.x.shape)}"
+                return [Reason(Status.NOT_SUPPORTED_SHAPE, "reductions", what, "equal dims, axes")]
+        return []
+
+    def _after_reasons(self, fusion: Fusion, reductions: Sequence[Reduction]) -> list[Reason]:
+        """What follows a reduction works on its result's dims, element by element."""
+        y = reductions[0].y
+        for op in fusion.ops:
+            above = [r for r in reductions if any(r in fusion.upstream(t) for t in op.operands)]
+            if not above or op.role == "anchor":
+                continue
+            if op.role == "reduction":
+                return [pattern_reason(f"{op.label} needs {above[0].label}", "one level of sums")]
+            if op.role == "view" or any(t.shape != y.shape for t in op.results):
+                what = f"{op.label} of dims {text(op.results[0].shape)} after {above[0].label}"
+                return [
+                    Reason(
+                        Status.NOT_SUPPORTED_GRAPH_PATTERN,
+                        "after the reduction",
+                        what,
+                        f"pointwise operations of dims {text(y.shape)}",
+                    )
+                ]
+        return []
+
+    def _output_reasons(self, fusion: Fusion, first: Reduction) -> list[Reason]:
+        for output in fusion.outputs:
+            if output.shape not in (first.y.shape, first.x.shape):
+                return [
+                    Reason(
+                        Status.NOT_SUPPORTED_SHAPE,
+                        "output dims",
+                        f"{output.label} of dims {text(output.shape)}",
+                        f"{text(first.y.shape)} or {text(first.x.shape)}",
+                    )
+                ]
+            if output.type.kind == "b" and output.elements().constant != 1:
+                return [
+                    Reason(
+                        Status.NOT_SUPPORTED_DATA_TYPE,
+                        "boolean output",
+                        f"{output.label} is boolean",
+                        "outputs of other types",
+                    )
+                ]
+        return []
+
+    # ---- knobs
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return (
+            Knob("TILE_ROWS", (32, 1, 2, 4, 8, 16, 64, 128, 256), "threads along the reduced axes"),
+            Knob("SPLIT_K_SLC", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "slices of the reduction"),
+        )
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if knobs["SPLIT_K_SLC"] > 1 and len(_dims_of(fusion)[0]) == 0:
+            return (pattern_reason("slices of nothing", "SPLIT_K_SLC=1"),)
+        return ()
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        return [
+            {"TILE_ROWS": rows, "SPLIT_K_SLC": slices}
+            for rows in (32, 8, 256, 128, 16, 4)
+            for slices in (1, 8, 32, 128, 512)
+        ]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        reduced, kept, is_row = _dims_of(fusion)
+        rows, slices = knobs["TILE_ROWS"], knobs["SPLIT_K_SLC"]
+        width = 4
+        n_reduced = max(1, typical(product(reduced)) // (width if is_row else 1))
+        n_kept = max(1, typical(product(kept)) // (1 if is_row else width))
+        columns = _THREADS // rows
+        blocks = -(-n_kept // columns) * slices
+        stream = memory_seconds(fusion, target, blocks=blocks)
+        # Threads without work, and rows of a warp that is not read as one piece.
+        steps = -(-n_reduced // (rows * slices))
+        used = n_reduced / (steps * rows * slices) * n_kept / (-(-n_kept // columns) * columns)
+        if not is_row:
+            used *= min(1.0, columns * width * 2 / 64)
+        combine = 0.02e-6 * (rows / WARP_THREADS if is_row else rows)
+        second = LAUNCH_SECONDS + slices * n_kept * 8 / (target.dram_gbs * 1e9)
+        seconds = LAUNCH_SECONDS + (stream.seconds - LAUNCH_SECONDS) / max(used, 1e-3) + combine
+        chain = steps * 0.15e-6 / _UNROLL
+        total = max(seconds, LAUNCH_SECONDS + chain) + (second if slices > 1 else 0)
+        return Prediction(total, stream.bound)
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ()
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        reductions = [op for op in region.generics() if is_reduction(op)]
+        dims = region.dims_of(inputs_of(reductions[0])[0])
+        kept_dims = region.dims_of(reductions[0].results[0])
+        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
+        accesses = _accesses(region, reductions)
+        order = _axis_order(dims, accesses)
+        reduced_order = [axis for axis in order if axis not in kept]
+        groups = [
+            loop_groups(dims, [a for a in order if a in kept], accesses),
+            loop_groups(dims, reduced_order, accesses),
+        ]
+        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
+        is_row = not fastest or fastest[0] not in kept
+        smallest = min(max(8, t.type.bits) for t, _ in accesses)
+        width = max(1, 128 // smallest)
+        inner = groups[1 if is_row else 0][-1:]
+        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
+        while size.known_divisor() % width:
+            width //= 2
+        return {
+            "kept": groups[0],
+            "reduced": groups[1],
+            "vector_elems": width,
+            "along": "row" if is_row else "column",
+            "threads": _THREADS,
+            "rows": knobs["TILE_ROWS"],
+            "slices": knobs["SPLIT_K_SLC"],
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        _Emitter(region, tile, output).emit()
+
+
+def _is_reduction(op: Op) -> TypeGuard[Reduction]:
+    """A reduction over some axis; one over none is pointwise work."""
+    return op.role == "reduction"
+
+
+def _dims_of(fusion: Fusion) -> tuple[list[Expr], list[Expr], bool]:
+    """(reduced sizes, kept sizes, whether the fastest axis of the first reduction is reduced)."""
+    op = next(op for op in fusion.ops if _is_reduction(op))
+    leaves = [t for t in fusion.inputs if t.shape == op.x.shape] or [op.x]
+    order = [
+        a for a in stride_order(leaves[0].shape, leaves[0].layout) if op.x.shape[a].constant != 1
+    ]
+    reduced = [op.x.shape[axis] for axis in op.axes]
+    kept = [n for axis, n in enumerate(op.x.shape) if axis not in op.axes]
+    return reduced, kept, not order or order[-1] in op.axes
+
+
+def _accesses(region: Region, reductions: Sequence[Any]) -> list[tuple[Tensor, Access]]:
+    """How memory is addressed: leaves before the reductions over all axes, outputs and leaves
+    after them over the kept ones."""
+    found: list[tuple[Tensor, Access]] = []
+    totals = {op.results[0] for op in reductions}
+
+    def add(value: Any, access: Access) -> None:
+        for leaf, path in region.accesses(value, access, stop=lambda v: v in totals):
+            if leaf in region.arguments:
+                found.append((region.arguments[leaf], path))
+
+    rank = len(region.dims_of(inputs_of(reductions[0])[0]))
+    for op in reductions:
+        add(inputs_of(op)[0], identity_access(rank))
+    for value, tensor in region.outputs:
+        found.append((tensor, identity_access(rank)))
+        add(value, identity_access(rank))
+    return [(t, a) for t, a in found if not t.is_by_value]
+
+
+def _axis_order(dims: Sequence[Expr], accesses: Sequence[tuple[Tensor, Access]]) -> list[int]:
+    """Axes from slowest to fastest in the largest tensor that is addressed along all of them."""
+    whole = [
+        t for t, access in accesses
+        if t.shape == tuple(dims) and access == identity_access(len(dims))
+    ]  # fmt: skip
+    if not whole:
+        return list(range(len(dims)))
+    largest = max(whole, key=lambda t: t.type.bits)
+    return list(stride_order(largest.shape, largest.layout))
+
+
+# Loads the values to reduce, of every reduction, at a reduced fragment: a list of fragments.
+Load = Callable[[Any], list[Any]]
+
+
+@dataclass
+class _Emitter:
+    """The kernels of one fusion."""
+
+    region: Region
+    tile: Mapping[str, Any]
+    output: Output
+
+    def __post_init__(self) -> None:
+        self.reductions = [op for op in self.region.generics() if is_reduction(op)]
+        dims = self.region.dims_of(inputs_of(self.reductions[0])[0])
+        self.rank = len(dims)
+        self.is_row = self.tile["along"] == "row"
+        width = self.tile["vector_elems"]
+        self.kept = Loops(dims, _groups(self.tile["kept"]), 1 if self.is_row else width)
+        self.reduced = Loops(dims, _groups(self.tile["reduced"]), width if self.is_row else 1)
+        self.rows, self.slices = self.tile["rows"], self.tile["slices"]
+        self.columns = self.tile["threads"] // self.rows
+        self.kept_elements = product(
+            extent for group in self.kept.groups for extent in self.kept.extents(group)
+        )
+
+    def emit(self) -> None:
+        blocks = ceildiv(self.kept.fragments, self.columns)
+        names = [self._partials(i) for i in range(len(self.reductions))] if self.slices > 1 else []
+        kernel = self.output.kernel("", self.tile["threads"])
+        with kernel.body():
+            self._emit_first(kernel, names)
+        self.output.launch(kernel, (blocks, self.slices, 1))
+        if names:
+            second = self.output.kernel("finish", self.tile["threads"])
+            with second.body():
+                self._emit_second(second, names)
+            self.output.launch(second, (blocks, 1, 1))
+
+    def _partials(self, i: int) -> str:
+        element = self._element(self.reductions[i])
+        size = self.kept_elements * self.slices * (element.width // 8)
+        return self.output.workspace(f"partial{i}", size)
+
+    def _element(self, operation: Any) -> Any:
+        return ops.element_of(operation.results[0].type.element_type)
+
+    # ---- threads
+
+    def _thread(self) -> tuple[Any, Any]:
+        """(column, row) of a thread; the faster one runs along the fragments' axis."""
+        thread = ops.thread_id()
+        fast = self.rows if self.is_row else self.columns
+        quotient, rest = ops.shr(thread, fast.bit_length() - 1), ops.and_(thread, fast - 1)
+        return (quotient, rest) if self.is_row else (rest, quotient)
+
+    def _emit_first(self, kernel: Kernel, partials: Sequence[str]) -> None:
+        column, row = self._thread()
+        fragment = ops.add(ops.mul(ops.block_id(), self.columns), column)
+        count = kernel.size(self.kept.fragments)
+        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        kept = self.kept.coordinates(kernel, clamped)
+        is_inside = ops.less(fragment, count)
+        low, high = self._slice(kernel)
+        leaves = self.region.leaves(kernel)
+        walk = Walk(kernel, leaves, self.region.symbols)
+        before = self._outputs_before(kernel)
+
+        def load(i: Any) -> list[Any]:
+            inner = Walk(kernel, leaves, self.region.symbols)
+            at = coordinates_of(self.rank, kept, self.reduced.coordinates(kernel, i))
+            width = self.tile["vector_elems"]
+            values = [inner.value(inputs_of(op)[0], at, width) for op in self.reductions]
+            for value, target in before:
+                target.store(at, inner.value(value, at, width), is_inside)
+            return values
+
+        totals = self._accumulate(walk, ops.add(low, row), high, load)
+        totals = self._combined(kernel, walk, totals, column, row)
+        is_writer = ops.both(is_inside, ops.compare("eq", row, 0))
+        with ops.if_(is_writer):
+            if partials:
+                self._store_partials(kernel, partials, totals, fragment)
+            else:
+                self._store_results(kernel, leaves, totals, kept)
+
+    def _slice(self, kernel: Kernel) -> tuple[Any, Any]:
+        """The range of reduced fragments that the block works on."""
+        count = self.reduced.fragments
+        if self.slices == 1:
+            return 0, kernel.size(count)
+        length = kernel.size(ceildiv(count, self.slices))
+        low = ops.mul(ops.block_id("y"), length)
+        return low, ops.minimum(ops.add(low, length), kernel.size(count))
+
+    def _outputs_before(self, kernel: Kernel) -> list[tuple[Any, Any]]:
+        """Outputs of the full dims, which are written while the reductions run."""
+        return [
+            (value, target)
+            for value, target in self.region.targets(kernel)
+            if not self._is_after(value)
+        ]
+
+    def _is_after(self, value: Any) -> bool:
+        """Whether a value depends on a reduction."""
+        totals = {op.results[0] for op in self.reductions}
+        reached = self.region.accesses(
+            value, identity_access(self.rank), stop=lambda v: v in totals
+        )
+        return any(leaf in totals for leaf, _ in reached)
+
+    # ---- totals
+
+    def _accumulate(self, walk: Walk, first: Any, end: Any, load: Load) -> list[Any]:
+        """Running totals from reduced fragment `first` in steps of the rows, to `end`.
+
+        Several fragments are loaded before the first is used; the rest go one by one.
+        """
+        width = self.tile["vector_elems"]
+        combines = [reduce.combiner(walk, op) for op in self.reductions]
+        totals = [reduce.identity(op, width) for op in self.reductions]
+        stride = self.rows * _UNROLL
+        whole = ops.sub(end, self.rows * (_UNROLL - 1))
+
+        def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            loaded = [load(ops.add(i, self.rows * u)) for u in range(_UNROLL)]
+            for values in loaded:
+                carried = [c(t, v) for c, t, v in zip(combines, carried, values, strict=True)]
+            return carried
+
+        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            return [c(t, v) for c, t, v in zip(combines, carried, load(i), strict=True)]
+
+        totals = ops.for_(first, whole, stride, totals, many)
+        done = ops.maximum(ops.sub(whole, first), 0)
+        rounds = ops.div(ops.add(done, stride - 1), stride)
+        rest = ops.add(first, ops.mul(rounds, stride))
+        return ops.for_(rest, end, self.rows, totals, one)
+
+    def _combined(
+        self, kernel: Kernel, walk: Walk, totals: Sequence[Any], column: Any, row: Any
+    ) -> list[Any]:
+        """The totals of all rows, right in row 0."""
+        found = []
+        for i, (op, total) in enumerate(zip(self.reductions, totals, strict=True)):
+            combine = reduce.combiner(walk, op)
+            if not self.is_row:
+                found.append(
+                    reduce.across_rows(kernel, f"rows{i}", total, column, row, self.rows, combine)
+                )
+                continue
+            total = reduce.lanes(total, combine)
+            if self.rows <= WARP_THREADS:
+                found.append(reduce.across_lanes(total, self.rows, combine))
+            else:
+                found.append(
+                    reduce.across_warps(kernel, f"rows{i}", total, column, row, self.rows, combine)
+                )
+        return found
+
+    # ---- results
+
+    def _store_results(
+        self,
+        kernel: Kernel,
+        leaves: Mapping[Any, Any],
+        totals: Sequence[Any],
+        kept: Mapping[int, Coordinate],
+    ) -> None:
+        made = {op.results[0]: _Total(t) for op, t in zip(self.reductions, totals, strict=True)}
+        walk = Walk(kernel, {**leaves, **made}, self.region.symbols)
+        at = coordinates_of(self.rank, dict(kept))
+        for value, target in self.region.targets(kernel):
+            if self._is_after(value):
+                target.store(at, walk.value(value, at, self.kept.width))
+
+    def _store_partials(
+        self, kernel: Kernel, names: Sequence[str], totals: Sequence[Any], fragment: Any
+    ) -> None:
+        count = kernel.size(self.kept_elements)
+        base = ops.mul(ops.block_id("y"), count)
+        place = ops.add(base, ops.mul(fragment, self.kept.width))
+        for name, total in zip(names, totals, strict=True):
+            element = ops.element_of(total.type)
+            pointer = ops.gep(kernel.workspace(name), place, element)
+            ops.store(pointer, total, element.width // 8)
+
+    def _emit_second(self, kernel: Kernel, names: Sequence[str]) -> None:
+        """One total a kept element, over the slices."""
+        column, row = self._thread()
+        fragment = ops.add(ops.mul(ops.block_id(), self.columns), column)
+        count = kernel.size(self.kept.fragments)
+        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        elements = kernel.size(self.kept_elements)
+        leaves = self.region.leaves(kernel)
+        walk = Walk(kernel, leaves, self.region.symbols)
+        width = self.kept.width
+        combines = [reduce.combiner(walk, op) for op in self.reductions]
+
+        def add_slice(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            place = ops.add(ops.mul(i, elements), ops.mul(clamped, width))
+            made = []
+            for name, combine, total in zip(names, combines, carried, strict=True):
+                element = ops.element_of(total.type)
+                pointer = ops.gep(kernel.workspace(name), place, element)
+                loaded = ops.load(pointer, total.type, element.width // 8)
+                made.append(combine(total, loaded))
+            return made
+
+        first = [reduce.identity(op, width) for op in self.reductions]
+        totals = ops.for_(row, self.slices, self.rows, first, add_slice)
+        totals = self._combined(kernel, walk, totals, column, row)
+        is_writer = ops.both(ops.less(fragment, count), ops.compare("eq", row, 0))
+        with ops.if_(is_writer):
+            self._store_results(kernel, leaves, totals, self.kept.coordinates(kernel, fragment))
+
+
+@dataclass(frozen=True)
+class _Total:
+    """A reduction's result in registers, as a leaf of the walk over what comes after."""
+
+    value: Any
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        if width == ops.width_of(self.value):
+            return self.value
+        assert ops.width_of(self.value) == 1, "a total is read as it was made"
+        return ops.splat(self.value, width)
+
+
+def _groups(data: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(group) for group in data)
+
+
+REDUCTION = ReductionEngine()

@@ -1,0 +1,66 @@
+"""Clauses of support surfaces, and arithmetic of predictions, that engines share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..dialect.fusion import Fusion
+from ..dialect.tensor import Tensor
+from ..errors import Status
+from ..expr import typical
+from ..target import TARGETS, Target
+from .engine import Prediction, Reason
+
+# Time from a launch to the next one that depends on it, and the share of the bandwidth that
+# streaming kernels reach.
+LAUNCH_SECONDS = 2.0e-6
+BANDWIDTH_SHARE = 0.92
+
+
+def fp8_reasons(fusion: Fusion, target: Target) -> list[Reason]:
+    """fp8 needs an architecture that converts it."""
+    uses = [t for t in fusion.tensors if t.type.is_float and t.type.bits == 8]
+    if not uses or target.has_fp8_convert:
+        return []
+    fitting = ", ".join(row.name for row in TARGETS if row.has_fp8_convert)
+    return [
+        Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "fp8", f"{uses[0].label} on {target}", fitting)
+    ]
+
+
+def too_large_reasons(fusion: Fusion) -> list[Reason]:
+    """Kernels count elements of one tensor in 31 bits."""
+    reasons: list[Reason] = []
+    for tensor in fusion.tensors:
+        elements = tensor.elements().bounds()[1]
+        limit = 1 << 31 if tensor.type.kind == "b" else 1 << 34
+        if elements >= limit:
+            reasons.append(
+                Reason(
+                    Status.NOT_SUPPORTED_SHAPE,
+                    "size",
+                    f"{tensor.label} may have {elements} elements",
+                    f"fewer than {limit}",
+                )
+            )
+    return reasons
+
+
+def pattern_reason(what: str, supported: str) -> Reason:
+    """The fusion's operations are not of the engine's pattern."""
+    return Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "operations", what, supported)
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """Bytes that reading or writing each tensor once moves."""
+    return sum(t.type.storage_bytes(typical(t.elements())) for t in tensors if not t.is_by_value)
+
+
+def memory_seconds(fusion: Fusion, target: Target, *, blocks: int) -> Prediction:
+    """Each input read and each output written once, by so many blocks of 256 threads."""
+    moved = bytes_of((*fusion.inputs, *fusion.outputs))
+    # Fewer blocks than four a multiprocessor leave bandwidth unused.
+    filled = min(1.0, blocks / (4 * target.sm_count))
+    stream = moved / (target.dram_gbs * 1e9 * BANDWIDTH_SHARE * max(filled, 1e-3))
+    bound = "memory" if stream > LAUNCH_SECONDS else "launch"
+    return Prediction(LAUNCH_SECONDS + stream, bound)

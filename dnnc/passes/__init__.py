@@ -1,0 +1,129 @@
+"""The passes by name, and how a textual pipeline is read.
+
+A pipeline is names separated by commas, options in braces: `fuse,select-engine{choices=pointwise}`.
+Names that are not ours go to MLIR, so that upstream passes can stand between them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import mlir
+from ..errors import DnncError, Status
+from .assign_workspace import AssignWorkspace
+from .canonicalize import Canonicalize
+from .fuse import Fuse
+from .lower_to_kernels import LowerToKernels
+from .lower_to_linalg import LowerToLinalg
+from .lower_to_nvvm import LowerToNvvm
+from .pass_base import Pass
+from .select_engine import SelectEngine
+from .tile import Tile
+from .verify import Verify
+
+PASSES: tuple[type[Pass], ...] = (
+    Verify,
+    Canonicalize,
+    Fuse,
+    SelectEngine,
+    LowerToLinalg,
+    Tile,
+    LowerToKernels,
+    AssignWorkspace,
+    LowerToNvvm,
+)
+
+BY_NAME = {kind.name: kind for kind in PASSES}
+
+Step = Pass | str  # ours, or the text of an upstream pass
+
+
+def parse_pipeline(text: str) -> list[Step]:
+    """The passes of a textual pipeline, upstream ones as text."""
+    return [_parse_pass(part) for part in _split(text)]
+
+
+def run(
+    module: Any,
+    steps: Sequence[Step],
+    after: Callable[[str, Any], None] = lambda name, module: None,
+) -> None:
+    """Runs passes over a module that is verified before and after each; `after` sees it."""
+    _verified(module, "its input")
+    for step in steps:
+        if isinstance(step, Pass):
+            step.run(module)
+        else:
+            _run_upstream(module, step)
+        name = step.name if isinstance(step, Pass) else step
+        _verified(module, name)
+        after(name, module)
+
+
+def _verified(module: Any, after: str) -> None:
+    try:
+        mlir.verify(module)
+    except mlir.ir.MLIRError as error:
+        raise DnncError(
+            Status.INTERNAL_ERROR_UNEXPECTED_VALUE,
+            f"the module is not valid after {after}: {mlir.message(error)}",
+            where="pass pipeline",
+        ) from error
+
+
+def _run_upstream(module: Any, text: str) -> None:
+    try:
+        manager = mlir.PassManager.parse(f"builtin.module({text})")
+    except Exception as error:
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"pass {text!r}: {str(error).splitlines()[0]}",
+            f"{', '.join(BY_NAME)}, or a pass of MLIR",
+        ) from error
+    try:
+        manager.run(module.operation)
+    except mlir.ir.MLIRError as error:
+        raise DnncError(
+            Status.INTERNAL_ERROR_COMPILATION_FAILED, f"{text}: {mlir.message(error)}"
+        ) from error
+
+
+def _split(text: str) -> list[str]:
+    """Splits at commas outside brackets."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "({[<") - (character in ")}]>")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    parts.append(current)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _parse_pass(text: str) -> Step:
+    name, brace, rest = text.partition("{")
+    kind = BY_NAME.get(name.strip())
+    if kind is None:
+        return text
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    values: dict[str, str] = {}
+    for setting in _settings(rest.rstrip("}")) if brace else []:
+        key, equals, value = setting.partition("=")
+        if key not in fields or not equals:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"option {setting!r} of pass {kind.name}",
+                ", ".join(f"{key}=..." for key in fields) or "no options",
+            )
+        values[key] = value
+    return kind(**values)
+
+
+def _settings(text: str) -> list[str]:
+    """key=value key="value with spaces" """
+    return shlex.split(text)

@@ -1,0 +1,85 @@
+# pyright: basic
+"""assign-workspace: gives each buffer that lives inside the plan its place in the workspace.
+
+Precondition: `dnn.program`.  Postcondition: arguments and memsets that named a workspace buffer,
+or a virtual tensor that fusions pass on, hold an offset; `workspace_bytes` is the total.
+
+    {kind = "workspace", buffer = "fusion0_reduction.partial"}
+->  {kind = "workspace", offset = "M*256"}
+
+Buffers are laid one after the other, each at a multiple of 256 bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..dialect import dnn, structure
+from ..dialect.graph import OperationGraph
+from ..expr import Dim, Expr, ceildiv, parse
+from .pass_base import Pass
+
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True)
+class AssignWorkspace(Pass):
+    """The pass; see the file's docstring."""
+
+    name: ClassVar[str] = "assign-workspace"
+
+    def run(self, module: Any) -> None:
+        program = structure.read_program(module)
+        graph = dnn.from_mlir(module)
+        offsets, total = _offsets(program, graph)
+        program["steps"] = [_placed(step, offsets) for step in program["steps"]]
+        program["workspace_bytes"] = str(total)
+        program["buffers"] = []
+        structure.write_program(module, program)
+
+
+def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, Expr], Expr]:
+    """(buffer name or uid -> offset, total bytes)."""
+    dims: dict[str, Dim] = graph.symbols
+    wanted: dict[Any, Expr] = {}
+    passed_on = {
+        argument["uid"]
+        for step in program["steps"]
+        for argument in step.get("launch", {}).get("args", [])
+        if argument["kind"] == "pointer"
+    }
+    for tensor in graph.tensors:
+        if tensor.is_virtual and tensor.uid in passed_on:
+            wanted[tensor.uid] = ceildiv(tensor.span() * tensor.type.bits, 8)
+    for buffer in program["buffers"]:
+        wanted[buffer["name"]] = parse(buffer["bytes"], dims)
+    offsets: dict[Any, Expr] = {}
+    total = Expr.of(0)
+    for key, size in wanted.items():
+        offsets[key] = total
+        total = total + ceildiv(size, ALIGNMENT) * ALIGNMENT
+    return offsets, total
+
+
+def _placed(step: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
+    if "memset" in step:
+        record = dict(step["memset"])
+        if record.get("buffer"):
+            record["offset"] = str(offsets[record.pop("buffer")])
+        return {"memset": record}
+    launch = dict(step["launch"])
+    launch["args"] = [_placed_argument(argument, offsets) for argument in launch["args"]]
+    return {"launch": launch}
+
+
+def _placed_argument(argument: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
+    if argument["kind"] == "workspace" and argument.get("buffer"):
+        return {"kind": "workspace", "offset": str(offsets[argument["buffer"]])}
+    if argument["kind"] == "pointer" and argument["uid"] in offsets:
+        return {
+            "kind": "workspace",
+            "uid": argument["uid"],
+            "offset": str(offsets[argument["uid"]]),
+        }
+    return argument

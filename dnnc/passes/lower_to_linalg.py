@@ -1,0 +1,498 @@
+# pyright: basic
+"""lower-to-linalg: the operations of each fusion become linalg over scalar arith and math.
+
+Precondition: fusions with an engine.  Postcondition: each fusion's function holds
+`linalg.generic` operations (attribute `dnn.role`) and calls of anchors; an anchor is a private
+function that holds its own decomposition, which an engine may inline or replace.
+
+    "dnn.pointwise"(%c, %b) {mode = "add", role = "g2"}
+->  linalg.generic {indexing_maps = [(d0, d1, d2) -> (d0, d1, d2), ... -> (0, 0, d2), ...]}
+        ins(%c, %b) outs(%empty) attrs = {dnn.role = "g2"} { arith.addf ... }
+
+The bodies convert operands to the compute type and the result to its data type, so that virtual
+tensors are rounded.  Reductions become a map (where the mode has one), a combination that is
+associative and a finish.  Tensors keep their layouts; ui8 becomes signless i8.
+"""
+
+from __future__ import annotations
+
+import math as python_math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from .. import dtypes
+from ..codegen.scalar import Scalars, constant, convert, element_type
+from ..dialect import dnn, structure
+from ..dialect.fusion import Fusion
+from ..dialect.op import Op
+from ..dialect.ops import Concatenate, Matmul, Pointwise, Reduction, Reshape, Slice, Transpose
+from ..dialect.ops.views import View, coordinates
+from ..dialect.tensor import Tensor
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..expr import Dim, Expr, product
+from ..mlir import arith, attributes_of, func, ir, linalg, tensor
+from .pass_base import Pass
+
+
+@dataclass
+class _Lowering:
+    """One fusion on its way: values of its tensors so far."""
+
+    module: Any
+    fusion: Fusion
+    name: str
+    symbols: list[str]
+    values: dict[Tensor, Any] = field(default_factory=dict)
+    role: str = ""
+    anchors: int = 0
+
+    # ---- types
+
+    def type_of(self, like: Tensor, dtype: DType | None = None) -> Any:
+        """like's dims and layout, with signless elements of `dtype` (default: its own)."""
+        ranked = ir.RankedTensorType(dnn.tensor_type(like, self.symbols))
+        element = element_type(dtype or like.type)
+        return ir.RankedTensorType.get(ranked.shape, element, ranked.encoding)
+
+    def empty(self, type_: Any, dims: Sequence[Expr]) -> Any:
+        """An uninitialised tensor of these dims."""
+        dynamic = [
+            structure.emit_size(extent, self.symbols) for extent in dims if extent.constant is None
+        ]
+        operation = ir.Operation.create("tensor.empty", results=[type_], operands=dynamic)
+        return operation.results[0]
+
+    # ---- generics
+
+    def generic(
+        self,
+        like: Tensor,
+        dtype: DType,
+        operands: Sequence[tuple[Any, Any]],
+        body: Callable[..., Any],
+        *,
+        init: Any = None,
+        output_map: Any = None,
+        iterators: Sequence[str] | None = None,
+    ) -> Any:
+        """A `linalg.generic` over like's dims; operands: (value, indexing map).
+
+        body gets the operands' scalars and, if there is an `init`, the accumulator.
+        """
+        rank = like.rank
+        type_ = self.type_of(like, dtype)
+        identity = ir.AffineMap.get_identity(rank)
+        out = init if init is not None else self.empty(type_, like.shape)
+        maps = [
+            ir.AffineMapAttr.get(m) for m in (*(m for _, m in operands), output_map or identity)
+        ]
+        kinds = [
+            ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
+            for kind in (iterators or ["parallel"] * rank)
+        ]
+        made = linalg.GenericOp(
+            [type_], [value for value, _ in operands], [out],
+            ir.ArrayAttr.get(maps), ir.ArrayAttr.get(kinds),
+        )  # fmt: skip
+        made.operation.attributes["dnn.role"] = ir.StringAttr.get(self.role)
+        scalars = [ir.RankedTensorType(value.type).element_type for value, _ in operands]
+        block = made.regions[0].blocks.append(*scalars, element_type(dtype))
+        with ir.InsertionPoint(block):
+            arguments = list(block.arguments)
+            given = arguments if init is not None else arguments[:-1]
+            linalg.YieldOp([body(*given)])
+        return made.results[0]
+
+    def broadcast_map(self, operand: Tensor, result: Tensor) -> Any:
+        """Result dims -> operand dims: 0 where the operand broadcasts."""
+        zero = ir.AffineExpr.get_constant(0)
+        exprs = [
+            zero if n.constant == 1 and result.shape[axis].constant != 1
+            else ir.AffineExpr.get_dim(axis)
+            for axis, n in enumerate(operand.shape)
+        ]  # fmt: skip
+        return ir.AffineMap.get(result.rank, 0, exprs)
+
+    def operand(self, source: Tensor, result: Tensor) -> list[tuple[Any, Any]]:
+        """[(value, map)] of an operand; nothing for a constant, which bodies hold."""
+        if source.is_constant:
+            return []
+        return [(self.values[source], self.broadcast_map(source, result))]
+
+    def scalar(self, source: Tensor, rest: list[Any], dtype: DType) -> Any:
+        """The next operand's scalar in a compute type; `rest` are the body's arguments."""
+        if source.is_constant:
+            value = constant(source.value or 0, element_type(source.type))
+        else:
+            value = rest.pop(0)
+        return convert(value, source.type, dtype)
+
+    # ---- approximation
+
+    def approximation(self, op: Op) -> str:
+        """How exact functions of an operation must be: see `Scalars`."""
+        result = op.results[0]
+        if result.type.bits <= 16:
+            return "coarse"
+        return "fast" if self._is_rounded_later(result) else "exact"
+
+    def _is_rounded_later(self, value: Tensor) -> bool:
+        """Whether every way from it to memory passes a type of 16 bits or less."""
+        if value.type.bits <= 16:
+            return True
+        if value in self.fusion.outputs:
+            return False
+        users = [op for op in self.fusion.ops if value in op.operands]
+        return all(self._is_rounded_later(result) for op in users for result in op.results)
+
+
+# ---- one rule an operation
+
+
+def _pointwise(low: _Lowering, op: Pointwise) -> None:
+    compute = op.compute_type
+    operands = [pair for source in op.operands for pair in low.operand(source, op.y)]
+    is_copy = op.mode == "identity" and op.x.type == op.y.type
+    scalars = Scalars(compute, low.approximation(op))
+
+    def body(*given: Any) -> Any:
+        rest = list(given)
+        if is_copy:
+            return low.scalar(op.x, rest, op.x.type)
+        taken = [low.scalar(source, rest, compute) for source in op.operands]
+        value = op.row.emit(scalars, *taken, **op.parameters())
+        return convert(value, dtypes.i1 if op.row.result == "bool" else compute, op.y.type)
+
+    low.values[op.y] = low.generic(op.y, op.y.type, operands, body)
+
+
+def _identity_of(combine: str, dtype: DType) -> float | int:
+    """The value that a combination leaves anything else unchanged with."""
+    if combine in ("add", "mul"):
+        return 0 if combine == "add" else 1
+    if dtype.is_float:
+        return python_math.inf if combine == "min" else -python_math.inf
+    return (1 << 31) - 1 if combine == "min" else -(1 << 31)
+
+
+def _reduction(low: _Lowering, op: Reduction) -> None:
+    compute, row = op.compute_type, op.row
+    scalars = Scalars(compute)
+    mapped = low.values.get(op.x)
+    if mapped is None or row.before or op.x.type != compute:
+        mapped = low.generic(
+            op.x,
+            compute,
+            low.operand(op.x, op.x),
+            lambda *given: _before(scalars, row.before, low.scalar(op.x, list(given), compute)),
+        )
+    combined = _combined(low, op, scalars, mapped) if op.axes else mapped
+    if row.after or op.y.type != compute:
+        count = structure.emit_size(_count(op), low.symbols) if row.after else None
+        combined = low.generic(
+            op.y,
+            op.y.type,
+            [(combined, ir.AffineMap.get_identity(op.y.rank))],
+            lambda total: convert(_after(scalars, row.after, total, count), compute, op.y.type),
+        )
+    low.values[op.y] = combined
+
+
+def _combined(low: _Lowering, op: Reduction, scalars: Scalars, mapped: Any) -> Any:
+    """The mapped elements combined along the reduced axes."""
+    compute, row = op.compute_type, op.row
+    zero = ir.AffineExpr.get_constant(0)
+    output_map = ir.AffineMap.get(
+        op.x.rank, 0,
+        [zero if axis in op.axes else ir.AffineExpr.get_dim(axis) for axis in range(op.x.rank)],
+    )  # fmt: skip
+    return low.generic(
+        op.y,
+        compute,
+        [(mapped, ir.AffineMap.get_identity(op.x.rank))],
+        lambda x, total: getattr(scalars, row.combine)(total, x),
+        init=_filled(low, op.y, compute, _identity_of(row.combine, compute)),
+        output_map=output_map,
+        iterators=["reduction" if axis in op.axes else "parallel" for axis in range(op.x.rank)],
+    )
+
+
+def _count(op: Reduction) -> Expr:
+    return product(op.x.shape[axis] for axis in op.axes)
+
+
+def _before(scalars: Scalars, step: str, x: Any) -> Any:
+    if step == "abs":
+        return scalars.abs(x)
+    if step == "square":
+        return scalars.mul(x, x)
+    if step == "zero_to_one":
+        return scalars.select(scalars.eq(x, scalars.const(0)), scalars.const(1), x)
+    return x
+
+
+def _after(scalars: Scalars, step: str, total: Any, count: Any) -> Any:
+    if step == "sqrt":
+        return scalars.sqrt(total)
+    if step == "divide_by_count":
+        number = arith.IndexCastOp(ir.IntegerType.get_signless(64), count).result
+        return scalars.div(total, arith.SIToFPOp(scalars.type, number).result)
+    return total
+
+
+def _filled(low: _Lowering, like: Tensor, dtype: DType, value: float | int) -> Any:
+    """A tensor of like's dims, each element `value`."""
+    scalar = constant(value, element_type(dtype))
+    return linalg.fill(scalar, outs=[low.empty(low.type_of(like, dtype), like.shape)])
+
+
+def _view(low: _Lowering, op: View) -> None:
+    at = coordinates(op.y.shape)
+    source = op.source(at)
+    maps = [_single_dim(expr, at) for expr in source]
+    if all(found is not None for found in maps):
+        map_ = ir.AffineMap.get(op.y.rank, 0, maps)
+        low.values[op.y] = low.generic(
+            op.y, op.y.type, [(low.values[op.x], map_)], lambda value: value
+        )
+        return
+    sizes = _SizeValues(low, (source,))
+    low.values[op.y] = low.generic(
+        op.y, op.y.type, [], lambda: _extract(low.values[op.x], source, sizes)
+    )
+
+
+def _single_dim(expr: Expr, at: Sequence[Expr]) -> Any:
+    """expr as an affine map's result, if it is a constant or one coordinate scaled and shifted."""
+    if expr.constant is not None:
+        return ir.AffineExpr.get_constant(expr.constant)
+    for axis, coordinate in enumerate(at):
+        if coordinate.constant is None and expr.dims() == coordinate.dims():
+            (dim,) = coordinate.dims()
+            step = dict(expr.terms).get((dim,))
+            offset = (expr - coordinate * step).constant if step is not None else None
+            if offset is not None:
+                return ir.AffineExpr.get_dim(axis) * step + offset
+    return None
+
+
+class _SizeValues:
+    """Index values of the symbols that coordinates name, made outside the body that uses them."""
+
+    def __init__(self, low: _Lowering, coordinates: Sequence[Sequence[Expr]]):
+        dims = {d for source in coordinates for expr in source for d in expr.dims()}
+        self.values = {
+            dim: structure.emit_size(Expr.of(dim), low.symbols)
+            for dim in sorted(dims, key=str)
+            if not dim.name.startswith("_d")
+        }
+
+    def index(self, expr: Expr) -> Any:
+        """An expression over coordinates and sizes as an index value, inside the body."""
+        total = None
+        for monomial, coefficient in expr.terms:
+            factors = [self._atom(atom) for atom in monomial]
+            if coefficient != 1 or not factors:
+                factors.append(index_constant(coefficient))
+            value = factors[0]
+            for factor in factors[1:]:
+                value = arith.MulIOp(value, factor).result
+            total = value if total is None else arith.AddIOp(total, value).result
+        return index_constant(0) if total is None else total
+
+    def _atom(self, atom: Any) -> Any:
+        if isinstance(atom, Dim):
+            if atom.name.startswith("_d"):
+                return linalg.IndexOp(int(atom.name[2:])).result
+            return self.values[atom]
+        # Coordinates and sizes are not negative, so that unsigned division is the floor.
+        make = {"//": arith.DivUIOp, "%": arith.RemUIOp}[atom.function]
+        return make(*(self.index(arg) for arg in atom.args)).result
+
+
+def index_constant(value: int) -> Any:
+    type_ = ir.IndexType.get()
+    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
+
+
+def _extract(value: Any, at: Sequence[Expr], sizes: _SizeValues) -> Any:
+    return tensor.ExtractOp(value, [sizes.index(expr) for expr in at]).result
+
+
+def _concatenate(low: _Lowering, op: Concatenate) -> None:
+    """Selects by the coordinate; the extractions not taken are kept inside their tensors."""
+    at = coordinates(op.y.shape)
+    starts = [Expr.of(0)]
+    for source in op.inputs:
+        starts.append(starts[-1] + source.shape[op.axis])
+    sizes = _SizeValues(low, [[*starts], *(source.shape for source in op.inputs)])
+
+    def body() -> Any:
+        along = sizes.index(at[op.axis])
+        chosen = None
+        for source, start in zip(reversed(op.inputs), reversed(starts[:-1]), strict=True):
+            offset = arith.SubIOp(along, sizes.index(start)).result
+            last = sizes.index(source.shape[op.axis] - 1)
+            inside = arith.MaxSIOp(index_constant(0), arith.MinSIOp(offset, last).result).result
+            where = [
+                inside if axis == op.axis else sizes.index(coordinate)
+                for axis, coordinate in enumerate(at)
+            ]
+            value = tensor.ExtractOp(low.values[source], where).result
+            if chosen is None:
+                chosen = value
+            else:
+                end = sizes.index(start + source.shape[op.axis])
+                is_here = arith.CmpIOp(arith.CmpIPredicate.ult, along, end).result
+                chosen = arith.SelectOp(is_here, value, chosen).result
+        return chosen
+
+    low.values[op.y] = low.generic(op.y, op.y.type, [], body)
+
+
+def accumulation_type(compute: DType) -> DType:
+    """The type that sums are kept in: HALF compute sums in f32 and rounds once."""
+    return dtypes.f32 if compute == dtypes.f16 else compute
+
+
+def _matmul(low: _Lowering, op: Matmul) -> None:
+    sums = accumulation_type(op.compute_type)
+    result = _call_anchor(low, op, sums, _matmul_body)
+    low.values[op.c] = _cast_from(low, result, op.c, sums, op.compute_type)
+
+
+def _matmul_body(low: _Lowering, op: Matmul, sums: DType, a: Any, b: Any) -> Any:
+    rank = op.c.rank + 1
+    dims = [ir.AffineExpr.get_dim(axis) for axis in range(rank)]
+    *batch, m, n, k = dims
+    zero = ir.AffineExpr.get_constant(0)
+
+    def batches(source: Tensor) -> list[Any]:
+        return [
+            zero if source.shape[axis].constant == 1 and op.c.shape[axis].constant != 1 else dim
+            for axis, dim in enumerate(batch)
+        ]
+
+    scalars = Scalars(sums)
+
+    def body(x: Any, y: Any, total: Any) -> Any:
+        return scalars.fma(convert(x, op.a.type, sums), convert(y, op.b.type, sums), total)
+
+    return low.generic(
+        op.c,
+        sums,
+        [
+            (a, ir.AffineMap.get(rank, 0, [*batches(op.a), m, k])),
+            (b, ir.AffineMap.get(rank, 0, [*batches(op.b), k, n])),
+        ],
+        body,
+        init=_filled(low, op.c, sums, 0),
+        output_map=ir.AffineMap.get(rank, 0, [*batch, m, n]),
+        iterators=["parallel"] * (rank - 1) + ["reduction"],
+    )
+
+
+def _call_anchor(low: _Lowering, op: Op, sums: DType, body: Callable[..., Any]) -> Any:
+    """A private function of the anchor's decomposition, and a call of it."""
+    operands = [low.values[source] for source in op.operands]
+    result = low.type_of(op.results[0], sums)
+    name = f"{low.name}_anchor{low.anchors}"
+    low.anchors += 1
+    with ir.InsertionPoint(low.module.body):
+        function = func.FuncOp(
+            name, ([value.type for value in operands], [result]), visibility="private"
+        )
+        function.add_entry_block()
+        function.attributes["dnn.anchor"] = ir.StringAttr.get(op.op_name)
+        for key, value in op.attributes().items():
+            field_ = next(f for f in op.fields if f.name == key)
+            function.attributes[f"dnn.{key}"] = dnn.attribute_of(value, field_.type)
+    with ir.InsertionPoint(function.entry_block):
+        outer, low.role = low.role, "anchor"
+        func.ReturnOp([body(low, op, sums, *function.arguments)])
+        low.role = outer
+    return func.CallOp([result], ir.FlatSymbolRefAttr.get(name), operands).results[0]
+
+
+def _cast_from(low: _Lowering, value: Any, result: Tensor, sums: DType, compute: DType) -> Any:
+    """The anchor's sums in the result's data type, through the compute type."""
+    if sums == compute == result.type:
+        return value
+    return low.generic(
+        result,
+        result.type,
+        [(value, ir.AffineMap.get_identity(result.rank))],
+        lambda total: convert(convert(total, sums, compute), compute, result.type),
+    )
+
+
+_RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
+    Pointwise: _pointwise,
+    Reduction: _reduction,
+    Transpose: _view,
+    Slice: _view,
+    Reshape: _view,
+    Concatenate: _concatenate,
+    Matmul: _matmul,
+}
+
+
+@dataclass(frozen=True)
+class LowerToLinalg(Pass):
+    """The pass; see the file's docstring."""
+
+    name: ClassVar[str] = "lower-to-linalg"
+
+    def run(self, module: Any) -> None:
+        for function in list(structure.fusion_functions(module)):
+            _lower_fusion(module, function)
+
+
+def _lower_fusion(module: Any, old: Any) -> None:
+    fusion = structure.read_fusion(old)
+    symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
+    name = old.name.value
+    kept = {
+        key: value
+        for key, value in attributes_of(old.operation).items()
+        if key.startswith("dnn.") and key != "dnn.symbols"
+    }
+    inputs = list(dnn.read_arguments(old).values())
+    results = structure.read_results(old)
+    by_uid = {t.uid: t for t in fusion.inputs}
+    old.operation.erase()
+    with ir.InsertionPoint(module.body):
+        function = dnn.begin_function(name, inputs, results, symbols)
+        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        for key, value in kept.items():
+            function.attributes[key] = value
+    low = _Lowering(module, fusion, name, list(symbols))
+    _make_signless(function, low, inputs, results)
+    for tensor_, value in zip(inputs, function.arguments, strict=True):
+        low.values[by_uid.get(tensor_.uid, tensor_)] = value
+    with ir.InsertionPoint(function.entry_block):
+        for op in fusion.ops:
+            rule = _RULES.get(type(op))
+            if rule is None:
+                raise DnncError(
+                    Status.NOT_SUPPORTED_GRAPH_PATTERN,
+                    "no lowering to linalg",
+                    ", ".join(kind.op_name for kind in _RULES),
+                    op.label,
+                )
+            low.role = fusion.roles[op]
+            with ir.Location.name(op.name or op.title):
+                rule(low, op)
+        func.ReturnOp([low.values[output] for output in fusion.outputs])
+
+
+def _make_signless(
+    function: Any, low: _Lowering, inputs: Sequence[Tensor], results: Sequence[Tensor]
+) -> None:
+    """The function's types with signless elements; `dnn.dtype` keeps what ui8 was."""
+    types = [[low.type_of(t) for t in tensors] for tensors in (inputs, results)]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(*types))
+    for argument, type_ in zip(function.arguments, types[0], strict=True):
+        argument.set_type(type_)

@@ -1,0 +1,38 @@
+# pyright: basic
+"""tile: writes the tile sizes and the loop order of each fusion as `dnn.tile`.
+
+Precondition: fusions at the linalg stage, with engines.  Postcondition: `dnn.tile` on each
+fusion's function; codegen emits the loops that it says.  Anchors of engines that work from
+their decomposition are inlined.
+
+    ... attributes {dnn.engine = "pointwise", ...}
+->  ... attributes {dnn.tile = {loops = [[0, 1], [2]], threads = 256, unroll = 4, vector_elems = 8}}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..codegen.region import Region
+from ..dialect import structure
+from ..engines import engine_named
+from .fuse import target_of
+from .pass_base import Pass
+
+
+@dataclass(frozen=True)
+class Tile(Pass):
+    """The pass; see the file's docstring."""
+
+    name: ClassVar[str] = "tile"
+
+    def run(self, module: Any) -> None:
+        for function in structure.fusion_functions(module):
+            name, knobs = structure.engine_of(function)
+            structure.verify_lowered(function)
+            engine = engine_named(name)
+            if engine.inlines_anchors:
+                structure.inline_anchors(module, function)
+            tile = engine.tile(Region.of(function), knobs, target_of(module))
+            function.attributes["dnn.tile"] = structure.to_attribute(tile)

@@ -1,0 +1,250 @@
+# pyright: basic
+"""The compile worker: code generation in a process of its own, which may die without harm.
+
+LLVM ends the process on what it can't select.  Compilations therefore run in one long-lived
+child, started as `python -m dnnc.worker` and spoken to over pipes; when it dies, the caller gets
+an INTERNAL_ERROR with the request, kept in a file, and the command that repeats it:
+
+    python -m dnnc.worker REQUEST.json
+
+Messages are a JSON object and, where its `bytes` says so, that many bytes after it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from typing import IO, Any
+
+from . import __version__, tools
+from . import target as targets
+from .dialect.graph import OperationGraph
+from .errors import DnncError, Status
+from .plan import format
+from .plan.plan import Plan
+from .store import MemoryStore
+from .target import Target
+
+Report = Callable[[str, float], None]
+
+_LENGTH_BYTES = 8
+
+
+# ---- messages
+
+
+def _send(stream: IO[bytes], message: dict[str, Any], payload: bytes = b"") -> None:
+    data = json.dumps({**message, "bytes": len(payload)}).encode()
+    stream.write(len(data).to_bytes(_LENGTH_BYTES, "little") + data + payload)
+    stream.flush()
+
+
+def _receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
+    """The next message; None at the end of the stream."""
+    head = stream.read(_LENGTH_BYTES)
+    if len(head) < _LENGTH_BYTES:
+        return None
+    data = stream.read(int.from_bytes(head, "little"))
+    if not data:
+        return None
+    message = json.loads(data)
+    return message, stream.read(message["bytes"])
+
+
+# ---- the caller's side
+
+
+class Worker:
+    """One child process; requests are served one after the other, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: Any = None
+        self._owner = 0
+
+    def start(self) -> None:
+        """Starts the child ahead of the first request, so that it loads meanwhile."""
+        with self._lock:
+            self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        is_ours = self._owner == os.getpid()  # a fork's copy talks to nobody
+        if self._process is None or not is_ours or self._process.poll() is not None:
+            self._errors = tempfile.TemporaryFile()
+            package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+            path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "dnnc.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._errors,
+                env={**os.environ, "PYTHONPATH": path},
+            )
+            self._owner = os.getpid()
+        return self._process
+
+    def request(self, message: dict[str, Any], report: Report) -> bytes:
+        """Sends a request and gives the plan's bytes; an error is raised as it was there."""
+        with self._lock:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                _send(process.stdin, message)
+                while (answer := _receive(process.stdout)) is not None:
+                    body, payload = answer
+                    if "stage" in body:
+                        report(body["stage"], body["seconds"])
+                        continue
+                    if "error" in body:
+                        raise _error_of(body["error"])
+                    return payload
+            except BrokenPipeError:
+                pass
+            raise self._died(process, message)
+
+    def _died(self, process: subprocess.Popen[bytes], message: dict[str, Any]) -> DnncError:
+        code = process.wait()
+        self._process = None
+        self._errors.seek(0)
+        said = self._errors.read().decode(errors="replace").strip()[-2000:]
+        with tempfile.NamedTemporaryFile(
+            "w", suffix=".json", prefix="dnnc-request-", delete=False
+        ) as file:
+            json.dump(message, file)
+        return DnncError(
+            Status.INTERNAL_ERROR,
+            f"the compile worker ended with status {code}: {said or 'no message'}",
+            f"to repeat it: python -m dnnc.worker {file.name}",
+            "code generation",
+        )
+
+    def close(self) -> None:
+        """Ends the child."""
+        with self._lock:
+            if self._process is not None and self._owner == os.getpid():
+                if self._process.stdin is not None:
+                    self._process.stdin.close()
+                self._process.wait(timeout=10)
+            self._process = None
+
+
+_worker = Worker()
+atexit.register(_worker.close)
+_plans = MemoryStore()
+
+
+def start() -> None:
+    """Starts this process's worker, so that it loads while the caller goes on."""
+    _worker.start()
+
+
+def compile_graph(
+    graph: OperationGraph,
+    target: str | Target | Sequence[Target] = "sm_90",
+    options: Any = None,
+    *,
+    report: Report = lambda stage, seconds: None,
+) -> Plan:
+    """`dnnc.compiler.compile_graph` in this process's worker.
+
+    options: a `compiler.Options`, None for the defaults.  The same request again in this process
+    is answered from memory.
+    """
+    graph.finalize()
+    rows = [target] if isinstance(target, Target) else target
+    names = (
+        [row.name for row in targets.of_list(rows)]
+        if isinstance(rows, str)
+        else [row.name for row in rows]
+    )
+    message = {
+        "graph": graph.canonical_text(),
+        "targets": names,
+        "options": {} if options is None else vars(options),
+    }
+    key = _key(message)
+    known = _plans.get(key)
+    if known is None:
+        known = _worker.request(message, report)
+        _plans.put(key, known)
+    return format.read(known)
+
+
+def _key(message: dict[str, Any]) -> str:
+    text = json.dumps([__version__, tools.versions(), message], sort_keys=True, default=list)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ---- errors across the pipe
+
+
+def _error_record(error: BaseException) -> dict[str, Any]:
+    if isinstance(error, DnncError):
+        status, what = error.status, error.what
+        return {"status": status, "what": what, "supported": error.supported, "where": error.where}
+    import traceback
+
+    said = "".join(traceback.format_exception(error)).strip()
+    return {"status": Status.INTERNAL_ERROR, "what": said, "supported": "", "where": "compiler"}
+
+
+def _error_of(record: dict[str, Any]) -> DnncError:
+    return DnncError(Status(record["status"]), record["what"], record["supported"], record["where"])
+
+
+# ---- the child's side
+
+
+def _serve(request: dict[str, Any], report: Report) -> bytes:
+    from .compiler import Options, compile_graph
+    from .dialect.json_form import from_json
+
+    settings = dict(request["options"])
+    for name in ("modes", "knobs"):
+        if name in settings:
+            settings[name] = tuple(
+                tuple(item) if isinstance(item, list) else item for item in settings[name]
+            )
+    graph = from_json(json.loads(request["graph"]))
+    rows = [targets.of(name) for name in request["targets"]]
+    return format.to_bytes(compile_graph(graph, rows, Options(**settings), report=report))
+
+
+def _run() -> None:
+    """Answers requests until the caller closes the pipe."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever prints must not get between the messages
+    from . import compiler  # noqa: F401  (loads the bindings before the first request)
+
+    while (received := _receive(sys.stdin.buffer)) is not None:
+        request, _ = received
+        try:
+            plan = _serve(request, lambda stage, s: _send(answers, {"stage": stage, "seconds": s}))
+        except Exception as error:
+            _send(answers, {"error": _error_record(error)})
+        else:
+            _send(answers, {"plan": True}, plan)
+
+
+def _repeat(path: str) -> None:
+    """Runs the request of a file in this process."""
+    with open(path) as file:
+        request = json.load(file)
+    plan = _serve(request, lambda stage, s: print(f"{stage:8} {1000 * s:8.1f} ms"))
+    print(f"{len(plan)} bytes")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        _repeat(sys.argv[1])
+    else:
+        _run()

@@ -1,0 +1,233 @@
+"""Engine pointwise in the interpreter: every mode, layout, access, view and type."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.dialect.pointwise_modes import MODES
+from tests.dialect.examples import ALL_EXAMPLES, IDS
+from tests.support.checked import check, random_inputs
+
+M = dnnc.Dim("M", max=4096)
+
+
+def new_graph(io=dtypes.f16, **options):
+    defaults = {
+        "io_data_type": io,
+        "intermediate_data_type": dtypes.f32,
+        "compute_data_type": dtypes.f32,
+        "target": "sm_80",
+    }
+    return dnnc.pygraph("pointwise", **{**defaults, **options})
+
+
+WITHOUT_ENGINE = ("conv_fprop", "layernorm")
+
+
+@pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
+def test_examples_of_every_operation(op, number, build):
+    """Whatever engine comes first: the examples of all operations, through PTX."""
+    if op in WITHOUT_ENGINE:
+        pytest.skip("an operation without an engine")
+    sizes = {"M": 5, "B": 4}
+    g = build()
+    graph = g.graph.finalize()
+    check(g, sizes, inputs=random_inputs(graph, sizes, low=0.25, high=2.0), slack=6.0,
+          allowance=1e-6)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", [m for m in MODES if m.domain == "float"], ids=lambda m: m.name)
+@pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
+def test_float_modes_on_16_bit_types(mode, io):
+    """Approximate instructions are allowed here, and stay within the type's unit."""
+    g = new_graph(io)
+    tensors = [g.tensor([9, 40]) for _ in range(mode.arity)]
+    getattr(g, mode.methods[0][0])(*tensors).set_output()
+    graph = g.graph.finalize()
+    positive = mode.name in ("log", "sqrt", "rsqrt", "pow", "reciprocal", "div")
+    inputs = random_inputs(graph, {}, low=0.25 if positive else -4.0, high=4.0)
+    check(g, inputs=inputs, slack=1.5)
+
+
+@pytest.mark.parametrize("io", [t for t in dtypes.ALL if t.kind != "b"], ids=str)
+def test_types_in_and_out(io):
+    g = new_graph(io, target="sm_90")
+    compute = dtypes.f64 if io.bits == 64 else dtypes.f32
+    g.add(g.tensor([7, 24]), g.tensor([1, 24]), compute_data_type=compute).set_output()
+    check(g, target="sm_90", slack=1.0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 31, 64, 100])
+def test_odd_sizes_contiguous_and_broadcast(n):
+    g = new_graph()
+    g.add(g.tensor([5, n]), g.tensor([5, n])).set_output()
+    check(g)
+    g = new_graph()
+    g.mul(g.add(g.tensor([5, n]), g.tensor([1, n])), g.tensor([5, 1])).set_output()
+    check(g)
+
+
+@pytest.mark.parametrize("elements", [1, 7, 8, 2047, 2048, 2049, 8192, 9001])
+@pytest.mark.parametrize("unroll", [1, 4])
+def test_ends_of_blocks(elements, unroll):
+    g = new_graph()
+    g.add(g.tensor([M]), g.tensor([M])).set_output()
+    if elements <= 4096:
+        check(g, {"M": elements}, engine="pointwise", knobs={"ARRAY_SIZE_PER_THREAD": unroll})
+    g = new_graph()
+    g.add(g.tensor([elements]), g.tensor([elements])).set_output()
+    check(g, engine="pointwise", knobs={"ARRAY_SIZE_PER_THREAD": unroll})
+
+
+ORDERS = list(itertools.permutations(range(3)))
+
+
+def permuted_strides(dims, order, pad=0):
+    strides, running = [0] * len(dims), 1
+    for axis in reversed(order):
+        strides[axis] = running
+        running *= dims[axis] + pad
+    return strides
+
+
+@pytest.mark.parametrize("out", ORDERS, ids=str)
+@pytest.mark.parametrize("pad", [0, 1])
+def test_layouts(out, pad):
+    """Three inputs in different orders, one with gaps, and any order of the output."""
+    dims = [3, 4, 10]
+    g = new_graph()
+    a = g.tensor(dims, permuted_strides(dims, (0, 1, 2), pad))
+    b = g.tensor(dims, permuted_strides(dims, (0, 2, 1)))
+    c = g.tensor(dims, permuted_strides(dims, (2, 1, 0), pad))
+    y = g.add(g.mul(a, b), c).set_output()
+    y.set_stride(permuted_strides(dims, out, pad))
+    check(g)
+
+
+def test_rank_eight():
+    dims = [2, 1, 3, 2, 1, 2, 2, 3]
+    g = new_graph()
+    x = g.tensor(dims, permuted_strides(dims, (7, 0, 3, 1, 2, 6, 4, 5)))
+    y = g.tensor([1, 1, 3, 1, 1, 2, 1, 3])
+    g.sub(x, y).set_output()
+    check(g)
+
+
+def test_several_outputs_of_different_types():
+    g = new_graph()
+    x = g.tensor([6, 32])
+    g.relu(x).set_output().set_data_type(dtypes.bf16)
+    g.mul(x, x).set_output().set_data_type(dtypes.f32)
+    g.mul(x, 10.0).set_output().set_data_type(dtypes.i8)
+    check(g)
+
+
+@pytest.mark.parametrize("n", [1, 5, 8, 13, 64, 100, 4099])
+def test_packed_booleans_out_and_in(n):
+    g = new_graph()
+    x, mask = g.tensor([3, n]), g.tensor([3, n], data_type=dtypes.i1)
+    g.cmp_gt(x, 0.5).set_output().set_data_type(dtypes.i1)
+    g.binary_select(x, g.neg(x), mask).set_output()
+    check(g, inputs=random_inputs(g.graph.finalize(), {}))
+
+
+def test_packed_booleans_in_another_order():
+    g = new_graph()
+    x, y = g.tensor([3, 5, 7], [35, 1, 5]), g.tensor([3, 5, 7])
+    g.cmp_lt(x, y).set_output().set_data_type(dtypes.i1)
+    check(g)
+
+
+def test_virtual_tensors_are_rounded_in_the_kernel():
+    g = new_graph(dtypes.f32, intermediate_data_type=dtypes.f16)
+    x = g.tensor([4])
+    g.add(g.add(x, 2048.0), -2048.0).set_output()
+    inputs = {x.uid or 1: np.array([1.3, 2.6, 3.1, -0.4], np.float32)}
+    check(g, inputs={g.graph.finalize().inputs[0].uid: next(iter(inputs.values()))})
+
+
+def test_scalars_by_value_and_fixed():
+    g = new_graph()
+    x, s = g.tensor([40]), g.tensor_scalar(1.5, "RUNTIME_PARAM")
+    g.mul(g.add(x, s), 0.25).set_output()
+    graph = g.graph.finalize()
+    plan = check(g, inputs=random_inputs(graph, {}))
+    kinds = [a.kind for a in plan.programs[0].variants[0].steps[0].launch.args]
+    assert kinds.count("by_value") == 1
+
+
+def test_index_generation_and_masks():
+    g = new_graph(dtypes.f32)
+    x = g.tensor([2, M, 12])
+    row, column = g.gen_index(x, 1), g.gen_index(x, 2)
+    mask = g.cmp_ge(row, column, compute_data_type=dtypes.i32)
+    g.binary_select(x, g.mul(x, 0.0), mask).set_output()
+    check(g, {"M": 9})
+
+
+@pytest.mark.parametrize("io", [dtypes.f16, dtypes.f32, dtypes.i8], ids=str)
+def test_views_in_a_chain(io):
+    g = new_graph(io)
+    compute = dtypes.i32 if io.is_integer else dtypes.f32
+    x = g.tensor([4, 6, 8])
+    turned = g.transpose(x, [1, 0, 2])
+    flat = g.reshape(turned, "LOGICAL").set_dim([24, 8])
+    part = g.slice(flat, [slice(2, 20, 3), slice(1, 7)])
+    g.add(part, part, compute_data_type=compute).set_output()
+    check(g)
+
+
+def test_reshape_of_symbols_divides_by_sizes():
+    g = new_graph()
+    x = g.tensor([M, 6, 4])
+    g.relu(g.reshape(x, "LOGICAL").set_dim([M * 3, 8])).set_output()
+    check(g, {"M": 7})
+
+
+def test_concatenate_of_different_sizes():
+    g = new_graph()
+    parts = [g.tensor([3, n, 8]) for n in (1, 4, 2)]
+    g.relu(g.concatenate(parts, 1)).set_output()
+    check(g)
+    g = new_graph()
+    parts = [g.tensor([5, n]) for n in (8, 3, 16)]
+    g.concatenate(parts, 1).set_output()
+    check(g)
+
+
+def test_wide_accesses_are_used():
+    g = new_graph()
+    g.add(g.tensor([M, 64]), g.tensor([1, 64])).set_output()
+    ptx = check(g, {"M": 33}).blobs[1].decode()
+    assert ptx.count("ld.global.v4.b32") + ptx.count("ld.global.nc.v4.b32") >= 2
+    assert "st.global.v4.b32" in ptx
+
+
+def test_low_alignment_is_respected():
+    g = new_graph()
+    x = g.tensor([M, 64], alignment_value=4)
+    g.exp(x).set_output()
+    ptx = check(g, {"M": 3}).blobs[1].decode()
+    assert "v4" not in ptx.split("st.global")[0]
+
+
+def test_more_than_two_to_the_31_elements_use_64_bit_offsets():
+    g = new_graph()
+    big = dnnc.Dim("R", max=1 << 22)
+    x = g.tensor([big, 64], [1 << 12, 1])
+    g.relu(x).set_output()
+    check(g, {"R": 3})
+
+
+def test_outputs_of_different_dims_are_split_with_the_reason():
+    g = new_graph()
+    x, y = g.tensor([3, 8]), g.tensor([1, 8])
+    small = g.relu(y).set_output()
+    g.add(x, small).set_output()
+    plan = check(g)
+    program = plan.programs[0]
+    assert len(program.fusions) == 2
+    assert "outputs of dims" in program.split_reason
