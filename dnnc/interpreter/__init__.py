@@ -1,0 +1,39 @@
+"""A PTX interpreter on NumPy: runs the PTX that ships, on machines with no GPU.
+
+It executes the text that LLVM's NVPTX back end makes, for tests and for the demo.  Warps run in
+a random order that a seed decides; memory that was never written, copies not yet waited for and
+registers never set are *poison*, which may be moved about but not stored to global memory, not
+branched on and not used as an address; shared memory is watched for data races.  Whatever the
+hardware leaves undefined, and any opcode it does not know, is an `InterpreterError`.
+
+    memory = Memory()
+    x = memory.allocate(nbytes, name="x")
+    memory.upload(x, array)
+    module = parse(ptx_text)
+    launch(module, "kernel", grid=(4, 1, 1), block=(256, 1, 1),
+           params=[x.to_bytes(8, "little")], memory=memory, seed=1)
+    result = memory.download(x, nbytes)
+
+Not modelled: the order in which writes to global memory become visible (every store is seen at
+once, so a missing fence between CTAs goes unnoticed), races inside one warp, caches, and the
+error of approximate instructions (their results are the nearest numbers).
+"""
+
+from __future__ import annotations
+
+from .failure import InterpreterError
+from .launch import Report, launch
+from .memory import Memory
+from .parser import parse
+from .ptx import Function, Instruction, Module
+
+__all__ = [
+    "Function",
+    "Instruction",
+    "InterpreterError",
+    "Memory",
+    "Module",
+    "Report",
+    "launch",
+    "parse",
+]

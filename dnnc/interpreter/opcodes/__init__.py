@@ -1,0 +1,33 @@
+"""Decoders of the opcodes, one family a file.
+
+A decoder is registered under its opcode's leading words when its file is imported, so a new
+family is one file and its name in the list here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+FAMILIES = (
+    "access",
+    "atomic",
+    "bits",
+    "compare",
+    "control",
+    "convert",
+    "copy",
+    "floating",
+    "half",
+    "hints",
+    "integer",
+    "matrix",
+    "mma",
+    "move",
+    "warp",
+)
+
+
+def load() -> None:
+    """Import every family."""
+    for family in FAMILIES:
+        import_module(f".{family}", __name__)

@@ -1,0 +1,238 @@
+# pyright: basic
+"""Runs a plan in the interpreter: its own steps, arguments and PTX, on arrays of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from .. import target as targets
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..plan.arguments import Environment, pack
+from ..plan.plan import Launch, Memset, Plan, Program, TensorRecord
+from .launch import launch
+from .memory import Memory
+from .parser import parse
+
+Array = Any
+
+WORKSPACE_ALIGNMENT = 256
+
+
+def run_plan(
+    plan: Plan,
+    inputs: Mapping[Any, Array],
+    *,
+    sizes: Mapping[str, int] | None = None,
+    target: str | None = None,
+    seed: int = 0,
+    module: Any = None,
+) -> dict[int, Array]:
+    """The outputs of a plan, uid -> array of the logical dims in the tensor's type.
+
+    inputs: by uid or unique name, arrays of the logical dims (numbers for by-value tensors),
+    converted to the tensors' types.  sizes: values of symbols that no input shows.
+    target: which of the plan's programs (default: its first).  seed: of the schedule.
+    module: parsed PTX to run in place of the plan's own, for tests that change it.
+    An element that no kernel wrote is an error, as is anything that the interpreter refuses.
+    """
+    program = _program(plan, target)
+    given = {_record(plan, key).uid: value for key, value in inputs.items()}
+    found = _sizes(plan, given, sizes or {})
+    found |= _device_variables(program)
+    machine = _Machine(plan, program, given, found, module)
+    variant = next((v for v in program.variants if plan.guard(v.guard).holds(found)), None)
+    if variant is None:
+        raise DnncError(Status.NOT_SUPPORTED_SHAPE, f"no variant takes sizes {found}")
+    machine.allocate_workspace(variant.workspace_bytes)
+    for step in variant.steps:
+        if step.launch is not None:
+            machine.launch(step.launch, seed)
+        elif step.memset is not None:
+            machine.memset(step.memset)
+    return machine.outputs()
+
+
+def _program(plan: Plan, target: str | None) -> Program:
+    for program in plan.programs:
+        if target in (None, program.target):
+            return program
+    known = ", ".join(p.target for p in plan.programs)
+    raise DnncError(Status.NOT_SUPPORTED_ARCH_MISMATCH, f"no program for {target}", known)
+
+
+def _record(plan: Plan, key: Any) -> TensorRecord:
+    record = plan.tensor(key if isinstance(key, int | str) else key.uid)
+    if record is None:
+        known = ", ".join(f"{t.uid} {t.name}".strip() for t in plan.tensors)
+        raise DnncError(Status.BAD_PARAM, f"{key!r:.60} is no tensor of the plan", known)
+    return record
+
+
+def _sizes(plan: Plan, given: Mapping[int, Array], sizes: Mapping[str, int]) -> dict[str, int]:
+    found = dict(sizes)
+    for record in plan.tensors:
+        shape = np.shape(given.get(record.uid, ()))
+        if len(shape) == len(record.dims):
+            for text, extent in zip(record.dims, shape, strict=True):
+                if text in plan.dims:
+                    found.setdefault(text, extent)
+    return found
+
+
+def _device_variables(program: Program) -> dict[str, int]:
+    row = targets.of(program.target)
+    return {"sm_count": row.sm_count, "max_dynamic_smem_bytes": row.smem_block_bytes}
+
+
+class _Machine:
+    """Device memory with the plan's tensors in it."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        program: Program,
+        given: Mapping[int, Array],
+        sizes: Mapping[str, int],
+        module: Any,
+    ):
+        self.plan, self.program, self.sizes = plan, program, dict(sizes)
+        self.memory = Memory()
+        self.modules = [module or parse(plan.blobs[m.ptx].decode()) for m in program.modules]
+        self.addresses: dict[int, int] = {}
+        self.numbers: dict[int, float | int] = {}
+        self.workspace = 0
+        for record in plan.tensors:
+            self._place(record, given.get(record.uid))
+
+    def _evaluate(self, text: str) -> int:
+        return self.plan.expression(text).evaluate(self.sizes)
+
+    def _shape(self, record: TensorRecord) -> tuple[list[int], list[int]]:
+        dims = [self._evaluate(text) for text in record.dims]
+        return dims, [self._evaluate(text) for text in record.strides]
+
+    def _place(self, record: TensorRecord, value: Array | None) -> None:
+        dtype = dtypes.of(record.dtype)
+        if record.is_by_value:
+            self.numbers[record.uid] = _number(record, value)
+            return
+        dims, strides = self._shape(record)
+        places = element_places(dims, strides)
+        bytes_ = dtype.storage_bytes(int(places.max(initial=-1)) + 1)
+        address = self.memory.allocate(bytes_, record.name or f"uid {record.uid}")
+        self.addresses[record.uid] = address
+        if record.role != "input":
+            return
+        if value is None:
+            raise DnncError(
+                Status.BAD_PARAM, f"no value for tensor '{record.name}' (uid {record.uid})"
+            )
+        array = np.broadcast_to(_stored(value, dtype), dims)
+        if array.size:
+            self.memory.upload(address, scattered(array, places, dtype, bytes_))
+
+    def allocate_workspace(self, bytes_: str) -> None:
+        self.workspace = self.memory.allocate(self._evaluate(bytes_), "workspace")
+
+    def memset(self, record: Memset) -> None:
+        base = self.workspace if record.uid < 0 else self.addresses[record.uid]
+        data = np.full(self._evaluate(record.bytes), record.value, np.uint8)
+        self.memory.upload(base + self._evaluate(record.offset), data)
+
+    def launch(self, record: Launch, seed: int) -> None:
+        x, y, z = (self._evaluate(extent) for extent in record.grid)
+        if 0 in (x, y, z):
+            return
+        kernel = next(k for k in self.program.kernels if k.name == record.kernel)
+        env = Environment(
+            self._evaluate, self.addresses, self.numbers, self.workspace, _no_tensor_maps
+        )
+        launch(
+            self.modules[kernel.module],
+            record.kernel,
+            grid=(x, y, z),
+            block=record.block,
+            cluster=record.cluster,
+            params=[pack(arg, env) for arg in record.args],
+            memory=self.memory,
+            dynamic_smem_bytes=self._evaluate(record.dynamic_smem_bytes),
+            seed=seed,
+        )
+
+    def outputs(self) -> dict[int, Array]:
+        """Every output, read back; an element that was not written is an error."""
+        found: dict[int, Array] = {}
+        for record in self.plan.tensors:
+            if record.role != "output":
+                continue
+            dtype = dtypes.of(record.dtype)
+            places = element_places(*self._shape(record))
+            address = self.addresses[record.uid]
+            found[record.uid] = self._gathered(address, places, dtype)
+        return found
+
+    def _gathered(self, address: int, places: Array, dtype: DType) -> Array:
+        if dtype.kind == "b":
+            bits = dtype.storage_bytes(int(places.max(initial=-1)) + 1)
+            data = self.memory.download(address, bits)
+            return (data[places >> 3] >> (places & 7) & 1).astype(bool)
+        size = dtype.bits // 8
+        flat = np.empty((places.size, size), np.uint8)
+        for run, first, count in _runs(places.ravel()):
+            data = self.memory.download(address + first * size, count * size)
+            flat[run : run + count] = data.reshape(count, size)
+        return flat.reshape(-1).view(dtype.numpy).reshape(places.shape)
+
+
+def _no_tensor_maps(*_: Any) -> bytes:
+    raise DnncError(Status.NOT_SUPPORTED, "tensor maps in the interpreter", "kernels without TMA")
+
+
+def _number(record: TensorRecord, value: Any) -> float | int:
+    value = record.value if value is None else value
+    if value is None:
+        raise DnncError(Status.BAD_PARAM, f"no value for tensor '{record.name}'", "a number")
+    return np.asarray(value).reshape(()).item()
+
+
+def _stored(value: Array, dtype: DType) -> Array:
+    array = np.asarray(value)
+    return array.astype(bool) if dtype.kind == "b" else array.astype(dtype.numpy)
+
+
+def element_places(dims: list[int], strides: list[int]) -> Array:
+    """Where each element lies, in elements from the first: int64 [dims]."""
+    places = np.zeros(dims, np.int64)
+    for axis, (extent, stride) in enumerate(zip(dims, strides, strict=True)):
+        shape = [1] * len(dims)
+        shape[axis] = extent
+        places = places + (np.arange(extent, dtype=np.int64) * stride).reshape(shape)
+    return places
+
+
+def scattered(array: Array, places: Array, dtype: DType, bytes_: int) -> Array:
+    """The bytes of a buffer that holds the elements at their places; gaps are 0xA5."""
+    if dtype.kind == "b":
+        bits = np.zeros(bytes_ * 8, bool)
+        bits[places.ravel()] = array.ravel()
+        return np.packbits(bits, bitorder="little")
+    size = dtype.bits // 8
+    buffer = np.full((bytes_ // size, size), 0xA5, np.uint8)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    buffer[places.ravel()] = flat.view(np.uint8).reshape(-1, size)
+    return buffer.reshape(-1)
+
+
+def _runs(places: Array) -> list[tuple[int, int, int]]:
+    """(position, first place, count) of stretches of neighbouring places."""
+    if not places.size:
+        return []
+    breaks = np.flatnonzero(np.diff(places) != 1) + 1
+    starts = np.concatenate([[0], breaks])
+    ends = np.concatenate([breaks, [places.size]])
+    return [(int(s), int(places[s]), int(e - s)) for s, e in zip(starts, ends, strict=True)]

@@ -1,0 +1,129 @@
+"""Data races in shared memory, found with a vector clock a warp.
+
+clocks[w][u] is the last epoch of warp u whose accesses happen before what warp w does now.  A
+warp starts in its epoch 1; every arrival at a barrier ends an epoch, and whoever waits there
+takes over the clocks of all who arrived.  Each granule of shared memory keeps the last write
+(a warp and its epoch) and, for every warp, the epoch of its last read and last atomic.  An
+access races with an earlier one of another warp whose epoch the accessing warp has not seen.
+(Flanagan and Freund, "FastTrack", 2009, without its compression of the reads.)
+
+Lanes of one warp are taken as ordered: lock step inside a warp is not questioned here.
+The granule is the narrowest access of the kernel to shared memory, so no two neighbours share one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .memory import Fail
+from .ptxtypes import Array
+
+# A write's stamp is its epoch times 64 plus its warp; a CTA has at most 32 warps.
+_WARP_BITS = 6
+_WARP_MASK = (1 << _WARP_BITS) - 1
+
+
+class Races:
+    """Clocks and stamps of the resident CTAs.
+
+    nbytes: shared memory of all of them together, byte indices run over it.  Warps are numbered
+    cta * warps + warp ("rows of clocks").
+    """
+
+    def __init__(self, ctas: int, warps: int, nbytes: int, granule: int):
+        self.warps = warps
+        self.shift = granule.bit_length() - 1
+        granules = nbytes >> self.shift
+        self.writes = np.zeros(granules, np.int32)
+        self.reads = np.zeros((granules, warps), np.int32)
+        self.atomics: Array | None = None
+        self.clocks = np.zeros((ctas * warps, warps), np.int32)
+        own = np.arange(ctas * warps)
+        self.clocks[own, own % warps] = 1
+
+    def advance(self, rows: Array) -> None:
+        """End the epoch of these warps."""
+        self.clocks[rows, rows % self.warps] += 1
+
+    def read(self, index: Array, size: int, rows: Array, fail: Fail) -> None:
+        """Warps rows[k] read `size` bytes at byte indices [k]."""
+        granules = self._granules(index, size)
+        self._after_writes(granules, rows, fail)
+        if self.atomics is not None:
+            self._after_all(self.atomics, granules, rows, "a read", "an atomic", fail)
+        self.reads[granules, (rows % self.warps)[:, None]] = self._own(rows)[:, None]
+
+    def write(self, index: Array, size: int, rows: Array, fail: Fail) -> None:
+        """Warps rows[k] write `size` bytes at byte indices [k]."""
+        granules = self._granules(index, size)
+        self._after_writes(granules, rows, fail, "a write")
+        self._after_all(self.reads, granules, rows, "a write", "a read", fail)
+        if self.atomics is not None:
+            self._after_all(self.atomics, granules, rows, "a write", "an atomic", fail)
+        stamps = self._stamps(rows)[:, None]
+        self.writes[granules] = stamps
+        lost = self.writes.take(granules) != stamps
+        if lost.any():
+            # Two warps executed this very store to one place at once.
+            raise self._race(granules, lost, rows, self.writes, "a write", "a write", fail)
+
+    def atomic(self, index: Array, size: int, rows: Array, fail: Fail) -> None:
+        """Warps rows[k] do an atomic (or volatile) access: atomics do not race with each other."""
+        granules = self._granules(index, size)
+        self._after_writes(granules, rows, fail, "an atomic")
+        self._after_all(self.reads, granules, rows, "an atomic", "a read", fail)
+        if self.atomics is None:
+            self.atomics = np.zeros_like(self.reads)
+        self.atomics[granules, (rows % self.warps)[:, None]] = self._own(rows)[:, None]
+
+    def complete(self, index: Array, size: int, rows: Array) -> None:
+        """Asynchronous copies into these bytes are done, as of now, for their issuers rows[k]."""
+        self.writes[self._granules(index, size)] = self._stamps(rows)[:, None]
+
+    def _granules(self, index: Array, size: int) -> Array:
+        first = index >> self.shift
+        return first[:, None] + np.arange(max(size >> self.shift, 1))
+
+    def _own(self, rows: Array) -> Array:
+        return self.clocks[rows, rows % self.warps]
+
+    def _stamps(self, rows: Array) -> Array:
+        return (self._own(rows) << _WARP_BITS) | (rows % self.warps).astype(np.int32)
+
+    def _after_writes(self, granules: Array, rows: Array, fail: Fail, kind: str = "a read") -> None:
+        stamps = self.writes.take(granules)
+        if not np.count_nonzero(stamps):
+            return
+        seen = self.clocks.reshape(-1).take(rows[:, None] * self.warps + (stamps & _WARP_MASK))
+        bad = (stamps >> _WARP_BITS) > seen
+        if np.count_nonzero(bad):
+            raise self._race(granules, bad, rows, self.writes, kind, "a write", fail)
+
+    def _after_all(
+        self, epochs: Array, granules: Array, rows: Array, kind: str, other: str, fail: Fail
+    ) -> None:
+        """Every warp's epoch at these granules has been seen (its own always has)."""
+        bad = epochs.take(granules, axis=0) > self.clocks.take(rows, axis=0)[:, None, :]
+        if np.count_nonzero(bad):
+            raise self._race(granules, bad, rows, None, kind, other, fail)
+
+    def _race(
+        self,
+        granules: Array,
+        bad: Array,
+        rows: Array,
+        stamps: Array | None,
+        kind: str,
+        other: str,
+        fail: Fail,
+    ) -> Exception:
+        at = np.argwhere(bad)[0]
+        if stamps is not None:
+            warp = int(stamps[granules[at[0], at[1]]]) & _WARP_MASK
+        else:
+            warp = int(at[2])
+        return fail(
+            f"race: {kind} by warp {int(rows[at[0]]) % self.warps} and {other} by warp {warp} "
+            "with no barrier between them",
+            int(at[0]),
+        )
