@@ -1,0 +1,77 @@
+"""The functions of the package: compile a graph, run its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .dialect.graph import OperationGraph
+from .errors import DnncError, Status
+from .plan.plan import Plan
+
+
+def compile(
+    graph: Any,
+    target: str = "sm_90",
+    *,
+    engine: str | None = None,
+    knobs: Mapping[str, int] | None = None,
+    modes: tuple[str, ...] = ("A", "FALLBACK"),
+    in_process: bool = False,
+) -> Plan:
+    """Compiles a graph ahead of time, on a machine with or without a GPU.
+
+    graph: a `dnnc.pygraph`, an `OperationGraph` or its JSON form (a dict).  target: `sm_80`,
+    `sm_90a`, or several by commas, for one plan with code for all.  engine, knobs: an explicit
+    choice (default: the best prediction).  modes: heuristic modes in order.
+    in_process: compile here and not in the worker process.
+    Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
+    A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
+    """
+    from .compiler import Options, compile_graph
+    from .worker import compile_graph as compile_in_worker
+
+    options = Options(modes=tuple(modes), engine=engine, knobs=tuple((knobs or {}).items()))
+    chosen = compile_graph if in_process else compile_in_worker
+    return chosen(graph_of(graph), target, options)
+
+
+def reference(
+    graph: Any,
+    inputs: Mapping[Any, Any],
+    *,
+    sizes: Mapping[str, int] | None = None,
+    exact_outputs: bool = False,
+) -> dict[int, Any]:
+    """The outputs of a graph or of a plan's graph on NumPy, uid -> array of the logical dims.
+
+    inputs: by uid, unique name or tensor.  sizes: values of symbols that no input shows.
+    exact_outputs: leave outputs as float64, int64 or bool.  Rules: docs/numerics.md.
+    """
+    from .dialect.reference import reference as run
+
+    return run(graph_of(graph), inputs, sizes=sizes, exact_outputs=exact_outputs)
+
+
+def graph_of(source: Any) -> OperationGraph:
+    """The finalized graph of a pygraph, an OperationGraph, a plan, or a JSON form."""
+    from .dialect.json_form import from_json
+
+    if isinstance(source, OperationGraph):
+        return source.finalize()
+    if isinstance(source, Plan):
+        return from_json(dict(source.graph))
+    plan = getattr(source, "plan", None) if type(source).__name__ == "ExecutionPlan" else None
+    if isinstance(plan, Plan):
+        return from_json(dict(plan.graph))
+    if isinstance(source, dict):
+        return from_json(source)
+    build = getattr(source, "build_operation_graph", None)
+    if build is not None:
+        build()
+        return source.graph
+    raise DnncError(
+        Status.BAD_PARAM,
+        f"a {type(source).__name__}",
+        "a pygraph, an OperationGraph, a plan, or the JSON form of a graph",
+    )

@@ -1,0 +1,114 @@
+"""The enumerations of cudnn-frontend's Python module, under their names there."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from .. import dtypes
+
+
+class data_type:
+    """cuDNN's data types; a name of ours or a torch or NumPy dtype is accepted in their place."""
+
+    FLOAT = dtypes.f32
+    DOUBLE = dtypes.f64
+    HALF = dtypes.f16
+    BFLOAT16 = dtypes.bf16
+    INT8 = dtypes.i8
+    UINT8 = dtypes.ui8
+    INT32 = dtypes.i32
+    INT64 = dtypes.i64
+    BOOLEAN = dtypes.i1
+    FP8_E4M3 = dtypes.f8e4m3
+    FP8_E5M2 = dtypes.f8e5m2
+    NOT_SET = None
+
+
+class heur_mode(Enum):
+    """How engine configs are ranked: see `dnnc.engines.heuristics`."""
+
+    A = "A"
+    B = "B"
+    FALLBACK = "FALLBACK"
+
+
+class build_plan_policy(Enum):
+    """Which plans `build_plans` builds: the first that builds, or all."""
+
+    HEURISTICS_CHOICE = "HEURISTICS_CHOICE"
+    ALL = "ALL"
+
+
+class reduction_mode(Enum):
+    """Modes of a reduction."""
+
+    ADD = "add"
+    MUL = "mul"
+    MIN = "min"
+    MAX = "max"
+    AMAX = "amax"
+    AVG = "avg"
+    NORM1 = "norm1"
+    NORM2 = "norm2"
+    MUL_NO_ZEROS = "mul_no_zeros"
+
+
+class reshape_mode(Enum):
+    """What a reshape keeps: places in memory, or the order of the indices."""
+
+    VIEW_ONLY = "VIEW_ONLY"
+    LOGICAL = "LOGICAL"
+
+
+class convolution_mode(Enum):
+    """Whether the filter is applied as it is."""
+
+    CROSS_CORRELATION = "CROSS_CORRELATION"
+    CONVOLUTION = "CONVOLUTION"
+
+
+class norm_forward_phase(Enum):
+    """Whether a norm keeps its statistics."""
+
+    INFERENCE = "INFERENCE"
+    TRAINING = "TRAINING"
+
+
+class tensor_reordering(Enum):
+    """How a tensor's elements are reordered in memory."""
+
+    NONE = "NONE"
+    INT8x32 = "INT8x32"
+    F16x16 = "F16x16"
+    F8_128x4 = "F8_128x4"
+
+
+class scalar_type(Enum):
+    """Whether a scalar may be replaced at execution."""
+
+    RUNTIME_PARAM = "RUNTIME_PARAM"
+    COMPILE_TIME_CONST = "COMPILE_TIME_CONST"
+
+
+class numerical_note(Enum):
+    """What a plan does to numbers beyond plain arithmetic."""
+
+    TENSOR_CORE = "TENSOR_CORE"
+    DOWN_CONVERT_INPUTS = "DOWN_CONVERT_INPUTS"
+    REDUCED_PRECISION_REDUCTION = "REDUCED_PRECISION_REDUCTION"
+    FFT = "FFT"
+    NONDETERMINISTIC = "NONDETERMINISTIC"
+    WINOGRAD = "WINOGRAD"
+    STRICT_NAN_PROP = "STRICT_NAN_PROP"
+
+
+class behavior_note(Enum):
+    """How a plan behaves; every plan of dnnc is compiled ahead, or when it is built."""
+
+    RUNTIME_COMPILATION = "RUNTIME_COMPILATION"
+    SUPPORTS_CUDA_GRAPH_NATIVE_API = "SUPPORTS_CUDA_GRAPH_NATIVE_API"
+
+
+def text_of(value: object) -> str:
+    """The text that stands for an enumerator or is given as text."""
+    return str(value.value) if isinstance(value, Enum) else str(value)

@@ -1,0 +1,48 @@
+"""Handles: a stream and a device, under cudnn-frontend's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import DnncError, Status
+
+
+@dataclass
+class Handle:
+    """Where a graph's plans run.
+
+    stream: a CUDA stream handle, 0 for the default stream.  device: an ordinal, None for the
+    device of the current context.
+    """
+
+    stream: int = 0
+    device: int | None = None
+    is_open: bool = True
+
+
+def create_handle(device: int | None = None) -> Handle:
+    """A handle on the default stream of a device (default: the current one)."""
+    return Handle(device=device)
+
+
+def destroy_handle(handle: Handle) -> None:
+    """Closes a handle; using it afterwards is an error."""
+    _verified(handle).is_open = False
+
+
+def set_stream(handle: Handle, stream: int) -> None:
+    """Makes later executions with the handle launch on a stream (its integer handle)."""
+    _verified(handle).stream = int(stream)
+
+
+def get_stream(handle: Handle) -> int:
+    """The stream of a handle."""
+    return _verified(handle).stream
+
+
+def _verified(handle: object) -> Handle:
+    if not isinstance(handle, Handle):
+        raise TypeError(f"a {type(handle).__name__} is no handle; create_handle() makes one")
+    if not handle.is_open:
+        raise DnncError(Status.BAD_PARAM, "the handle was destroyed", "a handle that is open")
+    return handle

@@ -1,0 +1,293 @@
+# pyright: basic
+"""The operation methods of `pygraph`, derived from the operations' fields.
+
+Each method takes the operands under cudnn-frontend's names, then the attributes, then
+`compute_data_type` and `name`, and returns the result tensor, or a list of several (None for one
+that the call leaves out).  What a field can't say (a padding for both sides, a Python slice) is
+in a small adapter here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import dtypes
+from ..dialect.op import Field, Op
+from ..dialect.ops import OPS, Concatenate, ConvFprop, Layernorm, Pointwise, Slice
+from ..dialect.pointwise_modes import MODES, Mode
+from ..errors import DnncError, Status
+from .enums import text_of
+
+_KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, _KEYWORD, default=default)
+
+
+_COMMON = [_parameter("compute_data_type", None), _parameter("name", "")]
+
+
+def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: Any) -> Any:
+    """A method with a real signature, so that help() and wrong calls read well."""
+    signature = inspect.Signature([_parameter("self"), *parameters])
+
+    def method(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = dict(bound.arguments)
+        return body(values.pop("self"), values)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = doc
+    method.__signature__ = signature  # type: ignore[attr-defined]
+    return method
+
+
+def _required_first(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """As they are, but a parameter without a default does not follow one with."""
+    empty = inspect.Parameter.empty
+    return [p for p in parameters if p.default is empty] + [
+        p for p in parameters if p.default is not empty
+    ]
+
+
+def _value(field: Field, given: Any) -> Any:
+    """An attribute's value from what the caller gave."""
+    if given is None:
+        return None
+    if field.type is dtypes.DType:
+        return dtypes.of(given)
+    if field.type is tuple:
+        return tuple(int(item) for item in given)
+    if field.choices:
+        return text_of(given)
+    return given
+
+
+def _compute_type(graph: Any, given: Any) -> Any:
+    chosen = given if given is not None else graph.compute_data_type
+    return dtypes.of(chosen) if chosen is not None else dtypes.f32
+
+
+def _op_method(kind: type[Op]) -> Any:
+    fields = [f for f in kind.fields if f.kind != "result" and f.name != "compute_type"]
+    parameters = [
+        _parameter(f.parameter, *([f.default] if f.optional or _has_default(f) else []))
+        for f in fields
+    ]
+
+    def body(graph: Any, given: Mapping[str, Any]) -> Any:
+        values: dict[str, Any] = {"name": given["name"]}
+        rank = _rank_of(given[f.parameter] for f in fields if f.kind == "operand")
+        for f in fields:
+            value = given[f.parameter]
+            if f.kind == "attribute":
+                values[f.name] = _value(f, value)
+            elif f.variadic:
+                values[f.name] = tuple(graph._operand(item, rank) for item in value)
+            else:
+                values[f.name] = value if value is None else graph._operand(value, rank)
+        if any(f.name == "compute_type" for f in kind.fields):
+            values["compute_type"] = _compute_type(graph, given["compute_data_type"])
+        return graph._append(kind, values)
+
+    doc = inspect.cleandoc(kind.__doc__ or "")
+    return _make(kind.op_name, _required_first([*parameters, *_COMMON]), doc, body)
+
+
+def _has_default(field: Field) -> bool:
+    return field.kind == "attribute" and field.default is not None
+
+
+def _rank_of(values: Any) -> int:
+    """The rank of the first tensor among operands, for numbers that stand in for tensors."""
+    for value in values:
+        for item in value if isinstance(value, list | tuple) else (value,):
+            dims = getattr(item, "dims", None)
+            if dims is not None:
+                return len(dims)
+    return 1
+
+
+# ---- pointwise: one method a mode and name
+
+_SHORT = {
+    "relu_lower_clip": "lower_clip",
+    "relu_upper_clip": "upper_clip",
+    "relu_lower_clip_slope": "negative_slope",
+    "elu_alpha": "elu_alpha",
+    "softplus_beta": "softplus_beta",
+    "swish_beta": "swish_beta",
+    "axis": "axis",
+}
+_REQUIRED = ("axis",)
+_OPERANDS = ("x", "b", "t")
+
+
+def _pointwise_method(mode: Mode, name: str, operands: tuple[str, ...]) -> Any:
+    order = ("relu_lower_clip_slope", "relu_lower_clip", "relu_upper_clip")
+    extras = [p for p in order if p in mode.parameters] or list(mode.parameters)
+    parameters = [_parameter(operand) for operand in operands]
+    parameters += [_parameter(_SHORT[p], *([] if p in _REQUIRED else [None])) for p in extras]
+
+    def body(graph: Any, given: Mapping[str, Any]) -> Any:
+        rank = _rank_of(given[operand] for operand in operands)
+        values: dict[str, Any] = {
+            slot: graph._operand(given[operand], rank)
+            for slot, operand in zip(_OPERANDS, operands, strict=False)
+        }
+        values |= {p: given[_SHORT[p]] for p in extras}
+        values |= {"mode": mode.name, "name": given["name"]}
+        values["compute_type"] = _pointwise_compute_type(graph, mode, given["compute_data_type"])
+        return graph._append(Pointwise, values)
+
+    doc = (
+        f"{mode.formula}, element by element; dims of 1 broadcast.\n\n"
+        f"{', '.join(operands)}: tensors of one rank, or numbers.  Result: their broadcast dims.\n"
+        f"Source: {mode.cudnn}."
+    )
+    return _make(name, [*parameters, *_COMMON], doc, body)
+
+
+def _pointwise_compute_type(graph: Any, mode: Mode, given: Any) -> Any:
+    """The graph's compute type where the mode has it, unless the call names one."""
+    if given is not None:
+        return dtypes.of(given)
+    chosen = _compute_type(graph, None)
+    integers_only_sometimes = mode.domain == "float" and not chosen.is_float
+    return dtypes.f32 if integers_only_sometimes or chosen.bits == 16 else chosen
+
+
+def _leaky(mode: str, name: str, operands: tuple[str, ...]) -> Any:
+    parameters = [*(_parameter(operand) for operand in operands), _parameter("negative_slope")]
+
+    def body(graph: Any, given: Mapping[str, Any]) -> Any:
+        values: dict[str, Any] = {
+            slot: graph._operand(given[operand], 1)
+            for slot, operand in zip(_OPERANDS, operands, strict=False)
+        }
+        values |= {"mode": mode, "relu_lower_clip_slope": given["negative_slope"]}
+        values |= {"name": given["name"], "compute_type": dtypes.f32}
+        return graph._append(Pointwise, values)
+
+    return _make(name, [*parameters, *_COMMON], f"{mode} with a slope below 0.", body)
+
+
+# ---- adapters
+
+
+def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
+    spatial = graph._operand(given["image"], 4).rank - 2
+    both = given["padding"]
+    pre, post = given["pre_padding"], given["post_padding"]
+    if both is not None and (pre is not None or post is not None):
+        raise DnncError(Status.BAD_PARAM, "padding and pre_padding or post_padding", "one of them")
+    values = {
+        "x": graph._operand(given["image"], 4),
+        "w": graph._operand(given["weight"], 4),
+        "pre_padding": tuple(pre if pre is not None else both or [0] * spatial),
+        "post_padding": tuple(post if post is not None else both or [0] * spatial),
+        "stride": tuple(given["stride"] or [1] * spatial),
+        "dilation": tuple(given["dilation"] or [1] * spatial),
+        "convolution_mode": text_of(given["convolution_mode"]),
+        "compute_type": _compute_type(graph, given["compute_data_type"]),
+        "name": given["name"],
+    }
+    return graph._append(ConvFprop, values)
+
+
+def _slice(graph: Any, given: dict[str, Any]) -> Any:
+    x = graph._operand(given["input"], 1)
+    slices = list(given["slices"]) + [slice(None)] * (x.rank - len(given["slices"]))
+    if len(slices) != x.rank or not all(isinstance(s, slice) for s in slices):
+        raise DnncError(
+            Status.BAD_PARAM, f"slices {given['slices']!r}", f"at most {x.rank} Python slices"
+        )
+    bounds = [_bounds(extent.constant, s) for extent, s in zip(x.shape, slices, strict=True)]
+    starts, stops, steps = zip(*bounds, strict=True)
+    values = {"x": x, "starts": starts, "stops": stops, "steps": steps, "name": given["name"]}
+    return graph._append(Slice, values)
+
+
+def _bounds(extent: int | None, s: slice) -> tuple[int, int, int]:
+    """(start, stop, step), normalized to the size as Python does; the whole axis is (0, -1, 1)."""
+    if s == slice(None):
+        return 0, -1, 1
+    if extent is None:
+        return s.start or 0, -1 if s.stop is None else s.stop, s.step or 1
+    start, stop, step = s.indices(extent)
+    return start, stop, step
+
+
+def _layernorm(graph: Any, given: dict[str, Any]) -> Any:
+    phase = text_of(given["norm_forward_phase"])
+    bias = given["bias"]
+    values = {
+        "x": graph._operand(given["input"], 1),
+        "scale": graph._operand(given["scale"], 1),
+        "bias": None if bias is None else graph._operand(bias, 1),
+        "epsilon": graph._operand(given["epsilon"], graph._operand(given["input"], 1).rank),
+        "norm_forward_phase": phase,
+        "compute_type": _compute_type(graph, given["compute_data_type"]),
+        "name": given["name"],
+    }
+    left_out = () if phase == "TRAINING" else ("mean", "inv_variance")
+    return graph._append(Layernorm, values, left_out)
+
+
+def _concatenate(graph: Any, given: dict[str, Any]) -> Any:
+    inputs = tuple(graph._operand(item, 1) for item in given["inputs"])
+    values = {"inputs": inputs, "axis": given["axis"], "name": given["name"]}
+    return graph._append(Concatenate, {**values, "in_place_index": given["in_place_index"]})
+
+
+_ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = {
+    ConvFprop: (
+        [
+            _parameter("image"),
+            _parameter("weight"),
+            _parameter("padding", None),
+            _parameter("stride", None),
+            _parameter("dilation", None),
+            _parameter("convolution_mode", "CROSS_CORRELATION"),
+            *_COMMON,
+            _parameter("pre_padding", None),
+            _parameter("post_padding", None),
+        ],
+        _conv_fprop,
+    ),
+    Slice: ([_parameter("input"), _parameter("slices", ()), *_COMMON], _slice),
+    Concatenate: (
+        [_parameter("inputs"), _parameter("axis"), _parameter("in_place_index", None),
+         _parameter("name", "")],
+        _concatenate,
+    ),
+    Layernorm: (
+        [_parameter("norm_forward_phase"), _parameter("input"), _parameter("scale"),
+         _parameter("bias"), _parameter("epsilon"), *_COMMON],
+        _layernorm,
+    ),
+}  # fmt: skip
+
+
+def methods() -> dict[str, Any]:
+    """Every operation method by name."""
+    found: dict[str, Any] = {}
+    for kind in OPS:
+        if kind is Pointwise:
+            continue
+        if kind in _ADAPTERS:
+            parameters, body = _ADAPTERS[kind]
+            doc = inspect.cleandoc(kind.__doc__ or "")
+            found[kind.op_name] = _make(kind.op_name, parameters, doc, body)
+        else:
+            found[kind.op_name] = _op_method(kind)
+    for mode in MODES:
+        for name, operands in mode.methods:
+            found[name] = _pointwise_method(mode, name, operands)
+    found["leaky_relu"] = _leaky("relu_fwd", "leaky_relu", ("input",))
+    found["leaky_relu_backward"] = _leaky("relu_bwd", "leaky_relu_backward", ("loss", "input"))
+    return found

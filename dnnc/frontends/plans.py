@@ -1,0 +1,133 @@
+# pyright: basic
+"""The ranked plans of a pygraph: configs, filters, and what was built of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..dialect.graph import OperationGraph
+from ..errors import DnncError, Status
+from ..target import Target
+
+
+class PlanList:
+    """Engine configs of a graph in rank order.
+
+    configs: all that were found; `barred` holds the indices that filters took out, so that
+    indices stay as they are.  Configs are those of the first target; a plan for several targets
+    takes the same engine and knobs where they are legal, else the best there.
+    """
+
+    def __init__(self, graph: OperationGraph, targets: Sequence[Target], modes: Sequence[str]):
+        from ..engines import heuristics
+
+        self.graph = graph
+        self.targets = tuple(targets)
+        self.configs = list(heuristics.configs(graph, self.targets[0], modes))
+        self.barred: set[int] = set()
+        self.workspace_limit: int | None = None
+        self._built: dict[int, Any] = {}
+        self._selected: int | None = None
+        if not self.configs:
+            raise heuristics.no_config_error(graph, self.targets[0])
+
+    def config(self, index: int) -> Any:
+        if not 0 <= index < len(self.configs):
+            raise IndexError(f"plan {index}: there are {len(self.configs)}")
+        return self.configs[index]
+
+    def bar(self, condition: Callable[[Any], bool]) -> None:
+        """Takes out the configs for which a condition holds."""
+        self.barred |= {i for i, config in enumerate(self.configs) if condition(config)}
+
+    def _left(self) -> list[int]:
+        return [i for i in range(len(self.configs)) if i not in self.barred]
+
+    def check_support(self) -> None:
+        if not self._left():
+            raise DnncError(
+                Status.NOT_SUPPORTED,
+                f"filters bar all {len(self.configs)} plans",
+                ", ".join(config.name for config in self.configs),
+                f"graph '{self.graph.name}'",
+            )
+
+    def build(self, all_of_them: bool) -> None:
+        """Builds and selects the first config that fits; all of them if asked."""
+        self.check_support()
+        for index in self._left():
+            executable = self.executable(index)
+            limit = self.workspace_limit
+            if limit is not None and executable.workspace_size() > limit:
+                self.barred.add(index)
+                continue
+            if self._selected is None:
+                self._selected = index
+            if not all_of_them:
+                return
+        if self._selected is None:
+            raise DnncError(
+                Status.NOT_SUPPORTED, "every plan needs more workspace", f"{self.workspace_limit}"
+            )
+
+    def build_at(self, index: int) -> None:
+        if index in self.barred:
+            raise DnncError(
+                Status.BAD_PARAM, f"plan {index} is barred by a filter", f"one of {self._left()}"
+            )
+        self.executable(index)
+        self._selected = index
+
+    def executable(self, index: int) -> Any:
+        """The execution plan of a config, compiled on first use."""
+        if index not in self._built:
+            from ..compiler import Options
+            from ..runtime import ExecutionPlan
+            from ..worker import compile_graph
+
+            config = self.config(index)
+            options = Options(
+                partition=config.partition_text(self.graph), choices=config.choice_text
+            )
+            self._built[index] = ExecutionPlan(compile_graph(self.graph, self.targets, options))
+        return self._built[index]
+
+    def selected(self) -> Any:
+        if self._selected is None:
+            raise DnncError(
+                Status.BAD_PARAM_NOT_FINALIZED,
+                "no plan is built",
+                "build_plans() or build() first",
+                f"graph '{self.graph.name}'",
+            )
+        return self._built[self._selected]
+
+    def append(self, engine_id: int, knobs: Mapping[str, int]) -> None:
+        from ..dialect.fusion import partition
+        from ..engines import heuristics
+
+        engine = self._engine(engine_id)
+        (whole,) = partition(self.graph, [self.graph.ops])
+        reasons = engine.supports(whole, self.targets[0])
+        if reasons:
+            raise DnncError(
+                reasons[0].status, f"engine {engine.name}: {'; '.join(map(str, reasons))}"
+            )
+        choice = heuristics.with_knobs(engine, whole, knobs, self.targets[0])
+        self.configs.append(heuristics.EngineConfig((choice,)))
+
+    def knobs_of(self, engine_id: int) -> Any:
+        from ..dialect.fusion import partition
+
+        (whole,) = partition(self.graph, [self.graph.ops])
+        return self._engine(engine_id).knobs(whole, self.targets[0])
+
+    def _engine(self, engine_id: int) -> Any:
+        from ..engines import ENGINES
+
+        for engine in ENGINES:
+            if engine.index == engine_id:
+                return engine
+        known = ", ".join(f"{e.index} ({e.name})" for e in ENGINES)
+        raise DnncError(Status.BAD_PARAM, f"engine {engine_id}", known)

@@ -1,0 +1,572 @@
+# pyright: basic
+"""`dnnc.pygraph`: build, plan and execute an operation graph, as with cudnn-frontend.
+
+graph = dnnc.pygraph(io_data_type=dnnc.data_type.HALF, compute_data_type=dnnc.data_type.FLOAT)
+x = graph.tensor(dim=[1, 128, 64], stride=[8192, 64, 1], name="x")
+...
+y.set_output(True)
+graph.build()
+graph.execute({x: x_gpu, y: y_gpu}, workspace, handle=handle)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .. import dtypes
+from .. import target as targets
+from ..dialect.graph import OperationGraph
+from ..dialect.json_form import to_json
+from ..dialect.op import Op
+from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..expr import Expr
+from ..target import Target
+from . import enums
+from .enums import text_of
+from .handle import Handle
+from .methods import methods
+
+
+class GraphTensor(Tensor):
+    """A tensor of a pygraph; setters return it, so that they chain."""
+
+    _graph: Any = None
+    _inferred: frozenset[str] = frozenset()
+
+    def _changed(self, field: str = "") -> GraphTensor:
+        """Itself, on the way to a new value of a field, which is then the user's."""
+        if self._graph is not None:
+            self._graph._require_unplanned()
+        self._inferred -= {field}
+        return self
+
+    def infer_again(self) -> None:
+        """Forgets what was inferred and not set since."""
+        for field in self._inferred:
+            setattr(self, field, None)
+
+    def set_output(self, value: bool = True) -> GraphTensor:
+        """Whether it is written to a buffer of the caller (it is not virtual then)."""
+        self._changed().is_output = value
+        self.is_virtual = not value
+        return self
+
+    def set_is_virtual(self, value: bool) -> GraphTensor:
+        return self.set_output(not value)
+
+    def set_name(self, value: str) -> GraphTensor:
+        self._changed().name = value
+        return self
+
+    def set_uid(self, value: int) -> GraphTensor:
+        """Sets the number that identifies it in a variant pack; unique in its graph."""
+        self._changed().uid = value
+        return self
+
+    def set_data_type(self, value: Any) -> GraphTensor:
+        self._changed("dtype").dtype = _data_type(value)
+        return self
+
+    def set_dim(self, value: Sequence[Any]) -> GraphTensor:
+        """Sets the dims, in elements."""
+        self._changed("dims").dims = sizes(value)
+        return self._inferred_on()
+
+    def set_stride(self, value: Sequence[Any]) -> GraphTensor:
+        """Sets the strides, in elements."""
+        self._changed("strides").strides = sizes(value)
+        return self._inferred_on()
+
+    def _inferred_on(self) -> GraphTensor:
+        """Itself, after what waited for its dims and strides was inferred."""
+        if self._graph is not None:
+            self._graph._infer_waiting()
+        return self
+
+    def set_alignment(self, value: int) -> GraphTensor:
+        """Sets the bytes that divide the address of its buffers."""
+        self._changed().alignment = value
+        return self
+
+    set_alignment_value = set_alignment
+
+    def set_is_pass_by_value(self, value: bool) -> GraphTensor:
+        self._changed().is_by_value = value
+        return self
+
+    def set_reordering_type(self, value: Any) -> GraphTensor:
+        self._changed().reordering = text_of(value)
+        return self
+
+    def set_ragged_offset(self, value: GraphTensor) -> GraphTensor:
+        self._changed().ragged_offset = value
+        return self
+
+    def get_name(self) -> str:
+        return self.name
+
+    def get_uid(self) -> int | None:
+        return self.uid
+
+    def get_data_type(self) -> DType | None:
+        return self.dtype
+
+    def get_dim(self) -> list[Any]:
+        """The dims: ints, or expressions where a symbol is in them."""
+        return [_plain(size) for size in self.dims or ()]
+
+    def get_stride(self) -> list[Any]:
+        return [_plain(size) for size in self.strides or ()]
+
+    def get_is_virtual(self) -> bool:
+        return self.is_virtual
+
+    def get_is_pass_by_value(self) -> bool:
+        return self.is_by_value
+
+    def get_alignment(self) -> int:
+        return self.alignment
+
+    def get_reordering_type(self) -> enums.tensor_reordering:
+        return enums.tensor_reordering(self.reordering)
+
+
+def _plain(size: Expr) -> Any:
+    return size if size.constant is None else size.constant
+
+
+def _data_type(value: Any) -> DType | None:
+    return None if value is None else dtypes.of(value)
+
+
+class pygraph:
+    """An operation graph and its plans.
+
+    name: a label.  io_data_type, intermediate_data_type: of non-virtual and virtual tensors that
+    set none; compute_data_type: of operations that set none (default FLOAT).
+    handle: the device and stream of the plans.  sm_version: compile for a device that is not here
+    (90 or 900 for sm_90).  target: the same by name, several by commas ("sm_80,sm_90a").
+    device_property: from `create_device_properties`.  kernel_cache, is_dynamic_shape_enabled:
+    accepted; kernels of graphs that differ in sizes only are always shared.
+    is_override_shape_enabled: accepted; sizes that are to change are `dnnc.Dim`s.
+    """
+
+    def __init__(
+        self,
+        name: str = "graph",
+        io_data_type: Any = None,
+        intermediate_data_type: Any = None,
+        compute_data_type: Any = None,
+        handle: Handle | None = None,
+        sm_count: int | None = None,
+        sm_version: int | None = None,
+        kernel_cache: Any = None,
+        device_property: Any = None,
+        is_dynamic_shape_enabled: bool = False,
+        is_override_shape_enabled: bool = False,
+        *,
+        target: str | None = None,
+    ):
+        io = _data_type(io_data_type)
+        self.compute_data_type = _data_type(compute_data_type)
+        self.graph = OperationGraph(
+            name, io_type=io, intermediate_type=_data_type(intermediate_data_type) or io
+        )
+        self.handle = handle
+        self.sm_count = sm_count
+        self._target = target
+        self._sm_version = sm_version
+        self._device_property = device_property
+        self._plans: Any = None
+
+    # ---- tensors
+
+    def tensor(
+        self,
+        dim: Sequence[Any],
+        stride: Sequence[Any] | None = None,
+        data_type: Any = None,
+        is_virtual: bool = False,
+        is_pass_by_value: bool = False,
+        ragged_offset: GraphTensor | None = None,
+        reordering_type: Any = "NONE",
+        name: str = "",
+        uid: int | None = None,
+        alignment_value: int = DEFAULT_ALIGNMENT,
+    ) -> GraphTensor:
+        """A tensor of the graph.
+
+        dim, stride: in elements, ints, `dnnc.Dim`s or expressions; stride defaults to row-major.
+        uid: unique; None or -1: assigned.  alignment_value: bytes, default 16.
+        """
+        self._require_unplanned()
+        dims = sizes(dim)
+        made = GraphTensor(
+            uid=None if uid in (None, -1) else uid,
+            name=name,
+            dims=dims,
+            strides=packed_strides(dims) if stride is None else sizes(stride),
+            dtype=_data_type(data_type),
+            is_virtual=is_virtual,
+            is_by_value=is_pass_by_value,
+            alignment=alignment_value,
+            reordering=text_of(reordering_type),
+            ragged_offset=ragged_offset,
+        )
+        return self._adopt(made)
+
+    def _adopt(self, tensor: GraphTensor) -> GraphTensor:
+        tensor._graph = self
+        self.graph.add_tensor(tensor)
+        return tensor
+
+    def tensor_like(self, source: Any, name: str = "") -> GraphTensor:
+        """A tensor with the descriptor of another (without its uid), or of an array.
+
+        A host array of one element becomes a by-value tensor with that default.
+        """
+        if isinstance(source, Tensor):
+            return self.tensor(
+                source.shape,
+                source.layout,
+                source.dtype,
+                is_pass_by_value=source.is_by_value,
+                reordering_type=source.reordering,
+                name=name or source.name,
+                alignment_value=source.alignment,
+            )
+        import numpy as np
+
+        if isinstance(source, np.ndarray | np.generic) or _is_host_tensor(source):
+            array = np.asarray(source)
+            if array.size != 1:
+                raise DnncError(
+                    Status.BAD_PARAM, f"a host array of {array.size} elements", "one element", name
+                )
+            made = self.tensor([1] * max(1, array.ndim), data_type=array.dtype, name=name)
+            made.is_by_value, made.value = True, array.reshape(()).item()
+            return made
+        from ..runtime.buffers import buffer_of
+
+        buffer = buffer_of(source, name)
+        if buffer.dims is None:
+            raise DnncError(Status.BAD_PARAM, "an address", "a tensor or an array", name)
+        return self.tensor(buffer.dims, buffer.strides, buffer.dtype, name=name)
+
+    def tensor_scalar(
+        self, value: float | int, scalar_type: Any = "COMPILE_TIME_CONST", data_type: Any = None
+    ) -> GraphTensor:
+        """A number as a tensor of dims [1].
+
+        RUNTIME_PARAM: the default of a by-value tensor; COMPILE_TIME_CONST: part of the kernel.
+        data_type: default FLOAT, INT32 for an int.
+        """
+        default = dtypes.i32 if isinstance(value, int) else dtypes.f32
+        made = self.tensor([1], data_type=_data_type(data_type) or default)
+        made.value = value
+        made.is_by_value = text_of(scalar_type) == "RUNTIME_PARAM"
+        return made
+
+    def query_tensor_attributes_of_uid(self, uid: int) -> Tensor:
+        """The tensor with a uid; unknown ones are an error."""
+        return self.graph.tensor(uid)
+
+    # ---- what operation methods call
+
+    def _require_unplanned(self) -> None:
+        if self._plans is not None:
+            raise DnncError(
+                Status.BAD_PARAM_NOT_FINALIZED,
+                "the graph has plans and can't change",
+                "a new graph",
+                f"graph '{self.graph.name}'",
+            )
+        self.graph.is_finalized = False
+
+    def _operand(self, value: Any, rank: int) -> Tensor:
+        """A tensor of this graph; a number becomes a constant of as many dims."""
+        if isinstance(value, Tensor):
+            owner = getattr(value, "_graph", self)
+            if owner is not self:
+                raise value.error(Status.BAD_PARAM, "of another graph", "a tensor of this graph")
+            if value.value is not None and value.rank == 1 != rank:
+                value.dims, value.strides = sizes([1] * rank), sizes([1] * rank)
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            made = self.tensor([1] * rank, data_type=dtypes.f32)
+            made.value = float(value)
+            return made
+        raise TypeError(f"a {type(value).__name__} is no tensor of the graph")
+
+    def _append(self, kind: type[Op], values: dict[str, Any], left_out: Iterable[str] = ()) -> Any:
+        """Adds an operation with new virtual results, and returns those."""
+        self._require_unplanned()
+        name = values.get("name") or ""
+        results: list[GraphTensor | None] = []
+        for field in kind.fields_of("result"):
+            if field.name in left_out:
+                results.append(None)
+                continue
+            many = len(kind.fields_of("result")) > 1
+            label = f"{name}::{field.name.upper()}" if many and name else name
+            made = GraphTensor(is_virtual=True, name=label)
+            made._graph = self
+            values[field.name] = made
+            results.append(made)
+        self.graph.add(kind(**values))
+        self._infer_waiting()
+        return results[0] if len(results) == 1 else results
+
+    def _infer_waiting(self) -> None:
+        """Infers what the operands' dims allow, so that users can read dims as they build."""
+        for op in self.graph.ops:
+            if any(t.dims is None or t.strides is None for t in op.results):
+                _infer_early(op)
+
+    # ---- planning
+
+    def validate(self) -> None:
+        """Infers and checks the whole graph; ValueError or cudnnGraphNotSupportedError."""
+        self._require_unplanned()
+        for tensor in self.graph.tensors:
+            if isinstance(tensor, GraphTensor):
+                tensor.infer_again()
+        self.graph.validate()
+
+    def build_operation_graph(self) -> None:
+        """Fixes the graph: uids are assigned, operations ordered."""
+        if not self.graph.is_finalized:
+            self.validate()
+            self.graph.finalize()
+
+    def create_execution_plans(self, modes: Sequence[Any] = ("A", "FALLBACK")) -> None:
+        """Ranks the ways to run the graph, in mode order; none is an error with all reasons."""
+        from .plans import PlanList
+
+        self.build_operation_graph()
+        if self._plans is not None:
+            raise DnncError(
+                Status.BAD_PARAM_NOT_FINALIZED, "the graph has plans already", "a new graph"
+            )
+        self._plans = PlanList(self.graph, self._targets(), [text_of(mode) for mode in modes])
+
+    def _targets(self) -> tuple[Target, ...]:
+        """What to compile for: asked for, else the device that is here."""
+        if self._target is not None:
+            return targets.of_list(self._target)
+        if self._device_property is not None:
+            return (self._device_property.target,)
+        if self._sm_version is not None:
+            version = self._sm_version // 10 if self._sm_version >= 500 else self._sm_version
+            return (targets.of_capability(version // 10, version % 10),)
+        from ..runtime import driver
+
+        device = driver.device(self.handle.device if self.handle else None)
+        return (targets.of_capability(*device.capability),)
+
+    def _planned(self) -> Any:
+        if self._plans is None:
+            raise DnncError(
+                Status.BAD_PARAM_NOT_FINALIZED,
+                "the graph has no plans",
+                "create_execution_plans() or build() first",
+                f"graph '{self.graph.name}'",
+            )
+        return self._plans
+
+    def check_support(self) -> None:
+        """At least one plan is left after the filters; else cudnnGraphNotSupportedError."""
+        self._planned().check_support()
+
+    def build_plans(self, policy: Any = "HEURISTICS_CHOICE") -> None:
+        """Compiles the first plan that builds, or all of them."""
+        self._planned().build(text_of(policy) == "ALL")
+
+    def build(self, modes: Sequence[Any] = ("A", "FALLBACK")) -> None:
+        """Everything from `validate` to `build_plans`."""
+        self.validate()
+        self.build_operation_graph()
+        self.create_execution_plans(modes)
+        self.check_support()
+        self.build_plans()
+
+    # ---- plans
+
+    def get_execution_plan_count(self) -> int:
+        return len(self._planned().configs)
+
+    def get_plan_name_at_index(self, index: int) -> str:
+        """eng4_STAGES=3_TILE_M=128...: the engine's index and its knobs."""
+        return self._planned().config(index).name
+
+    def build_plan_at_index(self, index: int) -> None:
+        """Compiles one plan and selects it."""
+        self._planned().build_at(index)
+
+    def get_engine_and_knobs_at_index(self, index: int) -> tuple[int, dict[str, int]]:
+        """(engine index, knobs) of a plan, for `create_execution_plan`."""
+        config = self._planned().config(index)
+        return config.choices[0].engine.index, config.knobs
+
+    def create_execution_plan(self, engine_id: int, knobs: Mapping[Any, int]) -> None:
+        """Appends a plan of an engine with knobs set."""
+        self._planned().append(engine_id, {text_of(k): v for k, v in knobs.items()})
+
+    def get_engine_count(self) -> int:
+        from ..engines import ENGINES
+
+        return len(ENGINES)
+
+    def get_knobs_for_engine(self, engine_id: int) -> Any:
+        """The knobs that an engine has for the graph as one fusion."""
+        return self._planned().knobs_of(engine_id)
+
+    def deselect_engines(self, names: Sequence[str]) -> pygraph:
+        """Bars plans whose name holds one of the texts."""
+        self._planned().bar(lambda config: any(name in config.name for name in names))
+        return self
+
+    def deselect_workspace_greater_than(self, bytes_: int) -> pygraph:
+        """Bars plans that need more workspace; known when they are built."""
+        self._planned().workspace_limit = bytes_
+        return self
+
+    def select_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
+        """Keeps plans that have all of the notes."""
+        wanted = {text_of(note) for note in notes}
+        self._planned().bar(lambda config: not wanted <= set(config.notes))
+        return self
+
+    def deselect_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
+        """Bars plans that have one of the notes."""
+        barred = {text_of(note) for note in notes}
+        self._planned().bar(lambda config: bool(barred & set(config.notes)))
+        return self
+
+    def get_workspace_size(self, sizes: Mapping[str, int] | None = None) -> int:
+        """Bytes of workspace of the selected plan; symbols count at their maximum."""
+        return self._planned().selected().workspace_size(sizes)
+
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return self._planned().executable(index).workspace_size()
+
+    @property
+    def plan(self) -> Any:
+        """The selected `dnnc.runtime.ExecutionPlan`: bind, execute, serialize it."""
+        return self._planned().selected()
+
+    # ---- execution
+
+    def execute(
+        self,
+        variant_pack: Mapping[Any, Any],
+        workspace: Any = None,
+        handle: Handle | None = None,
+        override_uids: Sequence[int] | None = None,
+        override_shapes: Sequence[Sequence[int]] | None = None,
+        override_strides: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Launches the selected plan on the handle's stream; never allocates or waits.
+
+        variant_pack: tensor, uid or unique name -> device array or address, number for by-value
+        tensors.  override_uids, override_shapes: sizes of symbols, by the dims of tensors that
+        have them.
+        """
+        if self._plans is None:
+            self.build()
+        self._execute(self.plan, variant_pack, workspace, handle, override_uids, override_shapes)
+
+    def execute_plan_at_index(
+        self,
+        variant_pack: Mapping[Any, Any],
+        workspace: Any,
+        index: int,
+        handle: Handle | None = None,
+        override_uids: Sequence[int] | None = None,
+        override_shapes: Sequence[Sequence[int]] | None = None,
+        override_strides: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Launches one of the built plans."""
+        plan = self._planned().executable(index)
+        self._execute(plan, variant_pack, workspace, handle, override_uids, override_shapes)
+
+    def _execute(
+        self,
+        plan: Any,
+        pack: Mapping[Any, Any],
+        workspace: Any,
+        handle: Handle | None,
+        uids: Sequence[int] | None,
+        shapes: Sequence[Sequence[int]] | None,
+    ) -> None:
+        handle = handle or self.handle or Handle()
+        found: dict[str, int] = {}
+        for uid, shape in zip(uids or (), shapes or (), strict=True):
+            for size, actual in zip(self.graph.tensor(uid).shape, shape, strict=True):
+                if size.constant is None:
+                    found[str(size)] = actual
+                elif size.constant != actual:
+                    raise DnncError(
+                        Status.BAD_PARAM_SHAPE_MISMATCH,
+                        f"override of the fixed size {size} by {actual}",
+                        "sizes that are dnnc.Dim symbols",
+                        self.graph.tensor(uid).label,
+                    )
+        plan.execute(pack, workspace, stream=handle.stream, sizes=found)
+
+    # ---- the graph as data
+
+    def serialize(self) -> bytes:
+        """The selected plan, as the bytes of a `.dnnplan` file."""
+        from ..plan import format
+
+        return format.to_bytes(self.plan.plan)
+
+    @staticmethod
+    def deserialize(data: bytes) -> Any:
+        """The execution plan of such bytes; buffers are bound by the original uids."""
+        from ..runtime import load
+
+        return load(data)
+
+    def key(self) -> int:
+        """A hash of topology, sizes and types, for caches of graphs."""
+        self.build_operation_graph()
+        return int(self.graph.key()[:16], 16)
+
+    def __repr__(self) -> str:
+        self.build_operation_graph()
+        return json.dumps(to_json(self.graph))
+
+
+def _is_host_tensor(value: Any) -> bool:
+    device = getattr(value, "device", None)
+    return getattr(device, "type", None) == "cpu"
+
+
+def _infer_early(op: Op) -> None:
+    """Infers the results' dims where the operands are known, so that users can read them.
+
+    What can't be inferred yet is left to `validate`, which reports it.
+    """
+    if any(len(t.dims or ()) != len(t.strides or ()) or not t.dims for t in op.operands):
+        return  # `validate` says what is missing
+    open_fields = [
+        (tensor, [f for f in ("dims", "strides", "dtype") if getattr(tensor, f) is None])
+        for tensor in op.results
+    ]
+    with contextlib.suppress(DnncError, ValueError):
+        op.infer()
+    for tensor, fields in open_fields:
+        found = {field for field in fields if getattr(tensor, field) is not None}
+        if isinstance(tensor, GraphTensor):
+            tensor._inferred |= found
+
+
+for _name, _method in methods().items():
+    setattr(pygraph, _name, _method)

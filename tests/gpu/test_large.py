@@ -1,0 +1,128 @@
+"""Sizes that the interpreter is too slow for, against torch in float64 on the device."""
+
+import pytest
+
+import dnnc
+from dnnc import dtypes, worker
+from dnnc.compiler import Options
+from dnnc.engines.matmul_sm80 import WARPS
+from tests.support import device
+
+torch = pytest.importorskip("torch")
+
+TOKENS = dnnc.Dim("tokens", max=65536)
+UNIT = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8, torch.float32: 2.0**-23}
+TYPES = {torch.float16: dtypes.f16, torch.bfloat16: dtypes.bf16, torch.float32: dtypes.f32}
+
+
+def fresh(*dims, dtype=torch.float16, low=-1.0, high=1.0):
+    wide = torch.empty(*dims, dtype=torch.float32, device="cuda")
+    return wide.uniform_(low, high).to(dtype)
+
+
+def poisoned(*dims, dtype=torch.float16):
+    return torch.full(dims, float("nan"), dtype=dtype, device="cuda")
+
+
+def assert_close(actual, exact, dtype, slack=2.0, allowance=0.0):
+    actual = actual.double()
+    assert bool(torch.isfinite(actual).all())
+    error = float((actual - exact).norm() / exact.norm())
+    bound = slack * UNIT[dtype] + allowance
+    assert error <= bound, f"relative error {error:.3g} > {bound:.3g}"
+    worst = float(((actual - exact).abs().amax(-1) / exact.abs().amax(-1)).max())
+    assert worst <= 8 * bound, f"an element is off by {worst:.3g} of its row's largest"
+
+
+def execute(graph, pack, options=None, sizes=None):
+    plan = dnnc.load(worker.compile_graph(graph, device.target(), options or Options()))
+    needed = plan.workspace_size(plan.sizes(pack, sizes))
+    workspace = torch.empty(needed, dtype=torch.uint8, device="cuda") if needed else None
+    plan.execute(pack, workspace, sizes=sizes)
+    torch.cuda.synchronize()
+
+
+def ffn(m, n, k, dtype):
+    io = TYPES[dtype]
+    g = dnnc.pygraph("ffn", io_data_type=io, intermediate_data_type=dtypes.f32)
+    x, w = g.tensor([1, m, k], name="x"), g.tensor([1, k, n], [k * n, 1, k], name="w")
+    b = g.tensor([1, 1, n], name="b")
+    g.gelu(g.bias(g.matmul(x, w), b)).set_output().set_name("y")
+    return g.graph.finalize()
+
+
+def check_ffn(m, n, k, dtype, graph=None, options=None):
+    # Weights such that no row of outputs vanishes in GELU's tail.
+    small = (3 / k) ** 0.5
+    w = fresh(1, n, k, dtype=dtype, low=-small, high=small).transpose(1, 2)
+    x = fresh(1, m, k, dtype=dtype)
+    b, y = fresh(1, 1, n, dtype=dtype), poisoned(1, m, n, dtype=dtype)
+    execute(graph or ffn(m, n, k, dtype), {"x": x, "w": w, "b": b, "y": y}, options)
+    exact = torch.nn.functional.gelu(x.double() @ w.double() + b.double())
+    # f32 sums in the tensor cores truncate; three tf32 products leave 2**-21 of each.
+    assert_close(y, exact, dtype, allowance=2.0**-20 * (1 + k / 256) ** 0.5)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [(517, 1031, 769), (1, 4096, 4096), (4096, 1536, 384), (2048, 2048, 2048), (300, 8, 8192)],
+)
+def test_ffn_by_the_engine_that_is_chosen(m, n, k, dtype):
+    check_ffn(m, n, k, dtype)
+
+
+@pytest.mark.parametrize("tile", WARPS, ids=str)
+def test_every_tile_at_sizes_that_fill_the_device(tile):
+    knobs = (("TILE_M", tile[0]), ("TILE_N", tile[1]), ("STAGES", 3))
+    options = Options(engine="matmul_sm80", knobs=knobs)
+    check_ffn(3001, 4104, 1096, torch.float16, options=options)
+
+
+def test_one_cubin_serves_twenty_token_counts():
+    graph = ffn(TOKENS, 1536, 384, torch.float16)
+    for m in (1, 2, 3, 7, 8, 15, 16, 17, 31, 64, 65, 127, 128, 129, 200, 1000, 4096, 10007, 32768,
+              65535):  # fmt: skip
+        check_ffn(m, 1536, 384, torch.float16, graph)
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=["columns", "rows", "all"])
+@pytest.mark.parametrize(("m", "n"), [(4096, 4096), (16384, 1000), (3, 1000003), (1000003, 3)])
+def test_reductions(m, n, axes):
+    g = dnnc.pygraph(io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
+    x = g.tensor([m, n], name="x")
+    dims = [1 if axis in axes else extent for axis, extent in enumerate((m, n))]
+    total = g.reduction(g.mul(x, x), "avg").set_dim(dims)
+    total.set_output().set_data_type(dtypes.f32).set_name("y")
+    data, y = fresh(m, n), poisoned(*dims, dtype=torch.float32)
+    execute(g.graph.finalize(), {"x": data, "y": y})
+    exact = (data.double() ** 2).mean(axes, keepdim=True)
+    assert_close(y, exact, torch.float32, allowance=2.0**-19)
+
+
+def test_pointwise_beyond_two_to_the_31_elements():
+    g = dnnc.pygraph(io_data_type=dtypes.i8, intermediate_data_type=dtypes.f32)
+    rows, columns = 33, 1 << 26
+    x = g.tensor([rows, columns], name="x")
+    g.add(x, 1.0).set_output().set_name("y")
+    data = torch.randint(-100, 100, (rows, columns), dtype=torch.int8, device="cuda")
+    y = torch.full_like(data, 77)
+    execute(g.graph.finalize(), {"x": data, "y": y})
+    for row in range(rows):
+        assert torch.equal(y[row], data[row] + 1)
+
+
+def test_channels_last_and_strided_views():
+    g = dnnc.pygraph(io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32)
+    data = fresh(8, 64, 56, 57, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    other = fresh(8, 64, 56, 120, dtype=torch.bfloat16)[..., 3:117:2]
+    x, z = (
+        g.tensor(list(t.shape), list(t.stride()), name=name, alignment_value=2)
+        for t, name in ((data, "x"), (other, "z"))
+    )
+    y = g.relu(g.add(x, z)).set_output().set_name("y")
+    y.set_stride(list(data.stride())).set_alignment(2)
+    out = poisoned(8, 64, 56, 57, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    execute(g.graph.finalize(), {"x": data, "z": other, "y": out})
+    exact = torch.relu(data.double() + other.double())
+    assert_close(out, exact, torch.bfloat16)

@@ -1,0 +1,261 @@
+"""The runtime on a device: streams, captured graphs, buffers of other libraries, refusals."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from dnnc.errors import Status
+from dnnc.plan import format
+from dnnc.runtime import driver
+from tests.support import device
+
+torch = pytest.importorskip("torch")
+
+M = dnnc.Dim("M", max=1 << 20)
+
+
+def scaled_sum(target=None, name="scaled_sum"):
+    """y = (x + z) * s; one kernel."""
+    g = dnnc.pygraph(name, io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
+    x, z = g.tensor([M, 64], name="x"), g.tensor([M, 64], name="z")
+    s = g.tensor_scalar(2.0, "RUNTIME_PARAM").set_name("s")
+    g.mul(g.add(x, z), s).set_output().set_name("y")
+    return compile_graph(g.graph.finalize(), target or device.target())
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return dnnc.load(scaled_sum())
+
+
+def tensors(m=300):
+    x, z = (torch.randn(m, 64, device="cuda", dtype=torch.float16) for _ in range(2))
+    return {"x": x, "z": z, "y": torch.full_like(x, float("nan"))}
+
+
+def assert_right(pack, s=2.0):
+    torch.cuda.synchronize()
+    exact = (pack["x"].double() + pack["z"].double()) * s
+    torch.testing.assert_close(pack["y"].double(), exact, rtol=2e-3, atol=2e-3)
+
+
+def test_bound_plans_launch_again_with_new_contents(plan):
+    pack = tensors()
+    bound = plan.bind(pack)
+    for _ in range(3):
+        pack["x"].normal_()
+        pack["y"].fill_(float("nan"))
+        bound()
+        assert_right(pack)
+
+
+def test_numbers_are_bound_by_value(plan):
+    pack = tensors()
+    plan.execute({**pack, "s": -0.5})
+    assert_right(pack, -0.5)
+
+
+def test_many_sizes_of_one_plan(plan):
+    for m in (1, 2, 3, 31, 1000, 65537):
+        pack = tensors(m)
+        plan.execute(pack)
+        assert_right(pack)
+
+
+def test_streams_keep_their_order(plan):
+    """What follows on the same stream sees the result; another stream is not waited for."""
+    side = torch.cuda.Stream()
+    pack = tensors(100_000)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(20_000_000)
+        plan.execute(pack, stream=side.cuda_stream)
+        copy = pack["y"].clone()
+    assert not side.query(), "execute waited for the stream"
+    side.synchronize()
+    assert_right({**pack, "y": copy})
+
+
+def test_cuda_graphs_capture_and_replay(plan):
+    pack = tensors()
+    stream = torch.cuda.Stream()
+    bound = plan.bind(pack, stream=stream.cuda_stream)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        bound()
+        bound()
+    torch.cuda.synchronize()
+    assert bool(pack["y"].isnan().all()), "capturing launched"
+    for _ in range(3):
+        pack["x"].normal_()
+        pack["y"].fill_(float("nan"))
+        graph.replay()
+        assert_right(pack)
+
+
+def test_plans_of_several_steps_with_workspace_are_captured():
+    g = dnnc.pygraph("softmax", io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
+    x = g.tensor([M, 256], name="x")
+    shifted = g.exp(g.sub(x, g.reduction(x, "max").set_dim([M, 1])))
+    total = g.reduction(shifted, "add").set_dim([M, 1])
+    g.div(shifted, total).set_output().set_name("y")
+    plan = dnnc.load(compile_graph(g.graph.finalize(), device.target()))
+    data = torch.randn(77, 256, device="cuda", dtype=torch.float16)
+    pack = {"x": data, "y": torch.full_like(data, float("nan"))}
+    needed = plan.workspace_size({"M": 77})
+    assert needed > 0
+    workspace = torch.empty(needed, dtype=torch.uint8, device="cuda")
+    stream = torch.cuda.Stream()
+    bound = plan.bind(pack, workspace, stream=stream.cuda_stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        bound()
+    for _ in range(2):
+        data.normal_()
+        graph.replay()
+        torch.cuda.synchronize()
+        exact = torch.softmax(data.double(), -1)
+        torch.testing.assert_close(pack["y"].double(), exact, rtol=4e-3, atol=1e-5)
+
+
+def test_cupy_dlpack_and_addresses(plan):
+    cupy = pytest.importorskip("cupy")
+    pack = tensors()
+    as_cupy = {name: cupy.from_dlpack(value) for name, value in pack.items()}
+    plan.execute(as_cupy)
+    assert_right(pack)
+
+    class OnlyDlpack:
+        def __init__(self, value):
+            self.__dlpack__ = value.__dlpack__
+
+    pack["y"].fill_(float("nan"))
+    plan.execute({name: OnlyDlpack(value) for name, value in pack.items()})
+    assert_right(pack)
+    pack["y"].fill_(float("nan"))
+    plan.execute({name: value.data_ptr() for name, value in pack.items()}, sizes={"M": 300})
+    assert_right(pack)
+
+
+def test_threads_share_a_plan(plan):
+    packs = [tensors(50 + i) for i in range(8)]
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=plan.execute, args=(pack,)) for pack in packs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for pack in packs:
+        assert_right(pack)
+
+
+def test_ptx_of_an_earlier_architecture_is_compiled_on_loading():
+    major, _ = driver.device().capability
+    if major < 9:
+        pytest.skip("the cubin of sm_80 itself runs here")
+    pack = tensors()
+    dnnc.load(scaled_sum("sm_80")).execute(pack)
+    assert_right(pack)
+
+
+def test_one_pointwise_operation_may_write_in_place():
+    g = dnnc.pygraph(io_data_type=dtypes.f16, intermediate_data_type=dtypes.f32)
+    g.relu(g.tensor([M, 64], name="x")).set_output().set_name("y")
+    plan = dnnc.load(compile_graph(g.graph.finalize(), device.target()))
+    x = torch.randn(99, 64, device="cuda", dtype=torch.float16)
+    wanted = torch.relu(x)
+    plan.execute({"x": x, "y": x})
+    torch.cuda.synchronize()
+    assert torch.equal(x, wanted)
+
+
+# ---- refusals: nothing is launched, and the context stays usable
+
+
+def refused(plan, pack, status, match, **options):
+    before = pack["y"].clone() if isinstance(pack.get("y"), torch.Tensor) else None
+    with pytest.raises(dnnc.DnncError, match=match) as caught:
+        plan.execute(pack, **options)
+    assert caught.value.status is status
+    torch.cuda.synchronize()
+    if before is not None:
+        assert torch.equal(before.view(torch.int16), pack["y"].view(torch.int16))
+
+
+def test_what_does_not_fit_is_refused(plan):
+    good = tensors()
+    x = good["x"]
+    host = torch.zeros(300, 64, dtype=torch.float16)
+    missing = {k: v for k, v in good.items() if k != "z"}
+    refused(plan, missing, Status.BAD_PARAM, "missing")
+    refused(plan, {**good, "x": x.bfloat16()}, Status.BAD_PARAM, "data type bf16")
+    refused(plan, {**good, "z": x[:200]}, Status.BAD_PARAM_SHAPE_MISMATCH, "dims")
+    refused(plan, {**good, "x": x.t().contiguous().t()}, Status.BAD_PARAM, "strides")
+    shifted = torch.empty(300 * 64 + 8, dtype=torch.float16, device="cuda")[1:19201]
+    refused(plan, {**good, "x": shifted.view(300, 64)}, Status.BAD_PARAM_MISALIGNED_POINTER,
+            "multiple of 16")  # fmt: skip
+    refused(plan, {**good, "x": host}, Status.BAD_PARAM, "cpu")
+    refused(plan, {**good, "x": host.data_ptr()}, Status.BAD_PARAM, "no memory of a CUDA device",
+            sizes={"M": 300})  # fmt: skip
+    refused(plan, {**good, "y": x}, Status.BAD_PARAM, "overlaps")
+    plan.execute(good)
+    assert_right(good)
+
+
+def test_a_plan_for_another_architecture_is_refused():
+    other = "sm_100a" if driver.device().capability != (10, 0) else "sm_90a"
+    plan = dnnc.load(scaled_sum(other))
+    refused(plan, tensors(), Status.NOT_SUPPORTED_ARCH_MISMATCH, other)
+
+
+def test_buffers_of_another_device(plan):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one device")
+    good = tensors()
+    refused(plan, {**good, "z": good["z"].to("cuda:1")}, Status.BAD_PARAM, "on device 1")
+
+
+def test_a_file_runs_in_a_process_that_loads_no_compiler(tmp_path):
+    path = tmp_path / "scaled_sum.dnnplan"
+    format.write(path, scaled_sum())
+    code = (
+        "import sys, numpy, torch, dnnc\n"
+        f"plan = dnnc.load({str(path)!r})\n"
+        "x, z = (torch.randn(70, 64, device='cuda', dtype=torch.float16) for _ in range(2))\n"
+        "y = torch.full_like(x, float('nan'))\n"
+        "plan.execute({'x': x, 'z': z, 'y': y})\n"
+        "torch.testing.assert_close(y, (x + z) * 2, rtol=4e-3, atol=4e-3)\n"
+        "loaded = [name for name in sys.modules if 'mlir' in name or name == 'dnnc.compiler']\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_pygraph_lives_its_life():
+    g = dnnc.pygraph(io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32)
+    x = torch.randn(2, 40, 64, device="cuda", dtype=torch.bfloat16)
+    w = torch.randn(1, 64, 48, device="cuda", dtype=torch.bfloat16)
+    y = torch.full((2, 40, 48), float("nan"), device="cuda", dtype=torch.bfloat16)
+    tx, tw = g.tensor_like(x), g.tensor_like(w)
+    ty = g.relu(g.matmul(tx, tw)).set_output()
+    g.validate()
+    g.build_operation_graph()
+    g.create_execution_plans()
+    g.check_support()
+    g.build_plans()
+    handle = dnnc.create_handle()
+    stream = torch.cuda.Stream()
+    dnnc.set_stream(handle, stream.cuda_stream)
+    workspace = torch.empty(max(1, g.get_workspace_size()), device="cuda", dtype=torch.uint8)
+    torch.cuda.synchronize()
+    g.execute({tx: x, tw: w, ty: y}, workspace, handle=handle)
+    stream.synchronize()
+    exact = torch.relu(x.double() @ w.double())
+    error = float((y.double() - exact).norm() / exact.norm())
+    assert error < 2 * 2.0**-8
