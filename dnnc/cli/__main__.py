@@ -1,0 +1,5 @@
+"""`python -m dnnc.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,71 @@
+"""The application: its commands, and how errors end it.
+
+Exit status 0: done.  1: a DnncError, its text on stderr, or a check that failed.  2: a wrong use
+of the command line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from .. import __version__
+from ..errors import DnncError
+from . import bench, compile, engines, inspect, opt, run
+from .console import examples, show_error
+
+
+class Commands(TyperGroup):
+    """Commands whose DnncErrors are printed and not traced."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DnncError as error:
+            show_error(error)
+            raise typer.Exit(1) from error
+
+
+HELP = """\
+Compiles operation graphs of cuDNN's Graph API to execution plans; shows, checks and runs them.
+
+GRAPH is a [bold].py[/] file whose function build(), called without arguments, returns a \
+dnnc.pygraph, a [bold].json[/] file (the graph's JSON form), or a [bold].mlir[/] or [bold].ptx[/] \
+file (any stage that [bold]dnnc compile --emit[/] prints).  PLAN is a [bold].dnnplan[/] file.
+"""
+
+app = typer.Typer(
+    cls=Commands,
+    help=HELP,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "dnnc compile ffn.py --target sm_80,sm_90",
+        "dnnc inspect ffn.dnnplan",
+        "dnnc run ffn.dnnplan --random --size M=37 --device interpreter --check",
+    ),
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dnnc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def dnnc(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Compiles, shows, checks and runs operation graphs."""
+
+
+for module in (compile, opt, inspect, engines, run, bench):
+    module.register(app)

@@ -1,0 +1,108 @@
+"""What several commands read from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+# Between the texts of several targets, and the parts of a file that `dnnc opt` splits.
+SEPARATOR = "// -----"
+
+DEFAULT_TARGET = "sm_90"
+DEFAULT_MODES = "A,FALLBACK"
+
+
+# ---- arguments and options of more than one command
+
+Graph = Annotated[
+    str,
+    typer.Argument(metavar="GRAPH", help="A .py, .json, .mlir or .ptx file; - is stdin (.mlir)."),
+]
+GraphOrPlan = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRAPH|PLAN", help="A .dnnplan, .py, .json, .mlir or .ptx file; - is stdin (.mlir)."
+    ),
+]
+Targets = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="NAME,...",
+        help="Architectures: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_120, sm_120a."
+        f"  [dim]\\[default: what GRAPH names, else {DEFAULT_TARGET}][/]",
+        show_default=False,
+    ),
+]
+OneTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="NAME",
+        help="Which of a plan's targets; what a graph is compiled for.",
+    ),
+]
+Modes = Annotated[
+    str, typer.Option("--mode", metavar="MODE,...", help="Heuristic modes: A, B, FALLBACK.")
+]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option("--size", "-s", metavar="NAME=N", help="A size of the graph; repeatable."),
+]
+PlanName = Annotated[
+    str | None, typer.Option("--plan", metavar="NAME", help="Which plan of a bundle.")
+]
+
+
+# ---- their values
+
+
+class Stage(StrEnum):
+    """The stages, as --emit takes them, in order."""
+
+    graph = "graph"
+    fused = "fused"
+    linalg = "linalg"
+    kernel = "kernel"
+    nvvm = "nvvm"
+    ptx = "ptx"
+    cubin = "cubin"
+    plan = "plan"
+
+
+class Mode(StrEnum):
+    """Heuristic modes."""
+
+    A = "A"
+    B = "B"
+    FALLBACK = "FALLBACK"
+
+
+ORDER = tuple(Stage)
+
+
+def parse_settings(settings: Sequence[str], option: str) -> dict[str, int]:
+    """NAME=N of an option that may be repeated, each name once."""
+    found: dict[str, int] = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        if not name or not value.removeprefix("-").isdecimal() or name in found:
+            raise typer.BadParameter(f"{setting!r}: NAME=N, each NAME once", param_hint=option)
+        found[name] = int(value)
+    return found
+
+
+def parse_modes(text: str) -> tuple[str, ...]:
+    """A,FALLBACK"""
+    modes = tuple(part.strip().upper() for part in text.split(","))
+    unknown = [mode for mode in modes if mode not in Mode.__members__]
+    if unknown:
+        raise typer.BadParameter(
+            f"{unknown[0]!r} is not one of {', '.join(Mode)}", param_hint="--mode"
+        )
+    return modes

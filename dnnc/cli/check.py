@@ -1,0 +1,139 @@
+# pyright: basic
+"""Compares outputs with the float64 reference, for `dnnc run --check`.
+
+Error = ||out - ref|| / ||ref|| (Frobenius), over the places where ref is finite.  Its bound is
+twice the unit of the narrowest float type on the way, and 2**-23 * K/4 for a sum over K terms.
+No element may be off by more than 8 bounds times its row's largest; NaN and infinities must be in
+the same places; integers and booleans must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dialect.graph import OperationGraph
+from ..dialect.op import Op
+from ..dialect.reference import reference
+from ..dialect.rounding import round_to, widen
+from ..dialect.tensor import Tensor
+from ..dtypes import DType
+
+Array = Any
+
+UNIT = {
+    "bf16": 2.0**-8,
+    "f16": 2.0**-11,
+    "f8E4M3FN": 2.0**-3,
+    "f8E5M2": 2.0**-2,
+    "f32": 2.0**-23,
+    "f64": 2.0**-52,
+}
+_ROW_FACTOR = 8
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How an output compares.
+
+    error, bound: as above; of integers the share of elements that differ, and 0.
+    worst: the largest element's error, in its row's largest value.  strange: elements whose NaN or
+    infinity is not where the reference has it.
+    """
+
+    tensor: Tensor
+    error: float
+    bound: float
+    worst: float
+    strange: int
+
+    @property
+    def worst_bound(self) -> float:
+        return _ROW_FACTOR * self.bound
+
+    @property
+    def is_good(self) -> bool:
+        # `not >`: an error that is NaN is none that is small
+        within = self.error <= self.bound and self.worst <= self.worst_bound
+        return within and self.strange == 0
+
+
+def compare(
+    graph: OperationGraph,
+    inputs: Mapping[int, Array],
+    sizes: Mapping[str, int],
+    outputs: Mapping[int, Array],
+) -> list[Verdict]:
+    """A verdict for each output."""
+    exact = reference(graph, inputs, sizes=sizes, exact_outputs=True)
+    stored = reference(graph, inputs, sizes=sizes)
+    found: list[Verdict] = []
+    for tensor in graph.outputs:
+        assert tensor.uid is not None
+        actual = outputs[tensor.uid]
+        if tensor.type.is_float:
+            found.append(_of_floats(graph, tensor, actual, exact[tensor.uid], sizes))
+        else:
+            share = float(np.mean(actual != stored[tensor.uid])) if actual.size else 0.0
+            found.append(Verdict(tensor, share, 0.0, 0.0, 0))
+    return found
+
+
+def _of_floats(
+    graph: OperationGraph, tensor: Tensor, stored: Array, exact: Array, sizes: Mapping[str, int]
+) -> Verdict:
+    actual, expected = widen(stored), widen(exact)
+    rounded = widen(round_to(expected, tensor.type))
+    expected = np.where(np.isinf(rounded), rounded, expected)  # what the type can't hold
+    finite = np.isfinite(expected)
+    same = np.where(
+        finite, np.isfinite(actual), (actual == expected) | np.isnan(actual) & np.isnan(expected)
+    )
+    off = np.where(finite & same, actual - np.where(finite, expected, 0.0), 0.0)
+    size = float(np.linalg.norm(expected[finite]))
+    error = float(np.linalg.norm(off)) / (size or 1.0)
+    bound = bound_of(graph, tensor, sizes)
+    return Verdict(tensor, error, bound, _worst(off, expected), int(np.sum(~same)))
+
+
+def _worst(off: Array, expected: Array) -> float:
+    if expected.ndim == 0 or expected.size == 0:
+        return 0.0
+    finite = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+    largest = np.max(finite, axis=-1, keepdims=True)
+    return float(np.max(np.abs(off) / np.maximum(largest, np.finfo(np.float32).tiny)))
+
+
+# ---- bounds
+
+
+def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) -> float:
+    """The bound of an output's error."""
+    types: list[DType] = [tensor.type]
+    types += [t.type for t in graph.tensors if t.is_virtual and t.type.is_float]
+    types += [kind for op in graph.ops if (kind := _compute_type(op)) and kind.is_float]
+    depth = sum(_depth(op, sizes) for op in graph.ops)
+    return 2 * max(UNIT[kind.name] for kind in types) + 2.0**-23 * depth / 4
+
+
+def _compute_type(op: Op) -> DType | None:
+    return op.attributes().get("compute_type")
+
+
+def _depth(op: Op, sizes: Mapping[str, int]) -> int:
+    """Terms of each of an operation's sums; 0 where it has none."""
+
+    def elements(tensors: Sequence[Tensor]) -> int:
+        return max(tensor.elements().evaluate(sizes) for tensor in tensors)
+
+    if op.op_name == "matmul":
+        return op.operands[0].shape[-1].evaluate(sizes)
+    if op.op_name.startswith("conv"):
+        weights = op.operands[1]
+        return elements([weights]) // weights.shape[0].evaluate(sizes)
+    if op.role in ("reduction", "anchor"):
+        return elements(op.operands) // max(1, elements(op.results))
+    return 0

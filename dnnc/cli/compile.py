@@ -1,0 +1,206 @@
+"""`dnnc compile`: a graph to a plan, or to the text of any stage on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .. import target as targets
+from .. import worker
+from ..errors import DnncError, Status
+from ..plan.plan import Plan
+from ..target import Target
+from . import console, files
+from .arguments import (
+    DEFAULT_MODES,
+    DEFAULT_TARGET,
+    ORDER,
+    SEPARATOR,
+    Graph,
+    Modes,
+    Stage,
+    Targets,
+    parse_modes,
+    parse_settings,
+)
+from .files import Source
+from .summary import print_summary
+
+
+def register(app: typer.Typer) -> None:
+    console.add_command(
+        app,
+        "compile",
+        compile_file,
+        "dnnc compile ffn.py",
+        "dnnc compile ffn.json --target sm_80,sm_90a -o ffn.dnnplan",
+        "dnnc compile ffn.py --engine matmul_sm80 --knob TILE_M=64 --knob STAGES=3",
+        "dnnc compile ffn.py --emit linalg | dnnc opt - -p lower-to-kernels",
+        "dnnc compile ffn.py --emit nvvm -o ffn.mlir; dnnc compile ffn.mlir --emit ptx",
+    )
+
+
+def compile_file(
+    graph: Graph,
+    target: Targets = None,
+    emit: Annotated[
+        Stage, typer.Option("--emit", "-e", help="Stop at a stage and write that.")
+    ] = Stage.plan,
+    engine: Annotated[
+        str | None, typer.Option(metavar="NAME", help="An engine for the whole graph.")
+    ] = None,
+    knob: Annotated[
+        list[str] | None,
+        typer.Option("--knob", "-k", metavar="NAME=N", help="A knob of the engine; repeatable."),
+    ] = None,
+    mode: Modes = DEFAULT_MODES,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where to write.  [dim]\\[default: GRAPH's name with .dnnplan, in this folder; "
+            "stdout for a text][/]",
+            show_default=False,
+        ),
+    ] = None,
+    in_process: Annotated[
+        bool,
+        typer.Option(
+            "--in-process", help="Compile in this process, not in the worker (for debuggers)."
+        ),
+    ] = False,
+) -> None:
+    """Compiles a graph to a plan, or prints any stage on the way.
+
+    A graph goes through the stages graph, fused, linalg, kernel, nvvm, ptx, cubin, plan.  The
+    text of each stage up to ptx is a graph file again: a compilation that resumes from it makes
+    the same cubin.  A text with several targets holds one after the other, separated by
+    "// -----".
+    """
+    modes = parse_modes(mode)
+    knobs = tuple(sorted(parse_settings(knob or [], "--knob").items()))
+    named = targets.of_list(target) if target else None
+    if emit in (Stage.cubin, Stage.plan) and not in_process:
+        worker.start()  # it loads the compiler while this process reads the graph
+    source = files.read_source(graph)
+    _verify_stage(source, emit, bool(engine or knobs))
+    rows = _rows(source, named)
+    choice = {"modes": modes, "engine": engine, "knobs": knobs}
+    if ORDER.index(emit) < ORDER.index(Stage.cubin):
+        _write_text(_texts(source, rows, emit, choice), output)
+        return
+    if emit is Stage.cubin:
+        _verify_one_cubin(rows, output)
+    with console.compiling([row.name for row in rows], stages=6) as times:
+        plan = compiled(source, rows, choice, times, in_process)
+    if emit is Stage.cubin:
+        code = plan.blobs[plan.programs[0].modules[0].cubin]
+        files.write_whole(str(output), code)
+        console.note(f"wrote {output} ({len(code):,} bytes)")
+        return
+    path = str(output or default_output(graph, plan))
+    files.write_plan(path, plan)
+    print_summary(plan, path, times.by_target)
+
+
+# ---- arguments
+
+
+def _verify_stage(source: Source, emit: Stage, has_choice: bool) -> None:
+    """A text goes on to later stages only; its engines are chosen at stage graph."""
+    at = ORDER.index(Stage(source.stage))
+    if ORDER.index(emit) < at:
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"--emit {emit} of a text at stage {source.stage}",
+            ", ".join(ORDER[at:]),
+            files.label(source.path),
+        )
+    if has_choice and source.stage != Stage.graph:
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"--engine or --knob for a text at stage {source.stage}, whose engines are chosen",
+            "a graph",
+            files.label(source.path),
+        )
+
+
+def _rows(source: Source, named: Sequence[Target] | None) -> Sequence[Target]:
+    """The targets: those asked for, else what the file names; only a graph's may change."""
+    own = targets.of_list(source.target) if source.target else None
+    if source.stage != Stage.graph and named and own and tuple(named) != tuple(own):
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"--target {','.join(row.name for row in named)} of a text at stage {source.stage}",
+            ",".join(row.name for row in own),
+            files.label(source.path),
+        )
+    return named or own or targets.of_list(DEFAULT_TARGET)
+
+
+def _verify_one_cubin(rows: Sequence[Target], output: Path | None) -> None:
+    if output is None:
+        raise typer.BadParameter("--emit cubin needs -o FILE", param_hint="--output")
+    if len(rows) > 1:
+        raise typer.BadParameter("a cubin is for one target", param_hint="--target")
+
+
+def default_output(graph: str, plan: Plan) -> str:
+    """ffn.dnnplan for models/ffn.py, in the current folder."""
+    name = plan.name if graph == files.STDIN else Path(graph).name.partition(".")[0]
+    return f"{name}{files.PLAN_SUFFIX}"
+
+
+# ---- compiling
+
+
+def _texts(
+    source: Source, rows: Sequence[Target], stage: Stage, choice: dict[str, Any]
+) -> list[str]:
+    """The text of a stage, for each target."""
+    from ..compiler import Options, advance, resume, start
+    from ..dialect import dnn
+
+    found: list[str] = []
+    for row in rows:
+        with dnn.context():
+            work = resume(source.text) if source.stage != Stage.graph else start(source.graph, row)
+            found.append(advance(work, stage, Options(**choice)).text())
+    return found
+
+
+def compiled(
+    source: Source,
+    rows: Sequence[Target],
+    choice: dict[str, Any],
+    times: console.StageTimes,
+    in_process: bool = False,
+) -> Plan:
+    """The plan of a graph file, of the worker where it has to be compiled from the graph.
+
+    choice: fields of `compiler.Options`.  A text at a later stage goes on in this process.
+    """
+    from ..compiler import Options, advance, compile_graph, finish, resume
+    from ..dialect import dnn
+
+    options = Options(**choice)
+    if source.stage != Stage.graph:
+        with dnn.context():
+            work = resume(source.text)
+            return finish(advance(work, Stage.cubin, options, report=times), options)
+    if in_process:
+        return compile_graph(source.graph, rows, options, report=times)
+    return worker.compile_graph(source.graph, rows, options, report=times)
+
+
+def _write_text(texts: Sequence[str], output: Path | None) -> None:
+    whole = f"{SEPARATOR}\n".join(text if text.endswith("\n") else text + "\n" for text in texts)
+    if output is None:
+        typer.echo(whole, nl=False)
+        return
+    files.write_whole(str(output), whole.encode())

@@ -1,0 +1,177 @@
+"""How the commands print: consoles, tables, progress, errors."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from ..errors import DnncError
+
+# What is not a terminal has no width; tables must not be cut there.
+_FILE_WIDTH = 400
+
+# Columns of tables that hold sentences and lists; those of names and numbers are kept whole.
+_FOLDED = {
+    *("accepted", "best knobs", "bound by", "holds", "knobs", "operations"),
+    *("values, default first", "what is wrong", "what it is"),
+}
+
+
+def out() -> Console:
+    """Standard output."""
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
+    return Console(highlight=False, width=width, markup=False)
+
+
+def err() -> Console:
+    """Standard error: progress, notes and errors."""
+    width = None if sys.stderr.isatty() else _FILE_WIDTH
+    return Console(stderr=True, highlight=False, width=width, markup=False)
+
+
+def show_error(error: DnncError) -> None:
+    """An error's text, without a trace."""
+    show_problem(str(error))
+
+
+def show_problem(text: str) -> None:
+    """What ends a command with status 1."""
+    line = Text("error: ", "bold red")
+    line.append(text, "default")
+    err().print(line, soft_wrap=True)
+
+
+def note(text: str) -> None:
+    """A remark that is not the output."""
+    err().print(Text(text, "dim"), soft_wrap=True)
+
+
+def table(*columns: str) -> Table:
+    """A table without lines; a column whose name starts with > is right-aligned."""
+    made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for name in columns:
+        title = name.removeprefix(">")
+        justify = "right" if title != name else "left"
+        made.add_column(title, justify=justify, overflow="fold", no_wrap=title not in _FOLDED)
+    return made
+
+
+def tensor_table() -> Table:
+    """The table of tensors, of a plan's and of a graph's."""
+    return table(">uid", "name", "role", "type", "dims", "strides", ">alignment", "value")
+
+
+def show(made: Table) -> None:
+    """Prints a table."""
+    out().print(made)
+
+
+def blank() -> None:
+    """Prints an empty line."""
+    out().print()
+
+
+def heading(text: str) -> None:
+    """A line above what belongs to it."""
+    out().print(Text(text, "bold"), soft_wrap=True)
+
+
+def field(name: str, value: str) -> None:
+    """A line of a record: name, value."""
+    line = Text(f"{name:<11}", "dim")
+    line.append(value, "default")
+    out().print(line, soft_wrap=True)
+
+
+# ---- help
+
+
+def add_command(app: typer.Typer, name: str, function: Callable[..., None], *uses: str) -> None:
+    """Makes a function a command; its docstring is the help, `uses` are the examples below."""
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    help_ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    app.command(name, help=help_, epilog=examples(*uses))(function)
+
+
+def examples(*uses: str) -> str:
+    """The end of a help text: a use a line."""
+    return "\n".join(["[bold]Examples[/]", "", *(f"  {use}" for use in uses)])
+
+
+# ---- numbers
+
+
+def knobs_text(knobs: Mapping[str, int]) -> str:
+    """STAGES=3 TILE_M=32"""
+    return " ".join(f"{name}={value}" for name, value in sorted(knobs.items()))
+
+
+def seconds_text(seconds: float) -> str:
+    """3.4 us, 12.1 ms, 2.05 s"""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def shape_text(sizes: Sequence[object]) -> str:
+    """[1, M, 64]"""
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+# ---- progress
+
+
+class StageTimes:
+    """What a compilation reports: the seconds of each stage, a dictionary a target.
+
+    It is the `report` of a compilation.  A stage that comes again belongs to the next target.
+    """
+
+    def __init__(self, targets: Sequence[str], on_stage: Callable[[str, int], object]):
+        self.targets = targets
+        self.by_target: list[dict[str, float]] = []
+        self._on_stage = on_stage
+
+    def __call__(self, stage: str, seconds: float) -> None:
+        if not self.by_target or stage in self.by_target[-1]:
+            self.by_target.append({})
+        self.by_target[-1][stage] = seconds
+        done = sum(len(stages) for stages in self.by_target)
+        self._on_stage(f"{self.targets[len(self.by_target) - 1]}: {stage} is done", done)
+
+
+@contextlib.contextmanager
+def compiling(targets: Sequence[str], stages: int) -> Generator[StageTimes]:
+    """A progress bar on a terminal's stderr; gives the `report` of a compilation."""
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=err(),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with progress:
+        bar = progress.add_task(f"{targets[0]}: starting", total=len(targets) * stages)
+        yield StageTimes(
+            targets, lambda said, done: progress.update(bar, completed=done, description=said)
+        )
+
+
+@contextlib.contextmanager
+def working(what: str) -> Generator[None]:
+    """A spinner on a terminal's stderr."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with err().status(what):
+        yield

@@ -1,0 +1,237 @@
+# pyright: basic
+"""Reads what the commands are given, and writes whole files or none.
+
+A graph file is text of a stage (.mlir, .ptx), a graph's JSON form (.json) or Python (.py).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..api import graph_of
+from ..dialect.graph import OperationGraph
+from ..errors import DnncError, Status
+from ..plan import format
+from ..plan.plan import Plan, Program
+
+TEXT_SUFFIXES = (".mlir", ".ptx")
+GRAPH_SUFFIXES = (*TEXT_SUFFIXES, ".json", ".py")
+PLAN_SUFFIX = format.SUFFIX
+CUBIN_SUFFIX = ".cubin"
+STDIN = "-"
+
+_LOCATION = re.compile(r'loc\((?:"[^"]*"\()?"[^"]*":(\d+):(\d+)\)+')
+
+
+def suffix_of(path: str, accepted: Sequence[str]) -> str:
+    """The suffix of a path (.mlir for stdin); one that is not accepted is BAD_PARAM."""
+    suffix = ".mlir" if path == STDIN else Path(path).suffix
+    if suffix not in accepted:
+        raise DnncError(
+            Status.BAD_PARAM, f"suffix {suffix!r}", ", ".join(accepted), where=Path(path).name
+        )
+    return suffix
+
+
+def label(path: str) -> str:
+    """How messages name a path."""
+    return "stdin" if path == STDIN else path
+
+
+def read_text(path: str) -> str:
+    """A file's text, stdin's for `-`; what can't be read is BAD_PARAM."""
+    if path == STDIN:
+        return sys.stdin.read()
+    try:
+        return Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error, "a text file that exists") from error
+
+
+def read_bytes(path: str) -> bytes:
+    """A file's bytes."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(path, error, "a file that exists") from error
+
+
+def _unreadable(path: str, error: OSError | UnicodeDecodeError, wanted: str) -> DnncError:
+    said = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+    return DnncError(Status.BAD_PARAM, f"can't be read: {said}", wanted, where=path)
+
+
+# ---- graphs
+
+
+@dataclass(frozen=True)
+class Source:
+    """A graph file, read.
+
+    stage: which its text is at; "graph" of a file that is no text.  target: the one that it
+    names, if it does.  text: what a text file holds, from which a compilation resumes.
+    """
+
+    path: str
+    graph: OperationGraph
+    stage: str = "graph"
+    target: str | None = None
+    text: str = ""
+
+
+def read_source(path: str) -> Source:
+    """A graph file; anything wrong with it is a DnncError that names it."""
+    suffix = suffix_of(path, GRAPH_SUFFIXES)
+    if suffix == ".json":
+        return Source(path, _graph_of_json(path))
+    return _source_of_python(path) if suffix == ".py" else _source_of_text(path)
+
+
+def _source_of_text(path: str) -> Source:
+    from .. import compiler
+    from ..dialect import dnn
+
+    text = read_text(path)
+    try:
+        with dnn.context():
+            work = compiler.resume(text)
+            graph = dnn.from_mlir(work.module)
+    except DnncError as error:
+        raise _placed(error, path) from error
+    named = work.target.name if "dnn.target" in text else None
+    return Source(path, graph, work.stage, named, text)
+
+
+def _placed(error: DnncError, path: str) -> DnncError:
+    """The error with the file's name; MLIR's places as lines and columns of the file."""
+    what = _LOCATION.sub(r"line \1, column \2", error.what)
+    where = f"{label(path)}: {error.where}" if error.where else label(path)
+    return DnncError(error.status, what, error.supported, where)
+
+
+def _graph_of_json(path: str) -> OperationGraph:
+    from ..dialect.json_form import from_json
+
+    text = read_text(path)
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise DnncError(
+            Status.BAD_PARAM, f"not JSON: {error}", "the JSON form of a graph", where=path
+        ) from error
+    try:
+        return from_json(data)
+    except DnncError as error:
+        raise _placed(error, path) from error
+
+
+def _source_of_python(path: str) -> Source:
+    read_text(path)  # says what is wrong with the path
+    made = _built(path)
+    return Source(path, _finalized(made, path), target=getattr(made, "_target", None))
+
+
+def _built(path: str) -> Any:
+    """Runs the file; gives what its build() returns."""
+    file = Path(path).resolve()
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(file.parent))  # the file may import what lies beside it
+    try:
+        spec.loader.exec_module(module)
+        build = getattr(module, "build", None)
+        made = build() if callable(build) else None
+    except DnncError as error:
+        raise _placed(error, path) from error
+    except Exception as error:
+        line = _line_in(error, str(file))
+        raise _not_a_graph_file(f"{type(error).__name__}: {error}{line}", path) from error
+    finally:
+        sys.path.remove(str(file.parent))
+    if not callable(build):
+        raise _not_a_graph_file("no function build()", path)
+    return made
+
+
+def _not_a_graph_file(what: str, path: str) -> DnncError:
+    wanted = "a function build() that returns a dnnc.pygraph when it is called without arguments"
+    return DnncError(Status.BAD_PARAM, what, wanted, where=path)
+
+
+def _line_in(error: BaseException, file: str) -> str:
+    """Where in the file an exception came from."""
+    trace, found = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == file:
+            found = trace.tb_lineno
+        trace = trace.tb_next
+    return f" (line {found})" if found else ""
+
+
+def _finalized(made: Any, path: str) -> OperationGraph:
+    try:
+        return graph_of(made)
+    except DnncError as error:
+        raise _placed(error, f"{path}: build()") from error
+
+
+# ---- plans
+
+
+def read_plan(path: str, name: str | None = None) -> Plan:
+    """The plan of a `.dnnplan` file; name: which one of a bundle."""
+    return format.read(path, name)
+
+
+def programs_of(plan: Plan, target: str | None) -> tuple[Program, ...]:
+    """A plan's programs, or its program for one target; NOT_SUPPORTED_ARCH_MISMATCH for none."""
+    found = tuple(p for p in plan.programs if target in (None, p.target))
+    if not found:
+        raise DnncError(
+            Status.NOT_SUPPORTED_ARCH_MISMATCH,
+            f"the plan has no code for {target}",
+            ", ".join(p.target for p in plan.programs),
+            f"plan '{plan.name}'",
+        )
+    return found
+
+
+# ---- writing
+
+
+def write_plan(path: str, plan: Plan) -> None:
+    """Writes a plan in one step."""
+    try:
+        format.write(path, plan)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Writes a file in one step: it is there whole or not at all."""
+    target = Path(path)
+    temporary = target.parent / f".{target.name}.{os.getpid()}"
+    try:
+        try:
+            temporary.write_bytes(data)
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: str, error: OSError) -> DnncError:
+    return DnncError(
+        Status.BAD_PARAM, f"can't be written: {error.strerror}", "a path in a folder", where=path
+    )

@@ -1,0 +1,181 @@
+# pyright: basic
+"""`dnnc opt`: passes, ours and MLIR's, over the text of any stage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any
+
+import typer
+
+from .. import target as targets
+from ..errors import DnncError
+from . import console, files
+from .arguments import SEPARATOR
+from .diagnostics import Diagnostic, differences, expected_in
+
+_PLACE = re.compile(r'"[^"]*":(\d+):(\d+)')
+
+
+def register(app: typer.Typer) -> None:
+    console.add_command(
+        app,
+        "opt",
+        opt,
+        "dnnc opt ffn.mlir -p fuse,select-engine",
+        "dnnc opt ffn.py -p 'fuse,select-engine{choices=fallback:LOAD_SIZE=4},lower-to-linalg'",
+        "dnnc opt ffn.mlir -p canonicalize,cse,verify --print-between-passes",
+        "dnnc opt invalid.mlir --split-input-file --verify-diagnostics",
+    )
+
+
+def opt(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A .mlir, .json or .py file; - is stdin (.mlir).")
+    ],
+    pipeline: Annotated[
+        str,
+        typer.Option(
+            "--pipeline",
+            "-p",
+            metavar="PASSES",
+            help="Passes in order, options in braces: fuse,select-engine{choices=pointwise}.  Ours "
+            "are listed above; any other name is a pass of MLIR.  \\[default: none]",
+            show_default=False,
+        ),
+    ] = "",
+    split_input_file: Annotated[
+        bool, typer.Option("--split-input-file", help=f'Treat parts between "{SEPARATOR}" alone.')
+    ] = False,
+    verify_diagnostics: Annotated[
+        bool,
+        typer.Option(
+            "--verify-diagnostics",
+            help="Succeed if exactly the errors occur that comments expect: "
+            "// expected-error@+1 {{part of the text}}.",
+        ),
+    ] = False,
+    print_between_passes: Annotated[
+        bool,
+        typer.Option("--print-between-passes", help="Print the module to stderr after each pass."),
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="NAME",
+            help="Compile for another architecture than FILE names.",
+        ),
+    ] = None,
+) -> None:
+    """Runs passes over a module and prints it.
+
+    Passes of dnnc: verify, canonicalize-graph, fuse, select-engine, lower-to-linalg, tile,
+    lower-to-kernels, assign-workspace, lower-to-nvvm.
+
+    An error of one part of a split file is printed, and the parts after it are still treated; the
+    exit status is 1.
+    """
+    from .. import passes
+
+    steps = passes.parse_pipeline(pipeline)
+    row = targets.of(target) if target else None
+    after = _print_module if print_between_passes else _ignore
+    text = _module_text(file)
+    problems: list[Diagnostic] = []
+    printed: list[str] = []
+    for part in _parts(text) if split_input_file else [text]:
+        made, errors = _run_part(part, steps, row, after)
+        problems += differences(expected_in(part), errors) if verify_diagnostics else errors
+        if made is not None:
+            printed.append(made)
+    typer.echo(f"{SEPARATOR}\n".join(printed), nl=False)
+    for problem in problems:
+        console.show_problem(_placed(problem, file))
+    if problems:
+        raise typer.Exit(1)
+
+
+def _placed(problem: Diagnostic, file: str) -> str:
+    """An error behind its file, and its line where the file is the module's text."""
+    is_text = file == files.STDIN or file.endswith(".mlir")
+    return f"{files.label(file)}:{problem}" if is_text else f"{file}: {problem.text}"
+
+
+def _module_text(file: str) -> str:
+    """The module of a file as text; graphs of other files are written as one."""
+    suffix = files.suffix_of(file, (".mlir", ".json", ".py"))
+    if suffix == ".mlir":
+        return files.read_text(file)
+    from ..dialect import dnn
+
+    source = files.read_source(file)
+    with dnn.context():
+        return str(dnn.to_mlir(source.graph))
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The parts of a split file, each behind as many empty lines as stood before it."""
+    before = 0
+    part: list[str] = []
+    for line in [*text.splitlines(keepends=True), SEPARATOR]:
+        part.append(line)
+        if line.rstrip() == SEPARATOR:
+            yield "\n" * before + "".join(part[:-1])
+            before += len(part)
+            part = []
+
+
+def _run_part(
+    text: str, steps: Any, target: Any, after: Callable[[str, Any], None]
+) -> tuple[str | None, list[Diagnostic]]:
+    """(the module after the passes, None if there were errors; the errors)."""
+    from .. import mlir, passes
+    from ..dialect import dnn
+    from ..mlir import ir
+
+    with dnn.context():
+        try:
+            module = mlir.parse(text)
+            if target is not None:
+                module.operation.attributes["dnn.target"] = ir.StringAttr.get(target.name)
+            passes.run(module, steps, after)
+        except DnncError as error:
+            return None, _diagnostics_of(error, text)
+        made = str(module)
+    return made if made.endswith("\n") else made + "\n", []
+
+
+def _diagnostics_of(error: DnncError, text: str) -> list[Diagnostic]:
+    """MLIR's errors behind an error, at their places; else the error at the first line."""
+    first = _first_line(text)
+    behind = getattr(error.__cause__, "error_diagnostics", None)
+    if not behind:
+        return [Diagnostic(first, str(error))]
+    found = []
+    for diagnostic in behind:
+        place = _PLACE.search(str(diagnostic.location))
+        line, column = map(int, place.groups()) if place else (first, 0)
+        found.append(Diagnostic(line, diagnostic.message, column))
+    return found
+
+
+def _first_line(text: str) -> int:
+    """The number of the first line that holds more than a comment."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.strip() and not line.lstrip().startswith("//"):
+            return number
+    return 1
+
+
+# ---- printing between passes
+
+
+def _print_module(name: str, module: Any) -> None:
+    typer.echo(f"// ----- after {name}\n{module}", err=True)
+
+
+def _ignore(name: str, module: Any) -> None:
+    pass

@@ -1,0 +1,67 @@
+"""What `dnnc compile` says of the plan that it made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..plan.plan import Kernel, Plan, Program
+from . import console
+
+
+def print_summary(plan: Plan, path: str, times: Sequence[dict[str, float]]) -> None:
+    """The file, then a line a kernel, then the times of the stages."""
+    size = Path(path).stat().st_size
+    console.heading(f"{path}: plan '{plan.name}', {size:,} bytes, key {plan.key[:12]}")
+    _print_kernels(plan)
+    for program in plan.programs:
+        if program.split_reason:
+            console.field("split", f"{program.target}: {program.split_reason}")
+    if times:
+        _print_times(plan, times)
+
+
+def _print_kernels(plan: Plan) -> None:
+    table = console.table(
+        "target", "engine", "knobs", "kernel", ">registers", ">spills", ">shared memory"
+    )
+    for program in plan.programs:
+        for index, fusion in enumerate(program.fusions):
+            kernels = [k for k in program.kernels if k.name.startswith(f"fusion{index}_")]
+            for place, kernel in enumerate(kernels):
+                first = (program.target, fusion.engine, console.knobs_text(fusion.knobs))
+                table.add_row(
+                    *(first if place == 0 else ("", "", "")),
+                    kernel.name,
+                    str(kernel.registers),
+                    _spills_text(kernel),
+                    _smem_text(program, kernel),
+                )
+    console.show(table)
+
+
+def _spills_text(kernel: Kernel) -> str:
+    """Bytes a thread spills, stores + loads."""
+    return f"{kernel.spill_store_bytes + kernel.spill_load_bytes} B"
+
+
+def _smem_text(program: Program, kernel: Kernel) -> str:
+    """Bytes of shared memory of a block: static, and what its launches add."""
+    dynamic = {
+        step.launch.dynamic_smem_bytes
+        for variant in program.variants
+        for step in variant.steps
+        if step.launch is not None and step.launch.kernel == kernel.name
+    } - {"0"}
+    parts = [str(kernel.static_smem_bytes)] if kernel.static_smem_bytes or not dynamic else []
+    return " + ".join([*parts, *sorted(dynamic)]) + " B"
+
+
+def _print_times(plan: Plan, times: Sequence[dict[str, float]]) -> None:
+    stages = list(dict.fromkeys(stage for row in times for stage in row))
+    table = console.table("stage times", *(f">{stage}" for stage in stages), ">all")
+    for program, row in zip(plan.programs, times, strict=False):
+        shown = [console.seconds_text(row[s]) if s in row else "" for s in stages]
+        table.add_row(program.target, *shown, console.seconds_text(sum(row.values())))
+    console.blank()
+    console.show(table)

@@ -1,0 +1,393 @@
+// RUN: dnnc opt %s --split-input-file --verify-diagnostics
+
+// One operation a part, named for the constraint that it breaks.
+
+func.func @matmul_c1(%a: tensor<2x3x4xf32>, %b: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C1): A [2, 3, 4], B [4, 5]; accepted: equal ranks of at least 2}}
+  "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<2x3x4xf32>, tensor<4x5xf32>) -> tensor<2x3x5xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c2(%a: tensor<3x4xf32>, %b: tensor<5x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C2): K of A is 4, K of B is 5; accepted: one K}}
+  "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<3x4xf32>, tensor<5x6xf32>) -> tensor<3x6xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c3(%a: tensor<2x3x4xf32>, %b: tensor<3x4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C3): batch dim 0 of tensor with uid ? is 3; accepted: 2 or 1}}
+  "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<2x3x4xf32>, tensor<3x4x5xf32>) -> tensor<2x3x5xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c4(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C4): C has dims [3, 6]; accepted: [3, 5]}}
+  "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x6xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c5(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: matmul (C5): compute type INT32 for f32 and f32; accepted: FLOAT, HALF, DOUBLE}}
+  "dnn.matmul"(%a, %b) {compute_type = i32} : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_without_compute_type(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>) {
+  // expected-error@+1 {{attribute "compute_type" is expected but not provided}}
+  "dnn.matmul"(%a, %b) {} : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+  return
+}
+
+// -----
+
+func.func @pointwise_c1(%a: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM: pointwise:add (C1): 1 operands; accepted: 2}}
+  "dnn.pointwise"(%a) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  return
+}
+
+// -----
+
+func.func @pointwise_c2(%a: tensor<4x5xf32>, %b: tensor<3x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: pointwise:add (C2): dim 0 of tensor with uid ? is 3, not 4; accepted: 4 or 1}}
+  "dnn.pointwise"(%a, %b) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<4x5xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+  return
+}
+
+// -----
+
+func.func @pointwise_c3(%a: tensor<4x5xf32>, %b: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: pointwise:add (C3): Y has dims [4, 6]; accepted: [4, 5]}}
+  "dnn.pointwise"(%a, %b) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<4x5xf32>, tensor<4x5xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @pointwise_c4(%a: tensor<4xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: pointwise:exp (C4): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.pointwise"(%a) {compute_type = i32, mode = "exp", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @pointwise_c5(%a: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM: pointwise:gen_index (C5): axis=2; accepted: 0 to 1}}
+  "dnn.pointwise"(%a) {axis = 2 : i64, compute_type = i32, mode = "gen_index", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4x5xf32>) -> tensor<4x5xi32>
+  return
+}
+
+// -----
+
+func.func @pointwise_c6(%a: tensor<4xf32>, %b: tensor<4xf32>) {
+  // expected-error@+1 {{BAD_PARAM: pointwise:add (C6): elu_alpha; accepted: none}}
+  "dnn.pointwise"(%a, %b) {compute_type = f32, elu_alpha = 1.0 : f64, mode = "add", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @pointwise_unknown_mode(%a: tensor<4xf32>, %b: tensor<4xf32>) {
+  // expected-error@+1 {{BAD_PARAM: pointwise:addd (mode): mode='addd'; accepted: add, mul, min}}
+  "dnn.pointwise"(%a, %b) {compute_type = f32, mode = "addd", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @reduction_c1(%a: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: reduction:add (C1): X [4, 5], Y [1]; accepted: equal ranks}}
+  "dnn.reduction"(%a) {compute_type = f32, mode = "add"} : (tensor<4x5xf32>) -> tensor<1xf32>
+  return
+}
+
+// -----
+
+func.func @reduction_c2(%a: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: reduction:add (C2): dim 0 of Y is 2; accepted: 4 or 1}}
+  "dnn.reduction"(%a) {compute_type = f32, mode = "add"} : (tensor<4x5xf32>) -> tensor<2x1xf32>
+  return
+}
+
+// -----
+
+func.func @reduction_c3(%a: tensor<4xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: reduction:avg (C3): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.reduction"(%a) {compute_type = i32, mode = "avg"} : (tensor<4xi32>) -> tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @transpose_c1(%a: tensor<2x3x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM: transpose (C1): permutation [0, 0, 1]; accepted: each of 0 to 2 once}}
+  "dnn.transpose"(%a) {permutation = array<i64: 0, 0, 1>} : (tensor<2x3x4xf32>) -> tensor<2x2x3xf32>
+  return
+}
+
+// -----
+
+func.func @transpose_c2(%a: tensor<2x3x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: transpose (C2): Y has dims [2, 3, 4]; accepted: [3, 2, 4]}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0, 2>} : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @transpose_c3(%a: tensor<2x3x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: transpose (C3): Y has data type f16; accepted: f32}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0, 2>} : (tensor<2x3x4xf32>) -> tensor<3x2x4xf16>
+  return
+}
+
+// -----
+
+func.func @slice_c1(%a: tensor<6x9xf32>) {
+  // expected-error@+1 {{BAD_PARAM: slice (C1): starts, stops, steps of other lengths; accepted: 2 each}}
+  "dnn.slice"(%a) {starts = array<i64: 0>, steps = array<i64: 1>, stops = array<i64: 4>} : (tensor<6x9xf32>) -> tensor<4x9xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c2(%a: tensor<6xf32>) {
+  // expected-error@+1 {{BAD_PARAM: slice (C2): slice 5:3:1 of axis 0; accepted: 0 <= start < stop <= 6, step >= 1}}
+  "dnn.slice"(%a) {starts = array<i64: 5>, steps = array<i64: 1>, stops = array<i64: 3>} : (tensor<6xf32>) -> tensor<2xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c3(%a: tensor<6xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: slice (C3): Y has dims [4]; accepted: [3]}}
+  "dnn.slice"(%a) {starts = array<i64: 0>, steps = array<i64: 2>, stops = array<i64: 5>} : (tensor<6xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c4(%a: tensor<6xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: slice (C4): Y has data type f16; accepted: f32}}
+  "dnn.slice"(%a) {starts = array<i64: 0>, steps = array<i64: 1>, stops = array<i64: 4>} : (tensor<6xf32>) -> tensor<4xf16>
+  return
+}
+
+// -----
+
+func.func @reshape_c1(%a: tensor<4x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: reshape (C1): [4, 6] has 24 elements, [5, 5] has 25; accepted: as many elements}}
+  "dnn.reshape"(%a) {reshape_mode = "LOGICAL"} : (tensor<4x6xf32>) -> tensor<5x5xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c3(%a: tensor<4x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: reshape (C3): Y has data type f16; accepted: f32}}
+  "dnn.reshape"(%a) {reshape_mode = "LOGICAL"} : (tensor<4x6xf32>) -> tensor<24xf16>
+  return
+}
+
+// -----
+
+func.func @reshape_c2(%a: tensor<4x6xf32, #dnn.layout<affine_map<() -> (4, 6, 8, 1)>>>) {
+  // expected-error@+1 {{NOT_SUPPORTED_LAYOUT: reshape (C2): strides [8, 1] of dims [4, 6]; accepted: packed strides, or reshape_mode LOGICAL}}
+  "dnn.reshape"(%a) {reshape_mode = "VIEW_ONLY"} : (tensor<4x6xf32, #dnn.layout<affine_map<() -> (4, 6, 8, 1)>>>) -> tensor<24xf32>
+  return
+}
+
+// -----
+
+func.func @concatenate_c1(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: concatenate (C1): axis=2; accepted: 0 to 1}}
+  "dnn.concatenate"(%a, %b) {axis = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @concatenate_c2(%a: tensor<2x3xf32>, %b: tensor<4x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: concatenate (C2): tensor with uid ? has dims [4, 3]; accepted: [2, 6] but for axis 1}}
+  "dnn.concatenate"(%a, %b) {axis = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x6xf32>
+  return
+}
+
+// -----
+
+func.func @concatenate_c3(%a: tensor<2x3xf32>, %b: tensor<4x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: concatenate (C3): Y has dims [5, 3]; accepted: [6, 3]}}
+  "dnn.concatenate"(%a, %b) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<5x3xf32>
+  return
+}
+
+// -----
+
+func.func @concatenate_c4(%a: tensor<2x3xf32>, %b: tensor<2x3xf16>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: concatenate (C4): tensor with uid ? has data type f16; accepted: f32}}
+  "dnn.concatenate"(%a, %b) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf16>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @concatenate_c5(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED: concatenate (C5): in_place_index=0; accepted: no in_place_index: the result has its own buffer}}
+  "dnn.concatenate"(%a, %b) {axis = 0 : i64, in_place_index = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_fprop_c1(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: conv_fprop (C1): stride [1]; accepted: 2 values}}
+  "dnn.conv_fprop"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1>} : (tensor<2x4x7x7xf32>, tensor<6x4x3x3xf32>) -> tensor<2x6x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_fprop_c2(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: conv_fprop (C2): stride [1, 0]; accepted: values of at least 1}}
+  "dnn.conv_fprop"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 0>} : (tensor<2x4x7x7xf32>, tensor<6x4x3x3xf32>) -> tensor<2x6x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_fprop_c3(%a: tensor<2x4x7x7xf32>, %b: tensor<6x3x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: conv_fprop (C3): C = 4, W [6, 3, 3, 3]; accepted: fixed sizes; W's second dim divides C, and C over it divides K}}
+  "dnn.conv_fprop"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<6x3x3x3xf32>) -> tensor<2x6x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @conv_fprop_c4(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: conv_fprop (C4): Y has dims [2, 6, 7, 7]; accepted: [2, 6, 5, 5], each at least 1}}
+  "dnn.conv_fprop"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<6x4x3x3xf32>) -> tensor<2x6x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @conv_fprop_c5(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: conv_fprop (C5): compute type INT32; accepted: FLOAT, HALF, DOUBLE}}
+  "dnn.conv_fprop"(%a, %b) {compute_type = i32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<6x4x3x3xf32>) -> tensor<2x6x5x5xf32>
+  return
+}
+
+// -----
+
+func.func @layernorm_c1(%a: tensor<5x8xf32>, %b: tensor<1x1xf32>, %c: tensor<1x1xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm (C1): scale has dims [1, 1]; accepted: [5, 8] with some dims 1, not all}}
+  "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x1xf32>, tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @layernorm_c2(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<5x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm (C2): tensor with uid ? has dims [5, 8]; accepted: [1, 8]}}
+  "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @layernorm_c3(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM: layernorm (C3): epsilon has dims [1, 8]; accepted: one element}}
+  "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @layernorm_c4(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: layernorm (C4): statistics; accepted: both in TRAINING, none in INFERENCE}}
+  "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @layernorm_c5(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: layernorm (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.layernorm"(%a, %b, %c, %d) {compute_type = i32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @unknown_operation(%a: tensor<4xf32>) {
+  // expected-error@+1 {{unregistered operation 'dnn.matmull' found in dialect ('dnn') that does not allow unknown operations}}
+  "dnn.matmull"(%a) {} : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @attribute_of_another_kind(%a: tensor<2x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_ATTRIBUTE_TYPE: attribute 1 : i64; accepted: a tuple}}
+  "dnn.transpose"(%a) {permutation = 1 : i64} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @segment_sizes_with_another_sum(%a: tensor<4xf32>, %b: tensor<4xf32>) {
+  // expected-error@+1 {{BAD_PARAM: operandSegmentSizes [1, 1, 1]; accepted: 0s and 1s, 2 in all}}
+  "dnn.pointwise"(%a, %b) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 1>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @data_type_that_dnnc_lacks(%a: tensor<2x3xi4>) {
+  // expected-error@+1 {{BAD_PARAM_ATTRIBUTE_TYPE: 'i4' is not a data type; accepted: f32, f64, f16,}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xi4>) -> tensor<3x2xi4>
+  return
+}
+
+// -----
+
+func.func @dynamic_dim_without_layout(%a: tensor<2x?xf32>) {
+  // expected-error@+1 {{BAD_PARAM: tensor<2x?xf32> has no #dnn.layout; accepted: a layout}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x?xf32>) -> tensor<?x2xf32>
+  return
+}
+
+// -----
+
+func.func @layout_that_contradicts_the_type(%a: tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 4, 4, 1)>>>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: the layout of tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 4, 4, 1)>>>; accepted: its sizes, then strides}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 4, 4, 1)>>>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
+func.func @layout_symbol_that_no_symbol_names(%a: tensor<2x?xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, s0, 1)>>>) {
+  // expected-error@+1 {{BAD_PARAM: layout symbol s0; accepted: one of dnn.symbols}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x?xf32, #dnn.layout<affine_map<()[s0] -> (2, s0, s0, 1)>>>) -> tensor<?x2xf32, #dnn.layout<affine_map<()[s0] -> (s0, 2, 2, 1)>>>
+  return
+}
+
+// -----
+
+func.func @negative_stride(%a: tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 3, -3, 1)>>>) {
+  // expected-error@+1 {{BAD_PARAM: tensor with uid ?: stride -3; accepted: positive strides}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 3, -3, 1)>>>) -> tensor<3x2xf32>
+  return
+}

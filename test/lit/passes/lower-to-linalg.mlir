@@ -1,0 +1,110 @@
+// RUN: dnnc opt %s -p 'fuse,select-engine,lower-to-linalg' --split-input-file | filecheck %s
+
+// Operands are converted to the compute type, the result to its own; a broadcast is a map.
+// CHECK-DAG: #[[SAME:.*]] = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-DAG: #[[ROW:.*]] = affine_map<(d0, d1) -> (0, d1)>
+// CHECK-LABEL: func.func private @broadcast_and_types_fusion0(
+// CHECK: linalg.generic {indexing_maps = [#[[SAME]], #[[ROW]], #[[SAME]]], iterator_types = ["parallel", "parallel"]}
+// CHECK-SAME: dnn.role = "g2"
+// CHECK-NEXT: ^bb0(%[[X:.*]]: f16, %[[B:.*]]: bf16, %{{.*}}: f16):
+// CHECK-DAG: %[[XW:.*]] = arith.extf %[[X]] : f16 to f32
+// CHECK-DAG: %[[BW:.*]] = arith.extf %[[B]] : bf16 to f32
+// CHECK: %[[SUM:.*]] = arith.addf %[[XW]], %[[BW]] : f32
+// CHECK: %[[Y:.*]] = arith.truncf %[[SUM]] : f32 to f16
+// CHECK: linalg.yield %[[Y]] : f16
+func.func @broadcast_and_types(%x: tensor<4x6xf16>, %b: tensor<1x6xbf16>) -> tensor<4x6xf16> attributes {dnn.graph} {
+  %0 = "dnn.pointwise"(%x, %b) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<4x6xf16>, tensor<1x6xbf16>) -> tensor<4x6xf16>
+  return %0 : tensor<4x6xf16>
+}
+
+// -----
+
+// A virtual tensor is rounded to its type between the operations.
+// CHECK-LABEL: func.func private @virtual_tensor_is_rounded_fusion0(
+// CHECK: arith.truncf %{{.*}} : f32 to bf16
+// CHECK: linalg.yield %{{.*}} : bf16
+// CHECK: ^bb0(%[[T:.*]]: bf16, %{{.*}}: f32):
+// CHECK: arith.extf %[[T]] : bf16 to f32
+func.func @virtual_tensor_is_rounded(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dnn.graph} {
+  %0 = "dnn.pointwise"(%x) {compute_type = f32, mode = "neg", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4xf32>) -> tensor<4xbf16>
+  %1 = "dnn.pointwise"(%0) {compute_type = f32, mode = "abs", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4xbf16>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
+
+// -----
+
+// A product is a call of an anchor, which holds its decomposition.
+// CHECK-DAG: #[[A:.*]] = affine_map<(d0, d1, d2) -> (d0, d2)>
+// CHECK-DAG: #[[B:.*]] = affine_map<(d0, d1, d2) -> (d2, d1)>
+// CHECK-DAG: #[[C:.*]] = affine_map<(d0, d1, d2) -> (d0, d1)>
+// CHECK-LABEL: func.func private @product_is_an_anchor_fusion0(
+// CHECK: call @[[ANCHOR:.*]](%{{.*}}, %{{.*}})
+// CHECK: func.func private @[[ANCHOR]](
+// CHECK-SAME: dnn.anchor
+// CHECK: linalg.fill
+// CHECK: linalg.generic {indexing_maps = [#[[A]], #[[B]], #[[C]]], iterator_types = ["parallel", "parallel", "reduction"]}
+// CHECK: math.fma
+func.func @product_is_an_anchor(%x: tensor<8x16xf16>, %w: tensor<16x8xf16>) -> tensor<8x8xf32> attributes {dnn.graph} {
+  %0 = "dnn.matmul"(%x, %w) {compute_type = f32} : (tensor<8x16xf16>, tensor<16x8xf16>) -> tensor<8x8xf32>
+  return %0 : tensor<8x8xf32>
+}
+
+// -----
+
+// Integers are multiplied and added as i32.
+// CHECK-LABEL: func.func private @product_of_integers_fusion0(
+// CHECK: arith.extsi %{{.*}} : i8 to i32
+// CHECK: arith.muli %{{.*}} : i32
+// CHECK: arith.addi %{{.*}} : i32
+func.func @product_of_integers(%x: tensor<8x16xi8>, %w: tensor<16x8xi8>) -> tensor<8x8xi32> attributes {dnn.graph} {
+  %0 = "dnn.matmul"(%x, %w) {compute_type = i32} : (tensor<8x16xi8>, tensor<16x8xi8>) -> tensor<8x8xi32>
+  return %0 : tensor<8x8xi32>
+}
+
+// -----
+
+// A reduction: a map, a combination, a finish.
+// CHECK-DAG: #[[X:.*]] = affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-DAG: #[[Y:.*]] = affine_map<(d0, d1) -> (d0, 0)>
+// CHECK-LABEL: func.func private @reduction_in_three_steps_fusion0(
+// CHECK: arith.mulf
+// CHECK: linalg.generic {indexing_maps = [#[[X]], #[[Y]]], iterator_types = ["parallel", "reduction"]}
+// CHECK: arith.addf
+// CHECK: math.sqrt
+func.func @reduction_in_three_steps(%x: tensor<8x16xf16>) -> tensor<8x1xf32> attributes {dnn.graph} {
+  %0 = "dnn.reduction"(%x) {compute_type = f32, mode = "norm2"} : (tensor<8x16xf16>) -> tensor<8x1xf32>
+  return %0 : tensor<8x1xf32>
+}
+
+// -----
+
+// NaN in an operand of a maximum is NaN in the result.
+// CHECK-LABEL: func.func private @maximum_keeps_nan_fusion0(
+// CHECK: arith.maximumf
+func.func @maximum_keeps_nan(%x: tensor<8x16xf32>) -> tensor<8x1xf32> attributes {dnn.graph} {
+  %0 = "dnn.reduction"(%x) {compute_type = f32, mode = "max"} : (tensor<8x16xf32>) -> tensor<8x1xf32>
+  return %0 : tensor<8x1xf32>
+}
+
+// -----
+
+// A view moves no data: it is the map of an operand.
+// CHECK-DAG: #[[TURNED:.*]] = affine_map<(d0, d1) -> (d1, d0)>
+// CHECK-LABEL: func.func private @transpose_is_a_map_fusion0(
+// CHECK: linalg.generic {indexing_maps = [#[[TURNED]], #{{.*}}], iterator_types = ["parallel", "parallel"]}
+func.func @transpose_is_a_map(%x: tensor<8x16xf16>) -> tensor<16x8xf16> attributes {dnn.graph} {
+  %0 = "dnn.transpose"(%x) {permutation = array<i64: 1, 0>} : (tensor<8x16xf16>) -> tensor<16x8xf16>
+  return %0 : tensor<16x8xf16>
+}
+
+// -----
+
+// A size known at run time is a dnn.size over the symbols.
+// CHECK-LABEL: func.func private @dynamic_size_fusion0(
+// CHECK: %[[N:.*]] = "dnn.size"() {value = #{{.*}}} : () -> index
+// CHECK: tensor.empty(%[[N]])
+#rows = affine_map<()[s0] -> (s0, 16, 16, 1)>
+func.func @dynamic_size(%x: tensor<?x16xf16, #dnn.layout<#rows>>) -> tensor<?x16xf16, #dnn.layout<#rows>> attributes {dnn.graph, dnn.symbols = [#dnn.symbol<"M", 1 : i64, 64 : i64, 1 : i64>]} {
+  %0 = "dnn.pointwise"(%x) {compute_type = f32, mode = "neg", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<?x16xf16, #dnn.layout<#rows>>) -> tensor<?x16xf16, #dnn.layout<#rows>>
+  return %0 : tensor<?x16xf16, #dnn.layout<#rows>>
+}

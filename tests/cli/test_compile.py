@@ -1,0 +1,196 @@
+"""`dnnc compile`: plans, stages, resuming, choices, and what it refuses."""
+
+import json
+import re
+
+import pytest
+
+from dnnc.compiler import TEXT_STAGES
+from dnnc.plan import format
+
+from .commands import FFN, REFUSED, SPLIT, dnnc, dnnc_process, error_of
+
+# ---- plans
+
+
+def test_the_plan_is_named_for_the_file(here):
+    (here / "model.py").write_text(FFN)
+    result = dnnc("compile", "model.py", "--target", "sm_80")
+    assert result.exit_code == 0, result.output
+    assert format.read("model.dnnplan").programs[0].target == "sm_80"
+    assert result.stdout.startswith("model.dnnplan: plan 'ffn', ")
+    assert re.search(r"sm_80 .*TILE_M=\d+.* fusion0_\w+ +\d+ +0 B +\d+ B", result.stdout)
+    assert re.search(r"stage times +fused +linalg +kernel .*cubin +all", result.stdout)
+    assert [path.name for path in here.iterdir() if path.suffix != ".py"] == ["model.dnnplan"]
+
+
+def test_one_plan_for_several_targets(plan):
+    assert [p.target for p in format.read(plan).programs] == ["sm_80", "sm_90a"]
+
+
+def test_the_worker_and_this_process_make_the_same_bytes(plan, ffn, here):
+    result = dnnc("compile", ffn, "-t", "sm_80,sm_90a", "--in-process", "-o", "here.dnnplan")
+    assert result.exit_code == 0, result.output
+    assert (here / "here.dnnplan").read_bytes() == plan.read_bytes()
+
+
+def test_a_split_is_shown_with_its_reason(here):
+    (here / "twice.py").write_text(SPLIT)
+    result = dnnc("compile", "twice.py")
+    assert "fusion0_" in result.stdout
+    assert "fusion1_" in result.stdout
+    assert "split      sm_90: no engine takes the graph as one fusion: pointwise (" in result.stdout
+
+
+def test_engine_and_knobs_are_taken(ffn, here):
+    result = dnnc(
+        "compile", ffn, "--engine", "fallback", "--knob", "LOAD_SIZE=4", "-o", "a.dnnplan"
+    )
+    assert result.exit_code == 0, result.output
+    (fusion,) = format.read("a.dnnplan").programs[0].fusions
+    assert (fusion.engine, fusion.knobs) == ("fallback", {"LOAD_SIZE": 4})
+
+
+# ---- graph files
+
+
+def cubin_of(here, *arguments, stdin=None):
+    path = here / "x.cubin"
+    result = dnnc("compile", *arguments, "--emit", "cubin", "-o", path, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    assert result.stdout == ""
+    return path.read_bytes()
+
+
+def test_every_form_of_a_graph_gives_one_cubin(ffn, plan, here):
+    wanted = format.read(plan).blobs[0]
+    graph = json.dumps(format.read(plan).graph)
+    (here / "ffn.json").write_text(graph)
+    assert cubin_of(here, "ffn.json", "-t", "sm_80") == wanted
+    text = dnnc("compile", ffn, "-t", "sm_80", "--emit", "graph").stdout
+    assert cubin_of(here, "-", stdin=text) == wanted
+
+
+@pytest.mark.parametrize("stage", TEXT_STAGES)
+def test_each_stage_resumes_in_a_new_process(stage, ffn, plan, here):
+    name = f"ffn.{stage}.{'ptx' if stage == 'ptx' else 'mlir'}"
+    printed = dnnc("compile", ffn, "-t", "sm_90a", "--emit", stage, "-o", name)
+    assert (printed.exit_code, printed.stdout) == (0, "")
+    done = dnnc_process("compile", name, "--emit", "cubin", "-o", "resumed.cubin")
+    assert done.returncode == 0, done.stderr
+    assert (here / "resumed.cubin").read_bytes() == format.read(plan).blobs[2]
+
+
+def test_a_resumed_text_makes_a_plan(ffn, plan, here):
+    text = dnnc("compile", ffn, "-t", "sm_80", "--emit", "kernel").stdout
+    result = dnnc("compile", "-", "-o", "resumed.dnnplan", stdin=text)
+    assert result.exit_code == 0, result.output
+    made, whole = format.read("resumed.dnnplan"), format.read(plan)
+    assert made.programs[0].variants == whole.programs[0].variants
+    assert made.tensors == whole.tensors
+
+
+def test_a_stage_is_all_that_stdout_holds(ffn):
+    result = dnnc("compile", ffn, "--emit", "linalg")
+    assert result.stdout.startswith("#map = affine_map<")
+    assert result.stderr == ""
+    again = dnnc("opt", "-", stdin=result.stdout)
+    assert again.stdout == result.stdout
+
+
+def test_texts_of_several_targets_are_separated(ffn):
+    result = dnnc("compile", ffn, "--emit", "fused", "-t", "sm_80,sm_90a")
+    first, second = result.stdout.split("// -----\n")
+    assert 'dnn.target = "sm_80"' in first
+    assert 'dnn.target = "sm_90a"' in second
+
+
+def test_a_graphs_target_may_change_and_a_later_stages_not(ffn):
+    text = dnnc("compile", ffn, "-t", "sm_80", "--emit", "graph").stdout
+    assert 'dnn.target = "sm_80"' in dnnc("compile", "-", "-e", "fused", stdin=text).stdout
+    changed = dnnc("compile", "-", "-e", "fused", "-t", "sm_90", stdin=text)
+    assert 'dnn.target = "sm_90"' in changed.stdout
+    fused = dnnc("compile", "-", "-e", "fused", stdin=text).stdout
+    said = error_of(dnnc("compile", "-", "-e", "ptx", "-t", "sm_90", stdin=fused))
+    assert said == "BAD_PARAM: stdin: --target sm_90 of a text at stage fused; accepted: sm_80"
+
+
+# ---- refusals
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-t", "sm_91"], "NOT_SUPPORTED_ARCH_MISMATCH: target: target 'sm_91'; accepted: sm_80,"),
+        (["-t", "sm_80,sm_80"], "BAD_PARAM_DUPLICATED_ENTRIES: target: targets sm_80,sm_80"),
+        (["--engine", "matmul"], "BAD_PARAM: engine 'matmul'; accepted: pointwise,"),
+        (["--engine", "pointwise"], "engine pointwise: operations: matmul 'mm'"),
+        (["--knob", "TILES=3"], "has no knob TILES; accepted: TILE_M, TILE_N"),
+        (["--knob", "STAGES=99"], "BAD_PARAM: knob STAGES=99 of engine"),
+        (["--knob", "TILE_M=256", "--knob", "TILE_N=256"], "tile 256x256; accepted: 32x64"),
+        (["-o", "no/such/folder/a.dnnplan"], "can't be written: No such file or directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_can_not_be_is_an_error(arguments, said, ffn, here):
+    assert said in error_of(dnnc("compile", ffn, *arguments))
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--emit", "sass"],
+        ["--knob", "TILE_M"],
+        ["--knob", "TILE_M=many"],
+        ["--knob", "TILE_M=32", "--knob", "TILE_M=64"],
+        ["--mode", "A,C"],
+        ["--emit", "cubin"],
+        ["--emit", "cubin", "-o", "x.cubin", "-t", "sm_80,sm_90"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_exits_with_2(arguments, ffn, here):
+    result = dnnc("compile", ffn, *arguments)
+    assert result.exit_code == 2
+    assert "Error" in result.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_a_graph_that_no_engine_takes(here):
+    (here / "refused.py").write_text(REFUSED)
+    (here / "refused.dnnplan").write_bytes(b"as it was")
+    said = error_of(dnnc("compile", "refused.py"))
+    assert said.startswith("NOT_SUPPORTED_GRAPH_PATTERN: graph 'refused': no engine for sm_90: ")
+    assert "fallback: operations: conv_fprop 'conv'; accepted: pointwise, view" in said
+    assert (here / "refused.dnnplan").read_bytes() == b"as it was"
+
+
+def test_a_text_goes_on_to_later_stages_only(ffn):
+    text = dnnc("compile", ffn, "--emit", "linalg").stdout
+    said = error_of(dnnc("compile", "-", "--emit", "fused", stdin=text))
+    assert said == (
+        "BAD_PARAM: stdin: --emit fused of a text at stage linalg; "
+        "accepted: linalg, kernel, nvvm, ptx, cubin, plan"
+    )
+    said = error_of(dnnc("compile", "-", "--engine", "fallback", stdin=text))
+    assert "whose engines are chosen; accepted: a graph" in said
+
+
+def test_no_assembler(ffn, here, monkeypatch):
+    """Without nvJitLink and ptxas, PTX is still made, and a cubin is an error."""
+    from dnnc import compiler
+    from dnnc.codegen import nvptx
+    from dnnc.errors import DnncError, Status
+
+    def absent(ptx, target):
+        raise DnncError(
+            Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING, "no assembler: neither", "packages"
+        )
+
+    monkeypatch.setattr(nvptx, "assemble", absent)
+    monkeypatch.setattr(compiler, "_store", compiler.MemoryStore())
+    assert ".visible .entry" in dnnc("compile", ffn, "--emit", "ptx").stdout
+    said = error_of(dnnc("compile", ffn, "--in-process", "-o", "a.dnnplan"))
+    assert said.startswith("NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING: no assembler")
+    assert list(here.iterdir()) == []

@@ -1,0 +1,85 @@
+"""`dnnc engines`: what takes a graph, what refuses it and why, what would be tried."""
+
+import pytest
+
+from dnnc.engines import ENGINES
+
+from .commands import REFUSED, SPLIT, dnnc, error_of
+
+
+def rows(result):
+    assert result.exit_code == 0, result.output
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+def test_what_takes_a_graph_and_what_refuses_it(ffn):
+    lines = rows(dnnc("engines", ffn, "-t", "sm_80"))
+    assert lines[0] == "graph 'ffn' on sm_80, as one fusion"
+    assert lines[1] == "operations matmul 'mm', pointwise:add, pointwise:relu_fwd"
+    (takes,) = (line for line in lines if line.startswith("matmul_sm80 (4) "))
+    assert "us tensor cores" in takes
+    assert "TILE_M=" in takes
+    refuses = (
+        "pointwise (1) operations matmul 'mm' pointwise, transpose, slice, reshape, concatenate"
+    )
+    assert refuses in lines
+    assert "configs in the order of compile (modes A, FALLBACK)" in lines
+    assert any(line.startswith("0 matmul_sm80 ") and line.endswith(" all") for line in lines)
+
+
+def test_the_first_config_is_what_compile_takes(plan, ffn):
+    from dnnc.plan import format
+
+    made = format.read(plan).programs[0].fusions[0]
+    knobs = " ".join(f"{name}={value}" for name, value in sorted(made.knobs.items()))
+    assert any(
+        f"0 {made.engine} {knobs}" in line for line in rows(dnnc("engines", ffn, "-t", "sm_80"))
+    )
+
+
+def test_explained(ffn):
+    short, long = dnnc("engines", ffn).stdout, dnnc("engines", ffn, "--explain").stdout
+    assert "more (--explain lists them)" in short
+    assert "more (--explain" not in long
+    assert "TILE_M   128, 32, 64, 256        rows of a block's tile" in long
+    for engine in ENGINES:
+        assert f"engine {engine.name} ({engine.index})" in long
+        assert all(line in long for line in engine.support)
+
+
+def test_a_split_graph(here):
+    (here / "twice.py").write_text(SPLIT)
+    lines = rows(dnnc("engines", "twice.py"))
+    assert any(line.startswith("0 ") and line.endswith("matmul 'first'") for line in lines)
+    assert any(line.endswith("us matmul 'second'") for line in lines)
+    assert any(line.startswith("split no engine takes the graph as one fusion: ") for line in lines)
+
+
+def test_modes(here):
+    """Without FALLBACK a graph that has to be split has no config."""
+    (here / "twice.py").write_text(SPLIT)
+    assert dnnc("engines", "twice.py", "--mode", "a").exit_code == 1
+    assert dnnc("engines", "twice.py", "--mode", "fallback").exit_code == 0
+    assert dnnc("engines", "twice.py", "--mode", "C").exit_code == 2
+
+
+def test_several_targets(ffn):
+    lines = rows(dnnc("engines", ffn, "-t", "sm_80,sm_120a"))
+    assert "graph 'ffn' on sm_80, as one fusion" in lines
+    assert "graph 'ffn' on sm_120a, as one fusion" in lines
+
+
+def test_a_graph_that_nothing_takes(here):
+    (here / "refused.py").write_text(REFUSED)
+    result = dnnc("engines", "refused.py")
+    assert result.exit_code == 1
+    for engine in ENGINES:
+        assert f"{engine.name} ({engine.index})" in result.stdout
+    assert result.stderr.startswith(
+        "error: NOT_SUPPORTED_GRAPH_PATTERN: graph 'refused': no engine for sm_90: "
+    )
+
+
+@pytest.mark.parametrize("target", ["sm_1", "sm_80,,sm_90"])
+def test_unknown_targets(target, ffn):
+    assert error_of(dnnc("engines", ffn, "-t", target)).startswith("NOT_SUPPORTED_ARCH_MISMATCH")

@@ -1,0 +1,111 @@
+"""Graph files that are wrong, each an error that names the file and what would be accepted."""
+
+import pytest
+
+from .commands import FFN, dnnc, error_of
+
+NO_BUILD = "a function build() that returns a dnnc.pygraph when it is called without arguments"
+
+PYTHON = {
+    "no build()": ("import dnnc\n", f"BAD_PARAM: g.py: no function build(); accepted: {NO_BUILD}"),
+    "build() with arguments": (
+        "def build(m):\n    pass\n",
+        "BAD_PARAM: g.py: TypeError: build() missing 1 required positional argument: 'm'",
+    ),
+    "build() that returns nothing": (
+        "def build():\n    pass\n",
+        "BAD_PARAM: g.py: build(): a NoneType; accepted: a pygraph,",
+    ),
+    "an exception": (
+        "def build():\n    return 1 / 0\n",
+        "BAD_PARAM: g.py: ZeroDivisionError: division by zero (line 2)",
+    ),
+    "a syntax error": ("def build(:\n", "BAD_PARAM: g.py: SyntaxError: invalid syntax"),
+    "a graph that is wrong": (
+        FFN.replace("g.tensor([1, hidden, inner]", "g.tensor([1, 3, inner]"),
+        "BAD_PARAM_SHAPE_MISMATCH: g.py: build(): matmul 'mm' (C2): K of A is 64, K of B is 3",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PYTHON)
+def test_python(case, here):
+    text, said = PYTHON[case]
+    (here / "g.py").write_text(text)
+    assert said in error_of(dnnc("inspect", "g.py"))
+
+
+def test_a_python_file_may_import_what_lies_beside_it(here):
+    (here / "sizes_beside.py").write_text("HIDDEN = 32\n")
+    text = FFN.replace("import dnnc\n", "import dnnc\nfrom sizes_beside import HIDDEN\n")
+    (here / "g.py").write_text(text.replace("hidden=64", "hidden=HIDDEN"))
+    assert "[1, M, 32]" in dnnc("inspect", "g.py").stdout
+
+
+def test_a_pygraphs_target_is_the_default(here):
+    (here / "g.py").write_text(FFN.replace('"ffn",', '"ffn", target="sm_86",'))
+    assert 'dnn.target = "sm_86"' in dnnc("compile", "g.py", "--emit", "graph").stdout
+
+
+JSON = {
+    "": "BAD_PARAM: g.json: not JSON: Expecting value",
+    "[]": "BAD_PARAM: g.json: graph JSON: graph: []; accepted: an object",
+    '{"dnnc_graph": 2}': "BAD_PARAM: g.json: graph JSON: graph: dnnc_graph = 2; accepted: 1",
+    '{"dnnc_graph": 1, "symbols": [], "tensors": [], "ops": [{"op": "fft"}]}': (
+        "BAD_PARAM: g.json: graph JSON: op: op = 'fft'; accepted: matmul,"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", JSON)
+def test_json(text, here):
+    (here / "g.json").write_text(text)
+    assert error_of(dnnc("engines", "g.json")).startswith(JSON[text])
+
+
+MLIR = {
+    "func.func @f( {": "BAD_PARAM: g.mlir: not a valid module: line 1, column 14: expected",
+    "": "BAD_PARAM: g.mlir: 0 functions with dnn.graph; accepted: one func.func of them",
+    '\n\nfunc.func @f(%x: tensor<2xf32>) {\n  "dnn.reshape"(%x) {reshape_mode = "LOGICAL"} : '
+    "(tensor<2xf32>) -> tensor<3xf32>\n  return\n}": (
+        "BAD_PARAM: g.mlir: not a valid module: line 4, column 3: 'dnn.reshape' op "
+        "BAD_PARAM_SHAPE_MISMATCH: reshape (C1): [2] has 2 elements, [3] has 3"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", MLIR)
+def test_mlir(text, here):
+    (here / "g.mlir").write_text(text)
+    assert error_of(dnnc("compile", "g.mlir")).startswith(MLIR[text])
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "said"),
+    [
+        ("compile", "g.onnx", "suffix '.onnx'; accepted: .mlir, .ptx, .json, .py"),
+        ("engines", "g", "suffix ''; accepted: .mlir, .ptx, .json, .py"),
+        ("run", "g.npz", "suffix '.npz'; accepted: .dnnplan, .mlir, .ptx, .json, .py"),
+        ("inspect", "g.txt", "suffix '.txt'; accepted: .dnnplan, .cubin, .mlir, .ptx, .json, .py"),
+        ("opt", "g.ptx", "suffix '.ptx'; accepted: .mlir, .json, .py"),
+    ],
+)
+def test_other_suffixes(command, name, said, here):
+    assert error_of(dnnc(command, name)) == f"BAD_PARAM: {name}: {said}"
+
+
+@pytest.mark.parametrize("name", ["g.py", "g.json", "g.mlir", "g.dnnplan", "g.cubin"])
+def test_files_that_are_not_there(name, here):
+    said = error_of(dnnc("inspect", name))
+    assert said.startswith(f"BAD_PARAM: {name}: can't be read: No such file or directory")
+    (here / name).mkdir()
+    assert "Is a directory" in error_of(dnnc("inspect", name))
+
+
+def test_bytes_that_are_no_text(here):
+    (here / "g.mlir").write_bytes(b"\xff\xfe\x00")
+    said = error_of(dnnc("inspect", "g.mlir"))
+    assert (
+        said
+        == "BAD_PARAM: g.mlir: can't be read: not UTF-8 text; accepted: a text file that exists"
+    )

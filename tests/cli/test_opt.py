@@ -1,0 +1,117 @@
+"""`dnnc opt`: what lit does not see of it (test/lit runs its passes), and expected errors."""
+
+import pytest
+
+from dnnc.cli.diagnostics import Diagnostic, differences, expected_in
+
+from .commands import FFN, dnnc, error_of
+
+GOOD = """\
+func.func @good(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dnn.graph} {
+  %0 = "dnn.pointwise"(%x) {compute_type = f32, mode = "exp",
+    operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+BAD = """\
+func.func @bad(%x: tensor<4xf32>) {
+  "dnn.nothing"(%x) : (tensor<4xf32>) -> ()
+  return
+}
+"""
+
+
+def test_parts_after_one_with_an_error_are_printed(here):
+    (here / "g.mlir").write_text(f"{GOOD}// -----\n{BAD}// -----\n{GOOD}")
+    result = dnnc("opt", "g.mlir", "--split-input-file")
+    assert result.exit_code == 1
+    assert [part.count("@good") for part in result.stdout.split("// -----\n")] == [1, 1]
+    assert result.stderr.startswith("error: g.mlir:8:3: unregistered operation 'dnn.nothing'")
+
+
+def test_without_splitting_the_separator_is_a_comment(here):
+    (here / "g.mlir").write_text(f"{GOOD}// -----\n{GOOD.replace('good', 'other')}")
+    result = dnnc("opt", "g.mlir")
+    assert result.exit_code == 0
+    assert "@other" in result.stdout
+
+
+def test_what_it_prints_it_reads(ffn):
+    """The stages one by one, each by a command of its own, end where one command does."""
+    once = dnnc("opt", ffn, "-p", "fuse,select-engine,lower-to-linalg,tile,lower-to-kernels")
+    text = dnnc("opt", ffn).stdout
+    for name in ("fuse", "select-engine", "lower-to-linalg", "tile", "lower-to-kernels"):
+        text = dnnc("opt", "-", "-p", name, stdin=text).stdout
+    assert text == once.stdout
+
+
+def test_the_target_decides(ffn):
+    for name in ("sm_80", "sm_120"):
+        result = dnnc(
+            "opt", ffn, "-t", name, "-p", "fuse,select-engine,lower-to-linalg,tile,lower-to-kernels"
+        )
+        assert f'chip = "{name}"' in result.stdout
+    assert error_of(dnnc("opt", ffn, "-t", "sm_70")).startswith("NOT_SUPPORTED_ARCH_MISMATCH")
+
+
+def test_modules_between_passes_go_to_stderr(ffn):
+    quiet, loud = (
+        dnnc("opt", ffn, "-p", "fuse"),
+        dnnc("opt", ffn, "-p", "fuse", "--print-between-passes"),
+    )
+    assert loud.stdout == quiet.stdout
+    assert loud.stderr.startswith("// ----- after fuse\n#map")
+    assert quiet.stdout in loud.stderr + "\n"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "said"),
+    [
+        ("no-such-pass", "pass 'no-such-pass': "),
+        ("fuse{partition}", "option 'partition' of pass fuse; accepted: modes=..., partition=..."),
+        ("verify{a=1}", "option 'a=1' of pass verify; accepted: no options"),
+        ("fuse,select-engine{choices=pointwize}", "engine 'pointwize'; accepted: pointwise,"),
+        ("fuse,select-engine{choices=fallback|fallback}", "choices for 2 fusions; accepted: for 1"),
+        ("assign-workspace", "0 operations dnn.program; accepted: lower-to-kernels first"),
+        ("fuse,tile", "@ffn_fusion0 has no dnn.engine; accepted: select-engine first"),
+    ],
+)
+def test_pipelines_that_can_not_be(pipeline, said, ffn):
+    assert said in error_of(dnnc("opt", ffn, "-p", pipeline))
+
+
+def test_graph_files_of_other_kinds(here):
+    (here / "g.py").write_text(FFN)
+    (here / "g.json").write_text(dnnc("inspect", "g.py", "--graph").stdout)
+    assert dnnc("opt", "g.json").stdout == dnnc("opt", "g.py").stdout
+
+
+# ---- expected errors
+
+
+def test_where_expected_errors_are():
+    lines = (
+        "a // expected-error {{one}}",
+        "// expected-error@+2 {{two}}",
+        "",
+        "b",
+        "// expected-error@-1{{three}}",
+    )
+    wanted = [Diagnostic(1, "one"), Diagnostic(4, "two"), Diagnostic(4, "three")]
+    assert expected_in("\n".join(lines)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual", "wrong"),
+    [
+        ([], [], []),
+        ([(1, "is odd")], [(1, "3 is odd")], []),
+        ([(1, "is odd")], [(2, "3 is odd")], ["expected error", "unexpected error"]),
+        ([(1, "is odd")], [(1, "3 is even")], ["expected error", "unexpected error"]),
+        ([(1, "a"), (1, "a")], [(1, "a")], ["expected error"]),
+        ([(1, "a")], [(1, "a"), (1, "a")], ["unexpected error"]),
+    ],
+)
+def test_differences(expected, actual, wrong):
+    found = differences([Diagnostic(*e) for e in expected], [Diagnostic(*a) for a in actual])
+    assert [" ".join(d.text.split()[:2]).rstrip(":") for d in found] == wrong
