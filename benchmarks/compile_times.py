@@ -1,0 +1,134 @@
+"""Compile times of the FFN graph, without a GPU: first of a process, warm, and repeated."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+from .results import Results
+
+# Each in a new interpreter: import, build the graph, compile, and say how long it took.
+_FIRST = """
+import time
+began = time.perf_counter()
+import dnnc
+{import_more}
+g = dnnc.pygraph("ffn", io_data_type="bf16", intermediate_data_type="f32")
+m = dnnc.Dim("tokens", max=65536)
+x, w = g.tensor([1, m, 384], name="x"), g.tensor([1, 384, 1536], [589824, 1, 384], name="w")
+b = g.tensor([1, 1, 1536], name="b")
+g.gelu(g.bias(g.matmul(x, w), b)).set_output().set_name("y")
+{compile}
+print(time.perf_counter() - began)
+"""
+_HERE = {
+    "import_more": "from dnnc.compiler import compile_graph",
+    "compile": "compile_graph(g.graph.finalize(), 'sm_90')",
+}
+_WORKER = {"import_more": "", "compile": "dnnc.compile(g, 'sm_90')"}
+
+
+_ACTIVATIONS = ("relu", "swish", "tanh", "sigmoid", "elu", "gelu_approx_tanh", "softplus")
+
+
+def metadata() -> dict[str, Any]:
+    from dnnc import __version__
+
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "dnnc": __version__,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [text for text in file if text.startswith("model name")]
+        return names[0].partition(":")[2].strip()
+    except (OSError, IndexError):
+        return platform.processor()
+
+
+def _graph(activation: str) -> Any:
+    import dnnc
+
+    g = dnnc.pygraph("ffn", io_data_type="bf16", intermediate_data_type="f32")
+    m = dnnc.Dim("tokens", max=65536)
+    x, w = g.tensor([1, m, 384], name="x"), g.tensor([1, 384, 1536], [589824, 1, 384], name="w")
+    biased = g.bias(g.matmul(x, w), g.tensor([1, 1, 1536], name="b"))
+    getattr(g, activation)(biased).set_output().set_name("y")
+    return g
+
+
+def run_compile_times(results: Results, rounds: int) -> None:
+    """Adds a row of milliseconds for each way."""
+    for name, parts in (("first, this process", _HERE), ("first, worker process", _WORKER)):
+        code = _FIRST.format(**parts)
+        seconds = [
+            float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                                 check=True).stdout)
+            for _ in range(rounds)
+        ]  # fmt: skip
+        results.add(name, _row(seconds))
+    _warm(results, rounds)
+
+
+def _warm(results: Results, rounds: int) -> None:
+    import dnnc
+    from dnnc.compiler import compile_graph
+
+    stages: dict[str, list[float]] = {}
+    # Each is another kernel: what is assembled once is not assembled again.
+    compile_graph(_graph("gelu").graph.finalize(), "sm_90")
+    graphs = [_graph(activation).graph.finalize() for activation in _ACTIVATIONS]
+
+    def timed(call: Any) -> float:
+        began = time.perf_counter()
+        call()
+        return time.perf_counter() - began
+
+    def report(stage: str, seconds: float) -> None:
+        stages.setdefault(stage, []).append(seconds)
+
+    seconds = [timed(lambda g=g: compile_graph(g, "sm_90", report=report)) for g in graphs]
+    results.add("warm, another graph", _row(seconds))
+    results.add("warm, by stage", {s: round(1e3 * statistics.median(t), 1)
+                                   for s, t in stages.items()})  # fmt: skip
+    g = _graph("gelu")
+    dnnc.compile(g, "sm_90")
+    results.add("repeated", _row([timed(lambda: dnnc.compile(g, "sm_90")) for _ in range(rounds)]))
+
+
+def _row(seconds: list[float]) -> dict[str, Any]:
+    return {
+        "median_ms": round(1e3 * statistics.median(seconds), 1),
+        "most_ms": round(1e3 * max(seconds), 1),
+        "rounds": len(seconds),
+    }
+
+
+def markdown(data: dict[str, Any]) -> str:
+    """The table of a results file."""
+    meta = data["metadata"]
+    lines = [
+        f"{meta['processor']}, {meta['cores']} cores, Python {meta['python']}, "
+        f"dnnc {meta['dnnc']}; {meta['date']}.",
+        "",
+        "| FFN graph, one target | median ms | slowest ms |",
+        "|---|---:|---:|",
+    ]
+    for name, row in data["rows"].items():
+        if "median_ms" in row:
+            lines.append(f"| {name} | {row['median_ms']:.1f} | {row['most_ms']:.1f} |")
+    stages = data["rows"].get("warm, by stage", {})
+    shown = ", ".join(f"{stage} {ms} ms" for stage, ms in stages.items())
+    return "\n".join([*lines, "", f"Warm, by stage: {shown}."])

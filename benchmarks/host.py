@@ -1,0 +1,81 @@
+"""Host time of one execution: what a caller's thread spends until the launch is queued."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import dnnc
+from dnnc import worker
+from dnnc.compiler import Options
+
+from . import contestants
+from .cases import matmul
+from .results import Results
+
+CALLS = 200
+ROUNDS = 15
+
+
+def microseconds(call: Callable[[], object]) -> float:
+    """Median over rounds of the host's time a call; the queue is emptied between rounds."""
+    for _ in range(20):
+        call()
+    found: list[float] = []
+    for _ in range(ROUNDS):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(CALLS):
+            call()
+        found.append((time.perf_counter() - began) / CALLS)
+    torch.cuda.synchronize()
+    return round(1e6 * statistics.median(found), 2)
+
+
+def run_host(results: Results) -> None:
+    """The ways to launch a matmul + bias + ReLU of 64x64, beside torch and cuDNN."""
+    case = matmul("bf16", "bias_relu", 1, 64, 64, 64)
+    buffers = case.make()
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for name, call in {**_ours(case, buffers, stream), **_peers(case, buffers, stream)}.items():
+            try:
+                results.add(name, {"host_us": microseconds(call)})
+            except Exception as error:  # whatever a peer raises
+                results.add(name, {"error": str(error)[:200]})
+
+
+def _ours(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], object]]:
+    graph, tensors = contestants.our_graph(case)
+    plan = dnnc.load(worker.compile_graph(graph, contestants.target(), Options()))
+    shaped = dict(buffers, w=buffers["w"].mT, bias=buffers["bias"][None, None])
+    arrays = {tensor: shaped[name] for name, tensor in tensors.items()}
+    addresses = {tensor: array.data_ptr() for tensor, array in arrays.items()}
+    bound = plan.bind(addresses, stream=stream.cuda_stream)
+    return {
+        "dnnc: bound plan": bound,
+        "dnnc: execute, torch tensors": lambda: plan.execute(arrays, stream=stream.cuda_stream),
+        "dnnc: execute, addresses": lambda: plan.execute(addresses, stream=stream.cuda_stream),
+    }
+
+
+def _peers(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], object]]:
+    found: dict[str, Callable[[], object]] = {
+        "torch: matmul (out=)": lambda: torch.matmul(
+            buffers["a"], buffers["w"].mT, out=buffers["c"]
+        ),
+        "torch: addmm with ReLU": lambda: torch._addmm_activation(
+            buffers["bias"], buffers["a"][0], buffers["w"][0].mT, use_gelu=False
+        ),
+    }
+    try:
+        columns = contestants.cudnn_columns(case, [buffers], stream)
+    except Exception as error:  # without cuDNN the other rows stand
+        print(f"cudnn: {error}")
+        return found
+    launch = columns["cudnn"][0]
+    return {**found, "cudnn: execute, torch tensors": lambda: launch(0)}

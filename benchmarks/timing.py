@@ -1,0 +1,77 @@
+"""Timing: contestants interleaved, each on a device that has idled, by replay of CUDA graphs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+IDLE_SECONDS = 0.03
+GRAPH_SECONDS = 2e-3
+MOST_SETS = 16
+
+Launch = Callable[[int], None]
+
+
+def sets_needed(bytes_a_call: float, is_memory_bound: bool) -> int:
+    """Buffer sets so that no call finds its inputs in L2."""
+    l2 = torch.cuda.get_device_properties(0).L2_cache_size
+    cover = (4.0 if is_memory_bound else 2.5) * l2
+    least = 3 if is_memory_bound else 2
+    return max(least, min(MOST_SETS, math.ceil(cover / bytes_a_call)))
+
+
+@dataclass
+class Captured:
+    """Calls in rotation over the buffer sets, as one CUDA graph."""
+
+    graph: Any
+    calls: int
+
+    def seconds_a_call(self) -> float:
+        """One replay, after the device has idled."""
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        time.sleep(IDLE_SECONDS)
+        start.record()
+        self.graph.replay()
+        end.record()
+        torch.cuda.synchronize()
+        return start.elapsed_time(end) / 1e3 / self.calls
+
+
+def capture(launch: Launch, sets: int, stream: Any) -> Captured:
+    """Captures about 2 ms of calls; launch(i) must launch on `stream`, on buffer set i."""
+    for index in range(sets):
+        launch(index)
+    torch.cuda.synchronize()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for index in range(sets):
+        launch(index)
+    end.record()
+    torch.cuda.synchronize()
+    estimate = max(1e-6, start.elapsed_time(end) / 1e3 / sets)
+    rounds = max(1, min(math.ceil(GRAPH_SECONDS / (estimate * sets)), 512 // sets))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(rounds):
+            for index in range(sets):
+                launch(index)
+    graph.replay()
+    torch.cuda.synchronize()
+    return Captured(graph, rounds * sets)
+
+
+def interleaved(captured: Mapping[str, Captured], rounds: int) -> dict[str, list[float]]:
+    """Name -> seconds a call in each round; the order turns round each time."""
+    found: dict[str, list[float]] = {name: [] for name in captured}
+    names = list(captured)
+    for number in range(rounds):
+        for name in names if number % 2 == 0 else reversed(names):
+            found[name].append(captured[name].seconds_a_call())
+    return found
