@@ -39,7 +39,7 @@ def sweep(case: Case, engine: str, most: int, stream: Any) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     captured: dict[str, timing.Captured] = {}
     place = of(contestants.target())
-    (whole,) = partition(graph, [graph.ops])
+    (whole,) = partition(graph, [graph.live_ops])
     for choice in heuristics.choices(whole, place, [engine_named(engine)])[:most]:
         options = Options(engine=choice.engine.name, knobs=tuple(choice.knobs.items()))
         launch, information = contestants.our_launch(case, sets, stream, options)

@@ -46,6 +46,13 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def integer_range(self) -> tuple[int, int]:
+        """The smallest and the largest value of an integer or boolean type."""
+        if self.kind == "i":
+            return -(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1
+        return 0, (1 << self.bits) - 1
+
+    @property
     def numpy(self) -> numpy.dtype[Any]:
         """The NumPy dtype of one element in host memory (a byte for each boolean)."""
         import numpy
@@ -99,6 +106,7 @@ def of(value: object) -> DType:
             Status.BAD_PARAM_ATTRIBUTE_TYPE,
             f"{value!r} is not a data type",
             ", ".join(_BY_NAME),
+            "data type",
         )
     return row
 
@@ -111,5 +119,6 @@ def of_dlpack(code: int, bits: int) -> DType:
             Status.NOT_SUPPORTED_DATA_TYPE,
             f"DLPack type code {code} with {bits} bits",
             ", ".join(f"{row.name} {row.dlpack}" for row in ALL if row.dlpack),
+            "data type",
         )
     return row

@@ -67,7 +67,7 @@ def _show(graph: OperationGraph, target: Target, modes: Sequence[str], explain: 
     from ..dialect.fusion import partition
     from ..engines import heuristics
 
-    (whole,) = partition(graph, [graph.ops])
+    (whole,) = partition(graph, [graph.live_ops])
     console.heading(f"graph '{graph.name}' on {target.name}, as one fusion")
     console.field("operations", ", ".join(op.label for op in whole.ops))
     _show_fits(whole, target)

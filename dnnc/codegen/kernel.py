@@ -100,8 +100,9 @@ class Kernel:
         )
 
     def scalar(self, tensor: Tensor) -> Any:
-        """The value of a by-value tensor, in its data type."""
-        type_ = element_type(tensor.type)
+        """The value of a by-value tensor, in its data type (a boolean as a byte)."""
+        is_boolean = tensor.type.kind == "b"
+        type_ = ir.IntegerType.get_signless(8) if is_boolean else element_type(tensor.type)
         return self._argument(
             ("scalar", tensor.uid), type_, Arg.by_value(tensor.uid or 0, tensor.type.name)
         )

@@ -65,6 +65,11 @@ Symbol = define(
      "multiple_of": ir.IntegerAttr},
 )  # fmt: skip
 
+
+class Number:
+    """The kind of a scalar's value: a float, or an int for tensors of integers and booleans."""
+
+
 _ATTRIBUTE_KINDS = {
     DType: ir.TypeAttr,
     str: ir.StringAttr,
@@ -136,7 +141,7 @@ OPERATIONS = {kind.op_name: _define_op(kind) for kind in OPS}
 
 # A number that is part of the graph; `tensors` describes it.
 Constant = define(
-    Dnn.Operation, "constant", {"value": ir.FloatAttr, "y": ext.Result[Any]},
+    Dnn.Operation, "constant", {"value": ir.FloatAttr | ir.IntegerAttr, "y": ext.Result[Any]},
     traits=[Pure], y=ext.result(kw_only=True),
 )  # fmt: skip
 
@@ -252,7 +257,7 @@ _VALUE_FIELDS: dict[str, tuple[type, Any]] = {
     "name": (str, ""),
     "alignment": (int, DEFAULT_ALIGNMENT),
     "is_by_value": (bool, False),
-    "value": (float, None),
+    "value": (Number, None),
     "reordering": (str, "NONE"),
 }
 
@@ -284,6 +289,8 @@ def read_tensor(
 
 def attribute_of(value: Any, kind: type) -> Any:
     """The MLIR attribute of a value of a field's type."""
+    if kind is Number:
+        kind = type(value)
     if kind is DType:
         return ir.TypeAttr.get(ir.Type.parse(value.name))
     if kind is str:
@@ -299,6 +306,8 @@ def attribute_of(value: Any, kind: type) -> Any:
 
 def attribute_value(attribute: Any, kind: type) -> Any:
     """The value of an MLIR attribute for a field's type; another kind is BAD_PARAM."""
+    if kind is Number:
+        kind = int if isinstance(attribute, ir.IntegerAttr) else float
     try:
         if kind is DType:
             return dtypes.of(str(ir.TypeAttr(attribute).value))
@@ -367,7 +376,7 @@ def emit_ops(ops: Sequence[Op], values: dict[Tensor, Any], symbols: Sequence[str
 
 
 def _emit_constant(tensor: Tensor, symbols: Sequence[str]) -> Any:
-    made = Constant(value=attribute_of(tensor.value, float), y=tensor_type(tensor, symbols))
+    made = Constant(value=attribute_of(tensor.value, Number), y=tensor_type(tensor, symbols))
     made.attributes["tensors"] = ir.ArrayAttr.get([ir.DictAttr.get(value_attributes(tensor))])
     return made.results[0]
 
@@ -482,7 +491,7 @@ def read_ops(block: Any, values: dict[Any, Tensor], symbols: Sequence[Dim]) -> l
         operation = view.operation
         if operation.name == "dnn.constant":
             tensor = _read_results(operation, symbols)[0]
-            tensor.value = ir.FloatAttr(operation.attributes["value"]).value
+            tensor.value = attribute_value(operation.attributes["value"], Number)
             values[operation.results[0]] = tensor
         elif operation.name.startswith("dnn."):
             kind = BY_NAME.get(operation.name.removeprefix("dnn."))

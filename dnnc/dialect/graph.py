@@ -84,6 +84,18 @@ class OperationGraph:
         """Tensor -> the operation that makes it."""
         return {tensor: op for op in self.ops for tensor in op.results}
 
+    @property
+    def live_ops(self) -> list[Op]:
+        """The operations that an output depends on; the others are not run."""
+        producers, live = self.producers, set[Op]()
+        pending = list(self.outputs)
+        while pending:
+            op = producers.get(pending.pop())
+            if op is not None and op not in live:
+                live.add(op)
+                pending.extend(op.operands)
+        return [op for op in self.ops if op in live]
+
     def consumers(self, tensor: Tensor) -> Iterator[Op]:
         return (op for op in self.ops if tensor in op.operands)
 
@@ -123,6 +135,8 @@ class OperationGraph:
             raise self._error(Status.BAD_PARAM, "no operations", "one operation at least")
         if len(self.ops) > MAX_OPS:
             raise self._error(Status.NOT_SUPPORTED, f"{len(self.ops)} operations", f"{MAX_OPS}")
+        for op in self.ops:
+            op.verify_fields()
         self._assign_uids()
         self._verify_producers()
         self.ops = self._ordered()
@@ -206,6 +220,7 @@ class OperationGraph:
         for tensor in self.tensors:
             if tensor.dtype is None and tensor not in made:
                 tensor.dtype = self.io_type
+            tensor.normalize_value()
         for op in self.ops:
             for _, tensor in op.tensors("operand"):
                 tensor.verify()

@@ -112,7 +112,11 @@ class Op:
                 value = field.default
             else:
                 raise TypeError(f"{self.op_name} needs {field.name}")
-            setattr(self, field.name, tuple(value) if field.variadic else value)
+            if field.variadic:
+                value = tuple(value)
+            elif field.type is float and type(value) is int:
+                value = float(value)
+            setattr(self, field.name, value)
         if values:
             raise TypeError(f"{self.op_name} has no {', '.join(values)}")
 
@@ -172,6 +176,23 @@ class Op:
         raise NotImplementedError
 
     # ---- checks that operations share
+
+    def verify_fields(self) -> None:
+        """Every operand and result that has to be there is a tensor, every attribute has its type.
+
+        What infers and verifies an operation relies on this.
+        """
+        for field in self.fields:
+            if field.kind != "attribute":
+                self._require_tensors(field)
+        self.require_attribute_choices()
+
+    def _require_tensors(self, field: Field) -> None:
+        value = getattr(self, field.name)
+        given = value if field.variadic else (value,)
+        is_absent = field.optional and value is None
+        if not is_absent and not all(isinstance(tensor, Tensor) for tensor in given):
+            raise self.error(field.name, f"{field.kind} {field.parameter}={value!r}", "a tensor")
 
     def error(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -108,10 +109,31 @@ class Tensor:
             raise self.error(
                 Status.BAD_PARAM, f"alignment {self.alignment}", "a power of two, in bytes"
             )
-        if self.value is not None and any(extent.constant != 1 for extent in self.shape):
+        if self.reordering not in REORDERINGS:
+            raise self.error(
+                Status.BAD_PARAM, f"reordering {self.reordering!r}", ", ".join(REORDERINGS)
+            )
+        is_scalar = self.is_by_value or self.value is not None
+        if is_scalar and any(extent.constant != 1 for extent in self.shape):
             raise self.error(
                 Status.BAD_PARAM, f"a scalar of dims {text(self.shape)}", "dims of 1 only"
             )
+
+    def normalize_value(self) -> None:
+        """A scalar's value as a float, or as an int where its data type holds integers."""
+        if self.value is None or self.dtype is None:
+            return
+        if self.dtype.is_float:
+            self.value = float(self.value)
+            return
+        low, high = self.dtype.integer_range
+        if not (math.isfinite(self.value) and low <= self.value <= high) or self.value % 1:
+            raise self.error(
+                Status.BAD_PARAM,
+                f"value {self.value} of data type {self.dtype}",
+                f"an integer from {low} to {high}",
+            )
+        self.value = int(self.value)
 
     def error(self, status: Status, what: str, supported: str = "") -> DnncError:
         return DnncError(status, what, supported, self.label)

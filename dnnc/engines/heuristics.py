@@ -76,7 +76,7 @@ class EngineConfig:
 
     def partition_text(self, graph: OperationGraph) -> str:
         """The partition as the option of pass `fuse`: operations by place, fusions by |."""
-        place = {op: i for i, op in enumerate(graph.ops)}
+        place = {op: i for i, op in enumerate(graph.live_ops)}
         groups = (" ".join(str(place[op]) for op in choice.fusion.ops) for choice in self.choices)
         return "|".join(groups)
 
@@ -138,10 +138,10 @@ def _configs(graph: OperationGraph, target: Target, modes: Sequence[str]) -> Ite
 
 
 def _configs_of_mode(graph: OperationGraph, target: Target, mode: str) -> Iterator[EngineConfig]:
-    (whole,) = partition(graph, [graph.ops])
+    (whole,) = partition(graph, [graph.live_ops])
     for choice in choices(whole, target):
         yield EngineConfig((choice,))
-    if mode == "FALLBACK" and len(graph.ops) > 1:
+    if mode == "FALLBACK" and len(graph.live_ops) > 1:
         split = split_config(graph, target)
         if split is not None:
             yield split
@@ -158,7 +158,7 @@ def split_config(graph: OperationGraph, target: Target) -> EngineConfig | None:
 
 def split_reason(graph: OperationGraph, target: Target) -> str:
     """Why a graph is not run as one fusion."""
-    (whole,) = partition(graph, [graph.ops])
+    (whole,) = partition(graph, [graph.live_ops])
     declined = [f"{r.engine.name} ({r.reasons[0]})" for r in refusals(whole, target)]
     if len(declined) < len(ENGINES):
         return "asked for"
@@ -169,7 +169,7 @@ def _grown_groups(graph: OperationGraph, target: Target) -> list[list[Op]] | Non
     """Groups in order: each operation joins the last group that it needs, if an engine agrees."""
     groups: list[list[Op]] = []
     producers = graph.producers
-    for op in graph.ops:
+    for op in graph.live_ops:
         needed = [
             i
             for i, group in enumerate(groups)
@@ -194,7 +194,7 @@ def _is_taken(
 ) -> bool:
     """Whether an engine takes one of the groups, given what the rest of the graph reads."""
     placed = {op for group in groups for op in group}
-    rest = [[op] for op in graph.ops if op not in placed]
+    rest = [[op] for op in graph.live_ops if op not in placed]
     fusion = partition(graph, [*groups, *rest])[place]
     return any(not engine.supports(fusion, target) for engine in ENGINES)
 
@@ -236,7 +236,7 @@ def _explicit_config(
             )
         name = config.choices[0].engine.name
     chosen = engine_named(name)
-    (whole,) = partition(graph, [graph.ops])
+    (whole,) = partition(graph, [graph.live_ops])
     reasons = chosen.supports(whole, target)
     if reasons:
         raise DnncError(
@@ -279,7 +279,7 @@ def with_knobs(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target:
 
 def no_config_error(graph: OperationGraph, target: Target) -> DnncError:
     """Why nothing runs the graph: each operation that no engine takes, with all reasons."""
-    alone = partition(graph, [[op] for op in graph.ops])
+    alone = partition(graph, [[op] for op in graph.live_ops])
     lines: list[str] = []
     status = Status.NOT_SUPPORTED_GRAPH_PATTERN
     for fusion in alone:

@@ -108,7 +108,7 @@ class PlanList:
         from ..engines import heuristics
 
         engine = self._engine(engine_id)
-        (whole,) = partition(self.graph, [self.graph.ops])
+        (whole,) = partition(self.graph, [self.graph.live_ops])
         reasons = engine.supports(whole, self.targets[0])
         if reasons:
             raise DnncError(
@@ -120,7 +120,7 @@ class PlanList:
     def knobs_of(self, engine_id: int) -> Any:
         from ..dialect.fusion import partition
 
-        (whole,) = partition(self.graph, [self.graph.ops])
+        (whole,) = partition(self.graph, [self.graph.live_ops])
         return self._engine(engine_id).knobs(whole, self.targets[0])
 
     def _engine(self, engine_id: int) -> Any:

@@ -32,7 +32,8 @@ DEFAULT_TARGET = "sm_90"
 class Fuse(Pass):
     """modes: heuristic modes, separated by spaces (default "A FALLBACK").
 
-    partition: the partition itself, operations by place and fusions by "|", as in "0 1|2".
+    partition: the partition itself, operations by place and fusions by "|", as in "0 1|2";
+    operations that no output depends on have no place and no fusion.
     """
 
     name: ClassVar[str] = "fuse"
@@ -68,14 +69,15 @@ def target_of(module: Any) -> targets.Target:
 
 
 def _parse_partition(text: str, graph: OperationGraph) -> list[list[Op]]:
+    ops = graph.live_ops
     try:
-        groups = [[graph.ops[int(place)] for place in group.split()] for group in text.split("|")]
+        groups = [[ops[int(place)] for place in group.split()] for group in text.split("|")]
     except (ValueError, IndexError) as error:
         raise DnncError(
-            Status.BAD_PARAM, f"partition {text!r}", f"places 0 to {len(graph.ops) - 1}, as 0 1|2"
+            Status.BAD_PARAM, f"partition {text!r}", f"places 0 to {len(ops) - 1}, as 0 1|2"
         ) from error
     flat = [op for group in groups for op in group]
-    if len(set(flat)) != len(flat) or len(flat) != len(graph.ops) or not all(groups):
+    if len(set(flat)) != len(flat) or len(flat) != len(ops) or not all(groups):
         raise DnncError(Status.BAD_PARAM, f"partition {text!r}", "every operation in one fusion")
     made: set[Any] = set()
     produced = set(graph.producers)

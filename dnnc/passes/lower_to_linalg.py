@@ -115,6 +115,18 @@ class _Lowering:
         ]  # fmt: skip
         return ir.AffineMap.get(result.rank, 0, exprs)
 
+    def value(self, source: Tensor) -> Any:
+        """The value of a tensor; that of a constant is made when it is asked for."""
+        if source not in self.values:
+            assert source.is_constant, f"{source.label} has no value yet"
+            self.values[source] = self.generic(
+                source,
+                source.type,
+                [],
+                lambda: constant(source.value or 0, element_type(source.type)),
+            )
+        return self.values[source]
+
     def operand(self, source: Tensor, result: Tensor) -> list[tuple[Any, Any]]:
         """[(value, map)] of an operand; nothing for a constant, which bodies hold."""
         if source.is_constant:
@@ -251,16 +263,22 @@ def _filled(low: _Lowering, like: Tensor, dtype: DType, value: float | int) -> A
 def _view(low: _Lowering, op: View) -> None:
     at = coordinates(op.y.shape)
     source = op.source(at)
+    value = low.value(op.x)
     maps = [_single_dim(expr, at) for expr in source]
-    if all(found is not None for found in maps):
+    if all(found is not None for found in maps) and not _cuts(op, maps):
         map_ = ir.AffineMap.get(op.y.rank, 0, maps)
-        low.values[op.y] = low.generic(
-            op.y, op.y.type, [(low.values[op.x], map_)], lambda value: value
-        )
+        low.values[op.y] = low.generic(op.y, op.y.type, [(value, map_)], lambda element: element)
         return
     sizes = _SizeValues(low, (source,))
-    low.values[op.y] = low.generic(
-        op.y, op.y.type, [], lambda: _extract(low.values[op.x], source, sizes)
+    low.values[op.y] = low.generic(op.y, op.y.type, [], lambda: _extract(value, source, sizes))
+
+
+def _cuts(op: View, maps: Sequence[Any]) -> bool:
+    """Whether a loop over a part of X indexes X directly: linalg takes such loops for all of X."""
+    return any(
+        isinstance(found.maybe_downcast(), ir.AffineDimExpr)
+        and op.y.shape[ir.AffineDimExpr(found).position] != op.x.shape[axis]
+        for axis, found in enumerate(maps)
     )
 
 
@@ -328,11 +346,13 @@ def _concatenate(low: _Lowering, op: Concatenate) -> None:
     for source in op.inputs:
         starts.append(starts[-1] + source.shape[op.axis])
     sizes = _SizeValues(low, [[*starts], *(source.shape for source in op.inputs)])
+    values = [low.value(source) for source in op.inputs]
 
     def body() -> Any:
         along = sizes.index(at[op.axis])
         chosen = None
-        for source, start in zip(reversed(op.inputs), reversed(starts[:-1]), strict=True):
+        parts = zip(op.inputs, starts[:-1], values, strict=True)
+        for source, start, whole in reversed(list(parts)):
             offset = arith.SubIOp(along, sizes.index(start)).result
             last = sizes.index(source.shape[op.axis] - 1)
             inside = arith.MaxSIOp(index_constant(0), arith.MinSIOp(offset, last).result).result
@@ -340,7 +360,7 @@ def _concatenate(low: _Lowering, op: Concatenate) -> None:
                 inside if axis == op.axis else sizes.index(coordinate)
                 for axis, coordinate in enumerate(at)
             ]
-            value = tensor.ExtractOp(low.values[source], where).result
+            value = tensor.ExtractOp(whole, where).result
             if chosen is None:
                 chosen = value
             else:
@@ -396,7 +416,7 @@ def _matmul_body(low: _Lowering, op: Matmul, sums: DType, a: Any, b: Any) -> Any
 
 def _call_anchor(low: _Lowering, op: Op, sums: DType, body: Callable[..., Any]) -> Any:
     """A private function of the anchor's decomposition, and a call of it."""
-    operands = [low.values[source] for source in op.operands]
+    operands = [low.value(source) for source in op.operands]
     result = low.type_of(op.results[0], sums)
     name = f"{low.name}_anchor{low.anchors}"
     low.anchors += 1

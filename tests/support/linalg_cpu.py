@@ -27,6 +27,25 @@ PIPELINE = (
 )
 
 
+# What LLVM calls for f32 -> bf16 where the processor has no instruction; not every process has it.
+ROUND_TO_BF16 = """
+define bfloat @__truncsfbf2(float %x) {
+  %bits = bitcast float %x to i32
+  %top = lshr i32 %bits, 16
+  %is.odd = and i32 %top, 1
+  %half = add i32 %is.odd, 32767
+  %rounded = add i32 %bits, %half
+  %is.nan = fcmp uno float %x, %x
+  %quiet = or i32 %bits, 4194304
+  %chosen = select i1 %is.nan, i32 %quiet, i32 %rounded
+  %high = lshr i32 %chosen, 16
+  %short = trunc i32 %high to i16
+  %result = bitcast i16 %short to bfloat
+  ret bfloat %result
+}
+"""
+
+
 def with_sizes(graph, sizes):
     """The graph with its symbols replaced by numbers."""
     data = json_form.to_json(graph.finalize())
@@ -42,7 +61,7 @@ def with_sizes(graph, sizes):
 def lowered(graph):
     """The linalg stage as one plain function @main over packed tensors; inside a context."""
     module = dnn.to_mlir(graph)
-    Fuse(partition=" ".join(str(i) for i in range(len(graph.ops)))).run(module)
+    Fuse(partition=" ".join(str(i) for i in range(len(graph.live_ops)))).run(module)
     LowerToLinalg().run(module)
     (function,) = structure.fusion_functions(module)
     structure.inline_anchors(module, function)
@@ -95,7 +114,9 @@ def run(graph, inputs):
         module = lowered(graph)
         mlir.run_pipeline(module, PIPELINE)
         text = mlir.llvm.translate_module_to_llvmir(module.operation)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine())
+    code = llvm.parse_assembly(text)
+    code.link_in(llvm.parse_assembly(ROUND_TO_BF16))
+    engine = llvm.create_mcjit_compiler(code, machine())
     engine.finalize_object()
     arrays = []
     for tensor in graph.inputs:

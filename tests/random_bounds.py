@@ -1,0 +1,426 @@
+"""What a correct plan may give: the reference of a graph, with bounds around every element.
+
+Each tensor has a box: the reference's own values, and the lowest and highest value that rounding
+on the way can lead to.  An operation is evaluated at the corners of its operands' boxes, its own
+rounding error is added (`_own_error`), and its data type rounds both ends.  So a graph's
+conditioning, and the jumps of discontinuous operations (comparisons, floor, conversions to
+integers, selections by a computed mask), need no rule of their own: where an operand's box
+reaches across a jump, the result's box holds both sides; elsewhere integers and booleans must be
+equal.  Where nothing can be said (a NaN that may or may not be there, an overflow of f32 that
+float64 does not see), the element is wild and is not compared.
+
+Pointwise modes whose corners need not be their extremes (`_CURVED`) get a margin.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dnnc import dtypes
+from dnnc.dialect.op import Op
+from dnnc.dialect.ops import Concatenate, Matmul, Pointwise, Reduction
+from dnnc.dialect.rounding import round_to, widen
+
+Array = Any
+
+F32_MAX = 3.0e38
+# Relative errors of one operation in f32 and f64.  `math` functions are within a few ulp, or
+# within about 2**-22 where the result is rounded to fewer bits later; tanh within 2**-10.9 where
+# its result has at most 16 bits (dnnc/codegen/math.py).
+ARITHMETIC = {"f32": 2.0**-23, "f64": 2.0**-50}
+FUNCTION = {"f32": 2.0**-20.5, "f64": 2.0**-48}
+COARSE = 2.0**-10
+# Subnormal results of approximations are 0; arithmetic keeps them.
+FLUSHED = 2.0**-120
+
+# Modes that round nothing, given operands of the compute type.
+_EXACT = {
+    "min", "max", "abs", "neg", "ceil", "floor", "identity", "gen_index", "binary_select",
+    "logical_and", "logical_or", "logical_not",
+    "cmp_eq", "cmp_neq", "cmp_gt", "cmp_ge", "cmp_lt", "cmp_le", "mod",
+}  # fmt: skip
+_ROUNDED_ONCE = {"add", "mul", "sub", "div", "reciprocal"}  # exact where f32 holds the result
+_ARITHMETIC = {"add_square", "relu_fwd", "relu_bwd"}
+_HAS_TANH = {"tanh_fwd", "tanh_bwd", "gelu_approx_tanh_fwd", "gelu_approx_tanh_bwd"}
+_CURVED = {
+    "add_square", "div", "mod", "pow", "atan2", "cos", "sin", "tan", "swish_fwd", "gelu_fwd",
+    "gelu_approx_tanh_fwd", "tanh_bwd", "sigmoid_bwd", "elu_bwd", "gelu_bwd", "softplus_bwd",
+    "swish_bwd", "gelu_approx_tanh_bwd",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Box:
+    """Bounds around the elements of a tensor: float64, int64 or bool arrays of one shape.
+
+    mid: the reference.  low, high: NaN where mid is and must be.  wild: nothing is known.
+    """
+
+    mid: Array
+    low: Array
+    high: Array
+    wild: Array
+
+    @staticmethod
+    def of(values: Array) -> Box:
+        return Box(values, values, values, np.zeros(values.shape, bool))
+
+    @property
+    def is_sharp(self) -> Array:
+        """Where only one value is possible."""
+        same = (self.low == self.high) | np.isnan(np.asarray(self.mid, float))
+        return same & ~self.wild
+
+    @property
+    def radius(self) -> Array:
+        """The larger distance from mid to an end; 0 where both are infinite or NaN."""
+        mid, low, high = (np.asarray(a, float) for a in (self.mid, self.low, self.high))
+        with np.errstate(invalid="ignore"):
+            found = np.maximum(high - mid, mid - low)
+        return np.where(np.isfinite(mid) & ~np.isnan(found), np.maximum(found, 0.0), 0.0)
+
+    def map(self, function: Callable[[Array], Array]) -> Box:
+        """Each part through a function that only moves elements."""
+        return Box(*(function(part) for part in (self.mid, self.low, self.high, self.wild)))
+
+
+# ---- a graph
+
+
+def bounds(
+    graph: Any,
+    inputs: Mapping[int, Array],
+    sizes: Mapping[str, int],
+    *,
+    tf32: int = 0,
+) -> dict[int, Box]:
+    """uid -> box of every output, rounded to its type; the graph must be finalized.
+
+    inputs: by uid, in the tensors' types.  tf32: 1 or 3 where products of f32 are made of so
+    many of tf32, 0 where they are not.
+    """
+    boxes: dict[Any, Box] = {}
+    for tensor in graph.tensors:
+        if tensor.is_constant:
+            value = np.full([1] * tensor.rank, tensor.value)
+            boxes[tensor] = Box.of(widen(round_to(value, tensor.type)))
+    for tensor in graph.inputs:
+        shape = [extent.evaluate(sizes) for extent in tensor.shape]
+        boxes[tensor] = Box.of(widen(np.asarray(inputs[tensor.uid]).reshape(shape)))
+    for op in graph.ops:
+        operands = [boxes[tensor] for tensor in op.operands]
+        with np.errstate(all="ignore"):
+            made = _evaluate(op, operands, sizes, tf32)
+            boxes[op.results[0]] = _stored(made, op.results[0].type)
+    return {tensor.uid: boxes[tensor] for tensor in graph.outputs}
+
+
+def _evaluate(op: Op, operands: Sequence[Box], sizes: Mapping[str, int], tf32: int) -> Box:
+    if isinstance(op, Pointwise):
+        return _pointwise(op, operands)
+    if isinstance(op, Matmul):
+        return _matmul(op, *operands, tf32=tf32)
+    if isinstance(op, Reduction):
+        return _reduction(op, *operands)
+    if isinstance(op, Concatenate):
+        parts = zip(*((b.mid, b.low, b.high, b.wild) for b in operands), strict=True)
+        return Box(*(op.reference(*part) for part in parts))
+    return operands[0].map(lambda part: op.reference(part, sizes=sizes))
+
+
+def _stored(box: Box, dtype: Any) -> Box:
+    """Rounded to a data type; every rounding is monotone but that to booleans."""
+    if dtype.kind == "b":
+        has_zero = (box.low <= 0) & (box.high >= 0)
+        mid = round_to(box.mid, dtype)
+        sharp = box.is_sharp | ~has_zero
+        low, high = np.where(sharp, mid, False), np.where(sharp, mid, True)
+        return Box(mid, low, high, box.wild)
+    mid, low, high = (widen(round_to(part, dtype)) for part in (box.mid, box.low, box.high))
+    return Box(mid, low, high, box.wild)
+
+
+def _computed(box: Box, source: Any, compute: Any) -> Box:
+    """An operand in its compute type: f32 does not hold every i32, i64 and f64."""
+    if compute != dtypes.f32 or source not in (dtypes.i32, dtypes.i64, dtypes.f64):
+        return box
+    mid, low, high = (np.asarray(part, float) for part in (box.mid, box.low, box.high))
+    off = np.where(mid.astype(np.float32) == mid, 0.0, np.abs(mid) * 2.0**-24)
+    wild = box.wild | (np.isfinite(mid) & (np.abs(mid) > F32_MAX))
+    return Box(mid, low - off, high + off, wild)
+
+
+# ---- pointwise
+
+
+def _pointwise(op: Pointwise, operands: Sequence[Box]) -> Box:
+    if op.mode == "identity" and op.x.type == op.y.type:
+        return operands[0]
+    if op.mode == "gen_index":
+        return Box.of(op.reference(operands[0].mid))
+    compute = op.compute_type
+    pairs = zip(operands, op.operands, strict=True)
+    operands = [_computed(box, tensor.type, compute) for box, tensor in pairs]
+    operands = [box.map(lambda part: part) for box in _broadcast(operands)]
+    mid = op.reference(*(box.mid for box in operands))
+    values = np.stack([op.reference(*point) for point in _corners(op, operands)])
+    wild = np.logical_or.reduce([box.wild for box in operands])
+    if mid.dtype == bool:
+        return Box(mid, values.min(axis=0), values.max(axis=0), wild)
+    if compute == dtypes.i32:
+        # Past one step, integer operations (which wrap) may do anything between the corners.
+        wide = [_steps(box) > 1 for box in operands]
+        wild = wild | np.logical_or.reduce(wide)
+        return Box(mid, values.min(axis=0), values.max(axis=0), wild)
+    return _hull(op, operands, mid, values, wild)
+
+
+def _broadcast(operands: Sequence[Box]) -> list[Box]:
+    shape = np.broadcast_shapes(*(box.mid.shape for box in operands))
+    return [box.map(lambda part: np.broadcast_to(part, shape)) for box in operands]
+
+
+def _steps(box: Box) -> Array:
+    """How many integers lie between the ends of a box."""
+    low, high = (np.rint(np.asarray(part, float)) for part in (box.low, box.high))
+    return np.where(box.is_sharp, 0, high - low)
+
+
+def _corners(op: Pointwise, operands: Sequence[Box]) -> Any:
+    """Points of the operands' boxes: ends, middle, what is nearest to 0, for == a common value."""
+    choices = []
+    for i, box in enumerate(operands):
+        if box.is_sharp.all():
+            choices.append([box.mid])
+            continue
+        points = [box.low, box.mid, box.high]
+        if box.mid.dtype != bool:
+            points.append(np.clip(0, box.low, box.high))
+            if op.mode in ("cmp_eq", "cmp_neq"):
+                other = np.asarray(operands[1 - i].mid, float)
+                points.append(np.clip(other, box.low, box.high))
+        choices.append([np.where(np.isnan(np.asarray(box.mid, float)), box.mid, p) for p in points])
+    return itertools.product(*choices)
+
+
+def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wild: Array) -> Box:
+    """The box around the values at the corners, with the operation's own error."""
+    is_nan = np.isnan(values)
+    wild = wild | (is_nan.any(axis=0) & ~is_nan.all(axis=0))
+    low = np.where(wild, mid, values.min(axis=0))
+    high = np.where(wild, mid, values.max(axis=0))
+    margin = _own_error(op, operands, np.abs(values).max(axis=0))
+    if op.mode in _CURVED:
+        margin = margin + np.where(np.isfinite(low) & np.isfinite(high), (high - low) / 4, 0)
+    margin = np.where(np.isnan(margin), 0.0, margin)
+    if op.compute_type == dtypes.f32:
+        wild = wild | (np.isfinite(values) & (np.abs(values) > F32_MAX)).any(axis=0)
+    low = np.where(np.isfinite(low), low - margin, low)
+    high = np.where(np.isfinite(high), high + margin, high)
+    return Box(mid, low, high, wild)
+
+
+def _own_error(op: Pointwise, operands: Sequence[Box], size: Array) -> Array:
+    """How far the compute type's result may be from the exact one, given exact operands.
+
+    size: the result's magnitude.
+    """
+    mode, compute = op.mode, op.compute_type.name
+    if mode in _EXACT:
+        return np.zeros(size.shape)
+    scale = _scale(op, [np.asarray(box.mid, float) for box in operands], size)
+    if mode in _ROUNDED_ONCE:
+        sharp = np.logical_and.reduce([box.is_sharp for box in operands])
+        exact = sharp & (size.astype(np.float32) == size)
+        return np.where(exact, 0.0, ARITHMETIC[compute] * scale)
+    if mode in _ARITHMETIC:
+        return ARITHMETIC[compute] * scale
+    error = FUNCTION[compute]
+    if mode in _HAS_TANH and compute == "f32" and op.y.type.bits <= 16:
+        error = COARSE
+    return error * scale + (FLUSHED if compute == "f32" else 0.0)
+
+
+def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
+    """What an operation's error is relative to: its result, or a larger part that cancels."""
+    first = np.abs(operands[0])
+    second = np.abs(operands[1]) if len(operands) > 1 else first
+    bent = 1 + np.minimum(second, 8.0) ** 3
+    scales: dict[str, Callable[[], Array]] = {
+        "add_square": lambda: first + second * second,
+        "relu_fwd": lambda: size + first + 2,
+        "exp": lambda: size * (1 + first),
+        "log": lambda: np.maximum(size, 1.0),
+        "erf": lambda: np.maximum(size, 1.0),
+        "sigmoid_fwd": lambda: size * (1 + np.minimum(first, 100)),
+        "swish_fwd": lambda: size * (1 + np.minimum(2 * first, 100)) + FLUSHED,
+        "elu_fwd": lambda: size * 2,
+        "softplus_fwd": lambda: size * (1 + np.minimum(2 * first, 100)),
+        "gelu_fwd": lambda: first,
+        "gelu_approx_tanh_fwd": lambda: first * (1 + np.minimum(first, 8.0) ** 2),
+        **dict.fromkeys(
+            ("tanh_bwd", "sigmoid_bwd", "elu_bwd", "softplus_bwd", "swish_bwd", "gelu_bwd",
+             "gelu_approx_tanh_bwd"),
+            lambda: first * bent,
+        ),
+    }  # fmt: skip
+    return scales[op.mode]() if op.mode in scales else size
+
+
+# ---- sums
+
+
+def _matmul(op: Matmul, a: Box, b: Box, *, tf32: int) -> Box:
+    sums = dtypes.f32 if op.compute_type == dtypes.f16 else op.compute_type
+    mid = op.reference(a.mid, b.mid)
+    wild = np.matmul(a.wild.astype(float), np.ones(b.wild.shape)) > 0
+    wild = wild | (np.matmul(np.ones(a.wild.shape), b.wild.astype(float)) > 0)
+    if op.compute_type == dtypes.i32:
+        loose = np.matmul((~a.is_sharp).astype(float), np.ones(b.mid.shape)) > 0
+        loose = loose | (np.matmul(np.ones(a.mid.shape), (~b.is_sharp).astype(float)) > 0)
+        return Box(mid, mid, mid, wild | loose)
+    a, b = _computed(a, op.a.type, sums), _computed(b, op.b.type, sums)
+    depth = a.mid.shape[-1]
+    size_a, size_b = (np.nan_to_num(np.abs(np.asarray(x.mid, float))) for x in (a, b))
+    size = np.matmul(size_a, size_b)
+    unit = (depth + 8) * (2.0**-24 if sums == dtypes.f32 else 2.0**-52)
+    if tf32 and op.a.type == op.b.type == dtypes.f32:
+        unit += {1: 2.0**-9.5, 3: 2.0**-19}[tf32]
+    if a.is_sharp.all() and b.is_sharp.all() and _is_coarse(size_a, size_b, size):
+        unit = 0.0
+    radius = np.matmul(size_a + a.radius, size_b + b.radius) - size + unit * size
+    if op.compute_type == dtypes.f16:
+        radius = radius + 2.0**-11 * (np.abs(mid) + radius) + 2.0**-25
+        wild = wild | (np.isfinite(mid) & (np.abs(mid) + radius > 65000))
+    return _around(mid, radius, wild | (size > F32_MAX))
+
+
+_GRID = 16.0
+
+
+def _is_coarse(a: Array, b: Array, size: Array) -> bool:
+    """Whether every sum of products is exact: multiples of 1/16 that stay below 2**24 units."""
+    on_grid = all((x * _GRID == np.rint(x * _GRID)).all() for x in (a, b))
+    return bool(on_grid and size.max(initial=0.0) * _GRID**2 < 2**24)
+
+
+def _around(mid: Array, radius: Array, wild: Array) -> Box:
+    """A box of a radius; what is not finite stays as it is."""
+    radius = np.where(np.isfinite(mid) & np.isfinite(radius), radius, 0.0)
+    return Box(mid, mid - radius, mid + radius, wild)
+
+
+def _reduction(op: Reduction, x: Box) -> Box:
+    axes = op.axes
+    if not axes:
+        axes = tuple(range(x.mid.ndim))[:0]
+    mid = op.reference(x.mid)
+    wild = np.any(x.wild, axis=axes, keepdims=True)
+    if op.compute_type == dtypes.i32:
+        loose = np.any(~x.is_sharp, axis=axes, keepdims=True)
+        return Box(mid, mid, mid, wild | loose)
+    x = _computed(x, op.x.type, op.compute_type)
+    if op.mode in ("min", "max"):
+        return Box(mid, op.reference(x.low), op.reference(x.high), wild)
+    size, radius = np.nan_to_num(np.abs(np.asarray(x.mid, float))), x.radius
+    if op.mode == "amax":
+        inner, outer = np.maximum(size - radius, 0), size + radius
+        ends = [np.max(part, axis=axes, keepdims=True) for part in (inner, outer)]
+        low, high = (np.where(np.isfinite(mid), end, mid) for end in ends)
+        return Box(mid, low, high, wild)
+    if op.mode in ("mul", "mul_no_zeros"):
+        return _product(op, x, mid, wild)
+    return _sum(op, mid, wild, size, radius)
+
+
+def _sum(op: Reduction, mid: Array, wild: Array, size: Array, radius: Array) -> Box:
+    """add, avg, norm1, norm2."""
+    count = size.size // max(1, mid.size)
+    power = 2 if op.mode == "norm2" else 1
+    total = np.sum(size**power, axis=op.axes, keepdims=True)
+    most = np.sum((size + radius) ** power, axis=op.axes, keepdims=True)
+    unit = 2.0**-24 if op.compute_type == dtypes.f32 else 2.0**-51
+    if op.mode in ("add", "norm1") and not radius.any() and _is_coarse(size, np.ones(1), total):
+        unit = 0.0
+    off = most - total + (count + 4) * unit * most
+    if op.mode == "norm2":
+        least = np.sqrt(np.maximum(total - off, 0)) * (1 - 4 * unit)
+        greatest = np.sqrt(total + off) * (1 + 4 * unit)
+        ends = [np.where(np.isfinite(mid), end, mid) for end in (least, greatest)]
+        return Box(mid, *ends, wild | (total > F32_MAX))
+    if op.mode == "avg":
+        off = off / count + 4 * unit * np.abs(mid)
+    return _around(mid, off, wild | (total > F32_MAX))
+
+
+def _product(op: Reduction, x: Box, mid: Array, wild: Array) -> Box:
+    """mul and mul_no_zeros; whether something is 0 must be known for the second."""
+    size, radius = np.nan_to_num(np.abs(np.asarray(x.mid, float))), x.radius
+    if op.mode == "mul_no_zeros":
+        unsure = (x.low <= 0) & (x.high >= 0) & ~x.is_sharp
+        wild = wild | np.any(unsure, axis=op.axes, keepdims=True)
+        size = np.where(size == 0, 1.0, size)
+    count = size.size // max(1, mid.size)
+    unit = 2.0**-24 if op.compute_type == dtypes.f32 else 2.0**-51
+
+    def along(values: Array) -> Array:
+        return np.prod(values, axis=op.axes, keepdims=True)
+
+    most, total = along(size + radius), along(size)
+    # A partial product may pass f32's range, in whatever order it is made.
+    partial = along(np.maximum(size + radius, 1.0))
+    off = most - total + (count + 2) * unit * most + 2.0**-126 * partial
+    return _around(mid, off, wild | (partial > F32_MAX))
+
+
+# ---- comparison
+
+
+def violations(graph: Any, boxes: Mapping[int, Box], actual: Mapping[int, Array]) -> list[str]:
+    """What is wrong with the outputs of a plan; empty if nothing is."""
+    found: list[str] = []
+    for tensor in graph.outputs:
+        box, given = boxes[tensor.uid], np.asarray(actual[tensor.uid])
+        if given.dtype != tensor.type.numpy or given.shape != box.mid.shape:
+            found.append(f"{tensor.label}: {given.dtype}{given.shape}, not {box.mid.shape}")
+            continue
+        wrong = _wrong(box, widen(given))
+        if wrong.any():
+            at = tuple(int(i) for i in np.argwhere(wrong)[0])
+            found.append(
+                f"{tensor.label} ({tensor.type}): {int(wrong.sum())} of {wrong.size} elements, at "
+                f"{at} {widen(given)[at]!r} is not in {box.low[at]!r}..{box.high[at]!r} "
+                f"(reference {box.mid[at]!r})"
+            )
+    return found
+
+
+def _wrong(box: Box, actual: Array) -> Array:
+    """Where an element is not in its box."""
+    if actual.dtype == bool:
+        return ((actual < box.low) | (actual > box.high)) & ~box.wild
+    inside = (actual >= box.low) & (actual <= box.high)
+    both_nan = np.isnan(np.asarray(box.mid, float)) & np.isnan(np.asarray(actual, float))
+    return ~(inside | both_nan) & ~box.wild
+
+
+def informative(graph: Any, boxes: Mapping[int, Box]) -> tuple[int, int]:
+    """(elements whose box says much, all elements): width at most 2**-6 of the tensor's largest."""
+    telling = total = 0
+    for tensor in graph.outputs:
+        box = boxes[tensor.uid]
+        total += box.mid.size
+        if tensor.type.is_float:
+            finite = np.where(np.isfinite(box.mid), np.abs(box.mid), 0.0)
+            with np.errstate(invalid="ignore"):
+                width = np.where(np.isfinite(box.mid), box.high - box.low, 0.0)
+            tight = width <= max(2.0**-6 * finite.max(initial=0.0), 2.0**-60)
+        else:
+            tight = box.is_sharp
+        telling += int((tight & ~box.wild).sum())
+    return telling, total

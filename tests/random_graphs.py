@@ -1,0 +1,1091 @@
+"""Random operation graphs: valid ones from the operations' constraints, and ones that lie inside
+an engine's stated support surface.
+
+    python -m tests.random_graphs SEED [pointwise|reduction|matmul_sm80|fallback|broken]
+
+A seed gives the same graph every time.  Values are kept tame while a graph grows: every node has
+a sketch, a few dozen values that its elements might have, and an operation is taken only if its
+result's sketch is finite and not large.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import dnnc
+from dnnc import dtypes
+from dnnc.dialect.ops import Pointwise
+from dnnc.dialect.ops.reduction import BY_NAME as REDUCTIONS
+from dnnc.dialect.pointwise_modes import MODES, Mode
+from dnnc.dialect.rounding import round_to, to_int32_wrapped, widen
+from dnnc.dialect.tensor import Tensor, dense_order, packed_strides, sizes
+from dnnc.expr import Expr, product
+
+SAMPLES = 64  # values of a sketch
+MAX_ELEMENTS = 3000  # of one tensor: the interpreter runs every thread
+MAX_TERMS = 200_000  # multiply-adds of one matrix product
+LARGEST = 2.0e3  # of a tame value
+
+FLOATS = (dtypes.f32, dtypes.f16, dtypes.bf16, dtypes.f64)
+MMA_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How the values of an input are drawn: from low to high, on multiples of step if it is set."""
+
+    low: float
+    high: float
+    step: float = 0.0
+
+    def draw(self, rng: np.random.Generator, shape: Any) -> Any:
+        """Values as float64."""
+        found = rng.uniform(self.low, self.high, shape)
+        return np.round(found / self.step) * self.step if self.step else found
+
+
+FLOAT_STYLES = {
+    Style(-2.0, 2.0): 8,
+    Style(0.25, 2.0): 5,
+    Style(-2.0, 2.0, 0.25): 5,
+    Style(-6.0, 6.0): 2,
+    Style(-3.0, 3.0, 1.0): 2,
+}
+INTEGER_STYLES = {Style(-9, 9, 1): 8, Style(1, 6, 1): 3, Style(-100, 100, 1): 1}
+UNSIGNED_STYLES = {Style(0, 12, 1): 5, Style(1, 200, 1): 1}
+WIDE_STYLE = Style(-(2.0**40), 2.0**40, 1)
+BOOLEAN_STYLE = Style(0, 1, 1)
+
+
+@dataclass(eq=False)
+class Node:
+    """A tensor of a graph that is being drawn.
+
+    An input has a tensor only once it is used.  sketch: values that elements might have.
+    has_sum: a reduction or a matrix product is above it.  uses: operations that read it.
+    """
+
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    dtype: dtypes.DType
+    sketch: Any
+    tensor: Any = None
+    style: Style | None = None
+    scalar: str = ""  # "constant" or "by value"
+    value: float | int = 0
+    has_sum: bool = False
+    uses: int = 0
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+
+@dataclass
+class Drawn:
+    """A drawn graph and what is needed to run it.
+
+    sizes: values of the symbols.  styles: how each input's values are drawn.
+    engine: the engine whose surface it was drawn from, "" for the constraints alone.
+    specials: whether a few inputs are NaN, infinite, -0 or subnormal.
+    """
+
+    seed: int
+    pygraph: Any
+    sizes: dict[str, int]
+    styles: dict[Tensor, Style] = field(default_factory=dict)
+    engine: str = ""
+    specials: bool = False
+
+    @property
+    def graph(self) -> Any:
+        return self.pygraph.graph
+
+    @property
+    def description(self) -> str:
+        """The graph as text, one line a tensor or an operation."""
+        return describe(self)
+
+    def inputs(self, seed: int = 0) -> dict[int, Any]:
+        """Values of the inputs by uid, in the tensors' types; the graph must be finalized."""
+        rng = np.random.default_rng([77, self.seed, seed])
+        return {t.uid: self._values(t, rng) for t in self.graph.inputs}
+
+    def _values(self, tensor: Tensor, rng: np.random.Generator) -> Any:
+        """Elements that share a place in memory are equal, so they are drawn by their place."""
+        dims = [extent.evaluate(self.sizes) for extent in tensor.shape]
+        places = np.zeros(dims, np.int64)
+        for axis, extent in enumerate(dims):
+            stride = tensor.layout[axis].evaluate(self.sizes)
+            shape = [extent if i == axis else 1 for i in range(len(dims))]
+            places = places + np.arange(extent).reshape(shape) * stride
+        count = int(places.max(initial=0)) + 1
+        flat = self.styles[tensor].draw(rng, count)
+        if self.specials and tensor.type.is_float and not tensor.is_by_value:
+            for value in (np.nan, np.inf, -np.inf, -0.0, 1e-40):
+                flat[rng.integers(0, count)] = value
+        if tensor.is_by_value:
+            flat[:] = tensor.value if rng.integers(0, 2) else flat
+        return round_to(flat if tensor.type.is_float else np.rint(flat), tensor.type)[places]
+
+
+class Untenable(Exception):
+    """The choices made so far lead to no graph; another try is made."""
+
+
+def pick(rng: np.random.Generator, weights: Mapping[Any, float] | Sequence[Any]) -> Any:
+    """One of a sequence, or a key of a mapping by its weight."""
+    choices = list(weights)
+    if not isinstance(weights, Mapping):
+        return choices[int(rng.integers(0, len(choices)))]
+    shares = np.array([weights[choice] for choice in choices], float)
+    return choices[int(rng.choice(len(choices), p=shares / shares.sum()))]
+
+
+# ---- modes, in groups that are equally interesting
+
+_GROUPS: dict[str, tuple[Mode, ...]] = {
+    "binary": tuple(m for m in MODES if m.value < 100 and m.arity == 2),
+    "unary": tuple(m for m in MODES if m.value < 100 and m.arity == 1),
+    "activation": tuple(m for m in MODES if 100 <= m.value < 200),
+    "backward": tuple(m for m in MODES if 200 <= m.value < 300),
+    "comparison": tuple(m for m in MODES if 300 <= m.value < 400),
+    "logic": tuple(m for m in MODES if 400 <= m.value < 500),
+    "index": tuple(m for m in MODES if 500 <= m.value < 600),
+    "select": tuple(m for m in MODES if m.value >= 600),
+}
+_GROUP_WEIGHTS = {
+    "binary": 30,
+    "unary": 22,
+    "activation": 16,
+    "backward": 10,
+    "comparison": 9,
+    "logic": 4,
+    "index": 3,
+    "select": 8,
+}
+KINDS = {
+    "pointwise": 52,
+    "matmul": 10,
+    "reduction": 11,
+    "transpose": 7,
+    "slice": 7,
+    "reshape": 6,
+    "concatenate": 7,
+}
+VIEWS = ("transpose", "slice", "reshape", "concatenate")
+_RESULT_TYPES = {
+    dtypes.f32: 50,
+    dtypes.f16: 16,
+    dtypes.bf16: 14,
+    dtypes.f64: 4,
+    dtypes.i8: 4,
+    dtypes.i32: 5,
+    dtypes.i1: 3,
+    dtypes.ui8: 2,
+    dtypes.i64: 2,
+}
+_INPUT_TYPES = {
+    dtypes.f32: 40,
+    dtypes.f16: 20,
+    dtypes.bf16: 15,
+    dtypes.i8: 7,
+    dtypes.i32: 7,
+    dtypes.i1: 4,
+    dtypes.f64: 3,
+    dtypes.ui8: 2,
+    dtypes.i64: 2,
+}
+
+
+class Builder:
+    """Draws a graph operation by operation.
+
+    nodes: results so far, and inputs that are in use.  types: what inputs may be.
+    max_count: elements that a tensor may have, each symbol at its largest.
+    """
+
+    def __init__(self, seed: Sequence[int], *, max_count: int = 1 << 40):
+        self.rng = np.random.default_rng(list(seed))
+        self.types = _INPUT_TYPES
+        self.max_count = max_count
+        self.g = dnnc.pygraph(
+            "drawn",
+            io_data_type=dtypes.f32,
+            intermediate_data_type=dtypes.f32,
+            compute_data_type=dtypes.f32,
+            target="sm_80",
+        )
+        self.sizes: dict[str, int] = {}
+        self.symbols = [
+            self._symbol(name)
+            for name in ("M", "B", "T")[: pick(self.rng, {0: 60, 1: 25, 2: 12, 3: 3})]
+        ]
+        self.nodes: list[Node] = []
+        self.styles: dict[Tensor, Style] = {}
+
+    def chance(self, share: float) -> bool:
+        return bool(self.rng.random() < share)
+
+    # ---- sizes
+
+    def _symbol(self, name: str) -> dnnc.Dim:
+        multiple = pick(self.rng, {1: 6, 2: 2, 4: 1, 8: 2})
+        value = multiple * int(self.rng.integers(1, 1 + max(1, 32 // multiple)))
+        low = pick(self.rng, {1: 4, multiple: 2})
+        largest = pick(self.rng, {64: 4, 512: 3, 4096: 1})
+        self.sizes[name] = value
+        return dnnc.Dim(name, min=low, max=largest, multiple_of=multiple)
+
+    def value_of(self, size: Any) -> int:
+        return Expr.of(size).evaluate(self.sizes)
+
+    def count(self, dims: Iterable[Any]) -> int:
+        return math.prod(self.value_of(extent) for extent in dims)
+
+    def extent(self, limit: int) -> Any:
+        """A size of at most `limit` elements, a symbol now and then."""
+        fitting = [s for s in self.symbols if self.sizes[s.name] <= limit]
+        if fitting and self.chance(0.4):
+            return pick(self.rng, fitting)
+        kind = pick(self.rng, {"one": 1, "small": 4, "medium": 4, "large": 0.7})
+        low, high = {"one": (1, 1), "small": (2, 8), "medium": (7, 40), "large": (41, 100)}[kind]
+        return int(min(limit, self.rng.integers(low, high + 1)))
+
+    def dims(self, rank: int | None = None, limit: int = MAX_ELEMENTS) -> tuple[Expr, ...]:
+        """Dims of a new tensor."""
+        rank = rank or pick(self.rng, {1: 6, 2: 26, 3: 30, 4: 22, 5: 6, 6: 4, 7: 3, 8: 3})
+        found = [Expr.of(1)] * rank
+        for axis in self.rng.permutation(rank):
+            found[axis] = Expr.of(self.extent(max(1, limit)))
+            limit //= self.value_of(found[axis])
+        return tuple(found)
+
+    def strides(self, dims: Sequence[Expr], *, overlaps: bool = False) -> tuple[Expr, ...]:
+        """Row-major strides, or permuted, with gaps, and (of inputs) overlapping."""
+        kinds = {"row": 55, "permuted": 20, "gaps": 13, "both": 8, "overlap": 2 if overlaps else 0}
+        kind = pick(self.rng, kinds)
+        order = list(range(len(dims)))
+        if kind in ("permuted", "both"):
+            order = [int(axis) for axis in self.rng.permutation(len(dims))]
+        found = list(packed_strides(dims, order))
+        if kind in ("gaps", "both"):
+            running = Expr.of(pick(self.rng, {1: 5, 2: 1, 3: 1}))
+            for axis in reversed(order):
+                found[axis] = running
+                running = running * dims[axis] + pick(self.rng, {0: 4, 1: 1, 4: 1, 8: 1})
+        if kind == "overlap":
+            found[int(self.rng.integers(0, len(dims)))] = Expr.of(1)
+        for axis, extent in enumerate(dims):
+            if extent.constant == 1 and self.chance(0.1):
+                found[axis] = Expr.of(pick(self.rng, (0, 1, 5)))
+        return tuple(found)
+
+    # ---- nodes
+
+    def input(
+        self,
+        dims: Sequence[Expr],
+        dtype: Any = None,
+        style: Style | None = None,
+        *,
+        packed: bool = False,
+    ) -> Node:
+        """An input that gets its tensor when it is used."""
+        dtype = dtype or pick(self.rng, self.types)
+        if style is None:
+            style = self._style(dtype)
+        self.require_countable(dims)
+        strides = packed_strides(dims) if packed else self.strides(dims, overlaps=True)
+        sketch = widen(round_to(style.draw(self.rng, SAMPLES), dtype)).astype(float)
+        return Node(tuple(dims), strides, dtype, sketch, style=style)
+
+    def require_countable(self, dims: Sequence[Expr]) -> None:
+        """No size past 2**31, and no more elements in all than may be."""
+        largest = product(dims).bounds()[1]
+        if largest > self.max_count or any(extent.bounds()[1] >= 1 << 31 for extent in dims):
+            raise Untenable("too many elements")
+
+    def _style(self, dtype: Any) -> Style:
+        if dtype.kind == "b":
+            return BOOLEAN_STYLE
+        if dtype.kind == "u":
+            return pick(self.rng, UNSIGNED_STYLES)
+        if dtype == dtypes.i64 and self.chance(0.1):
+            return WIDE_STYLE
+        return pick(self.rng, FLOAT_STYLES if dtype.is_float else INTEGER_STYLES)
+
+    def number(self, rank: int) -> Node:
+        """A scalar: a constant of the kernel or a by-value tensor."""
+        dtype = pick(self.rng, {dtypes.f32: 6, dtypes.f16: 1, dtypes.i32: 2, dtypes.f64: 1,
+                                dtypes.ui8: 0.5, dtypes.i1: 0.3, dtypes.bf16: 0.5})  # fmt: skip
+        style = self._style(dtype)
+        value = style.draw(self.rng, ()).item()
+        value = value if dtype.is_float else int(value)
+        node = Node(sizes([1] * rank), sizes([1] * rank), dtype, np.full(SAMPLES, float(value)))
+        node.scalar = pick(self.rng, {"constant": 2, "by value": 1})
+        node.value, node.style = value, style
+        return node
+
+    def realize(self, node: Node) -> Any:
+        """The tensor of a node, made on first use."""
+        node.uses += 1
+        if node.tensor is not None:
+            return node.tensor
+        if node.scalar:
+            kind = "COMPILE_TIME_CONST" if node.scalar == "constant" else "RUNTIME_PARAM"
+            node.tensor = self.g.tensor_scalar(node.value, kind, node.dtype)
+            node.tensor.set_dim([1] * node.rank).set_stride([1] * node.rank)
+        else:
+            alignment = pick(self.rng, {16: 70, 8: 6, 4: 8, 32: 6, 256: 4, 2: 3, 1: 3})
+            node.tensor = self.g.tensor(
+                node.dims, node.strides, node.dtype, alignment_value=max(1, alignment)
+            )
+        self.styles[node.tensor] = node.style or BOOLEAN_STYLE
+        self.nodes.append(node)
+        return node.tensor
+
+    def existing(self, accept: Callable[[Node], bool] = lambda node: True) -> Node | None:
+        """A node that is there already, newer ones more often; None if none is acceptable."""
+        fitting = [node for node in self.nodes if not node.scalar and accept(node)]
+        if not fitting:
+            return None
+        weights = {i: 1.0 + i for i in range(len(fitting))}
+        return fitting[pick(self.rng, weights)]
+
+    def operand(self, accept: Callable[[Node], bool] = lambda node: True) -> Node:
+        """A node that is there, or a new input."""
+        found = self.existing(accept) if self.chance(0.85) else None
+        if found is not None:
+            return found
+        for _ in range(8):
+            is_number = self.chance(0.02)
+            made = self.number(pick(self.rng, (1, 2, 3))) if is_number else self.input(self.dims())
+            if accept(made):
+                return made
+        raise Untenable("no operand")
+
+    def finished(
+        self, tensor: Any, dtype: Any, dims: Sequence[Expr], sketch: Any, operands: Iterable[Node]
+    ) -> Node:
+        """The node of a new operation's result, with its type and maybe strides set.
+
+        The dims are those of `require_countable`, which is asked before the operation is added.
+        """
+        if tensor.dtype != dtype or self.chance(0.5):
+            tensor.set_data_type(dtype)
+        if tensor.dims is None:
+            tensor.set_dim(dims)
+        if tensor.strides is None or self.chance(0.2):
+            tensor.set_stride(self.strides(dims))
+        rounded = widen(round_to(sketch, dtype)).astype(float)
+        has_sum = any(node.has_sum for node in operands)
+        node = Node(tuple(dims), tensor.strides, dtype, rounded, tensor, has_sum=has_sum)
+        self.nodes.append(node)
+        return node
+
+    # ---- steps
+
+    def step(self, kinds: Mapping[str, float] = KINDS, tries: int = 60) -> Node:
+        """One more operation."""
+        for _ in range(tries):
+            try:
+                return getattr(self, pick(self.rng, kinds))()
+            except Untenable:
+                continue
+        raise Untenable("no operation")
+
+    def result_type(self, sketch: Any, *, is_bool: bool = False) -> Any:
+        if is_bool:
+            return pick(self.rng, {dtypes.i1: 70, dtypes.f32: 12, dtypes.i32: 6, dtypes.i8: 6,
+                                   dtypes.f16: 6})  # fmt: skip
+        return pick(self.rng, _RESULT_TYPES)
+
+    # ---- pointwise
+
+    def pointwise(
+        self,
+        first: Node | None = None,
+        *,
+        dims: Sequence[Expr] | None = None,
+        result: Any = None,
+        accept: Callable[[Node], bool] = lambda node: True,
+    ) -> Node:
+        """A pointwise operation.
+
+        first: an operand that it must have.  dims: what the result's must be.
+        result: the result's type.  accept: what other nodes may be operands.
+        """
+        mode = pick(self.rng, _GROUPS[pick(self.rng, _GROUP_WEIGHTS)])
+        x = first or self.operand(accept)
+        others = [self._partner(x, mode, i, dims, accept) for i in range(mode.arity - 1)]
+        operands = [x, *others]
+        if mode.arity == 2 and self.chance(0.5):
+            operands.reverse()
+        shape = broadcast(operands)
+        if self.count(shape) > MAX_ELEMENTS or (dims is not None and shape != tuple(dims)):
+            raise Untenable("dims")
+        self.require_countable(shape)
+        compute = self._compute_type(mode, operands)
+        parameters = self._parameters(mode, operands[0])
+        sketch = self._pointwise_sketch(mode, operands, compute, parameters)
+        method, _ = pick(self.rng, mode.methods)
+        tensors = [self.realize(node) for node in operands]
+        made = getattr(self.g, method)(*tensors, **parameters, compute_data_type=compute)
+        dtype = result or self.result_type(sketch, is_bool=mode.result == "bool")
+        return self.finished(made, dtype, shape, sketch, operands)
+
+    def _partner(
+        self,
+        x: Node,
+        mode: Mode,
+        position: int,
+        dims: Sequence[Expr] | None,
+        accept: Callable[[Node], bool],
+    ) -> Node:
+        """A second or third operand: one that is there, a new input, a number, x itself."""
+        is_mask = mode.name == "binary_select" and position == 1
+
+        def fits(node: Node) -> bool:
+            compatible = node.rank == x.rank and broadcasts(node.dims, x.dims, dims is None)
+            return compatible and accept(node) and (not is_mask or node.dtype.kind == "b")
+
+        choice = pick(self.rng, {"there": 45, "new": 35, "number": 13, "same": 7})
+        if choice == "number" and not is_mask:
+            return self.number(x.rank)
+        if choice == "same" and not is_mask:
+            return x
+        found = self.existing(fits) if choice == "there" else None
+        if found is not None:
+            return found
+        wanted = [
+            Expr.of(1) if self.chance(0.15) else self._widened(extent) if dims is None else extent
+            for extent in x.dims
+        ]
+        if is_mask and self.chance(0.85):
+            return self.input(wanted, dtypes.i1)
+        if mode.result == "bool" and x.style is not None and self.chance(0.7):
+            return self.input(wanted, x.dtype, x.style)  # on one grid, values may be equal
+        return self.input(wanted, x.dtype if self.chance(0.6) and x.dtype in self.types else None)
+
+    def _widened(self, extent: Expr) -> Expr:
+        """The size itself; instead of 1 another one at times."""
+        if extent.constant == 1 and self.chance(0.12):
+            return Expr.of(self.extent(12))
+        return extent
+
+    def _compute_type(self, mode: Mode, operands: Sequence[Node]) -> Any:
+        integers = all(not node.dtype.is_float for node in operands)
+        wide = any(node.dtype == dtypes.f64 for node in operands)
+        weights = {dtypes.f32: 20.0, dtypes.f64: 12.0 if wide else 1.0}
+        if mode.domain != "float":
+            weights[dtypes.i32] = 30.0 if integers else 1.0
+        if mode.domain == "any":
+            weights[dtypes.i1] = 40.0 if all(n.dtype.kind == "b" for n in operands) else 1.0
+        return pick(self.rng, weights)
+
+    def _parameters(self, mode: Mode, x: Node) -> dict[str, Any]:
+        """Values of some of a mode's parameters, under the method's names."""
+        if mode.name == "gen_index":
+            return {"axis": int(self.rng.integers(0, x.rank))}
+        found: dict[str, Any] = {}
+        if mode.name in ("relu_fwd", "relu_bwd"):
+            if self.chance(0.4):
+                found["negative_slope"] = pick(self.rng, (0.0, 0.01, 0.25, 1.5, -0.5))
+            if self.chance(0.3):
+                found["lower_clip"] = pick(self.rng, (-1.0, 0.0, 0.5))
+            if self.chance(0.3):
+                found["upper_clip"] = pick(self.rng, (1.0, 6.0))
+        for name in ("elu_alpha", "softplus_beta", "swish_beta"):
+            if name in mode.parameters and self.chance(0.5):
+                found[name] = pick(self.rng, (0.5, 1.0, 1.7, 2))
+        return found
+
+    def _pointwise_sketch(
+        self, mode: Mode, operands: Sequence[Node], compute: Any, parameters: Mapping[str, Any]
+    ) -> Any:
+        """Values that the result might have; Untenable where they are not tame."""
+        if mode.name == "gen_index":
+            extent = self.value_of(operands[0].dims[parameters["axis"]])
+            return np.floor(self.rng.uniform(0, extent, SAMPLES))
+        arrays = []
+        for node in operands:
+            values = node.sketch if node is operands[0] else self.rng.permutation(node.sketch)
+            arrays.append(_as_compute(values, compute))
+        probe = Pointwise(mode=mode.name, x=Tensor(), y=Tensor(), compute_type=compute)
+        for name, value in parameters.items():
+            setattr(probe, _ATTRIBUTES.get(name, name), value)
+        with np.errstate(all="ignore"):
+            found = mode.reference(*arrays, **probe.parameters())
+        return self.tame(found)
+
+    def tame(self, sketch: Any) -> Any:
+        """The sketch as floats, if they are finite and not large; rarely one that is not."""
+        found = np.asarray(sketch, float)
+        if (not np.isfinite(found).all() or np.abs(found).max() > LARGEST) and not self.chance(
+            0.01
+        ):
+            raise Untenable("values")
+        return found
+
+    # ---- sums
+
+    def matmul(
+        self,
+        a: Node | None = None,
+        b: Node | None = None,
+        *,
+        accept: Callable[[Node], bool] = lambda node: True,
+        types: Sequence[Any] | None = None,
+    ) -> Node:
+        """A matrix product of a node and another one or a new input."""
+        a = a or self.operand(lambda node: node.rank >= 2 and accept(node))
+        b = b or self._factor(a, accept, types)
+        if self.chance(0.3) and b.dims[-1] == a.dims[-2]:  # as far as it fits, the other way round
+            a, b = b, a
+        if a.dims[-1] != b.dims[-2]:
+            raise Untenable("K")
+        batch = broadcast_dims([a.dims[:-2], b.dims[:-2]])
+        dims = (*batch, a.dims[-2], b.dims[-1])
+        if self.count(dims) > MAX_ELEMENTS or self.count((*dims, a.dims[-1])) > MAX_TERMS:
+            raise Untenable("size")
+        self.require_countable(dims)
+        compute = self._sum_type(a, b)
+        sketch = self._matmul_sketch(a, b)
+        made = self.g.matmul(self.realize(a), self.realize(b), compute_data_type=compute)
+        dtype = self.result_type(sketch)
+        if compute == dtypes.i32 and self.chance(0.7):
+            dtype = dtypes.i32
+        node = self.finished(made, dtype, dims, sketch, [a, b])
+        node.has_sum = True
+        return node
+
+    def _factor(self, a: Node, accept: Callable[[Node], bool], types: Sequence[Any] | None) -> Node:
+        """A second operand for a product with `a`."""
+        found = self.existing(
+            lambda node: (
+                node.rank == a.rank
+                and node.dims[-2] == a.dims[-1]
+                and broadcasts(node.dims[:-2], a.dims[:-2], True)
+                and accept(node)
+            )
+        )
+        if found is not None and self.chance(0.4):
+            return found
+        batch = [Expr.of(1) if self.chance(0.3) else self._widened(n) for n in a.dims[:-2]]
+        columns = Expr.of(self.extent(40))
+        dtype = a.dtype if self.chance(0.75) else None
+        if types is not None:
+            dtype = pick(self.rng, types)
+        elif dtype not in self.types:
+            dtype = None
+        return self.input((*batch, a.dims[-1], columns), dtype)
+
+    def _sum_type(self, a: Node, b: Node) -> Any:
+        weights = {dtypes.f32: 20.0, dtypes.f16: 1.0, dtypes.f64: 1.0}
+        if dtypes.f64 in (a.dtype, b.dtype):
+            weights[dtypes.f64] = 20.0
+        if a.dtype.is_integer and b.dtype.is_integer:
+            weights[dtypes.i32] = 60.0
+        if a.dtype == b.dtype == dtypes.f16:
+            weights[dtypes.f16] = 6.0
+        return pick(self.rng, weights)
+
+    def _matmul_sketch(self, a: Node, b: Node) -> Any:
+        depth = self.value_of(a.dims[-1])
+        left = self.rng.choice(a.sketch, (SAMPLES, depth))
+        right = self.rng.choice(b.sketch, (SAMPLES, depth))
+        return self.tame((left * right).sum(axis=1))
+
+    def reduction(
+        self,
+        x: Node | None = None,
+        *,
+        axes: Sequence[int] | None = None,
+        accept: Callable[[Node], bool] = lambda node: True,
+        trivial: bool = True,
+    ) -> Node:
+        """A reduction of a node over some axes; trivial: those may be of 1 only, or none."""
+        x = x or self.operand(accept)
+        if axes is None:
+            axes = self.axes(x)
+        if not trivial and all(x.dims[axis].constant == 1 for axis in axes):
+            raise Untenable("nothing to reduce")
+        dims = tuple(Expr.of(1) if axis in axes else n for axis, n in enumerate(x.dims))
+        row = REDUCTIONS[pick(self.rng, list(REDUCTIONS))]
+        weights = {dtypes.f32: 20.0, dtypes.f64: 12.0 if x.dtype == dtypes.f64 else 1.0}
+        if row.takes_integers:
+            weights[dtypes.i32] = 30.0 if not x.dtype.is_float else 0.7
+        compute = pick(self.rng, weights)
+        count = self.count(x.dims) // max(1, self.count(dims))
+        if row.combine == "mul" and count > 24:
+            raise Untenable("a long product")
+        values = _as_compute(self.rng.choice(x.sketch, (SAMPLES, max(1, count))), compute)
+        sketch = self.tame(row.reference(values, (1,)).reshape(SAMPLES))
+        made = self.g.reduction(self.realize(x), row.name, compute_data_type=compute)
+        made.set_dim(dims)
+        if self.chance(0.7):
+            made.set_stride(self.strides(dims))
+        else:
+            made.set_stride(packed_strides(dims))
+        node = self.finished(made, self.result_type(sketch), dims, sketch, [x])
+        node.has_sum = True
+        return node
+
+    def axes(self, x: Node) -> list[int]:
+        """Axes to reduce, none of them now and then."""
+        found = [axis for axis in range(x.rank) if self.chance(0.5)]
+        if not found and self.chance(0.9):
+            return [int(self.rng.integers(0, x.rank))]
+        return found
+
+    # ---- views
+
+    def transpose(self, x: Node | None = None) -> Node:
+        x = x or self.operand()
+        order = [int(axis) for axis in self.rng.permutation(x.rank)]
+        made = self.g.transpose(self.realize(x), order)
+        return self.finished(made, x.dtype, [x.dims[axis] for axis in order], x.sketch, [x])
+
+    def slice(self, x: Node | None = None) -> Node:
+        x = x or self.operand()
+        slices = [self._slice_of(extent.constant) for extent in x.dims]
+        dims = [
+            extent if s == slice(None) else Expr.of(len(range(*s.indices(extent.constant))))
+            for extent, s in zip(x.dims, slices, strict=True)
+        ]
+        made = self.g.slice(self.realize(x), slices)
+        return self.finished(made, x.dtype, dims, x.sketch, [x])
+
+    def _slice_of(self, extent: int | None) -> slice:
+        if extent is None or self.chance(0.4):
+            return slice(None)
+        start = int(self.rng.integers(0, extent))
+        stop = int(self.rng.integers(start + 1, extent + 1))
+        return slice(start, stop, pick(self.rng, {1: 5, 2: 2, 3: 1}))
+
+    def reshape(self, x: Node | None = None) -> Node:
+        x = x or self.operand()
+        is_packed = dense_order(x.dims, x.strides) is not None
+        mode = pick(self.rng, {"VIEW_ONLY": 2 if is_packed else 0, "LOGICAL": 1})
+        dims = self._regrouped(list(x.dims))
+        self.require_countable(dims)
+        made = self.g.reshape(self.realize(x), mode).set_dim(dims)
+        order = None
+        if mode == "VIEW_ONLY" and self.chance(0.2):
+            order = [int(axis) for axis in self.rng.permutation(len(dims))]
+        made.set_stride(packed_strides(dims, order))
+        made.set_data_type(x.dtype)
+        has_sum = x.has_sum
+        node = Node(tuple(dims), made.strides, x.dtype, x.sketch, made, has_sum=has_sum)
+        self.nodes.append(node)
+        return node
+
+    def _regrouped(self, dims: list[Expr]) -> list[Expr]:
+        """Other dims of as many elements: neighbours merged, sizes split, ones put in or out."""
+        for _ in range(pick(self.rng, (1, 2, 3))):
+            at = int(self.rng.integers(0, len(dims)))
+            choice = pick(self.rng, ("merge", "split", "one"))
+            if choice == "merge" and at + 1 < len(dims):
+                dims[at : at + 2] = [dims[at] * dims[at + 1]]
+            elif choice == "split" and len(dims) < 8:
+                # Only what the normal form of sizes shows: M of multiples of 8 is not 8 * (M // 8).
+                factors = [n for n in range(2, 17) if dims[at].divided_exactly(Expr.of(n))]
+                if factors:
+                    factor = Expr.of(pick(self.rng, factors))
+                    dims[at : at + 1] = [dims[at] // factor, factor]
+            elif choice == "one" and len(dims) < 8:
+                dims.insert(at, Expr.of(1))
+        if len(dims) > 1 and self.chance(0.2):
+            return [product(dims)]
+        return dims
+
+    def concatenate(self, x: Node | None = None) -> Node:
+        x = x or self.operand()
+        axis = int(self.rng.integers(0, x.rank))
+        parts = [x]
+        for _ in range(pick(self.rng, {0: 1, 1: 6, 2: 3, 3: 1})):
+            parts.append(self._part(x, axis))
+        parts = [parts[i] for i in self.rng.permutation(len(parts))]
+        extent = sum((part.dims[axis] for part in parts), Expr.of(0))
+        dims = [extent if i == axis else n for i, n in enumerate(x.dims)]
+        if self.count(dims) > MAX_ELEMENTS:
+            raise Untenable("size")
+        self.require_countable(dims)
+        made = self.g.concatenate([self.realize(part) for part in parts], axis)
+        sketch = self.rng.choice(np.concatenate([part.sketch for part in parts]), SAMPLES)
+        return self.finished(made, x.dtype, dims, sketch, parts)
+
+    def _part(self, x: Node, axis: int) -> Node:
+        """Another input of a concatenation."""
+
+        def fits(node: Node) -> bool:
+            same = node.rank == x.rank and node.dtype == x.dtype
+            return same and all(
+                n == m for i, (n, m) in enumerate(zip(node.dims, x.dims, strict=True)) if i != axis
+            )
+
+        found = self.existing(fits) if self.chance(0.5) else None
+        if found is not None:
+            return found
+        if x.dtype not in self.types:
+            return x
+        if self.chance(0.05) and all(n.constant == 1 for i, n in enumerate(x.dims) if i != axis):
+            made = self.number(x.rank)
+            return made if made.dtype == x.dtype else x
+        dims = [Expr.of(self.extent(12)) if i == axis else n for i, n in enumerate(x.dims)]
+        return self.input(dims, x.dtype)
+
+    # ---- the end
+
+    def set_outputs(self, outputs: Iterable[Node], *, prune: bool = True) -> None:
+        """Makes nodes outputs; operations that no output needs are taken out."""
+        wanted = {id(node.tensor) for node in outputs}
+        for i, node in enumerate(self.nodes):
+            if id(node.tensor) in wanted:
+                node.tensor.set_output(True)
+                if self.chance(0.15):
+                    node.tensor.set_name(f"out{i}")
+        if not prune:
+            return
+        kept = []
+        for op in reversed(self.g.graph.ops):
+            if any(id(result) in wanted for result in op.results):
+                kept.append(op)
+                wanted |= {id(tensor) for tensor in op.operands}
+        self.g.graph.ops = kept[::-1]
+
+    def results(self) -> list[Node]:
+        """Nodes that operations made, in order."""
+        made = {id(t) for op in self.g.graph.ops for t in op.results}
+        return [node for node in self.nodes if id(node.tensor) in made]
+
+    def shuffle(self) -> None:
+        """Operations may be added in any order."""
+        if self.chance(0.15):
+            ops = self.g.graph.ops
+            self.g.graph.ops = [ops[i] for i in self.rng.permutation(len(ops))]
+
+    def drawn(self, seed: int, engine: str = "") -> Drawn:
+        self.shuffle()
+        specials = self.chance(0.08)
+        return Drawn(seed, self.g, self.sizes, self.styles, engine, specials)
+
+
+_ATTRIBUTES = {
+    "negative_slope": "relu_lower_clip_slope",
+    "lower_clip": "relu_lower_clip",
+    "upper_clip": "relu_upper_clip",
+}
+
+
+def _as_compute(values: Any, compute: Any) -> Any:
+    """Sketch values in a compute type."""
+    if compute.is_float:
+        return values
+    return values != 0 if compute.kind == "b" else to_int32_wrapped(np.rint(values))
+
+
+def broadcasts(a: Sequence[Expr], b: Sequence[Expr], both_ways: bool) -> bool:
+    """Whether the dims `a` broadcast to `b`, or each to what they give together."""
+    return len(a) == len(b) and all(
+        n == m or n.constant == 1 or (both_ways and m.constant == 1)
+        for n, m in zip(a, b, strict=True)
+    )
+
+
+def broadcast_dims(shapes: Sequence[Sequence[Expr]]) -> tuple[Expr, ...]:
+    """The dims that shapes broadcast to; Untenable if they do not."""
+    found: list[Expr] = []
+    for extents in zip(*shapes, strict=True):
+        wide = {str(n): n for n in extents if n.constant != 1}
+        if len(wide) > 1:
+            raise Untenable("dims do not broadcast")
+        found.append(next(iter(wide.values()), Expr.of(1)))
+    return tuple(found)
+
+
+def broadcast(nodes: Sequence[Node]) -> tuple[Expr, ...]:
+    return broadcast_dims([node.dims for node in nodes])
+
+
+# ---- drawing
+
+
+def draw(seed: int) -> Drawn:
+    """A valid graph of 1 to 8 operations, drawn from the operations' constraints alone."""
+    return _first_tenable(0, seed, _draw)
+
+
+def _first_tenable(kind: int, seed: int, make: Callable[[Builder, int], Drawn], **options) -> Drawn:
+    for attempt in range(200):
+        try:
+            return make(Builder([kind, seed, attempt], **options), seed)
+        except Untenable:
+            continue
+    raise AssertionError(f"seed {seed} gives no graph")
+
+
+def _draw(builder: Builder, seed: int) -> Drawn:
+    count = pick(builder.rng, {1: 10, 2: 16, 3: 18, 4: 16, 5: 14, 6: 10, 7: 8, 8: 8})
+    flavour = pick(builder.rng, {"mixed": 6, "pointwise": 2, "moving": 1, "sums": 1})
+    kinds = {
+        "mixed": KINDS,
+        "pointwise": {"pointwise": 1},
+        "moving": {"pointwise": 2, **dict.fromkeys(VIEWS, 1)},
+        "sums": {"pointwise": 4, "matmul": 3, "reduction": 3},
+    }[flavour]
+    for _ in range(count):
+        builder.step(kinds)
+    results = builder.results()
+    sinks = [node for node in results if not node.uses]
+    if len(sinks) > 1 and builder.chance(0.05):
+        sinks.pop()  # an operation whose result nobody needs
+    also = [node for node in results if node.uses and builder.chance(0.1)]
+    builder.set_outputs([*sinks, *also], prune=False)
+    return builder.drawn(seed)
+
+
+# ---- inside the engines' surfaces
+
+
+def draw_inside(seed: int, engine: str = "") -> Drawn:
+    """A graph from an engine's stated support surface; the engines take turns."""
+    engine = engine or tuple(INSIDE)[seed % len(INSIDE)]
+    kind = 1 + list(INSIDE).index(engine)
+    return _first_tenable(kind, seed, INSIDE[engine], max_count=(1 << 31) - 1)
+
+
+def _without_gaps(node: Node) -> None:
+    """Boolean outputs are packed, and all in one order of their axes."""
+    if node.dtype.kind == "b":
+        node.tensor.set_stride(packed_strides(node.dims))
+
+
+def _inside_pointwise(builder: Builder, seed: int) -> Drawn:
+    """Pointwise and view operations; outputs of equal dims."""
+    kinds = pick(
+        builder.rng,
+        [{"pointwise": 1}, {"pointwise": 3, **dict.fromkeys(VIEWS, 1)}],
+    )
+    for _ in range(pick(builder.rng, (1, 2, 3, 4, 5, 6, 7, 8))):
+        builder.step(kinds)
+    _outputs_like_the_last(builder)
+    return builder.drawn(seed, "pointwise")
+
+
+def _outputs_like_the_last(builder: Builder) -> list[Node]:
+    """The last result and some others of its dims become the outputs."""
+    results = builder.results()
+    last = results[-1]
+    outputs = [n for n in results if n is last or (n.dims == last.dims and builder.chance(0.4))]
+    for node in outputs:
+        _without_gaps(node)
+        if node.dtype.kind == "b" and _is_reshaped(builder, node):
+            raise Untenable("a reshape knows the strides")
+    builder.set_outputs(outputs)
+    return outputs
+
+
+def _is_reshaped(builder: Builder, node: Node) -> bool:
+    """Whether a change of its strides would change what a reshape means."""
+    return any(
+        op.op_name == "reshape" and any(node.tensor is t for t in (*op.operands, *op.results))
+        for op in builder.g.graph.ops
+    )
+
+
+def _inside_reduction(builder: Builder, seed: int) -> Drawn:
+    """Pointwise and views, then reductions of one shape and one set of axes, then pointwise."""
+    rng = builder.rng
+    for _ in range(pick(rng, {0: 4, 1: 3, 2: 2, 3: 1})):
+        builder.step({"pointwise": 5, **dict.fromkeys(VIEWS, 1)})
+    x = (builder.results() or [builder.input(builder.dims())])[-1]
+    axes = builder.axes(x)
+    if all(x.dims[axis].constant == 1 for axis in axes):
+        raise Untenable("nothing to reduce")
+    sums = [_retried(builder, lambda: builder.reduction(x, axes=axes))]
+    for _ in range(pick(rng, {0: 6, 1: 2, 2: 1})):
+        same = builder.existing(lambda node: node.dims == x.dims and not node.has_sum) or x
+        sums.append(_retried(builder, lambda s=same: builder.reduction(s, axes=axes)))
+    after = _followed(builder, sums, pick(rng, {0: 3, 1: 3, 2: 2, 3: 1}))
+    is_single = all(n.constant == 1 for n in sums[0].dims)
+    outputs = [node for node in after if not node.uses or builder.chance(0.25)]
+    full = [n for n in builder.results() if n.dims == x.dims and not n.has_sum]
+    outputs += [node for node in full if builder.chance(0.2)]
+    if any(node.dtype.kind == "b" and not (is_single and node in after) for node in outputs):
+        raise Untenable("a boolean output")
+    builder.set_outputs(outputs)
+    return builder.drawn(seed, "reduction")
+
+
+def _followed(builder: Builder, first: Sequence[Node], count: int) -> list[Node]:
+    """Nodes of equal dims, and pointwise operations of those dims after them."""
+    after = list(first)
+    dims = after[0].dims
+
+    def fits(node: Node) -> bool:
+        return node in after or (not node.has_sum and broadcasts(node.dims, dims, False))
+
+    for _ in range(count):
+        made = _retried(
+            builder, lambda: builder.pointwise(pick(builder.rng, after), dims=dims, accept=fits)
+        )
+        after.append(made)
+    return after
+
+
+def _retried(builder: Builder, make: Callable[[], Node], tries: int = 40) -> Node:
+    for _ in range(tries):
+        try:
+            return make()
+        except Untenable:
+            continue
+    raise Untenable("no operation")
+
+
+def _inside_matmul(builder: Builder, seed: int) -> Drawn:
+    """A product of tensor-core types with pointwise and views on A, B and beside it, and
+    pointwise operations of its dims after it."""
+    rng = builder.rng
+    operand = pick(rng, {dtypes.f16: 4, dtypes.bf16: 3, dtypes.f32: 3, dtypes.i8: 2})
+    rank = pick(rng, {2: 4, 3: 5, 4: 3, 5: 1})
+    batch = builder.dims(rank - 2, 6) if rank > 2 else ()
+    m, n, k = (Expr.of(builder.extent(70)) for _ in range(3))
+    a = _factor_inside(builder, (*batch, m, k), operand)
+    b = _factor_inside(builder, (*batch, k, n), operand)
+    dims = (*broadcast_dims([a.dims[:-2], b.dims[:-2]]), m, n)
+    if builder.count(dims) > 2 * MAX_ELEMENTS:
+        raise Untenable("size")
+    is_integer = operand == dtypes.i8
+    compute = dtypes.i32 if is_integer else pick(rng, {dtypes.f32: 9, dtypes.f16: 1})
+    sketch = builder._matmul_sketch(a, b)
+    made = builder.g.matmul(builder.realize(a), builder.realize(b), compute_data_type=compute)
+    dtype = dtypes.i32 if is_integer and builder.chance(0.7) else builder.result_type(sketch)
+    c = builder.finished(made, dtype, dims, sketch, [a, b])
+    c.has_sum = True
+    after = _followed(builder, [c], pick(rng, {0: 2, 1: 3, 2: 3, 3: 2, 4: 1}))
+    outputs = [node for node in after if not node.uses or builder.chance(0.2)]
+    if any(node.dtype.kind == "b" for node in outputs):
+        raise Untenable("a boolean output")
+    builder.set_outputs(outputs)
+    return builder.drawn(seed, "matmul_sm80")
+
+
+def _factor_inside(builder: Builder, dims: Sequence[Expr], operand: Any) -> Node:
+    """An operand of a product: an input, or a pointwise graph or a view of inputs."""
+    dims = [
+        Expr.of(1) if axis < len(dims) - 2 and builder.chance(0.25) else n
+        for axis, n in enumerate(dims)
+    ]
+    kind = pick(builder.rng, {"input": 5, "pointwise": 4, "transpose": 1, "both": 1})
+    if kind == "input":
+        return builder.input(dims, operand)
+    order = [int(axis) for axis in builder.rng.permutation(len(dims))]
+    first = builder.input(dims)
+    if kind in ("transpose", "both"):
+        turned = [dims[axis] for axis in order]
+        source = builder.input(turned, operand if kind == "transpose" else None)
+        back = [int(axis) for axis in np.argsort(order)]
+        made = builder.g.transpose(builder.realize(source), back)
+        first = builder.finished(made, source.dtype, dims, source.sketch, [source])
+    if kind == "transpose":
+        return first
+    return _retried(
+        builder,
+        lambda: builder.pointwise(
+            first,
+            dims=dims,
+            result=operand,
+            accept=lambda node: broadcasts(node.dims, dims, False),
+        ),
+    )
+
+
+def _inside_fallback(builder: Builder, seed: int) -> Drawn:
+    """Anything with sums that do not need each other; outputs of equal dims."""
+    rng = builder.rng
+    for _ in range(pick(rng, {0: 4, 1: 3, 2: 2})):
+        builder.step({"pointwise": 3, **dict.fromkeys(VIEWS, 1)})
+    count = pick(rng, {1: 5, 2: 3})
+    for _ in range(count):
+        _retried(builder, lambda: _lone_sum(builder))
+    for _ in range(pick(rng, {0: 2, 1: 3, 2: 3, 3: 1})):
+        builder.step({"pointwise": 3, **dict.fromkeys(VIEWS, 1)})
+    if not _outputs_like_the_last(builder)[-1].has_sum:
+        raise Untenable("no sum is needed")
+    return builder.drawn(seed, "fallback")
+
+
+def _lone_sum(builder: Builder) -> Node:
+    """A product or a reduction that needs no other."""
+    if builder.chance(0.5):
+        return builder.matmul(accept=lambda node: not node.has_sum)
+    return builder.reduction(accept=lambda node: not node.has_sum, trivial=False)
+
+
+INSIDE: dict[str, Callable[[Builder, int], Drawn]] = {
+    "pointwise": _inside_pointwise,
+    "reduction": _inside_reduction,
+    "matmul_sm80": _inside_matmul,
+    "fallback": _inside_fallback,
+}
+
+
+# ---- as text
+
+
+def describe(drawn: Drawn) -> str:
+    """One line an input, then one an operation; uids where they are assigned."""
+    graph = drawn.graph
+    names = {tensor: f"%{i}" for i, tensor in enumerate(graph.tensors)}
+
+    def text(tensor: Tensor) -> str:
+        if tensor.is_constant:
+            return f"{tensor.value!r}:{tensor.dtype}"
+        return names[tensor]
+
+    def kind(tensor: Tensor) -> str:
+        dims = ",".join(map(str, tensor.dims or ()))
+        strides = ",".join(map(str, tensor.strides or ()))
+        extra = "" if tensor.alignment == 16 else f" align {tensor.alignment}"
+        extra += "" if tensor.is_virtual or tensor in inputs else " -> output"
+        extra += f" by value {tensor.value!r}" if tensor.is_by_value else ""
+        return f"{tensor.dtype}[{dims}] strides [{strides}]{extra}"
+
+    inputs = set(graph.inputs)
+    lines = [f"seed {drawn.seed} {drawn.engine}".rstrip() + f" sizes {drawn.sizes}"]
+    lines[0] += " specials" if drawn.specials else ""
+    for dim in graph.symbols.values():
+        lines.append(f"  {dim!r}")
+    for tensor in graph.inputs:
+        lines.append(f"  {text(tensor)} = {kind(tensor)} {drawn.styles.get(tensor)}")
+    for op in graph.ops:
+        left = ", ".join(text(t) for t in op.results)
+        attributes = ", ".join(
+            f"{name}={value}" for name, value in op.attributes().items() if name != "mode"
+        )
+        right = ", ".join(text(t) for t in op.operands)
+        kinds = "; ".join(kind(t) for t in op.results)
+        lines.append(f"  {left} = {op.title}({right}) {{{attributes}}} : {kinds}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> None:
+    seed, kind = int(arguments[0]), arguments[1] if len(arguments) > 1 else ""
+    if kind == "broken":
+        from .random_broken import draw_broken
+
+        print(draw_broken(seed).description)
+        return
+    print(describe(draw_inside(seed, kind) if kind else draw(seed)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,435 @@
+"""Random graphs through verify, fuse and select, and through the compiler and the interpreter.
+
+Every graph of a support surface gets its engine; of graphs drawn from the operations' constraints
+alone nearly all get a plan; every refusal names its clause; every broken graph is a DnncError;
+what is compiled computes what the reference computes, within the bounds of `random_bounds`.
+
+A failing seed is shown by `python -m tests.random_graphs SEED [ENGINE|broken]`.
+"""
+
+import itertools
+import warnings
+from collections import Counter
+from functools import cache
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import compiler, dtypes, mlir, passes
+from dnnc import target as targets
+from dnnc.compiler import Options, compile_graph
+from dnnc.dialect import dnn, structure
+from dnnc.dialect.fusion import partition
+from dnnc.dialect.ops import OPS
+from dnnc.dialect.ops.reduction import REDUCTION_MODES
+from dnnc.dialect.pointwise_modes import MODES
+from dnnc.dialect.reference import reference
+from dnnc.dialect.rounding import widen
+from dnnc.engines import engine_named, heuristics
+from dnnc.errors import DnncError, Status
+from dnnc.interpreter.parser import parse
+from dnnc.interpreter.plans import run_plan
+
+from .random_bounds import bounds, informative, violations
+from .random_broken import BREAKAGES, draw_broken
+from .random_graphs import draw, draw_inside
+
+CHUNK = 50
+DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
+THROUGH_PASSES = 75  # of each kind
+INTERPRETED = 100  # of each kind
+PLAN_SHARE = 0.95
+
+TARGET = targets.of("sm_80")
+
+
+def chunks(count, size=CHUNK, first=0):
+    """Ranges of seeds."""
+    return [range(at, min(at + size, count)) for at in range(first, count, size)]
+
+
+def chunk_id(seeds):
+    return f"{seeds[0]}-{seeds[-1]}"
+
+
+def in_chunks(count, size=CHUNK, first=0):
+    return pytest.mark.parametrize("seeds", chunks(count, size, first), ids=chunk_id)
+
+
+def all_pass(kind, seeds, check):
+    """Every seed passes; a failure lists each that does not."""
+    failed = []
+    for seed in seeds:
+        try:
+            check(seed)
+        except Exception as error:  # an escaped exception is what is looked for
+            failed.append(f"{kind} {seed}: {type(error).__name__}: {str(error)[:600]}")
+    assert not failed, "\n".join(failed)
+
+
+# ---- verify, fuse, select
+
+
+def target_of(seed):
+    return targets.TARGETS[seed % len(targets.TARGETS)]
+
+
+def assert_refusal_names_its_clauses(graph, target, error):
+    """The error has its parts, and every engine its reasons."""
+    assert error.status.category is Status.NOT_SUPPORTED
+    assert error.what
+    assert error.supported
+    assert error.where
+    clauses = []
+    for op in graph.live_ops:
+        (alone,) = (f for f in partition(graph, [[op] for op in graph.live_ops]) if f.ops == (op,))
+        refused = heuristics.refusals(alone, target)
+        for reason in (reason for refusal in refused for reason in refusal.reasons):
+            assert reason.status.category is Status.NOT_SUPPORTED
+            assert reason.clause
+            assert reason.what
+            assert reason.supported
+        if len(refused) == len(heuristics.ENGINES):
+            clauses.append([f"{r.engine.name}: {r.reasons[0].clause}" for r in refused])
+    assert clauses, "no operation is without an engine, yet there is no plan"
+    return clauses
+
+
+@cache
+def drawn_graph(seed):
+    return draw(seed).graph
+
+
+@cache
+def planned(seed):
+    """The config of a drawn graph, or the clauses that refuse it."""
+    graph = drawn_graph(seed).finalize()
+    try:
+        config = heuristics.best_config(graph, target_of(seed))
+    except DnncError as error:
+        return assert_refusal_names_its_clauses(graph, target_of(seed), error)
+    placed = [op for choice in config.choices for op in choice.fusion.ops]
+    assert sorted(map(id, placed)) == sorted(map(id, graph.live_ops))
+    for choice in config.choices:
+        assert not choice.engine.supports(choice.fusion, target_of(seed))
+        assert not choice.engine.legal(choice.knobs, choice.fusion, target_of(seed))
+        assert choice.prediction.seconds > 0
+    assert bool(config.split_reason) == (len(config.choices) > 1)
+    return config
+
+
+@in_chunks(DRAWN)
+def test_drawn_graphs_verify_and_get_a_plan_or_a_clause(seeds):
+    all_pass("draw", seeds, planned)
+
+
+def test_nearly_every_drawn_graph_gets_a_plan(capsys):
+    refused = Counter()
+    found = [planned(seed) for seed in range(DRAWN)]
+    for clauses in (made for made in found if isinstance(made, list)):
+        refused.update(" | ".join(lines) for lines in clauses)
+    share = sum(not isinstance(made, list) for made in found) / DRAWN
+    with capsys.disabled():
+        print(f"\n{share:.1%} of {DRAWN} drawn graphs get a plan; refused operations by clause:")
+        for clauses, count in refused.most_common():
+            print(f"  {count}: {clauses}")
+    assert share >= PLAN_SHARE
+
+
+def check_inside(seed):
+    """A graph of an engine's surface is one fusion, which that engine takes."""
+    drawn = draw_inside(seed)
+    graph = drawn.graph.finalize()
+    target = target_of(seed)
+    (whole,) = partition(graph, [graph.live_ops])
+    reasons = engine_named(drawn.engine).supports(whole, target)
+    assert not reasons, f"{drawn.engine}: {'; '.join(map(str, reasons))}\n{drawn.description}"
+    assert len(heuristics.best_config(graph, target).choices) == 1
+    configs = list(heuristics.configs(graph, target))
+    assert any(c.choices[0].engine.name == drawn.engine for c in configs)
+
+
+@in_chunks(INSIDE_DRAWN)
+def test_graphs_of_a_support_surface_get_their_engine(seeds):
+    all_pass("inside", seeds, check_inside)
+
+
+def refusal(function):
+    """The DnncError that a call raises, None if it raises nothing."""
+    try:
+        function()
+    except DnncError as error:
+        return error
+    return None
+
+
+def check_broken(seed):
+    """A broken graph is a DnncError with all its parts, and nothing else."""
+    broken = draw_broken(seed)
+    error = refusal(broken.run)
+    assert error is not None, f"{broken.kind} is accepted"
+    assert error.status.category in (Status.BAD_PARAM, Status.NOT_SUPPORTED), broken.kind
+    assert error.what, broken.kind
+    assert error.supported, broken.kind
+    assert error.where, broken.kind
+
+
+@in_chunks(BROKEN)
+def test_broken_graphs_are_refused(seeds):
+    all_pass("broken", seeds, check_broken)
+
+
+def test_every_breakage_is_drawn():
+    kinds = [draw_broken(seed).kind for seed in range(len(BREAKAGES))]
+    assert kinds == list(BREAKAGES)
+
+
+def check_passes(drawn, seed):
+    """Verify, fuse and select-engine on the IR choose what the heuristics choose."""
+    graph = drawn.graph.finalize()
+    try:
+        config = heuristics.best_config(graph, target_of(seed))
+    except DnncError:
+        config = None
+    with dnn.context():
+        module = compiler.start(graph, target_of(seed)).module
+        back = dnn.from_mlir(mlir.parse(str(module)))
+        assert back == graph, "another graph comes back from MLIR"
+        pipeline = [passes.Verify(), passes.Fuse(), passes.SelectEngine()]
+        if config is None:
+            assert refusal(lambda: passes.run(module, pipeline)) is not None
+            return
+        passes.run(module, pipeline)
+        text = str(module)
+        assert str(mlir.parse(text)) == text
+        functions = list(structure.fusion_functions(module))
+        chosen = [structure.engine_of(function) for function in functions]
+    assert chosen == [(c.engine.name, dict(c.knobs)) for c in config.choices]
+
+
+@in_chunks(THROUGH_PASSES, 25)
+def test_drawn_graphs_through_the_passes(seeds):
+    all_pass("pass draw", seeds, lambda seed: check_passes(draw(seed), seed))
+
+
+@in_chunks(THROUGH_PASSES, 25)
+def test_graphs_of_a_support_surface_through_the_passes(seeds):
+    all_pass("pass inside", seeds, lambda seed: check_passes(draw_inside(seed), seed))
+
+
+# ---- the generator itself
+
+
+def test_a_seed_gives_one_graph():
+    for make, seed in itertools.product((draw, draw_inside), range(8)):
+        first, second = make(seed), make(seed)
+        assert first.description == second.description
+        assert first.graph.finalize() == second.graph.finalize()
+        one, other = first.inputs(), second.inputs()
+        assert all(np.array_equal(one[uid], other[uid], equal_nan=True) for uid in one)
+
+
+def test_the_drawn_graphs_have_everything():
+    graphs = [drawn_graph(seed) for seed in range(DRAWN)]
+    ops = [op for graph in graphs for op in graph.ops]
+    tensors = [tensor for graph in graphs for tensor in graph.tensors]
+    wanted = {kind.op_name for kind in OPS} - {"conv_fprop", "layernorm"}
+    assert {op.op_name for op in ops} == wanted
+    assert {op.mode for op in ops if op.op_name == "pointwise"} == {m.name for m in MODES}
+    assert {op.mode for op in ops if op.op_name == "reduction"} == {m.name for m in REDUCTION_MODES}
+    assert {len(graph.ops) for graph in graphs} == set(range(1, 9))
+    assert {len(tensor.dims) for tensor in tensors if tensor.dims} == set(range(1, 9))
+    types = {tensor.dtype for tensor in tensors}
+    assert types >= set(dtypes.ALL) - {dtypes.f8e4m3, dtypes.f8e5m2}
+    assert sum(bool(graph.symbols) for graph in graphs) > DRAWN / 8
+    assert sum(len(graph.outputs) > 1 for graph in graphs) > DRAWN / 8
+
+
+# ---- compiled and interpreted
+
+# Knobs for small graphs: code that is unrolled far takes seconds to assemble.
+_SMALL = {
+    "ARRAY_SIZE_PER_THREAD": (1, 1, 1, 2, 4),
+    "TILE_ROWS": (1, 2, 4, 8, 16, 32, 64),
+    "SPLIT_K_SLC": (1, 1, 1, 2, 8, 32),
+    "TILE_M": (32, 32, 64),
+    "TILE_N": (64, 64, 128),
+    "STAGES": (2, 3, 4),
+    "TF32": (3, 3, 1),
+}
+
+
+def any_knobs(engine, fusion, rng):
+    """Legal knobs of an engine, at random."""
+    while True:
+        knobs = {
+            knob.name: int(rng.choice(_SMALL.get(knob.name, knob.values)))
+            for knob in engine.knobs(fusion, TARGET)
+        }
+        if not engine.legal(knobs, fusion, TARGET):
+            return knobs
+
+
+def any_config(drawn, rng):
+    """A config of a drawn graph: the best, or its engines (the intended one) with other knobs."""
+    graph = drawn.graph
+    config = heuristics.best_config(graph, TARGET)
+    if rng.random() < 0.15:
+        return config
+    picks = [(choice.engine, choice.fusion) for choice in config.choices]
+    if drawn.engine:
+        picks = [(engine_named(drawn.engine), *partition(graph, [graph.live_ops]))]
+    choices = [
+        heuristics.with_knobs(engine, fusion, any_knobs(engine, fusion, rng), TARGET)
+        for engine, fusion in picks
+    ]
+    return heuristics.EngineConfig(tuple(choices), config.split_reason)
+
+
+def interpreted(drawn):
+    """(plan, boxes, outputs) of a drawn graph; None where no engine takes it."""
+    rng = np.random.default_rng([99, drawn.seed])
+    graph = drawn.graph.finalize()
+    if not list(itertools.islice(heuristics.configs(graph, TARGET), 1)):
+        return None
+    config = any_config(drawn, rng)
+    options = Options(partition=config.partition_text(graph), choices=config.choice_text)
+    plan = compile_graph(graph, TARGET, options)
+    inputs = drawn.inputs()
+    tf32 = min((c.knobs["TF32"] for c in config.choices if "TF32" in c.knobs), default=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        boxes = bounds(graph, inputs, drawn.sizes, tf32=tf32)
+        wanted = reference(graph, inputs, sizes=drawn.sizes)
+        outputs = run_plan(plan, inputs, sizes=drawn.sizes, seed=drawn.seed)
+    for uid, box in boxes.items():  # the boxes stand around the reference
+        np.testing.assert_array_equal(widen(wanted[uid]), box.mid)
+    return plan, boxes, outputs
+
+
+def check_interpreted(drawn, telling):
+    """What a plan computes lies in the boxes; telling: counts how much that says."""
+    made = interpreted(drawn)
+    if made is None:
+        return
+    plan, boxes, outputs = made
+    wrong = violations(drawn.graph, boxes, outputs)
+    engines = [fusion.engine for fusion in plan.programs[0].fusions]
+    assert not wrong, f"{engines}: {'; '.join(wrong)}\n{drawn.description}"
+    telling.append(informative(drawn.graph, boxes))
+
+
+def all_compute(kind, seeds, make):
+    telling = []
+    all_pass(f"run {kind}", seeds, lambda seed: check_interpreted(make(seed), telling))
+    # The bounds of nearly all elements are tight, or a wrong result would pass.
+    tight, total = np.sum(telling, axis=0)
+    assert tight >= 0.8 * total
+
+
+@in_chunks(INTERPRETED, 10)
+def test_drawn_graphs_compute_what_the_reference_computes(seeds):
+    all_compute("draw", seeds, draw)
+
+
+@in_chunks(INTERPRETED, 10)
+def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
+    all_compute("inside", seeds, draw_inside)
+
+
+# ---- the comparison can fail
+
+
+def corrupted(tensor, values):
+    """Copies of an output with one thing wrong each."""
+    flat = values.reshape(-1)
+    last = flat.copy()
+    if tensor.type.kind == "b":
+        last[-1] = ~last[-1]
+    elif tensor.type.is_integer:
+        last[-1] = last[-1] - 1 if last[-1] > 0 else last[-1] + 1
+    else:
+        last[-1] = (widen(last[-1:])[0] * (1 + 2.0**-5) + 2.0**-10).astype(values.dtype)
+    yield last.reshape(values.shape)
+    if flat.size > 1 and flat[0] != flat[-1]:
+        swapped = flat.copy()
+        swapped[0], swapped[-1] = flat[-1], flat[0]
+        yield swapped.reshape(values.shape)
+
+
+def is_telling(box):
+    """Whether a box says something of its first and last elements."""
+    with np.errstate(invalid="ignore"):
+        width = np.asarray(box.high, float) - np.asarray(box.low, float)
+    ends = width.reshape(-1)[[0, -1]], box.wild.reshape(-1)[[0, -1]]
+    return bool((ends[0] < 2.0**-12).all() and not ends[1].any())
+
+
+def test_a_corrupted_result_is_caught():
+    caught = Counter()
+    for seed in range(24):
+        drawn = draw_inside(seed)
+        graph = drawn.graph.finalize()
+        inputs = drawn.inputs()
+        boxes = bounds(graph, inputs, drawn.sizes)
+        right = reference(graph, inputs, sizes=drawn.sizes)
+        assert not violations(graph, boxes, right)
+        for tensor in graph.outputs:
+            if not is_telling(boxes[tensor.uid]):
+                continue
+            for wrong in corrupted(tensor, right[tensor.uid]):
+                assert violations(graph, boxes, {**right, tensor.uid: wrong}), (seed, tensor)
+                caught[tensor.type.kind] += 1
+    assert caught["f"] > 10
+    assert sum(caught.values()) > 20
+
+
+def test_a_miscompiled_kernel_is_caught():
+    g = dnnc.pygraph(io_data_type=dtypes.f32, compute_data_type=dtypes.f32)
+    g.add(g.tensor([5, 7], name="x"), g.tensor([5, 7], name="y")).set_output()
+    graph = g.graph.finalize()
+    rng = np.random.default_rng(1)
+    inputs = {t.uid: rng.uniform(1, 2, (5, 7)).astype(np.float32) for t in graph.inputs}
+    plan = compile_graph(graph, TARGET)
+    text = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    boxes = bounds(graph, inputs, {})
+    assert "add.rn.f32" in text
+    for wanted, module in ((False, None), (True, parse(text.replace("add.rn.f32", "sub.rn.f32")))):
+        outputs = run_plan(plan, inputs, module=module)
+        assert bool(violations(graph, boxes, outputs)) == wanted
+
+
+# ---- larger runs
+
+
+@pytest.mark.slow
+@in_chunks(5000, 250, DRAWN)
+def test_more_drawn_graphs_verify_and_get_a_plan_or_a_clause(seeds):
+    all_pass("draw", seeds, planned)
+    with_plan = sum(not isinstance(planned(seed), list) for seed in seeds)
+    assert with_plan >= (PLAN_SHARE - 0.02) * len(seeds)  # of a part
+
+
+@pytest.mark.slow
+@in_chunks(2000, 250, INSIDE_DRAWN)
+def test_more_graphs_of_a_support_surface_get_their_engine(seeds):
+    all_pass("inside", seeds, check_inside)
+
+
+@pytest.mark.slow
+@in_chunks(2000, 250, BROKEN)
+def test_more_broken_graphs_are_refused(seeds):
+    all_pass("broken", seeds, check_broken)
+
+
+@pytest.mark.slow
+@in_chunks(850, 25, INTERPRETED)
+def test_more_drawn_graphs_compute_what_the_reference_computes(seeds):
+    all_compute("draw", seeds, draw)
+
+
+@pytest.mark.slow
+@in_chunks(850, 25, INTERPRETED)
+def test_more_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
+    all_compute("inside", seeds, draw_inside)
