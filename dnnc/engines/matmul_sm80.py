@@ -29,7 +29,7 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.walk import Walk
 from ..dialect.fusion import Fusion
-from ..dialect.ops import Matmul
+from ..dialect.ops import Matmul, Pointwise
 from ..dialect.tensor import text
 from ..dtypes import DType
 from ..errors import Status
@@ -37,8 +37,8 @@ from ..expr import Expr, ceildiv, product, typical
 from ..mlir import arith, ir
 from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
+from .product_model import TiledProduct, lines
 from .surface import (
-    LAUNCH_SECONDS,
     bytes_of,
     fp8_reasons,
     pattern_reason,
@@ -55,18 +55,6 @@ WARPS = {
     (128, 128): (2, 4),
     (128, 256): (2, 4),
     (256, 128): (4, 2),
-}
-
-# Share of the tensor cores' rate that a tile's main loop reaches, fitted on an H100.
-_TILE_SHARE = {
-    (32, 64): 0.30,
-    (32, 128): 0.38,
-    (64, 64): 0.42,
-    (64, 128): 0.55,
-    (128, 64): 0.55,
-    (128, 128): 0.72,
-    (128, 256): 0.85,
-    (256, 128): 0.85,
 }
 
 _GROUP_ROWS = 8
@@ -209,22 +197,27 @@ class MatmulSm80Engine:
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         op = _matmul_of(fusion)
-        m, n, k, batch = (typical(size) for size in _sizes(op))
+        m, n, k, count = (typical(size) for size in _sizes(op))
         tile = (knobs["TILE_M"], knobs["TILE_N"])
-        tiles = -(-m // tile[0]) * -(-n // tile[1]) * batch
-        resident = max(1, min(3, target.smem_sm_bytes // (_smem_bytes(knobs, op.a.type) + 1024)))
-        rate = target.mma_tflops[op.a.type.name] * 1e12 * _TILE_SHARE[tile] / target.sm_count
-        if target.capability >= (9, 0) and target.capability[0] in (9, 10):
-            rate *= 0.62  # mma.sync does not reach what these parts' own instructions do
-        flops = 2 * tile[0] * tile[1] * k * {0: 1, 1: 1, 3: 3}[knobs.get("TF32", 0)]
-        # A multiprocessor works on the tiles that it holds at once; the last round may be part.
-        rounds = -(-tiles // target.sm_count)
-        held = min(rounds, resident)
-        busy = rounds * flops / rate * (1.0 if held > 1 else 1.15)
-        fill = 1.5e-6 + 0.25e-6 * (tile[0] * tile[1] / 16384)
-        memory = bytes_of((*fusion.inputs, *fusion.outputs)) / (target.dram_gbs * 0.9e9)
-        seconds = LAUNCH_SECONDS + max(busy + fill, memory)
-        return Prediction(seconds, "tensor cores" if busy > memory else "memory")
+        warps_m, warps_n = WARPS[tile]
+        return TiledProduct(
+            m,
+            n,
+            k,
+            count,
+            tile,
+            knobs["TILEK"],
+            knobs["STAGES"],
+            warps_m * warps_n * WARP_THREADS,
+            _smem_bytes(knobs, op.a.type),
+            op.a.type.bits // 8,
+            lines(op.a, op.a.rank - 1, knobs["TILEK"]),
+            lines(op.b, op.b.rank - 2, knobs["TILEK"]),
+            knobs.get("TF32", 1),
+            bytes_of((*fusion.inputs, *fusion.outputs)),
+            any(isinstance(other, Pointwise) and _is_heavy(other) for other in fusion.ops),
+            target.mma_tflops[op.a.type.name],
+        ).predict(target)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         rounded = ("DOWN_CONVERT_INPUTS",) if knobs.get("TF32") == 1 else ()
@@ -279,6 +272,11 @@ def _smem_bytes(knobs: Knobs, operand: DType) -> int:
     m, n = knobs["TILE_M"], knobs["TILE_N"]
     stage = (m + n) * knobs["TILEK"] * operand.bits // 8
     return max(stage * knobs["STAGES"], m * (n * 4 + _PAD_BYTES))
+
+
+def _is_heavy(op: Pointwise) -> bool:
+    """Whether it takes many instructions an element: exp, tanh, erf and the like."""
+    return op.row.domain == "float" and not op.mode.startswith("relu")
 
 
 def _anchor_call(region: Region) -> Any:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from . import opcodes
-from .decode import Control, Decoder, Run, Scope, Slot, Step
+from .decode import Control, Decoder, Run, Slot, Step
 from .failure import failure
 from .inline import Layout, lay_out
-from .ptx import Instruction, Module, Operand, Symbol
+from .order import Code, blocks_of, reorder, successors_of, targets
+from .ptx import Module
 
 
 @dataclass
@@ -64,6 +65,7 @@ def _build(module: Module, kernel: str) -> Program:
         raise failure(f"{kernel!r} is a device function", "launch")
     opcodes.load()
     layout = lay_out(module, function)
+    layout.code = reorder(layout.code)
     decoder = Decoder(kernel)
     steps = [decoder.step(instruction, scope) for instruction, scope in layout.code]
     leaders = _leaders(layout.code)
@@ -79,32 +81,12 @@ def _build(module: Module, kernel: str) -> Program:
         frozenset(decoder.codes),
         min(decoder.smem_widths, default=None),
         any(step.instruction.opcode[:2] == ("cp", "async") for step in steps),
-        _unwritten(steps, layout.code, leaders),
+        _unwritten(steps, layout.code),
         function.limits,
     )
 
 
-def targets(instruction: Instruction, scope: Scope) -> list[int]:
-    """Where a branch may go, apart from the next instruction."""
-    opcode = instruction.opcode[0]
-    if opcode == "bra":
-        return [_label(instruction.operands[0], scope)]
-    if opcode == "brx":
-        table = instruction.operands[1]
-        names = scope.tables.get(table.name, ()) if isinstance(table, Symbol) else ()
-        return [scope.labels[name] for name in names]
-    if opcode == "ret" and scope.inlined:
-        return [scope.labels[Scope.END]]
-    return []
-
-
-def _label(operand: Operand, scope: Scope) -> int:
-    if not isinstance(operand, Symbol) or operand.name not in scope.labels:
-        raise failure(f"branch to {operand}, which is no label")
-    return scope.labels[operand.name]
-
-
-def _leaders(code: list[tuple[Instruction, Scope]]) -> frozenset[int]:
+def _leaders(code: Code) -> frozenset[int]:
     return frozenset(pc for instruction, scope in code for pc in targets(instruction, scope))
 
 
@@ -119,22 +101,18 @@ def _stops(steps: list[Step], leaders: frozenset[int]) -> list[int]:
     return stops
 
 
-def _unwritten(
-    steps: list[Step], code: list[tuple[Instruction, Scope]], leaders: frozenset[int]
-) -> tuple[Slot, ...]:
+def _unwritten(steps: list[Step], code: Code) -> tuple[Slot, ...]:
     """Registers live at the entry: on some path they are read before any write.
 
     Sets of registers are integers with a bit for each key.  A guarded write leaves the old value
     in some lanes, so it ends no life.
     """
-    starts = sorted({0, *leaders, *(pc + 1 for pc, step in enumerate(steps) if step.control)})
-    starts = [pc for pc in starts if pc < len(steps)]
-    blocks = list(zip(starts, [*starts[1:], len(steps)], strict=True))
+    blocks = blocks_of(code)
+    successors = successors_of(code, blocks)
     slots: dict[int, Slot] = {}
     used: dict[int, int] = {}
     killed: dict[int, int] = {}
-    successors: dict[int, list[int]] = {}
-    for start, end in blocks:
+    for start, end in blocks.items():
         use = kill = 0
         for step in steps[start:end]:
             reads = step.reads if step.guard is None else (*step.reads, step.guard[0])
@@ -145,17 +123,11 @@ def _unwritten(
                 for slot in step.writes:
                     kill |= 1 << slot.key
         used[start], killed[start] = use, kill
-        last, scope = code[end - 1]
-        follows = targets(last, scope)
-        always = last.guard is None and last.opcode[0] in ("bra", "brx", "ret", "exit", "trap")
-        if not always and end < len(steps):
-            follows.append(end)
-        successors[start] = follows
-    live = dict.fromkeys(starts, 0)
+    live = dict.fromkeys(blocks, 0)
     changed = True
     while changed:
         changed = False
-        for start, _ in reversed(blocks):
+        for start in reversed(blocks):
             after = 0
             for follow in successors[start]:
                 after |= live[follow]

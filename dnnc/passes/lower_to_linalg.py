@@ -201,7 +201,8 @@ def _reduction(low: _Lowering, op: Reduction) -> None:
             lambda *given: _before(scalars, row.before, low.scalar(op.x, list(given), compute)),
         )
     combined = _combined(low, op, scalars, mapped) if op.axes else mapped
-    if row.after or op.y.type != compute:
+    has_other_strides = combined.type != low.type_of(op.y, compute)  # where nothing is reduced
+    if row.after or op.y.type != compute or has_other_strides:
         count = structure.emit_size(_count(op), low.symbols) if row.after else None
         combined = low.generic(
             op.y,

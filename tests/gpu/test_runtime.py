@@ -71,9 +71,11 @@ def test_streams_keep_their_order(plan):
     """What follows on the same stream sees the result; another stream is not waited for."""
     side = torch.cuda.Stream()
     pack = tensors(100_000)
+    plan.execute(pack, stream=side.cuda_stream)  # loads the module, which may take its time
+    pack["y"].fill_(float("nan"))
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
-        torch.cuda._sleep(20_000_000)
+        torch.cuda._sleep(200_000_000)
         plan.execute(pack, stream=side.cuda_stream)
         copy = pack["y"].clone()
     assert not side.query(), "execute waited for the stream"

@@ -43,6 +43,27 @@ def test_nested_branches_meet_again(seed: int):
 
 
 @pytest.mark.parametrize("seed", range(6))
+def test_a_loop_whose_exit_is_written_before_its_body(seed: int):
+    """Lanes that leave early wait for the others, wherever the code lies."""
+    body = f"""
+    mov.b32 %r1, 0;
+    bra.uni LOOP;
+    EXIT:
+    {MEET}
+    {OUT}
+    ret;
+    NEXT:
+    setp.gt.u32 %p1, %r1, %thread;
+    @%p1 bra EXIT;
+    LOOP:
+    add.u32 %r1, %r1, 1;
+    bra.uni NEXT;
+    """
+    (y,) = run(body, (64, np.uint32), block=64, seed=seed)
+    assert y.tolist() == [k + 1 for k in range(64)]
+
+
+@pytest.mark.parametrize("seed", range(6))
 def test_loops_with_a_trip_count_for_each_lane(seed: int):
     """Collatz steps: a loop with a branch inside."""
     body = f"""

@@ -9,7 +9,7 @@ import numpy as np
 from ..barriers import ALL, COUNT, BarrierMisuse
 from ..decode import PRED, Control, Decoder, Slot, controls
 from ..geometry import WARP
-from ..program import targets
+from ..order import targets
 from ..ptx import Instruction
 from ..ptxtypes import TYPES, Array
 

@@ -1,0 +1,132 @@
+"""How long a tiled product with mma.sync takes: arithmetic for `predict`, fitted on measurements.
+
+A multiprocessor works on as many blocks at once as fit.  A round of them takes
+
+    fill + steps * max(latency of a stage, its multiplications, its loads) + epilogues
+
+and there are as many rounds as it has tiles.  The numbers below are those that rank a few hundred
+configurations of generated and listed shapes best on Hopper; elsewhere they are taken as they are,
+but for the rate of the tensor cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dialect.tensor import Tensor
+from ..target import Target
+from .engine import Prediction
+
+# Share of the rate of mma.sync that a tile's main loop reaches, and registers of a thread.
+TILE_SHARE = {
+    (32, 64): 0.86,
+    (32, 128): 0.86,
+    (64, 64): 0.86,
+    (64, 128): 0.86,
+    (128, 64): 0.86,
+    (128, 128): 0.93,
+    (128, 256): 1.00,
+    (256, 128): 1.00,
+}
+TILE_REGISTERS = {
+    (32, 64): 88,
+    (32, 128): 120,
+    (64, 64): 120,
+    (64, 128): 168,
+    (128, 64): 168,
+    (128, 128): 128,
+    (128, 256): 240,
+    (256, 128): 240,
+}
+# mma.sync reaches this share of the tensor cores' rate; parts whose own instructions are others
+# (wgmma, tcgen05) are far from it.
+_MMA_SYNC_SHARE = 0.85
+_MMA_SYNC_SHARE_OF_NEWER = 0.42
+
+_LAUNCH_SECONDS = 1.2e-6
+_FILL_SECONDS = 0.3e-6  # of a block: its indices, its first loads' addresses
+_LOAD_SECONDS = 0.72e-6  # from the issue of a stage's copies until they have landed
+_LOAD_RATE = 85e9  # bytes a second that a multiprocessor copies from L2
+_LINE_BYTES = 128
+_LINE_SHARE = 0.45  # of a copy's time that goes by lines touched, the rest by bytes
+_EPILOGUE_RATE = 8e9  # elements a second of a multiprocessor
+_HEAVY_EPILOGUE_RATE = 6.5e9  # with exp, tanh, erf and the like
+_OVERLAP = 0.77  # of an epilogue that runs beside another block's main loop
+_DRAM_SHARE = 0.88
+
+
+@dataclass(frozen=True)
+class TiledProduct:
+    """A product and how it is tiled.
+
+    m, n, k, count: sizes, and how many products.  tile: (rows, columns).  depth: of a stage.
+    threads: of a block.  smem_bytes: of a block.  element_bytes: of an operand.
+    a_lines, b_lines: see `lines`.  products: tensor-core products for one of the graph's.
+    moved_bytes: of global memory in all.  is_heavy: whether the epilogue has costly functions.
+    mma_tflops: the tensor cores' rate for the operand type.
+    """
+
+    m: int
+    n: int
+    k: int
+    count: int
+    tile: tuple[int, int]
+    depth: int
+    stages: int
+    threads: int
+    smem_bytes: int
+    element_bytes: int
+    a_lines: float
+    b_lines: float
+    products: int
+    moved_bytes: int
+    is_heavy: bool
+    mma_tflops: float
+
+    def predict(self, target: Target) -> Prediction:
+        """Seconds, and what they are bound by."""
+        tiles = -(-self.m // self.tile[0]) * -(-self.n // self.tile[1]) * self.count
+        each = -(-tiles // target.sm_count)
+        together = min(self._resident(target), each)
+        rounds, rest = divmod(each, together)
+        busy = rounds * self._round(together, target)
+        busy += self._round(rest, target) if rest else 0.0
+        memory = self.moved_bytes / (target.dram_gbs * 1e9 * _DRAM_SHARE)
+        # What part-filled multiprocessors leave unused is what bounds a small product.
+        bound = "memory" if memory > busy else "tensor cores" if each > 1 else "latency"
+        return Prediction(_LAUNCH_SECONDS + max(busy, memory), bound)
+
+    def _resident(self, target: Target) -> int:
+        """Blocks that a multiprocessor holds."""
+        by_smem = target.smem_sm_bytes // (self.smem_bytes + 1024)
+        by_registers = target.registers_sm // (TILE_REGISTERS[self.tile] * self.threads)
+        return max(1, min(by_smem, by_registers, target.blocks_sm))
+
+    def _round(self, blocks: int, target: Target) -> float:
+        rows, columns = self.tile
+        is_newer = target.capability[0] in (9, 10)
+        share = _MMA_SYNC_SHARE_OF_NEWER if is_newer else _MMA_SYNC_SHARE
+        rate = self.mma_tflops * 1e12 / target.sm_count * share * TILE_SHARE[self.tile]
+        multiply = 2 * rows * columns * self.depth * self.products / rate
+        line_bytes = rows * self.a_lines + columns * self.b_lines
+        load = line_bytes * self.depth * self.element_bytes / _LOAD_RATE
+        step = max(_LOAD_SECONDS / (self.stages - 1), blocks * multiply, blocks * load)
+        epilogue_rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
+        epilogue = blocks * rows * columns / epilogue_rate * (_OVERLAP if blocks > 1 else 1.0)
+        return _FILL_SECONDS + -(-self.k // self.depth) * step + epilogue
+
+
+def lines(operand: Tensor, k_axis: int, depth: int) -> float:
+    """The time of a tile's copies against copies of whole lines.
+
+    k_axis: the operand's axis along K.  A stage holds `depth` elements along it; where they are
+    consecutive and few, or rows begin inside a line, more lines are touched for the same bytes.
+    """
+    other = operand.rank - 1 if k_axis == operand.rank - 2 else operand.rank - 2
+    element_bytes = max(1, operand.type.bits // 8)
+    is_along_k = operand.layout[k_axis].constant == 1
+    run_bytes = min(_LINE_BYTES, depth * element_bytes) if is_along_k else _LINE_BYTES
+    pitch = operand.layout[other if is_along_k else k_axis]
+    touched = _LINE_BYTES / run_bytes
+    touched += pitch.known_divisor() * element_bytes % _LINE_BYTES != 0
+    return 1 + _LINE_SHARE * (touched - 1)
