@@ -355,7 +355,7 @@ func.func @segment_sizes_with_another_sum(%a: tensor<4xf32>, %b: tensor<4xf32>) 
 // -----
 
 func.func @data_type_that_dnnc_lacks(%a: tensor<2x3xi4>) {
-  // expected-error@+1 {{BAD_PARAM_ATTRIBUTE_TYPE: 'i4' is not a data type; accepted: f32, f64, f16,}}
+  // expected-error@+1 {{BAD_PARAM_ATTRIBUTE_TYPE: data type: 'i4' is not a data type; accepted: f32, f64, f16,}}
   "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xi4>) -> tensor<3x2xi4>
   return
 }
