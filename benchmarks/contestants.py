@@ -164,7 +164,7 @@ def _eager(case: Case) -> Callable[[Buffers], Any]:
     act = EPILOGUES[p["epilogue"]]
     if p["batch"] > 1:
         return lambda s: act(torch.matmul(s["a"], s["w"].mT) + s["bias"])
-    return lambda s: act(functional.linear(s["a"], s["w"], s["bias"]))
+    return lambda s: act(functional.linear(s["a"], s["w"][0], s["bias"]))
 
 
 def torch_columns(case: Case, sets: Sequence[Buffers], stream: Any) -> dict[str, Column]:

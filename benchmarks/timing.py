@@ -27,10 +27,14 @@ def sets_needed(bytes_a_call: float, is_memory_bound: bool) -> int:
 
 @dataclass
 class Captured:
-    """Calls in rotation over the buffer sets, as one CUDA graph."""
+    """Calls in rotation over the buffer sets, as one CUDA graph.
+
+    launch: what was captured, kept for as long as the graph: it holds plans and workspaces.
+    """
 
     graph: Any
     calls: int
+    launch: Launch
 
     def seconds_a_call(self) -> float:
         """One replay, after the device has idled."""
@@ -64,7 +68,7 @@ def capture(launch: Launch, sets: int, stream: Any) -> Captured:
                 launch(index)
     graph.replay()
     torch.cuda.synchronize()
-    return Captured(graph, rounds * sets)
+    return Captured(graph, rounds * sets, launch)
 
 
 def interleaved(captured: Mapping[str, Captured], rounds: int) -> dict[str, list[float]]:
