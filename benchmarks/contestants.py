@@ -17,8 +17,8 @@ from torch.nn import functional
 
 import dnnc
 from dnnc import worker
-from dnnc.compiler import Options
 from dnnc.engines import heuristics
+from dnnc.options import Options
 from dnnc.runtime import driver
 from dnnc.target import of
 

@@ -11,7 +11,7 @@ import torch
 
 import dnnc
 from dnnc import worker
-from dnnc.compiler import Options
+from dnnc.options import Options
 
 from . import contestants
 from .cases import matmul

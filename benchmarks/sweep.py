@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from dnnc.compiler import Options
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named, heuristics
+from dnnc.options import Options
 from dnnc.target import of
 
 from . import contestants, timing

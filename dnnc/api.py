@@ -7,6 +7,7 @@ from typing import Any
 
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
+from .options import DEFAULT_MODES, Options
 from .plan.plan import Plan
 
 
@@ -16,7 +17,7 @@ def compile(
     *,
     engine: str | None = None,
     knobs: Mapping[str, int] | None = None,
-    modes: tuple[str, ...] = ("A", "FALLBACK"),
+    modes: tuple[str, ...] = DEFAULT_MODES,
     in_process: bool = False,
 ) -> Plan:
     """Compiles a graph ahead of time, on a machine with or without a GPU.
@@ -28,12 +29,15 @@ def compile(
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
-    from .compiler import Options, compile_graph
-    from .worker import compile_graph as compile_in_worker
-
     options = Options(modes=tuple(modes), engine=engine, knobs=tuple((knobs or {}).items()))
-    chosen = compile_graph if in_process else compile_in_worker
-    return chosen(graph_of(graph), target, options)
+    if in_process:
+        from .compiler import compile_graph
+
+        return compile_graph(graph_of(graph), target, options)
+    from . import worker
+
+    worker.start()  # it loads the compiler while the graph is verified
+    return worker.compile_graph(graph_of(graph), target, options)
 
 
 def reference(

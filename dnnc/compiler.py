@@ -26,6 +26,7 @@ from .dialect.json_form import to_json
 from .engines import heuristics
 from .errors import DnncError, Status
 from .mlir import ir
+from .options import DEFAULTS, Options
 from .passes.lower_to_nvvm import isolated
 from .plan import codec
 from .plan.plan import (
@@ -47,21 +48,6 @@ TEXT_STAGES = STAGES[: STAGES.index("cubin")]
 
 # In a PTX file of ours, what belongs to the kernels stands in comments with this mark.
 _HOST_MARK = "//! "
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a compilation depends on beside graph and target.
-
-    modes: heuristic modes in order.  engine, knobs: an explicit choice for the whole graph.
-    partition, choices: an explicit config, as the passes `fuse` and `select-engine` take it.
-    """
-
-    modes: tuple[str, ...] = heuristics.DEFAULT_MODES
-    engine: str | None = None
-    knobs: tuple[tuple[str, int], ...] = ()
-    partition: str = ""
-    choices: str = ""
 
 
 @dataclass
@@ -146,7 +132,7 @@ def _names_inside(operation: Any) -> set[str]:
 def advance(
     work: Compilation,
     stop: str,
-    options: Options = Options(),
+    options: Options = DEFAULTS,
     store: Store | None = None,
     report: Report = lambda stage, seconds: None,
 ) -> Compilation:
@@ -262,7 +248,7 @@ def _hash(*parts: Any) -> str:
 def compile_graph(
     graph: OperationGraph,
     target: str | Target | Sequence[Target] = "sm_90",
-    options: Options = Options(),
+    options: Options = DEFAULTS,
     *,
     store: Store | None = None,
     report: Report = lambda stage, seconds: None,
@@ -298,7 +284,7 @@ def _rows(target: str | Target | Sequence[Target]) -> tuple[Target, ...]:
     return targets.of_list(target) if isinstance(target, str) else tuple(target)
 
 
-def finish(work: Compilation, options: Options = Options()) -> Plan:
+def finish(work: Compilation, options: Options = DEFAULTS) -> Plan:
     """The plan of a compilation that was resumed from text; the graph is read from the module."""
     advance(work, "cubin", options)
     graph = dnn.from_mlir(work.module)

@@ -27,6 +27,7 @@ from . import __version__, tools
 from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
+from .options import Options
 from .plan import format
 from .plan.plan import Plan
 from .store import MemoryStore
@@ -150,13 +151,13 @@ def start() -> None:
 def compile_graph(
     graph: OperationGraph,
     target: str | Target | Sequence[Target] = "sm_90",
-    options: Any = None,
+    options: Options | None = None,
     *,
     report: Report = lambda stage, seconds: None,
 ) -> Plan:
     """`dnnc.compiler.compile_graph` in this process's worker.
 
-    options: a `compiler.Options`, None for the defaults.  The same request again in this process
+    options: None for the defaults.  The same request again in this process
     is answered from memory.
     """
     graph.finalize()
@@ -205,7 +206,7 @@ def _error_of(record: dict[str, Any]) -> DnncError:
 
 
 def _serve(request: dict[str, Any], report: Report) -> bytes:
-    from .compiler import Options, compile_graph
+    from .compiler import compile_graph
     from .dialect.json_form import from_json
 
     settings = dict(request["options"])

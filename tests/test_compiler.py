@@ -10,10 +10,11 @@ import pytest
 import dnnc
 from dnnc import compiler, dtypes, mlir, passes, worker
 from dnnc.codegen import nvptx
-from dnnc.compiler import TEXT_STAGES, Options, compile_graph
+from dnnc.compiler import TEXT_STAGES, compile_graph
 from dnnc.dialect import dnn
 from dnnc.errors import DnncError, Status
 from dnnc.interpreter.plans import run_plan
+from dnnc.options import Options
 from dnnc.plan import format
 from dnnc.store import MemoryStore
 from dnnc.target import of

@@ -22,7 +22,7 @@ LAYERS = (
     ("dialect",),
     ("mlir",),
     ("plan",),
-    ("store", "target", "tools"),
+    ("store", "target", "tools", "options"),
     ("dtypes", "expr"),
     ("errors",),
 )

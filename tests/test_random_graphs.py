@@ -18,7 +18,7 @@ import pytest
 import dnnc
 from dnnc import compiler, dtypes, mlir, passes
 from dnnc import target as targets
-from dnnc.compiler import Options, compile_graph
+from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.ops import OPS
@@ -30,6 +30,7 @@ from dnnc.engines import engine_named, heuristics
 from dnnc.errors import DnncError, Status
 from dnnc.interpreter.parser import parse
 from dnnc.interpreter.plans import run_plan
+from dnnc.options import Options
 
 from .random_bounds import bounds, informative, violations
 from .random_broken import BREAKAGES, draw_broken

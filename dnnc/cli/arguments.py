@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from .. import options
+
 # Between the texts of several targets, and the parts of a file that `dnnc opt` splits.
 SEPARATOR = "// -----"
 
 DEFAULT_TARGET = "sm_90"
-DEFAULT_MODES = "A,FALLBACK"
+DEFAULT_MODES = ",".join(options.DEFAULT_MODES)
 
 
 # ---- arguments and options of more than one command

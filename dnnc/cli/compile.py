@@ -163,8 +163,9 @@ def _texts(
     source: Source, rows: Sequence[Target], stage: Stage, choice: dict[str, Any]
 ) -> list[str]:
     """The text of a stage, for each target."""
-    from ..compiler import Options, advance, resume, start
+    from ..compiler import advance, resume, start
     from ..dialect import dnn
+    from ..options import Options
 
     found: list[str] = []
     for row in rows:
@@ -185,8 +186,9 @@ def compiled(
 
     choice: fields of `compiler.Options`.  A text at a later stage goes on in this process.
     """
-    from ..compiler import Options, advance, compile_graph, finish, resume
+    from ..compiler import advance, compile_graph, finish, resume
     from ..dialect import dnn
+    from ..options import Options
 
     options = Options(**choice)
     if source.stage != Stage.graph:

@@ -14,12 +14,12 @@ from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..errors import DnncError, Status
+from ..options import DEFAULT_MODES
 from ..target import Target
 from . import ENGINES, engine_named
 from .engine import Engine, Prediction, Reason
 
 MODES = ("A", "B", "FALLBACK")
-DEFAULT_MODES = ("A", "FALLBACK")
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class PlanList:
     def executable(self, index: int) -> Any:
         """The execution plan of a config, compiled on first use."""
         if index not in self._built:
-            from ..compiler import Options
+            from ..options import Options
             from ..runtime import ExecutionPlan
             from ..worker import compile_graph
 

@@ -23,6 +23,7 @@ from ..dialect.op import Op
 from ..engines import heuristics
 from ..errors import DnncError, Status
 from ..mlir import ir
+from ..options import DEFAULT_MODES
 from .pass_base import Pass
 
 DEFAULT_TARGET = "sm_90"
@@ -38,7 +39,7 @@ class Fuse(Pass):
 
     name: ClassVar[str] = "fuse"
 
-    modes: str = " ".join(heuristics.DEFAULT_MODES)
+    modes: str = " ".join(DEFAULT_MODES)
     partition: str = ""
 
     def run(self, module: Any) -> None:

@@ -258,7 +258,10 @@ def _after(scalars: Scalars, step: str, total: Any, count: Any) -> Any:
 def _filled(low: _Lowering, like: Tensor, dtype: DType, value: float | int) -> Any:
     """A tensor of like's dims, each element `value`."""
     scalar = constant(value, element_type(dtype))
-    return linalg.fill(scalar, outs=[low.empty(low.type_of(like, dtype), like.shape)])
+    type_ = low.type_of(like, dtype)
+    made = linalg.FillOp([type_], [scalar], [low.empty(type_, like.shape)])
+    linalg.fill_builtin_region(made.operation)
+    return made.results[0]
 
 
 def _view(low: _Lowering, op: View) -> None:

@@ -4,9 +4,10 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.compiler import Options, compile_graph
+from dnnc.compiler import compile_graph
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.engines.matmul_sm80 import WARPS
+from dnnc.options import Options
 from dnnc.target import of
 
 from .test_matmul_sm80 import new_graph as matmul_graph

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from dnnc import dtypes
-from dnnc.compiler import Options, compile_graph
+from dnnc.compiler import compile_graph
 from dnnc.dialect.reference import reference
 from dnnc.interpreter import InterpreterError, parse
 from dnnc.interpreter.plans import run_plan
+from dnnc.options import Options
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 

@@ -115,8 +115,9 @@ def test_results_repeat_bit_for_bit_under_any_schedule():
     g = new_graph(dtypes.f16)
     x = g.tensor([64, 256])
     reduce(g, x, "add", (0, 1)).set_output().set_data_type(dtypes.f32)
-    from dnnc.compiler import Options, compile_graph
+    from dnnc.compiler import compile_graph
     from dnnc.interpreter.plans import run_plan
+    from dnnc.options import Options
 
     knobs = (("TILE_ROWS", 64), ("SPLIT_K_SLC", 4))
     plan = compile_graph(g.graph, "sm_80", Options(engine="reduction", knobs=knobs))

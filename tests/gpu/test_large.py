@@ -4,8 +4,8 @@ import pytest
 
 import dnnc
 from dnnc import dtypes, worker
-from dnnc.compiler import Options
 from dnnc.engines.matmul_sm80 import WARPS
+from dnnc.options import Options
 from tests.support import device
 
 torch = pytest.importorskip("torch")

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from dnnc.compiler import Options, compile_graph
+from dnnc.compiler import compile_graph
 from dnnc.dialect.reference import reference
+from dnnc.options import Options
 
 from . import machine
 from .compare import assert_close
