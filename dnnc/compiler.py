@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import __version__, mlir, passes, tools
+from . import __version__, log, mlir, passes, tools
 from . import target as targets
 from .codegen import nvptx
 from .codegen.nvptx import Assembled
@@ -45,6 +45,8 @@ from .target import Target
 
 STAGES = ("graph", "fused", "linalg", "kernel", "nvvm", "ptx", "cubin", "plan")
 TEXT_STAGES = STAGES[: STAGES.index("cubin")]
+
+_log = log.logger(__name__)
 
 # In a PTX file of ours, what belongs to the kernels stands in comments with this mark.
 _HOST_MARK = "//! "
@@ -144,6 +146,7 @@ def advance(
         work.stage = following
         work.seconds[following] = time.perf_counter() - began
         report(following, work.seconds[following])
+        _log.debug("%s: %s in %.0f ms", work.target, following, 1e3 * work.seconds[following])
     return work
 
 
@@ -269,6 +272,7 @@ def compile_graph(
             _through_kernels(work, store or _store, report)
             advance(work, "cubin", options, store, report)
             plans.append(to_plan(work, graph, options))
+            _log.info("%s in %.0f ms", plans[-1].summary, 1e3 * sum(work.seconds.values()))
     return _merged(plans, _plan_key(graph, rows, options))
 
 

@@ -20,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from . import __version__, tools
+from . import __version__, log, tools
 from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
@@ -36,6 +37,8 @@ from .target import Target
 Report = Callable[[str, float], None]
 
 _LENGTH_BYTES = 8
+
+_log = log.logger(__name__)
 
 
 # ---- messages
@@ -90,6 +93,7 @@ class Worker:
                 env={**os.environ, "PYTHONPATH": path},
             )
             self._owner = os.getpid()
+            _log.info("started the compile worker, process %d", self._process.pid)
         return self._process
 
     def request(self, message: dict[str, Any], report: Report) -> bytes:
@@ -117,6 +121,7 @@ class Worker:
         self._process = None
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip()[-2000:]
+        _log.error("the compile worker ended with status %d", code)
         with tempfile.NamedTemporaryFile(
             "w", suffix=".json", prefix="dnnc-request-", delete=False
         ) as file:
@@ -174,10 +179,15 @@ def compile_graph(
     }
     key = _key(message)
     known = _plans.get(key)
-    if known is None:
-        known = _worker.request(message, report)
-        _plans.put(key, known)
-    return format.read(known)
+    if known is not None:
+        _log.debug("graph '%s' for %s: from memory", graph.name, ",".join(names))
+        return format.read(known)
+    began = time.perf_counter()
+    made = _worker.request(message, report)
+    _plans.put(key, made)
+    plan = format.read(made)
+    _log.info("%s in %.0f ms", plan.summary, 1e3 * (time.perf_counter() - began))
+    return plan
 
 
 def _key(message: dict[str, Any]) -> str:

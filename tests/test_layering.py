@@ -22,14 +22,14 @@ LAYERS = (
     ("dialect",),
     ("mlir",),
     ("plan",),
-    ("store", "target", "tools", "options"),
+    ("store", "target", "tools", "options", "log"),
     ("dtypes", "expr"),
     ("errors",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # Beside the order: part -> what alone it may import of the package.
-LEAVES = {"plan", "dtypes", "expr", "errors", "target", "store", "tools"}
+LEAVES = {"plan", "dtypes", "expr", "errors", "target", "store", "tools", "log"}
 ONLY = {
     "runtime": LEAVES,
     "interpreter": LEAVES,

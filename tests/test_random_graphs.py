@@ -35,6 +35,7 @@ from dnnc.options import Options
 from .random_bounds import bounds, informative, violations
 from .random_broken import BREAKAGES, draw_broken
 from .random_graphs import draw, draw_inside
+from .support import machine
 
 CHUNK = 50
 DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
@@ -42,7 +43,10 @@ THROUGH_PASSES = 75  # of each kind
 INTERPRETED = 100  # of each kind
 PLAN_SHARE = 0.95
 
-TARGET = targets.of("sm_80")
+
+def target():
+    """What graphs are compiled for that are run, in the interpreter or on the device."""
+    return targets.of(machine.current().target)
 
 
 def chunks(count, size=CHUNK, first=0):
@@ -266,23 +270,23 @@ def any_knobs(engine, fusion, rng):
     while True:
         knobs = {
             knob.name: int(rng.choice(_SMALL.get(knob.name, knob.values)))
-            for knob in engine.knobs(fusion, TARGET)
+            for knob in engine.knobs(fusion, target())
         }
-        if not engine.legal(knobs, fusion, TARGET):
+        if not engine.legal(knobs, fusion, target()):
             return knobs
 
 
 def any_config(drawn, rng):
     """A config of a drawn graph: the best, or its engines (the intended one) with other knobs."""
     graph = drawn.graph
-    config = heuristics.best_config(graph, TARGET)
+    config = heuristics.best_config(graph, target())
     if rng.random() < 0.15:
         return config
     picks = [(choice.engine, choice.fusion) for choice in config.choices]
     if drawn.engine:
         picks = [(engine_named(drawn.engine), *partition(graph, [graph.live_ops]))]
     choices = [
-        heuristics.with_knobs(engine, fusion, any_knobs(engine, fusion, rng), TARGET)
+        heuristics.with_knobs(engine, fusion, any_knobs(engine, fusion, rng), target())
         for engine, fusion in picks
     ]
     return heuristics.EngineConfig(tuple(choices), config.split_reason)
@@ -292,18 +296,18 @@ def interpreted(drawn):
     """(plan, boxes, outputs) of a drawn graph; None where no engine takes it."""
     rng = np.random.default_rng([99, drawn.seed])
     graph = drawn.graph.finalize()
-    if not list(itertools.islice(heuristics.configs(graph, TARGET), 1)):
+    if not list(itertools.islice(heuristics.configs(graph, target()), 1)):
         return None
     config = any_config(drawn, rng)
     options = Options(partition=config.partition_text(graph), choices=config.choice_text)
-    plan = compile_graph(graph, TARGET, options)
+    plan = compile_graph(graph, target(), options)
     inputs = drawn.inputs()
     tf32 = min((c.knobs["TF32"] for c in config.choices if "TF32" in c.knobs), default=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         boxes = bounds(graph, inputs, drawn.sizes, tf32=tf32)
         wanted = reference(graph, inputs, sizes=drawn.sizes)
-        outputs = run_plan(plan, inputs, sizes=drawn.sizes, seed=drawn.seed)
+        outputs = machine.current().run(plan, inputs, sizes=drawn.sizes, seed=drawn.seed)
     for uid, box in boxes.items():  # the boxes stand around the reference
         np.testing.assert_array_equal(widen(wanted[uid]), box.mid)
     return plan, boxes, outputs
@@ -392,7 +396,7 @@ def test_a_miscompiled_kernel_is_caught():
     graph = g.graph.finalize()
     rng = np.random.default_rng(1)
     inputs = {t.uid: rng.uniform(1, 2, (5, 7)).astype(np.float32) for t in graph.inputs}
-    plan = compile_graph(graph, TARGET)
+    plan = compile_graph(graph, target())
     text = plan.blobs[plan.programs[0].modules[0].ptx].decode()
     boxes = bounds(graph, inputs, {})
     assert "add.rn.f32" in text

@@ -223,6 +223,17 @@ class Program:
     fusions: tuple[FusionRecord, ...] = ()
     split_reason: str = ""
 
+    @property
+    def summary(self) -> str:
+        """sm_90: matmul_sm80 STAGES=3 TILE_M=128 + pointwise ..., and why there are several."""
+        fusions = " + ".join(
+            " ".join([fusion.engine, *(f"{k}={v}" for k, v in sorted(fusion.knobs.items()))])
+            for fusion in self.fusions
+        )
+        return f"{self.target}: {fusions}" + (
+            f" ({self.split_reason})" if self.split_reason else ""
+        )
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -248,6 +259,11 @@ class Plan:
     def dims(self) -> dict[str, Dim]:
         """Symbol name -> symbol, for parsing expressions."""
         return {symbol.name: symbol.dim for symbol in self.symbols}
+
+    @property
+    def summary(self) -> str:
+        """What was made of the graph, on one line."""
+        return f"graph '{self.name}' for {'; '.join(p.summary for p in self.programs)}"
 
     def expression(self, text: str) -> Expr:
         return parse(text, self.dims)

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .. import log
 from ..errors import DnncError, Status
 from ..plan import format
 from ..plan.plan import Launch, Plan, Program
@@ -27,6 +28,8 @@ from .buffers import (
     verify_workspace,
 )
 from .sized import Sized, sized
+
+_log = log.logger(__name__)
 
 # How many sets of sizes, and of buffers, an execution plan remembers.
 _REMEMBERED = 256
@@ -320,12 +323,18 @@ class ExecutionPlan:
                     for m in program.modules
                 ]
                 self._loaded[place.ordinal] = _Loaded(place, program, modules)
+                code = "PTX, compiled by the driver" if from_ptx else "cubin"
+                _log.info(
+                    "plan '%s' on device %d: %s of %s",
+                    self.plan.name, place.ordinal, code, program.target,
+                )  # fmt: skip
             return self._loaded[place.ordinal]
 
     def _sized(self, loaded: _Loaded, sizes: Mapping[str, int]) -> Sized:
         key = tuple(sorted(sizes.items()))
         found = loaded.sized.get(key)
         if found is None:
+            _log.debug("plan '%s' at sizes %s", self.plan.name, dict(sizes))
             driver.make_current(loaded.device)
 
             def function(launch: Launch, smem: int) -> Any:

@@ -1,0 +1,14 @@
+"""Random graphs, with random knobs, on the device; the seeds are those of the other tests."""
+
+from tests.random_graphs import draw, draw_inside
+from tests.test_random_graphs import all_compute, in_chunks
+
+
+@in_chunks(600, 20)
+def test_drawn_graphs_compute_what_the_reference_computes(seeds):
+    all_compute("draw", seeds, draw)
+
+
+@in_chunks(600, 20)
+def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
+    all_compute("inside", seeds, draw_inside)
