@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -103,8 +104,18 @@ def tables(path: Path) -> str:
         return results.markdown(data)
     if data["kind"] == "compile":
         return compile_times.markdown(data)
+    if data["kind"] == "host":
+        return host_markdown(data)
     lines = [f"| {data['kind']} | |", "|---|---:|"]
     return "\n".join([*lines, *(f"| {n} | {row} |" for n, row in data["rows"].items())])
+
+
+def host_markdown(data: dict[str, Any]) -> str:
+    """The table of host times."""
+    lines = ["| call | us |", "|---|---:|"]
+    for name, row in data["rows"].items():
+        lines.append(f"| {name} | {row['host_us']:.1f} |" if "host_us" in row else f"| {name} | |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

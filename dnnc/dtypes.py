@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import numpy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """A data type.
+    """A data type; each is one object, the row below.
 
     name: MLIR's spelling and ours.  cudnn: cuDNN's, without CUDNN_DATA_.  value: cuDNN's enum
     value.  bits: storage bits an element.  kind: "f" float, "i" signed, "u" unsigned, "b" bool.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,6 +81,21 @@ def buffer_of(value: Any, where: Where) -> Buffer:
 
 
 _IS_TORCH: dict[type, bool] = {}
+
+
+def signature_of(value: Any) -> Hashable:
+    """What tells a bound value apart: the number or address itself, or a tuple for an array.
+
+    Equal signatures bind the same memory, dims, strides, data type and device.
+    """
+    kind = type(value)
+    if kind in (int, float, bool) or value is None:
+        return value
+    if _IS_TORCH.get(kind):
+        return (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
+    if isinstance(value, np.ndarray | np.generic) and value.size == 1:
+        return value.item()
+    return tuple(buffer_of(value, "variant pack"))
 
 
 def _name(where: Where) -> str:

@@ -23,6 +23,7 @@ from .buffers import (
     label,
     number_of,
     placed,
+    signature_of,
     verify_apart,
     verify_buffer,
     verify_workspace,
@@ -83,7 +84,6 @@ class _Loaded:
     modules: list[Any]
     kernels: dict[Hashable, Any] = field(default_factory=dict)
     sized: dict[Hashable, Sized] = field(default_factory=dict)
-    bound: dict[Hashable, BoundPlan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,7 @@ class ExecutionPlan:
     def __init__(self, plan: Plan):
         self.plan = plan
         self._loaded: dict[int, _Loaded] = {}
+        self._bound: dict[Hashable, BoundPlan] = {}
         self._lock = threading.Lock()
         self._places: dict[Any, int] = {t.uid: i for i, t in enumerate(plan.tensors)}
         for i, tensor in enumerate(plan.tensors):
@@ -190,11 +191,27 @@ class ExecutionPlan:
         buffer shows.  A buffer of a wrong data type, dims, strides, alignment or device, one
         that is missing or unknown, and outputs that overlap are BAD_PARAM errors.
         """
+        return self._bind_pack(
+            pack, workspace, stream=stream, sizes=sizes, peers=peers, device=device,
+            keep=(pack, workspace),
+        )  # fmt: skip
+
+    def _bind_pack(
+        self,
+        pack: Mapping[Any, Any],
+        workspace: Any,
+        *,
+        stream: int,
+        sizes: Mapping[str, int] | None,
+        peers: Mapping[int, Mapping[int, int]] | None = None,
+        device: int | None = None,
+        keep: Any = None,
+    ) -> BoundPlan:
         given = self._given(pack)
         loaded = self._load(self._device_of(given, device))
         found = self._sizes(given.buffers, sizes)
         base = buffer_of(workspace, self._workspace_label) if workspace is not None else NO_BUFFER
-        return self._bind(loaded, given, found, base, stream, peers, (pack, workspace))
+        return self._bind(loaded, given, found, base, stream, peers, keep)
 
     def execute(
         self,
@@ -209,22 +226,32 @@ class ExecutionPlan:
         What was bound and found right before is launched without another check, as long as
         addresses, dims, strides, data types, numbers and sizes are the same.
         """
-        given = self._given(pack)
-        base = buffer_of(workspace, self._workspace_label) if workspace is not None else NO_BUFFER
-        loaded = self._load(self._device_of(given, None))
-        key = (
-            given.buffers,
-            tuple(given.numbers.values()),
-            base,
-            stream,
-            tuple(sizes.items()) if sizes else (),
-        )
-        bound = loaded.bound.get(key)
+        key = self._signature(pack, workspace, stream, sizes)
+        bound = self._bound.get(key)
         if bound is None:
-            found = self._sizes(given.buffers, sizes)
-            bound = self._bind(loaded, given, found, base, stream, None, None)
-            _remember(loaded.bound, key, bound)
+            # It keeps no buffer alive: those of a later call are its caller's.
+            bound = self._bind_pack(pack, workspace, stream=stream, sizes=sizes)
+            if key is not None:
+                _remember(self._bound, key, bound)
         bound()
+
+    def _signature(
+        self,
+        pack: Mapping[Any, Any],
+        workspace: Any,
+        stream: int,
+        sizes: Mapping[str, int] | None,
+    ) -> Hashable:
+        """What tells two calls apart; None where a value can't be told so."""
+        try:
+            values = tuple(map(signature_of, pack.values()))
+            own = None if workspace is None else signature_of(workspace)
+        except DnncError:
+            return None  # binding says what is wrong
+        # Addresses alone leave the device to the current context.
+        has_device = any(type(value) is tuple for value in values)
+        place = None if has_device else driver.device().ordinal
+        return tuple(pack), values, own, stream, tuple(sizes.items()) if sizes else (), place
 
     @property
     def _workspace_label(self) -> str:
