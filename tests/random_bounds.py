@@ -294,6 +294,9 @@ def _matmul(op: Matmul, a: Box, b: Box, *, tf32: int) -> Box:
     if a.is_sharp.all() and b.is_sharp.all() and _is_coarse(size_a, size_b, size):
         unit = 0.0
     radius = np.matmul(size_a + a.radius, size_b + b.radius) - size + unit * size
+    if tf32:  # whose subnormals are multiples of 2**-136
+        both = np.matmul(size_a, np.ones(b.mid.shape)) + np.matmul(np.ones(a.mid.shape), size_b)
+        radius = radius + 2.0**-137 * both
     if op.compute_type == dtypes.f16:
         radius = radius + 2.0**-11 * (np.abs(mid) + radius) + 2.0**-25
         wild = wild | (np.isfinite(mid) & (np.abs(mid) + radius > 65000))

@@ -126,9 +126,9 @@ def _show_engines(fusion: Fusion, target: Target) -> None:
             console.field("supports", line)
         if engine.supports(fusion, target):
             continue
-        table = console.table("knob", "values, default first", "what it is")
+        table = console.table("knob", "values", "what it is")
         for knob in engine.knobs(fusion, target):
-            table.add_row(knob.name, ", ".join(map(str, knob.values)), knob.doc)
+            table.add_row(knob.name, ", ".join(map(str, sorted(knob.values))), knob.doc)
         console.show(table)
 
 

@@ -61,6 +61,8 @@ def _float_to_float(value: Any, source: DType, target: DType) -> Any:
     type_ = element_type(target)
     if source.bits < 32 and target.bits < 32:  # f16, bf16 and fp8 have no common step but f32
         value, source = _widened(value, source), dtypes.f32
+    if source.bits == 8 and target.bits == 64:  # as does the instruction for fp8
+        value, source = _widened(value, source), dtypes.f32
     if source.bits == 64 and target.bits < 32:
         value, source = arith.TruncFOp(ir.F32Type.get(), value).result, dtypes.f32
     make = arith.ExtFOp if target.bits > source.bits else arith.TruncFOp

@@ -7,7 +7,7 @@ its `verify`, `infer` and `reference` are the only statement of what it means.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, dataclass_transform
 
@@ -92,8 +92,6 @@ class Op:
     prefix: ClassVar[str] = ""
     role: str = "anchor"
     fields: ClassVar[tuple[Field, ...]] = ()
-    # Makes one small graph a case for the derived tests and the docs.
-    examples: ClassVar[tuple[Callable[[Any], Any], ...]] = ()
 
     name: str = ""
 

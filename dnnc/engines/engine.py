@@ -34,16 +34,12 @@ class Reason:
 class Knob:
     """A knob that an engine has, named as in cuDNN (`cudnnBackendKnobType_t`).
 
-    values: those it may take, the default first.
+    values: those it may take.
     """
 
     name: str
     values: tuple[int, ...]
     doc: str
-
-    @property
-    def default(self) -> int:
-        return self.values[0]
 
 
 @dataclass(frozen=True)

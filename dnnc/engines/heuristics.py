@@ -264,9 +264,10 @@ def with_knobs(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target:
                 f"knob {name}={value} of engine {engine.name}",
                 ", ".join(map(str, sorted(known[name].values))),
             )
-    candidates = [dict(c) for c in engine.candidates(fusion, target)]
-    candidates.sort(key=lambda c: sum(c.get(name) != value for name, value in knobs.items()))
-    merged = {**candidates[0], **knobs}
+    # Ranked as always; of those, the first that differs least from what is asked for.
+    ranked = [choice.knobs for choice in choices(fusion, target, [engine])]
+    nearest = min(ranked, key=lambda c: sum(c.get(name) != v for name, v in knobs.items()))
+    merged = {**nearest, **knobs}
     illegal = engine.legal(merged, fusion, target)
     if illegal:
         raise DnncError(

@@ -71,9 +71,10 @@ class MatmulSm80Engine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one matmul of f16, bf16, f32 (as tf32, once or in three products) or i8 operands, sums "
-        "in f32 or i32; any sizes, strides, broadcast batches",
+        "in f32 (of HALF compute too, rounded once) or i32; any sizes, strides, broadcast batches",
         "pointwise and view operations on A, B and beside the product; pointwise operations of "
-        "the product's dims after it, the product used anywhere, several outputs",
+        "the product's dims after it, the product used anywhere; several outputs, each of which "
+        "follows the product, of any type but BOOLEAN",
     )
 
     # ---- the support surface

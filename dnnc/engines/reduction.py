@@ -53,7 +53,8 @@ class ReductionEngine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one or more reductions of equal dims and axes, any mode; pointwise and view operations "
-        "before, pointwise after; outputs after them and, of the reduced dims' full size, before",
+        "before, pointwise after; outputs after them and, of the reduced dims' full size, before; "
+        "boolean outputs of one element only",
     )
 
     # ---- the support surface

@@ -4,6 +4,7 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc import target as targets
 from dnnc.compiler import compile_graph
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.engines.matmul_sm80 import WARPS
@@ -16,7 +17,7 @@ from .test_pointwise import new_graph
 from .test_reduction import reduce
 
 M = dnnc.Dim("M", max=65536)
-TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+TARGETS = tuple(target.name for target in targets.TARGETS)
 
 
 def ffn(epilogue, operand=dtypes.f16):
@@ -119,7 +120,9 @@ def test_every_engine_on_every_architecture(name, target):
     plan = assembled(*CASES[name], target)
     assert plan.blobs[0][:4] == b"\x7fELF"
     assert_fits(plan, target)
-    assert plan.programs[0].modules[0].ptx_runs_later
+    (program,) = plan.programs
+    assert program.exact == of(target).arch_specific
+    assert program.modules[0].ptx_runs_later != program.exact
 
 
 @pytest.mark.parametrize("tile", WARPS, ids=str)
@@ -133,15 +136,6 @@ def test_no_tile_of_three_products_spills(tile):
     knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 16, "TF32": 3}
     for target in ("sm_80", "sm_90"):
         assert_fits(assembled("matmul_sm80", plain("tf32"), knobs, target), target)
-
-
-@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120a"])
-def test_targets_of_one_architecture_admit_the_common_engines(target):
-    plan = assembled("matmul_sm80", ffn("gelu"), {}, target)
-    program = plan.programs[0]
-    assert program.exact
-    assert not program.modules[0].ptx_runs_later
-    assert_fits(plan, target)
 
 
 def test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it():

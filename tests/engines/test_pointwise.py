@@ -60,6 +60,14 @@ def test_types_in_and_out(io):
     check(g, target="sm_90", slack=1.0)
 
 
+@pytest.mark.parametrize("io", [t for t in dtypes.ALL if t.is_float], ids=str)
+def test_double_arithmetic_on_every_float_type(io):
+    g = new_graph(io, target="sm_90")
+    x, z = g.tensor([7, 24]), g.tensor([1, 24])
+    g.exp(g.mul(x, z, compute_data_type=dtypes.f64), compute_data_type=dtypes.f64).set_output()
+    check(g, target="sm_90", slack=1.0)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 31, 64, 100])
 def test_odd_sizes_contiguous_and_broadcast(n):
     g = new_graph()
