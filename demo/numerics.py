@@ -16,7 +16,7 @@ UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8}
 def bits_of(array: Array, dtype: str) -> Array:
     """Numbers rounded to f16 or bf16, as uint16."""
     from dnnc import dtypes
-    from dnnc.dialect.rounding import round_to
+    from dnnc.rounding import round_to
 
     return round_to(np.asarray(array, np.float64), dtypes.of(dtype)).view(np.uint16)
 

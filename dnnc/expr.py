@@ -25,6 +25,7 @@ from functools import reduce
 from .errors import DnncError, Status
 
 MAX_TEXT = 4096
+MAX_TERMS = 1024  # of a product that is written out
 MAX_DEPTH = 32
 
 # Names that a plan's expressions may use beside the graph's symbols; the runtime sets them.
@@ -139,8 +140,14 @@ class Expr:
 
     def __mul__(self, other: Size) -> Expr:
         terms: dict[_Monomial, int] = {}
+        factor = Expr.of(other)
+        if len(self.terms) * len(factor.terms) > MAX_TERMS:
+            raise _bad(
+                f"a size that is a sum of {len(self.terms) * len(factor.terms)} products",
+                f"at most {MAX_TERMS}",
+            )
         for left, a in self.terms:
-            for right, b in Expr.of(other).terms:
+            for right, b in factor.terms:
                 monomial = tuple(sorted(left + right, key=str))
                 terms[monomial] = terms.get(monomial, 0) + a * b
         return _make(terms)
@@ -305,17 +312,18 @@ class Guard:
 
 def parse(text: str, dims: Mapping[str, Dim] | None = None) -> Expr:
     """The expression of `text`.  dims: the symbols it may name; a device variable is one too."""
-    guard = parse_guard(text, dims)
-    if len(guard.comparisons) != 1 or guard.comparisons[0][0] != "!=":
-        raise _bad(f"size expression {text!r} is a condition", "an integer expression")
-    return guard.comparisons[0][1]
+    return _parser(text, dims).expression()
 
 
 def parse_guard(text: str, dims: Mapping[str, Dim] | None = None) -> Guard:
     """The guard of `text`; a bare expression means that it is not 0."""
+    return _parser(text, dims).guard()
+
+
+def _parser(text: str, dims: Mapping[str, Dim] | None) -> _Parser:
     if len(text) > MAX_TEXT:
         raise _bad(f"size expression of {len(text)} characters", f"at most {MAX_TEXT}")
-    return _Parser(text, dims or {}).parse()
+    return _Parser(text, dims or {})
 
 
 def device_dim(name: str) -> Dim:
@@ -457,13 +465,21 @@ class _Parser:
         if not self._take(token):
             raise self._error(repr(self._peek()))
 
-    def parse(self) -> Guard:
+    def expression(self) -> Expr:
+        found = self._sum()
+        self._end()
+        return found
+
+    def guard(self) -> Guard:
         comparisons = [self._comparison()]
         while self._take("and"):
             comparisons.append(self._comparison())
+        self._end()
+        return Guard(tuple(comparisons))
+
+    def _end(self) -> None:
         if self.at != len(self.tokens):
             raise self._error(repr(self._peek()))
-        return Guard(tuple(comparisons))
 
     def _comparison(self) -> tuple[str, Expr, Expr]:
         left = self._sum()

@@ -24,7 +24,7 @@ import numpy as np
 from dnnc import dtypes
 from dnnc.dialect.op import Op
 from dnnc.dialect.ops import Concatenate, Matmul, Pointwise, Reduction
-from dnnc.dialect.rounding import round_to, widen
+from dnnc.rounding import round_to, widen
 
 Array = Any
 
@@ -298,7 +298,7 @@ def _matmul(op: Matmul, a: Box, b: Box, *, tf32: int) -> Box:
         both = np.matmul(size_a, np.ones(b.mid.shape)) + np.matmul(np.ones(a.mid.shape), size_b)
         radius = radius + 2.0**-137 * both
     if op.compute_type == dtypes.f16:
-        radius = radius + 2.0**-11 * (np.abs(mid) + radius) + 2.0**-25
+        radius = radius + 2.0**-10 * (np.abs(mid) + radius) + 2.0**-24
         wild = wild | (np.isfinite(mid) & (np.abs(mid) + radius > 65000))
     return _around(mid, radius, wild | (size > F32_MAX))
 

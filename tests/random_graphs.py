@@ -23,9 +23,9 @@ from dnnc import dtypes
 from dnnc.dialect.ops import Pointwise
 from dnnc.dialect.ops.reduction import BY_NAME as REDUCTIONS
 from dnnc.dialect.pointwise_modes import MODES, Mode
-from dnnc.dialect.rounding import round_to, to_int32_wrapped, widen
 from dnnc.dialect.tensor import Tensor, dense_order, packed_strides, sizes
 from dnnc.expr import Expr, product
+from dnnc.rounding import round_to, to_int32_wrapped, widen
 
 SAMPLES = 64  # values of a sketch
 MAX_ELEMENTS = 3000  # of one tensor: the interpreter runs every thread

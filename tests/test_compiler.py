@@ -48,7 +48,8 @@ def test_one_cubin_serves_twenty_token_counts():
 
 def test_fixed_sizes_share_the_cubin_as_well():
     """A kernel knows of its sizes what divides them and which are 1 or equal, nothing else."""
-    options = Options(engine="matmul_sm80", knobs=(("TILE_M", 32), ("TILE_N", 64)))
+    knobs = (("TILE_M", 32), ("TILE_N", 64), ("TILEK", 64), ("STAGES", 3))
+    options = Options(engine="matmul_sm80", knobs=knobs)
     sizes = [65, 99, 127, 129, 255, 257, 1001, 4097]
     cubins = {compile_graph(ffn(m).graph, "sm_80", options).blobs[0] for m in sizes}
     assert len(cubins) == 1

@@ -60,6 +60,16 @@ def test_size_and_depth_are_bounded():
         parse("1+" * 3000 + "1")
     with pytest.raises(DnncError, match="deep"):
         parse("(" * 100 + "1" + ")" * 100)
+    many = {f"a{i}": Dim(f"a{i}") for i in range(40)}
+    sums = "*".join(f"(a{i} + a{i + 1})" for i in range(0, 40, 2))
+    with pytest.raises(DnncError, match="a sum of 2048 products"):
+        parse(sums, many)
+
+
+@pytest.mark.parametrize("text", ["M != 3", "M < 3", "M == 3 and M"])
+def test_a_condition_is_no_size(text):
+    with pytest.raises(DnncError, match="unexpected"):
+        parse(text, DIMS)
 
 
 def test_division_by_zero_is_refused():

@@ -22,14 +22,14 @@ LAYERS = (
     ("dialect",),
     ("mlir",),
     ("plan",),
-    ("store", "target", "tools", "options", "log"),
+    ("store", "target", "tools", "options", "log", "rounding"),
     ("dtypes", "expr"),
     ("errors",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # Beside the order: part -> what alone it may import of the package.
-LEAVES = {"plan", "dtypes", "expr", "errors", "target", "store", "tools", "log"}
+LEAVES = {"plan", "dtypes", "expr", "errors", "target", "store", "tools", "log", "rounding"}
 ONLY = {
     "runtime": LEAVES,
     "interpreter": LEAVES,

@@ -25,12 +25,12 @@ from dnnc.dialect.ops import OPS
 from dnnc.dialect.ops.reduction import REDUCTION_MODES
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.dialect.reference import reference
-from dnnc.dialect.rounding import widen
 from dnnc.engines import engine_named, heuristics
 from dnnc.errors import DnncError, Status
 from dnnc.interpreter.parser import parse
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
+from dnnc.rounding import widen
 
 from .random_bounds import bounds, informative, violations
 from .random_broken import BREAKAGES, draw_broken

@@ -16,10 +16,10 @@ import numpy as np
 
 from ..dialect.graph import OperationGraph
 from ..dialect.reference import solve_sizes
-from ..dialect.rounding import round_to, widen
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import DnncError, Status
+from ..rounding import round_to, widen
 from . import console, files
 
 Array = Any

@@ -18,9 +18,9 @@ import numpy as np
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.reference import reference
-from ..dialect.rounding import round_to, widen
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
+from ..rounding import round_to, widen
 
 Array = Any
 

@@ -148,7 +148,7 @@ _RUNNERS = {Device.cuda: _on_cuda, Device.cpu: _on_cpu, Device.interpreter: _in_
 def _show_outputs(problem: Problem, outputs: Mapping[int, Any]) -> None:
     import numpy as np
 
-    from ..dialect.rounding import widen
+    from ..rounding import widen
     from .arrays import key_of
 
     table = console.table("output", "type", "dims", ">min", ">max", ">mean", "first elements")

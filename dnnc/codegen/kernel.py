@@ -100,9 +100,9 @@ class Kernel:
         )
 
     def scalar(self, tensor: Tensor) -> Any:
-        """The value of a by-value tensor, in its data type (a boolean as a byte)."""
-        is_boolean = tensor.type.kind == "b"
-        type_ = ir.IntegerType.get_signless(8) if is_boolean else element_type(tensor.type)
+        """The value of a by-value tensor, in its data type (a boolean and fp8 as a byte)."""
+        is_byte = tensor.type.bits <= 8
+        type_ = ir.IntegerType.get_signless(8) if is_byte else element_type(tensor.type)
         return self._argument(
             ("scalar", tensor.uid), type_, Arg.by_value(tensor.uid or 0, tensor.type.name)
         )

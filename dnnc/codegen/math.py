@@ -36,6 +36,8 @@ def lower(
     rule = _APPROXIMATE.get(op.name)
     if rule is not None and _allows(op, "arcp" if op.name == "arith.divf" else "afn"):
         return rule(*operands)
+    if op.name in ("math.sqrt", "math.rsqrt"):  # libdevice's are approximations in f32
+        return _exact_root(operands[0], is_reciprocal=op.name == "math.rsqrt")
     made = ir.Operation.create(
         op.name,
         results=[ops.vector_type(_register(result), width)],
@@ -43,6 +45,17 @@ def lower(
         attributes=attributes_of(op),
     )
     return made.results[0]
+
+
+def _exact_root(x: Any, *, is_reciprocal: bool) -> Any:
+    """The square root to nearest, or 1 over it, rounded again."""
+    element = x.type.element_type if isinstance(x.type, ir.VectorType) else x.type
+    name = f"llvm.nvvm.sqrt.rn.{'d' if element.width == 64 else 'f'}"
+    root = _each(lambda e: llvm.call_intrinsic(element, name, [e], [], []), x)
+    if not is_reciprocal:
+        return root
+    one = arith.ConstantOp(element, ir.FloatAttr.get(element, 1.0)).result
+    return arith.DivFOp(ops.splat(one, ops.width_of(x)), root).result
 
 
 def _register(type_: Any) -> Any:

@@ -3,7 +3,7 @@
 
 `Scalars` is the builder that a pointwise mode's `emit` is given; it works in one compute type.
 `convert` is the one place where scalar code changes a value's data type; its rules are those of
-`dialect/rounding.py`, and docs/numerics.md states them.
+`rounding.py`, and docs/numerics.md states them.
 
 Integers are signless in the IR: signed or not is decided by the operations used.
 """
@@ -64,9 +64,30 @@ def _float_to_float(value: Any, source: DType, target: DType) -> Any:
     if source.bits == 8 and target.bits == 64:  # as does the instruction for fp8
         value, source = _widened(value, source), dtypes.f32
     if source.bits == 64 and target.bits < 32:
-        value, source = arith.TruncFOp(ir.F32Type.get(), value).result, dtypes.f32
+        value, source = _rounded_to_odd(value), dtypes.f32
     make = arith.ExtFOp if target.bits > source.bits else arith.TruncFOp
     return make(type_, value).result
+
+
+def _rounded_to_odd(value: Any) -> Any:
+    """f64 -> f32 so that rounding once more gives what rounding from f64 would.
+
+    Of the two neighbours of a number that f32 lacks, the one whose last bit is 1.
+    """
+    f32, i32 = ir.F32Type.get(), ir.IntegerType.get_signless(32)
+    near = arith.TruncFOp(f32, value).result
+    back = arith.ExtFOp(value.type, near).result
+    bits = arith.BitcastOp(i32, near).result
+    sizes = [math.AbsFOp(x).result for x in (back, value)]
+    grew = arith.CmpFOp(_P.OGT, *sizes).result
+    shrank = arith.CmpFOp(_P.OLT, *sizes).result
+    low = arith.AndIOp(bits, constant(1, i32)).result
+    is_even = arith.CmpIOp(_I.eq, low, constant(0, i32)).result
+    zero = constant(0, i32)
+    step = arith.SelectOp(grew, constant(-1, i32), zero).result
+    step = arith.SelectOp(shrank, constant(1, i32), step).result
+    step = arith.SelectOp(is_even, step, zero).result
+    return arith.BitcastOp(f32, arith.AddIOp(bits, step).result).result
 
 
 def _round(value: Any, target: DType) -> Any:

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..errors import DnncError, Status
 from ..expr import Expr
+from ..rounding import round_to, widen
 from .graph import OperationGraph
-from .rounding import round_to, widen
 from .tensor import Tensor, text
 
 Array = Any

@@ -264,10 +264,7 @@ def with_knobs(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target:
                 f"knob {name}={value} of engine {engine.name}",
                 ", ".join(map(str, sorted(known[name].values))),
             )
-    # Ranked as always; of those, the first that differs least from what is asked for.
-    ranked = [choice.knobs for choice in choices(fusion, target, [engine])]
-    nearest = min(ranked, key=lambda c: sum(c.get(name) != v for name, v in knobs.items()))
-    merged = {**nearest, **knobs}
+    merged = _completed(engine, fusion, knobs, target)
     illegal = engine.legal(merged, fusion, target)
     if illegal:
         raise DnncError(
@@ -276,6 +273,26 @@ def with_knobs(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target:
             "other knobs",
         )
     return Choice(fusion, engine, merged, engine.predict(fusion, merged, target))
+
+
+def _completed(
+    engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target
+) -> dict[str, int]:
+    """The knobs that are asked for, the rest of the candidate that differs least from them.
+
+    Candidates that differ as much stay ranked by prediction; legal results come first.  What
+    rounds operands is completed from such candidates only if the knobs asked for say so.
+    """
+    ranked = [choice.knobs for choice in choices(fusion, target, [engine])]
+    is_rounded = _rounds_operands(engine, fusion, {**ranked[0], **knobs})
+    alike = [c for c in ranked if _rounds_operands(engine, fusion, c) == is_rounded]
+    alike.sort(key=lambda c: sum(c.get(name) != value for name, value in knobs.items()))
+    merged = [{**candidate, **knobs} for candidate in alike or ranked]
+    return next((m for m in merged if not engine.legal(m, fusion, target)), merged[0])
+
+
+def _rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) -> bool:
+    return "DOWN_CONVERT_INPUTS" in engine.notes(fusion, knobs)
 
 
 def no_config_error(graph: OperationGraph, target: Target) -> DnncError:

@@ -33,6 +33,7 @@ from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
+from ..rounding import round_to, widen
 from .pass_base import Pass
 
 
@@ -120,10 +121,7 @@ class _Lowering:
         if source not in self.values:
             assert source.is_constant, f"{source.label} has no value yet"
             self.values[source] = self.generic(
-                source,
-                source.type,
-                [],
-                lambda: constant(source.value or 0, element_type(source.type)),
+                source, source.type, [], lambda: _constant_of(source, source.type)
             )
         return self.values[source]
 
@@ -136,10 +134,8 @@ class _Lowering:
     def scalar(self, source: Tensor, rest: list[Any], dtype: DType) -> Any:
         """The next operand's scalar in a compute type; `rest` are the body's arguments."""
         if source.is_constant:
-            value = constant(source.value or 0, element_type(source.type))
-        else:
-            value = rest.pop(0)
-        return convert(value, source.type, dtype)
+            return _constant_of(source, dtype)
+        return convert(rest.pop(0), source.type, dtype)
 
     # ---- approximation
 
@@ -158,6 +154,14 @@ class _Lowering:
             return False
         users = [op for op in self.fusion.ops if value in op.operands]
         return all(self._is_rounded_later(result) for op in users for result in op.results)
+
+
+def _constant_of(source: Tensor, dtype: DType) -> Any:
+    """The number of a constant, rounded to its data type, then converted to another."""
+    if source.type.is_float and source.type.bits == 8:  # arith has no constants of fp8
+        rounded = float(widen(round_to(source.value, source.type)))
+        return convert(constant(rounded, element_type(dtypes.f32)), dtypes.f32, dtype)
+    return convert(constant(source.value or 0, element_type(source.type)), source.type, dtype)
 
 
 # ---- one rule an operation

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import DnncError, Status
+from ..rounding import round_to
 from .plan import Arg, TensorMap
 
 _INTEGERS = {"i32": ("<i", 32), "i64": ("<q", 64)}
@@ -82,11 +84,12 @@ def pack_integer(value: int, type_: str) -> bytes:
 
 
 def pack_number(value: float | int, type_: str) -> bytes:
-    """A number as one element of a data type (a boolean as a byte)."""
+    """A number as one element of a data type, rounded to it (a boolean as a byte)."""
     dtype = dtypes.of(type_)
-    if dtype.kind == "b":
-        return bytes([bool(value)])
-    return np.asarray(value).astype(dtype.numpy).tobytes()
+    if isinstance(value, int):  # of any size
+        low, high = dtype.integer_range if dtype.is_integer else (-math.inf, math.inf)
+        value = max(low, min(high, value if dtype.is_integer else float(value)))
+    return round_to(np.asarray(value), dtype).tobytes()
 
 
 def _pack_tensor_map(recipe: TensorMap, env: Environment) -> bytes:

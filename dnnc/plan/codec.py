@@ -47,8 +47,8 @@ def decode(kind: type[Record], data: Any, where: str = "plan") -> Record:
         raise _bad(where, f"{data!r:.40}", "an object")
     given = cast("dict[str, Any]", data)
     hints = _hints(kind)
-    required = given.get("required", [])
-    unknown = [name for name in required if name not in hints] if required else []
+    required = _decode(tuple[str, ...], given.get("required", []), f"{where}.required")
+    unknown = [name for name in required if name not in hints]
     if unknown:
         raise DnncError(
             Status.SERIALIZATION_VERSION_MISMATCH,

@@ -16,8 +16,11 @@ def verify(plan: Plan, where: str) -> None:
 
     where: the file, as messages name it.  Expressions name the plan's symbols and parse.
     """
-    for what, supported in _problems(plan):
-        raise DnncError(Status.BAD_PARAM, what, supported, where)
+    try:
+        for what, supported in _problems(plan):
+            raise DnncError(Status.BAD_PARAM, what, supported)
+    except DnncError as error:
+        raise DnncError(error.status, error.what, error.supported, where) from None
 
 
 _Problem = tuple[str, str]
@@ -27,8 +30,15 @@ def _problems(plan: Plan) -> Iterator[_Problem]:
     uids = [tensor.uid for tensor in plan.tensors]
     if len(set(uids)) != len(uids):
         yield "tensors of the same uid", "uids that differ"
+    if len(plan.dims) != len(plan.symbols):
+        yield "symbols of the same name", "names that differ"
+    for pair in plan.may_alias:
+        for uid in pair:
+            yield from _uid_problems(plan, uid)
     for tensor in plan.tensors:
         dtypes.of(tensor.dtype)
+        if tensor.role not in ("input", "output"):
+            yield f"tensor {tensor.uid}: role {tensor.role!r}", "input, output"
         if len(tensor.dims) != len(tensor.strides):
             yield f"tensor {tensor.uid}: {len(tensor.strides)} strides", f"{len(tensor.dims)}"
         if tensor.alignment < 1:
@@ -43,6 +53,8 @@ def _program_problems(plan: Plan, program: Program) -> Iterator[_Problem]:
         for blob in (module.cubin, module.ptx):
             if not -1 <= blob < len(plan.blobs):
                 yield f"{program.target}: blob {blob}", f"0 to {len(plan.blobs) - 1}"
+        if module.cubin < 0 or (module.ptx_runs_later and module.ptx < 0):
+            yield f"{program.target}: a module without code", "a cubin, and PTX if that runs later"
     names = [kernel.name for kernel in program.kernels]
     for kernel in program.kernels:
         if not 0 <= kernel.module < len(program.modules):
@@ -66,6 +78,8 @@ def _step_problems(plan: Plan, step: Step, names: Sequence[str]) -> Iterator[_Pr
     if step.memset is not None:
         _parse(plan, (step.memset.offset, step.memset.bytes))
         yield from _uid_problems(plan, step.memset.uid)
+        if not 0 <= step.memset.value <= 255:
+            yield f"a memset to {step.memset.value}", "a byte, 0 to 255"
     if step.launch is not None:
         yield from _launch_problems(plan, step.launch, names)
 
@@ -91,6 +105,10 @@ def _arg_problems(plan: Plan, arg: Arg) -> Iterator[_Problem]:
             yield f"a scalar argument of type {arg.type!r}", "i32, i64"
     if arg.kind == "by_value":
         dtypes.of(arg.type)
+        if arg.uid not in [tensor.uid for tensor in plan.tensors if tensor.is_by_value]:
+            yield f"tensor {arg.uid} passed by value", "a tensor with is_by_value"
+    if arg.kind == "bytes" and not _is_hex(arg.data):
+        yield f"bytes {arg.data!r:.40}", "hexadecimal digits, two a byte"
     _parse(plan, (arg.offset,))
     if arg.kind == "tensor_map":
         recipe = arg.tensor_map
@@ -99,6 +117,14 @@ def _arg_problems(plan: Plan, arg: Arg) -> Iterator[_Problem]:
         else:
             yield from _uid_problems(plan, recipe.uid)
             _parse(plan, (recipe.offset, *recipe.dims, *recipe.strides))
+
+
+def _is_hex(text: str) -> bool:
+    try:
+        bytes.fromhex(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _uid_problems(plan: Plan, uid: int) -> Iterator[_Problem]:

@@ -122,7 +122,7 @@ class Bundle:
         if hashlib.sha256(index).digest() != digest:
             raise self._corrupt("the index's SHA-256 differs", "an unaltered file")
         self._base = _HEADER.size + length
-        self._entries = codec.decode(_Index, json.loads(index), self.where).plans
+        self._entries = codec.decode(_Index, self._json(index, "index"), self.where).plans
         self._verify_size()
 
     @property
@@ -140,11 +140,9 @@ class Bundle:
                 self.where,
             )
         manifest = self._section(found[0].manifest, "manifest")
-        try:
-            data = json.loads(manifest)
-        except ValueError as error:
-            raise self._corrupt("the manifest is not JSON", "an unaltered file") from error
-        plan = codec.decode(Plan, data, self.where)
+        plan = codec.decode(Plan, self._json(manifest, "manifest"), self.where)
+        if plan.name != found[0].name:
+            raise self._corrupt(f"plan '{plan.name}' under '{found[0].name}'", "an unaltered file")
         plan = replace(plan, blobs=tuple(self._section(s, "blob") for s in found[0].blobs))
         consistency.verify(plan, self.where)
         return plan
@@ -153,6 +151,12 @@ class Bundle:
         """Reads every section; an error names what is wrong."""
         for name in self.names:
             self.plan(name)
+
+    def _json(self, data: bytes, what: str) -> Any:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise self._corrupt(f"the {what} is not JSON", "an unaltered file") from error
 
     def _section(self, section: _Section, what: str) -> bytes:
         if section.offset < 0 or section.length < 0:

@@ -30,11 +30,11 @@ class Symbol:
 
 @dataclass(frozen=True)
 class TensorRecord:
-    """A tensor that the caller binds, or that lives in the workspace.
+    """A tensor that the caller binds.
 
     dims, strides: in elements.  dtype: dnnc's name.  alignment: bytes that divide its address.
-    role: "input", "output" or "workspace".  is_by_value: a number, not a buffer.
-    value: a by-value tensor's default.  offset: of a workspace tensor, in bytes.
+    role: "input" or "output".  is_by_value: a number, not a buffer.
+    value: a by-value tensor's default.
     """
 
     uid: int

@@ -7,8 +7,11 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.compiler import compile_graph
 from dnnc.dialect.pointwise_modes import MODES
+from dnnc.dialect.reference import reference
 from tests.dialect.examples import ALL_EXAMPLES, IDS
+from tests.support import machine
 from tests.support.checked import check, random_inputs
 
 M = dnnc.Dim("M", max=4096)
@@ -66,6 +69,35 @@ def test_double_arithmetic_on_every_float_type(io):
     x, z = g.tensor([7, 24]), g.tensor([1, 24])
     g.exp(g.mul(x, z, compute_data_type=dtypes.f64), compute_data_type=dtypes.f64).set_output()
     check(g, target="sm_90", slack=1.0)
+
+
+@pytest.mark.parametrize("kind", ["COMPILE_TIME_CONST", "RUNTIME_PARAM"])
+@pytest.mark.parametrize("scalar", [t for t in dtypes.ALL if t.bits <= 8], ids=str)
+def test_scalars_of_a_byte(kind, scalar):
+    g = new_graph(dtypes.f32, target="sm_90")
+    value = 0.3125 if scalar.is_float else 1
+    x, s = g.tensor([3, 8]), g.tensor_scalar(value, kind, scalar)
+    y = g.mul(x, s.set_dim([1, 1]).set_stride([1, 1]))
+    y.set_output()
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {})
+    inputs.update({t.uid: np.full([1, 1], value) for t in graph.inputs if t.is_by_value})
+    check(g, inputs=inputs, target="sm_90")
+
+
+@pytest.mark.parametrize("narrow", [dtypes.f16, dtypes.bf16, dtypes.f8e4m3, dtypes.f8e5m2], ids=str)
+def test_double_to_narrow_floats_rounds_once(narrow):
+    """Numbers beside a tie, which f32 in between would take for the tie itself."""
+    digits = {"f16": 11, "bf16": 8, "f8E4M3FN": 4, "f8E5M2": 3}[narrow.name]
+    tie = 1 + 2.0**-digits
+    x = np.array([tie, tie + 2.0**-40, tie - 2.0**-40, -tie - 2.0**-40, np.inf, np.nan, 0.0, 1e300])
+    g = new_graph(dtypes.f64, target="sm_90")
+    y = g.identity(g.tensor([8]), compute_data_type=dtypes.f64).set_data_type(narrow).set_output()
+    graph = g.graph.finalize()
+    plan = compile_graph(graph, "sm_90")
+    (out,) = machine.current().run(plan, {graph.inputs[0].uid: x}).values()
+    wanted = reference(graph, {graph.inputs[0].uid: x})[y.uid]
+    np.testing.assert_array_equal(out.astype(np.float64), wanted.astype(np.float64))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 31, 64, 100])

@@ -3,12 +3,16 @@
 import dataclasses
 import json
 import struct
+from hashlib import sha256
 
+import numpy as np
 import pytest
 
+from dnnc import dtypes
 from dnnc.errors import DnncError, Status
 from dnnc.plan import codec, format
-from dnnc.plan.plan import Arg, Launch, Plan, Program, Step, Variant
+from dnnc.plan.arguments import pack_number
+from dnnc.plan.plan import Arg, Launch, Memset, Plan, Program, Step, Variant
 
 from .plans import WHOLE
 
@@ -151,6 +155,21 @@ def broken_launch(**changes):
     return dataclasses.replace(WHOLE, programs=(dataclasses.replace(program, variants=(variant,)),))
 
 
+def broken_module(**changes):
+    program = WHOLE.programs[1]
+    module = dataclasses.replace(program.modules[0], **changes)
+    return dataclasses.replace(
+        WHOLE, programs=(dataclasses.replace(program, modules=(module, *program.modules[1:])),)
+    )
+
+
+def broken_memset(**changes):
+    program = WHOLE.programs[1]
+    memset = Memset(**{"uid": -1, "offset": "0", "value": 0, "bytes": "4", **changes})
+    variant = Variant("1", "4", (Step(memset=memset),))
+    return dataclasses.replace(WHOLE, programs=(dataclasses.replace(program, variants=(variant,)),))
+
+
 @pytest.mark.parametrize(
     ("plan", "what"),
     [
@@ -164,6 +183,16 @@ def broken_launch(**changes):
         (broken_launch(args=(Arg("tensor_map"),)), "without its recipe"),
         (dataclasses.replace(WHOLE, blobs=WHOLE.blobs[:2]), "blob 2; accepted: 0 to 1"),
         (dataclasses.replace(WHOLE, tensors=WHOLE.tensors[:1] * 2), "the same uid"),
+        (broken_launch(args=(Arg.by_value(1, "f32"),)), "tensor 1 passed by value"),
+        (broken_launch(args=(Arg("bytes", data="0xyz"),)), "hexadecimal"),
+        (broken_module(cubin=-1), "a module without code"),
+        (broken_module(ptx=-1, ptx_runs_later=True), "a module without code"),
+        (broken_memset(value=256), "a memset to 256"),
+        (dataclasses.replace(WHOLE, symbols=WHOLE.symbols * 2), "the same name"),
+        (dataclasses.replace(WHOLE, may_alias=((1, 99),)), "tensor 99"),
+        (dataclasses.replace(WHOLE, tensors=(
+            dataclasses.replace(WHOLE.tensors[0], role="workspace"), *WHOLE.tensors[1:])),
+         "role 'workspace'"),
         (dataclasses.replace(WHOLE, tensors=(
             dataclasses.replace(WHOLE.tensors[0], dtype="f17"), *WHOLE.tensors[1:])), "f17"),
     ],
@@ -174,6 +203,43 @@ def test_what_refers_to_nothing_is_refused(plan, what):
         format.read(data)
     assert what in str(caught.value)
     assert caught.value.status.category is Status.BAD_PARAM
+    assert caught.value.where == "plan"
+
+
+@pytest.mark.parametrize("required", [5, [{}], "name", [7]])
+def test_required_fields_are_names(required):
+    with pytest.raises(DnncError, match="required"):
+        codec.decode(Plan, {**codec.encode(WHOLE), "required": required})
+
+
+@pytest.mark.parametrize("index", [b"", b"{", b"[" * 100_000, b"\xff"])
+def test_an_index_that_is_no_json_is_refused(index):
+    header = struct.pack("<8sIIQ32s", format.MAGIC, 1, 0, len(index), sha256(index).digest())
+    with pytest.raises(DnncError, match="the index is not JSON"):
+        format.read(header + index)
+
+
+def test_a_plan_goes_by_the_name_that_the_index_gives():
+    data = bytearray(format.to_bytes(WHOLE))
+    length = int.from_bytes(data[16:24], "little")
+    index = data[56 : 56 + length].replace(b'"name":"whole"', b'"name":"other"')
+    data[24:56] = sha256(index).digest()
+    data[56 : 56 + length] = index
+    with pytest.raises(DnncError, match="plan 'whole' under 'other'"):
+        format.read(bytes(data))
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "stored"),
+    [
+        (300, "i8", 127), (-300, "i8", -128), (2.7, "i8", 3), (2.5, "i32", 2), (1 << 80, "i64",
+        2**63 - 1), (-5, "ui8", 0), (float("nan"), "i32", 0), (1e6, "f8E4M3FN", 448.0),
+        (1 + 2**-8 + 2**-40, "bf16", 1 + 2**-7), (70000, "f16", float("inf")), (3, "i1", True),
+    ],
+)  # fmt: skip
+def test_by_value_numbers_are_rounded_as_tensors_are(value, dtype, stored):
+    row = dtypes.of(dtype)
+    assert np.frombuffer(pack_number(value, dtype), row.numpy)[0] == stored
 
 
 def test_missing_fields_are_named():

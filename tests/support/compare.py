@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dnnc.dialect.rounding import round_to, widen
+from dnnc.rounding import round_to, widen
 
 UNIT = {
     "bf16": 2.0**-8,

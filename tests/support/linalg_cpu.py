@@ -8,10 +8,10 @@ import numpy as np
 
 from dnnc import mlir
 from dnnc.dialect import dnn, json_form, structure
-from dnnc.dialect.rounding import round_to, widen
 from dnnc.mlir import ir
 from dnnc.passes.fuse import Fuse
 from dnnc.passes.lower_to_linalg import LowerToLinalg
+from dnnc.rounding import round_to, widen
 
 PIPELINE = (
     "builtin.module(one-shot-bufferize{bufferize-function-boundaries=true "

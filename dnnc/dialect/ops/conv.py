@@ -11,8 +11,8 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
+from ...rounding import to_int32_wrapped
 from ..op import Op, attribute, operand, result
-from ..rounding import to_int32_wrapped
 from ..tensor import Tensor, packed_strides, text
 
 

@@ -10,8 +10,8 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
+from ...rounding import round_to, to_int32_saturated, to_int32_wrapped, widen
 from ..op import Op, attribute, operand, result
-from ..rounding import to_int32_wrapped
 from ..tensor import Tensor, packed_strides, text
 
 
@@ -108,5 +108,6 @@ class Matmul(Op):
         a, b = operands
         if self.compute_type == dtypes.i32:
             # int64 sums wrap modulo 2**64, which wraps to the same residue modulo 2**32.
-            return to_int32_wrapped(np.matmul(a.astype(np.int64), b.astype(np.int64)))
-        return np.matmul(a.astype(np.float64), b.astype(np.float64))
+            return to_int32_wrapped(np.matmul(to_int32_saturated(a), to_int32_saturated(b)))
+        c = np.matmul(a.astype(np.float64), b.astype(np.float64))
+        return widen(round_to(c, dtypes.f16)) if self.compute_type == dtypes.f16 else c

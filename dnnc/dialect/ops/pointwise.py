@@ -10,9 +10,9 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
+from ...rounding import to_int32_saturated, to_int32_wrapped
 from ..op import Op, attribute, operand, result
 from ..pointwise_modes import BY_NAME, Mode
-from ..rounding import to_int32_wrapped
 from ..tensor import Tensor, packed_strides, stride_order, text
 
 _COMPUTE_TYPES = {
@@ -177,18 +177,20 @@ class Pointwise(Op):
     def reference(self, *operands: Any, **context: Any) -> Any:
         if self.mode == "identity" and self.x.type == self.y.type:
             return np.array(operands[0])
-        arrays = [_to_compute_type(array, self.compute_type) for array in operands]
+        arrays = [_operand(array, self.compute_type) for array in operands]
         if self.mode != "gen_index":
             arrays = list(np.broadcast_arrays(*arrays))
         with np.errstate(all="ignore"):
             value = self.row.reference(*arrays, **self.parameters())
-        return value if value.dtype == bool else _to_compute_type(value, self.compute_type)
+        if value.dtype == bool or self.compute_type.kind != "i":
+            return _operand(value, self.compute_type) if value.dtype != bool else value
+        return to_int32_wrapped(value)
 
 
-def _to_compute_type(array: Any, compute_type: DType) -> Any:
-    """An operand in the compute type: float64 for float ones, wrapped int64 for INT32."""
+def _operand(array: Any, compute_type: DType) -> Any:
+    """In the compute type: float64 for float ones, saturated int64 for INT32."""
     if compute_type.is_float:
         return np.asarray(array, dtype=np.float64)
     if compute_type.kind == "b":
         return np.asarray(array) != 0
-    return to_int32_wrapped(array)
+    return to_int32_saturated(array)

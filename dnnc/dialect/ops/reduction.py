@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
+from ...rounding import to_int32_saturated, to_int32_wrapped
 from ..op import Op, attribute, operand, result
-from ..rounding import to_int32_wrapped
 from ..tensor import Tensor, packed_strides, text
 
 
@@ -38,17 +39,23 @@ def _no_zeros(x: Any, axis: tuple[int, ...]) -> Any:
     return np.prod(np.where(x == 0, 1, x), axis=axis, keepdims=True)
 
 
+def _ends(x: Any) -> tuple[float, float]:
+    """What max and min of nothing give."""
+    return (-math.inf, math.inf) if x.dtype.kind == "f" else (-(2**31), 2**31 - 1)
+
+
 REDUCTION_MODES: tuple[ReductionMode, ...] = (
     ReductionMode("add", 0, "sum x", "add", "", "",
                   lambda x, axis: np.sum(x, axis=axis, keepdims=True)),
     ReductionMode("mul", 1, "product x", "mul", "", "",
                   lambda x, axis: np.prod(x, axis=axis, keepdims=True)),
     ReductionMode("min", 2, "min x", "min", "", "",
-                  lambda x, axis: np.min(x, axis=axis, keepdims=True)),
+                  lambda x, axis: np.min(x, axis=axis, keepdims=True, initial=_ends(x)[1])),
     ReductionMode("max", 3, "max x", "max", "", "",
-                  lambda x, axis: np.max(x, axis=axis, keepdims=True)),
+                  lambda x, axis: np.max(x, axis=axis, keepdims=True, initial=_ends(x)[0])),
     ReductionMode("amax", 4, "max |x|", "max", "abs", "",
-                  lambda x, axis: np.max(np.abs(x), axis=axis, keepdims=True)),
+                  lambda x, axis: np.max(np.abs(x), axis=axis, keepdims=True,
+                                         initial=_ends(x)[0])),
     ReductionMode("avg", 5, "sum x / count", "add", "", "divide_by_count",
                   lambda x, axis: np.mean(x, axis=axis, keepdims=True), False),
     ReductionMode("norm1", 6, "sum |x|", "add", "abs", "",
@@ -148,4 +155,4 @@ class Reduction(Op):
             with np.errstate(all="ignore"):
                 return self.row.reference(x, self.axes)
         with np.errstate(all="ignore"):
-            return to_int32_wrapped(self.row.reference(to_int32_wrapped(x), self.axes))
+            return to_int32_wrapped(self.row.reference(to_int32_saturated(x), self.axes))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
+from .dtypes import DType, i32
 
 Array = Any
 
@@ -36,6 +36,11 @@ def widen(array: Array) -> Array:
     if array.dtype.kind in "iu":
         return array.astype(np.int64)
     return array.astype(np.float64)
+
+
+def to_int32_saturated(array: Array) -> Array:
+    """An operand of INT32 arithmetic: converted as to a tensor of that type."""
+    return widen(round_to(array, i32))
 
 
 def to_int32_wrapped(array: Array) -> Array:
