@@ -39,6 +39,7 @@ from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .product_model import TiledProduct, lines
 from .surface import (
+    boolean_reason,
     bytes_of,
     fp8_reasons,
     pattern_reason,
@@ -131,14 +132,7 @@ class MatmulSm80Engine:
                     pattern_reason(f"{output.label} does not follow the product", "outputs of g2")
                 ]
             if output.type.kind == "b":
-                return [
-                    Reason(
-                        Status.NOT_SUPPORTED_DATA_TYPE,
-                        "boolean output",
-                        f"{output.label} is boolean",
-                        "outputs of other types",
-                    )
-                ]
+                return [boolean_reason(output)]
         return []
 
     # ---- knobs

@@ -34,6 +34,7 @@ from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .surface import (
     LAUNCH_SECONDS,
+    boolean_reason,
     fp8_reasons,
     memory_seconds,
     pattern_reason,
@@ -113,14 +114,7 @@ class ReductionEngine:
                     )
                 ]
             if output.type.kind == "b" and output.elements().constant != 1:
-                return [
-                    Reason(
-                        Status.NOT_SUPPORTED_DATA_TYPE,
-                        "boolean output",
-                        f"{output.label} is boolean",
-                        "outputs of other types",
-                    )
-                ]
+                return [boolean_reason(output)]
         return []
 
     # ---- knobs

@@ -51,6 +51,16 @@ def pattern_reason(what: str, supported: str) -> Reason:
     return Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "operations", what, supported)
 
 
+def boolean_reason(output: Tensor) -> Reason:
+    """An output whose bytes hold eight elements each, which would have several writers."""
+    return Reason(
+        Status.NOT_SUPPORTED_DATA_TYPE,
+        "boolean output",
+        f"{output.label} is boolean",
+        "outputs of other types",
+    )
+
+
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Bytes that reading or writing each tensor once moves."""
     return sum(t.type.storage_bytes(typical(t.elements())) for t in tensors if not t.is_by_value)
