@@ -28,7 +28,7 @@ from .errors import DnncError, Status
 from .mlir import ir
 from .options import DEFAULTS, Options
 from .passes.lower_to_nvvm import isolated
-from .plan import codec
+from .plan import codec, consistency
 from .plan.plan import (
     FusionRecord,
     Kernel,
@@ -292,7 +292,9 @@ def finish(work: Compilation, options: Options = DEFAULTS) -> Plan:
     """The plan of a compilation that was resumed from text; the graph is read from the module."""
     advance(work, "cubin", options)
     graph = dnn.from_mlir(work.module)
-    return _merged([to_plan(work, graph, options)], _plan_key(graph, [work.target], options))
+    made = _merged([to_plan(work, graph, options)], _plan_key(graph, [work.target], options))
+    consistency.verify(made, f"module of {work.target}")
+    return made
 
 
 def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
@@ -310,7 +312,8 @@ def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
         for name, found in sorted(work.assembled.resources.items())
         if any(x.kernel == name for x in launches)
     )
-    reason = work.module.operation.attributes["dnn.split_reason"]
+    attributes = work.module.operation.attributes
+    reason = attributes["dnn.split_reason"] if "dnn.split_reason" in attributes else ""
     made = Program(
         target=work.target.name,
         capability=work.target.capability,
@@ -319,7 +322,7 @@ def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
         kernels=kernels,
         variants=(Variant("1", program["workspace_bytes"], steps),),
         fusions=tuple(codec.decode(FusionRecord, f, "dnn.program") for f in program["fusions"]),
-        split_reason=ir.StringAttr(reason).value,
+        split_reason=ir.StringAttr(reason).value if reason else "",
     )
     return Plan(
         name=graph.name,

@@ -62,6 +62,16 @@ def _receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
     return message, stream.read(message["bytes"])
 
 
+def _answer(stream: IO[bytes], report: Report) -> tuple[dict[str, Any], bytes] | None:
+    """The plan or the error that ends a request, after the stages that are reported."""
+    while (message := _receive(stream)) is not None:
+        body, _ = message
+        if "stage" not in body:
+            return message
+        report(body["stage"], body["seconds"])
+    return None
+
+
 # ---- the caller's side
 
 
@@ -86,7 +96,8 @@ class Worker:
             package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
             path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dnnc.worker"],
+                # -P: the folder that the user is in is none of the child's packages.
+                [sys.executable, "-P", "-m", "dnnc.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -104,17 +115,24 @@ class Worker:
             assert process.stdout is not None
             try:
                 _send(process.stdin, message)
-                while (answer := _receive(process.stdout)) is not None:
-                    body, payload = answer
-                    if "stage" in body:
-                        report(body["stage"], body["seconds"])
-                        continue
-                    if "error" in body:
-                        raise _error_of(body["error"])
-                    return payload
+                answer = _answer(process.stdout, report)
             except BrokenPipeError:
-                pass
-            raise self._died(process, message)
+                answer = None
+            except BaseException:
+                self._stop(process)
+                raise
+            if answer is None:
+                raise self._died(process, message)
+        body, payload = answer
+        if "error" in body:
+            raise _error_of(body["error"])
+        return payload
+
+    def _stop(self, process: subprocess.Popen[bytes]) -> None:
+        """Ends a child whose answer nobody reads: the next request would take it for its own."""
+        process.kill()
+        process.wait()
+        self._process = None
 
     def _died(self, process: subprocess.Popen[bytes], message: dict[str, Any]) -> DnncError:
         code = process.wait()

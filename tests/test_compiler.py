@@ -69,6 +69,27 @@ def test_text_stages_resume_to_the_same_plan():
                 assert compiler.finish(again) == whole
 
 
+@pytest.mark.parametrize(
+    ("found", "put", "said"),
+    [
+        ("STAGES = 3", "STAGES = 77", "STAGES=77"),
+        ("TILE_M = 64", "TILE_M = 256", "tile 256x64"),
+        ("TILEK = 64 : i64, ", "", "no TILEK"),
+        ('dnn.engine = "matmul_sm80"', 'dnn.engine = "pointwise"', "engine pointwise"),
+        ("dnn.notes = ", "dnn.other = ", "dnn.notes"),
+    ],
+)
+def test_edited_texts_are_checked(found, put, said):
+    knobs = (("TILE_M", 64), ("TILE_N", 64), ("TILEK", 64), ("STAGES", 3))
+    options = Options(engine="matmul_sm80", knobs=knobs)
+    with dnn.context():
+        work = compiler.advance(compiler.start(ffn().graph, of("sm_80")), "fused", options)
+        text = work.text()
+        assert found in text
+        with dnn.context(), pytest.raises(dnnc.DnncError, match=said):
+            compiler.finish(compiler.resume(text.replace(found, put)))
+
+
 def test_ptx_stage_is_what_an_assembler_takes():
     with dnn.context():
         text = compiler.advance(compiler.start(ffn().graph, of("sm_80")), "ptx").text()

@@ -19,6 +19,7 @@ from ..dialect.reference import solve_sizes
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import DnncError, Status
+from ..plan.format import write_whole
 from ..rounding import round_to, widen
 from . import console, files
 
@@ -218,7 +219,7 @@ def write_outputs(path: Path, graph: OperationGraph, outputs: Mapping[int, Array
         raise DnncError(
             Status.BAD_PARAM, f"{len(named)} outputs in an .npy file", "an .npz file", str(path)
         )
-    files.write_whole(str(path), buffer.getvalue())
+    write_whole(str(path), buffer.getvalue())
 
 
 def _writable(array: Array) -> Array:

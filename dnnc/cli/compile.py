@@ -11,6 +11,7 @@ import typer
 from .. import target as targets
 from .. import worker
 from ..errors import DnncError, Status
+from ..plan.format import write, write_whole
 from ..plan.plan import Plan
 from ..target import Target
 from . import console, files
@@ -100,11 +101,11 @@ def compile_file(
         plan = compiled(source, rows, choice, times, in_process)
     if emit is Stage.cubin:
         code = plan.blobs[plan.programs[0].modules[0].cubin]
-        files.write_whole(str(output), code)
+        write_whole(str(output), code)
         console.note(f"wrote {output} ({len(code):,} bytes)")
         return
     path = str(output or default_output(graph, plan))
-    files.write_plan(path, plan)
+    write(path, plan)
     print_summary(plan, path, times.by_target)
 
 
@@ -205,4 +206,4 @@ def _write_text(texts: Sequence[str], output: Path | None) -> None:
     if output is None:
         typer.echo(whole, nl=False)
         return
-    files.write_whole(str(output), whole.encode())
+    write_whole(str(output), whole.encode())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -204,34 +203,3 @@ def programs_of(plan: Plan, target: str | None) -> tuple[Program, ...]:
             f"plan '{plan.name}'",
         )
     return found
-
-
-# ---- writing
-
-
-def write_plan(path: str, plan: Plan) -> None:
-    """Writes a plan in one step."""
-    try:
-        format.write(path, plan)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Writes a file in one step: it is there whole or not at all."""
-    target = Path(path)
-    temporary = target.parent / f".{target.name}.{os.getpid()}"
-    try:
-        try:
-            temporary.write_bytes(data)
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(path: str, error: OSError) -> DnncError:
-    return DnncError(
-        Status.BAD_PARAM, f"can't be written: {error.strerror}", "a path in a folder", where=path
-    )

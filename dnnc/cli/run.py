@@ -62,7 +62,7 @@ def run(
         bool, typer.Option("--random", help="Make up the inputs that are not given.")
     ] = False,
     seed: Annotated[
-        int, typer.Option(metavar="N", help="Of --random and of the interpreter's schedule.")
+        int, typer.Option(min=0, metavar="N", help="Of --random and of the interpreter's schedule.")
     ] = 0,
     check: Annotated[
         bool,

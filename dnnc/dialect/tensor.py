@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
@@ -152,7 +154,19 @@ class Tensor:
 
 
 def sizes(values: Iterable[Size]) -> tuple[Expr, ...]:
-    return tuple(Expr.of(value) for value in values)
+    """Dims or strides as expressions; what is neither whole nor a symbol is BAD_PARAM."""
+    return tuple(map(_size, values))
+
+
+def _size(value: Any) -> Expr:
+    if isinstance(value, Dim | Expr):
+        return Expr.of(value)
+    try:
+        return Expr.of(operator.index(value))
+    except TypeError as error:
+        raise DnncError(
+            Status.BAD_PARAM, f"a size of {value!r}", "an integer or a dnnc.Dim", "tensor"
+        ) from error
 
 
 def packed_strides(dims: Sequence[Size], order: Sequence[int] | None = None) -> tuple[Expr, ...]:

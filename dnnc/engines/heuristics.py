@@ -275,6 +275,29 @@ def with_knobs(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target:
     return Choice(fusion, engine, merged, engine.predict(fusion, merged, target))
 
 
+def verify_choice(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target) -> None:
+    """Raises unless the engine takes the fusion and the knobs are all of its own, and legal."""
+    reasons = engine.supports(fusion, target)
+    known = {knob.name: knob for knob in engine.knobs(fusion, target)} if not reasons else {}
+    if not reasons:
+        wrong = [f"{n}={v}" for n, v in knobs.items() if n not in known or v not in known[n].values]
+        missing = [name for name in known if name not in knobs]
+        if wrong or missing:
+            what = ", ".join([*wrong, *(f"no {name}" for name in missing)])
+            accepted = "; ".join(f"{k.name} of {k.values}" for k in known.values())
+            raise DnncError(
+                Status.BAD_PARAM, f"knobs of engine {engine.name}: {what}", accepted, "dnn.knobs"
+            )
+        reasons = engine.legal(knobs, fusion, target)
+    if reasons:
+        raise DnncError(
+            reasons[0].status,
+            f"engine {engine.name}: {'; '.join(map(str, reasons))}",
+            "another engine, or other knobs",
+            "dnn.engine",
+        )
+
+
 def _completed(
     engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target
 ) -> dict[str, int]:

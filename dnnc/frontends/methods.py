@@ -16,7 +16,8 @@ from typing import Any
 from .. import dtypes
 from ..dialect.op import Field, Op
 from ..dialect.ops import OPS, Concatenate, ConvFprop, Layernorm, Pointwise, Slice
-from ..dialect.pointwise_modes import MODES, Mode
+from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
+from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
 from .enums import text_of
 
@@ -163,14 +164,17 @@ def _pointwise_compute_type(graph: Any, mode: Mode, given: Any) -> Any:
 
 def _leaky(mode: str, name: str, operands: tuple[str, ...]) -> Any:
     parameters = [*(_parameter(operand) for operand in operands), _parameter("negative_slope")]
+    row = BY_NAME[mode]
 
     def body(graph: Any, given: Mapping[str, Any]) -> Any:
+        rank = max((t.rank for o in operands if isinstance(t := given[o], Tensor)), default=1)
         values: dict[str, Any] = {
-            slot: graph._operand(given[operand], 1)
+            slot: graph._operand(given[operand], rank)
             for slot, operand in zip(_OPERANDS, operands, strict=False)
         }
         values |= {"mode": mode, "relu_lower_clip_slope": given["negative_slope"]}
-        values |= {"name": given["name"], "compute_type": dtypes.f32}
+        compute_type = _pointwise_compute_type(graph, row, given["compute_data_type"])
+        values |= {"name": given["name"], "compute_type": compute_type}
         return graph._append(Pointwise, values)
 
     return _make(name, [*parameters, *_COMMON], f"{mode} with a slope below 0.", body)
@@ -217,7 +221,15 @@ def _bounds(extent: int | None, s: slice) -> tuple[int, int, int]:
     if s == slice(None):
         return 0, -1, 1
     if extent is None:
-        return s.start or 0, -1 if s.stop is None else s.stop, s.step or 1
+        start, stop, step = s.start or 0, s.stop, s.step or 1
+        if start < 0 or (stop is not None and stop < 0):
+            raise DnncError(
+                Status.NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE,
+                f"{s} of an axis whose size is known at run time only",
+                "that axis taken whole",
+                "slice",
+            )
+        return start, -1 if stop is None else stop, step
     start, stop, step = s.indices(extent)
     return start, stop, step
 

@@ -28,7 +28,7 @@ from ..expr import Expr
 from ..target import Target
 from . import enums
 from .enums import text_of
-from .handle import Handle
+from .handle import Handle, get_stream
 from .methods import methods
 
 
@@ -151,8 +151,9 @@ class pygraph:
     set none; compute_data_type: of operations that set none (default FLOAT).
     handle: the device and stream of the plans.  sm_version: compile for a device that is not here
     (90 or 900 for sm_90).  target: the same by name, several by commas ("sm_80,sm_90a").
-    device_property: from `create_device_properties`.  kernel_cache, is_dynamic_shape_enabled:
-    accepted; kernels of graphs that differ in sizes only are always shared.
+    device_property: an object whose `target` is an architecture's name.
+    kernel_cache, is_dynamic_shape_enabled: accepted; kernels of graphs that differ in sizes only
+    are always shared.
     is_override_shape_enabled: accepted; sizes that are to change are `dnnc.Dim`s.
     """
 
@@ -298,8 +299,11 @@ class pygraph:
                 value.dims, value.strides = sizes([1] * rank), sizes([1] * rank)
             return value
         if isinstance(value, int | float) and not isinstance(value, bool):
-            made = self.tensor([1] * rank, data_type=dtypes.f32)
-            made.value = float(value)
+            # f32 has every integer up to 2**24, which is all that most graphs need.
+            is_wide = isinstance(value, int) and abs(value) > 1 << 24
+            kind = (dtypes.i32 if abs(value) < 1 << 31 else dtypes.i64) if is_wide else dtypes.f32
+            made = self.tensor([1] * rank, data_type=kind)
+            made.value = value if is_wide else float(value)
             return made
         raise TypeError(f"a {type(value).__name__} is no tensor of the graph")
 
@@ -479,7 +483,8 @@ class pygraph:
         """
         if self._plans is None:
             self.build()
-        self._execute(self.plan, variant_pack, workspace, handle, override_uids, override_shapes)
+        sizes = self._overridden(override_uids, override_shapes, override_strides)
+        self._execute(self.plan, variant_pack, workspace, handle, sizes)
 
     def execute_plan_at_index(
         self,
@@ -493,7 +498,8 @@ class pygraph:
     ) -> None:
         """Launches one of the built plans."""
         plan = self._planned().executable(index)
-        self._execute(plan, variant_pack, workspace, handle, override_uids, override_shapes)
+        sizes = self._overridden(override_uids, override_shapes, override_strides)
+        self._execute(plan, variant_pack, workspace, handle, sizes)
 
     def _execute(
         self,
@@ -501,23 +507,60 @@ class pygraph:
         pack: Mapping[Any, Any],
         workspace: Any,
         handle: Handle | None,
+        sizes: Mapping[str, int],
+    ) -> None:
+        chosen = handle or self.handle
+        plan.execute(pack, workspace, stream=get_stream(chosen) if chosen else 0, sizes=sizes)
+
+    def _overridden(
+        self,
         uids: Sequence[int] | None,
         shapes: Sequence[Sequence[int]] | None,
-    ) -> None:
-        handle = handle or self.handle or Handle()
+        strides: Sequence[Sequence[int]] | None,
+    ) -> dict[str, int]:
+        """The sizes of symbols that overrides give; fixed sizes and strides can't change."""
         found: dict[str, int] = {}
-        for uid, shape in zip(uids or (), shapes or (), strict=True):
-            for size, actual in zip(self.graph.tensor(uid).shape, shape, strict=True):
-                if size.constant is None:
-                    found[str(size)] = actual
-                elif size.constant != actual:
-                    raise DnncError(
-                        Status.BAD_PARAM_SHAPE_MISMATCH,
-                        f"override of the fixed size {size} by {actual}",
-                        "sizes that are dnnc.Dim symbols",
-                        self.graph.tensor(uid).label,
+        count = len(uids or ())
+        for name, given in (("override_shapes", shapes), ("override_strides", strides)):
+            if given is not None and len(given) != count:
+                raise self._override_error(f"{len(given)} {name}", f"{count}, one a uid")
+        for place, uid in enumerate(uids or ()):
+            tensor = self.graph.tensor(uid)
+            for size, actual in self._pairs(tensor, tensor.shape, shapes, place):
+                if size.constant is None and found.setdefault(str(size), actual) == actual:
+                    continue
+                if size.constant != actual:
+                    raise self._override_error(
+                        f"override of the size {size} by {actual}",
+                        "one value for each dnnc.Dim, fixed sizes as they are",
                     )
-        plan.execute(pack, workspace, stream=handle.stream, sizes=found)
+        for place, uid in enumerate(uids or ()):
+            tensor = self.graph.tensor(uid)
+            for stride, actual in self._pairs(tensor, tensor.layout, strides, place):
+                known = all(dim.name in found for dim in stride.dims())
+                if not known or stride.evaluate(found) != actual:
+                    raise self._override_error(
+                        f"override of the stride {stride} by {actual}",
+                        "strides as they follow from the sizes",
+                    )
+        return found
+
+    def _pairs(
+        self,
+        tensor: Tensor,
+        sizes: Sequence[Expr],
+        given: Sequence[Sequence[int]] | None,
+        place: int,
+    ) -> Iterable[tuple[Expr, int]]:
+        if given is None:
+            return ()
+        if len(given[place]) != len(sizes):
+            what = f"{len(given[place])} values for {tensor.label}"
+            raise self._override_error(what, f"{len(sizes)}")
+        return zip(sizes, given[place], strict=True)
+
+    def _override_error(self, what: str, supported: str) -> DnncError:
+        return DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, supported, "override")
 
     # ---- the graph as data
 

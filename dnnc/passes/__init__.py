@@ -55,12 +55,23 @@ def run(
     _verified(module, "its input")
     for step in steps:
         if isinstance(step, Pass):
-            step.run(module)
+            _run_ours(module, step)
         else:
             _run_upstream(module, step)
         name = step.name if isinstance(step, Pass) else step
         _verified(module, name)
         after(name, module)
+
+
+def _run_ours(module: Any, step: Pass) -> None:
+    try:
+        step.run(module)
+    except KeyError as error:  # an attribute that the stage before writes
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"pass {step.name}: the module has no {error}",
+            "the module as the stage before prints it",
+        ) from error
 
 
 def _verified(module: Any, after: str) -> None:

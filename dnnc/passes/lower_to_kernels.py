@@ -29,6 +29,12 @@ from .fuse import target_of
 from .pass_base import Pass
 
 
+def _attribute(function: Any, key: str) -> Any:
+    if key not in function.attributes:
+        raise KeyError(key)
+    return function.attributes[key]
+
+
 @dataclass(frozen=True)
 class LowerToKernels(Pass):
     """The pass; see the file's docstring."""
@@ -57,7 +63,7 @@ class LowerToKernels(Pass):
             steps += output.steps
             buffers |= output.buffers
             labels, notes = (
-                tuple(structure.from_attribute(function.attributes[key]))
+                tuple(structure.from_attribute(_attribute(function, key)))
                 for key in ("dnn.ops", "dnn.notes")
             )
             records.append(FusionRecord(labels, engine_name, engine.index, knobs, notes))

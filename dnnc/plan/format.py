@@ -81,10 +81,36 @@ def _dump(data: Any) -> bytes:
     return json.dumps(data, separators=(",", ":"), sort_keys=True).encode()
 
 
+def _is_path(value: object) -> bool:
+    """Callers are not all typed, and `open` takes the numbers of descriptors too."""
+    return isinstance(value, str | os.PathLike)
+
+
 def write(path: str | os.PathLike[str], plans: Plan | Sequence[Plan]) -> None:
-    """Writes the file in one step: it is there whole or not at all."""
-    target = Path(path)
-    data = to_bytes(plans)
+    """Writes a plan, or several as a bundle; the file is there whole or not at all.
+
+    What can't be written is BAD_PARAM.
+    """
+    if not _is_path(path):
+        raise DnncError(Status.BAD_PARAM, f"a {type(path).__name__}", "a path, then a plan")
+    write_whole(path, to_bytes(plans))
+
+
+def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a file in one step.  A link is followed; a device or a pipe is written into."""
+    target = Path(os.path.realpath(path))
+    try:
+        if target.exists() and not target.is_file() and not target.is_dir():
+            target.write_bytes(data)
+        else:
+            _replace(target, data)
+    except OSError as error:
+        raise DnncError(
+            Status.BAD_PARAM, f"can't be written: {error.strerror}", "a path in a folder", str(path)
+        ) from error
+
+
+def _replace(target: Path, data: bytes) -> None:
     # Not tempfile: its files are for their owner alone, and plans are carried and shared.
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:
@@ -103,6 +129,8 @@ class Bundle:
     """
 
     def __init__(self, source: str | os.PathLike[str] | bytes):
+        if not (isinstance(source, bytes) or _is_path(source)):
+            raise DnncError(Status.BAD_PARAM, f"a {type(source).__name__}", "a path, or bytes")
         self.where = "plan" if isinstance(source, bytes) else str(source)
         self._source = source
         header = self._read(0, _HEADER.size)

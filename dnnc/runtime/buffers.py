@@ -84,17 +84,23 @@ _IS_TORCH: dict[type, bool] = {}
 
 
 def signature_of(value: Any) -> Hashable:
-    """What tells a bound value apart: the number or address itself, or a tuple for an array.
+    """What tells a bound value apart: a number itself, or a tuple for an array.
 
-    Equal signatures bind the same memory, dims, strides, data type and device.
+    Equal signatures bind the same number, or the same memory, dims, strides, data type and device.
     """
     kind = type(value)
-    if kind in (int, float, bool) or value is None:
+    if kind is int or kind is bool or value is None:
         return value
+    if kind is float:
+        return value.hex()  # tells -0 from 0
     if _IS_TORCH.get(kind):
-        return (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
+        device = value.device
+        if device.type == "cuda":
+            return (value.data_ptr(), value.shape, value.stride(), value.dtype, device)
+        if value.numel() == 1:  # a number, which may change where it stands
+            return signature_of(value.item())
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
-        return value.item()
+        return signature_of(value.item())
     return tuple(buffer_of(value, "variant pack"))
 
 

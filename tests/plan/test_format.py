@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
+import os
 import struct
+import threading
 from hashlib import sha256
 
 import numpy as np
@@ -38,6 +40,37 @@ def test_files_are_written_whole_or_not_at_all(tmp_path):
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["p.dnnplan"]
     assert format.read(path) == WHOLE
+
+
+def test_links_are_followed_and_devices_are_written_into(tmp_path):
+    real, link = tmp_path / "real.dnnplan", tmp_path / "link.dnnplan"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    format.write(link, WHOLE)
+    assert link.is_symlink()
+    assert format.read(real).name == "whole"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=pipe.read_bytes)
+    reader.start()
+    format.write(pipe, WHOLE)
+    reader.join()
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize("path", ["missing/p.dnnplan", "."])
+def test_what_can_not_be_written_is_an_error(tmp_path, path):
+    with pytest.raises(DnncError, match="can't be written"):
+        format.write(tmp_path / path, WHOLE)
+    assert not list(tmp_path.iterdir())
+
+
+def test_arguments_of_other_types_are_refused():
+    with pytest.raises(DnncError, match="a Plan; accepted: a path, then a plan"):
+        format.write(WHOLE, "p.dnnplan")
+    for source in (5, None):
+        with pytest.raises(DnncError, match="accepted: a path, or bytes"):
+            format.read(source)
 
 
 def test_files_have_the_permissions_that_new_files_have(tmp_path):

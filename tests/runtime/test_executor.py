@@ -10,6 +10,7 @@ import pytest
 from dnnc.errors import DnncError, Status
 from dnnc.plan import format
 from dnnc.runtime import driver, load
+from dnnc.runtime.buffers import buffer_of, signature_of
 from dnnc.runtime.executor import choose_program
 from tests.plan.plans import WHOLE
 
@@ -108,6 +109,22 @@ def test_by_value_tensors_take_numbers(fake):
         assert struct.unpack("<f", ctypes.string_at(pointers[7], 4))[0] == 2.0
     with pytest.raises(ValueError, match="a number or a host array of one"):
         bind(pack={1: X, 2: Y, 3: Array(X, [1], "<f4")})
+
+
+def test_host_scalars_that_change_bind_anew():
+    """A number may change where it stands, and -0 is not 0."""
+    number = FakeTorchTensor(0, (1,), (1,), "torch.float32", device="cpu")
+    number.numel, number.item = lambda: 1, lambda: number.now
+    buffer_kind = FakeTorchTensor(X, (1,), (1,), "torch.float32")
+    buffer_of(buffer_kind, "x")  # tells the runtime that the class is torch's
+    array = np.zeros(1, np.float32)
+    seen = []
+    for value, give in ((2.0, number), (5.0, number), (0.0, array), (-0.0, array), (3.0, array)):
+        number.now, array[0] = value, value
+        seen.append(signature_of(give))
+    assert len(set(seen)) == 5
+    number.now = 2.0
+    assert signature_of(number) == seen[0]
 
 
 # ---- what is refused; nothing is launched then

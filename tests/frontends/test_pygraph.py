@@ -1,0 +1,99 @@
+"""What pygraph makes of its arguments: nothing is dropped, cut or ignored."""
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.frontends.handle import destroy_handle
+from tests.runtime.fake_driver import FakeDriver
+
+M = dnnc.Dim("M", max=64)
+
+
+def new_graph(io="FLOAT", **options):
+    return dnnc.pygraph("front", io_data_type=io, intermediate_data_type="FLOAT", **options)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    made = FakeDriver()
+    made.install(monkeypatch)
+    return made
+
+
+def sums():
+    """x + z of [M, 8], with its plan, and the pack of three addresses."""
+    g = new_graph(target="sm_90")
+    x, z = g.tensor([M, 8], name="x"), g.tensor([M, 8], name="z")
+    y = g.add(x, z).set_output()
+    g.build()
+    return g, {x: 0x10000, z: 0x20000, y: 0x30000}, x
+
+
+@pytest.mark.parametrize("axis", [slice(0, -1), slice(-3, None), slice(None, -2)], ids=str)
+def test_a_slice_from_the_end_of_a_symbol_is_refused(axis):
+    g = new_graph()
+    with pytest.raises(dnnc.DnncError, match="known at run time only"):
+        g.slice(g.tensor([M, 8]), [axis])
+
+
+@pytest.mark.parametrize("dims", [[2.7, 3], ["a", 3], [None, 3]], ids=str)
+def test_sizes_are_whole(dims):
+    with pytest.raises(dnnc.DnncError, match="an integer or a dnnc"):
+        new_graph().tensor(dims)
+
+
+def test_leaky_relu_computes_in_the_type_it_is_given():
+    g = new_graph("DOUBLE")
+    x = g.tensor([2, 3], name="x")
+    y = g.leaky_relu(x, negative_slope=0.3, compute_data_type="DOUBLE")
+    dx = g.leaky_relu_backward(x, y, negative_slope=0.3, compute_data_type="DOUBLE")
+    dx.set_output()
+    assert [op.compute_type for op in g.graph.ops] == [dtypes.f64, dtypes.f64]
+    values = np.array([[-1.0, 2.0, -0.1], [0.5, -3.0, 1e-9]])
+    (found,) = dnnc.reference(g, {"x": values}, exact_outputs=True).values()
+    y_exact = np.where(values > 0, values, 0.3 * values)
+    np.testing.assert_array_equal(found, np.where(y_exact > 0, values, 0.3 * values))
+
+
+def test_large_integers_stay_whole():
+    g = new_graph("INT32", compute_data_type="INT32")
+    x = g.tensor([3], name="x")
+    y = g.add(x, (1 << 24) + 1, compute_data_type="INT32").set_output()
+    (found,) = dnnc.reference(g, {"x": np.zeros(3, np.int32)}).values()
+    assert y.dtype == dtypes.i32
+    assert found.tolist() == [(1 << 24) + 1] * 3
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        {"override_strides": [[1, 4]]},
+        {"override_shapes": [[4, 9]]},
+        {"override_shapes": [[4]]},
+        {"override_shapes": [[4, 8], [4, 8]]},
+        {"override_shapes": [[4, 8]], "override_strides": [[9, 1]]},
+    ],
+    ids=str,
+)
+def test_overrides_that_a_plan_can_not_follow_are_refused(fake, override):
+    g, pack, x = sums()
+    with pytest.raises(dnnc.DnncError, match="override"):
+        g.execute(pack, override_uids=[x.uid], **override)
+    assert not fake.launches
+
+
+def test_overrides_give_sizes(fake):
+    g, pack, x = sums()
+    g.execute(pack, override_uids=[x.uid], override_shapes=[[4, 8]], override_strides=[[8, 1]])
+    assert len(fake.launches) == 1
+
+
+def test_a_destroyed_handle_launches_nothing(fake):
+    g, pack, x = sums()
+    g.handle = dnnc.create_handle()
+    destroy_handle(g.handle)
+    with pytest.raises(dnnc.DnncError, match="the handle was destroyed"):
+        g.execute(pack, override_uids=[x.uid], override_shapes=[[4, 8]])
+    assert not fake.launches
