@@ -328,7 +328,7 @@ def check_interpreted(drawn, telling):
 def all_compute(kind, seeds, make):
     telling = []
     all_pass(f"run {kind}", seeds, lambda seed: check_interpreted(make(seed), telling))
-    assert len(telling) >= 0.95 * len(seeds)  # the others have no engine
+    assert len(telling) >= 0.6 * len(seeds)  # of a few; the share of all is asserted above
     # The bounds of nearly all elements are tight, or a wrong result would pass.
     tight, total = np.sum(telling, axis=0)
     assert tight >= 0.8 * total
