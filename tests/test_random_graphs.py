@@ -40,7 +40,7 @@ from .support import machine
 CHUNK = 50
 DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
 THROUGH_PASSES = 75  # of each kind
-INTERPRETED = 100  # of each kind
+INTERPRETED = 110  # of each kind, 200 and more in all: a few of those drawn have no engine
 PLAN_SHARE = 0.95
 
 
@@ -328,7 +328,8 @@ def check_interpreted(drawn, telling):
 def all_compute(kind, seeds, make):
     telling = []
     all_pass(f"run {kind}", seeds, lambda seed: check_interpreted(make(seed), telling))
-    assert len(telling) >= 0.6 * len(seeds)  # of a few; the share of all is asserted above
+    # All of a surface run; of a few that are drawn from the constraints alone, most.
+    assert len(telling) >= (len(seeds) if kind == "inside" else 0.6 * len(seeds))
     # The bounds of nearly all elements are tight, or a wrong result would pass.
     tight, total = np.sum(telling, axis=0)
     assert tight >= 0.8 * total
