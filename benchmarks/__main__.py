@@ -1,10 +1,9 @@
-"""python -m benchmarks: kernels, sweep, host, compile, report."""
+"""python -m benchmarks: kernels, variants, sweep, host, compile, report."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,17 +19,38 @@ def parser() -> argparse.ArgumentParser:
     def command(name: str, what: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=what, description=what)
         added.add_argument(
-            "--out", type=Path, help=f"results file; default {FOLDER.name}/{name}.json, "
-            "gone on with where it exists",
+            "--out", type=Path, default=FOLDER / f"{name}.json",
+            help=f"results file; default {FOLDER.name}/{name}.json, gone on with where it exists",
         )  # fmt: skip
         return added
 
-    kernels = command("kernels", "our kernels beside cuDNN and torch, on a GPU")
+    def timed(name: str, what: str, rounds: int) -> argparse.ArgumentParser:
+        added = command(name, what)
+        added.add_argument("--rounds", type=int, default=rounds, help="default: %(default)s")
+        added.add_argument("--jobs", type=int, default=1, help="compilers at once (%(default)s)")
+        return added
+
+    kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
+    kernels.add_argument("--set", choices=("all", "hopper"), default="all", help="of cases")
     kernels.add_argument("--match", default="", help="regular expression over case ids")
-    kernels.add_argument("--columns", default="dnnc,cudnn,torch", help="default: %(default)s")
-    kernels.add_argument("--rounds", type=int, default=7, help="default: %(default)s")
+    kernels.add_argument(
+        "--columns", default="dnnc,cudnn,torch,torch_compile", help="default: %(default)s"
+    )
+    kernels.add_argument(
+        "--tune-seconds", type=float, default=4.0,
+        help="for cuDNN's best plan, of each case (%(default)s)",
+    )  # fmt: skip
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
-    sweep = command("sweep", "an engine's candidates on generated matmuls, on a GPU")
+    variants = timed("variants", "configurations of an engine on one case, on a GPU", 5)
+    variants.add_argument("--case", required=True, help="id; a matmul's may have any sizes")
+    variants.add_argument("--engine", required=True)
+    variants.add_argument(
+        "--knobs", action="append", default=[],
+        help="TILE_M=128,TILE_N=256: the rest as in the nearest candidate; may be repeated",
+    )  # fmt: skip
+    variants.add_argument("--all", action="store_true", help="the engine's candidates too")
+    variants.add_argument("--most", type=int, default=64, help="of the candidates (%(default)s)")
+    sweep = timed("sweep", "an engine's candidates on generated matmuls, on a GPU", 3)
     sweep.add_argument("--seed", type=int, default=1, help="of the shapes (%(default)s)")
     sweep.add_argument("--count", type=int, default=20, help="shapes (%(default)s)")
     sweep.add_argument("--most", type=int, default=64, help="candidates of a shape (%(default)s)")
@@ -41,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     compile_.add_argument("--rounds", type=int, default=9, help="default: %(default)s")
     report = commands.add_parser("report", help="Markdown tables of results files")
     report.add_argument("files", nargs="+", type=Path)
+    report.add_argument("--match", default="", help="regular expression over case ids")
     return made
 
 
@@ -48,15 +69,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     if given.command == "report":
         for path in given.files:
-            print(tables(path))
+            print(tables(path, given.match))
         return 0
-    out = given.out or FOLDER / f"{given.command}.json"
-    from . import results
-
     if given.command == "compile":
         from . import compile_times
+        from .results import Results
 
-        made = results.Results(out, "compile", compile_times.metadata())
+        made = Results(given.out, "compile", compile_times.metadata())
         compile_times.run_compile_times(made, given.rounds)
         return 0
     try:
@@ -64,44 +83,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError:
         print("python -m benchmarks needs PyTorch for this command", file=sys.stderr)
         return 2
-    from . import cases
+    from . import on_device
 
-    if given.command == "kernels":
-        chosen = [case for case in cases.all_cases() if re.search(given.match, case.id)]
-        if given.list:
-            for case in chosen:
-                print(f"{case.id:50s} {case.flops / 1e9:9.1f} GFLOP {case.bytes / 1e6:9.1f} MB")
-            return 0
-    if not torch.cuda.is_available():
+    if given.command == "kernels" and given.list:
+        for case in on_device.chosen(given):
+            print(f"{case.id:50s} {case.flops / 1e9:9.1f} GFLOP {case.bytes / 1e6:9.1f} MB")
+        return 0
+    if torch.cuda.device_count() == 0:
         print("no CUDA device", file=sys.stderr)
         return 2
-    torch.manual_seed(0)
-    made = results.Results(out, given.command, results.metadata())
-    if given.command == "kernels":
-        from . import kernels
+    if given.command == "host":
+        from . import host, results
 
-        kernels.run_cases(chosen, given.rounds, given.columns.split(","), made)
-    elif given.command == "sweep":
-        from . import sweep
-
-        shapes = cases.generated(given.seed, given.count)
-        if given.listed:
-            shapes = [case for case in cases.all_cases() if case.id.startswith("matmul/bf16/bias")]
-        sweep.run_sweep(shapes, given.engine, given.most, made)
+        torch.manual_seed(0)
+        host.run_host(results.Results(given.out, "host", results.metadata()))
     else:
-        from . import host
+        from .watch import watched
 
-        host.run_host(made)
+        watched(on_device.run, given)
     return 0
 
 
-def tables(path: Path) -> str:
+def tables(path: Path, match: str = "") -> str:
     """The Markdown of one results file."""
     from . import compile_times, results
 
     data = json.loads(path.read_text())
     if data["kind"] == "kernels":
-        return results.markdown(data)
+        return results.markdown(data, match)
     if data["kind"] == "compile":
         return compile_times.markdown(data)
     if data["kind"] == "host":

@@ -1,4 +1,4 @@
-"""The cases: sizes, floating-point operations, bytes, buffers, and exact results.
+"""What a case is, its types, and the pointwise and reduction cases.
 
 Bytes count each large input and output once; floating-point operations are those of the
 definition.
@@ -6,9 +6,8 @@ definition.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,16 +15,27 @@ from torch.nn import functional
 
 Buffers = dict[str, Any]
 
+DEVICE = "cuda"
+
 TORCH_TYPES = {
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
     "fp32": torch.float32,
     "tf32": torch.float32,
     "int8": torch.int8,
+    "e4m3": torch.float8_e4m3fn,
+    "int32": torch.int32,
 }
-OUTPUT_TYPES = {**TORCH_TYPES, "int8": torch.int32}
-# Relative error that an output may have (Frobenius norm).
-TOLERANCES = {"bf16": 1e-2, "fp16": 3e-3, "fp32": 1e-5, "tf32": 2e-3, "int8": 0.0}
+# Relative error that an output may have (Frobenius norm), by the type that limits it.
+TOLERANCES = {
+    "bf16": 1e-2,
+    "fp16": 3e-3,
+    "fp32": 1e-5,
+    "tf32": 2e-3,
+    "int8": 0.0,
+    "e4m3": 1e-2,
+    "e4m3_fast": 2e-2,
+}
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,8 @@ class Case:
     """One row of a table.
 
     id: family/type/operation/sizes.  flops, bytes: of one call.  unit: what a table shows.
-    make: buffers, the outputs among them.  exact: name -> float64 result of some buffers.
+    make: buffers, the outputs among them.  exact: name -> float64 result of some buffers, of
+    every `row_step`-th row (of the axis before the last).
     """
 
     id: str
@@ -45,11 +56,7 @@ class Case:
     bytes: float = 0.0
     unit: str = "TFLOP/s"
     tolerance: float = 1e-2
-    reference_rows: int = field(default=0)
-
-    @property
-    def family(self) -> str:
-        return self.id.partition("/")[0]
+    row_step: int = 1
 
     def rate(self, seconds: float) -> float:
         """In the case's unit."""
@@ -60,55 +67,13 @@ class Case:
 
 def random_tensor(*dims: int, dtype: torch.dtype, scale: float = 1.0) -> Any:
     if dtype == torch.int8:
-        return torch.randint(-128, 128, dims, dtype=dtype, device="cuda")
-    return (torch.randn(*dims, device="cuda") * scale).to(dtype)
+        return torch.randint(-128, 128, dims, dtype=dtype, device=DEVICE)
+    return (torch.randn(*dims, device=DEVICE) * scale).to(dtype)
 
 
-# ---- matmul
-
-
-EPILOGUES = {
-    "none": lambda c: c,
-    "bias_relu": torch.relu,
-    "bias_gelu": lambda c: functional.gelu(c, approximate="tanh"),
-}
-
-
-def matmul(dtype: str, epilogue: str, batch: int, m: int, n: int, k: int) -> Case:
-    """c [batch, m, n] = act(a [batch, m, k] @ w [batch, n, k]^T + bias [n])."""
-    element, out = TORCH_TYPES[dtype], OUTPUT_TYPES[dtype]
-    sizes = f"{batch}x{m}x{n}x{k}" if batch > 1 else f"{m}x{n}x{k}"
-
-    def make() -> Buffers:
-        buffers = {
-            "a": random_tensor(batch, m, k, dtype=element),
-            "w": random_tensor(batch, n, k, dtype=element, scale=k**-0.5),
-            "c": torch.empty(batch, m, n, dtype=out, device="cuda"),
-        }
-        if epilogue != "none":
-            buffers["bias"] = random_tensor(n, dtype=element)
-        return buffers
-
-    def exact(buffers: Buffers) -> Buffers:
-        rows = buffers["a"][:, : 1 + (1 << 19) // max(k, n)].double()
-        c = rows @ buffers["w"].double().mT
-        if epilogue != "none":
-            c = c + buffers["bias"].double()
-        return {"c": EPILOGUES[epilogue](c)}
-
-    def bytes_of(type_: torch.dtype) -> int:
-        return torch.empty(0, dtype=type_).element_size()
-
-    return Case(
-        id=f"matmul/{dtype}/{epilogue}/{sizes}",
-        kind="matmul",
-        p={"dtype": dtype, "epilogue": epilogue, "batch": batch, "m": m, "n": n, "k": k},
-        make=make,
-        exact=exact,
-        flops=2.0 * batch * m * n * k,
-        bytes=batch * ((m * k + n * k) * bytes_of(element) + m * n * bytes_of(out)),
-        tolerance=TOLERANCES[dtype],
-    )
+def bytes_of(dtype: torch.dtype) -> int:
+    """Of one element."""
+    return torch.empty(0, dtype=dtype).element_size()
 
 
 # ---- pointwise
@@ -167,7 +132,7 @@ def squares(rows: int, columns: int, axes: str) -> Case:
 
     def make() -> Buffers:
         x = random_tensor(rows, columns, dtype=torch.bfloat16)
-        return {"x": x, "y": torch.empty(dims, device="cuda")}
+        return {"x": x, "y": torch.empty(dims, device=DEVICE)}
 
     return Case(
         id=f"reduction/bf16/squares_{axes}/{rows}x{columns}",
@@ -179,51 +144,3 @@ def squares(rows: int, columns: int, axes: str) -> Case:
         unit="GB/s",
         tolerance=1e-5,
     )
-
-
-# ---- lists
-
-MATMUL_SIZES = (
-    (1, 8192, 8192, 8192),
-    (1, 4096, 4096, 4096),
-    (1, 2048, 2048, 2048),
-    (1, 256, 8192, 8192),
-    (16, 1024, 1024, 1024),
-)
-
-
-def all_cases() -> list[Case]:
-    """What docs/performance.md shows."""
-    found = [matmul("bf16", epilogue, *sizes) for sizes in MATMUL_SIZES for epilogue in EPILOGUES]
-    found += [
-        matmul("fp16", epilogue, *sizes) for sizes in MATMUL_SIZES[:2] for epilogue in EPILOGUES
-    ]
-    found += [matmul("int8", "none", *sizes) for sizes in MATMUL_SIZES[:2]]
-    found += [matmul(dtype, "none", *MATMUL_SIZES[1]) for dtype in ("tf32", "fp32")]
-    for columns in (4096, 8192, 16384):
-        found += [bias_gelu(8192, columns), add(8192, columns)]
-    for axes in AXES:
-        found += [squares(8192, columns, axes) for columns in (4096, 16384)]
-    return found
-
-
-def generated(seed: int, count: int = 20) -> list[Case]:
-    """Matmuls that nobody listed: sizes from 1 to 16384, log-uniform, some odd; by seed.
-
-    Heuristics are fitted on seeds below 1000 and judged on others.
-    """
-    draw = random.Random(seed)
-
-    def size(smallest: int, largest: int) -> int:
-        value = round(2 ** draw.uniform(smallest, largest))
-        return value if draw.random() < 0.2 else max(8, value // 8 * 8)
-
-    found: list[Case] = []
-    while len(found) < count:
-        batch = draw.choice((1, 1, 1, draw.randint(2, 32)))
-        m, n, k = size(0, 14), size(5, 14), size(5, 14)
-        if 2.0 * batch * m * n * k > 1.5e12 or batch * (m * n + m * k + n * k) > 1 << 30:
-            continue
-        dtype, epilogue = draw.choice(("bf16", "fp16")), draw.choice(list(EPILOGUES))
-        found.append(matmul(dtype, epilogue, batch, m, n, k))
-    return found

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .cases import AXES, Case
 
-_TYPES = {"bf16": "BFLOAT16", "fp16": "HALF", "fp32": "FLOAT", "tf32": "FLOAT", "int8": "INT8"}
+_TYPES = {
+    "bf16": "BFLOAT16",
+    "fp16": "HALF",
+    "fp32": "FLOAT",
+    "tf32": "FLOAT",
+    "int8": "INT8",
+    "int32": "INT32",
+    "e4m3": "FP8_E4M3",
+}
 
 
 class Graph:
@@ -34,7 +43,9 @@ class Graph:
         for axis in reversed(range(len(dims))):
             strides[axis] = running
             running *= dims[axis]
-        tensor.set_output(True).set_data_type(self.type(dtype)).set_dim(dims).set_stride(strides)
+        tensor.set_output(True).set_data_type(self.type(_TYPES[dtype])).set_dim(dims).set_stride(
+            strides
+        )
         self.tensors[name] = tensor
 
 
@@ -59,16 +70,51 @@ def options(library: Any) -> dict[str, Any]:
 
 def _matmul(made: Graph, case: Case) -> None:
     g, p = made.graph, case.p
-    batch, m, n, k, dtype = p["batch"], p["m"], p["n"], p["k"], p["dtype"]
-    a = made.input("a", [batch, m, k], [m * k, k, 1], dtype)
-    w = made.input("w", [batch, k, n], [n * k, 1, k], dtype)
-    sums = made.type("INT32" if dtype == "int8" else "FLOAT")
-    c = g.matmul(A=a, B=w, compute_data_type=sums)
+    batch, m, n, k = p["batch"], p["m"], p["n"], p["k"]
+    along_a, along_b = p["layout"]
+    a_strides = [m * k, k, 1] if along_a == "k" else [m * k, 1, m]
+    w_strides = [n * k, 1, k] if along_b == "k" else [n * k, n, 1]
+    a = made.input("a", [batch, m, k], a_strides, p["a_type"])
+    w = made.input("w", [batch, k, n], w_strides, p["w_type"])
+    multiplied = made.type(_TYPES[p["a_type"]])
+    if p["prologue"] == "scale_a":
+        a = _scaled(made, a, [1, 1, k], p["scale_type"]).set_data_type(multiplied)
+    elif p["prologue"]:
+        w = _scaled(made, w, [1, 1, n], p["scale_type"]).set_data_type(multiplied)
+    # Without cuDNN's mode of fewer bits in the sums, they are f32.
+    has_mode = hasattr(made.library.data_type, p["sums"])
+    c = g.matmul(A=a, B=w, compute_data_type=made.type(p["sums"] if has_mode else "FLOAT"))
     if p["epilogue"] != "none":
-        bias = made.input("bias", [1, 1, n], [n, n, 1], dtype)
-        c = g.bias(input=c, bias=bias)
-        c = g.relu(input=c) if p["epilogue"] == "bias_relu" else g.gelu_approx_tanh(input=c)
-    made.output("c", c, [batch, m, n], "INT32" if dtype == "int8" else _TYPES[dtype])
+        c = _epilogue(made, p, c.set_data_type(made.type(_sums_type(p))))
+    made.output("c", c, [batch, m, n], p["c_type"])
+
+
+def _sums_type(p: Mapping[str, Any]) -> str:
+    """The type of the product between matmul and epilogue."""
+    return "INT32" if p["sums"] == "INT32" else "FLOAT"
+
+
+def _epilogue(made: Graph, p: Mapping[str, Any], c: Any) -> Any:
+    g, n, epilogue = made.graph, p["n"], p["epilogue"]
+    if epilogue == "descale":
+        return _scaled(made, c, [1, 1, 1], p["scale_type"])
+    if epilogue.startswith("scale"):
+        c = _scaled(made, c, [1, 1, n], p["scale_type"])
+    if epilogue == "scale_residual_silu":
+        dims = [p["batch"], p["m"], n]
+        r = made.input("r", dims, [p["m"] * n, n, 1], p["c_type"])
+        return g.swish(input=g.add(a=c, b=r))
+    if epilogue.startswith("bias"):
+        c = g.bias(input=c, bias=made.input("bias", [1, 1, n], [n, n, 1], p["scale_type"]))
+        name = {"bias_relu": "relu", "bias_gelu": "gelu_approx_tanh", "bias_gelu_erf": "gelu"}
+        return getattr(g, name[epilogue])(input=c)
+    return c
+
+
+def _scaled(made: Graph, x: Any, dims: list[int], dtype: str) -> Any:
+    """x times the buffer "scale"."""
+    scale = made.input("scale", dims, [dims[-1], dims[-1], 1], dtype)
+    return made.graph.mul(a=x, b=scale, compute_data_type=made.type("FLOAT"))
 
 
 def _bias_gelu(made: Graph, case: Case) -> None:
@@ -76,7 +122,7 @@ def _bias_gelu(made: Graph, case: Case) -> None:
     x = made.input("x", [1, rows, columns], [rows * columns, columns, 1], "bf16")
     b = made.input("b", [1, 1, columns], [columns, columns, 1], "bf16")
     y = g.gelu_approx_tanh(input=g.bias(input=x, bias=b))
-    made.output("y", y, [1, rows, columns], "BFLOAT16")
+    made.output("y", y, [1, rows, columns], "bf16")
 
 
 def _add(made: Graph, case: Case) -> None:
@@ -85,7 +131,7 @@ def _add(made: Graph, case: Case) -> None:
         made.input(name, [1, rows, columns], [rows * columns, columns, 1], "bf16")
         for name in ("x", "z")
     )
-    made.output("y", g.add(a=x, b=z), [1, rows, columns], "BFLOAT16")
+    made.output("y", g.add(a=x, b=z), [1, rows, columns], "bf16")
 
 
 def _squares(made: Graph, case: Case) -> None:
@@ -94,4 +140,4 @@ def _squares(made: Graph, case: Case) -> None:
     over = AXES[case.p["axes"]]
     dims = [1, *(1 if axis in over else n for axis, n in enumerate((rows, columns)))]
     total = g.reduction(input=g.mul(a=x, b=x), mode=made.library.reduction_mode.ADD)
-    made.output("y", total, dims, "FLOAT")
+    made.output("y", total, dims, "fp32")

@@ -14,8 +14,11 @@ from dnnc import worker
 from dnnc.options import Options
 
 from . import contestants
-from .cases import matmul
+from .compilers import Compilers, our_graph
+from .contestants import Bench
+from .matmul_cases import matmul
 from .results import Results
+from .watch import Watch
 
 CALLS = 200
 ROUNDS = 15
@@ -50,7 +53,7 @@ def run_host(results: Results) -> None:
 
 
 def _ours(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], object]]:
-    graph, tensors = contestants.our_graph(case)
+    graph, tensors = our_graph(case)
     plan = dnnc.load(worker.compile_graph(graph, contestants.target(), Options()))
     shaped = dict(buffers, w=buffers["w"].mT, bias=buffers["bias"][None, None])
     arrays = {tensor: shaped[name] for name, tensor in tensors.items()}
@@ -72,8 +75,9 @@ def _peers(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], objec
             buffers["bias"], buffers["a"][0], buffers["w"][0].mT, use_gelu=False
         ),
     }
+    bench = Bench(stream, Compilers(1, contestants.target()), Watch())
     try:
-        columns = contestants.cudnn_columns(case, [buffers], stream)
+        columns = contestants.cudnn_columns(case, [buffers], bench)
     except Exception as error:  # without cuDNN the other rows stand
         print(f"cudnn: {error}")
         return found

@@ -2,59 +2,141 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import torch
 
 from . import contestants, timing
 from .cases import Buffers, Case
+from .contestants import Bench, Column, Contestant
 from .results import Results
 
+# What a step may take: building plans, and running one, which may hang.
+BUILD_SECONDS = 240.0
+RUN_SECONDS = 20.0
+# A call that takes longer is not timed.
+MOST_SECONDS = 1.0
 
-def run_cases(cases: Sequence[Case], rounds: int, columns: Sequence[str], results: Results) -> None:
+# Of buffer sets, the columns that a contestant has.
+Maker = Callable[[Sequence[Buffers]], Mapping[str, Column]]
+Makers = Mapping[str, Maker]
+
+
+def run_cases(
+    cases: Sequence[Case], columns: Sequence[str], bench: Bench, results: Results
+) -> None:
     """Times the cases that the results lack, and writes the file after each."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for case in cases:
-            if case.id not in results.rows:
-                results.add(case.id, run_case(case, rounds, columns, stream))
-                gc.collect()
-                torch.cuda.empty_cache()
+    cases = [case for case in cases if case.id not in results.rows]
+    if contestants.OURS in columns:
+        _compile(cases, bench)
+    for case in cases:
+        makers = {name: _maker(contestants.ALL[name], case, bench) for name in columns}
+        measured = measure_or_say(case, makers, bench)
+        if measured is not None:
+            results.add(
+                case.id,
+                {
+                    "unit": case.unit,
+                    "flops": case.flops,
+                    "bytes": case.bytes,
+                    "tolerance": case.tolerance,
+                    "columns": measured,
+                },
+            )
 
 
-def run_case(case: Case, rounds: int, columns: Sequence[str], stream: Any) -> dict[str, Any]:
-    """The row of one case: column -> rate, seconds in each round, error, what was run."""
+def _maker(contestant: Contestant, case: Case, bench: Bench) -> Maker:
+    return lambda sets: contestant(case, sets, bench)
+
+
+def _compile(cases: Sequence[Case], bench: Bench) -> None:
+    """All plans of our own, ahead: nothing compiles beside what is timed."""
+    began = time.perf_counter()
+    waiting: list[Future[Any]] = []
+    for case in cases:
+        bench.watch.at("", f"compile {case.id}")
+        # What can't be compiled is said by the case's column.
+        with contextlib.suppress(Exception):
+            options = contestants.our_options(case, bench.compilers.target)
+            waiting.append(bench.compilers.ahead(case, options))
+    for number, future in enumerate(waiting):
+        bench.watch.at("", f"plan {number}")
+        future.exception()
+    print(f"{len(waiting)} plans compiled in {time.perf_counter() - began:.1f} s", flush=True)
+
+
+def measure_or_say(case: Case, makers: Makers, bench: Bench) -> dict[str, dict[str, Any]] | None:
+    """`measure`; None where the case itself fails, which is printed: a later run tries again."""
+    why = bench.watch.failures.get((case.id, ""))
+    try:
+        if why is None:
+            bench.watch.at(case.id, "", BUILD_SECONDS)
+            return measure(case, makers, bench)
+    except Exception as error:  # for instance out of memory; the other cases go on
+        _give_up_if_lost(bench, error)
+        why = said(error)
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()
+    print(f"{case.id}: {why}", flush=True)
+    return None
+
+
+def measure(case: Case, makers: Makers, bench: Bench) -> dict[str, dict[str, Any]]:
+    """Column -> rate, seconds in each round, error, what was run."""
     count = timing.sets_needed(case.bytes, case.unit == "GB/s")
     sets = [case.make() for _ in range(count)]
     exact = case.exact(sets[0])
-    row: dict[str, Any] = {}
+    columns: dict[str, dict[str, Any]] = {}
     captured: dict[str, timing.Captured] = {}
-    for name in columns:
+    maker_of: dict[str, str] = {}
+    for name, make in makers.items():
+        why = bench.watch.failures.get((case.id, name))
+        if why is not None:
+            columns[name] = {"error": why}
+            continue
         try:
-            made = contestants.ALL[name](case, sets, stream)
+            bench.watch.at(case.id, name, BUILD_SECONDS)
+            made = make(sets)
         except Exception as error:  # whatever a peer raises is what its column says
-            row[name] = {"error": f"{type(error).__name__}: {error}"[:300]}
+            columns[name] = {"error": said(error)}
+            _give_up_if_lost(bench, error)
             continue
         for column, (launch, information) in made.items():
-            row[column] = {"information": information}
+            columns[column], maker_of[column] = {"information": information}, name
             try:
-                row[column]["relative_error"] = verify(case, launch, sets[0], exact)
-                captured[column] = timing.capture(launch, count, stream)
+                bench.watch.at(case.id, name, RUN_SECONDS)
+                columns[column]["relative_error"] = verify(case, launch, sets[0], exact)
+                captured[column] = timing.capture(launch, count, bench.stream)
             except Exception as error:
-                row[column]["error"] = f"{type(error).__name__}: {error}"[:300]
-    for column, seconds in timing.interleaved(captured, rounds).items():
-        row[column]["seconds"] = seconds
-        row[column]["rate"] = case.rate(sorted(seconds)[len(seconds) // 2])
-    return {
-        "unit": case.unit,
-        "flops": case.flops,
-        "bytes": case.bytes,
-        "tolerance": case.tolerance,
-        "columns": row,
-    }
+                columns[column]["error"] = said(error)
+                _give_up_if_lost(bench, error)
+
+    def say(column: str) -> None:
+        bench.watch.at(case.id, maker_of[column], RUN_SECONDS)
+
+    for column, seconds in timing.interleaved(captured, bench.rounds, say).items():
+        columns[column]["seconds"] = seconds
+        columns[column]["rate"] = case.rate(sorted(seconds)[len(seconds) // 2])
+    return columns
+
+
+def said(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
+
+
+def _give_up_if_lost(bench: Bench, error: Exception) -> None:
+    """After an illegal access and the like, no call of this process works any more."""
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        bench.watch.give_up(said(error))
 
 
 def verify(case: Case, launch: timing.Launch, buffers: Buffers, exact: Buffers) -> float:
@@ -62,16 +144,23 @@ def verify(case: Case, launch: timing.Launch, buffers: Buffers, exact: Buffers) 
     for name in exact:
         out = buffers[name]
         out.fill_(float("nan") if out.is_floating_point() else -7)
-    returned = launch(0)
     torch.cuda.synchronize()
+    began = time.perf_counter()
+    returned: Any = launch(0)
+    torch.cuda.synchronize()
+    taken = time.perf_counter() - began
     worst = 0.0
     for name, wanted in exact.items():
         actual = returned if isinstance(returned, torch.Tensor) else buffers[name]
-        actual = actual.double().reshape(buffers[name].shape)
-        # The reference may be of the first rows only.
-        actual = actual[tuple(slice(0, extent) for extent in wanted.shape)]
-        error = float((actual - wanted).norm() / wanted.norm())
+        actual = actual.reshape(buffers[name].shape)
+        if not torch.isfinite(actual).all():
+            raise AssertionError(f"{name} has elements that are not finite, or not written")
+        if case.row_step > 1:
+            actual = actual[..., :: case.row_step, :]
+        error = float((actual.double() - wanted).norm() / wanted.norm())
         worst = max(worst, error) if math.isfinite(error) else math.inf
     if worst > case.tolerance:
         raise AssertionError(f"relative error {worst:.3g} > {case.tolerance:.3g}")
+    if taken > MOST_SECONDS:
+        raise AssertionError(f"a call takes {taken:.1f} s")
     return worst

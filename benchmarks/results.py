@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import statistics
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,13 +43,17 @@ class Results:
 def line(name: str, row: Mapping[str, Any]) -> str:
     """A row on one line, for the terminal."""
     columns = row.get("columns")
+    if "configs" in row:
+        return f"{name:50s} {len(row['configs'])} configurations"
     if columns is None:
         return f"{name:50s} {json.dumps(row)[:200]}"
     cells = [
         f"{column}={entry['rate']:.0f}" if "rate" in entry else f"{column}={entry['error'][:60]}"
         for column, entry in columns.items()
     ]
-    return f"{name:50s} {'  '.join(cells)} {row['unit']}"
+    ratio = ratios(row)
+    shown = f"  ratio {statistics.median(ratio):.3f}" if ratio else ""
+    return f"{name:50s} {'  '.join(cells)} {row['unit']}{shown}"
 
 
 def metadata() -> dict[str, Any]:
@@ -115,11 +120,23 @@ def interval(rows: Sequence[Sequence[float]], draws: int = 2000) -> tuple[float,
     return means[int(0.025 * draws)], means[int(0.975 * draws)]
 
 
+def summary(rows: Sequence[Sequence[float]]) -> str:
+    """The geometric mean of rows of ratios, and its interval."""
+    mean = geometric_mean([statistics.median(row) for row in rows])
+    low, high = interval(rows)
+    return f"{mean:.3f} (95%: {low:.3f} to {high:.3f}; {len(rows)} rows)"
+
+
 # ---- tables
 
+# Shares of the copy bandwidth are told from so many bytes on.
+_STREAMED_BYTES = 2e8
 
-def markdown(data: Mapping[str, Any]) -> str:
-    """Tables of a kernels file, a family each."""
+Row = tuple[str, Mapping[str, Any]]
+
+
+def markdown(data: Mapping[str, Any], match: str = "") -> str:
+    """Tables of a kernels file, one for each family and unit; match: of the rows' ids."""
     meta = data["metadata"]
     lines = [
         f"{meta['device']}, {meta['multiprocessors']} multiprocessors, driver {meta['driver']}, "
@@ -127,36 +144,62 @@ def markdown(data: Mapping[str, Any]) -> str:
         f"(frontend {meta.get('cudnn_frontend')}), dnnc {meta['dnnc']}; {meta['date']}.",
         "",
     ]
-    families: dict[str, list[str]] = {}
-    for name in data["rows"]:
-        families.setdefault(name.partition("/")[0], []).append(name)
-    for family, names in families.items():
-        lines += _family_table(family, [(name, data["rows"][name]) for name in names])
+    stream = copy_bandwidth(data["rows"])
+    tables: dict[tuple[str, str], list[Row]] = {}
+    for name, row in data["rows"].items():
+        if re.search(match, name):
+            tables.setdefault((name.partition("/")[0], row["unit"]), []).append((name, row))
+    for (family, unit), rows in tables.items():
+        lines += _table(f"{family} ({unit})", rows, stream if unit == "GB/s" else 0.0)
     return "\n".join(lines)
 
 
-def _family_table(family: str, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    used = [c for c in (OURS, *PEERS) if any(c in row["columns"] for _, row in rows)]
-    units = " or ".join(dict.fromkeys(row["unit"] for _, row in rows))
-    lines = [
-        f"### {family} ({units})",
-        "",
-        f"| case | {' | '.join(used)} | ours / best peer |",
-        "|---|" + "---:|" * (len(used) + 1),
+def copy_bandwidth(rows: Mapping[str, Any]) -> float:
+    """GB/s of the fastest streaming kernel of the run, of anyone; 0 if none ran."""
+    rates = [
+        entry.get("rate", 0.0)
+        for name, row in rows.items()
+        if name.startswith(("pointwise/", "reduction/")) and row["bytes"] >= _STREAMED_BYTES
+        for entry in row["columns"].values()
     ]
-    compared: list[list[float]] = []
+    return max(rates, default=0.0)
+
+
+def _table(title: str, rows: Sequence[Row], stream: float) -> list[str]:
+    used = [c for c in (OURS, *PEERS) if any(c in row["columns"] for _, row in rows)]
+    more = ["ours / best peer", *(["ours / copy bandwidth"] if stream else [])]
+    lines = [
+        f"### {title}",
+        "",
+        f"| case | {' | '.join([*used, *more])} |",
+        "|---|" + "---:|" * len(used + more),
+    ]
+    groups: dict[str, list[list[float]]] = {}
     for name, row in rows:
         cells = [_cell(row["columns"].get(column)) for column in used]
         ratio = ratios(row)
         if ratio:
-            compared.append(ratio)
-        shown = f"{statistics.median(ratio):.2f}" if ratio else ""
-        lines.append(f"| {name.partition('/')[2]} | {' | '.join(cells)} | {shown} |")
-    if compared:
-        mean = geometric_mean([statistics.median(ratio) for ratio in compared])
-        low, high = interval(compared)
-        lines += ["", f"Geometric mean of the ratios: {mean:.3f} (95%: {low:.3f} to {high:.3f})."]
+            groups.setdefault(_group(name), []).append(ratio)
+        cells.append(f"{statistics.median(ratio):.2f}" if ratio else "")
+        if stream:
+            rate = row["columns"].get(OURS, {}).get("rate")
+            is_judged = rate and row["bytes"] >= _STREAMED_BYTES
+            cells.append(f"{rate / stream:.2f}" if is_judged else "")
+        lines.append(f"| {name.partition('/')[2]} | {' | '.join(cells)} |")
+    if stream:
+        lines += ["", f"Copy bandwidth of the run: {stream:.0f} GB/s."]
+    if groups:
+        every = [ratio for ratios_ in groups.values() for ratio in ratios_]
+        lines += ["", f"Geometric mean of the ratios: {summary(every)}."]
+    if len(groups) > 1:
+        lines += ["", *(f"- {group}: {summary(ratios_)}" for group, ratios_ in groups.items())]
     return [*lines, ""]
+
+
+def _group(name: str) -> str:
+    """What a case shares with others that differ in sizes: type/operation, and a layout."""
+    _, dtype, operation, _, *layout = name.split("/")
+    return "/".join([dtype, operation, *layout])
 
 
 def _cell(entry: Mapping[str, Any] | None) -> str:

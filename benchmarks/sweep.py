@@ -1,71 +1,158 @@
-"""Every configuration of our own on generated shapes: how good is the one that is chosen?"""
+"""Configurations of our own beside each other: an engine's candidates, or those that are named."""
 
 from __future__ import annotations
 
-import gc
+import functools
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-
-from dnnc.dialect.fusion import partition
+from dnnc.dialect.fusion import Fusion, partition
 from dnnc.engines import engine_named, heuristics
+from dnnc.engines.heuristics import Choice
+from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.target import of
 
-from . import contestants, timing
-from .cases import Case
+from .cases import Buffers, Case
+from .compilers import our_graph
+from .contestants import Bench, Column, our_launch
+from .kernels import measure_or_say
 from .results import Results, geometric_mean
 
 
-def run_sweep(cases: Sequence[Case], engine: str, most: int, results: Results) -> None:
+def run_sweep(
+    cases: Sequence[Case], engine: str, most: int, bench: Bench, results: Results
+) -> None:
     """Times an engine's candidates for each case; most: of each, in the order of prediction."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for case in cases:
-            if case.id not in results.rows:
-                results.add(case.id, sweep(case, engine, most, stream))
-                gc.collect()
-                torch.cuda.empty_cache()
+    cases = [case for case in cases if case.id not in results.rows]
+    todo = [(case, candidates(case, engine, most, bench)) for case in cases]
+    for case, choices in todo:
+        _compile(case, choices, bench)
+    for case, choices in todo:
+        found = times(case, choices, bench)
+        if found is not None:
+            sizes = {"flops": case.flops, "bytes": case.bytes, "p": dict(case.p)}
+            results.add(case.id, {"configs": found, **sizes})
     print(summary(results))
 
 
-def sweep(case: Case, engine: str, most: int, stream: Any) -> dict[str, Any]:
-    """The times of a case's configurations, the chosen one first."""
-    graph, _ = contestants.our_graph(case)
-    count = timing.sets_needed(case.bytes, case.unit == "GB/s")
-    sets = [case.make() for _ in range(count)]
-    found: list[dict[str, Any]] = []
-    captured: dict[str, timing.Captured] = {}
-    place = of(contestants.target())
+def run_variants(case: Case, choices: Sequence[Choice], bench: Bench, results: Results) -> None:
+    """Times configurations of one case, and prints them, the fastest first."""
+    _compile(case, choices, bench)
+    found = times(case, choices, bench)
+    if not found:
+        print("nothing was timed")
+        return
+    found.sort(key=lambda config: config.get("seconds", math.inf))
+    results.add(f"{case.id} {found[0]['engine']}", {"unit": case.unit, "configs": found})
+    for config in found:
+        said = config.get("error")
+        if said is None:
+            said = (
+                f"{1e6 * config['seconds']:9.1f} us {case.rate(config['seconds']):8.1f} {case.unit}"
+            )
+        print(f"{said}  registers {config.get('registers')}  {text(config['knobs'])}")
+
+
+# ---- choices
+
+
+def _whole(case: Case) -> Fusion:
+    graph, _ = our_graph(case)
     (whole,) = partition(graph, [graph.live_ops])
-    for choice in heuristics.choices(whole, place, [engine_named(engine)])[:most]:
-        options = Options(engine=choice.engine.name, knobs=tuple(choice.knobs.items()))
-        launch, information = contestants.our_launch(case, sets, stream, options)
-        captured[str(len(found))] = timing.capture(launch, count, stream)
-        found.append(
-            {
-                "engine": choice.engine.name,
-                "knobs": dict(choice.knobs),
-                "predicted": choice.prediction.seconds,
-                "registers": information["registers"],
-            }
-        )
-    for index, seconds in timing.interleaved(captured, 3).items():
-        found[int(index)]["seconds"] = statistics.median(seconds)
-    return {"configs": found, "flops": case.flops, "bytes": case.bytes, "p": dict(case.p)}
+    return whole
+
+
+def candidates(case: Case, engine: str, most: int, bench: Bench) -> list[Choice]:
+    """An engine's candidates, the best prediction first."""
+    target = of(bench.compilers.target)
+    return heuristics.choices(_whole(case), target, [engine_named(engine)])[:most]
+
+
+def named(case: Case, engine: str, knobs: Sequence[str], bench: Bench) -> list[Choice]:
+    """The choices of "TILE_M=128,TILE_N=256" and the like; what is refused is printed."""
+    whole, target = _whole(case), of(bench.compilers.target)
+    found: dict[str, Choice] = {}
+    for item in knobs:
+        try:
+            choice = heuristics.with_knobs(engine_named(engine), whole, parsed(item), target)
+            found[text(choice.knobs)] = choice
+        except DnncError as error:
+            print(f"{item}: {error}", flush=True)
+    return list(found.values())
+
+
+def parsed(knobs: str) -> dict[str, int]:
+    """The knobs of "TILE_M=128,TILE_N=256"."""
+    pairs = (item.split("=") for item in knobs.split(",") if item)
+    return {name.strip(): int(value) for name, value in pairs}
+
+
+def text(knobs: Mapping[str, int]) -> str:
+    return ",".join(f"{name}={value}" for name, value in knobs.items())
+
+
+def _options(choice: Choice) -> Options:
+    return Options(engine=choice.engine.name, knobs=tuple(choice.knobs.items()))
+
+
+# ---- times
+
+
+def _compile(case: Case, choices: Sequence[Choice], bench: Bench) -> None:
+    """Starts the compilations of a case's choices."""
+    bench.watch.at("", f"compile {case.id}")
+    for choice in choices:
+        bench.compilers.ahead(case, _options(choice))
+
+
+def times(case: Case, choices: Sequence[Choice], bench: Bench) -> list[dict[str, Any]] | None:
+    """Of each choice the knobs, seconds and registers, or the error; in their order.
+
+    None where the case itself fails.
+    """
+
+    def make(choice: Choice, sets: Sequence[Buffers]) -> dict[str, Column]:
+        return {text(choice.knobs): our_launch(case, sets, bench, _options(choice))}
+
+    makers = {text(choice.knobs): functools.partial(make, choice) for choice in choices}
+    measured = measure_or_say(case, makers, bench)
+    if measured is None:
+        return None
+    return [_config(choice, measured[text(choice.knobs)]) for choice in choices]
+
+
+def _config(choice: Choice, column: Mapping[str, Any]) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "engine": choice.engine.name,
+        "knobs": dict(choice.knobs),
+        "predicted": choice.prediction.seconds,
+        "registers": column.get("information", {}).get("registers"),
+    }
+    if "seconds" in column:
+        config["seconds"] = statistics.median(column["seconds"])
+    return config | {k: column[k] for k in ("relative_error", "error") if k in column}
 
 
 def summary(results: Results) -> str:
     """The chosen configuration's share of the fastest one's speed."""
-    shares = []
-    for row in results.rows.values():
-        times = [config["seconds"] for config in row["configs"]]
-        shares.append(min(times) / times[0])
+    shares: list[float] = []
+    failed: list[str] = []
+    for name, row in results.rows.items():
+        times = [config["seconds"] for config in row["configs"] if "seconds" in config]
+        if times and "seconds" in row["configs"][0]:
+            shares.append(min(times) / times[0])
+        else:
+            failed.append(name)
+    said = [f"{name}: the chosen configuration failed, or there is none" for name in failed]
+    if not shares:
+        return "\n".join([*said, "no shapes"])
     shares.sort()
     fifth = shares[int(0.05 * len(shares))]
-    return (
+    said.append(
         f"{len(shares)} shapes: the chosen configuration reaches {geometric_mean(shares):.3f} of "
         f"the fastest (geometric mean), {fifth:.3f} at the 5th percentile, {shares[0]:.3f} at least"
     )
+    return "\n".join(said)

@@ -14,7 +14,7 @@ IDLE_SECONDS = 0.03
 GRAPH_SECONDS = 2e-3
 MOST_SETS = 16
 
-Launch = Callable[[int], None]
+Launch = Callable[[int], object]
 
 
 def sets_needed(bytes_a_call: float, is_memory_bound: bool) -> int:
@@ -71,11 +71,17 @@ def capture(launch: Launch, sets: int, stream: Any) -> Captured:
     return Captured(graph, rounds * sets, launch)
 
 
-def interleaved(captured: Mapping[str, Captured], rounds: int) -> dict[str, list[float]]:
-    """Name -> seconds a call in each round; the order turns round each time."""
+def interleaved(
+    captured: Mapping[str, Captured], rounds: int, say: Callable[[str], None]
+) -> dict[str, list[float]]:
+    """Name -> seconds a call in each round; the order turns round each time.
+
+    say: told each name before it runs.
+    """
     found: dict[str, list[float]] = {name: [] for name in captured}
     names = list(captured)
     for number in range(rounds):
         for name in names if number % 2 == 0 else reversed(names):
+            say(name)
             found[name].append(captured[name].seconds_a_call())
     return found

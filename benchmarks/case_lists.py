@@ -1,0 +1,97 @@
+"""The lists of cases that commands choose from."""
+
+from __future__ import annotations
+
+import random
+
+from .cases import AXES, Case, add, bias_gelu, squares
+from .matmul_cases import LAYOUTS, matmul, matmul_of
+
+MATMUL_SIZES = (
+    (1, 8192, 8192, 8192),
+    (1, 4096, 4096, 4096),
+    (1, 2048, 2048, 2048),
+    (1, 256, 8192, 8192),
+    (16, 1024, 1024, 1024),
+)
+BIASED = ("none", "bias_relu", "bias_gelu")
+
+# (n, k) of weights that a few tokens are multiplied by.
+DECODE_WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (28672, 8192), (8192, 28672))
+DECODE_ROWS = (1, 8, 16, 64)
+
+
+def all_cases() -> list[Case]:
+    """What docs/performance.md shows."""
+    found = [matmul("bf16", epilogue, *sizes) for sizes in MATMUL_SIZES for epilogue in BIASED]
+    found += [matmul("fp16", epilogue, *sizes) for sizes in MATMUL_SIZES[:2] for epilogue in BIASED]
+    found += [matmul("int8", "none", *sizes) for sizes in MATMUL_SIZES[:2]]
+    found += [matmul(dtype, "none", *MATMUL_SIZES[1]) for dtype in ("tf32", "fp32")]
+    for columns in (4096, 8192, 16384):
+        found += [bias_gelu(8192, columns), add(8192, columns)]
+    for axes in AXES:
+        found += [squares(8192, columns, axes) for columns in (4096, 16384)]
+    return found
+
+
+def hopper() -> list[Case]:
+    """The table of engine matmul_sm90: layouts, epilogues, types, decoding, prologues.
+
+    First the streaming kernels that copy bandwidth is read from.
+    """
+    found = [add(8192, 16384), squares(8192, 16384, "all")]
+    found += [
+        matmul(dtype, "none", *sizes, layout)
+        for dtype in ("bf16", "fp16")
+        for sizes in MATMUL_SIZES
+        for layout in LAYOUTS
+    ]
+    found += [
+        matmul("bf16", epilogue, *sizes)
+        for sizes in MATMUL_SIZES
+        for epilogue in ("bias_relu", "bias_gelu", "bias_gelu_erf", "scale_residual_silu")
+    ]
+    for sizes in MATMUL_SIZES[:2]:
+        found += [matmul(dtype, "descale", *sizes) for dtype in ("e4m3_fast", "e4m3")]
+        found += [matmul("int8", epilogue, *sizes) for epilogue in ("none", "scale")]
+    found.append(matmul("tf32", "none", *MATMUL_SIZES[1]))
+    found += [
+        matmul("bf16", prologue, *sizes)
+        for prologue in ("dequant_int8", "dequant_e4m3", "scale_a")
+        for sizes in MATMUL_SIZES[:2]
+    ]
+    found += [matmul("bf16", "none", 1, m, n, k) for n, k in DECODE_WEIGHTS for m in DECODE_ROWS]
+    return found
+
+
+SETS = {"all": all_cases, "hopper": hopper}
+
+
+def case_of(id_: str) -> Case:
+    """The case of an id: any matmul, or one of a list."""
+    if id_.startswith("matmul/"):
+        return matmul_of(id_)
+    listed = {case.id: case for make in SETS.values() for case in make()}
+    return listed[id_]
+
+
+def generated(seed: int, count: int = 20) -> list[Case]:
+    """Matmuls that nobody listed: sizes from 1 to 16384, log-uniform, some odd; by seed.
+
+    Heuristics are fitted on seeds below 1000 and judged on others.
+    """
+    draw = random.Random(seed)
+
+    def size(smallest: int, largest: int) -> int:
+        value = round(2 ** draw.uniform(smallest, largest))
+        return value if draw.random() < 0.2 else max(8, value // 8 * 8)
+
+    found: list[Case] = []
+    while len(found) < count:
+        batch = draw.choice((1, 1, 1, draw.randint(2, 32)))
+        m, n, k = size(0, 14), size(5, 14), size(5, 14)
+        if 2.0 * batch * m * n * k > 1.5e12 or batch * (m * n + m * k + n * k) > 1 << 30:
+            continue
+        dtype, epilogue = draw.choice(("bf16", "fp16")), draw.choice(BIASED)
+        found.append(matmul(dtype, epilogue, batch, m, n, k))
+    return found

@@ -1,0 +1,69 @@
+"""The commands that time kernels, as the watched child process runs them."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Callable
+
+import torch
+
+from . import case_lists, contestants, kernels, results, sweep
+from .cases import Case
+from .compilers import Compilers
+from .contestants import Bench
+from .results import Results
+from .watch import Watch
+
+
+def run(given: Namespace, watch: Watch) -> None:
+    """`kernels`, `sweep` or `variants` with their arguments."""
+    watch.at("", given.command)
+    torch.manual_seed(0)
+    stream = torch.cuda.Stream()
+    made = Results(given.out, given.command, results.metadata())
+    compilers = Compilers(given.jobs, contestants.target())
+    bench = Bench(stream, compilers, watch, given.rounds)
+    try:
+        with torch.cuda.stream(stream):
+            _COMMANDS[given.command](given, bench, made)
+    finally:
+        compilers.close()
+
+
+def chosen(given: Namespace) -> list[Case]:
+    """The cases that `kernels` is asked for."""
+    listed = case_lists.SETS[given.set]()
+    return [case for case in listed if re.search(given.match, case.id)]
+
+
+def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
+    bench.tune_seconds = given.tune_seconds
+    columns = given.columns.split(",")
+    unknown = set(columns) - set(contestants.ALL)
+    if unknown:
+        raise ValueError(f"columns {sorted(unknown)}; there are {list(contestants.ALL)}")
+    kernels.run_cases(chosen(given), columns, bench, made)
+
+
+def _sweep(given: Namespace, bench: Bench, made: Results) -> None:
+    shapes = case_lists.generated(given.seed, given.count)
+    if given.listed:
+        listed = case_lists.all_cases()
+        shapes = [case for case in listed if case.id.startswith("matmul/bf16/bias")]
+    sweep.run_sweep(shapes, given.engine, given.most, bench, made)
+
+
+def _variants(given: Namespace, bench: Bench, made: Results) -> None:
+    case = case_lists.case_of(given.case)
+    choices = sweep.named(case, given.engine, given.knobs, bench)
+    if given.all:
+        choices += sweep.candidates(case, given.engine, given.most, bench)
+    sweep.run_variants(case, choices, bench, made)
+
+
+_COMMANDS: dict[str, Callable[[Namespace, Bench, Results], None]] = {
+    "kernels": _kernels,
+    "sweep": _sweep,
+    "variants": _variants,
+}

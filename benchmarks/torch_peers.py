@@ -1,0 +1,106 @@
+"""What torch makes of a case: eager, cuBLASLt's fused epilogues, and inductor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from . import cases
+from .cases import AXES, TORCH_TYPES, Buffers, Case
+from .matmul_cases import EPILOGUES
+
+Call = Callable[[Buffers], Any]
+
+
+def eager(case: Case) -> Call:
+    """A case on one buffer set, as a torch user writes it."""
+    p = case.p
+    torch.backends.cuda.matmul.allow_tf32 = p.get("dtype") == "tf32"
+    if case.kind == "bias_gelu":
+        return lambda s: functional.gelu(s["x"] + s["b"], approximate="tanh")
+    if case.kind == "add":
+        return lambda s: torch.add(s["x"], s["z"], out=s["y"])
+    if case.kind == "squares":
+        over = AXES[p["axes"]]
+        return lambda s: (s["x"].float() ** 2).sum(over, keepdim=True)
+    return _eager_matmul(p)
+
+
+def _eager_matmul(p: Mapping[str, Any]) -> Call:
+    epilogue, act = p["epilogue"], EPILOGUES[p["epilogue"]]
+    c_type = TORCH_TYPES[p["c_type"]]
+    if p["a_type"] == "e4m3":
+        return _scaled(p, c_type)
+    if p["a_type"] == "int8":
+        return lambda s: act(torch._int_mm(s["a"][0], s["w"][0].mT), s).to(c_type)
+    if p["prologue"] == "scale_a":
+        return lambda s: torch.matmul(s["a"] * s["scale"], s["w"].mT, out=s["c"])
+    if p["prologue"]:
+        return lambda s: torch.matmul(s["a"], _weights(s).mT, out=s["c"])
+    if p["batch"] > 1:
+        if epilogue == "none":
+            return lambda s: torch.matmul(s["a"], s["w"].mT, out=s["c"])
+        return lambda s: act(torch.matmul(s["a"], s["w"].mT), s)
+    if epilogue == "none":
+        return lambda s: torch.mm(s["a"][0], s["w"][0].mT, out=s["c"][0])
+    if epilogue.startswith("bias"):
+        return lambda s: _BIASED[epilogue](functional.linear(s["a"], s["w"][0], s["bias"]))
+    return lambda s: act(torch.mm(s["a"][0], s["w"][0].mT), s)
+
+
+def _weights(s: Buffers) -> Any:
+    """w [batch, n, k] dequantised; of fp8, torch has no products."""
+    w = s["w"] if s["w"].dtype == torch.int8 else s["w"].to(s["scale"].dtype)
+    return w * s["scale"][:, None]
+
+
+_BIASED: dict[str, Callable[[Any], Any]] = {
+    "bias_relu": torch.relu,
+    "bias_gelu": lambda c: functional.gelu(c, approximate="tanh"),
+    "bias_gelu_erf": functional.gelu,
+}
+
+
+def _scaled(p: Mapping[str, Any], c_type: torch.dtype) -> Call:
+    """fp8: the scale of the product is A's."""
+    if p["epilogue"] != "descale":
+        raise ValueError(f"no spelling of {p['epilogue']} after an fp8 matmul")
+    is_fast = p["dtype"] == "e4m3_fast"
+    one = torch.ones(1, device=cases.DEVICE)
+
+    def call(s: Buffers) -> Any:
+        return torch._scaled_mm(
+            s["a"][0], s["w"][0].mT, s["scale"], one, out_dtype=c_type, use_fast_accum=is_fast
+        )
+
+    return call
+
+
+def fused(case: Case) -> Call | None:
+    """The case as one call with cuBLASLt's epilogue; None if it has none."""
+    p = case.p
+    is_biased = case.kind == "matmul" and p["epilogue"] in ("bias_relu", "bias_gelu")
+    if not is_biased or p["batch"] > 1 or p["a_type"] not in ("bf16", "fp16"):
+        return None
+    use_gelu = p["epilogue"] == "bias_gelu"
+    return lambda s: torch._addmm_activation(s["bias"], s["a"][0], s["w"][0].mT, use_gelu=use_gelu)
+
+
+def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
+    """(The eager form through torch.compile in its default mode, seconds of the first call).
+
+    None where it would only call what eager calls.
+    """
+    p = case.p
+    is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
+    if is_plain or case.kind == "add":
+        return None
+    torch._dynamo.reset()
+    compiled = torch.compile(eager(case), dynamic=False)
+    began = time.perf_counter()
+    compiled(buffers)
+    return compiled, time.perf_counter() - began
