@@ -16,7 +16,7 @@ from typing import Any
 from ..dialect.tensor import Tensor
 from ..expr import Expr, Size, magic, magic_shift
 from ..mlir import ir, llvm
-from ..plan.plan import Arg
+from ..plan.plan import Arg, TensorMap
 from ..target import Target
 from . import ops
 from .scalar import element_type
@@ -26,8 +26,9 @@ from .scalar import element_type
 class Kernel:
     """The kernel that is being built.
 
-    name: of the function.  threads: of a block.  The insertion point is inside its body from
-    `body()` on.
+    name: of the function.  threads: of a block.  min_blocks: of a multiprocessor, that registers
+    are to be kept small enough for; 0: as they come.  cluster: blocks of a cluster.
+    The insertion point is inside its body from `body()` on.
     """
 
     gpu_module: Any
@@ -37,6 +38,7 @@ class Kernel:
     args: list[Arg] = field(default_factory=list)
     dynamic_smem_bytes: int = 0
     min_blocks: int = 0
+    cluster: int = 1
     _values: dict[Any, Any] = field(default_factory=dict)
     _arg_attrs: list[Any] = field(default_factory=list)
     _function: Any = None
@@ -65,6 +67,9 @@ class Kernel:
         attributes["nvvm.reqntid"] = ir.Attribute.parse(f"array<i32: {self.threads}, 1, 1>")
         if self.min_blocks:
             attributes["nvvm.minctasm"] = ir.Attribute.parse(f"{self.min_blocks} : i32")
+        if self.cluster > 1:
+            dims = ir.Attribute.parse(f"array<i32: {self.cluster}, 1, 1>")
+            attributes["nvvm.cluster_dim"] = dims
 
     # ---- arguments
 
@@ -97,6 +102,15 @@ class Kernel:
             ir.Type.parse("!llvm.ptr<1>"),
             Arg.workspace(name),
             "{llvm.align = 256 : i64, llvm.noalias}",
+        )
+
+    def tensor_map(self, recipe: TensorMap) -> Any:
+        """The tensor map of a recipe, !llvm.ptr to 128 bytes passed by value."""
+        return self._argument(
+            ("tensor_map", recipe),
+            ir.Type.parse("!llvm.ptr"),
+            Arg("tensor_map", tensor_map=recipe),
+            "{llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}",
         )
 
     def scalar(self, tensor: Tensor) -> Any:

@@ -101,6 +101,9 @@ def to_ptx(gpu_module: Any) -> str:
 
 def assemble(ptx: str, target: Target) -> Assembled:
     """The cubin of PTX for a target; a refusal of the assembler keeps its log and the PTX."""
+    if "setmaxnreg" in ptx:
+        # nvJitLink ignores it ("to maintain compatibility across compilation units").
+        return _with_ptxas(ptx, target)
     try:
         nvjitlink = importlib.import_module("cuda.bindings.nvjitlink")
     except ImportError:

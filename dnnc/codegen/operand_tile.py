@@ -24,15 +24,18 @@ from .index import Coordinate, Index
 from .kernel import Kernel
 from .memory import GlobalTensor
 from .region import Region
-from .smem import CHUNK_BYTES, SwizzledTile
+from .smem import CHUNK_BYTES, PanelTile, SwizzledTile
 from .walk import Walk
+
+# Elements that `fill` has in registers at a time: each is one until it is packed.
+_HELD = 32
 
 
 def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> dict[str, Any]:
     """Orientation and path of an operand: see `OperandTile`."""
     rank = ir.RankedTensorType(value.type).rank
     rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
-    model = _layout_model(region, value)
+    model = layout_model(region, value)
     contiguous = None
     if model is not None:
         contiguous = next((axis for axis in (depth, rows) if is_unit(model, axis)), None)
@@ -49,7 +52,7 @@ def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> d
     }
 
 
-def _layout_model(region: Region, value: Any) -> Tensor | None:
+def layout_model(region: Region, value: Any) -> Tensor | None:
     """The tensor in memory whose layout decides how an operand is read: its largest leaf."""
     rank = ir.RankedTensorType(value.type).rank
     at = tuple(("loop", axis) for axis in range(rank))
@@ -81,7 +84,9 @@ class OperandTile:
     """One operand of the product in a kernel: its tile in shared memory, and how it gets there.
 
     value: the SSA tensor after g1.  rows, depth: its axes along m (or n) and k.
-    size, k_size: their extents.  tile_rows, tile_k: of the block's tile.
+    size, k_size: their extents.  tile_rows, tile_k: of the block's tile.  threads: that load it,
+    the first of the block; 0: all.  is_panelled: it lies in panels of 128-byte rows, as
+    `wgmma` reads them.
     """
 
     kernel: Kernel
@@ -92,6 +97,8 @@ class OperandTile:
     is_a: bool
     tile_rows: int
     tile_k: int
+    threads: int = 0
+    is_panelled: bool = False
 
     def __post_init__(self) -> None:
         self.dims = self.region.dims_of(self.value)
@@ -100,8 +107,12 @@ class OperandTile:
         self.size, self.k_size = self.dims[self.rows], self.dims[self.depth]
         self.bytes = self.operand.bits // 8
         self.k_contiguous = self.plan["k_contiguous"]
+        self.threads = self.threads or self.kernel.threads
+        self.shape: SwizzledTile | PanelTile
         if self.k_contiguous:
             self.shape = SwizzledTile(self.tile_rows, self.tile_k * self.bytes)
+        elif self.is_panelled:
+            self.shape = PanelTile(self.tile_k, self.tile_rows * self.bytes)
         else:
             self.shape = SwizzledTile(self.tile_k, self.tile_rows * self.bytes)
         self.chunk = CHUNK_BYTES // self.bytes
@@ -121,25 +132,20 @@ class OperandTile:
         """(row, k) within the tile of the first element of each fragment of this thread."""
         inner = (self.tile_k if along_k else self.tile_rows) // elems
         total = self.tile_rows * self.tile_k // elems
-        threads = self.kernel.threads
         found = []
-        for i in range(-(-total // threads)):
-            piece = ops.add(ops.thread_id(), i * threads)
+        for i in range(-(-total // self.threads)):
+            piece = ops.add(ops.thread_id(), i * self.threads)
             outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
             row, k = (outer, place) if along_k else (place, outer)
             found.append((row, k))
         return found
 
-    def _is_partial(self, elems: int) -> bool:
-        """Whether some threads have no last fragment."""
-        return (self.tile_rows * self.tile_k // elems) % self.kernel.threads != 0
-
     def _guard(self, elems: int, i: int) -> Any:
         """The condition under which fragment i of a thread exists; None: always."""
         total = self.tile_rows * self.tile_k // elems
-        if (i + 1) * self.kernel.threads <= total:
+        if (i + 1) * self.threads <= total:
             return None
-        return ops.less(ops.add(ops.thread_id(), i * self.kernel.threads), total)
+        return ops.less(ops.add(ops.thread_id(), i * self.threads), total)
 
     def _place(self, row: Any, k: Any) -> Any:
         """Byte offset of an element of the tile that starts a chunk or lies inside one."""
@@ -198,19 +204,45 @@ class OperandTile:
         self, walk: Walk, batch: Mapping[int, Coordinate], first_row: Any, first_k: Any
     ) -> list[Any]:
         """The fragments of a tile that this thread stores, in registers; zeros past K."""
+        pieces = self._pieces(self.chunk, self.plan["loads_along_k"])
+        return [self._fetched(walk, batch, first_row, first_k, piece) for piece in pieces]
+
+    def _fetched(
+        self,
+        walk: Walk,
+        batch: Mapping[int, Coordinate],
+        first_row: Any,
+        first_k: Any,
+        piece: tuple[Any, Any],
+    ) -> Any:
         along_k = self.plan["loads_along_k"]
-        found = []
-        for row, k in self._pieces(self.chunk, along_k):
-            row, k = ops.add(first_row, row), ops.add(first_k, k)
-            row_index, _ = self._edge(row, self.size, self.tile_rows, not along_k)
-            k_index, inside = self._edge(k, self.k_size, self.tile_k, along_k)
-            walk.forget()
-            value = walk.value(self.value, self.coordinates(batch, row_index, k_index), self.chunk)
-            if inside is not None:
-                mask = ops.splat(inside, self.chunk)
-                value = arith.SelectOp(mask, value, ops.zeros(value.type)).result
-            found.append(value)
-        return found
+        row, k = ops.add(first_row, piece[0]), ops.add(first_k, piece[1])
+        row_index, _ = self._edge(row, self.size, self.tile_rows, not along_k)
+        k_index, inside = self._edge(k, self.k_size, self.tile_k, along_k)
+        walk.forget()
+        value = walk.value(self.value, self.coordinates(batch, row_index, k_index), self.chunk)
+        if inside is not None:
+            mask = ops.splat(inside, self.chunk)
+            value = arith.SelectOp(mask, value, ops.zeros(value.type)).result
+        return value
+
+    def fill(
+        self,
+        walk: Walk,
+        batch: Mapping[int, Coordinate],
+        first_row: Any,
+        first_k: Any,
+        slot: Any,
+    ) -> None:
+        """Fetches a tile and stores it at `slot`, some fragments at a time."""
+        pieces = self._pieces(self.chunk, self.plan["loads_along_k"])
+        together = max(1, _HELD // self.chunk)
+        for i in range(0, len(pieces), together):
+            held = [self._fetched(walk, batch, first_row, first_k, piece)
+                    for piece in pieces[i : i + together]]  # fmt: skip
+            for j, value in enumerate(held, i):
+                with ops.if_(self._guard(self.chunk, j)):
+                    self._put(value, *pieces[j], slot)
 
     def _edge(self, base: Any, size: Expr, tile: int, is_vector: bool) -> tuple[Index, Any]:
         """(coordinates kept inside the tensor, whether they were inside: None if always)."""
@@ -230,17 +262,18 @@ class OperandTile:
 
     def put(self, values: Sequence[Any], slot: Any) -> None:
         """Stores fetched fragments into the tile at `slot`."""
-        along_k = self.plan["loads_along_k"]
-        for i, (row, k) in enumerate(self._pieces(self.chunk, along_k)):
+        for i, piece in enumerate(self._pieces(self.chunk, self.plan["loads_along_k"])):
             with ops.if_(self._guard(self.chunk, i)):
-                if along_k == self.k_contiguous:
-                    pointer = smem.byte_pointer(slot, self._place(row, k))
-                    ops.store(pointer, values[i], CHUNK_BYTES)
-                    continue
-                for lane, element in enumerate(ops.elements(values[i])):
-                    at = (row, ops.add(k, lane)) if along_k else (ops.add(row, lane), k)
-                    pointer = smem.byte_pointer(slot, self._place(*at))
-                    ops.store(pointer, element, self.bytes)
+                self._put(values[i], *piece, slot)
+
+    def _put(self, value: Any, row: Any, k: Any, slot: Any) -> None:
+        along_k = self.plan["loads_along_k"]
+        if along_k == self.k_contiguous:
+            ops.store(smem.byte_pointer(slot, self._place(row, k)), value, CHUNK_BYTES)
+            return
+        for lane, element in enumerate(ops.elements(value)):
+            at = (row, ops.add(k, lane)) if along_k else (ops.add(row, lane), k)
+            ops.store(smem.byte_pointer(slot, self._place(*at)), element, self.bytes)
 
     # ---- fragments
 

@@ -41,6 +41,7 @@ class Output:
                     grid=(x, y, z),
                     block=(kernel.threads, 1, 1),
                     args=tuple(kernel.args),
+                    cluster=(kernel.cluster, 1, 1),
                     dynamic_smem_bytes=str(kernel.dynamic_smem_bytes),
                 )
             )

@@ -51,6 +51,31 @@ class SwizzledTile:
         return ops.add(ops.mul(row, self.row_bytes), ops.shl(place, 4))
 
 
+@dataclass(frozen=True)
+class PanelTile:
+    """A tile of `rows` rows of `row_bytes`, in panels of 128 bytes of every row.
+
+    Panel p holds chunks 8p to 8p + 7 of all rows, one row after the other; within it chunk c of
+    row r lies at place c ^ (r % 8), as the copy engine's 128-byte swizzle puts it.
+    """
+
+    rows: int
+    row_bytes: int
+
+    def __post_init__(self) -> None:
+        assert self.row_bytes % _BANK_BYTES == 0, "a row is whole panels"
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.row_bytes
+
+    def offset(self, row: Any, chunk: Any) -> Any:
+        """Bytes from the tile's start to a chunk."""
+        panel = ops.mul(ops.shr(chunk, 3), self.rows * _BANK_BYTES)
+        place = ops.xor(ops.and_(chunk, 7), ops.and_(row, 7))
+        return ops.add(ops.add(panel, ops.mul(row, _BANK_BYTES)), ops.shl(place, 4))
+
+
 def copy_async(target: Any, source: Any, bytes_: int, valid_bytes: Any = None) -> None:
     """Starts a copy of 4, 8 or 16 bytes from global to shared memory.
 

@@ -44,10 +44,10 @@ def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, 
     dims: dict[str, Dim] = graph.symbols
     wanted: dict[Any, Expr] = {}
     passed_on = {
-        argument["uid"]
+        _uid(argument)
         for step in program["steps"]
         for argument in step.get("launch", {}).get("args", [])
-        if argument["kind"] == "pointer"
+        if argument["kind"] in ("pointer", "tensor_map")
     }
     for tensor in graph.tensors:
         if tensor.is_virtual and tensor.uid in passed_on:
@@ -76,10 +76,15 @@ def _placed(step: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
 def _placed_argument(argument: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
     if argument["kind"] == "workspace" and argument.get("buffer"):
         return {"kind": "workspace", "offset": str(offsets[argument["buffer"]])}
-    if argument["kind"] == "pointer" and argument["uid"] in offsets:
-        return {
-            "kind": "workspace",
-            "uid": argument["uid"],
-            "offset": str(offsets[argument["uid"]]),
-        }
+    uid = _uid(argument)
+    if argument["kind"] == "pointer" and uid in offsets:
+        return {"kind": "workspace", "uid": uid, "offset": str(offsets[uid])}
+    if argument["kind"] == "tensor_map" and uid in offsets:
+        recipe = {**argument["tensor_map"], "uid": -1, "offset": str(offsets[uid])}
+        return {**argument, "tensor_map": recipe}
     return argument
+
+
+def _uid(argument: dict[str, Any]) -> int:
+    """The tensor that an argument refers to, -1 for none."""
+    return (argument.get("tensor_map") or argument).get("uid", -1)

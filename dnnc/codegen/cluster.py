@@ -1,0 +1,67 @@
+# pyright: basic
+"""Clusters: blocks that run together and reach each other's shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..mlir import nvvm
+from . import ops
+
+MAX_BLOCKS = 8  # that every device takes
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster of rows x columns blocks; block r is at row r % rows, column r / rows."""
+
+    rows: int = 1
+    columns: int = 1
+
+    def __post_init__(self) -> None:
+        assert 1 <= self.blocks <= MAX_BLOCKS, f"{self} is too large"
+
+    @property
+    def blocks(self) -> int:
+        return self.rows * self.columns
+
+    @property
+    def ranks(self) -> range:
+        return range(self.blocks)
+
+    def rank(self) -> Any:
+        """This block's number in its cluster."""
+        return nvvm.read_ptx_sreg_cluster_ctarank() if self.blocks > 1 else 0
+
+    def row(self, rank: Any) -> Any:
+        return ops.rem(rank, self.rows)
+
+    def column(self, rank: Any) -> Any:
+        return ops.div(rank, self.rows)
+
+    def number(self) -> Any:
+        """The cluster's number in the grid."""
+        return ops.div(ops.block_id(), self.blocks)
+
+    def count(self) -> Any:
+        """Clusters of the grid."""
+        return ops.div(nvvm.read_ptx_sreg_nctaid_x(), self.blocks)
+
+
+def arrive() -> None:
+    """First half of a barrier of all threads of the cluster; writes before it are seen after."""
+    nvvm.cluster_arrive(aligned=True)
+
+
+def wait() -> None:
+    nvvm.cluster_wait(aligned=True)
+
+
+def synchronize(cluster: Cluster) -> None:
+    """A barrier of all threads of the cluster, or of the block where it is alone."""
+    if cluster.blocks == 1:
+        ops.barrier()
+        return
+    arrive()
+    wait()

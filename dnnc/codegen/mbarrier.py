@@ -1,0 +1,60 @@
+# pyright: basic
+"""mbarriers: barriers in shared memory that count arrivals and bytes, phase after phase.
+
+A barrier is in phase 0 when it is made; a phase ends when as many have arrived as it was made
+for and all bytes that were announced have come.  `wait(barrier, parity)` returns once the phase
+of that parity has ended: parity 0 waits for the first phase, parity 1, on a fresh barrier,
+returns at once.  It tells the last phase from the one before only, so a waiter may never be two
+phases away.  Source: PTX ISA, "Parallel Synchronization and Communication: mbarrier".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..mlir import ir, llvm, nvvm
+from . import ops
+
+BYTES = 8
+
+_TICKS = 10_000_000  # nanoseconds that an attempt may sleep before it is repeated
+
+
+def make(barrier: Any, arrivals: int) -> None:
+    """Makes a barrier, by one thread; `make_visible` after the last."""
+    nvvm.mbarrier_init(barrier, ops.const(arrivals))
+
+
+def make_visible() -> None:
+    """Shows made barriers to the copy engine and the cluster; a barrier of all follows."""
+    nvvm.fence_mbarrier_init()
+
+
+def expect(barrier: Any, bytes_: Any) -> None:
+    """Arrives, and announces bytes that the copy engine will bring."""
+    nvvm.mbarrier_arrive_expect_tx(barrier, ops.value_of(bytes_))
+
+
+def arrive(barrier: Any) -> None:
+    """Arrives at a barrier of this block."""
+    nvvm.mbarrier_arrive(barrier)
+
+
+def arrive_at(barrier: Any, rank: Any) -> None:
+    """Arrives at the same barrier of another block of the cluster."""
+    nvvm.mbarrier_arrive(remote(barrier, rank))
+
+
+def remote(pointer: Any, rank: Any) -> Any:
+    """The place of this block's shared memory in a block of the cluster, !llvm.ptr<7>."""
+    return nvvm.mapa(ir.Type.parse("!llvm.ptr<7>"), pointer, ops.value_of(rank))
+
+
+def wait(barrier: Any, parity: Any) -> None:
+    """Returns once the phase of this parity has ended."""
+    nvvm.mbarrier_try_wait_parity(barrier, ops.value_of(parity), ops.const(_TICKS))
+
+
+def in_cluster(pointer: Any) -> Any:
+    """A pointer to this block's shared memory as one into the cluster's."""
+    return llvm.AddrSpaceCastOp(ir.Type.parse("!llvm.ptr<7>"), pointer).result

@@ -1,0 +1,111 @@
+# pyright: basic
+"""StagedStore: accumulator fragments to a tensor through shared memory and the copy engine.
+
+A warpgroup writes a chunk [64 rows, columns] of fragments (`wgmma.AccumulatorLayout`) to shared
+memory, swizzled as the chunk's tensor map says, and one thread starts its copy.  What lies past
+the tensor's edges is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..mlir import ir, llvm, nvvm
+from . import ops, tma, wgmma
+from .smem import CHUNK_BYTES
+
+ALIGNMENT = 1024  # of a buffer: the repeat of the widest swizzle
+
+
+@dataclass(frozen=True)
+class StagedStore:
+    """The buffer and the box of one output's chunk.
+
+    box: [columns, 64 rows], innermost first.
+    """
+
+    box: tma.Box
+
+    def __post_init__(self) -> None:
+        assert self.box.extents[1] == wgmma.M, "a chunk has the rows of one instruction"
+        assert self.box.row_bytes in tma.SWIZZLES, f"no swizzle for rows of {self.box.row_bytes}"
+
+    @property
+    def element_bytes(self) -> int:
+        return self.box.tensor.type.bits // 8
+
+    @property
+    def columns(self) -> int:
+        return self.box.extents[0]
+
+    @property
+    def bytes(self) -> int:
+        """Of a buffer, a whole number of its alignment."""
+        return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
+
+    def _turn(self, row: Any) -> Any:
+        """What the swizzle combines with the byte offset of a row: the driver's bit patterns."""
+        row_bytes = self.box.row_bytes
+        rows_per_line = 128 // row_bytes
+        chunks = row_bytes // CHUNK_BYTES
+        return ops.shl(ops.and_(ops.div(row, rows_per_line), chunks - 1), 4)
+
+    def put(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
+        """Writes this thread's fragments.
+
+        buffer: i32 address.  thread: of the warpgroup.  pairs: [column block of 8][upper, lower
+        row] of two neighbours, vectors of the tensor's register type.
+        """
+        if self.element_bytes == 2:
+            self._put_matrices(buffer, thread, pairs)
+        else:
+            self._put_pairs(buffer, thread, pairs)
+
+    def _put_matrices(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
+        """By `stmatrix`, two column blocks of 16 rows an instruction."""
+        together = 2 if len(pairs) % 2 == 0 else 1
+        warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
+        row = ops.add(ops.mul(warp, 16), ops.and_(lane, 15))
+        start = ops.add(buffer, ops.mul(row, self.box.row_bytes))
+        # Lanes 16 to 31 name the rows of the second column block.
+        turned = self._turn(row)
+        if together == 2:
+            turned = ops.xor(turned, ops.shl(ops.shr(lane, 4), 4))
+        for block in range(0, len(pairs), together):
+            offset = ops.xor(turned, block * CHUNK_BYTES)
+            registers = [_word(pairs[block + i][half]) for i in range(together) for half in (0, 1)]
+            nvvm.stmatrix(
+                _pointer(ops.add(start, offset)),
+                registers,
+                ir.Attribute.parse("#nvvm.mma_layout<row>"),
+                ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+                ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+            )
+
+    def _put_pairs(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
+        """By stores of two neighbours."""
+        size = self.element_bytes
+        row, column = wgmma.AccumulatorLayout.origin(thread)
+        for half in (0, 1):
+            at = ops.add(row, 8 * half)
+            start = ops.add(buffer, ops.mul(at, self.box.row_bytes))
+            turn = self._turn(at)
+            for block, pair in enumerate(pairs):
+                byte = ops.add(ops.mul(column, size), block * 8 * size)
+                pointer = _pointer(ops.add(start, ops.xor(byte, turn)))
+                ops.store(pointer, pair[half], 2 * size)
+
+    def start(self, map_: Any, buffer: Any, at: Sequence[Any]) -> None:
+        """Starts the copy of a buffer to the box that begins at some map coordinates."""
+        tma.store(_pointer(buffer), map_, at)
+
+
+def _pointer(address: Any) -> Any:
+    return llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr<3>"), address).result
+
+
+def _word(pair: Any) -> Any:
+    """Two 16-bit elements as one register."""
+    return llvm.BitcastOp(ops.i32_type(), pair).result

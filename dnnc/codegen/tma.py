@@ -1,0 +1,182 @@
+# pyright: basic
+"""The copy engine (TMA): boxes of tensors between global and shared memory, by tensor maps.
+
+A tensor map is 128 bytes that the host encodes from a recipe in the plan (`plan.TensorMap`) and
+passes by value.  Coordinates are elements, innermost first; what lies outside the tensor is
+loaded as zeros and not stored.  Source: PTX ISA, "Tensors"; CUDA driver API, "Tensor Map".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..dialect.tensor import Tensor
+from ..expr import ceildiv
+from ..mlir import arith, ir, nvvm
+from ..plan.plan import TensorMap
+from . import mbarrier, ops
+from .index import Coordinate
+from .kernel import Kernel
+
+ALIGNMENT = 16  # bytes: of a tensor's address, of its strides, of a box's rows
+MAX_RANK = 5
+MAX_BOX = 256
+_MAX_STRIDE = 1 << 40
+_MAX_EXTENT = 1 << 32
+
+# Bytes of a box's row -> the swizzle under which rows of that length have no bank conflicts.
+SWIZZLES = {128: "128B", 64: "64B", 32: "32B", 16: "NONE"}
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of a tensor's elements, as one copy moves it.
+
+    tensor: in memory.  axes: the tensor's axes of the box, innermost first; every other axis has
+    an extent of 1 in the box.  extents: of the box along `axes`.  element: how the elements are
+    read, as the driver names types ("" for the tensor's own).
+    """
+
+    tensor: Tensor
+    axes: tuple[int, ...]
+    extents: tuple[int, ...]
+    element: str = ""
+
+    @property
+    def row_bytes(self) -> int:
+        return self.extents[0] * self.tensor.type.bits // 8
+
+    @property
+    def bytes(self) -> int:
+        total = self.tensor.type.bits // 8
+        for extent in self.extents:
+            total *= extent
+        return total
+
+    @property
+    def map_axes(self) -> tuple[int, ...]:
+        """The axes of the map: the box's, then those that a copy chooses a place along."""
+        return (*self.axes, *outer_axes(self.tensor, self.axes))
+
+    @property
+    def recipe(self) -> TensorMap:
+        size = self.tensor.type.bits // 8
+        axes = self.map_axes
+        dims = [self.tensor.shape[axis] for axis in axes]
+        packed = ceildiv(dims[0] * size, ALIGNMENT) * ALIGNMENT
+        strides = [
+            # A stride over one element only is never taken, but has to be valid.
+            packed if self.tensor.shape[axis].constant == 1 else self.tensor.layout[axis] * size
+            for axis in axes[1:]
+        ]
+        return TensorMap(
+            mode="tiled",
+            uid=self.tensor.uid or 0,
+            offset="0",
+            dtype=self.element or self.tensor.type.name,
+            dims=tuple(map(str, dims)),
+            strides=tuple(map(str, strides)),
+            element_strides=(1,) * len(axes),
+            box=(*self.extents, *(1,) * (len(axes) - len(self.extents))),
+            swizzle=SWIZZLES[self.row_bytes],
+            l2_promotion="L2_256B",
+        )
+
+
+def outer_axes(tensor: Tensor, axes: Sequence[int]) -> list[int]:
+    """The axes beside `axes` along which a tensor's elements differ, innermost first."""
+    return [
+        axis
+        for axis in reversed(range(tensor.rank))
+        if axis not in axes
+        and tensor.shape[axis].constant != 1
+        and tensor.layout[axis].constant != 0
+    ]
+
+
+def refusal(tensor: Tensor, axes: Sequence[int]) -> str | None:
+    """Why the copy engine can't move boxes of a tensor whose rows lie along axes[0]."""
+    size = tensor.type.bits // 8
+    if tensor.type.bits not in (8, 16, 32):
+        return f"{tensor.type} elements"
+    inner = axes[0]
+    if tensor.layout[inner].constant != 1 and tensor.shape[inner].constant != 1:
+        return "rows are not contiguous"
+    if tensor.alignment % ALIGNMENT:
+        return f"an alignment of {tensor.alignment} bytes"
+    every = (*axes, *outer_axes(tensor, axes))
+    if len(every) > MAX_RANK:
+        return f"{len(every)} axes"
+    for axis in every:
+        low, high = tensor.shape[axis].bounds()
+        if low < 1 or high > _MAX_EXTENT:
+            return f"an extent of {tensor.shape[axis]}"
+    for axis in every[1:]:
+        stride = tensor.layout[axis] * size
+        if tensor.shape[axis].constant == 1:
+            continue
+        low, high = stride.bounds()
+        if stride.known_divisor() % ALIGNMENT or low < ALIGNMENT or high >= _MAX_STRIDE:
+            return f"a stride of {tensor.layout[axis]} elements"
+    return None
+
+
+def map_argument(kernel: Kernel, box: Box) -> Any:
+    """The tensor map of a box as a kernel argument, !llvm.ptr."""
+    return kernel.tensor_map(box.recipe)
+
+
+def place(box: Box, at: Sequence[Coordinate]) -> list[Any]:
+    """The i32 coordinates of a box that begins at some coordinates of its tensor."""
+    return [ops.value_of(at[axis].index().base) for axis in box.map_axes]
+
+
+def prefetch(map_: Any) -> None:
+    """Brings a tensor map to the copy engine's cache."""
+    nvvm.prefetch(map_, tensormap=True)
+
+
+def load(target: Any, map_: Any, at: Sequence[Any], barrier: Any, *, to_ranks: Any = None) -> None:
+    """Starts the copy of a box to shared memory; its bytes count for `barrier`.
+
+    target: !llvm.ptr<3>.  at: i32 coordinates.  to_ranks: None, or an i32 whose bit r says that
+    block r of the cluster gets the box, at the same place, and the bytes on its barrier.
+    """
+    mask = None
+    if to_ranks is not None:
+        mask = arith.TruncIOp(ir.IntegerType.get_signless(16), to_ranks).result
+    nvvm.cp_async_bulk_tensor_shared_cluster_global(
+        mbarrier.in_cluster(target), map_, list(at), barrier, [], multicast_mask=mask
+    )
+
+
+def store(source: Any, map_: Any, at: Sequence[Any]) -> None:
+    """Starts the copy of a box from shared memory; `commit` closes a group of them."""
+    nvvm.cp_async_bulk_tensor_global_shared_cta(map_, source, list(at))
+
+
+def commit() -> None:
+    nvvm.cp_async_bulk_commit_group()
+
+
+def wait_read(pending: int) -> None:
+    """Waits until at most `pending` of this thread's groups have yet to read shared memory."""
+    nvvm.cp_async_bulk_wait_group(pending, read=True)
+
+
+def wait(pending: int) -> None:
+    """Waits until at most `pending` of this thread's groups are under way."""
+    nvvm.cp_async_bulk_wait_group(pending)
+
+
+def show_writes() -> None:
+    """Shows this thread's writes to shared memory to the copy engine and the tensor cores.
+
+    A barrier between the writers and who starts the copy or the product follows.
+    """
+    nvvm.fence_proxy(
+        ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
+        space=ir.Attribute.parse("#nvvm.shared_space<cta>"),
+    )
