@@ -14,9 +14,18 @@ hardware leaves undefined, and any opcode it does not know, is an `InterpreterEr
            params=[x.to_bytes(8, "little")], memory=memory, seed=1)
     result = memory.download(x, nbytes)
 
+Of sm_90a it knows mbarriers, TMA (tiled, im2col, plain bytes), wgmma, clusters and setmaxnreg.
+Bulk copies arrive at times that the seed decides; accumulators, shared memory that wgmma or a
+store still reads, and ordinary writes that no proxy fence followed are watched.
+
 Not modelled: the order in which writes to global memory become visible (every store is seen at
-once, so a missing fence between CTAs goes unnoticed), races inside one warp, caches, and the
-error of approximate instructions (their results are the nearest numbers).
+once, so a missing fence between CTAs, or before a TMA load of what the kernel itself wrote, goes
+unnoticed), races inside one warp, caches, and the error of approximate instructions (their
+results are the nearest numbers).  Also not, and refused: interleaved tensor maps, NaN fill,
+element strides of tiled maps, im2col stores, bulk copies between CTAs, reductions but `.add`,
+sparse wgmma, descriptors with a base offset, atomics on another CTA's shared memory.  A CTA of a
+cluster may use another's shared memory before that one has started.  Bulk copies happen whole.
+A warp sleeps at a try_wait while any of its lanes there must wait.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ CLEAN = 0
 UNWRITTEN = 1
 # Destination of an asynchronous copy that its issuer has not waited for.
 IN_FLIGHT = 2
+# Part of an mbarrier object, which only mbarrier operations may touch.
+BARRIER = 3
 
 _PADDING = 64
 
@@ -33,7 +35,7 @@ def _words(values: Array, size: int) -> Array:
 
 
 class Arena:
-    """`nbytes` bytes, each with a state: CLEAN, UNWRITTEN or IN_FLIGHT (both of these poison).
+    """`nbytes` bytes, each with a state: CLEAN, or a kind of poison.
 
     Accesses are by byte index and must be aligned to their size, a power of two up to 32.
     """

@@ -28,6 +28,8 @@ class Barriers:
         self.races = races
         self.exited = np.zeros((ctas, warps), bool)
         self._arrived = np.zeros((ctas, COUNT, warps), bool)
+        # Arrived first without waiting, and then again to wait: both count.
+        self._twice = np.zeros((ctas, COUNT, warps), bool)
         self._waiting = np.zeros((ctas, COUNT, warps), bool)
         self._threads = np.full((ctas, COUNT), _IDLE)
         # Clocks of those who arrived without waiting: they run on, so theirs are kept here.
@@ -56,9 +58,12 @@ class Barriers:
         known = self._threads[ctas, number]
         if ((known != threads) & (known != _IDLE)).any():
             raise BarrierMisuse(f"others use barrier {number} with another thread count")
-        if self._arrived[ctas, number, warps].any():
+        again = self._arrived[ctas, number, warps]
+        waited = self._waiting[ctas, number, warps] | self._twice[ctas, number, warps]
+        if (again & waited).any() or (again.any() and (not waits or threads == ALL)):
             raise BarrierMisuse(f"the warp arrives at barrier {number} twice before it completes")
         self._threads[ctas, number] = threads
+        self._twice[ctas, number, warps] = again
         self._arrived[ctas, number, warps] = True
         self._waiting[ctas, number, warps] = waits
 
@@ -87,13 +92,15 @@ class Barriers:
         ctas = np.unique(ctas)
         arrived = self._arrived[ctas, number]
         threads = self._threads[ctas, number]
+        count = arrived.sum(axis=1) + self._twice[ctas, number].sum(axis=1)
         everyone = (arrived | self.exited[ctas]).all(axis=1)
-        full = np.where(threads == ALL, everyone, arrived.sum(axis=1) * 32 >= threads)
+        full = np.where(threads == ALL, everyone, count * 32 >= threads)
         ctas = ctas[full]
         waiting = self._waiting[ctas, number]
         if self.races is not None and ctas.size:
             self._order(ctas, number, waiting)
         self._arrived[ctas, number] = False
+        self._twice[ctas, number] = False
         self._waiting[ctas, number] = False
         self._threads[ctas, number] = _IDLE
         which, warps = np.nonzero(waiting)
@@ -102,7 +109,7 @@ class Barriers:
     def _order(self, ctas: Array, number: int, waiting: Array) -> None:
         """Everything before the barrier happens before what the waiting warps do next."""
         assert self.races is not None
-        clocks = self.races.clocks.reshape(-1, self.warps, self.warps)
+        clocks = self.races.clocks.reshape(-1, self.warps, self.races.width)
         # Who waits has not run since it arrived, so its clock still is that of its arrival.
         met = (clocks[ctas] * waiting[:, :, None]).max(axis=1)
         for k, cta in enumerate(ctas.tolist()):
@@ -122,4 +129,4 @@ class Barriers:
             threads = int(self._threads[cta, number])
             needed = f"{threads} threads" if threads else "all warps"
             parts.append(f"barrier {number} of resident CTA {cta} has warps {arrived} of {needed}")
-        return "; ".join(parts[:4]) or "nobody waits at a barrier"
+        return "; ".join(parts[:4])

@@ -84,6 +84,8 @@ class AsyncCopies:
         shared = machine.shared
         rows = lanes // WARP
         shared.refuse_in_flight(target, size, fail_target)
+        if machine.hopper is not None:
+            machine.hopper.proxy.refuse_read(target, size, fail_target)
         if shared.races is not None:
             shared.races.write(target, size, machine.lane_clock[lanes], fail_target)
         self._refuse_overlap(target, size, fail_target)
@@ -163,6 +165,9 @@ class AsyncCopies:
             machine.shared.arena.store(
                 target, size, self.data[at][:, :size], self.state[at][:, :size]
             )
+            if machine.hopper is not None:
+                # Such a copy is an ordinary write: the asynchronous proxy learns of it by a fence.
+                machine.hopper.proxy.wrote(target, size, lanes[those])
             if machine.shared.races is not None:
                 machine.shared.races.complete(target, size, machine.lane_clock[lanes[those]])
         self.group[slot, lanes] = _NONE

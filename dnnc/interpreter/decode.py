@@ -154,9 +154,14 @@ class Decoder:
         # Views of the register file that some instruction uses, and sizes of shared accesses.
         self.codes: set[int] = set()
         self.smem_widths: set[int] = set()
+        # Keys of the registers of wgmma, and the instruction before the current one.
+        self.fragile: set[int] = set()
+        self.before: Instruction | None = None
+        self._last: Instruction | None = None
 
     def step(self, instruction: Instruction, scope: Scope) -> Step:
         """Decode one instruction.  An unknown opcode is an `InterpreterError`."""
+        self.before, self._last = self._last, instruction
         self.instruction, self.scope = instruction, scope
         self.opcode, self.operands = instruction.opcode, instruction.operands
         self.reads: list[Slot] = []
@@ -379,7 +384,7 @@ class Decoder:
                 space = place.space
             if place.space == "frame" and space in ("param", "local"):
                 space = "frame"
-            elif place.space != space:
+            elif place.space != space.removesuffix("::cluster"):
                 raise self.error(f"{base.name!r} is in {place.space} memory")
             return space, self.read(operand, TYPES["s64"])
         if space == "local" or (space == "param" and self.scope.inlined):

@@ -33,6 +33,11 @@ class Geometry:
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     @property
+    def cluster_ctas(self) -> int:
+        """CTAs of a cluster."""
+        return self.cluster[0] * self.cluster[1] * self.cluster[2]
+
+    @property
     def threads(self) -> int:
         """Threads of a CTA."""
         return self.block[0] * self.block[1] * self.block[2]
@@ -88,7 +93,7 @@ def special_register(
         "lanemask_ge": ~(bit - one),
         "lanemask_gt": ~((bit << one) - one),
         "cluster_ctarank": _cluster_rank(geometry, cta),
-        "cluster_nctarank": geometry.cluster[0] * geometry.cluster[1] * geometry.cluster[2],
+        "cluster_nctarank": geometry.cluster_ctas,
         "is_explicit_cluster": int(geometry.cluster != (1, 1, 1)),
         "dynamic_smem_size": shared_bytes[0],
         "total_smem_size": shared_bytes[1],

@@ -8,7 +8,7 @@ lanes do.  Lanes of a row that stand elsewhere wait until the lowest pc has come
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from .copies import AsyncCopies
 from .decode import Slot
 from .failure import InterpreterError, failure
 from .geometry import WARP, Geometry, special_register
+from .hopper import Hopper
 from .memory import Fail, Memory
 from .program import Program
 from .ptx import Instruction
@@ -66,10 +67,26 @@ class Machine:
         self.smem_bytes = layout.static_smem_bytes
         if layout.dynamic_smem_base is not None:
             self.smem_bytes = layout.dynamic_smem_base + dynamic_smem_bytes
-        self.shared = SharedMemory(count, warps, self.smem_bytes, program.granule)
+        self.cluster_ctas = geometry.cluster_ctas
+        self.shared = SharedMemory(
+            count,
+            warps,
+            self.smem_bytes,
+            program.granule,
+            self.cluster_ctas,
+            program.asynchronous,
+        )
         self.private = PrivateMemory(self.lane_count, layout.frame_bytes)
         self.barriers = Barriers(count, warps, self.shared.races)
         self.copies = AsyncCopies(self) if program.copies else None
+        # Rows that sleep -> what for.  Those in `patient` may be told that their time is up.
+        self.asleep: dict[int, str] = {}
+        self.patient: set[int] = set()
+        self.timed_out: set[int] = set()
+        # Counts what others may be waiting for.
+        self.events = 0
+        self.events_at_timeout = -1
+        self.hopper = Hopper(self) if program.asynchronous else None
         # The gang.
         self.low = 0
         self.high = 0
@@ -98,7 +115,7 @@ class Machine:
         self._specials: dict[str, Array] = {}
 
     def _make_registers(self) -> None:
-        blocks = {
+        blocks = self.blocks = {
             width: np.zeros((count, self.lane_count), UNSIGNED_OF_WIDTH[width])
             for width, count in self.program.layout.registers.items()
         }
@@ -257,6 +274,38 @@ class Machine:
             return self.fail(instruction, f"address 0x{int(address[position]):x} {reason}", lane)
 
         return fail
+
+    # Sleeping -----------------------------------------------------------------------------
+
+    def row_name(self, row: int) -> str:
+        """A row for people: `1 of CTA (0, 0, 0)`."""
+        cta = self.geometry.coordinates(int(self.lane_grid_cta[row * WARP]))
+        return f"{int(self.row_warp[row])} of CTA {cta}"
+
+    def sleep(self, row: int, why: str, times_out: bool = False) -> None:
+        """A row waits for others.  times_out: its instruction may give up by itself."""
+        self.blocked[row] = True
+        self.asleep[row] = why
+        if times_out:
+            self.patient.add(row)
+
+    def wake(self, rows: Iterable[int]) -> None:
+        """Let sleeping rows look again; others are left alone."""
+        for row in rows:
+            if self.asleep.pop(row, None) is not None:
+                self.blocked[row] = False
+                self.patient.discard(row)
+
+    def unstick(self) -> bool:
+        """Nobody can run: let a late copy arrive, or waits time out.  False: it's a deadlock."""
+        if self.hopper is not None and self.hopper.bulk.hurry():
+            return True
+        if not self.patient or self.events == self.events_at_timeout:
+            return False
+        self.events_at_timeout = self.events
+        self.timed_out |= self.patient
+        self.wake(list(self.patient))
+        return True
 
     # Program counters ---------------------------------------------------------------------
 

@@ -218,3 +218,43 @@ class Memory:
             bad = None if strong else region.arena.disagreement(index, size, written)
             if bad is not None:
                 raise fail("gets different values from several lanes of one store", bad)
+
+    def gather(self, starts: Array, nbytes: int, fail: Fail) -> tuple[Array, Array | None]:
+        """Rows of `nbytes` bytes at addresses [k], all of one allocation, and their states.
+
+        None means that every byte is clean.
+        """
+        region, index = self._rows(starts, nbytes, fail)
+        unit = _unit(index, nbytes)
+        at = (index[:, None] + np.arange(0, nbytes, unit)).reshape(-1)
+        data, states = region.arena.load(at, unit, 0, unit)
+        shape = (starts.size, nbytes)
+        return data.reshape(shape), None if states is None else states.reshape(shape)
+
+    def check_rows(self, starts: Array, nbytes: int, fail: Fail) -> None:
+        """Fail unless rows of `nbytes` bytes at addresses [k] are all in one allocation."""
+        self._rows(starts, nbytes, fail)
+
+    def scatter(self, starts: Array, data: Array, fail: Fail) -> None:
+        """Write rows [k, nbytes] at addresses [k], all of one allocation."""
+        nbytes = data.shape[1]
+        region, index = self._rows(starts, nbytes, fail)
+        if region.read_only:
+            raise fail(f"is copied to constant memory, {region}", 0)
+        unit = _unit(index, nbytes)
+        at = (index[:, None] + np.arange(0, nbytes, unit)).reshape(-1)
+        region.arena.store(at, unit, np.ascontiguousarray(data).reshape(-1, unit))
+
+    def _rows(self, starts: Array, nbytes: int, fail: Fail) -> tuple[Region, Array]:
+        region = self._regions.get(int(starts[0]) >> _SPACING)
+        first, last = int(starts.min()), int(starts.max()) + nbytes
+        if region is None or first < region.start or last > region.start + region.nbytes:
+            owner = "an allocation" if region is None else str(region)
+            raise fail(f"stands for a copy of 0x{first:x} to 0x{last:x}, not inside {owner}", 0)
+        return region, starts - region.start + region.offset
+
+
+def _unit(index: Array, nbytes: int) -> int:
+    """The largest access that divides rows of `nbytes` at these byte indices."""
+    bits = int(np.bitwise_or.reduce(index)) | nbytes | 16
+    return bits & -bits

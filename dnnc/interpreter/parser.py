@@ -4,7 +4,7 @@ One pass over the text, statement by statement.  Nothing is checked here beyond 
 opcodes and operand types are the business of the decoders.
 
 Blocks inside a body (`{ .reg .b32 tmp; ... }`, which inline assembly and calls use) open a
-scope: a name declared in one is renamed to `name#n`, n counting the blocks of the function.
+scope: a name or label declared in one is renamed to `name#n`, n counting the function's blocks.
 
 Not handled, and refused with the line: modules of another address size than 64, register
 parameters, initialisers that hold addresses.
@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 import struct
 from bisect import bisect_right
+from dataclasses import replace
 from typing import NamedTuple
 
 from .failure import InterpreterError, failure
@@ -93,6 +94,8 @@ class _Scope(NamedTuple):
     registers: set[str]
     variables: set[str]
     families: dict[str, int]
+    labels: set[str]
+    first: int
 
     def find(self, name: str) -> Operand | None:
         if name in self.registers:
@@ -116,7 +119,7 @@ class _Body:
         self.labels: dict[str, int] = {}
         self.tables: dict[str, tuple[str, ...]] = {}
         # The first is the body itself, of which only names without a percent sign are kept.
-        self.scopes: list[_Scope] = [_Scope("", set(), set(), {})]
+        self.scopes: list[_Scope] = [_Scope("", set(), set(), {}, set(), 0)]
         self.blocks = 0
 
 
@@ -231,16 +234,18 @@ class _Parser:
                 body.instructions.append(self.instruction(match, body))
             elif kind == "label":
                 label = match["label"]
-                body.labels[match["label"]] = len(body.instructions)
+                body.scopes[-1].labels.add(match["label"])
+                body.labels[match["label"] + body.scopes[-1].suffix] = len(body.instructions)
             elif kind == "directive":
                 self.directive(match["directive"], body, label)
             elif kind == "open":
                 body.blocks += 1
-                body.scopes.append(_Scope(f"#{body.blocks}", set(), set(), {}))
+                first = len(body.instructions)
+                body.scopes.append(_Scope(f"#{body.blocks}", set(), set(), {}, set(), first))
             elif kind == "close":
                 if len(body.scopes) == 1:
                     return
-                body.scopes.pop()
+                _rename_targets(body.instructions, body.scopes.pop())
 
     def directive(self, text: str, body: _Body, label: str | None) -> None:
         word = _WORD.match(text, 1)[0]  # pyright: ignore[reportOptionalSubscript]
@@ -330,7 +335,7 @@ class _Parser:
         opcode = self.opcodes.get(opcode_text)
         if opcode is None:
             opcode = self.opcodes[opcode_text] = tuple(opcode_text.split("."))
-        scopes = body.scopes if any(any(scope[1:]) for scope in body.scopes) else None
+        scopes = body.scopes if any(any(scope[1:4]) for scope in body.scopes) else None
         guard, prefix = None, ""
         if match["guard"]:
             register = self.operand(match["guard"], scopes)
@@ -437,6 +442,18 @@ class _Parser:
     def error(self, what: str) -> InterpreterError:
         match = _SPACE.match(self.text, self.begin)
         return failure(what, f"PTX line {self.line(match.end() if match else self.begin)}")
+
+
+def _rename_targets(instructions: list[Instruction], scope: _Scope) -> None:
+    """At the end of a block: its branches to its own labels, some of which came after them."""
+    if not scope.labels:
+        return
+    for at in range(scope.first, len(instructions)):
+        branch = instructions[at]
+        target = branch.operands[0] if branch.opcode[0] == "bra" else None
+        if isinstance(target, Symbol) and target.name in scope.labels:
+            renamed = (Symbol(target.name + scope.suffix), *branch.operands[1:])
+            instructions[at] = replace(branch, operands=renamed)
 
 
 def _blank(match: re.Match[str]) -> str:

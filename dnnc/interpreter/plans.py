@@ -14,6 +14,7 @@ from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..plan.arguments import Environment, pack
 from ..plan.plan import Launch, Memset, Plan, Program, TensorRecord
+from . import tensor_map
 from .launch import launch
 from .memory import Memory
 from .parser import parse
@@ -150,7 +151,7 @@ class _Machine:
             return
         kernel = next(k for k in self.program.kernels if k.name == record.kernel)
         env = Environment(
-            self._evaluate, self.addresses, self.numbers, self.workspace, _no_tensor_maps
+            self._evaluate, self.addresses, self.numbers, self.workspace, tensor_map.encode
         )
         launch(
             self.modules[kernel.module],
@@ -187,10 +188,6 @@ class _Machine:
             data = self.memory.download(address + first * size, count * size)
             flat[run : run + count] = data.reshape(count, size)
         return flat.reshape(-1).view(dtype.numpy).reshape(places.shape)
-
-
-def _no_tensor_maps(*_: Any) -> bytes:
-    raise DnncError(Status.NOT_SUPPORTED, "tensor maps in the interpreter", "kernels without TMA")
 
 
 def _number(record: TensorRecord, value: Any) -> float | int:

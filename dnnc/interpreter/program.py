@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from . import opcodes
 from .decode import Control, Decoder, Run, Slot, Step
 from .failure import failure
+from .geometry import WARP
 from .inline import Layout, lay_out
 from .order import Code, blocks_of, reorder, successors_of, targets
 from .ptx import Module
+
+if TYPE_CHECKING:
+    from .machine import Machine
 
 
 @dataclass
@@ -22,9 +29,11 @@ class Program:
 
     params: bytes of each parameter.  steps: one a pc.  stops[pc]: where the segment that begins
     at pc ends.  controls: the pcs that decide what comes next.  leaders: where branches go.
-    touches: keys of the registers that a step reads or writes.  codes: the register views in
+    touches: keys of the registers that a step reads or writes.  checks: what to run
+    before the steps that touch registers of wgmma.  codes: the register views in
     use.  granule: the narrowest access to shared memory.  copies: whether there are asynchronous
-    copies.  unwritten: registers that may be read before they are written.  limits: performance
+    copies.  asynchronous: whether there is TMA, wgmma, an mbarrier or a cluster barrier.
+    unwritten: registers that may be read before they are written.  limits: performance
     directives of the kernel.
     """
 
@@ -36,9 +45,11 @@ class Program:
     controls: dict[int, Control]
     leaders: frozenset[int]
     touches: list[frozenset[int]]
+    checks: dict[int, Run]
     codes: frozenset[int]
     granule: int | None
     copies: bool
+    asynchronous: bool
     unwritten: tuple[Slot, ...]
     limits: Mapping[str, tuple[int, ...]]
     segments: dict[int, list[Run]] = field(default_factory=dict[int, list[Run]])
@@ -47,8 +58,40 @@ class Program:
         """The closures from pc to the end of its segment."""
         found = self.segments.get(pc)
         if found is None:
-            found = self.segments[pc] = [step.run for step in self.steps[pc : self.stops[pc]]]
+            found = [self.run_of(at) for at in range(pc, self.stops[pc])]
+            self.segments[pc] = found
         return found
+
+    def run_of(self, pc: int) -> Run:
+        """The closure of a step, with a check where it touches registers of wgmma."""
+        check, run = self.checks.get(pc), self.steps[pc].run
+        if check is None:
+            return run
+
+        def go(m: Machine) -> None:
+            check(m)
+            run(m)
+
+        return go
+
+
+def _check(step: Step, fragile: frozenset[int]) -> Run:
+    """Before a step that touches registers of wgmma: none of them may be in flight."""
+    reads = frozenset(slot.key for slot in step.reads) & fragile
+    writes = frozenset(slot.key for slot in step.writes) & fragile
+    instruction = step.instruction
+
+    def check(m: Machine) -> None:
+        assert m.hopper is not None
+        groups = m.hopper.warpgroups
+        if writes or groups.busy[m.low : m.high].any():
+            rows = np.flatnonzero(m.active_lanes().any(axis=1))
+            bad = groups.touch(m.low, rows, reads, writes)
+            if bad is not None:
+                what = "touches a register of a wgmma that is in flight"
+                raise m.fail(instruction, what, bad * WARP)
+
+    return check
 
 
 def program_of(module: Module, kernel: str) -> Program:
@@ -78,12 +121,35 @@ def _build(module: Module, kernel: str) -> Program:
         {pc: step.control for pc, step in enumerate(steps) if step.control is not None},
         leaders,
         [step.touches for step in steps],
+        _checks(steps, decoder.fragile),
         frozenset(decoder.codes),
         min(decoder.smem_widths, default=None),
-        any(step.instruction.opcode[:2] == ("cp", "async") for step in steps),
+        any(_is_copy(step.instruction.opcode) for step in steps),
+        any(_is_asynchronous(step.instruction.opcode) for step in steps),
         _unwritten(steps, layout.code),
         function.limits,
     )
+
+
+def _is_copy(opcode: tuple[str, ...]) -> bool:
+    return opcode[:2] == ("cp", "async") and opcode[2:3] != ("bulk",)
+
+
+def _is_asynchronous(opcode: tuple[str, ...]) -> bool:
+    """Whether the machine needs what `hopper` holds."""
+    if opcode[0] in ("mbarrier", "wgmma", "mapa", "setmaxnreg"):
+        return True
+    return opcode[:2] == ("barrier", "cluster") or (opcode[0] == "cp" and "bulk" in opcode)
+
+
+def _checks(steps: list[Step], fragile: set[int]) -> dict[int, Run]:
+    if not fragile:
+        return {}
+    return {
+        pc: _check(step, frozenset(fragile))
+        for pc, step in enumerate(steps)
+        if step.instruction.opcode[0] != "wgmma" and not step.touches.isdisjoint(fragile)
+    }
 
 
 def _leaders(code: Code) -> frozenset[int]:

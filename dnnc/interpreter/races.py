@@ -7,6 +7,10 @@ takes over the clocks of all who arrived.  Each granule of shared memory keeps t
 access races with an earlier one of another warp whose epoch the accessing warp has not seen.
 (Flanagan and Freund, "FastTrack", 2009, without its compression of the reads.)
 
+The warps of a cluster see each other's shared memory, so clocks run over all of them.  The
+asynchronous proxy has a clock of its own behind theirs: what a bulk copy wrote is seen by those
+who waited at an mbarrier since the copy was done.
+
 Lanes of one warp are taken as ordered: lock step inside a warp is not questioned here.
 The granule is the narrowest access of the kernel to shared memory, so no two neighbours share one.
 """
@@ -18,8 +22,8 @@ import numpy as np
 from .memory import Fail
 from .ptxtypes import Array
 
-# A write's stamp is its epoch times 64 plus its warp; a CTA has at most 32 warps.
-_WARP_BITS = 6
+# A write's stamp is its epoch times 1024 plus its warp; a cluster has at most 512 warps.
+_WARP_BITS = 10
 _WARP_MASK = (1 << _WARP_BITS) - 1
 
 
@@ -27,23 +31,35 @@ class Races:
     """Clocks and stamps of the resident CTAs.
 
     nbytes: shared memory of all of them together, byte indices run over it.  Warps are numbered
-    cta * warps + warp ("rows of clocks").
+    cta * warps + warp ("rows of clocks").  cluster: CTAs of a cluster, neighbours in that order.
+    asynchronous: whether there are bulk copies.
     """
 
-    def __init__(self, ctas: int, warps: int, nbytes: int, granule: int):
+    def __init__(
+        self,
+        ctas: int,
+        warps: int,
+        nbytes: int,
+        granule: int,
+        cluster: int = 1,
+        asynchronous: bool = False,
+    ):
         self.warps = warps
+        self.members = warps * cluster
+        self.width = self.members + asynchronous
+        self.copies_done = np.zeros(ctas // cluster, np.int32)
         self.shift = granule.bit_length() - 1
         granules = nbytes >> self.shift
         self.writes = np.zeros(granules, np.int32)
-        self.reads = np.zeros((granules, warps), np.int32)
+        self.reads = np.zeros((granules, self.width), np.int32)
         self.atomics: Array | None = None
-        self.clocks = np.zeros((ctas * warps, warps), np.int32)
+        self.clocks = np.zeros((ctas * warps, self.width), np.int32)
         own = np.arange(ctas * warps)
-        self.clocks[own, own % warps] = 1
+        self.clocks[own, own % self.members] = 1
 
     def advance(self, rows: Array) -> None:
         """End the epoch of these warps."""
-        self.clocks[rows, rows % self.warps] += 1
+        self.clocks[rows, rows % self.members] += 1
 
     def read(self, index: Array, size: int, rows: Array, fail: Fail) -> None:
         """Warps rows[k] read `size` bytes at byte indices [k]."""
@@ -51,7 +67,7 @@ class Races:
         self._after_writes(granules, rows, fail)
         if self.atomics is not None:
             self._after_all(self.atomics, granules, rows, "a read", "an atomic", fail)
-        self.reads[granules, (rows % self.warps)[:, None]] = self._own(rows)[:, None]
+        self.reads[granules, (rows % self.members)[:, None]] = self._own(rows)[:, None]
 
     def write(self, index: Array, size: int, rows: Array, fail: Fail) -> None:
         """Warps rows[k] write `size` bytes at byte indices [k]."""
@@ -74,27 +90,46 @@ class Races:
         self._after_all(self.reads, granules, rows, "an atomic", "a read", fail)
         if self.atomics is None:
             self.atomics = np.zeros_like(self.reads)
-        self.atomics[granules, (rows % self.warps)[:, None]] = self._own(rows)[:, None]
+        self.atomics[granules, (rows % self.members)[:, None]] = self._own(rows)[:, None]
 
     def complete(self, index: Array, size: int, rows: Array) -> None:
         """Asynchronous copies into these bytes are done, as of now, for their issuers rows[k]."""
         self.writes[self._granules(index, size)] = self._stamps(rows)[:, None]
+
+    def arrive_copy(self, index: Array, size: int, cta: int) -> Array:
+        """A bulk copy into these bytes of a CTA is done; returns the clock that shows it."""
+        group = cta * self.warps // self.members
+        self.copies_done[group] += 1
+        epoch = int(self.copies_done[group])
+        self.writes[self._granules(index, size)] = (epoch << _WARP_BITS) | self.members
+        clock = np.zeros(self.width, np.int32)
+        clock[self.members] = epoch
+        return clock
+
+    def still_reading(self, index: Array, size: int, rows: Array) -> None:
+        """Warps rows[k] have read these bytes until now, behind their own backs."""
+        granules = self._granules(index, size)
+        self.reads[granules, (rows % self.members)[:, None]] = self._own(rows)[:, None]
+
+    def acquire(self, row: int, clock: Array) -> None:
+        """Warp `row` has seen what this clock tells."""
+        np.maximum(self.clocks[row], clock, out=self.clocks[row])
 
     def _granules(self, index: Array, size: int) -> Array:
         first = index >> self.shift
         return first[:, None] + np.arange(max(size >> self.shift, 1))
 
     def _own(self, rows: Array) -> Array:
-        return self.clocks[rows, rows % self.warps]
+        return self.clocks[rows, rows % self.members]
 
     def _stamps(self, rows: Array) -> Array:
-        return (self._own(rows) << _WARP_BITS) | (rows % self.warps).astype(np.int32)
+        return (self._own(rows) << _WARP_BITS) | (rows % self.members).astype(np.int32)
 
     def _after_writes(self, granules: Array, rows: Array, fail: Fail, kind: str = "a read") -> None:
         stamps = self.writes.take(granules)
         if not np.count_nonzero(stamps):
             return
-        seen = self.clocks.reshape(-1).take(rows[:, None] * self.warps + (stamps & _WARP_MASK))
+        seen = self.clocks.reshape(-1).take(rows[:, None] * self.width + (stamps & _WARP_MASK))
         bad = (stamps >> _WARP_BITS) > seen
         if np.count_nonzero(bad):
             raise self._race(granules, bad, rows, self.writes, kind, "a write", fail)
@@ -122,8 +157,13 @@ class Races:
             warp = int(stamps[granules[at[0], at[1]]]) & _WARP_MASK
         else:
             warp = int(at[2])
+        who = f"warp {warp % self.warps}"
+        if warp == self.members:
+            who = "an asynchronous copy"
+        elif warp // self.warps != int(rows[at[0]]) % self.members // self.warps:
+            who += " of another CTA"
         return fail(
-            f"race: {kind} by warp {int(rows[at[0]]) % self.warps} and {other} by warp {warp} "
+            f"race: {kind} by warp {int(rows[at[0]]) % self.warps} and {other} by {who} "
             "with no barrier between them",
             int(at[0]),
         )

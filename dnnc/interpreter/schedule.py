@@ -67,8 +67,12 @@ class Scheduler:
     def run(self) -> None:
         m = self.machine
         while True:
+            if m.hopper is not None:
+                m.hopper.bulk.progress()
             ready = np.flatnonzero(~m.blocked & (m.row_pc != EXITED))
             if ready.size == 0:
+                if m.blocked.any() and m.unstick():
+                    continue
                 break
             self.turns += 1
             if self.spent is not None:
@@ -79,7 +83,18 @@ class Scheduler:
             self._run_gang(self._form_gang(ready))
         if m.blocked.any():
             where = f"kernel {m.program.name!r}"
-            raise failure(f"deadlock: {m.barriers.describe()}", where)
+            raise failure(f"deadlock: {'; '.join(self._waits())}", where)
+        if m.hopper is not None:
+            m.hopper.bulk.finish()
+
+    def _waits(self) -> list[str]:
+        """What the blocked rows wait for, the first of them."""
+        m = self.machine
+        # Those at mbarriers say more than those who wait for them.
+        rows = sorted(m.asleep, key=lambda row: row not in m.patient)
+        asleep = [m.asleep[row] for row in rows[:4]]
+        at_barriers = m.barriers.describe()
+        return [*asleep, at_barriers] if at_barriers or not asleep else asleep
 
     # Gangs --------------------------------------------------------------------------------
 
@@ -190,9 +205,11 @@ class Scheduler:
     def _run_poisoned(self, pc: int, stop: int) -> None:
         """A segment while some register is poisoned."""
         m = self.machine
-        steps, touches = m.program.steps, m.program.touches
+        steps, touches, checks = m.program.steps, m.program.touches, m.program.checks
         for at in range(pc, stop):
-            if touches[at].isdisjoint(m.shadow):
+            if (check := checks.get(at)) is not None:
+                check(m)
+            if m.shadow.keys().isdisjoint(touches[at]):
                 steps[at].run(m)
             else:
                 run_poisoned(m, steps[at])

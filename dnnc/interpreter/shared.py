@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arena import IN_FLIGHT, Arena
+from .arena import BARRIER, IN_FLIGHT, Arena
 from .memory import Fail
 from .ptxtypes import Array
 from .races import Races
@@ -20,12 +20,23 @@ class SharedMemory:
     Addresses are those of the CTA's own window; `cta` tells whose, one for each address.
     """
 
-    def __init__(self, ctas: int, warps: int, nbytes: int, granule: int | None):
+    def __init__(
+        self,
+        ctas: int,
+        warps: int,
+        nbytes: int,
+        granule: int | None,
+        cluster: int = 1,
+        asynchronous: bool = False,
+    ):
         self.nbytes = nbytes
         self.stride = -(-nbytes // 64) * 64
         self.arena = Arena(ctas * self.stride)
-        watched = granule is not None and warps > 1 and nbytes > 0
-        self.races = Races(ctas, warps, ctas * self.stride, granule or 1) if watched else None
+        watched = granule is not None and warps * cluster > 1 and nbytes > 0
+        self.races = None
+        if watched:
+            whole = ctas * self.stride
+            self.races = Races(ctas, warps, whole, granule or 1, cluster, asynchronous)
 
     def locate(self, address: Array, size: int, cta: Array, fail: Fail) -> Array:
         """Byte indices in the arena.  Errors through `fail`: out of bounds, misaligned."""
@@ -65,9 +76,12 @@ class SharedMemory:
 
     def refuse_in_flight(self, index: Array, size: int, fail: Fail) -> None:
         """Fail where an asynchronous copy is on its way to these bytes."""
-        busy = self.arena.states(index, size) == IN_FLIGHT
+        states = self.arena.states(index, size)
+        busy = states >= IN_FLIGHT
         if np.count_nonzero(busy):
             bad = int(busy.any(axis=1).argmax())
+            if (states[bad] == BARRIER).any():
+                raise fail("is written over an mbarrier", bad)
             raise fail("is written while an asynchronous copy to it is in flight", bad)
 
 

@@ -213,6 +213,13 @@ def test_misuse():
         run("bar.arrive 1, 96; bar.arrive 1, 96;", block=64)
 
 
+def test_a_warp_may_arrive_and_then_wait_at_the_same_barrier():
+    """Both count, so one warp completes a barrier of 64 threads alone."""
+    run("bar.arrive 1, 64; bar.sync 1, 64;", block=32)
+    with pytest.raises(InterpreterError, match=r"deadlock"):
+        run("bar.arrive 1, 96; bar.sync 1, 96;", block=32)
+
+
 def test_a_barrier_in_divergent_code():
     body = "setp.lt.u32 %p1, %thread, 7; @!%p1 bra L; bar.sync 0; L:"
     with pytest.raises(InterpreterError, match=r"needs the whole warp"):

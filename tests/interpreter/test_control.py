@@ -235,7 +235,7 @@ def test_a_guarded_call_skips_the_function():
     [
         ("{ .param .b32 a; call twice, (a); }", "'twice' has no body"),
         ("call.uni (%r1), %rd1, (%r2);", "only direct calls"),
-        ("wgmma.fence.sync.aligned;", "unknown opcode"),
+        ("tcgen05.wait::ld.sync.aligned;", "unknown opcode"),
         ("add.s32.magic %r1, %r1, 1;", "unknown modifier .magic"),
         ("ld.global.L3::far.b32 %r1, [%rd1];", "unknown modifier .L3::far"),
         ("add.s32 %r1, %rd1, 1;", "%rd1 has 64 bits, not 32"),
@@ -243,7 +243,7 @@ def test_a_guarded_call_skips_the_function():
         ("mov.u32 %r1, %clock_of_the_sun;", "not declared"),
         ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%rd1}, {%rd1}, {%rd1}, {%rd1};",
          "known"),
-        ("fence.proxy.async;", "unknown opcode"),
+        ("fence.proxy.alias;", "only the asynchronous proxy"),
     ],
 )  # fmt: skip
 def test_what_is_not_known_is_refused_by_name(body: str, message: str):

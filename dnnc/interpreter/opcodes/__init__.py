@@ -12,6 +12,8 @@ FAMILIES = (
     "access",
     "atomic",
     "bits",
+    "bulk",
+    "cluster",
     "compare",
     "control",
     "convert",
@@ -21,9 +23,11 @@ FAMILIES = (
     "hints",
     "integer",
     "matrix",
+    "mbarrier",
     "mma",
     "move",
     "warp",
+    "wgmma",
 )
 
 

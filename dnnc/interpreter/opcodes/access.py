@@ -21,7 +21,7 @@ from .spaces import FETCH, PUT, Access
 if TYPE_CHECKING:
     from ..machine import Machine
 
-SPACES = ("global", "shared", "local", "param", "const", "shared::cta")
+SPACES = ("global", "shared", "local", "param", "const", "shared::cta", "shared::cluster")
 _ORDER = ("weak", "relaxed", "acquire", "release", "volatile", "mmio")
 _HINTS = (
     *("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified", "gpu", "cta", "cluster", "sys"),
@@ -56,7 +56,7 @@ def _access(d: Decoder) -> Access:
     size = of.width // 8 * count
     if size > 32:
         raise d.error(f"an access of {size} bytes")
-    if space in ("shared", "generic"):
+    if space in ("shared", "shared::cluster", "generic"):
         d.smem_widths.add(size)
     return Access(d.instruction, space, of, count, size, strong)
 

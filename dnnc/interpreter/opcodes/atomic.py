@@ -18,7 +18,7 @@ from ..memory import SHARED_WINDOW, WINDOW_SHIFT, Fail
 from ..ptxtypes import TYPES, Array, PtxType
 from .access import take_hints
 from .half import narrow
-from .spaces import Access, clock_rows, shared_index
+from .spaces import Access, clock_rows, shared_index, thread_numbers
 
 if TYPE_CHECKING:
     from ..machine import Machine
@@ -174,6 +174,9 @@ def _find(
         if m.shared.races is not None:
             m.shared.races.atomic(index, access.size, clock_rows(m, active), fail)
         m.shared.refuse_in_flight(index, access.size, fail)
+        if m.hopper is not None:
+            m.hopper.proxy.refuse_read(index, access.size, fail)
+            m.hopper.proxy.wrote(index, access.size, thread_numbers(m, active))
         return m.shared.arena, index, fail
     found = m.memory.locate(where.view(np.uint64), access.size, fail)
     if not isinstance(found, tuple):

@@ -21,12 +21,12 @@ _EXITED = np.iinfo(np.int32).max
 _LEAVE = -1
 
 
-def _guard_slot(d: Decoder) -> tuple[Slot, bool] | None:
+def guard_slot(d: Decoder) -> tuple[Slot, bool] | None:
     guard = d.instruction.guard
     return None if guard is None else (d.slot(guard.register), guard.negated)
 
 
-def _taken(m: Machine, pc: int, guard: tuple[Slot, bool] | None) -> tuple[Array | None, bool]:
+def taken_lanes(m: Machine, pc: int, guard: tuple[Slot, bool] | None) -> tuple[Array | None, bool]:
     """The active lanes (bool, None: all of the gang) whose guard allows; whether that is some."""
     if guard is None:
         return m.mask, True
@@ -51,10 +51,10 @@ def branch(d: Decoder) -> Control:
 
 
 def _jump(d: Decoder, target: int) -> Control:
-    guard = _guard_slot(d)
+    guard = guard_slot(d)
 
     def control(m: Machine, pc: int) -> int:
-        taken, some = _taken(m, pc, guard)
+        taken, some = taken_lanes(m, pc, guard)
         if not some:
             return m.go(pc + 1)
         if taken is None or taken is m.mask:
@@ -110,10 +110,10 @@ def exit_thread(d: Decoder) -> Control:
 
 
 def _exit(d: Decoder) -> Control:
-    guard = _guard_slot(d)
+    guard = guard_slot(d)
 
     def control(m: Machine, pc: int) -> int:
-        taken, some = _taken(m, pc, guard)
+        taken, some = taken_lanes(m, pc, guard)
         if not some:
             return m.go(pc + 1)
         m.send(pc + 1)
@@ -122,6 +122,8 @@ def _exit(d: Decoder) -> Control:
         if m.members is not None:
             gone &= m.members
         rows = np.flatnonzero(gone) + m.low
+        if m.hopper is not None and rows.size:
+            m.hopper.exit(m.program.steps[pc].instruction, rows)
         _release(m, m.barriers.exit(m.row_clock[rows]))
         return m.meet()
 
@@ -131,10 +133,10 @@ def _exit(d: Decoder) -> Control:
 @controls("trap")
 def trap(d: Decoder) -> Control:
     d.finish()
-    guard = _guard_slot(d)
+    guard = guard_slot(d)
 
     def control(m: Machine, pc: int) -> int:
-        taken, some = _taken(m, pc, guard)
+        taken, some = taken_lanes(m, pc, guard)
         if not some:
             return m.go(pc + 1)
         lane = 0 if taken is None else int(taken.argmax())
@@ -169,14 +171,14 @@ def barrier(d: Decoder) -> Control:
     if kind == "arrive" and threads is None:
         raise d.error("an arrival needs a thread count")
     sources = tuple(d.reads)
-    guard = _guard_slot(d)
+    guard = guard_slot(d)
     instruction = d.instruction
 
     def control(m: Machine, pc: int) -> int:
         for slot in sources:
             m.require_clean(instruction, slot, "the operand of a barrier")
         outer = m.mask
-        taken, some = _taken(m, pc, guard)
+        taken, some = taken_lanes(m, pc, guard)
         if not some:
             return m.go(pc + 1)
         m.mask = taken

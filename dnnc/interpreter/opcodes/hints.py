@@ -1,8 +1,7 @@
 """Instructions that change nothing here: prefetches, fences, policies, waits for other grids.
 
 A fence orders what is ordered already, because every store is visible at once; a missing one
-goes unnoticed.  Fences between proxies belong to asynchronous units that are not modelled, and
-stay unknown.
+goes unnoticed.  Those towards the asynchronous proxy do something, and stand in `mbarrier`.
 """
 
 from __future__ import annotations

@@ -138,11 +138,11 @@ _WINDOWS = {
 def convert_address(d: Decoder) -> Run:
     """cvta.space: to a generic address; cvta.to.space: back from one."""
     back = d.take("to")
-    space = d.choose((*_WINDOWS, "shared::cta"))
+    space = d.choose((*_WINDOWS, "shared::cta", "shared::cluster"))
     of = d.only_type()
     if not space or of.width != 64:
         raise d.error("address space and type are not known")
-    window = np.uint64(_WINDOWS[space.removesuffix("::cta")])
+    window = np.uint64(_WINDOWS[space.partition("::")[0]])
     u64 = TYPES["u64"]
     read, write = d.read(d.operands[1], u64), d.write(d.operands[0], u64)
     slot = source_slot(d, d.operands[1])
@@ -154,7 +154,7 @@ def convert_address(d: Decoder) -> Run:
 
 @decodes("isspacep")
 def is_space(d: Decoder) -> Run:
-    space = d.choose((*_WINDOWS, "shared::cta")).removesuffix("::cta")
+    space = d.choose((*_WINDOWS, "shared::cta", "shared::cluster")).partition("::")[0]
     d.finish()
     read = d.read(d.operands[1], TYPES["u64"])
     write = d.write(d.operands[0], TYPES["pred"])

@@ -48,7 +48,10 @@ def thread_numbers(m: Machine, active: Array | None) -> Array:
 def shared_index(m: Machine, access: Access, where: Array, active: Array | None) -> Array:
     """Byte indices in the arena of shared memory."""
     fail = m.failing(access.instruction, where, active)
-    return m.shared.locate(where, access.size, m.at(m.lane_cta[m.lanes], active), fail)
+    cta = m.at(m.lane_cta[m.lanes], active)
+    if m.hopper is not None and access.space != "shared":
+        where, cta = m.hopper.clusters.split(where, cta, fail)
+    return m.shared.locate(where, access.size, cta, fail)
 
 
 def clock_rows(m: Machine, active: Array | None) -> Array:
@@ -117,6 +120,7 @@ FETCH: dict[str, Fetch] = {
     "global": _fetch_global,
     "const": _fetch_global,
     "shared": _fetch_shared,
+    "shared::cluster": _fetch_shared,
     "frame": _fetch_frame,
     "param": _fetch_param,
     "generic": _fetch_generic,
@@ -149,6 +153,9 @@ def _put_shared(
 ) -> None:
     index = shared_index(m, access, where, active)
     fail = m.failing(access.instruction, where, active)
+    if m.hopper is not None:
+        m.hopper.proxy.refuse_read(index, access.size, fail)
+        m.hopper.proxy.wrote(index, access.size, thread_numbers(m, active))
     m.shared.store(index, access.size, values, states, clock_rows(m, active), access.strong, fail)
 
 
@@ -184,6 +191,7 @@ def _put_generic(
 PUT: dict[str, Put] = {
     "global": _put_global,
     "shared": _put_shared,
+    "shared::cluster": _put_shared,
     "frame": _put_frame,
     "generic": _put_generic,
 }

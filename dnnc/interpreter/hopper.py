@@ -1,0 +1,50 @@
+"""The units of sm_90 that work beside the threads, for kernels that use any of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .cluster import Clusters
+from .geometry import WARP
+from .mbarrier import Mbarriers
+from .proxy import AsyncProxy
+from .ptx import Instruction
+from .ptxtypes import Array
+from .registers import RegisterPool
+from .tma import BulkCopies
+from .wgmma import Warpgroups
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+
+class Hopper:
+    """mbarriers, bulk copies, warpgroups, clusters and the register pool of the resident CTAs."""
+
+    def __init__(self, machine: Machine):
+        self.machine = machine
+        nbytes, granule = machine.shared.arena.data.size, machine.program.granule or 16
+        self.proxy = AsyncProxy(nbytes, granule, machine.lane_count)
+        self.mbarriers = Mbarriers(machine)
+        self.clusters = Clusters(machine)
+        self.bulk = BulkCopies(machine, self.proxy, self.mbarriers)
+        self.warpgroups = Warpgroups(machine, self.proxy)
+        self.registers = RegisterPool(machine)
+
+    def exit(self, instruction: Instruction, rows: Array) -> None:
+        """Warps (positions in the machine's rows) exit: nothing of theirs may be under way."""
+        machine = self.machine
+        self.warpgroups.exit(instruction, rows)
+        machine.events += 1
+        lanes = (rows[:, None] * WARP + np.arange(WARP)).reshape(-1)
+        exited = machine.barriers.exited.copy()
+        clocks = machine.row_clock[rows]
+        warps = machine.geometry.warps
+        exited[clocks // warps, clocks % warps] = True
+        for cta in np.unique(clocks // warps).tolist():
+            if exited[cta].all():
+                self.bulk.exit(instruction, int(cta))
+                self.registers.exit(instruction, int(cta))
+        self.clusters.exit(lanes)
