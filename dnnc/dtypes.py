@@ -16,7 +16,8 @@ class DType:
     """A data type; each is one object, the row below.
 
     name: MLIR's spelling and ours.  cudnn: cuDNN's, without CUDNN_DATA_.  value: cuDNN's enum
-    value.  bits: storage bits an element.  kind: "f" float, "i" signed, "u" unsigned, "b" bool.
+    value.  bits: storage bits an element, 0 for a compute type that no tensor may have.
+    kind: "f" float, "i" signed, "u" unsigned, "b" bool.
     numpy_name: NumPy's or ml_dtypes' name.  dlpack: (type code, bits), None where it has none.
     """
 
@@ -46,6 +47,15 @@ class DType:
         return self.kind in "iu"
 
     @property
+    def is_fp8(self) -> bool:
+        return self.is_float and self.bits == 8
+
+    @property
+    def has_storage(self) -> bool:
+        """Whether tensors may have it; otherwise it is a compute type only."""
+        return self.bits > 0
+
+    @property
     def integer_range(self) -> tuple[int, int]:
         """The smallest and the largest value of an integer or boolean type."""
         if self.kind == "i":
@@ -57,6 +67,7 @@ class DType:
         """The NumPy dtype of one element in host memory (a byte for each boolean)."""
         import numpy
 
+        of_storage(self)
         if hasattr(numpy, self.numpy_name):
             return numpy.dtype(self.numpy_name)
         try:
@@ -86,10 +97,15 @@ i64 = DType("i64", "INT64", 10, 64, "i", "int64", (0, 64))
 i1 = DType("i1", "BOOLEAN", 11, 1, "b", "bool", None)
 f8e4m3 = DType("f8E4M3FN", "FP8_E4M3", 12, 8, "f", "float8_e4m3fn", (10, 8))
 f8e5m2 = DType("f8E5M2", "FP8_E5M2", 13, 8, "f", "float8_e5m2", (12, 8))
+# A compute type: products of fp8 are added up in the tensor cores' own accumulators, which keep
+# fewer bits than f32 (docs/numerics.md).  In MLIR it is a type of the dialect.
+fast_float_for_fp8 = DType("fast_float_for_fp8", "FAST_FLOAT_FOR_FP8", 14, 0, "f", "", None)
 
+# The types that tensors may have, and those that operations may compute in.
 ALL = (f32, f64, f16, i8, i32, ui8, bf16, i64, i1, f8e4m3, f8e5m2)
+COMPUTE = (*ALL, fast_float_for_fp8)
 
-_BY_NAME = {row.name: row for row in ALL} | {row.cudnn: row for row in ALL}
+_BY_NAME = {row.name: row for row in COMPUTE} | {row.cudnn: row for row in COMPUTE}
 _BY_DLPACK = {row.dlpack: row for row in ALL if row.dlpack}
 _BY_NUMPY_NAME = {row.numpy_name: row for row in ALL}
 
@@ -106,6 +122,19 @@ def of(value: object) -> DType:
             Status.BAD_PARAM_ATTRIBUTE_TYPE,
             f"{value!r} is not a data type",
             ", ".join(_BY_NAME),
+            "data type",
+        )
+    return row
+
+
+def of_storage(value: object) -> DType:
+    """The row that `value` means, which has to be a type that tensors may have."""
+    row = of(value)
+    if not row.has_storage:
+        raise DnncError(
+            Status.BAD_PARAM_ATTRIBUTE_TYPE,
+            f"{row.cudnn} is a compute type, which nothing is stored in",
+            ", ".join(map(str, ALL)),
             "data type",
         )
     return row

@@ -160,6 +160,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_matmul_sm80.py"),
         LinkedTest("tests/gpu/test_large.py", "test_ffn_by_the_engine_that_is_chosen"),
     ),
+    "operation moe_grouped_matmul": _both("test_grouped_matmul.py"),
     "operation pointwise": _both("test_pointwise.py"),
     "operation reduction": _both("test_reduction.py"),
     "operation transpose": _VIEWS,
@@ -460,7 +461,7 @@ def _compute_types(builds: Iterable[Build]) -> tuple[DType, ...]:
     graphs = tuple(builds)
     return tuple(
         compute
-        for compute in dtypes.ALL
+        for compute in dtypes.COMPUTE
         if any(fusion_of(b, io, compute) for b in graphs for io in (dtypes.f32, dtypes.i32))
     )
 
@@ -624,7 +625,7 @@ def casts(source: DType, result: DType) -> tuple[Fusion, ...]:
 
 
 @cache
-def products(operand: DType, computes: Sequence[DType] = dtypes.ALL) -> tuple[Fusion, ...]:
+def products(operand: DType, computes: Sequence[DType] = dtypes.COMPUTE) -> tuple[Fusion, ...]:
     """A matrix product of two operands of a type, for each compute type that it may have."""
 
     def product() -> Any:
@@ -644,7 +645,7 @@ def _operand_text(dtype: DType) -> str:
     """The engines that multiply two matrices of a type, with their compute types."""
     cells: list[str] = []
     for engine in ENGINES:
-        types = [c for c in dtypes.ALL if targets_of(engine, products(dtype, (c,)))]
+        types = [c for c in dtypes.COMPUTE if targets_of(engine, products(dtype, (c,)))]
         if types:
             cells.append(f"{engine.name} in {_types(types)}")
     return "; ".join(cells)
@@ -679,12 +680,24 @@ Storage: of an element. Compute: the operations that may have it as compute type
 the engines that read a tensor of the type, and that write one. Matmul operands: the engines that
 multiply two matrices of the type with no cast before, and the compute types in which they do.
 
+{compute_only}
+
 Tests: {tests}
 """
 
 
+def _compute_only() -> str:
+    """Which types no tensor may have, and the operations that compute in them."""
+    rows = (row for row in dtypes.COMPUTE if not row.has_storage)
+    return "\n".join(
+        f"`{row.name}` (`CUDNN_DATA_{row.cudnn}`) is a compute type only, of"
+        f" {', '.join(op.op_name for op in OPS if row in compute_types_of_operation(op))}."
+        for row in rows
+    )
+
+
 def _types_part() -> Iterator[str]:
-    yield _DATA_TYPES.format(tests=links("data types"))
+    yield _DATA_TYPES.format(compute_only=_compute_only(), tests=links("data types"))
     yield table(
         ("type", "cuDNN", "storage", "compute", "input", "output", "matmul operands",
          "architectures"),

@@ -1,8 +1,10 @@
+import pickle
+
 import numpy as np
 import pytest
 
 from dnnc import dtypes
-from dnnc.errors import DnncError
+from dnnc.errors import DnncError, Status
 
 
 @pytest.mark.parametrize("row", dtypes.ALL, ids=str)
@@ -12,6 +14,31 @@ def test_every_name_leads_to_the_row(row):
     assert dtypes.of(row.numpy) is row
     if row.dlpack:
         assert dtypes.of_dlpack(*row.dlpack) is row
+
+
+@pytest.mark.parametrize("row", [r for r in dtypes.COMPUTE if r not in dtypes.ALL], ids=str)
+def test_a_type_without_storage_computes_only(row):
+    assert dtypes.of(row.name) is dtypes.of(row.cudnn) is row
+    assert pickle.loads(pickle.dumps(row)) is row
+    assert not row.has_storage
+    assert row.dlpack is None
+    for stored in (lambda: row.numpy, lambda: dtypes.of_storage(row.cudnn)):
+        with pytest.raises(DnncError, match=f"{row.cudnn} is a compute type") as caught:
+            stored()
+        assert caught.value.status is Status.BAD_PARAM_ATTRIBUTE_TYPE
+        assert caught.value.supported.split(", ") == [stored.name for stored in dtypes.ALL]
+
+
+@pytest.mark.parametrize("row", dtypes.ALL, ids=str)
+def test_other_types_are_stored(row):
+    assert dtypes.of_storage(row.name) is row
+
+
+def test_values_are_those_of_cudnn():
+    values = {row.cudnn: row.value for row in dtypes.COMPUTE}
+    assert values["FP8_E5M2"] == 13
+    assert values["FAST_FLOAT_FOR_FP8"] == 14
+    assert len(set(values.values())) == len(values)
 
 
 @pytest.mark.parametrize("row", [r for r in dtypes.ALL if r.bits >= 8], ids=str)

@@ -239,7 +239,9 @@ def test_the_drawn_graphs_have_everything():
     graphs = [drawn_graph(seed) for seed in range(DRAWN)]
     ops = [op for graph in graphs for op in graph.ops]
     tensors = [tensor for graph in graphs for tensor in graph.tensors]
-    wanted = {kind.op_name for kind in OPS} - {"conv_fprop", "layernorm"}
+    # Offsets of experts are no random numbers, and the bounds of a drawn graph know nothing else.
+    not_drawn = {"conv_fprop", "layernorm", "moe_grouped_matmul"}
+    wanted = {kind.op_name for kind in OPS} - not_drawn
     assert {op.op_name for op in ops} == wanted
     assert {op.mode for op in ops if op.op_name == "pointwise"} == {m.name for m in MODES}
     assert {op.mode for op in ops if op.op_name == "reduction"} == {m.name for m in REDUCTION_MODES}

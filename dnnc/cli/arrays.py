@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..dialect.graph import OperationGraph
-from ..dialect.reference import solve_sizes
+from ..dialect.reference import drawn, solve_sizes
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import DnncError, Status
@@ -183,7 +183,7 @@ def random_inputs(
 ) -> dict[int, Array]:
     """Fresh arrays for the inputs that are not given and have no default.
 
-    Floats lie in -2 to 2, integers in -9 to 9 (unsigned: 0 to 9).
+    Floats lie in -2 to 2, integers in -9 to 9 (unsigned: 0 to 9), where operations take those.
     """
     rng = np.random.default_rng(seed)
     found = dict(given)
@@ -191,7 +191,10 @@ def random_inputs(
         assert tensor.uid is not None
         if tensor.uid not in found and tensor.value is None:
             shape = [size.evaluate(sizes) for size in tensor.shape]
-            found[tensor.uid] = round_to(_random(rng, shape, tensor.type), tensor.type)
+            values = drawn(graph, tensor, rng, sizes)
+            if values is None:
+                values = _random(rng, shape, tensor.type)
+            found[tensor.uid] = round_to(values, tensor.type)
     return found
 
 

@@ -2,7 +2,8 @@
 """Compares outputs with the float64 reference, for `dnnc run --check`.
 
 Error = ||out - ref|| / ||ref|| (Frobenius), over the places where ref is finite.  Its bound is
-twice the unit of the narrowest float type on the way, and 2**-23 * K/4 for a sum over K terms.
+twice the unit of the narrowest float type on the way, and 2**-23 * K/4 for a sum over K terms,
+2**-12 * ceil(K/32) for one in FAST_FLOAT_FOR_FP8.
 No element may be off by more than 8 bounds times its row's largest; NaN and infinities must be in
 the same places; integers and booleans must be equal.
 """
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.reference import reference
@@ -114,9 +116,12 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     """The bound of an output's error."""
     types: list[DType] = [tensor.type]
     types += [t.type for t in graph.tensors if t.is_virtual and t.type.is_float]
-    types += [kind for op in graph.ops if (kind := _compute_type(op)) and kind.is_float]
+    types += [kind for op in graph.ops if (kind := _compute_type(op)) and kind.name in UNIT]
     depth = sum(_depth(op, sizes) for op in graph.ops)
-    return 2 * max(UNIT[kind.name] for kind in types) + 2.0**-23 * depth / 4
+    fast = [op for op in graph.ops if _compute_type(op) == dtypes.fast_float_for_fp8]
+    steps = sum(-(-_depth(op, sizes) // 32) for op in fast)  # products that one instruction adds
+    units = 2 * max(UNIT[kind.name] for kind in types)
+    return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps
 
 
 def _compute_type(op: Op) -> DType | None:

@@ -27,8 +27,9 @@ from .region import Region
 from .smem import CHUNK_BYTES, PanelTile, SwizzledTile
 from .walk import Walk
 
-# Elements that `fill` has in registers at a time: each is one until it is packed.
-_HELD = 32
+# Elements that `fill` has in registers at a time.
+_HELD_WIDE = 64
+_HELD_NARROW = 16
 
 
 def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> dict[str, Any]:
@@ -43,7 +44,7 @@ def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> d
     along = rows if transposes else depth
     access = 0
     if value in region.arguments and model is not None and contiguous == along:
-        access = _access_bytes(model, along)
+        access = access_bytes(model, along)
     return {
         "k_contiguous": not transposes,
         "path": "async" if access >= 4 else "registers",
@@ -69,7 +70,7 @@ def is_unit(tensor: Tensor, axis: int) -> bool:
     return tensor.layout[axis].constant == 1 and tensor.shape[axis].constant != 1
 
 
-def _access_bytes(tensor: Tensor, along: int) -> int:
+def access_bytes(tensor: Tensor, along: int) -> int:
     """The widest access that every row's start is aligned to, up to 16 bytes."""
     size = tensor.type.bits // 8
     known = gcd(tensor.alignment, CHUNK_BYTES)
@@ -128,24 +129,27 @@ class OperandTile:
         at[self.rows], at[self.depth] = row, k
         return at
 
+    def _piece(self, i: Any, elems: int, along_k: bool) -> tuple[Any, Any]:
+        """(row, k) within the tile of the first element of fragment i of this thread."""
+        inner = (self.tile_k if along_k else self.tile_rows) // elems
+        piece = ops.add(ops.thread_id(), ops.mul(i, self.threads))
+        outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
+        return (outer, place) if along_k else (place, outer)
+
     def _pieces(self, elems: int, along_k: bool) -> list[tuple[Any, Any]]:
         """(row, k) within the tile of the first element of each fragment of this thread."""
-        inner = (self.tile_k if along_k else self.tile_rows) // elems
-        total = self.tile_rows * self.tile_k // elems
-        found = []
-        for i in range(-(-total // self.threads)):
-            piece = ops.add(ops.thread_id(), i * self.threads)
-            outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
-            row, k = (outer, place) if along_k else (place, outer)
-            found.append((row, k))
-        return found
+        return [self._piece(i, elems, along_k) for i in range(self._count(elems))]
 
-    def _guard(self, elems: int, i: int) -> Any:
+    def _count(self, elems: int) -> int:
+        """Fragments of a thread, the last of which some threads may not have."""
+        return -(-self.tile_rows * self.tile_k // elems // self.threads)
+
+    def _guard(self, elems: int, i: Any) -> Any:
         """The condition under which fragment i of a thread exists; None: always."""
         total = self.tile_rows * self.tile_k // elems
-        if (i + 1) * self.threads <= total:
+        if total % self.threads == 0 or (isinstance(i, int) and (i + 1) * self.threads <= total):
             return None
-        return ops.less(ops.add(ops.thread_id(), i * self.threads), total)
+        return ops.less(ops.add(ops.thread_id(), ops.mul(i, self.threads)), total)
 
     def _place(self, row: Any, k: Any) -> Any:
         """Byte offset of an element of the tile that starts a chunk or lies inside one."""
@@ -235,14 +239,34 @@ class OperandTile:
         slot: Any,
     ) -> None:
         """Fetches a tile and stores it at `slot`, some fragments at a time."""
-        pieces = self._pieces(self.chunk, self.plan["loads_along_k"])
-        together = max(1, _HELD // self.chunk)
-        for i in range(0, len(pieces), together):
-            held = [self._fetched(walk, batch, first_row, first_k, piece)
-                    for piece in pieces[i : i + together]]  # fmt: skip
-            for j, value in enumerate(held, i):
-                with ops.if_(self._guard(self.chunk, j)):
-                    self._put(value, *pieces[j], slot)
+        along_k = self.plan["loads_along_k"]
+        count = self._count(self.chunk)
+        together = min(count, max(1, self._held // self.chunk))
+        while count % together:
+            together -= 1
+        groups = count // together
+
+        def group(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            first = ops.mul(number, together)
+            places = [ops.add(first, i) for i in range(together)]
+            pieces = [self._piece(i, self.chunk, along_k) for i in places]
+            held = [self._fetched(walk, batch, first_row, first_k, piece) for piece in pieces]
+            for i, piece, value in zip(places, pieces, held, strict=True):
+                with ops.if_(self._guard(self.chunk, i)):
+                    self._put(value, *piece, slot)
+            walk.forget()
+            return carried
+
+        if groups == 1:
+            group(0, [])
+        else:
+            # A loop, not written out: addresses of every fragment would not fit registers.
+            ops.for_(0, groups, 1, [], group)
+
+    @property
+    def _held(self) -> int:
+        """Elements in registers at a time: with narrow accesses each is one until it is packed."""
+        return _HELD_WIDE if self.plan["is_aligned"] else _HELD_NARROW
 
     def _edge(self, base: Any, size: Expr, tile: int, is_vector: bool) -> tuple[Index, Any]:
         """(coordinates kept inside the tensor, whether they were inside: None if always)."""

@@ -25,6 +25,10 @@ def i64_type() -> Any:
     return ir.IntegerType.get_signless(64)
 
 
+def f32_type() -> Any:
+    return ir.F32Type.get()
+
+
 def const(value: int, type_: Any = None) -> Any:
     """An integer constant (default i32)."""
     type_ = type_ or i32_type()

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..mlir import llvm
 from . import mbarrier, ops
 from .smem import byte_pointer
 
@@ -87,6 +88,14 @@ class Pipeline:
 
     def empty_barrier(self, cursor: Cursor) -> Any:
         return byte_pointer(self.empty, ops.mul(cursor.stage, mbarrier.BYTES))
+
+    def address(self, cursor: Cursor) -> Any:
+        """The memory of a stage as an i32."""
+        return llvm.PtrToIntOp(ops.i32_type(), self.slot(cursor)).result
+
+    def expect(self, cursor: Cursor, bytes_: Any) -> None:
+        """By a producer: arrives, and announces bytes that the copy engine brings."""
+        mbarrier.expect(self.full_barrier(cursor), bytes_)
 
     def wait_full(self, cursor: Cursor) -> None:
         """By a consumer, before it reads a stage."""

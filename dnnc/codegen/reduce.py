@@ -8,6 +8,7 @@ used here is fixed, so that results repeat bit for bit.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..dialect import dnn
@@ -67,10 +68,10 @@ def _shuffle_xor(value: Any, distance: int) -> Any:
     return moved if value.type == word else llvm.BitcastOp(value.type, moved).result
 
 
-def across_lanes(value: Any, count: int, combine: Combine) -> Any:
-    """A fragment combined over groups of `count` neighbouring lanes of a warp (a power of 2)."""
-    distance = count // 2
-    while distance:
+def across_lanes(value: Any, count: int, combine: Combine, step: int = 1) -> Any:
+    """A fragment combined over groups of `count` lanes of a warp, `step` apart (powers of 2)."""
+    distance = step * count // 2
+    while distance >= step:
         other = ops.from_elements([_shuffle_xor(e, distance) for e in ops.elements(value)])
         value = combine(value, other)
         distance //= 2
@@ -172,3 +173,16 @@ def serial(walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -> 
         return ops.for_(0, extent, 1, [total], step)[0]
 
     return nest(0, identity(operation, width))
+
+
+@dataclass(frozen=True)
+class Total:
+    """A reduction's result in registers, as a leaf of the walk over what comes after."""
+
+    value: Any
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        if width == ops.width_of(self.value):
+            return self.value
+        assert ops.width_of(self.value) == 1, "a total is read as it was made"
+        return ops.splat(self.value, width)

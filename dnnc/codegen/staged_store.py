@@ -45,13 +45,6 @@ class StagedStore:
         """Of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
 
-    def _turn(self, row: Any) -> Any:
-        """What the swizzle combines with the byte offset of a row: the driver's bit patterns."""
-        row_bytes = self.box.row_bytes
-        rows_per_line = 128 // row_bytes
-        chunks = row_bytes // CHUNK_BYTES
-        return ops.shl(ops.and_(ops.div(row, rows_per_line), chunks - 1), 4)
-
     def put(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """Writes this thread's fragments.
 
@@ -70,7 +63,7 @@ class StagedStore:
         row = ops.add(ops.mul(warp, 16), ops.and_(lane, 15))
         start = ops.add(buffer, ops.mul(row, self.box.row_bytes))
         # Lanes 16 to 31 name the rows of the second column block.
-        turned = self._turn(row)
+        turned = turn_of(self.box.row_bytes, row)
         if together == 2:
             turned = ops.xor(turned, ops.shl(ops.shr(lane, 4), 4))
         for block in range(0, len(pairs), together):
@@ -91,7 +84,7 @@ class StagedStore:
         for half in (0, 1):
             at = ops.add(row, 8 * half)
             start = ops.add(buffer, ops.mul(at, self.box.row_bytes))
-            turn = self._turn(at)
+            turn = turn_of(self.box.row_bytes, at)
             for block, pair in enumerate(pairs):
                 byte = ops.add(ops.mul(column, size), block * 8 * size)
                 pointer = _pointer(ops.add(start, ops.xor(byte, turn)))
@@ -100,6 +93,17 @@ class StagedStore:
     def start(self, map_: Any, buffer: Any, at: Sequence[Any]) -> None:
         """Starts the copy of a buffer to the box that begins at some map coordinates."""
         tma.store(_pointer(buffer), map_, at)
+
+
+def turn_of(row_bytes: int, row: Any) -> Any:
+    """What a swizzle of rows of 16 to 128 bytes combines with the byte offset in a row.
+
+    The driver's swizzles are on address bits: bits 4 to 6 get what bits 7 to 9 hold, as many as a
+    row has chunks.
+    """
+    rows_per_line = 128 // row_bytes
+    chunks = row_bytes // CHUNK_BYTES
+    return ops.shl(ops.and_(ops.div(row, rows_per_line), chunks - 1), 4)
 
 
 def _pointer(address: Any) -> Any:

@@ -301,6 +301,14 @@ def unpacked(accumulator: Any) -> list[Any]:
     ]
 
 
+def packed(type_: Any, registers: Sequence[Any]) -> Any:
+    """An accumulator of some registers."""
+    made = llvm.UndefOp(type_).result
+    for i, register in enumerate(registers):
+        made = llvm.InsertValueOp(made, register, ir.DenseI64ArrayAttr.get([i])).result
+    return made
+
+
 def multiply(
     row: Instruction,
     n: int,

@@ -65,6 +65,9 @@ Symbol = define(
      "multiple_of": ir.IntegerAttr},
 )  # fmt: skip
 
+# A compute type that no builtin type stands for.
+FastFloatForFp8 = define(Dnn.Type, dtypes.fast_float_for_fp8.name, {})
+
 
 class Number:
     """The kind of a scalar's value: a float, or an int for tensors of integers and booleans."""
@@ -158,11 +161,21 @@ def context() -> Iterator[Any]:
 # ---- types
 
 
+def mlir_type(dtype: DType) -> Any:
+    """The MLIR type of a data type; one without storage is a type of the dialect."""
+    return ir.Type.parse(dtype.name if dtype.has_storage else f"!dnn.{dtype.name}")
+
+
+def read_type(type_: Any) -> DType:
+    """The data type of an MLIR type."""
+    return dtypes.of(str(type_).removeprefix("!dnn."))
+
+
 def tensor_type(tensor: Tensor, symbols: Sequence[str]) -> Any:
     """tensor<1x?x384xf16, #dnn.layout<...>> of a tensor; symbols: names in the graph's order."""
     dynamic = ir.ShapedType.get_dynamic_size()
     dims = [dynamic if n.constant is None else n.constant for n in tensor.shape]
-    element = ir.Type.parse(tensor.type.name)
+    element = mlir_type(tensor.type)
     return ir.RankedTensorType.get(
         dims, element, layout_attribute((*tensor.shape, *tensor.layout), symbols)
     )
@@ -279,7 +292,7 @@ def read_tensor(
 ) -> Tensor:
     """The tensor of a type and the attributes of its value."""
     dims, strides = read_layout(type_, symbols)
-    element = dtypes.of(str(ir.RankedTensorType(type_).element_type))
+    element = read_type(ir.RankedTensorType(type_).element_type)
     tensor = Tensor(dims=dims, strides=strides, dtype=element)
     for name, (kind, _) in _VALUE_FIELDS.items():
         if prefix + name in attributes:
@@ -292,7 +305,7 @@ def attribute_of(value: Any, kind: type) -> Any:
     if kind is Number:
         kind = type(value)
     if kind is DType:
-        return ir.TypeAttr.get(ir.Type.parse(value.name))
+        return ir.TypeAttr.get(mlir_type(value))
     if kind is str:
         return ir.StringAttr.get(value)
     if kind is bool:
@@ -310,7 +323,7 @@ def attribute_value(attribute: Any, kind: type) -> Any:
         kind = int if isinstance(attribute, ir.IntegerAttr) else float
     try:
         if kind is DType:
-            return dtypes.of(str(ir.TypeAttr(attribute).value))
+            return read_type(ir.TypeAttr(attribute).value)
         value = _ATTRIBUTE_KINDS[kind](attribute)
         return tuple(value) if kind is tuple else value.value
     except ValueError as error:

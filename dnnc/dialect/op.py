@@ -7,7 +7,7 @@ its `verify`, `infer` and `reference` are the only statement of what it means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, dataclass_transform
 
@@ -172,6 +172,10 @@ class Op:
     def reference(self, *operands: Any, **context: Any) -> Any:
         """The results as float64, int64 or bool arrays, from such operands."""
         raise NotImplementedError
+
+    def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
+        """Random values for an operand that not all values suit; None where all do."""
+        return None
 
     # ---- checks that operations share
 

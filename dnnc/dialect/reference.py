@@ -71,6 +71,14 @@ def solve_sizes(
     return found
 
 
+def drawn(
+    graph: OperationGraph, tensor: Tensor, rng: np.random.Generator, sizes: Mapping[str, int]
+) -> Array | None:
+    """Random values for an input that an operation restricts; None where all values do."""
+    made = (op.draw(tensor, rng, sizes) for op in graph.consumers(tensor))
+    return next((values for values in made if values is not None), None)
+
+
 def _key_to_tensor(graph: OperationGraph, key: Any) -> Tensor:
     return key if isinstance(key, Tensor) else graph.tensor(key)
 

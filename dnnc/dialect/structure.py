@@ -134,6 +134,16 @@ def read_size(operation: Any, symbols: Sequence[Dim]) -> Expr:
     return dnn.from_affine(result, symbols)
 
 
+def anchor_of(call: Any) -> Any:
+    """The anchor's function that a call names."""
+    name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+    module = call.parent.operation.parent.operation
+    for view in module.regions[0].blocks[0].operations:
+        if view.operation.name == "func.func" and view.name.value == name:
+            return view
+    raise DnncError(Status.BAD_PARAM, f"no function {name}", "the anchor that is called")
+
+
 def inline_anchors(module: Any, function: Any) -> None:
     """Replaces the calls of anchors in a function by the anchors' own operations."""
     anchors = {
@@ -159,9 +169,15 @@ def inline_anchors(module: Any, function: Any) -> None:
 
 
 def _cloned(operation: Any, values: Mapping[Any, Any]) -> list[Any]:
+    """Its results, of a clone in which other values are used, bodies included."""
     made = operation.clone()
-    for position, value in enumerate(operation.operands):
-        made.operands[position] = values.get(value, value)
+
+    def replace(op: Any) -> Any:
+        for position, value in enumerate(op.operands):
+            op.operands[position] = values.get(value, value)
+        return ir.WalkResult.ADVANCE
+
+    made.operation.walk(replace)
     return list(made.results)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import dtypes
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr, Size, product
@@ -85,6 +86,12 @@ class Tensor:
                 raise self.error(
                     Status.BAD_PARAM, f"{what} is not set and can't be inferred", f"a {what}"
                 )
+        if not self.type.has_storage:
+            raise self.error(
+                Status.NOT_SUPPORTED_DATA_TYPE,
+                f"data type {self.type.cudnn}, which is a compute type only",
+                ", ".join(map(str, dtypes.ALL)),
+            )
         if not 1 <= self.rank <= MAX_RANK:
             raise self.error(
                 Status.NOT_SUPPORTED_SHAPE, f"rank {self.rank}", f"rank 1 to {MAX_RANK}"

@@ -6,10 +6,11 @@ from ..errors import DnncError, Status
 from .engine import Engine
 from .fallback import FALLBACK
 from .matmul_sm80 import MATMUL_SM80
+from .matmul_sm90 import MATMUL_SM90
 from .pointwise import POINTWISE
 from .reduction import REDUCTION
 
-ENGINES: tuple[Engine, ...] = (POINTWISE, REDUCTION, MATMUL_SM80, FALLBACK)
+ENGINES: tuple[Engine, ...] = (POINTWISE, REDUCTION, MATMUL_SM90, MATMUL_SM80, FALLBACK)
 
 BY_NAME = {engine.name: engine for engine in ENGINES}
 

@@ -17,7 +17,7 @@ from ..codegen.region import Region
 from ..codegen.walk import Reducer
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, Reduction
+from ..dialect.ops import Matmul, MoeGroupedMatmul, Reduction
 from ..expr import typical
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
@@ -26,6 +26,8 @@ from .surface import fp8_reasons, memory_seconds, pattern_reason, too_large_reas
 
 # Multiply-adds a second that the loop over global memory reaches, as a share of the f32 rate.
 _ARITHMETIC_SHARE = 0.05
+
+_PRODUCTS = (Matmul, MoeGroupedMatmul)
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,19 @@ class FallbackEngine(PointwiseEngine):
     inlines_anchors: bool = True
     reducer: Reducer | None = reduce.serial
     support: tuple[str, ...] = (
-        "graphs of pointwise, view, matmul and reduction operations in which no sum needs "
-        "another sum; outputs of equal dims; rank 1 to 8, any strides, types, broadcasts",
+        "graphs of pointwise, view, matmul, moe_grouped_matmul and reduction operations in which "
+        "no sum needs another sum; outputs of equal dims; rank 1 to 8, any strides, types, "
+        "broadcasts",
     )
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         reasons: list[Reason] = []
-        sums = [op for op in fusion.ops if isinstance(op, Matmul) or op.role == "reduction"]
-        strange = [op for op in fusion.ops if op.role == "anchor" and not isinstance(op, Matmul)]
+        sums = [op for op in fusion.ops if isinstance(op, _PRODUCTS) or op.role == "reduction"]
+        strange = [op for op in fusion.ops if op.role == "anchor" and op not in sums]
         if strange:
             what = ", ".join(op.label for op in strange)
-            reasons.append(pattern_reason(what, "pointwise, view, matmul, reduction"))
+            supported = "pointwise, view, matmul, moe_grouped_matmul, reduction"
+            reasons.append(pattern_reason(what, supported))
         if not sums and not strange:
             reasons.append(pattern_reason("no sum", "a matmul or a reduction"))
         for op in sums:
@@ -91,6 +95,8 @@ def _terms(op: Op) -> int:
     """Elements that an operation's sums go over."""
     if isinstance(op, Matmul):
         return typical(op.c.elements() * op.a.shape[-1])
+    if isinstance(op, MoeGroupedMatmul):
+        return typical(op.output.elements()) * _chain(op)
     return typical(op.x.elements()) if isinstance(op, Reduction) else 0
 
 
@@ -98,6 +104,8 @@ def _chain(op: Op) -> int:
     """Terms of one sum."""
     if isinstance(op, Matmul):
         return typical(op.a.shape[-1])
+    if isinstance(op, MoeGroupedMatmul):  # the products of other experts are dropped
+        return typical(op.experts * op.token.shape[-1])
     if isinstance(op, Reduction):
         return typical(op.x.elements()) // max(1, typical(op.y.elements()))
     return 0

@@ -24,25 +24,33 @@ from ..codegen import mma, ops, smem
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
-from ..codegen.operand_tile import OperandTile, is_unit, operand_plan
+from ..codegen.operand_tile import OperandTile, operand_plan
 from ..codegen.output import Output
 from ..codegen.region import Region
+from ..codegen.schedule import TileOrder
 from ..codegen.walk import Walk
 from ..dialect.fusion import Fusion
-from ..dialect.ops import Matmul, Pointwise
-from ..dialect.tensor import text
+from ..dialect.ops import Matmul
 from ..dtypes import DType
 from ..errors import Status
-from ..expr import Expr, ceildiv, product, typical
+from ..expr import ceildiv, typical
 from ..mlir import arith, ir
 from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
+from .product import (
+    anchor_reasons,
+    compute_reasons,
+    epilogue_reasons,
+    is_along_columns,
+    is_heavy,
+    knob_reason,
+    matmul_of,
+    sizes_of,
+)
 from .product_model import TiledProduct, lines
 from .surface import (
-    boolean_reason,
     bytes_of,
     fp8_reasons,
-    pattern_reason,
     too_large_reasons,
 )
 
@@ -81,64 +89,31 @@ class MatmulSm80Engine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
-        if len(anchors) != 1 or not isinstance(anchors[0], Matmul):
-            what = ", ".join(op.label for op in anchors) or "no matmul"
-            return (pattern_reason(what, "one matmul, pointwise and view operations"),)
-        op = anchors[0]
+        if reasons := anchor_reasons(fusion):
+            return reasons
         return (
-            *self._type_reasons(op),
-            *self._epilogue_reasons(fusion, op),
+            *self._type_reasons(matmul_of(fusion)),
+            *epilogue_reasons(fusion),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
         )
 
     def _type_reasons(self, op: Matmul) -> list[Reason]:
-        sums = dtypes.i32 if op.a.type.is_integer else dtypes.f32
-        compute = (dtypes.i32,) if sums == dtypes.i32 else (dtypes.f32, dtypes.f16)
-        reasons: list[Reason] = []
-        if op.a.type != op.b.type or op.a.type not in _OPERAND_TYPES:
-            reasons.append(
-                Reason(
-                    Status.NOT_SUPPORTED_DATA_TYPE,
-                    "operand types",
-                    f"A {op.a.type}, B {op.b.type}",
-                    "both f16, bf16, f32 or i8 (identity casts an operand)",
-                )
+        if op.a.type == op.b.type and op.a.type in _OPERAND_TYPES:
+            return compute_reasons(op)
+        return [
+            Reason(
+                Status.NOT_SUPPORTED_DATA_TYPE,
+                "operand types",
+                f"A {op.a.type}, B {op.b.type}",
+                "both f16, bf16, f32 or i8 (identity casts an operand)",
             )
-        elif op.compute_type not in compute:
-            reasons.append(
-                Reason(
-                    Status.NOT_SUPPORTED_DATA_TYPE,
-                    "compute type",
-                    f"{op.compute_type.cudnn} for {op.a.type}",
-                    ", ".join(row.cudnn for row in compute),
-                )
-            )
-        return reasons
-
-    def _epilogue_reasons(self, fusion: Fusion, op: Matmul) -> list[Reason]:
-        for other in fusion.ops:
-            is_after = any(op in fusion.upstream(t) for t in other.operands)
-            if is_after and (
-                other.role != "pointwise" or any(t.shape != op.c.shape for t in other.results)
-            ):
-                what = f"{other.label} of dims {text(other.results[0].shape)} after the product"
-                return [pattern_reason(what, f"pointwise operations of dims {text(op.c.shape)}")]
-        for output in fusion.outputs:
-            producer = fusion.producers[output]
-            if producer is not op and op not in fusion.upstream(output):
-                return [
-                    pattern_reason(f"{output.label} does not follow the product", "outputs of g2")
-                ]
-            if output.type.kind == "b":
-                return [boolean_reason(output)]
-        return []
+        ]
 
     # ---- knobs
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        op = _matmul_of(fusion)
+        op = matmul_of(fusion)
         chunk = mma.INSTRUCTIONS[op.a.type].chunk_elems
         common = (
             Knob("TILE_M", (128, 32, 64, 256), "rows of a block's tile"),
@@ -154,12 +129,12 @@ class MatmulSm80Engine:
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         if tile not in WARPS:
             pairs = ", ".join(f"{m}x{n}" for m, n in WARPS)
-            return (_knob_reason(f"tile {tile[0]}x{tile[1]}", pairs),)
+            return (knob_reason(f"tile {tile[0]}x{tile[1]}", pairs),)
         if knobs.get("TF32") == 3 and (tile[0] * tile[1] > 128 * 128 or knobs["TILEK"] > 16):
             # Both halves of the operands are held in registers, and larger tiles would spill.
             what = f"three products with tile {tile[0]}x{tile[1]}x{knobs['TILEK']}"
-            return (_knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
-        op = _matmul_of(fusion)
+            return (knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
+        op = matmul_of(fusion)
         needed = _smem_bytes(knobs, op.a.type)
         if needed > target.smem_block_bytes:
             return (
@@ -173,7 +148,7 @@ class MatmulSm80Engine:
         return ()
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        op = _matmul_of(fusion)
+        op = matmul_of(fusion)
         chunk = mma.INSTRUCTIONS[op.a.type].chunk_elems
         products = (3, 1) if op.a.type == dtypes.f32 else (0,)
         found: list[Knobs] = []
@@ -191,8 +166,8 @@ class MatmulSm80Engine:
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        op = _matmul_of(fusion)
-        m, n, k, count = (typical(size) for size in _sizes(op))
+        op = matmul_of(fusion)
+        m, n, k, count = (typical(size) for size in sizes_of(op))
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         warps_m, warps_n = WARPS[tile]
         return TiledProduct(
@@ -210,7 +185,7 @@ class MatmulSm80Engine:
             lines(op.b, op.b.rank - 2, knobs["TILEK"]),
             knobs.get("TF32", 1),
             bytes_of((*fusion.inputs, *fusion.outputs)),
-            any(isinstance(other, Pointwise) and _is_heavy(other) for other in fusion.ops),
+            any(is_heavy(other) for other in fusion.ops),
             target.mma_tflops[op.a.type.name],
         ).predict(target)
 
@@ -245,33 +220,13 @@ class MatmulSm80Engine:
             emitter = _Emitter(kernel, region, tile)
             kernel.min_blocks = emitter.blocks_together
             emitter.emit()
-        m, n, _ = tile["tile"]
-        tiles = ceildiv(emitter.m, m) * ceildiv(emitter.n, n) * emitter.batch.fragments
-        output.launch(kernel, (tiles, 1, 1))
-
-
-def _knob_reason(what: str, supported: str) -> Reason:
-    return Reason(Status.NOT_SUPPORTED, "knobs", what, supported)
-
-
-def _matmul_of(fusion: Fusion) -> Matmul:
-    return next(op for op in fusion.ops if isinstance(op, Matmul))
-
-
-def _sizes(op: Matmul) -> tuple[Expr, Expr, Expr, Expr]:
-    """M, N, K and the number of matrices."""
-    return op.a.shape[-2], op.b.shape[-1], op.a.shape[-1], product(op.c.shape[:-2])
+        output.launch(kernel, (emitter.order.tiles, 1, 1))
 
 
 def _smem_bytes(knobs: Knobs, operand: DType) -> int:
     m, n = knobs["TILE_M"], knobs["TILE_N"]
     stage = (m + n) * knobs["TILEK"] * operand.bits // 8
     return max(stage * knobs["STAGES"], m * (n * 4 + _PAD_BYTES))
-
-
-def _is_heavy(op: Pointwise) -> bool:
-    """Whether it takes many instructions an element: exp, tanh, erf and the like."""
-    return op.row.domain == "float" and not op.mode.startswith("relu")
 
 
 def _anchor_call(region: Region) -> Any:
@@ -281,7 +236,7 @@ def _anchor_call(region: Region) -> Any:
 def _epilogue_fragments(region: Region) -> tuple[str, int]:
     """(the axis that the epilogue's fragments lie along, their elements)."""
     first = region.outputs[0][1]
-    is_column = is_unit(first, first.rank - 2) and not is_unit(first, first.rank - 1)
+    is_column = is_along_columns(first)
     extent = first.shape[-2 if is_column else -1]
     smallest = min(max(8, tensor.type.bits) for _, tensor in region.outputs)
     width = min(8, 128 // smallest)
@@ -346,22 +301,16 @@ class _Emitter:
         totals = self._main_loop(base, stage_bytes, batch)
         self._epilogue(base, totals, batch)
 
+    @property
+    def order(self) -> TileOrder:
+        rows, columns = ceildiv(self.m, self.tile_m), ceildiv(self.n, self.tile_n)
+        return TileOrder(rows, columns, self.batch.fragments, self.tile["group_rows"])
+
     def _tile_of_block(self) -> tuple[dict[int, Coordinate], Any, Any]:
         """(batch coordinates, row and column of the block's tile), rows in groups."""
-        rows = self.kernel.size(ceildiv(self.m, self.tile_m))
-        columns = self.kernel.size(ceildiv(self.n, self.tile_n))
-        per_matrix = ceildiv(self.m, self.tile_m) * ceildiv(self.n, self.tile_n)
-        block = ops.block_id()
-        matrix = self.kernel.divide(block, per_matrix) if self.batch.groups else 0
+        matrix, row, column = self.order.place(self.kernel, ops.block_id())
         batch = self.batch.coordinates(self.kernel, matrix) if self.batch.groups else {}
-        place = self.kernel.remainder(block, per_matrix, matrix) if self.batch.groups else block
-        group_rows = self.tile["group_rows"]
-        per_group = ops.mul(columns, group_rows)
-        group = ops.div(place, per_group)
-        first = ops.mul(group, group_rows)
-        height = ops.minimum(ops.sub(rows, first), group_rows)
-        inside = ops.sub(place, ops.mul(group, per_group))
-        return batch, ops.add(first, ops.rem(inside, height)), ops.div(inside, height)
+        return batch, row, column
 
     # ---- main loop
 

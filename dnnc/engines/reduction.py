@@ -417,7 +417,9 @@ class _Emitter:
         totals: Sequence[Any],
         kept: Mapping[int, Coordinate],
     ) -> None:
-        made = {op.results[0]: _Total(t) for op, t in zip(self.reductions, totals, strict=True)}
+        made = {
+            op.results[0]: reduce.Total(t) for op, t in zip(self.reductions, totals, strict=True)
+        }
         walk = Walk(kernel, {**leaves, **made}, self.region.symbols)
         at = coordinates_of(self.rank, dict(kept))
         for value, target in self.region.targets(kernel):
@@ -463,19 +465,6 @@ class _Emitter:
         is_writer = ops.both(ops.less(fragment, count), ops.compare("eq", row, 0))
         with ops.if_(is_writer):
             self._store_results(kernel, leaves, totals, self.kept.coordinates(kernel, fragment))
-
-
-@dataclass(frozen=True)
-class _Total:
-    """A reduction's result in registers, as a leaf of the walk over what comes after."""
-
-    value: Any
-
-    def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        if width == ops.width_of(self.value):
-            return self.value
-        assert ops.width_of(self.value) == 1, "a total is read as it was made"
-        return ops.splat(self.value, width)
 
 
 def _groups(data: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:

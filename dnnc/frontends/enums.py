@@ -8,7 +8,10 @@ from .. import dtypes
 
 
 class data_type:
-    """cuDNN's data types; a name of ours or a torch or NumPy dtype is accepted in their place."""
+    """cuDNN's data types; a name of ours or a torch or NumPy dtype is accepted in their place.
+
+    FAST_FLOAT_FOR_FP8 is a compute type of matmuls only.
+    """
 
     FLOAT = dtypes.f32
     DOUBLE = dtypes.f64
@@ -21,6 +24,7 @@ class data_type:
     BOOLEAN = dtypes.i1
     FP8_E4M3 = dtypes.f8e4m3
     FP8_E5M2 = dtypes.f8e5m2
+    FAST_FLOAT_FOR_FP8 = dtypes.fast_float_for_fp8
     NOT_SET = None
 
 
@@ -65,6 +69,15 @@ class convolution_mode(Enum):
 
     CROSS_CORRELATION = "CROSS_CORRELATION"
     CONVOLUTION = "CONVOLUTION"
+
+
+class moe_grouped_matmul_mode(Enum):
+    """How the rows of a grouped matmul are routed to experts."""
+
+    NONE = "NONE"
+    GATHER = "GATHER"
+    SCATTER = "SCATTER"
+    COMBINE = "COMBINE"
 
 
 class norm_forward_phase(Enum):

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dialect.op import Field, Op
-from ..dialect.ops import OPS, Concatenate, ConvFprop, Layernorm, Pointwise, Slice
+from ..dialect.ops import OPS, Concatenate, ConvFprop, Layernorm, Matmul, Pointwise, Slice
 from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
@@ -68,9 +68,15 @@ def _value(field: Field, given: Any) -> Any:
     return given
 
 
-def _compute_type(graph: Any, given: Any) -> Any:
-    chosen = given if given is not None else graph.compute_data_type
-    return dtypes.of(chosen) if chosen is not None else dtypes.f32
+def _compute_type(graph: Any, given: Any, kind: type[Op]) -> Any:
+    """The type that the call names, or the graph's.
+
+    A graph's FAST_FLOAT_FOR_FP8 is for matmuls, and means FLOAT for other operations.
+    """
+    if given is not None:
+        return dtypes.of(given)
+    chosen = dtypes.f32 if graph.compute_data_type is None else dtypes.of(graph.compute_data_type)
+    return chosen if chosen.has_storage or kind is Matmul else dtypes.f32
 
 
 def _op_method(kind: type[Op]) -> Any:
@@ -92,7 +98,7 @@ def _op_method(kind: type[Op]) -> Any:
             else:
                 values[f.name] = value if value is None else graph._operand(value, rank)
         if any(f.name == "compute_type" for f in kind.fields):
-            values["compute_type"] = _compute_type(graph, given["compute_data_type"])
+            values["compute_type"] = _compute_type(graph, given["compute_data_type"], kind)
         return graph._append(kind, values)
 
     doc = inspect.cleandoc(kind.__doc__ or "")
@@ -157,7 +163,7 @@ def _pointwise_compute_type(graph: Any, mode: Mode, given: Any) -> Any:
     """The graph's compute type where the mode has it, unless the call names one."""
     if given is not None:
         return dtypes.of(given)
-    chosen = _compute_type(graph, None)
+    chosen = _compute_type(graph, None, Pointwise)
     integers_only_sometimes = mode.domain == "float" and not chosen.is_float
     return dtypes.f32 if integers_only_sometimes or chosen.bits == 16 else chosen
 
@@ -197,7 +203,7 @@ def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
         "stride": tuple(given["stride"] or [1] * spatial),
         "dilation": tuple(given["dilation"] or [1] * spatial),
         "convolution_mode": text_of(given["convolution_mode"]),
-        "compute_type": _compute_type(graph, given["compute_data_type"]),
+        "compute_type": _compute_type(graph, given["compute_data_type"], ConvFprop),
         "name": given["name"],
     }
     return graph._append(ConvFprop, values)
@@ -243,7 +249,7 @@ def _layernorm(graph: Any, given: dict[str, Any]) -> Any:
         "bias": None if bias is None else graph._operand(bias, 1),
         "epsilon": graph._operand(given["epsilon"], graph._operand(given["input"], 1).rank),
         "norm_forward_phase": phase,
-        "compute_type": _compute_type(graph, given["compute_data_type"]),
+        "compute_type": _compute_type(graph, given["compute_data_type"], Layernorm),
         "name": given["name"],
     }
     left_out = () if phase == "TRAINING" else ("mean", "inv_variance")

@@ -3,7 +3,8 @@
 
 Precondition: fusions with an engine.  Postcondition: each fusion's function holds
 `linalg.generic` operations (attribute `dnn.role`) and calls of anchors; an anchor is a private
-function that holds its own decomposition, which an engine may inline or replace.
+function that holds its own decomposition, which an engine may inline or replace, and whose
+attributes are those of the operation (`dnn.compute_type`).
 
     "dnn.pointwise"(%c, %b) {mode = "add", role = "g2"}
 ->  linalg.generic {indexing_maps = [(d0, d1, d2) -> (d0, d1, d2), ... -> (0, 0, d2), ...]}
@@ -26,7 +27,16 @@ from ..codegen.scalar import Scalars, constant, convert, element_type
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import Concatenate, Matmul, Pointwise, Reduction, Reshape, Slice, Transpose
+from ..dialect.ops import (
+    Concatenate,
+    Matmul,
+    MoeGroupedMatmul,
+    Pointwise,
+    Reduction,
+    Reshape,
+    Slice,
+    Transpose,
+)
 from ..dialect.ops.views import View, coordinates
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
@@ -383,8 +393,8 @@ def _concatenate(low: _Lowering, op: Concatenate) -> None:
 
 
 def accumulation_type(compute: DType) -> DType:
-    """The type that sums are kept in: HALF compute sums in f32 and rounds once."""
-    return dtypes.f32 if compute == dtypes.f16 else compute
+    """The type that sums are kept in: f32 for HALF, which rounds once, and FAST_FLOAT_FOR_FP8."""
+    return dtypes.f32 if compute in (dtypes.f16, dtypes.fast_float_for_fp8) else compute
 
 
 def _matmul(low: _Lowering, op: Matmul) -> None:
@@ -424,6 +434,66 @@ def _matmul_body(low: _Lowering, op: Matmul, sums: DType, a: Any, b: Any) -> Any
     )
 
 
+def _moe_grouped_matmul(low: _Lowering, op: MoeGroupedMatmul) -> None:
+    sums = accumulation_type(op.compute_type)
+    result = _call_anchor(low, op, sums, _moe_grouped_matmul_body)
+    low.values[op.output] = _cast_from(low, result, op.output, sums, op.compute_type)
+
+
+def _moe_grouped_matmul_body(
+    low: _Lowering, op: MoeGroupedMatmul, sums: DType, token: Any, weight: Any, first: Any
+) -> Any:
+    """Sums over experts too, keeping what a row's own expert adds.
+
+    No index depends on data, so that coordinates stay what a walk can follow.
+    """
+    ends = _ends_of_experts(low, op, first)
+    one, row, n, expert, k = (ir.AffineExpr.get_dim(axis) for axis in range(5))
+    zero = ir.AffineExpr.get_constant(0)
+    scalars = Scalars(sums)
+
+    def body(x: Any, y: Any, start: Any, end: Any, total: Any) -> Any:
+        at = arith.IndexCastOp(start.type, linalg.IndexOp(1).result).result
+        is_after = arith.CmpIOp(arith.CmpIPredicate.sge, at, start).result
+        is_before = arith.CmpIOp(arith.CmpIPredicate.slt, at, end).result
+        is_own = arith.AndIOp(is_after, is_before).result
+        x, y = convert(x, op.token.type, sums), convert(y, op.weight.type, sums)
+        return arith.SelectOp(is_own, scalars.fma(x, y, total), total).result
+
+    return low.generic(
+        op.output,
+        sums,
+        [
+            (token, ir.AffineMap.get(5, 0, [one, row, k])),
+            (weight, ir.AffineMap.get(5, 0, [expert, k, n])),
+            (first, ir.AffineMap.get(5, 0, [expert, zero, zero])),
+            (ends, ir.AffineMap.get(5, 0, [expert, zero, zero])),
+        ],
+        body,
+        init=_filled(low, op.output, sums, 0),
+        output_map=ir.AffineMap.get(5, 0, [one, row, n]),
+        iterators=["parallel"] * 3 + ["reduction"] * 2,
+    )
+
+
+def _ends_of_experts(low: _Lowering, op: MoeGroupedMatmul, first: Any) -> Any:
+    """The row after each expert's last: the next expert's first, or the number of rows."""
+    rows = op.token.shape[1]
+    sizes = _SizeValues(low, [[rows, op.experts]])
+    type_ = element_type(dtypes.i32)
+
+    def body() -> Any:
+        after = arith.AddIOp(linalg.IndexOp(0).result, index_constant(1)).result
+        inside = arith.MinSIOp(after, sizes.index(op.experts - 1)).result
+        zero = index_constant(0)
+        start = tensor.ExtractOp(first, [inside, zero, zero]).result
+        is_inside = arith.CmpIOp(arith.CmpIPredicate.ult, after, sizes.index(op.experts)).result
+        count = arith.IndexCastOp(type_, sizes.index(rows)).result
+        return arith.SelectOp(is_inside, start, count).result
+
+    return low.generic(op.first_token_offset, dtypes.i32, [], body)
+
+
 def _call_anchor(low: _Lowering, op: Op, sums: DType, body: Callable[..., Any]) -> Any:
     """A private function of the anchor's decomposition, and a call of it."""
     operands = [low.value(source) for source in op.operands]
@@ -448,6 +518,7 @@ def _call_anchor(low: _Lowering, op: Op, sums: DType, body: Callable[..., Any]) 
 
 def _cast_from(low: _Lowering, value: Any, result: Tensor, sums: DType, compute: DType) -> Any:
     """The anchor's sums in the result's data type, through the compute type."""
+    compute = compute if compute.has_storage else sums
     if sums == compute == result.type:
         return value
     return low.generic(
@@ -466,6 +537,7 @@ _RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
     Reshape: _view,
     Concatenate: _concatenate,
     Matmul: _matmul,
+    MoeGroupedMatmul: _moe_grouped_matmul,
 }
 
 

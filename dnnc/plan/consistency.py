@@ -36,7 +36,7 @@ def _problems(plan: Plan) -> Iterator[_Problem]:
         for uid in pair:
             yield from _uid_problems(plan, uid)
     for tensor in plan.tensors:
-        dtypes.of(tensor.dtype)
+        dtypes.of_storage(tensor.dtype)
         if tensor.role not in ("input", "output"):
             yield f"tensor {tensor.uid}: role {tensor.role!r}", "input, output"
         if len(tensor.dims) != len(tensor.strides):
@@ -104,7 +104,7 @@ def _arg_problems(plan: Plan, arg: Arg) -> Iterator[_Problem]:
         if arg.type not in ("i32", "i64"):
             yield f"a scalar argument of type {arg.type!r}", "i32, i64"
     if arg.kind == "by_value":
-        dtypes.of(arg.type)
+        dtypes.of_storage(arg.type)
         if arg.uid not in [tensor.uid for tensor in plan.tensors if tensor.is_by_value]:
             yield f"tensor {arg.uid} passed by value", "a tensor with is_by_value"
     if arg.kind == "bytes" and not _is_hex(arg.data):

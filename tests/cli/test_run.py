@@ -263,6 +263,20 @@ def test_a_bad_output_is_not(plan, arrays, change):
     assert not verdict_of(plan, arrays, change).is_good
 
 
+@pytest.mark.parametrize(("depth", "steps"), [(1, 1), (32, 1), (33, 2), (4096, 128)])
+def test_sums_in_the_accumulators_have_a_wider_bound(here, depth, steps):
+    import dnnc as package
+
+    bounds: dict[str, float] = {}
+    for compute in ("FLOAT", "FAST_FLOAT_FOR_FP8"):
+        g = package.pygraph("fp8", io_data_type="FP8_E4M3", compute_data_type=compute)
+        a, b = g.tensor([4, depth]), g.tensor([depth, 4])
+        g.matmul(a, b).set_output().set_data_type("FLOAT")
+        graph = g.graph.finalize()
+        bounds[compute] = check.bound_of(graph, graph.outputs[0], {})
+    assert bounds["FAST_FLOAT_FOR_FP8"] - bounds["FLOAT"] == pytest.approx(steps * 2.0**-12)
+
+
 def test_over_the_bound_exits_with_1(plan, arrays, monkeypatch):
     monkeypatch.setattr(check, "bound_of", lambda graph, tensor, sizes: 1e-9)
     result = dnnc("run", plan, "inputs.npz", "-d", "interpreter", "--check")

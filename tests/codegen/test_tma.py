@@ -4,7 +4,7 @@ import pytest
 
 from dnnc import Dim, dtypes
 from dnnc.codegen import tma
-from dnnc.codegen.staged_store import StagedStore
+from dnnc.codegen.staged_store import StagedStore, turn_of
 from dnnc.dialect.tensor import Tensor
 from dnnc.expr import Expr
 
@@ -73,5 +73,5 @@ def test_staged_chunks_are_swizzled_as_the_map_says(dtype, columns):
     mask = span // 16 - 1
     for row in range(64):
         address = row * span
-        assert store._turn(row) == (address >> 7 & mask) << 4
+        assert turn_of(span, row) == (address >> 7 & mask) << 4
     assert store.bytes % 1024 == 0

@@ -53,6 +53,38 @@ def matmul_half_compute():
     return finish(g, c)
 
 
+def matmul_of_fp8(compute=None):
+    def build():
+        g = new_graph(io_data_type=dtypes.f16)
+        a = g.tensor([3, M, 24], data_type=dtypes.f8e4m3)
+        b = g.tensor([1, 24, 5], data_type=dtypes.f8e5m2)
+        return finish(g, g.matmul(a, b, compute_data_type=compute))
+
+    return build
+
+
+def grouped_matmul(token, weight, first=None, **options):
+    """A graph of moe_grouped_matmul; first: its offsets' dims (default: the right ones)."""
+
+    def build():
+        g = new_graph()
+        offsets = g.tensor(first or [weight[0], 1, 1], data_type=dtypes.i32)
+        return finish(
+            g, g.moe_grouped_matmul(g.tensor(token), g.tensor(weight), offsets, **options)
+        )
+
+    return build
+
+
+def grouped_matmul_of_tokens():
+    g = new_graph(io_data_type=dtypes.bf16)
+    token = g.tensor([1, M, 6])
+    weight = g.tensor([3, 6, 4], [24, 1, 6])  # columns are contiguous, as cuDNN wants them
+    first = g.tensor([3, 1, 1], data_type=dtypes.i32)
+    y = g.moe_grouped_matmul(token, weight, first, mode=dnnc.moe_grouped_matmul_mode.NONE)
+    return finish(g, g.relu(y))
+
+
 def pointwise_of(mode, name, operands):
     def build():
         g = new_graph()
@@ -175,7 +207,19 @@ def layernorm_inference():
 
 
 EXAMPLES = {
-    "matmul": [matmul_plain, matmul_broadcast_batch, matmul_integers, matmul_half_compute],
+    "matmul": [
+        matmul_plain,
+        matmul_broadcast_batch,
+        matmul_integers,
+        matmul_half_compute,
+        matmul_of_fp8(),
+        matmul_of_fp8(dtypes.fast_float_for_fp8),
+    ],
+    "moe_grouped_matmul": [
+        grouped_matmul([1, 7, 5], [4, 5, 3], name="experts"),
+        grouped_matmul([1, M, 4], [1, 4, 2]),
+        grouped_matmul_of_tokens,
+    ],
     "pointwise": [
         *(pointwise_of(mode, *mode.methods[0]) for mode in MODES),
         relu_with_parameters,
@@ -266,6 +310,13 @@ def concatenate_of(g, shapes, axis, types=None, **kwargs):
     return g.concatenate(parts, axis, **kwargs)
 
 
+def edited_grouped_matmul():
+    """An output that holds a row more."""
+    g = grouped_matmul([1, 7, 5], [3, 5, 4])()
+    edit_last(g).set_dim([1, 8, 4])
+    return g
+
+
 def wide(tensor):
     return tensor.set_data_type(dtypes.f64)
 
@@ -276,6 +327,17 @@ BROKEN = {
     ("matmul", "C3"): broken(lambda g: matmul(g, [2, 3, 4], [3, 4, 5])),
     ("matmul", "C4"): broken(lambda g: matmul(g, [3, 4], [4, 5], [3, 6])),
     ("matmul", "C5"): broken(lambda g: matmul(g, [3, 4], [4, 5], compute_data_type=dtypes.i32)),
+    ("moe_grouped_matmul", "C1"): grouped_matmul([2, 7, 5], [3, 5, 4]),
+    ("moe_grouped_matmul", "C2"): grouped_matmul([1, 7, 5], [3, 5, 4], mode="GATHER"),
+    ("moe_grouped_matmul", "C3"): grouped_matmul([1, 7, 5], [3, 6, 4]),
+    ("moe_grouped_matmul", "C4"): grouped_matmul([1, 7, 5], [3, 5, 4], [4, 1, 1]),
+    ("moe_grouped_matmul", "C5"): broken(
+        lambda g: g.moe_grouped_matmul(*(g.tensor(d) for d in ([1, 7, 5], [3, 5, 4], [3, 1, 1])))
+    ),
+    ("moe_grouped_matmul", "C6"): edited_grouped_matmul,
+    ("moe_grouped_matmul", "C7"): grouped_matmul(
+        [1, 7, 5], [3, 5, 4], compute_data_type=dtypes.f16
+    ),
     ("pointwise", "C1"): edited(add, b=None),
     ("pointwise", "C2"): broken(lambda g: g.add(g.tensor([4, 5]), g.tensor([3, 5]))),
     ("pointwise", "C3"): broken(lambda g: add(g).set_dim([4, 6]).set_stride([6, 1])),

@@ -123,6 +123,17 @@ def test_rank_nine_is_refused():
     assert refused(g.graph).status is Status.NOT_SUPPORTED_SHAPE
 
 
+@pytest.mark.parametrize("kind", ["io_data_type", "intermediate_data_type"])
+def test_a_tensor_of_a_compute_type_is_refused(kind):
+    g = new_graph(**{kind: dtypes.fast_float_for_fp8})
+    finish(g, g.exp(g.exp(g.tensor([4]))))
+    error = refused(g.graph)
+    assert error.status is Status.NOT_SUPPORTED_DATA_TYPE
+    assert "data type FAST_FLOAT_FOR_FP8, which is a compute type only" in error.what
+    assert error.supported.startswith("f32, f64, f16")
+    assert "fast" not in error.supported
+
+
 def test_an_output_that_overlaps_itself_is_refused():
     g = new_graph()
     finish(g, g.exp(g.tensor([3, 4])).set_stride([2, 1]))

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import dnnc
-from dnnc import mlir
+from dnnc import dtypes, mlir
 from dnnc.dialect import dnn, json_form
-from dnnc.dialect.ops import OPS
-from dnnc.dialect.reference import reference
-from dnnc.errors import DnncError
+from dnnc.dialect.ops import OPS, Matmul
+from dnnc.dialect.reference import drawn, reference
+from dnnc.errors import DnncError, Status
 
-from .examples import ALL_EXAMPLES, BROKEN, EXAMPLES, IDS
+from .examples import ALL_EXAMPLES, BROKEN, EXAMPLES, IDS, finish, new_graph
 
 CONSTRAINT = re.compile(r"^\s*\((C\d+)\)", re.MULTILINE)
 
@@ -108,7 +108,10 @@ def random_inputs(graph, sizes, seed=0):
     inputs = {}
     for tensor in graph.inputs:
         shape = [n.evaluate(sizes) for n in tensor.shape]
-        if tensor.type.kind == "b":
+        restricted = drawn(graph, tensor, rng, sizes)
+        if restricted is not None:
+            inputs[tensor.uid] = restricted
+        elif tensor.type.kind == "b":
             inputs[tensor.uid] = rng.integers(0, 2, shape).astype(bool)
         elif tensor.type.is_integer:
             inputs[tensor.uid] = rng.integers(-9, 10, shape)
@@ -125,6 +128,68 @@ def test_reference_gives_the_inferred_dims_and_types(op, number, build):
     for tensor in graph.outputs:
         assert outputs[tensor.uid].shape == tuple(n.evaluate(sizes) for n in tensor.shape)
         assert outputs[tensor.uid].dtype == tensor.type.numpy
+
+
+FP8_MATMULS = [
+    (a, b, dtypes.of("FAST_FLOAT_FOR_FP8"))
+    for a in (dtypes.f8e4m3, dtypes.f8e5m2)
+    for b in (dtypes.f8e4m3, dtypes.f8e5m2)
+]
+
+
+def product(a, b, compute):
+    g = new_graph()
+    x, y = g.tensor([3, 4], data_type=a), g.tensor([4, 5], data_type=b)
+    return finish(g, g.matmul(x, y, compute_data_type=compute))
+
+
+@pytest.mark.parametrize(("a", "b", "compute"), FP8_MATMULS, ids=str)
+def test_fast_products_of_fp8_are_those_of_float(a, b, compute):
+    fast, plain = (product(a, b, t).graph.finalize() for t in (compute, dtypes.f32))
+    assert fast.ops[0].compute_type is compute
+    assert fast.key() != plain.key()
+    inputs = random_inputs(fast, {})
+    (found,), (wanted,) = (reference(graph, inputs).values() for graph in (fast, plain))
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "accepted"),
+    [
+        (dtypes.f32, dtypes.f32, "FLOAT, HALF, DOUBLE"),
+        (dtypes.f16, dtypes.f8e4m3, "FLOAT, HALF, DOUBLE"),
+        (dtypes.f8e5m2, dtypes.bf16, "FLOAT, HALF, DOUBLE"),
+        (dtypes.i8, dtypes.f8e5m2, "FLOAT, HALF, DOUBLE"),
+        (dtypes.i8, dtypes.i8, "FLOAT, HALF, DOUBLE, INT32"),
+    ],
+    ids=str,
+)
+def test_fast_products_are_of_fp8_only(a, b, accepted):
+    with pytest.raises(DnncError, match=f"FAST_FLOAT_FOR_FP8 for {a} and {b}") as caught:
+        product(a, b, dtypes.fast_float_for_fp8).validate()
+    assert caught.value.status is Status.NOT_SUPPORTED_DATA_TYPE
+    assert caught.value.supported == accepted
+
+
+def test_a_product_of_fp8_says_what_it_computes_in():
+    with pytest.raises(DnncError) as caught:
+        product(dtypes.f8e4m3, dtypes.f8e5m2, dtypes.bf16).validate()
+    assert caught.value.supported == "FLOAT, HALF, DOUBLE, FAST_FLOAT_FOR_FP8"
+
+
+COMPUTING = [op for op in OPS if any(f.name == "compute_type" for f in op.fields)]
+
+
+@pytest.mark.parametrize("op", [op for op in COMPUTING if op is not Matmul], ids=str)
+def test_other_operations_have_no_fast_products(op):
+    for build in EXAMPLES[op.op_name]:
+        g = build()
+        for made in g.graph.ops:
+            made.compute_type = dtypes.fast_float_for_fp8
+        with pytest.raises(DnncError, match="compute type FAST_FLOAT_FOR_FP8") as caught:
+            g.validate()
+        assert caught.value.status is Status.NOT_SUPPORTED_DATA_TYPE
+        assert "FLOAT" in caught.value.supported.split(", ")
 
 
 def test_a_missing_operand_is_named():

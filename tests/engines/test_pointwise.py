@@ -38,8 +38,9 @@ def test_examples_of_every_operation(op, number, build):
     sizes = {"M": 5, "B": 4}
     g = build()
     graph = g.graph.finalize()
+    options = {"target": "sm_90"} if any(t.type.is_fp8 for t in graph.tensors) else {}
     check(g, sizes, inputs=random_inputs(graph, sizes, low=0.25, high=2.0), slack=6.0,
-          allowance=1e-6)  # fmt: skip
+          allowance=1e-6, **options)  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", [m for m in MODES if m.domain == "float"], ids=lambda m: m.name)

@@ -57,6 +57,54 @@ def test_leaky_relu_computes_in_the_type_it_is_given():
     np.testing.assert_array_equal(found, np.where(y_exact > 0, values, 0.3 * values))
 
 
+def test_fast_products_as_the_default_leave_other_operations_in_float():
+    g = new_graph("FP8_E4M3", compute_data_type=dnnc.data_type.FAST_FLOAT_FOR_FP8)
+    c = g.matmul(g.tensor([2, 3]), g.tensor([3, 4], data_type="FP8_E5M2"))
+    y = g.leaky_relu(g.add(c, 1.0), negative_slope=0.5)
+    g.reduction(y, "amax").set_dim([1, 1]).set_output()
+    g.conv_fprop(g.tensor([1, 2, 5]), g.tensor([2, 2, 3])).set_output()
+    scale = g.tensor([1, 3])
+    epsilon = g.tensor_scalar(1e-5)
+    g.layernorm("TRAINING", g.tensor([2, 3]), scale, scale, epsilon)[0].set_output()
+    g.validate()
+    fast, *others = [op.compute_type for op in g.graph.ops]
+    assert fast is dnnc.data_type.FAST_FLOAT_FOR_FP8
+    assert others == [dtypes.f32] * 5
+
+
+def test_fast_products_can_be_asked_of_one_matmul():
+    g = new_graph("FP8_E5M2")
+    a, b = g.tensor([3, 3]), g.tensor([3, 3])
+    g.matmul(a, b).set_output()
+    g.matmul(a, b, compute_data_type="FAST_FLOAT_FOR_FP8").set_output()
+    g.validate()
+    assert [op.compute_type.cudnn for op in g.graph.ops] == ["FLOAT", "FAST_FLOAT_FOR_FP8"]
+
+
+@pytest.mark.parametrize("method", ["exp", "layernorm"])
+def test_fast_products_asked_of_another_operation_are_refused(method):
+    g = new_graph()
+    fast = dnnc.data_type.FAST_FLOAT_FOR_FP8
+    x = g.tensor([2, 4])
+    if method == "exp":
+        g.exp(x, compute_data_type=fast).set_output()
+    else:
+        scale = g.tensor([1, 4])
+        results = g.layernorm("TRAINING", x, scale, scale, g.tensor_scalar(1e-5), fast)
+        for tensor in results:
+            tensor.set_output()
+    with pytest.raises(dnnc.DnncError, match=rf"{method}.*compute type FAST_FLOAT_FOR_FP8"):
+        g.validate()
+
+
+@pytest.mark.parametrize("of", [dnnc.data_type.FAST_FLOAT_FOR_FP8, "FAST_FLOAT_FOR_FP8"], ids=str)
+def test_a_tensor_of_a_compute_type_is_refused(of):
+    g = new_graph()
+    g.exp(g.tensor([4], data_type=of)).set_output()
+    with pytest.raises(dnnc.DnncError, match="a compute type only"):
+        g.validate()
+
+
 def test_large_integers_stay_whole():
     g = new_graph("INT32", compute_data_type="INT32")
     x = g.tensor([3], name="x")

@@ -228,6 +228,9 @@ def broken_memset(**changes):
          "role 'workspace'"),
         (dataclasses.replace(WHOLE, tensors=(
             dataclasses.replace(WHOLE.tensors[0], dtype="f17"), *WHOLE.tensors[1:])), "f17"),
+        (dataclasses.replace(WHOLE, tensors=(
+            dataclasses.replace(WHOLE.tensors[0], dtype="FAST_FLOAT_FOR_FP8"),
+            *WHOLE.tensors[1:])), "FAST_FLOAT_FOR_FP8 is a compute type"),
     ],
 )  # fmt: skip
 def test_what_refers_to_nothing_is_refused(plan, what):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dnnc.compiler import compile_graph
-from dnnc.dialect.reference import reference
+from dnnc.dialect.reference import drawn, reference
 from dnnc.options import Options
 
 from . import machine
@@ -16,7 +16,10 @@ def random_inputs(graph, sizes, seed=0, low=-2.0, high=2.0):
     inputs = {}
     for tensor in graph.inputs:
         shape = [n.evaluate(sizes) for n in tensor.shape]
-        if tensor.type.kind == "b":
+        restricted = drawn(graph, tensor, rng, sizes)
+        if restricted is not None:
+            inputs[tensor.uid] = restricted
+        elif tensor.type.kind == "b":
             inputs[tensor.uid] = rng.integers(0, 2, shape).astype(bool)
         elif tensor.type.is_integer:
             inputs[tensor.uid] = rng.integers(0 if tensor.type.kind == "u" else -9, 10, shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..op import Op
 from .conv import ConvFprop
 from .matmul import Matmul
+from .moe_grouped_matmul import MoeGroupedMatmul
 from .norm import Layernorm
 from .pointwise import Pointwise
 from .reduction import Reduction
@@ -12,6 +13,7 @@ from .views import Concatenate, Reshape, Slice, Transpose
 
 OPS: tuple[type[Op], ...] = (
     Matmul,
+    MoeGroupedMatmul,
     Pointwise,
     Reduction,
     Transpose,

@@ -19,6 +19,8 @@ class Matmul(Op):
     """C = A @ B over the last two dims; the leading dims are batches and broadcast.
 
     A [..., M, K], B [..., K, N], C [..., M, N].  Products are summed in the compute type.
+    FLOAT: the sums are f32.  FAST_FLOAT_FOR_FP8: they may stay in the tensor cores' accumulators,
+    which keep fewer bits; the exact result is that of FLOAT.
     Source: cuDNN graph API, Matmul operation.
 
     Constraints:
@@ -26,7 +28,8 @@ class Matmul(Op):
     (C2) K of A equals K of B.
     (C3) each batch dim of A and B is C's or 1.
     (C4) C's dims are the batch dims, M, N.
-    (C5) the compute type is FLOAT, HALF or DOUBLE, or INT32 where A and B are integers.
+    (C5) the compute type is FLOAT, HALF or DOUBLE, or INT32 where A and B are integers, or
+         FAST_FLOAT_FOR_FP8 where each of them is of an fp8 type.
     """
 
     op_name = "matmul"
@@ -71,8 +74,11 @@ class Matmul(Op):
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         self._verify_result_dims()
-        integers = self.a.type.is_integer and self.b.type.is_integer
-        accepted = (dtypes.f32, dtypes.f16, dtypes.f64, *((dtypes.i32,) if integers else ()))
+        accepted = [dtypes.f32, dtypes.f16, dtypes.f64]
+        if self.a.type.is_integer and self.b.type.is_integer:
+            accepted.append(dtypes.i32)
+        if self.a.type.is_fp8 and self.b.type.is_fp8:
+            accepted.append(dtypes.fast_float_for_fp8)
         if self.compute_type not in accepted:  # matmul_c5
             raise self.error(
                 "C5",

@@ -69,7 +69,7 @@ class Layernorm(Op):
                 tensor.dims = self._statistics_dims()
             if tensor.strides is None:
                 tensor.strides = packed_strides(tensor.dims)
-            if tensor.dtype is None:
+            if tensor.dtype is None and self.compute_type.has_storage:
                 tensor.dtype = self.compute_type
 
     def verify(self) -> None:

@@ -42,6 +42,78 @@ func.func @matmul_c5(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>) {
 
 // -----
 
+func.func @matmul_c5_fast_for_fp8_only(%a: tensor<3x4xf8E4M3FN>, %b: tensor<4x5xf16>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: matmul (C5): compute type FAST_FLOAT_FOR_FP8 for f8E4M3FN and f16; accepted: FLOAT, HALF, DOUBLE}}
+  "dnn.matmul"(%a, %b) {compute_type = !dnn.fast_float_for_fp8} : (tensor<3x4xf8E4M3FN>, tensor<4x5xf16>) -> tensor<3x5xf32>
+  return
+}
+
+// -----
+
+func.func @tensor_of_a_compute_type(%a: tensor<2x3x!dnn.fast_float_for_fp8>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: tensor with uid ?: data type FAST_FLOAT_FOR_FP8, which is a compute type only; accepted: f32, f64, f16,}}
+  "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3x!dnn.fast_float_for_fp8>) -> tensor<3x2x!dnn.fast_float_for_fp8>
+  return
+}
+
+// -----
+
+func.func @moe_grouped_matmul_c1(%t: tensor<2x7x5xf32>, %w: tensor<3x5x4xf32>, %first: tensor<3x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: moe_grouped_matmul (C1): token [2, 7, 5], weight [3, 5, 4]; accepted: token [1, T, K], weight [E, K, N]}}
+  "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<2x7x5xf32>, tensor<3x5x4xf32>, tensor<3x1x1xi32>) -> tensor<1x7x4xf32>
+  return
+}
+
+// -----
+
+func.func @moe_grouped_matmul_c2(%t: tensor<1x7x5xf32>, %w: tensor<3x5x4xf32>, %first: tensor<3x1x1xi32>, %index: tensor<1x7x1xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED: moe_grouped_matmul (C2): mode GATHER with token_index; accepted: mode NONE without token_index, token_ks, top_k_scores}}
+  "dnn.moe_grouped_matmul"(%t, %w, %first, %index) {compute_type = f32, mode = "GATHER", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>, top_k = 0 : i64} : (tensor<1x7x5xf32>, tensor<3x5x4xf32>, tensor<3x1x1xi32>, tensor<1x7x1xi32>) -> tensor<1x7x4xf32>
+  return
+}
+
+// -----
+
+func.func @moe_grouped_matmul_c3(%t: tensor<1x7x5xf32>, %w: tensor<3x6x4xf32>, %first: tensor<3x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: moe_grouped_matmul (C3): K of token is 5, K of weight is 6; accepted: one K}}
+  "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x5xf32>, tensor<3x6x4xf32>, tensor<3x1x1xi32>) -> tensor<1x7x4xf32>
+  return
+}
+
+// -----
+
+func.func @moe_grouped_matmul_c4(%t: tensor<1x7x5xf32>, %w: tensor<3x5x4xf32>, %first: tensor<4x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: moe_grouped_matmul (C4): first_token_offset has dims [4, 1, 1]; accepted: [3, 1, 1]}}
+  "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x5xf32>, tensor<3x5x4xf32>, tensor<4x1x1xi32>) -> tensor<1x7x4xf32>
+  return
+}
+
+// -----
+
+func.func @moe_grouped_matmul_c5(%t: tensor<1x7x5xf32>, %w: tensor<3x5x4xf32>, %first: tensor<3x1x1xi64>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: moe_grouped_matmul (C5): data type i64 of tensor with uid ?; accepted: i32}}
+  "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x5xf32>, tensor<3x5x4xf32>, tensor<3x1x1xi64>) -> tensor<1x7x4xf32>
+  return
+}
+
+// -----
+
+func.func @moe_grouped_matmul_c6(%t: tensor<1x7x5xf32>, %w: tensor<3x5x4xf32>, %first: tensor<3x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: moe_grouped_matmul (C6): output has dims [1, 8, 4]; accepted: [1, 7, 4]}}
+  "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x5xf32>, tensor<3x5x4xf32>, tensor<3x1x1xi32>) -> tensor<1x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @moe_grouped_matmul_c7(%t: tensor<1x7x5xf32>, %w: tensor<3x5x4xf32>, %first: tensor<3x1x1xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: moe_grouped_matmul (C7): compute type HALF; accepted: FLOAT}}
+  "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f16, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x5xf32>, tensor<3x5x4xf32>, tensor<3x1x1xi32>) -> tensor<1x7x4xf32>
+  return
+}
+
+// -----
+
 func.func @matmul_without_compute_type(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>) {
   // expected-error@+1 {{attribute "compute_type" is expected but not provided}}
   "dnn.matmul"(%a, %b) {} : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>

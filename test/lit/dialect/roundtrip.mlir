@@ -11,6 +11,20 @@ func.func @matmul(%a: tensor<2x3x4xf16>, %b: tensor<2x4x5xf16>) -> tensor<2x3x5x
   return %0 : tensor<2x3x5xf32>
 }
 
+// CHECK-LABEL: func.func @moe_grouped_matmul
+// CHECK: "dnn.moe_grouped_matmul"(%{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x4xf16>, tensor<3x4x5xf16>, tensor<3x1x1xi32>) -> tensor<1x7x5xf32>
+func.func @moe_grouped_matmul(%t: tensor<1x7x4xf16>, %w: tensor<3x4x5xf16>, %first: tensor<3x1x1xi32>) -> tensor<1x7x5xf32> {
+  %0 = "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x4xf16>, tensor<3x4x5xf16>, tensor<3x1x1xi32>) -> tensor<1x7x5xf32>
+  return %0 : tensor<1x7x5xf32>
+}
+
+// CHECK-LABEL: func.func @matmul_in_the_accumulators
+// CHECK: "dnn.matmul"(%{{.*}}, %{{.*}}) {compute_type = !dnn.fast_float_for_fp8} : (tensor<3x4xf8E4M3FN>, tensor<4x5xf8E5M2>) -> tensor<3x5xf32>
+func.func @matmul_in_the_accumulators(%a: tensor<3x4xf8E4M3FN>, %b: tensor<4x5xf8E5M2>) -> tensor<3x5xf32> {
+  %0 = "dnn.matmul"(%a, %b) {compute_type = !dnn.fast_float_for_fp8} : (tensor<3x4xf8E4M3FN>, tensor<4x5xf8E5M2>) -> tensor<3x5xf32>
+  return %0 : tensor<3x5xf32>
+}
+
 // CHECK-LABEL: func.func @pointwise_of_one
 // CHECK: "dnn.pointwise"(%{{.*}}) {compute_type = f32, mode = "exp", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4x5xbf16>) -> tensor<4x5xbf16>
 func.func @pointwise_of_one(%x: tensor<4x5xbf16>) -> tensor<4x5xbf16> {

@@ -40,13 +40,51 @@ func.func @virtual_tensor_is_rounded(%x: tensor<4xf32>) -> tensor<4xf32> attribu
 // CHECK-LABEL: func.func private @product_is_an_anchor_fusion0(
 // CHECK: call @[[ANCHOR:.*]](%{{.*}}, %{{.*}})
 // CHECK: func.func private @[[ANCHOR]](
-// CHECK-SAME: dnn.anchor
+// CHECK-SAME: dnn.anchor = "matmul", dnn.compute_type = f32
 // CHECK: linalg.fill
 // CHECK: linalg.generic {indexing_maps = [#[[A]], #[[B]], #[[C]]], iterator_types = ["parallel", "parallel", "reduction"]}
 // CHECK: math.fma
 func.func @product_is_an_anchor(%x: tensor<8x16xf16>, %w: tensor<16x8xf16>) -> tensor<8x8xf32> attributes {dnn.graph} {
   %0 = "dnn.matmul"(%x, %w) {compute_type = f32} : (tensor<8x16xf16>, tensor<16x8xf16>) -> tensor<8x8xf32>
   return %0 : tensor<8x8xf32>
+}
+
+// -----
+
+// The anchor keeps the compute type for engines; its decomposition sums in f32.
+// CHECK-LABEL: func.func private @product_of_fp8_fusion0(
+// CHECK: %[[SUM:.*]] = call @[[ANCHOR:.*]](%{{.*}}, %{{.*}}) : {{.*}} -> tensor<8x8xf32
+// CHECK: ^bb0(%[[S:.*]]: f32, %{{.*}}: f16):
+// CHECK-NEXT: arith.truncf %[[S]] : f32 to f16
+// CHECK: func.func private @[[ANCHOR]](
+// CHECK-SAME: dnn.anchor = "matmul", dnn.compute_type = !dnn.fast_float_for_fp8
+// CHECK: arith.extf %{{.*}} : f8E4M3FN to f32
+// CHECK: arith.extf %{{.*}} : f8E5M2 to f32
+// CHECK: math.fma %{{.*}} : f32
+func.func @product_of_fp8(%x: tensor<8x16xf8E4M3FN>, %w: tensor<16x8xf8E5M2>) -> tensor<8x8xf16> attributes {dnn.graph} {
+  %0 = "dnn.matmul"(%x, %w) {compute_type = !dnn.fast_float_for_fp8} : (tensor<8x16xf8E4M3FN>, tensor<16x8xf8E5M2>) -> tensor<8x8xf16>
+  return %0 : tensor<8x8xf16>
+}
+
+// -----
+
+// Of a grouped product, a sum over experts too, which keeps what the row's own expert adds.
+// CHECK-DAG: #[[T:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d4)>
+// CHECK-DAG: #[[W:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d3, d4, d2)>
+// CHECK-DAG: #[[FIRST:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d3, 0, 0)>
+// CHECK-DAG: #[[Y:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d2)>
+// CHECK-LABEL: func.func private @grouped_product_fusion0(
+// CHECK: call @[[ANCHOR:.*]](%{{.*}}, %{{.*}}, %{{.*}})
+// CHECK: func.func private @[[ANCHOR]](
+// CHECK-SAME: dnn.anchor = "moe_grouped_matmul"
+// CHECK: tensor.extract
+// CHECK: linalg.generic {indexing_maps = [#[[T]], #[[W]], #[[FIRST]], #[[FIRST]], #[[Y]]], iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+// CHECK: %[[OWN:.*]] = arith.andi
+// CHECK: %[[SUM:.*]] = math.fma
+// CHECK: arith.select %[[OWN]], %[[SUM]]
+func.func @grouped_product(%t: tensor<1x8x16xf16>, %w: tensor<3x16x8xf16>, %first: tensor<3x1x1xi32>) -> tensor<1x8x8xf32> attributes {dnn.graph} {
+  %0 = "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x8x16xf16>, tensor<3x16x8xf16>, tensor<3x1x1xi32>) -> tensor<1x8x8xf32>
+  return %0 : tensor<1x8x8xf32>
 }
 
 // -----

@@ -1,0 +1,79 @@
+# pyright: basic
+"""StagedLoad: tiles of a tensor that an epilogue reads, through shared memory by TMA.
+
+One warp starts the copies of chunks [64 rows, columns] well before a warpgroup wants them; the
+warpgroup takes a chunk in the layout of its accumulators.  What lies past the edges is 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..mlir import ir, llvm
+from . import mma, ops, tma, wgmma
+from .memory import register_type
+from .staged_store import ALIGNMENT, turn_of
+
+
+@dataclass(frozen=True)
+class StagedLoad:
+    """The buffer and the box of one tensor's chunk.
+
+    box: [columns, 64 rows], innermost first.
+    """
+
+    box: tma.Box
+
+    @property
+    def element_bytes(self) -> int:
+        return self.box.tensor.type.bits // 8
+
+    @property
+    def bytes(self) -> int:
+        """Of a buffer, a whole number of its alignment."""
+        return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
+
+    def take(self, buffer: Any, thread: Any) -> list[list[Any]]:
+        """[column block of 8][upper, lower row] of a chunk: pairs of neighbours.
+
+        buffer: i32 address.  thread: of the warpgroup.
+        """
+        if self.element_bytes == 2 and self.box.extents[0] % 16 == 0:
+            return self._take_matrices(buffer, thread)
+        return self._take_pairs(buffer, thread)
+
+    def _take_matrices(self, buffer: Any, thread: Any) -> list[list[Any]]:
+        """By `ldmatrix`, two column blocks of 16 rows an instruction."""
+        warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
+        row = ops.add(ops.mul(warp, 16), ops.and_(lane, 15))
+        start = ops.add(buffer, ops.mul(row, self.box.row_bytes))
+        # Lanes 16 to 31 name the rows of the second column block.
+        turned = ops.xor(turn_of(self.box.row_bytes, row), ops.shl(ops.shr(lane, 4), 4))
+        pair = ops.vector_type(register_type(self.box.tensor.type), 2)
+        found: list[list[Any]] = []
+        for block in range(0, self.box.extents[0] // 8, 2):
+            pointer = _pointer(ops.add(start, ops.xor(turned, block * 16)))
+            words = mma.load_matrices(pointer, transposed=False)
+            pairs = [llvm.BitcastOp(pair, word).result for word in words]
+            found += [pairs[:2], pairs[2:]]
+        return found
+
+    def _take_pairs(self, buffer: Any, thread: Any) -> list[list[Any]]:
+        size = self.element_bytes
+        row, column = wgmma.AccumulatorLayout.origin(thread)
+        pair = ops.vector_type(register_type(self.box.tensor.type), 2)
+        found: list[list[Any]] = [[] for _ in range(self.box.extents[0] // 8)]
+        for half in (0, 1):
+            at = ops.add(row, 8 * half)
+            start = ops.add(buffer, ops.mul(at, self.box.row_bytes))
+            turn = turn_of(self.box.row_bytes, at)
+            for block, pairs in enumerate(found):
+                byte = ops.add(ops.mul(column, size), block * 8 * size)
+                pointer = _pointer(ops.add(start, ops.xor(byte, turn)))
+                pairs.append(ops.load(pointer, pair, 2 * size))
+        return found
+
+
+def _pointer(address: Any) -> Any:
+    return llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr<3>"), address).result

@@ -1,0 +1,107 @@
+# pyright: basic
+"""StagedOperand: one operand of a warpgroup product, and how its tiles get into the stages.
+
+TMA loads it as the instruction reads it, the blocks of a cluster that share a tile each a part
+for all of them; or threads of the producer fetch it through g1 and store it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes
+from . import ops, smem, tma, wgmma
+from .cluster import Cluster
+from .index import Coordinate, Index
+from .kernel import Kernel
+from .operand_tile import OperandTile
+from .region import Region
+from .walk import Walk
+
+
+@dataclass
+class StagedOperand:
+    """See the file's docstring.
+
+    value: the SSA tensor after g1.  plan: path, "tma" or "registers"; k_contiguous;
+    loads_along_k; is_a: whether it is A of the graph; is_rows: whether it lies along the
+    instruction's rows; offset: bytes from a stage's start.  tile_rows: of the block's tile.
+    """
+
+    kernel: Kernel
+    region: Region
+    value: Any
+    plan: Mapping[str, Any]
+    row: wgmma.Instruction
+    tile_rows: int
+    cluster: Cluster
+
+    def __post_init__(self) -> None:
+        operand = self.row.a if self.plan["is_rows"] else self.row.b
+        self.is_rows = bool(self.plan["is_rows"])
+        self.is_async = self.plan["path"] == "tma"
+        self.panels = wgmma.Panels(
+            self.tile_rows, operand.bits // 8, bool(self.plan["k_contiguous"])
+        )
+        self.peers = self.cluster.columns if self.is_rows else self.cluster.rows
+        self.tile = OperandTile(
+            self.kernel, self.region, self.value, self.plan, operand, bool(self.plan["is_a"]),
+            self.tile_rows, self.panels.k, threads=wgmma.WARPGROUP_THREADS, is_panelled=True,
+        )  # fmt: skip
+        self.size, self.k_size = self.tile.size, self.tile.k_size
+        if self.is_async:
+            self.box = self._box()
+            self.map = tma.map_argument(self.kernel, self.box)
+
+    def _box(self) -> tma.Box:
+        """What one copy moves: a block's share of a K-major tile, or an MN-major panel."""
+        tensor = self.region.arguments[self.value]
+        rows, depth = self.tile.rows, self.tile.depth
+        if self.panels.is_k_major:
+            axes, extents = (depth, rows), (self.panels.k, self.tile_rows // self.peers)
+        else:
+            axes, extents = (rows, depth), (wgmma.PANEL_ROWS, self.panels.k)
+        # The copy engine rounds to tf32 on the way; `wgmma` would cut.
+        element = "tf32" if tensor.type == dtypes.f32 else ""
+        return tma.Box(tensor, axes, extents, element)
+
+    def slot(self, stage: Any) -> Any:
+        """Its tile in a stage."""
+        return smem.byte_pointer(stage, self.plan["offset"])
+
+    def load(
+        self,
+        stage: Any,
+        batch: Mapping[int, Coordinate],
+        first: Any,
+        first_k: Any,
+        barrier: Any,
+        rank: Any,
+    ) -> None:
+        """Starts the copies of this block's share of a tile; rank: of the block."""
+        share, to_ranks = self._share(rank)
+        box_rows = self.box.extents[1 if self.panels.is_k_major else 0]
+        copies = self.tile_rows // self.peers // box_rows
+        for i in range(copies):
+            row = ops.add(ops.mul(share, copies * box_rows), i * box_rows)
+            at = self.tile.coordinates(batch, Index(ops.add(first, row)), Index(first_k))
+            target = smem.byte_pointer(self.slot(stage), ops.mul(row, wgmma.ROW_BYTES))
+            tma.load(target, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
+
+    def _share(self, rank: Any) -> tuple[Any, Any]:
+        """(this block's part of a shared tile, mask of the blocks that share it, None: alone)."""
+        if self.peers == 1:
+            return 0, None
+        row, column = self.cluster.row(rank), self.cluster.column(rank)
+        if self.is_rows:  # shared by the blocks of a row of the cluster
+            mask = sum(1 << (self.cluster.rows * i) for i in range(self.cluster.columns))
+            return column, ops.shl(ops.const(mask), row)
+        mask = (1 << self.cluster.rows) - 1
+        return row, ops.shl(ops.const(mask), ops.mul(column, self.cluster.rows))
+
+    def fill(self, stage: Any, batch: Mapping[int, Coordinate], first: Any, first_k: Any) -> None:
+        """Brings a tile through the registers of the producer's threads."""
+        walk = Walk(self.kernel, self.region.leaves(self.kernel), self.region.symbols)
+        self.tile.fill(walk, batch, first, first_k, self.slot(stage))

@@ -1,0 +1,430 @@
+# pyright: basic
+"""The epilogue of matmul_sm90: g2 on the accumulators, where they are.
+
+A warpgroup's accumulators are worked through 64 rows at a time, in chunks of columns:
+
+    take the chunk of each staged load; walk g2 on pairs of neighbours; store direct outputs;
+    write the chunk of each staged output to shared memory; one thread starts its copy
+
+A reduction along the columns whose row lies in one tile is part of the walk: the row of a
+fragment lies in the registers of four lanes.  Other reductions end in `exits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..codegen import ops, reduce, tma, wgmma
+from ..codegen.index import Coordinate, Index
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops, coordinates_of
+from ..codegen.pipeline import Cursor, Pipeline
+from ..codegen.region import Region
+from ..codegen.smem import byte_pointer
+from ..codegen.staged_load import StagedLoad
+from ..codegen.staged_store import StagedStore
+from ..codegen.walk import Walk, inputs_of
+from ..codegen.wgmma import AccumulatorLayout
+from ..expr import Expr
+from ..mlir import arith, nvvm
+from .exit_sm90 import Exits
+from .tile_sm90 import LOAD_BUFFERS, STORE_BUFFERS, Tiling
+
+_FIRST_BARRIER = 1  # named barriers of the consumer warpgroups; 0 is the block's
+_QUAD = 4  # lanes that hold a row
+
+
+@dataclass
+class Edge:
+    """A coordinate near a tensor's end: kept inside it, and whether it was there.
+
+    inside: i1, None where it always is.
+    """
+
+    kernel: Kernel
+    number: Any
+    size: Expr
+    tile: int
+    width: int
+
+    @cached_property
+    def inside(self) -> Any:
+        if self.size.known_divisor() % self.tile == 0:
+            return None
+        return ops.less(self.number, self.kernel.size(self.size))
+
+    @cached_property
+    def kept(self) -> Any:
+        if self.size.known_divisor() % self.tile == 0:
+            return self.number
+        last = ops.sub(self.kernel.size(self.size), self.width)
+        return ops.minimum(self.number, last)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One or two neighbours of a row of a warpgroup's tile.
+
+    row, column: where.  block: of 64 rows.  half: upper or lower of the thread's rows in it.
+    register: of the first one.
+    """
+
+    row: Edge
+    column: Edge
+    block: int
+    half: int
+    register: int
+
+    @property
+    def inside(self) -> Any:
+        return ops.both(self.row.inside, self.column.inside)
+
+
+class Registers:
+    """Values in registers, as a leaf of the walk of g2: those of the fragment in hand.
+
+    g2 reads the product, and what is loaded beside it, at the fragment's own place only.
+    """
+
+    def __init__(self) -> None:
+        self.current: Any = None
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        return self.current
+
+
+@dataclass
+class Epilogue:
+    """What the epilogues of all tiles of a kernel share.
+
+    staging: i32 address of shared memory for stores and loads.  own: the warpgroup among the
+    consumers.  thread: in the warpgroup.
+    """
+
+    kernel: Kernel
+    region: Region
+    tiling: Tiling
+    calls: Sequence[Any]
+    batch: Loops
+    sizes: tuple[Expr, Expr]
+    address: Any
+    load_rings: Sequence[Pipeline]
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        self.dims = self.region.dims_of(self.calls[0].results[0])
+        rank = len(self.dims)
+        self.row_axis, self.column_axis = (rank - 1, rank - 2) if t.swaps else (rank - 2, rank - 1)
+        self.layout = AccumulatorLayout(t.columns)
+        arguments = list(self.region.arguments.items())
+        self.loads = [
+            (arguments[place][0], StagedLoad(self._box(arguments[place][1]))) for place in t.loads
+        ]
+        self.stores = [
+            (place, StagedStore(self._box(tensor)))
+            for place, (_, tensor) in enumerate(self.region.outputs)
+            if t.outputs[place] == "tma"
+        ]
+        self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
+        self.store_maps = [tma.map_argument(self.kernel, store.box) for _, store in self.stores]
+        self.exits = Exits.of(self.kernel, self.region, t, self.row_axis, self.column_axis)
+
+    def _box(self, tensor: Any) -> tma.Box:
+        axes = (self.column_axis, self.row_axis)
+        return tma.Box(tensor, axes, (self.tiling.chunk, wgmma.M))
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a warpgroup's tile."""
+        return self.tiling.blocks_of_rows * self.tiling.columns // self.tiling.chunk
+
+    def _at(self, batch: Mapping[int, Coordinate], row: Coordinate, column: Coordinate) -> Any:
+        place = {self.row_axis: row, self.column_axis: column}
+        return coordinates_of(len(self.dims), dict(batch), place)
+
+    # ---- the loading warp
+
+    def start_loads(
+        self, ring: Pipeline, batch: Any, row: Any, column: Any, cursor: Cursor
+    ) -> Cursor:
+        """Starts the copies of a tile's chunks, by one thread; row: of the warpgroup's tile."""
+        t = self.tiling
+        total = sum(load.box.bytes for _, load in self.loads)
+
+        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried)
+            block, inner = ops.div(i, t.columns // t.chunk), ops.rem(i, t.columns // t.chunk)
+            first_row = ops.add(row, ops.mul(block, wgmma.M))
+            at = self._at(batch, Index(first_row), Index(ops.add(column, ops.mul(inner, t.chunk))))
+            ring.wait_empty(here)
+            barrier = ring.full_barrier(here)
+            ring.expect(here, total)
+            place = ring.slot(here)
+            for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
+                tma.load(place, map_, tma.place(load.box, at), barrier)
+                place = byte_pointer(place, load.bytes)
+            return here.next(LOAD_BUFFERS).values
+
+        return Cursor(*ops.for_(0, self.chunks, 1, cursor.values, one))
+
+    # ---- the consumers
+
+    def begin(self, own: Any) -> None:
+        """own: the warpgroup's number among the consumers."""
+        self.own = own
+        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        self.lane = ops.and_(self.thread, 31)
+        stores = ops.mul(own, STORE_BUFFERS * self.tiling.store_bytes)
+        self.own_stores = ops.add(ops.add(self.address, self.tiling.stores_offset), stores)
+
+    def end(self) -> None:
+        """Before the kernel ends, every copy has."""
+        if self.stores:
+            with ops.if_(ops.compare("eq", self.thread, 0)):
+                tma.wait(0)
+
+    def run(
+        self,
+        batch: Mapping[int, Coordinate],
+        row: Any,
+        column: Any,
+        sums: Sequence[Sequence[Any]],
+        ring: Pipeline | None,
+        cursor: Cursor,
+    ) -> Cursor:
+        """The epilogue of a tile.
+
+        row, column: of the warpgroup's tile.  sums: [product][block of 64 rows].
+        ring, cursor: of the staged loads.
+        """
+        t = self.tiling
+        tile = _Tile(self, batch, row, column, sums)
+        number = 0
+        for block in range(t.blocks_of_rows):
+            for chunk in range(0, t.columns, t.chunk):
+                if ring is not None:
+                    cursor = tile.take(ring, cursor)
+                found = tile.values(block, chunk)
+                first_row = ops.add(row, block * wgmma.M)
+                self._store(found, number, batch, first_row, ops.add(column, chunk))
+                number += 1
+        self.exits.finish(tile, self.own, self.thread)
+        return cursor
+
+    def _store(self, found: Sequence[Any], number: int, batch: Any, row: Any, column: Any) -> None:
+        """Writes a chunk of the staged outputs to shared memory and starts its copies."""
+        if not self.stores:
+            return
+        slot = number % STORE_BUFFERS
+        buffer = ops.add(self.own_stores, slot * self.tiling.store_bytes)
+        is_first = ops.compare("eq", self.thread, 0)
+        with ops.if_(is_first):
+            tma.wait_read(chunks_since(number, self.chunks, STORE_BUFFERS) - 1)
+        self._meet()
+        places = []
+        place = buffer
+        for i, store in self.stores:
+            store.put(place, self.thread, found[i])
+            places.append(place)
+            place = ops.add(place, store.bytes)
+        tma.show_writes()
+        self._meet()
+        at = self._at(batch, Index(row), Index(column))
+        with ops.if_(is_first):
+            for (_, store), map_, place in zip(self.stores, self.store_maps, places, strict=True):
+                store.start(map_, place, tma.place(store.box, at))
+            tma.commit()
+
+    def _meet(self) -> None:
+        """A barrier of the warpgroup's threads."""
+        nvvm.barrier(
+            barrier_id=ops.add(self.own, _FIRST_BARRIER),
+            number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
+        )
+
+
+def chunks_since(number: int, chunks: int, buffers: int) -> int:
+    """How many chunks ago the buffer of a tile's chunk was last used, the tile before included.
+
+    Example: three chunks, two buffers: 0 1 0 | 0 1 0, so 1, 3, 2.
+    """
+    if number >= buffers:
+        return buffers
+    last = max(i for i in range(-buffers, chunks) if (i - number) % buffers == 0)
+    return chunks - last + number
+
+
+class _Tile:
+    """The epilogue of one tile: the walk of g2 over its fragments."""
+
+    def __init__(
+        self,
+        epilogue: Epilogue,
+        batch: Mapping[int, Coordinate],
+        row: Any,
+        column: Any,
+        sums: Sequence[Sequence[Any]],
+    ):
+        self.epilogue = e = epilogue
+        self.tiling = t = e.tiling
+        self.batch = batch
+        self.first_row, self.first_column = row, column
+        self.registers = [[wgmma.unpacked(s) for s in blocks] for blocks in sums]
+        self.sums = [Registers() for _ in e.calls]
+        self.loaded = [Registers() for _ in e.loads]
+        self.taken: list[list[list[Any]]] = []
+        leaves: dict[Any, Any] = e.region.leaves(e.kernel)
+        leaves |= {c.results[0]: leaf for c, leaf in zip(e.calls, self.sums, strict=True)}
+        leaves |= {v: leaf for (v, _), leaf in zip(e.loads, self.loaded, strict=True)}
+        self.walk = Walk(e.kernel, leaves, e.region.symbols, self._reduce)
+        self.targets = e.region.targets(e.kernel)
+        down, right = e.layout.origin(e.thread)
+        row_size, column_size = e.sizes
+        self.rows = [
+            [
+                Edge(e.kernel, ops.add(ops.add(row, down), block * wgmma.M + 8 * half),
+                     row_size, t.rows, 1)
+                for half in (0, 1)
+            ]
+            for block in range(t.blocks_of_rows)
+        ]  # fmt: skip
+        start = ops.add(column, right)
+        self.columns = [
+            Edge(e.kernel, ops.add(start, 8 * (i // 2) + i % 2), column_size, t.columns, t.pair)
+            for i in range(t.columns // 4)
+            if t.pair == 1 or i % 2 == 0
+        ]
+
+    # ---- fragments
+
+    def fragments(self, block: int, half: int, chunk: int = 0, width: int = 0) -> list[Fragment]:
+        """Those of a row of the thread, of some columns (default: all)."""
+        t = self.tiling
+        per_block = 2 // t.pair
+        first, last = chunk // 8, (chunk + (width or t.columns)) // 8
+        return [
+            Fragment(
+                self.rows[block][half],
+                self.columns[j * per_block + i],
+                block,
+                half,
+                4 * j + 2 * half + i * t.pair,
+            )
+            for j in range(first, last)
+            for i in range(per_block)
+        ]
+
+    def select(self, fragment: Fragment) -> None:
+        """Makes a fragment the one in hand."""
+        self.hand = fragment
+        pair = self.tiling.pair
+        for leaf, blocks in zip(self.sums, self.registers, strict=True):
+            registers = blocks[fragment.block]
+            leaf.current = ops.from_elements(registers[fragment.register :][:pair])
+        for leaf, taken in zip(self.loaded, self.taken, strict=False):
+            place = fragment.register % (self.tiling.chunk // 2)
+            both = taken[place // 4][place // 2 % 2]
+            leaf.current = both if pair == 2 else ops.extract(both, place % 2)
+
+    def at(self, fragment: Fragment, *, is_row: bool = False) -> list[Coordinate]:
+        """Coordinates of a fragment, or of its row."""
+        t = self.tiling
+        column = Index.of(0)
+        if not is_row:
+            column = Index(fragment.column.kept, 1 if t.pair > 1 else 0, t.pair)
+        return self.epilogue._at(self.batch, Index(fragment.row.kept), column)
+
+    def value(self, tensor: Any, fragment: Fragment) -> Any:
+        """A tensor of the product's dims at a fragment."""
+        self.select(fragment)
+        return self.walk.value(tensor, self.at(fragment), self.tiling.pair)
+
+    # ---- staged loads
+
+    def take(self, ring: Pipeline, cursor: Cursor) -> Cursor:
+        """Takes the next chunk of every staged load into registers."""
+        e = self.epilogue
+        ring.wait_full(cursor)
+        place = ring.address(cursor)
+        self.taken = []
+        for _, load in e.loads:
+            self.taken.append(load.take(place, e.thread))
+            place = ops.add(place, load.bytes)
+        nvvm.bar_warp_sync(ops.const(-1))
+        ring.release(cursor, e.lane)
+        return cursor.next(LOAD_BUFFERS)
+
+    # ---- values
+
+    def values(self, block: int, chunk: int) -> list[list[list[Any]]]:
+        """[output][column block of 8][upper, lower row] of a chunk of the staged outputs.
+
+        The others are stored, or added to what is reduced.
+        """
+        t = self.tiling
+        found: list[list[list[Any]]] = [
+            [[None, None] for _ in range(t.chunk // 8)] for _ in self.targets
+        ]
+        parts: dict[Any, list[Any]] = {}
+        for j in range(t.chunk // 8):
+            for half in (0, 1):
+                for fragment in self.fragments(block, half, chunk + 8 * j, 8):
+                    for place, value in self._fragment_values(fragment):
+                        parts.setdefault((place, j, half), []).append(value)
+        for (place, j, half), pieces in parts.items():
+            found[place][j][half] = ops.concat(pieces)
+        if chunk + t.chunk == t.columns:
+            self._store_rows(block)
+        return found
+
+    def _fragment_values(self, fragment: Fragment) -> list[tuple[int, Any]]:
+        """(place, value) of staged outputs at a fragment; the others are dealt with."""
+        e = self.epilogue
+        found = []
+        for place, (value, target) in enumerate(self.targets):
+            path = self.tiling.outputs[place]
+            if path == "tma":
+                found.append((place, self.value(value, fragment)))
+            elif path == "direct":
+                target.store(self.at(fragment), self.value(value, fragment), fragment.inside)
+        e.exits.add(self, fragment)
+        return found
+
+    def _store_rows(self, block: int) -> None:
+        """Outputs of one element a row."""
+        for place, (value, target) in enumerate(self.targets):
+            if self.tiling.outputs[place] != "row":
+                continue
+            for half in (0, 1):
+                fragment = self.fragments(block, half)[0]
+                at = self.at(fragment, is_row=True)
+                self.select(fragment)
+                made = self.walk.value(value, at, 1)
+                is_first = ops.compare("eq", ops.and_(self.epilogue.lane, _QUAD - 1), 0)
+                target.store(at, made, ops.both(fragment.row.inside, is_first))
+
+    # ---- reductions inside a row
+
+    def _reduce(self, walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -> Any:
+        """A row's reduction, of the row of the fragment in hand: a `Reducer`."""
+        combine = reduce.combiner(walk, operation)
+        hand = self.hand
+        total = None
+        for fragment in self.fragments(hand.block, hand.half):
+            value = self.inside(operation, self.value(inputs_of(operation)[0], fragment), fragment)
+            total = value if total is None else combine(total, value)
+        self.select(hand)
+        total = reduce.across_lanes(reduce.lanes(total, combine), _QUAD, combine)
+        return ops.splat(total, width)
+
+    def inside(self, operation: Any, value: Any, fragment: Fragment, *, rows: bool = False) -> Any:
+        """A fragment to reduce; past the edges, what changes nothing."""
+        is_there = fragment.inside if rows else fragment.column.inside
+        if is_there is None:
+            return value
+        width = ops.width_of(value)
+        neutral = reduce.identity(operation, width)
+        return arith.SelectOp(ops.splat(is_there, width), value, neutral).result

@@ -1,0 +1,432 @@
+# pyright: basic
+"""Engine matmul_sm90: matrix products on Hopper's tensor cores, fused.
+
+    g2(C = g1a(inputs) @ g1b(inputs), inputs): TMA, mbarriers, `wgmma`, persistent blocks
+
+    warpgroup 0     loads   | stage | stage | ... |   ring of tiles of both operands
+    warpgroups 1..  multiply a stage each step, 64 or 128 rows of the tile each; then walk g2 on
+                    the accumulators where they are, and store through shared memory by TMA
+
+A block works through tiles t, t + blocks, ...; its producer runs ahead into the next tile while
+the consumers are at the epilogue.  Blocks of a cluster load what they share once.  An operand
+that TMA can't load as the instruction wants it (g1, unaligned rows, 8- and 32-bit elements with k
+not contiguous) goes through the producer's registers.  SWAP_AB computes the transpose of C, for
+outputs whose columns are contiguous and for few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes
+from ..codegen import wgmma
+from ..codegen.cluster import Cluster
+from ..codegen.output import Output
+from ..codegen.pipeline import Pipeline
+from ..codegen.region import Region
+from ..dialect import dnn, structure
+from ..dialect.fusion import Fusion
+from ..dialect.ops import Matmul
+from ..dialect.tensor import Tensor
+from ..dtypes import DType
+from ..errors import Status
+from ..expr import Expr, device_dim, minimum, typical
+from ..mlir import ir
+from ..target import Target
+from .engine import Knob, Knobs, Prediction, Reason
+from .hopper_model import HopperProduct
+from .matmul_sm90_kernel import Emitter, operand_values, product_calls
+from .product import (
+    compute_reasons,
+    flowing_reductions,
+    is_along_columns,
+    is_heavy,
+    knob_reason,
+    matmul_of,
+    matmuls_of,
+    products_reasons,
+    reducing_epilogue_reasons,
+    sizes_of,
+)
+from .surface import bytes_of, too_large_reasons
+from .tile_sm90 import (
+    LOAD_BUFFERS,
+    STORE_BUFFERS,
+    Tiling,
+    buffer_bytes,
+    chunk_columns,
+    moves_by_tma,
+    operand_path,
+    staged_loads,
+)
+
+ROWS = (64, 128, 256)  # of the instruction's side of a tile
+COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
+_MOST_ACCUMULATORS = 256  # columns times 64-row blocks of a warpgroup: 128 registers a thread
+_GROUP_ROWS = 2048  # of the product, whose tiles follow each other
+_MOST_PRODUCTS = 2
+
+
+@dataclass(frozen=True)
+class MatmulSm90Engine:
+    """See the file's docstring."""
+
+    name: str = "matmul_sm90"
+    index: int = 5
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "sm_90a: one matmul of f16, bf16, f32 (as tf32, a numerical note), i8, or fp8 operands "
+        "(each of either fp8 type), sums in f32 or i32; any layouts, sizes, strides, broadcast "
+        "batches",
+        "pointwise and view operations on A, B and beside the product; pointwise operations of "
+        "the product's dims after it, the product used anywhere; several outputs, each of which "
+        "follows the product, of any type but BOOLEAN",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if refused := products_reasons(fusion, _MOST_PRODUCTS):
+            return refused
+        reasons: list[Reason] = []
+        if target.name != "sm_90a":
+            reasons.append(
+                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
+            )
+        first, *others = matmuls_of(fusion)
+        for op in (first, *others):
+            reasons += self._operand_reasons(op)
+        for op in others:
+            if (op.a.type, op.b.type, op.compute_type) != (
+                first.a.type, first.b.type, first.compute_type,
+            ):  # fmt: skip
+                reasons.append(
+                    Reason(
+                        Status.NOT_SUPPORTED_DATA_TYPE,
+                        "operand types",
+                        f"{op.label} of A {op.a.type}, B {op.b.type}",
+                        f"those of {first.label}: A {first.a.type}, B {first.b.type}",
+                    )
+                )
+        epilogue = reducing_epilogue_reasons(fusion, max(COLUMNS))
+        return (*reasons, *epilogue, *too_large_reasons(fusion))
+
+    def _operand_reasons(self, op: Matmul) -> list[Reason]:
+        reasons: list[Reason] = []
+        if (op.a.type, op.b.type) not in wgmma.INSTRUCTIONS:
+            reasons.append(
+                Reason(
+                    Status.NOT_SUPPORTED_DATA_TYPE,
+                    "operand types",
+                    f"A {op.a.type}, B {op.b.type}",
+                    "both f16, bf16, f32 or i8, or each of an fp8 type (identity casts an operand)",
+                )
+            )
+        else:
+            reasons += compute_reasons(op)
+        if op.a.shape[-1].bounds()[0] < 1:
+            reasons.append(
+                Reason(Status.NOT_SUPPORTED_SHAPE, "depth", f"K of {op.a.shape[-1]}", "1 or more")
+            )
+        return reasons
+
+    # ---- knobs
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        sides = tuple(dict.fromkeys((128, *ROWS, *COLUMNS)))
+        return (
+            Knob("TILE_M", sides, "rows of a block's tile"),
+            Knob("TILE_N", (256, *(side for side in sides if side != 256)), "columns of the tile"),
+            Knob("STAGES", (4, 2, 3, 5, 6, 7, 8, 10, 12), "stages in shared memory"),
+            Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
+            Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
+            Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
+        )
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        op = matmul_of(fusion)
+        rows, columns = _sides(knobs)
+        row = _instruction(op)
+        if rows not in ROWS or columns not in COLUMNS or not row.takes_columns(columns):
+            name = f"tile {knobs['TILE_M']}x{knobs['TILE_N']}, SWAP_AB={knobs['SWAP_AB']}"
+            return (knob_reason(name, f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"),)
+        blocks = rows // _consumers(rows) // wgmma.M
+        accumulators = blocks * columns * len(matmuls_of(fusion)) * (1 + _promotes(op))
+        if accumulators > _MOST_ACCUMULATORS:
+            # More accumulators than the registers of two consumer warpgroups hold.
+            return (knob_reason(f"{accumulators} sums in two rows of a thread", "up to 256"),)
+        if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > 4:
+            # Larger clusters leave multiprocessors without one.
+            return (knob_reason("a cluster of more than 4 blocks", "up to 4"),)
+        if reasons := self._share_reasons(knobs, fusion):
+            return reasons
+        if flowing_reductions(fusion):
+            width = op.c.shape[-1].bounds()[1]
+            if knobs["SWAP_AB"] or columns < width:
+                # A row has to lie in the registers of four lanes.
+                what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} for reductions of {width}"
+                return (knob_reason(what, f"SWAP_AB=0, TILE_N of {width} or more"),)
+        needed = self._smem_bytes(knobs, fusion)
+        if needed > target.smem_block_bytes:
+            return (
+                Reason(
+                    Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
+                    "shared memory",
+                    f"{needed} bytes",
+                    f"at most {target.smem_block_bytes} on {target}",
+                ),
+            )
+        return ()
+
+    def _share_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
+        """A block's share of an operand tile is whole swizzle atoms, or whole panels."""
+        sides = (("a", knobs["TILE_M"], knobs["TILE_CGA_N"]),
+                 ("b", knobs["TILE_N"], knobs["TILE_CGA_M"]))  # fmt: skip
+        for op in matmuls_of(fusion):
+            row = _instruction(op)
+            for name, side, peers in sides:
+                tensor = getattr(op, name)
+                is_mn_major = row.takes_mn_major and _is_along_rows(tensor, is_a=name == "a")
+                whole = wgmma.PANEL_ROWS if is_mn_major else wgmma.ATOM_ROWS
+                if side % (peers * whole):
+                    what = f"{side} rows of {name.upper()} shared by {peers} blocks"
+                    return (knob_reason(what, f"shares that are multiples of {whole}"),)
+        return ()
+
+    def _smem_bytes(self, knobs: Knobs, fusion: Fusion) -> int:
+        """At least what the kernel will need."""
+        rows, columns = _sides(knobs)
+        swaps = bool(knobs["SWAP_AB"])
+        found = matmuls_of(fusion)
+        dims = found[0].c.shape
+        staged = [
+            t.type.bits // 8
+            for t in fusion.outputs
+            if t.shape == dims and moves_by_tma(t, swaps=swaps)
+        ]
+        after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
+        loaded = [
+            t.type.bits // 8
+            for t in fusion.inputs
+            if t in after and t.shape == dims and not t.is_by_value
+            and moves_by_tma(t, swaps=swaps)
+        ]  # fmt: skip
+        firsts, seconds = {op.a for op in found}, {op.b for op in found}
+        if swaps:
+            firsts, seconds = seconds, firsts
+        stage = (rows * len(firsts) + columns * len(seconds)) * wgmma.ROW_BYTES
+        chunk = chunk_columns(columns, [*staged, *loaded])
+        buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
+        buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
+        barriers = Pipeline.barrier_bytes(knobs["STAGES"] + _consumers(rows) * LOAD_BUFFERS)
+        return knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        op = matmul_of(fusion)
+        m, *_ = sizes_of(op)
+        whole = [t for t in fusion.outputs if t.shape == op.c.shape]
+        swaps = [int(bool(whole) and is_along_columns(whole[0]))]
+        if not swaps[0] and typical(m) <= 64:
+            swaps = [1, 0]
+        if flowing_reductions(fusion):
+            swaps = [0]
+        found: list[Knobs] = []
+        for swap in swaps:
+            for rows, columns in _TILES:
+                for cluster in ((1, 1), (2, 1), (1, 2)):
+                    tile = (columns, rows) if swap else (rows, columns)
+                    knobs = {
+                        "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
+                        "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
+                    }  # fmt: skip
+                    if not self.legal(knobs, fusion, target):
+                        found.append(self._with_most_stages(knobs, fusion, target))
+        return found
+
+    def _with_most_stages(self, knobs: dict[str, int], fusion: Fusion, target: Target) -> Knobs:
+        """As many stages as fit, up to what covers the latency of loads."""
+        stages = self.knobs(fusion, target)[2].values
+        for count in sorted(stages, reverse=True):
+            tried = {**knobs, "STAGES": count}
+            if count <= _MOST_STAGES and not self.legal(tried, fusion, target):
+                return tried
+        return knobs
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        op = matmul_of(fusion)
+        m, n, k, count = (typical(size) for size in sizes_of(op))
+        row = _instruction(op)
+        return HopperProduct(
+            m, n, k, count,
+            (knobs["TILE_M"], knobs["TILE_N"]),
+            (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"]),
+            knobs["STAGES"],
+            row.panel_k,
+            bool(knobs["SWAP_AB"]),
+            bytes_of((*fusion.inputs, *fusion.outputs)),
+            any(is_heavy(other) for other in fusion.ops),
+            all(is_plain_operand(fusion, t, row) for t in (op.a, op.b)),
+            target.mma_tflops[_RATE_OF[op.a.type]],
+        ).predict(target)  # fmt: skip
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        op = matmul_of(fusion)
+        found = ["TENSOR_CORE"]
+        if op.a.type == dtypes.f32:
+            found.append("DOWN_CONVERT_INPUTS")
+        if op.a.type.is_fp8 and not _promotes(op):
+            found.append("REDUCED_PRECISION_REDUCTION")
+        return tuple(found)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        calls = product_calls(region)
+        row = _instruction_of(region)
+        rows, columns = _sides(knobs)
+        swaps = bool(knobs["SWAP_AB"])
+        values = operand_values(calls, swaps=swaps)
+        places = {entry: place for place, entry in enumerate(values)}
+        products = [
+            (places[call.operands[int(swaps)], not swaps], places[call.operands[1 - swaps], swaps])
+            for call in calls
+        ]
+        dims = region.dims_of(calls[0].results[0])
+        outputs = [_output_path(tensor, dims, columns, swaps) for _, tensor in region.outputs]
+        staged = [
+            tensor.type.bits // 8
+            for (_, tensor), path in zip(region.outputs, outputs, strict=True)
+            if path == "tma"
+        ]
+        loads = staged_loads(region, calls, swaps=swaps)
+        arguments = list(region.arguments.values())
+        loaded = [arguments[place].type.bits // 8 for place in loads]
+        cluster = _cluster(knobs)
+        return Tiling(
+            row=row,
+            rows=rows,
+            columns=columns,
+            swaps=swaps,
+            consumers=_consumers(rows),
+            stages=knobs["STAGES"],
+            cluster=cluster,
+            group_rows=max(1, _GROUP_ROWS // (rows * cluster[0])),
+            operands=tuple(_operand_plans(region, values, row, rows, columns)),
+            products=tuple(products),
+            promotes=row.a.is_fp8 and _compute_type(calls[0]) != dtypes.fast_float_for_fp8,
+            loads=tuple(loads),
+            outputs=tuple(outputs),
+            staged_bytes=tuple(staged),
+            loaded_bytes=tuple(loaded),
+            chunk=chunk_columns(columns, [*staged, *loaded]),
+            pair=2 if dims[-2 if swaps else -1].known_divisor() % 2 == 0 else 1,
+        ).plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling = Tiling.of(tile, _instruction_of(region))
+        kernel = output.kernel("", tiling.threads)
+        kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
+        blocks = Cluster(*tiling.cluster).blocks
+        kernel.cluster = blocks
+        with kernel.body():
+            emitter = Emitter(kernel, region, tiling)
+            emitter.emit()
+        resident = Expr.of(device_dim("sm_count")) // blocks
+        clusters = minimum(emitter.order.tiles, resident)
+        output.launch(kernel, (clusters * blocks, 1, 1))
+        emitter.epilogue.exits.emit_second(output)
+
+
+def _operand_plans(
+    region: Region, values: Sequence[Any], row: wgmma.Instruction, rows: int, columns: int
+) -> list[dict[str, Any]]:
+    """How each operand of a stage is loaded, and where it lies."""
+    found: list[dict[str, Any]] = []
+    offset = 0
+    # Those along the rows come first: A, or swapped, B.
+    swaps = not values[0][1]
+    for value, is_a in values:
+        is_rows = is_a != swaps
+        path = operand_path(region, value, row, is_a=is_a, is_rows=is_rows)
+        found.append({**path, "offset": offset})
+        offset += (rows if is_rows else columns) * wgmma.ROW_BYTES
+    return found
+
+
+def _output_path(tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool) -> str:
+    """See `Tiling.outputs`."""
+    if tensor.shape == tuple(dims):
+        return "tma" if moves_by_tma(tensor, swaps=swaps) else "direct"
+    keeps_all_but_row = tensor.shape[:-1] == tuple(dims[:-1])
+    fits = not swaps and dims[-1].bounds()[1] <= columns
+    return "row" if keeps_all_but_row and fits else "exit"
+
+
+def _is_along_rows(tensor: Tensor, *, is_a: bool) -> bool:
+    """Whether an operand's rows, not k, may be contiguous; of g1's result that is not known."""
+    k_axis = tensor.rank - 1 if is_a else tensor.rank - 2
+    return tensor.is_virtual or tensor.layout[k_axis].constant != 1
+
+
+def _compute_type(call: Any) -> DType:
+    attribute = structure.anchor_of(call).attributes["dnn.compute_type"]
+    return dnn.attribute_value(attribute, DType)
+
+
+def _promotes(op: Matmul) -> bool:
+    """Whether sums have to be more exact than the accumulators of fp8 products are."""
+    return op.a.type.is_fp8 and op.compute_type != dtypes.fast_float_for_fp8
+
+
+_TILES = (
+    (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
+    (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
+)  # fmt: skip
+_MOST_STAGES = 12
+
+_RATE_OF: Mapping[DType, str] = {
+    dtypes.f16: "f16", dtypes.bf16: "bf16", dtypes.f32: "f32", dtypes.i8: "i8",
+    dtypes.f8e4m3: "i8", dtypes.f8e5m2: "i8",
+}  # fmt: skip
+
+
+def _sides(knobs: Knobs) -> tuple[int, int]:
+    """The tile along the instruction's rows and columns."""
+    sides = (knobs["TILE_M"], knobs["TILE_N"])
+    return (sides[1], sides[0]) if knobs["SWAP_AB"] else sides
+
+
+def _cluster(knobs: Knobs) -> tuple[int, int]:
+    """Blocks of a cluster along the instruction's rows and columns."""
+    blocks = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+    return (blocks[1], blocks[0]) if knobs["SWAP_AB"] else blocks
+
+
+def _consumers(rows: int) -> int:
+    return 1 if rows == 64 else 2
+
+
+def _instruction(op: Matmul) -> wgmma.Instruction:
+    return wgmma.INSTRUCTIONS[op.a.type, op.b.type]
+
+
+def _instruction_of(region: Region) -> wgmma.Instruction:
+    call = next(op for op in region.operations if op.name == "func.call")
+    a, b = (dtypes.of(str(ir.RankedTensorType(v.type).element_type)) for v in call.operands)
+    return wgmma.INSTRUCTIONS[a, b]
+
+
+def is_plain_operand(fusion: Fusion, tensor: Any, row: wgmma.Instruction) -> bool:
+    """Whether an operand is likely to be loaded by TMA."""
+    if tensor in fusion.producers:
+        return False
+    size = max(1, tensor.type.bits // 8)
+    pitch = [s for s in tensor.layout[-2:] if s.constant != 1]
+    return all(s.known_divisor() * size % 16 == 0 for s in pitch)
+
+
+MATMUL_SM90 = MatmulSm90Engine()

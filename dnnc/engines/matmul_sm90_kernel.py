@@ -1,0 +1,337 @@
+# pyright: basic
+"""The kernel of engine matmul_sm90, top to bottom; see the engine for the whole.
+
+    warpgroup 0      for each tile, for each k block: wait until the stage is empty, load it;
+                     warps 1 and 2: for each tile, load what the epilogues read
+    warpgroups 1..   for each tile: for each k block: wait until the stage is full, multiply,
+                     release the stage before; then the epilogue
+
+*Rows* and *columns* are those of the instruction: of the product itself, or, swapped, of its
+transpose, whose first operand is B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..codegen import cluster, mbarrier, ops, smem, tma, wgmma
+from ..codegen.cluster import Cluster
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops
+from ..codegen.pipeline import Cursor, Pipeline
+from ..codegen.region import Region
+from ..codegen.schedule import TileOrder
+from ..codegen.staged_operand import StagedOperand
+from ..expr import ceildiv
+from ..mlir import arith, llvm, nvvm
+from ..target import WARP_THREADS
+from .epilogue_sm90 import Epilogue
+from .tile_sm90 import LOAD_BUFFERS, Tiling
+
+
+@dataclass
+class Emitter:
+    """One kernel."""
+
+    kernel: Kernel
+    region: Region
+    tiling: Tiling
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        self.calls = product_calls(self.region)
+        self.row = t.row
+        self.cluster = Cluster(*t.cluster)
+        values = operand_values(self.calls, swaps=t.swaps)
+        self.operands = [
+            StagedOperand(
+                self.kernel, self.region, value, plan, t.row,
+                t.rows if plan["is_rows"] else t.columns, self.cluster,
+            )
+            for (value, _), plan in zip(values, t.operands, strict=True)
+        ]  # fmt: skip
+        first, second = (self.operands[place] for place in t.products[0])
+        self.k_panel = first.panels.k
+        self.c_dims = self.region.dims_of(self.calls[0].results[0])
+        batch_axes = [i for i, n in enumerate(self.c_dims[:-2]) if n.constant != 1]
+        self.batch = Loops(self.c_dims, tuple((axis,) for axis in batch_axes))
+        self.sizes = (first.size, second.size)
+        self.order = TileOrder(
+            ceildiv(first.size, t.rows * self.cluster.rows),
+            ceildiv(second.size, t.columns * self.cluster.columns),
+            self.batch.fragments,
+            t.group_rows,
+        )
+        self.steps = ceildiv(first.k_size, self.k_panel)
+
+    # ---- the whole
+
+    def emit(self) -> None:
+        t = self.tiling
+        base = self.kernel.dynamic_shared(t.smem_bytes, 1024)
+        barriers = smem.byte_pointer(base, t.barriers_offset)
+        self.pipeline = Pipeline.of(base, t.stage_bytes, t.stages, barriers)
+        self.load_rings = self._load_rings(base)
+        self.stage_count = self.kernel.size(self.steps)
+        self.tiles = self.kernel.size(self.order.tiles)
+        self.epilogue = Epilogue(
+            self.kernel, self.region, t, self.calls, self.batch, self.sizes, address(base),
+            self.load_rings,
+        )  # fmt: skip
+        # Through a shuffle, so that the assembler knows it to be the same in the whole warp.
+        self.warp = nvvm.shfl_sync(
+            ops.const(-1), ops.shr(ops.thread_id(), 5), ops.const(0), ops.const(31),
+            nvvm.ShflKind.idx,
+        )  # fmt: skip
+        self.group = ops.shr(self.warp, 2)
+        self.rank = self.cluster.rank()
+        self._make_barriers()
+        ops.if_else(ops.compare("eq", self.group, 0), self._produce, self._consume)
+        if self.cluster.blocks > 1:
+            # A block's memory has to last until nobody arrives there any more.
+            cluster.synchronize(self.cluster)
+
+    def _load_rings(self, base: Any) -> list[Pipeline]:
+        """A ring of each consumer warpgroup for what its epilogues read."""
+        t = self.tiling
+        if not t.loads:
+            return []
+        first = t.barriers_offset + Pipeline.barrier_bytes(t.stages)
+        return [
+            Pipeline.of(
+                smem.byte_pointer(base, t.loads_offset + i * LOAD_BUFFERS * t.load_bytes),
+                t.load_bytes,
+                LOAD_BUFFERS,
+                smem.byte_pointer(base, first + i * Pipeline.barrier_bytes(LOAD_BUFFERS)),
+            )
+            for i in range(t.consumers)
+        ]
+
+    def _make_barriers(self) -> None:
+        t = self.tiling
+        producers = any(o.is_async for o in self.operands)
+        producers += wgmma.WARPGROUP_THREADS * (not t.is_all_async)
+        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+            self.pipeline.make(producers, self.cluster.blocks * t.consumers * 4)
+            for ring in self.load_rings:
+                ring.make(1, 4)
+            mbarrier.make_visible()
+        cluster.synchronize(self.cluster)
+
+    def _each_tile(self, carried: Sequence[Any], body: Callable[..., Sequence[Any]]) -> list[Any]:
+        """body(batch coordinates, first row, first column, carried) for this block's tiles."""
+        t = self.tiling
+
+        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            matrix, row, column = self.order.place(self.kernel, number)
+            batch = self.batch.coordinates(self.kernel, matrix) if self.batch.groups else {}
+            row = ops.add(ops.mul(row, self.cluster.rows), self.cluster.row(self.rank))
+            column = ops.add(ops.mul(column, self.cluster.columns), self.cluster.column(self.rank))
+            return body(batch, ops.mul(row, t.rows), ops.mul(column, t.columns), carried)
+
+        return ops.for_(self.cluster.number(), self.tiles, self.cluster.count(), carried, one)
+
+    # ---- the producer
+
+    def _produce(self) -> None:
+        t = self.tiling
+        if t.registers:
+            wgmma.set_registers(t.registers[0], grows=False)
+        if t.is_all_async:
+            is_first = ops.both(ops.compare("eq", self.warp, 0), nvvm.elect_sync())
+            with ops.if_(is_first):
+                maps = [o.map for o in self.operands]
+                for map_ in (*maps, *self.epilogue.load_maps, *self.epilogue.store_maps):
+                    tma.prefetch(map_)
+                self._load_tiles(None)
+            for i, ring in enumerate(self.load_rings):
+                is_own = ops.both(ops.compare("eq", self.warp, i + 1), nvvm.elect_sync())
+                with ops.if_(is_own):
+                    self._load_beside(i, ring)
+        else:
+            self._load_tiles(ops.compare("eq", ops.thread_id(), 0))
+
+    def _load_beside(self, own: int, ring: Pipeline) -> None:
+        """Loads what the epilogues of a consumer warpgroup read."""
+
+        def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            own_row = ops.add(row, own * (self.tiling.rows // self.tiling.consumers))
+            cursor = Cursor(*carried)
+            return self.epilogue.start_loads(ring, batch, own_row, column, cursor).values
+
+        self._each_tile(Cursor().values, tile)
+
+    def _load_tiles(self, is_issuer: Any) -> None:
+        """is_issuer: which thread starts copies; None: the one that is here."""
+        stages = self.tiling.stages
+
+        def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+                cursor = Cursor(*carried)
+                self._load_stage(batch, row, column, i, cursor, is_issuer)
+                return cursor.next(stages).values
+
+            return ops.for_(0, self.stage_count, 1, carried, step)
+
+        self._each_tile(Cursor().values, tile)
+
+    def _load_stage(
+        self, batch: Any, row: Any, column: Any, step: Any, cursor: Cursor, is_issuer: Any
+    ) -> None:
+        first_k = ops.mul(step, self.k_panel)
+        stage = self.pipeline.slot(cursor)
+        self.pipeline.wait_empty(cursor)
+        barrier = self.pipeline.full_barrier(cursor)
+        copied = [o for o in self.operands if o.is_async]
+        filled = [o for o in self.operands if not o.is_async]
+        if copied:
+            with ops.if_(is_issuer):
+                mbarrier.expect(barrier, sum(o.panels.bytes for o in copied))
+                for operand in copied:
+                    first = row if operand.is_rows else column
+                    operand.load(stage, batch, first, first_k, barrier, self.rank)
+        for operand in filled:
+            operand.fill(stage, batch, row if operand.is_rows else column, first_k)
+        if filled:
+            tma.show_writes()
+            mbarrier.arrive(barrier)
+
+    # ---- the consumers
+
+    def _consume(self) -> None:
+        t = self.tiling
+        if t.registers:
+            wgmma.set_registers(t.registers[1], grows=True)
+        self.own = ops.sub(self.group, 1)
+        self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        self.epilogue.begin(self.own)
+        ring = self._own_ring()
+
+        def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            cursor, sums = self._multiply(Cursor(*carried[:2]))
+            own_row = ops.add(row, ops.mul(self.own, t.rows // t.consumers))
+            loads = self.epilogue.run(
+                batch, own_row, column, self._by_product(sums), ring, Cursor(*carried[2:])
+            )
+            return [*cursor.values, *(loads.values if ring else [])]
+
+        start = [*Cursor().values, *(Cursor().values if ring else [])]
+        self._each_tile(start, tile)
+        self.epilogue.end()
+
+    def _own_ring(self) -> Pipeline | None:
+        """The ring of this warpgroup's epilogues."""
+        if not self.load_rings:
+            return None
+        t = self.tiling
+        first = self.load_rings[0]
+        data = smem.byte_pointer(first.data, ops.mul(self.own, LOAD_BUFFERS * t.load_bytes))
+        bytes_ = Pipeline.barrier_bytes(LOAD_BUFFERS)
+        barriers = smem.byte_pointer(first.full, ops.mul(self.own, bytes_))
+        return Pipeline.of(data, t.load_bytes, LOAD_BUFFERS, barriers)
+
+    def _by_product(self, sums: Sequence[Any]) -> list[list[Any]]:
+        """[product][block of rows] of the accumulators."""
+        blocks = self.tiling.blocks_of_rows
+        return [list(sums[i : i + blocks]) for i in range(0, len(sums), blocks)]
+
+    def _multiply(self, cursor: Cursor) -> tuple[Cursor, list[Any]]:
+        """The accumulators of a tile: of each product, one for each 64 rows of the warpgroup."""
+        if self.tiling.promotes:
+            return self._multiply_promoted(cursor)
+        count = len(self.tiling.products) * self.tiling.blocks_of_rows
+        undefined = [wgmma.undefined(self.row, self.tiling.columns)] * count
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            stage, phase, previous, *sums = carried
+            here = Cursor(stage, phase)
+            self.pipeline.wait_full(here)
+            sums = self._multiply_stage(here, i, sums)
+            wgmma.wait(1)
+            with ops.if_(ops.compare("sge", previous, 0)):
+                self._release(Cursor(previous))
+            return [*here.next(self.tiling.stages).values, stage, *sums]
+
+        start = [*cursor.values, ops.const(-1), *undefined]
+        stage, phase, previous, *sums = ops.for_(0, self.stage_count, 1, start, step)
+        sums = wgmma.wait_for(sums)
+        self._release(Cursor(previous))
+        return Cursor(stage, phase), sums
+
+    def _multiply_promoted(self, cursor: Cursor) -> tuple[Cursor, list[Any]]:
+        """The same, with the sums of each stage added by additions that round to f32."""
+        t = self.tiling
+        count = len(t.products) * t.blocks_of_rows
+        type_ = wgmma.accumulator_type(self.row, t.columns)
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried[:2])
+            self.pipeline.wait_full(here)
+            undefined = [wgmma.undefined(self.row, t.columns)] * count
+            parts = wgmma.wait_for(self._multiply_stage(here, ops.const(0), undefined))
+            self._release(here)
+            flat = [value for part in parts for value in wgmma.unpacked(part)]
+            totals = [
+                arith.AddFOp(total, value).result
+                for total, value in zip(carried[2:], flat, strict=True)
+            ]
+            return [*here.next(t.stages).values, *totals]
+
+        registers = count * t.columns // 2
+        zeros = [ops.zeros(ops.f32_type())] * registers
+        stage, phase, *totals = ops.for_(0, self.stage_count, 1, [*cursor.values, *zeros], step)
+        each = t.columns // 2
+        sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
+        return Cursor(stage, phase), sums
+
+    def _release(self, cursor: Cursor) -> None:
+        self.pipeline.release(cursor, self.lane, self.cluster.ranks)
+
+    def _multiply_stage(self, cursor: Cursor, is_added: Any, sums: Sequence[Any]) -> list[Any]:
+        """Starts the products of a stage; is_added: 0 where they are the first of the tile."""
+        t = self.tiling
+        stage = address(self.pipeline.slot(cursor))
+        own = ops.mul(self.own, t.rows // t.consumers * wgmma.ROW_BYTES)
+        descriptors = []
+        for operand in self.operands:
+            place = ops.add(stage, operand.plan["offset"])
+            place = ops.add(place, own) if operand.is_rows else place
+            descriptors.append(wgmma.descriptor(place, operand.panels))
+        sums = list(sums)
+        wgmma.fence()
+        for k in range(self.row.steps):
+            for i, (a, b) in enumerate(t.products):
+                first, second = self.operands[a].panels, self.operands[b].panels
+                for block in range(t.blocks_of_rows):
+                    place = i * t.blocks_of_rows + block
+                    sums[place] = wgmma.multiply(
+                        self.row,
+                        t.columns,
+                        wgmma.moved(descriptors[a], first.offset(block * wgmma.M, k)),
+                        wgmma.moved(descriptors[b], second.offset(0, k)),
+                        sums[place],
+                        is_added if k == 0 else 1,
+                        a_k_major=first.is_k_major,
+                        b_k_major=second.is_k_major,
+                    )
+        wgmma.commit()
+        return sums
+
+
+def product_calls(region: Region) -> list[Any]:
+    """The calls of the region's anchors, in order."""
+    return [op for op in region.operations if op.name == "func.call"]
+
+
+def operand_values(calls: Sequence[Any], *, swaps: bool) -> list[tuple[Any, bool]]:
+    """(SSA tensor, whether it is A) of each distinct operand, those along the rows first."""
+    firsts = [(call.operands[1 if swaps else 0], not swaps) for call in calls]
+    seconds = [(call.operands[0 if swaps else 1], swaps) for call in calls]
+    return [*dict.fromkeys(firsts), *dict.fromkeys(seconds)]
+
+
+def address(pointer: Any) -> Any:
+    """A shared-memory pointer as an i32."""
+    return llvm.PtrToIntOp(ops.i32_type(), pointer).result

@@ -1,0 +1,167 @@
+# pyright: basic
+"""What the engines of matrix products share: their pattern, and small readings of a fusion."""
+
+from __future__ import annotations
+
+from .. import dtypes
+from ..dialect.fusion import Fusion
+from ..dialect.op import Op
+from ..dialect.ops import Matmul, Pointwise, Reduction
+from ..dialect.tensor import Tensor, text
+from ..errors import Status
+from ..expr import Expr, product
+from .engine import Reason
+from .surface import boolean_reason, pattern_reason
+
+
+def anchor_reasons(fusion: Fusion) -> tuple[Reason, ...]:
+    """Why a fusion's one heavy operation is not a matmul; the other clauses speak of that."""
+    anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+    if len(anchors) == 1 and isinstance(anchors[0], Matmul):
+        return ()
+    what = ", ".join(op.label for op in anchors) or "no matmul"
+    return (pattern_reason(what, "one matmul, pointwise and view operations"),)
+
+
+def epilogue_reasons(fusion: Fusion) -> list[Reason]:
+    """Why what follows the product is not pointwise, of its dims, and ends in every output."""
+    op = matmul_of(fusion)
+    for other in fusion.ops:
+        is_after = any(op in fusion.upstream(t) for t in other.operands)
+        if is_after and (
+            other.role != "pointwise" or any(t.shape != op.c.shape for t in other.results)
+        ):
+            what = f"{other.label} of dims {text(other.results[0].shape)} after the product"
+            return [pattern_reason(what, f"pointwise operations of dims {text(op.c.shape)}")]
+    for output in fusion.outputs:
+        producer = fusion.producers[output]
+        if producer is not op and op not in fusion.upstream(output):
+            return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]
+        if output.type.kind == "b":
+            return [boolean_reason(output)]
+    return []
+
+
+def products_reasons(fusion: Fusion, most: int) -> tuple[Reason, ...]:
+    """Why a fusion's heavy operations are not some matmuls, none of which needs another."""
+    supported = f"one to {most} matmuls of equal dims, reductions after them"
+    anchors = fusion.with_role("anchor")
+    found = [op for op in anchors if isinstance(op, Matmul)]
+    if not found or len(found) != len(anchors) or len(found) > most:
+        what = ", ".join(op.label for op in anchors) or "no matmul"
+        return (pattern_reason(what, supported),)
+    for op in found:
+        if op.c.shape != found[0].c.shape:
+            return (pattern_reason(f"products of dims {text(op.c.shape)} and others", supported),)
+        if any(other in fusion.upstream(t) for t in op.operands for other in found):
+            return (pattern_reason(f"{op.label} needs another product", supported),)
+    return ()
+
+
+def matmuls_of(fusion: Fusion) -> list[Matmul]:
+    return [op for op in fusion.ops if isinstance(op, Matmul)]
+
+
+def flowing_reductions(fusion: Fusion) -> list[Reduction]:
+    """The reductions whose results go on into work of the product's dims."""
+    dims = matmuls_of(fusion)[0].c.shape
+    return [
+        op
+        for op in fusion.ops
+        if isinstance(op, Reduction)
+        and any(
+            op in fusion.upstream(t)
+            for other in fusion.ops
+            if other.role != "reduction" and other.results[0].shape == dims
+            for t in other.operands
+        )
+    ]
+
+
+def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]:
+    """Why what follows the products is not pointwise work and reductions that an epilogue can do.
+
+    most_columns: of a row that a tile holds.
+    """
+    found = matmuls_of(fusion)
+    dims = found[0].c.shape
+    made = set(found)
+    reduced = {op.y.shape for op in fusion.ops if isinstance(op, Reduction)}
+    for op in fusion.ops:
+        upstream = {other for t in op.operands for other in fusion.upstream(t)}
+        is_after = bool(made & upstream)
+        if isinstance(op, Reduction) and (not is_after or op.x.shape != dims):
+            what = f"{op.label} of dims {text(op.x.shape)}"
+            return [pattern_reason(what, f"reductions of the product's dims {text(dims)}")]
+        if is_after and op.role not in ("pointwise", "reduction"):
+            return [pattern_reason(f"{op.label} after the product", "pointwise, reduction")]
+        if is_after and any(t.shape not in (dims, *reduced) for t in op.results):
+            what = f"{op.label} of dims {text(op.results[0].shape)} after the product"
+            return [pattern_reason(what, f"pointwise operations of dims {text(dims)}")]
+    for op in flowing_reductions(fusion):
+        width = dims[-1].bounds()[1]
+        axes = [axis for axis in op.axes if dims[axis].constant != 1]
+        if axes != [len(dims) - 1] or width > most_columns:
+            what = f"{op.label} over axes {axes} of {text(dims)}, used by what follows"
+            return [pattern_reason(what, f"reductions of rows of up to {most_columns} elements")]
+    return _output_reasons(fusion, made)
+
+
+def _output_reasons(fusion: Fusion, made: set[Matmul]) -> list[Reason]:
+    flowing = set(flowing_reductions(fusion))
+    for output in fusion.outputs:
+        upstream = fusion.upstream(output)
+        if not made & upstream:
+            return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]
+        if output.type.kind == "b":
+            return [boolean_reason(output)]
+        exits = [op for op in upstream if isinstance(op, Reduction) and op not in flowing]
+        if len(exits) > 1:
+            what = f"{output.label} of {len(exits)} reductions"
+            return [pattern_reason(what, "outputs of one reduction each")]
+    return []
+
+
+def compute_reasons(op: Matmul) -> list[Reason]:
+    """The compute type has to be one whose sums the tensor cores keep."""
+    sums = (dtypes.i32,) if op.a.type.is_integer else (dtypes.f32, dtypes.f16)
+    if op.a.type.is_fp8 and op.b.type.is_fp8:
+        sums = (*sums, dtypes.fast_float_for_fp8)
+    if op.compute_type in sums:
+        return []
+    return [
+        Reason(
+            Status.NOT_SUPPORTED_DATA_TYPE,
+            "compute type",
+            f"{op.compute_type.cudnn} for {op.a.type}",
+            ", ".join(row.cudnn for row in sums),
+        )
+    ]
+
+
+def matmul_of(fusion: Fusion) -> Matmul:
+    return next(op for op in fusion.ops if isinstance(op, Matmul))
+
+
+def sizes_of(op: Matmul) -> tuple[Expr, Expr, Expr, Expr]:
+    """M, N, K and the number of matrices."""
+    return op.a.shape[-2], op.b.shape[-1], op.a.shape[-1], product(op.c.shape[:-2])
+
+
+def is_heavy(op: Op) -> bool:
+    """Whether it takes many instructions an element: exp, tanh, erf and the like."""
+    return isinstance(op, Pointwise) and op.row.domain == "float" and not op.mode.startswith("relu")
+
+
+def is_along_columns(output: Tensor) -> bool:
+    """Whether an output's columns, not its rows, are contiguous."""
+    row, column = output.rank - 2, output.rank - 1
+    return _is_unit(output, row) and not _is_unit(output, column)
+
+
+def _is_unit(tensor: Tensor, axis: int) -> bool:
+    return tensor.layout[axis].constant == 1 and tensor.shape[axis].constant != 1
+
+
+def knob_reason(what: str, supported: str) -> Reason:
+    return Reason(Status.NOT_SUPPORTED, "knobs", what, supported)

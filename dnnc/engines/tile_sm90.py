@@ -1,0 +1,205 @@
+# pyright: basic
+"""Tiling: what engine matmul_sm90 decides of a region before it emits, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from ..codegen import tma, wgmma
+from ..codegen.operand_tile import access_bytes, layout_model
+from ..codegen.pipeline import Pipeline
+from ..codegen.region import Region, identity_access
+from ..codegen.staged_store import ALIGNMENT
+from ..dialect.tensor import Tensor
+
+# Registers a thread of the producer and of the two consumer warpgroups, by whether the producers
+# compute.  Together at most what the block is launched with, 168 a thread of three warpgroups: a
+# warpgroup that asks for more than the others have given back waits for ever.  Two warpgroups
+# have all that an instruction can name from the start.
+REGISTERS = {False: (40, 232), True: (96, 200)}
+LINE_BYTES = 128  # of a staged row at most: the widest swizzle
+STORE_BUFFERS = 2  # of a warpgroup
+LOAD_BUFFERS = 3
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """See the file's docstring.
+
+    rows, columns: of a block's tile.  swaps: the instruction's first operand is B, and what it
+    computes is the product's transpose.  consumers: warpgroups that multiply.  cluster: rows and
+    columns of blocks.  operands: the tiles of a stage, see `StagedOperand.plan`.
+    products: for each matmul of the region, the places of its row and column operand.
+    promotes: whether each stage's sums are added to f32 sums of their own.
+    loads: arguments, by place, that the epilogue reads through shared memory.
+    outputs: path of each, "tma", "direct", or "exit": a reduction's.
+    chunk: columns that go through shared memory together.  staged_bytes, loaded_bytes: an element
+    of each staged output and load.  pair: neighbours in a row that the epilogue works on
+    together, 1 or 2.
+    """
+
+    row: wgmma.Instruction
+    rows: int
+    columns: int
+    swaps: bool
+    consumers: int
+    stages: int
+    cluster: tuple[int, int]
+    group_rows: int
+    operands: tuple[Mapping[str, Any], ...]
+    products: tuple[tuple[int, int], ...]
+    promotes: bool
+    loads: tuple[int, ...]
+    outputs: tuple[str, ...]
+    staged_bytes: tuple[int, ...]
+    loaded_bytes: tuple[int, ...]
+    chunk: int
+    pair: int
+
+    @staticmethod
+    def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
+        """From the plain data of `plain`."""
+        fields = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        for flag in ("swaps", "promotes"):
+            fields[flag] = bool(fields[flag])
+        return Tiling(row=row, **fields)
+
+    def plain(self) -> dict[str, Any]:
+        return {name: _listed(value) for name, value in vars(self).items() if name != "row"}
+
+    # ---- sizes
+
+    @property
+    def threads(self) -> int:
+        return wgmma.WARPGROUP_THREADS * (1 + self.consumers)
+
+    @property
+    def blocks_of_rows(self) -> int:
+        """Instructions' rows of a warpgroup."""
+        return self.rows // self.consumers // wgmma.M
+
+    @property
+    def is_all_async(self) -> bool:
+        return all(operand["path"] == "tma" for operand in self.operands)
+
+    @property
+    def registers(self) -> tuple[int, int] | None:
+        """Of a producer's and of a consumer's thread; None: as they are at launch."""
+        return REGISTERS[not self.is_all_async] if self.consumers == 2 else None
+
+    @property
+    def stage_bytes(self) -> int:
+        return sum(
+            (self.rows if operand["is_rows"] else self.columns) * wgmma.ROW_BYTES
+            for operand in self.operands
+        )
+
+    @property
+    def store_bytes(self) -> int:
+        """Of one buffer: a chunk of every staged output."""
+        return buffer_bytes(self.staged_bytes, self.chunk)
+
+    @property
+    def load_bytes(self) -> int:
+        """Of one buffer: a chunk of every staged load."""
+        return buffer_bytes(self.loaded_bytes, self.chunk)
+
+    @property
+    def stores_offset(self) -> int:
+        return self.stage_bytes * self.stages
+
+    @property
+    def loads_offset(self) -> int:
+        return self.stores_offset + self.consumers * STORE_BUFFERS * self.store_bytes
+
+    @property
+    def barriers_offset(self) -> int:
+        return self.loads_offset + self.consumers * LOAD_BUFFERS * self.load_bytes
+
+    @property
+    def smem_bytes(self) -> int:
+        barriers = Pipeline.barrier_bytes(self.stages)
+        if self.loads:
+            barriers += self.consumers * Pipeline.barrier_bytes(LOAD_BUFFERS)
+        return self.barriers_offset + barriers
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(v) for v in value] if isinstance(value, tuple) else value
+
+
+def buffer_bytes(element_bytes: Sequence[int], chunk: int) -> int:
+    return sum(-(-wgmma.M * chunk * size // ALIGNMENT) * ALIGNMENT for size in element_bytes)
+
+
+def chunk_columns(columns: int, element_bytes: Sequence[int]) -> int:
+    """Columns whose rows fit the widest swizzle in every staged tensor."""
+    return gcd(columns, LINE_BYTES // max(element_bytes, default=2))
+
+
+def moves_by_tma(tensor: Tensor, *, swaps: bool) -> bool:
+    """Whether an output's or input's tiles can go through the copy engine."""
+    row, column = tensor.rank - 2, tensor.rank - 1
+    if swaps:
+        row, column = column, row
+    return tma.refusal(tensor, (column, row)) is None
+
+
+def operand_path(
+    region: Region, value: Any, row: wgmma.Instruction, *, is_a: bool, is_rows: bool
+) -> dict[str, Any]:
+    """How an operand is loaded; see `StagedOperand.plan`."""
+    model = layout_model(region, value)
+    rank = len(region.dims_of(value))
+    rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
+    contiguous = None
+    if model is not None:
+        contiguous = next((axis for axis in (depth, rows) if _is_unit(model, axis)), None)
+    path = {"path": "registers", "is_a": is_a, "is_rows": is_rows}
+    path["is_aligned"] = (
+        model is not None
+        and contiguous is not None
+        and (
+            access_bytes(model, contiguous) >= min(16, model.type.bits)  # eight elements at once
+        )
+    )
+    tensor = region.arguments.get(value)
+    operand = row.a if is_rows else row.b
+    if tensor is not None and not tensor.is_by_value and tensor.type == operand:
+        if tma.refusal(tensor, (depth, rows)) is None:
+            return {**path, "path": "tma", "k_contiguous": True, "loads_along_k": True}
+        if row.takes_mn_major and tma.refusal(tensor, (rows, depth)) is None:
+            return {**path, "path": "tma", "k_contiguous": False, "loads_along_k": False}
+    k_contiguous = not (row.takes_mn_major and contiguous == rows)
+    return {**path, "k_contiguous": k_contiguous, "loads_along_k": contiguous != rows}
+
+
+def _is_unit(tensor: Tensor, axis: int) -> bool:
+    return tensor.layout[axis].constant == 1 and tensor.shape[axis].constant != 1
+
+
+def staged_loads(region: Region, calls: Sequence[Any], *, swaps: bool) -> list[int]:
+    """Places of the arguments that g2 reads once an element, at the product's own coordinates."""
+    dims = region.dims_of(calls[0].results[0])
+    whole = identity_access(len(dims))
+    made = {call.results[0] for call in calls}
+    seen: dict[Any, set[Any]] = {}
+    for value, tensor in region.outputs:
+        if tensor.shape != tuple(dims):
+            return []
+        for leaf, access in region.accesses(value, whole, stop=lambda v: v in made):
+            seen.setdefault(leaf, set()).add(access)
+    operands = {leaf for call in calls for operand in call.operands
+                for leaf, _ in region.accesses(operand, whole)}  # fmt: skip
+    return [
+        place
+        for place, (value, tensor) in enumerate(region.arguments.items())
+        if seen.get(value) == {whole}
+        and value not in operands
+        and tensor.shape == tuple(dims)
+        and not tensor.is_by_value
+        and moves_by_tma(tensor, swaps=swaps)
+    ]
