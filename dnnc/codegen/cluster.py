@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..mlir import nvvm
+from ..mlir import llvm, nvvm
 from . import ops
 
 MAX_BLOCKS = 8  # that every device takes
@@ -14,21 +14,26 @@ MAX_BLOCKS = 8  # that every device takes
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster of rows x columns blocks; block r is at row r % rows, column r / rows."""
+    """A cluster of rows x columns tiles, each of which `slices` blocks work on together.
+
+    Block r is at row r % rows, column r / rows % columns, slice r / (rows * columns).
+    """
 
     rows: int = 1
     columns: int = 1
+    slices: int = 1
 
     def __post_init__(self) -> None:
         assert 1 <= self.blocks <= MAX_BLOCKS, f"{self} is too large"
+        assert self.slices == 1 or self.tiles == 1, f"{self} shares loads and slices"
 
     @property
     def blocks(self) -> int:
-        return self.rows * self.columns
+        return self.tiles * self.slices
 
     @property
-    def ranks(self) -> range:
-        return range(self.blocks)
+    def tiles(self) -> int:
+        return self.rows * self.columns
 
     def rank(self) -> Any:
         """This block's number in its cluster."""
@@ -38,7 +43,10 @@ class Cluster:
         return ops.rem(rank, self.rows)
 
     def column(self, rank: Any) -> Any:
-        return ops.div(rank, self.rows)
+        return ops.rem(ops.div(rank, self.rows), self.columns)
+
+    def slice(self, rank: Any) -> Any:
+        return ops.div(rank, self.tiles) if self.slices > 1 else 0
 
     def number(self) -> Any:
         """The cluster's number in the grid."""
@@ -65,3 +73,8 @@ def synchronize(cluster: Cluster) -> None:
         return
     arrive()
     wait()
+
+
+def fence() -> None:
+    """Orders this thread's accesses before it and after it for all threads of the cluster."""
+    llvm.inline_asm(None, [], "fence.acq_rel.cluster;", "", has_side_effects=True)

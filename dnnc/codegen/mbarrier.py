@@ -46,8 +46,18 @@ def arrive_at(barrier: Any, rank: Any) -> None:
 
 
 def remote(pointer: Any, rank: Any) -> Any:
-    """The place of this block's shared memory in a block of the cluster, !llvm.ptr<7>."""
-    return nvvm.mapa(ir.Type.parse("!llvm.ptr<7>"), pointer, ops.value_of(rank))
+    """The place of this block's shared memory in a block of the cluster, !llvm.ptr<7>.
+
+    Written out, because LLVM would compute the operation's address ahead of the condition that
+    makes the rank valid.
+    """
+    there = llvm.inline_asm(
+        ops.i64_type(),
+        [llvm.PtrToIntOp(ops.i64_type(), pointer).result, ops.value_of(rank)],
+        "mapa.shared::cluster.u64 $0, $1, $2;",
+        "=l,l,r",
+    )
+    return llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr<7>"), there).result
 
 
 def wait(barrier: Any, parity: Any) -> None:

@@ -11,7 +11,6 @@ used the stage, and waiting for the other phase of a fresh barrier returns at on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,17 +104,15 @@ class Pipeline:
         """By a producer, before it writes a stage."""
         mbarrier.wait(self.empty_barrier(cursor), ops.xor(cursor.phase, 1))
 
-    def release(self, cursor: Cursor, lane: Any, ranks: Iterable[int] = (0,)) -> None:
+    def release(self, cursor: Cursor, lane: Any, blocks: int = 1) -> None:
         """By a consumer's warp, once it has read a stage; lane: of the thread.
 
-        ranks: the blocks of the cluster whose producers write this block's stages; (0,) where
-        there is no cluster.
+        blocks: of the cluster, the first so many, whose producers write this block's stages.
         """
-        count = len(tuple(ranks))
         barrier = self.empty_barrier(cursor)
-        if count == 1:
+        if blocks == 1:
             with ops.if_(ops.compare("eq", lane, 0)):
                 mbarrier.arrive(barrier)
         else:
-            with ops.if_(ops.less(lane, count)):
+            with ops.if_(ops.less(lane, blocks)):
                 mbarrier.arrive_at(barrier, lane)

@@ -118,7 +118,7 @@ class Epilogue:
         self.dims = self.region.dims_of(self.calls[0].results[0])
         rank = len(self.dims)
         self.row_axis, self.column_axis = (rank - 1, rank - 2) if t.swaps else (rank - 2, rank - 1)
-        self.layout = AccumulatorLayout(t.columns)
+        self.layout = AccumulatorLayout(t.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
             (arguments[place][0], StagedLoad(self._box(arguments[place][1]))) for place in t.loads
@@ -139,7 +139,7 @@ class Epilogue:
     @property
     def chunks(self) -> int:
         """Chunks of a warpgroup's tile."""
-        return self.tiling.blocks_of_rows * self.tiling.columns // self.tiling.chunk
+        return self.tiling.blocks_of_rows * self.tiling.own_columns // self.tiling.chunk
 
     def _at(self, batch: Mapping[int, Coordinate], row: Coordinate, column: Coordinate) -> Any:
         place = {self.row_axis: row, self.column_axis: column}
@@ -156,7 +156,8 @@ class Epilogue:
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried)
-            block, inner = ops.div(i, t.columns // t.chunk), ops.rem(i, t.columns // t.chunk)
+            per_block = t.own_columns // t.chunk
+            block, inner = ops.div(i, per_block), ops.rem(i, per_block)
             first_row = ops.add(row, ops.mul(block, wgmma.M))
             at = self._at(batch, Index(first_row), Index(ops.add(column, ops.mul(inner, t.chunk))))
             ring.wait_empty(here)
@@ -191,20 +192,20 @@ class Epilogue:
         batch: Mapping[int, Coordinate],
         row: Any,
         column: Any,
-        sums: Sequence[Sequence[Any]],
+        sums: Sequence[Sequence[Sequence[Any]]],
         ring: Pipeline | None,
         cursor: Cursor,
     ) -> Cursor:
         """The epilogue of a tile.
 
-        row, column: of the warpgroup's tile.  sums: [product][block of 64 rows].
+        row, column: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
         ring, cursor: of the staged loads.
         """
         t = self.tiling
         tile = _Tile(self, batch, row, column, sums)
         number = 0
         for block in range(t.blocks_of_rows):
-            for chunk in range(0, t.columns, t.chunk):
+            for chunk in range(0, t.own_columns, t.chunk):
                 if ring is not None:
                     cursor = tile.take(ring, cursor)
                 found = tile.values(block, chunk)
@@ -266,13 +267,13 @@ class _Tile:
         batch: Mapping[int, Coordinate],
         row: Any,
         column: Any,
-        sums: Sequence[Sequence[Any]],
+        sums: Sequence[Sequence[Sequence[Any]]],
     ):
         self.epilogue = e = epilogue
         self.tiling = t = e.tiling
         self.batch = batch
         self.first_row, self.first_column = row, column
-        self.registers = [[wgmma.unpacked(s) for s in blocks] for blocks in sums]
+        self.registers = sums
         self.sums = [Registers() for _ in e.calls]
         self.loaded = [Registers() for _ in e.loads]
         self.taken: list[list[list[Any]]] = []
@@ -294,7 +295,7 @@ class _Tile:
         start = ops.add(column, right)
         self.columns = [
             Edge(e.kernel, ops.add(start, 8 * (i // 2) + i % 2), column_size, t.columns, t.pair)
-            for i in range(t.columns // 4)
+            for i in range(t.own_columns // 4)
             if t.pair == 1 or i % 2 == 0
         ]
 
@@ -304,7 +305,7 @@ class _Tile:
         """Those of a row of the thread, of some columns (default: all)."""
         t = self.tiling
         per_block = 2 // t.pair
-        first, last = chunk // 8, (chunk + (width or t.columns)) // 8
+        first, last = chunk // 8, (chunk + (width or t.own_columns)) // 8
         return [
             Fragment(
                 self.rows[block][half],
@@ -376,7 +377,7 @@ class _Tile:
                         parts.setdefault((place, j, half), []).append(value)
         for (place, j, half), pieces in parts.items():
             found[place][j][half] = ops.concat(pieces)
-        if chunk + t.chunk == t.columns:
+        if chunk + t.chunk == t.own_columns:
             self._store_rows(block)
         return found
 

@@ -26,6 +26,7 @@ from ..codegen.cluster import Cluster
 from ..codegen.output import Output
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region
+from ..codegen.split import SplitSum
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.ops import Matmul
@@ -59,6 +60,7 @@ from .tile_sm90 import (
     chunk_columns,
     moves_by_tma,
     operand_path,
+    slices_of,
     staged_loads,
 )
 
@@ -142,6 +144,7 @@ class MatmulSm90Engine:
             Knob("STAGES", (4, 2, 3, 5, 6, 7, 8, 10, 12), "stages in shared memory"),
             Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
             Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
+            Knob("SPLIT_K_SLC", (1, 2, 4, 8), "blocks of a cluster that share a tile's k"),
             Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
         )
 
@@ -160,6 +163,8 @@ class MatmulSm90Engine:
         if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > 4:
             # Larger clusters leave multiprocessors without one.
             return (knob_reason("a cluster of more than 4 blocks", "up to 4"),)
+        if reasons := self._split_reasons(knobs, fusion):
+            return reasons
         if reasons := self._share_reasons(knobs, fusion):
             return reasons
         if flowing_reductions(fusion):
@@ -178,6 +183,24 @@ class MatmulSm90Engine:
                     f"at most {target.smem_block_bytes} on {target}",
                 ),
             )
+        return ()
+
+    def _split_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
+        """Each block of a split has a part of k, and no row goes over several."""
+        splits = knobs["SPLIT_K_SLC"]
+        op = matmul_of(fusion)
+        if splits == 1:
+            return ()
+        if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > 1:
+            return (knob_reason("split k and shared tiles", "SPLIT_K_SLC=1 or TILE_CGA_*=1"),)
+        if fusion.with_role("reduction"):
+            return (knob_reason("split k and reductions", "SPLIT_K_SLC=1"),)
+        least = splits * _instruction(op).panel_k
+        if op.a.shape[-1].bounds()[0] < least:
+            return (knob_reason(f"SPLIT_K_SLC={splits}", f"K of {least} or more"),)
+        columns = _sides(knobs)[1]
+        if columns % (8 * slices_of(columns, splits)):
+            return (knob_reason(f"{columns} columns in {splits} parts", "multiples of 8"),)
         return ()
 
     def _share_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
@@ -217,11 +240,15 @@ class MatmulSm90Engine:
         if swaps:
             firsts, seconds = seconds, firsts
         stage = (rows * len(firsts) + columns * len(seconds)) * wgmma.ROW_BYTES
-        chunk = chunk_columns(columns, [*staged, *loaded])
+        splits = knobs["SPLIT_K_SLC"]
+        if splits > 1:
+            loaded = []
+        chunk = chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded])
         buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
         buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
         barriers = Pipeline.barrier_bytes(knobs["STAGES"] + _consumers(rows) * LOAD_BUFFERS)
-        return knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers
+        total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers + 16
+        return total + (len(found) * SplitSum.bytes(rows, columns) if splits > 1 else 0)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         op = matmul_of(fusion)
@@ -235,11 +262,12 @@ class MatmulSm90Engine:
         found: list[Knobs] = []
         for swap in swaps:
             for rows, columns in _TILES:
-                for cluster in ((1, 1), (2, 1), (1, 2)):
+                for *cluster, splits in _CLUSTERS:
                     tile = (columns, rows) if swap else (rows, columns)
                     knobs = {
                         "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
                         "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
+                        "SPLIT_K_SLC": splits,
                     }  # fmt: skip
                     if not self.legal(knobs, fusion, target):
                         found.append(self._with_most_stages(knobs, fusion, target))
@@ -300,7 +328,8 @@ class MatmulSm90Engine:
             for (_, tensor), path in zip(region.outputs, outputs, strict=True)
             if path == "tma"
         ]
-        loads = staged_loads(region, calls, swaps=swaps)
+        splits = knobs["SPLIT_K_SLC"]
+        loads = staged_loads(region, calls, swaps=swaps) if splits == 1 else []
         arguments = list(region.arguments.values())
         loaded = [arguments[place].type.bits // 8 for place in loads]
         cluster = _cluster(knobs)
@@ -320,7 +349,8 @@ class MatmulSm90Engine:
             outputs=tuple(outputs),
             staged_bytes=tuple(staged),
             loaded_bytes=tuple(loaded),
-            chunk=chunk_columns(columns, [*staged, *loaded]),
+            chunk=chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded]),
+            splits=splits,
             pair=2 if dims[-2 if swaps else -1].known_divisor() % 2 == 0 else 1,
         ).plain()
 
@@ -330,7 +360,7 @@ class MatmulSm90Engine:
         tiling = Tiling.of(tile, _instruction_of(region))
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
-        blocks = Cluster(*tiling.cluster).blocks
+        blocks = Cluster(*tiling.cluster, tiling.splits).blocks
         kernel.cluster = blocks
         with kernel.body():
             emitter = Emitter(kernel, region, tiling)
@@ -386,6 +416,7 @@ _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
     (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
+_CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 _MOST_STAGES = 12
 
 _RATE_OF: Mapping[DType, str] = {

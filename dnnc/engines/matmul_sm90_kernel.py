@@ -23,6 +23,7 @@ from ..codegen.loops import Loops
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
 from ..codegen.schedule import TileOrder
+from ..codegen.split import SplitSum
 from ..codegen.staged_operand import StagedOperand
 from ..expr import ceildiv
 from ..mlir import arith, llvm, nvvm
@@ -43,7 +44,7 @@ class Emitter:
         t = self.tiling
         self.calls = product_calls(self.region)
         self.row = t.row
-        self.cluster = Cluster(*t.cluster)
+        self.cluster = Cluster(*t.cluster, t.splits)
         values = operand_values(self.calls, swaps=t.swaps)
         self.operands = [
             StagedOperand(
@@ -74,7 +75,11 @@ class Emitter:
         barriers = smem.byte_pointer(base, t.barriers_offset)
         self.pipeline = Pipeline.of(base, t.stage_bytes, t.stages, barriers)
         self.load_rings = self._load_rings(base)
-        self.stage_count = self.kernel.size(self.steps)
+        self.split = SplitSum(
+            t.splits, t.slices, t.consumers * wgmma.WARPGROUP_THREADS,
+            smem.byte_pointer(base, t.split_offset),
+            smem.byte_pointer(base, t.split_barriers_offset),
+        )  # fmt: skip
         self.tiles = self.kernel.size(self.order.tiles)
         self.epilogue = Epilogue(
             self.kernel, self.region, t, self.calls, self.batch, self.sizes, address(base),
@@ -87,11 +92,20 @@ class Emitter:
         )  # fmt: skip
         self.group = ops.shr(self.warp, 2)
         self.rank = self.cluster.rank()
+        self.first_step, self.end_step = self._own_steps()
         self._make_barriers()
         ops.if_else(ops.compare("eq", self.group, 0), self._produce, self._consume)
         if self.cluster.blocks > 1:
             # A block's memory has to last until nobody arrives there any more.
             cluster.synchronize(self.cluster)
+
+    def _own_steps(self) -> tuple[Any, Any]:
+        """The range of k panels that this block multiplies: a part of them where k is split."""
+        steps, splits = self.kernel.size(self.steps), self.tiling.splits
+        if splits == 1:
+            return 0, steps
+        own = self.cluster.slice(self.rank)
+        return tuple(ops.div(ops.mul(ops.add(own, i), steps), splits) for i in (0, 1))
 
     def _load_rings(self, base: Any) -> list[Pipeline]:
         """A ring of each consumer warpgroup for what its epilogues read."""
@@ -114,7 +128,9 @@ class Emitter:
         producers = any(o.is_async for o in self.operands)
         producers += wgmma.WARPGROUP_THREADS * (not t.is_all_async)
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
-            self.pipeline.make(producers, self.cluster.blocks * t.consumers * 4)
+            self.pipeline.make(producers, self.cluster.tiles * t.consumers * 4)
+            if t.splits > 1:
+                self.split.make()
             for ring in self.load_rings:
                 ring.make(1, 4)
             mbarrier.make_visible()
@@ -173,7 +189,7 @@ class Emitter:
                 self._load_stage(batch, row, column, i, cursor, is_issuer)
                 return cursor.next(stages).values
 
-            return ops.for_(0, self.stage_count, 1, carried, step)
+            return ops.for_(self.first_step, self.end_step, 1, carried, step)
 
         self._each_tile(Cursor().values, tile)
 
@@ -212,14 +228,34 @@ class Emitter:
         def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
             cursor, sums = self._multiply(Cursor(*carried[:2]))
             own_row = ops.add(row, ops.mul(self.own, t.rows // t.consumers))
+            if t.splits > 1:
+                self._finish_split(batch, own_row, column, sums, carried[2])
+                return [*cursor.values, ops.xor(carried[2], 1)]
+            registers = [wgmma.unpacked(accumulator) for accumulator in sums]
             loads = self.epilogue.run(
-                batch, own_row, column, self._by_product(sums), ring, Cursor(*carried[2:])
+                batch, own_row, column, self._by_product(registers), ring, Cursor(*carried[2:])
             )
             return [*cursor.values, *(loads.values if ring else [])]
 
         start = [*Cursor().values, *(Cursor().values if ring else [])]
+        if t.splits > 1:
+            start.append(ops.const(0))
         self._each_tile(start, tile)
         self.epilogue.end()
+
+    def _finish_split(
+        self, batch: Any, row: Any, column: Any, sums: Sequence[Any], phase: Any
+    ) -> None:
+        """Adds the sums of the blocks that share the tile; those that have a slice finish it."""
+        t = self.tiling
+        thread = ops.sub(ops.thread_id(), wgmma.WARPGROUP_THREADS)
+        self.split.exchange(sums, thread, phase)
+        has_slice = ops.less(self.rank, t.slices) if t.slices < t.splits else None
+        with ops.if_(has_slice):
+            registers = self.split.total(sums, t.own_columns, thread, self.rank)
+            own_column = ops.add(column, ops.mul(self.rank, t.own_columns))
+            self.epilogue.run(batch, row, own_column, self._by_product(registers), None, Cursor())
+        self.split.free(thread)
 
     def _own_ring(self) -> Pipeline | None:
         """The ring of this warpgroup's epilogues."""
@@ -233,7 +269,7 @@ class Emitter:
         return Pipeline.of(data, t.load_bytes, LOAD_BUFFERS, barriers)
 
     def _by_product(self, sums: Sequence[Any]) -> list[list[Any]]:
-        """[product][block of rows] of the accumulators."""
+        """[product][block of rows] of what there is for each accumulator."""
         blocks = self.tiling.blocks_of_rows
         return [list(sums[i : i + blocks]) for i in range(0, len(sums), blocks)]
 
@@ -255,7 +291,8 @@ class Emitter:
             return [*here.next(self.tiling.stages).values, stage, *sums]
 
         start = [*cursor.values, ops.const(-1), *undefined]
-        stage, phase, previous, *sums = ops.for_(0, self.stage_count, 1, start, step)
+        count = ops.sub(self.end_step, self.first_step)
+        stage, phase, previous, *sums = ops.for_(0, count, 1, start, step)
         sums = wgmma.wait_for(sums)
         self._release(Cursor(previous))
         return Cursor(stage, phase), sums
@@ -281,13 +318,14 @@ class Emitter:
 
         registers = count * t.columns // 2
         zeros = [ops.zeros(ops.f32_type())] * registers
-        stage, phase, *totals = ops.for_(0, self.stage_count, 1, [*cursor.values, *zeros], step)
+        steps = ops.sub(self.end_step, self.first_step)
+        stage, phase, *totals = ops.for_(0, steps, 1, [*cursor.values, *zeros], step)
         each = t.columns // 2
         sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
         return Cursor(stage, phase), sums
 
     def _release(self, cursor: Cursor) -> None:
-        self.pipeline.release(cursor, self.lane, self.cluster.ranks)
+        self.pipeline.release(cursor, self.lane, self.cluster.tiles)
 
     def _multiply_stage(self, cursor: Cursor, is_added: Any, sums: Sequence[Any]) -> list[Any]:
         """Starts the products of a stage; is_added: 0 where they are the first of the tile."""

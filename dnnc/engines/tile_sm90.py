@@ -12,6 +12,7 @@ from ..codegen import tma, wgmma
 from ..codegen.operand_tile import access_bytes, layout_model
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region, identity_access
+from ..codegen.split import SplitSum
 from ..codegen.staged_store import ALIGNMENT
 from ..dialect.tensor import Tensor
 
@@ -38,7 +39,7 @@ class Tiling:
     outputs: path of each, "tma", "direct", or "exit": a reduction's.
     chunk: columns that go through shared memory together.  staged_bytes, loaded_bytes: an element
     of each staged output and load.  pair: neighbours in a row that the epilogue works on
-    together, 1 or 2.
+    together, 1 or 2.  splits: blocks of a cluster that share a tile's k.
     """
 
     row: wgmma.Instruction
@@ -58,11 +59,14 @@ class Tiling:
     loaded_bytes: tuple[int, ...]
     chunk: int
     pair: int
+    splits: int
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
         """From the plain data of `plain`."""
-        fields = {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+        fields: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
+        }
         for flag in ("swaps", "promotes"):
             fields[flag] = bool(fields[flag])
         return Tiling(row=row, **fields)
@@ -80,6 +84,16 @@ class Tiling:
     def blocks_of_rows(self) -> int:
         """Instructions' rows of a warpgroup."""
         return self.rows // self.consumers // wgmma.M
+
+    @property
+    def slices(self) -> int:
+        """Blocks that have an epilogue of a tile whose k is split, each of some columns."""
+        return slices_of(self.columns, self.splits)
+
+    @property
+    def own_columns(self) -> int:
+        """Columns of a block's epilogue."""
+        return self.columns // self.slices
 
     @property
     def is_all_async(self) -> bool:
@@ -117,14 +131,29 @@ class Tiling:
 
     @property
     def barriers_offset(self) -> int:
+        return self.split_offset + self.split_bytes
+
+    @property
+    def split_offset(self) -> int:
+        """Of the buffer through which split sums are added; its barriers come last."""
         return self.loads_offset + self.consumers * LOAD_BUFFERS * self.load_bytes
 
     @property
-    def smem_bytes(self) -> int:
+    def split_bytes(self) -> int:
+        if self.splits == 1:
+            return 0
+        return len(self.products) * SplitSum.bytes(self.rows, self.columns)
+
+    @property
+    def split_barriers_offset(self) -> int:
         barriers = Pipeline.barrier_bytes(self.stages)
         if self.loads:
             barriers += self.consumers * Pipeline.barrier_bytes(LOAD_BUFFERS)
         return self.barriers_offset + barriers
+
+    @property
+    def smem_bytes(self) -> int:
+        return self.split_barriers_offset + SplitSum.barrier_bytes()
 
 
 def _listed(value: Any) -> Any:
@@ -133,6 +162,11 @@ def _listed(value: Any) -> Any:
 
 def buffer_bytes(element_bytes: Sequence[int], chunk: int) -> int:
     return sum(-(-wgmma.M * chunk * size // ALIGNMENT) * ALIGNMENT for size in element_bytes)
+
+
+def slices_of(columns: int, splits: int) -> int:
+    """A slice has whole blocks of 8 columns."""
+    return min(splits, columns // 8)
 
 
 def chunk_columns(columns: int, element_bytes: Sequence[int]) -> int:

@@ -22,6 +22,7 @@ TYPES = {
 }
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SWAP_AB": 0,
+    "SPLIT_K_SLC": 1,
 }  # fmt: skip
 TALL = {**SMALL, "TILE_M": 128}
 
@@ -178,6 +179,18 @@ def test_one_plan_serves_every_size(m):
     x, w = g.tensor([1, M, 40], name="x"), g.tensor([1, 40, 72])
     g.matmul(x, w).set_output()
     run(g, {"M": m})
+
+
+@pytest.mark.parametrize("splits", [2, 4, 8])
+@pytest.mark.parametrize(("columns", "swap"), [(8, 1), (32, 1), (64, 0)])
+def test_split_k_adds_in_one_order(splits, columns, swap):
+    """Blocks of a cluster share k; a slice of columns is finished by each, or fewer of them."""
+    tile = {"TILE_M": columns, "TILE_N": 64} if swap else {"TILE_M": 64, "TILE_N": columns}
+    g = new_graph(dtypes.bf16)
+    x, w = g.tensor([1, M, 520]), g.tensor([1, 520, 200], strides(520, 200, "column"))
+    g.add(g.matmul(x, w), g.tensor([1, M, 200])).set_output()
+    knobs = {**SMALL, **tile, "SWAP_AB": swap, "SPLIT_K_SLC": splits}
+    run(g, {"M": 5 if swap else 100}, knobs=knobs)
 
 
 # ---- g1 and g2
