@@ -284,17 +284,19 @@ class _Tile:
         self.targets = e.region.targets(e.kernel)
         down, right = e.layout.origin(e.thread)
         row_size, column_size = e.sizes
+        # A block of a cluster may lie past the end as a whole.
+        row_tile, column_tile = t.rows * t.cluster[0], t.columns * t.cluster[1]
         self.rows = [
             [
                 Edge(e.kernel, ops.add(ops.add(row, down), block * wgmma.M + 8 * half),
-                     row_size, t.rows, 1)
+                     row_size, row_tile, 1)
                 for half in (0, 1)
             ]
             for block in range(t.blocks_of_rows)
         ]  # fmt: skip
         start = ops.add(column, right)
         self.columns = [
-            Edge(e.kernel, ops.add(start, 8 * (i // 2) + i % 2), column_size, t.columns, t.pair)
+            Edge(e.kernel, ops.add(start, 8 * (i // 2) + i % 2), column_size, column_tile, t.pair)
             for i in range(t.own_columns // 4)
             if t.pair == 1 or i % 2 == 0
         ]

@@ -115,6 +115,16 @@ def test_clusters_share_their_loads(cluster, layouts):
     assert ".multicast::cluster" in plan.blobs[1].decode()
 
 
+@pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
+def test_blocks_of_a_cluster_that_lie_past_the_end(cluster):
+    """Sizes are whole tiles but not whole clusters, and stores go straight to memory."""
+    g, _ = product(dtypes.f16, 16, 3 * 64, 72)
+    blocks = {"TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1]}
+    run(g, knobs={**SMALL, **blocks, "TILE_M": 16, "SWAP_AB": 1})
+    g, _ = product(dtypes.f16, 3 * 64, 3 * 64, 72, out="column")
+    run(g, knobs={**SMALL, **blocks})
+
+
 @pytest.mark.parametrize("stages", [2, 3, 5])
 @pytest.mark.parametrize("k", [8, 64, 136, 512])
 def test_stages_and_depths(stages, k):
