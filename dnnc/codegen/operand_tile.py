@@ -87,7 +87,8 @@ class OperandTile:
     value: the SSA tensor after g1.  rows, depth: its axes along m (or n) and k.
     size, k_size: their extents.  tile_rows, tile_k: of the block's tile.  threads: that load it,
     the first of the block; 0: all.  is_panelled: it lies in panels of 128-byte rows, as
-    `wgmma` reads them.
+    `wgmma` reads them.  blocks: of a cluster side by side along the rows, of which the last may
+    have none that exist.
     """
 
     kernel: Kernel
@@ -100,6 +101,7 @@ class OperandTile:
     tile_k: int
     threads: int = 0
     is_panelled: bool = False
+    blocks: int = 1
 
     def __post_init__(self) -> None:
         self.dims = self.region.dims_of(self.value)
@@ -221,7 +223,7 @@ class OperandTile:
     ) -> Any:
         along_k = self.plan["loads_along_k"]
         row, k = ops.add(first_row, piece[0]), ops.add(first_k, piece[1])
-        row_index, _ = self._edge(row, self.size, self.tile_rows, not along_k)
+        row_index, _ = self._edge(row, self.size, self.tile_rows * self.blocks, not along_k)
         k_index, inside = self._edge(k, self.k_size, self.tile_k, along_k)
         walk.forget()
         value = walk.value(self.value, self.coordinates(batch, row_index, k_index), self.chunk)

@@ -49,6 +49,7 @@ class StagedOperand:
         self.tile = OperandTile(
             self.kernel, self.region, self.value, self.plan, operand, bool(self.plan["is_a"]),
             self.tile_rows, self.panels.k, threads=wgmma.WARPGROUP_THREADS, is_panelled=True,
+            blocks=self.cluster.rows if self.is_rows else self.cluster.columns,
         )  # fmt: skip
         self.size, self.k_size = self.tile.size, self.tile.k_size
         if self.is_async:

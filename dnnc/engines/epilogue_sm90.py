@@ -182,10 +182,10 @@ class Epilogue:
         self.own_stores = ops.add(ops.add(self.address, self.tiling.stores_offset), stores)
 
     def end(self) -> None:
-        """Before the kernel ends, every copy has."""
+        """Shared memory lasts until every copy has read it; writes end with the kernel."""
         if self.stores:
             with ops.if_(ops.compare("eq", self.thread, 0)):
-                tma.wait(0)
+                tma.wait_read(0)
 
     def run(
         self,

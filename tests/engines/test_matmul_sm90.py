@@ -121,6 +121,8 @@ def test_blocks_of_a_cluster_that_lie_past_the_end(cluster):
     g, _ = product(dtypes.f16, 16, 3 * 64, 72)
     blocks = {"TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1]}
     run(g, knobs={**SMALL, **blocks, "TILE_M": 16, "SWAP_AB": 1})
+    g, _ = product(dtypes.f16, 16, 3 * 64, 71)  # operands through registers
+    run(g, knobs={**SMALL, **blocks, "TILE_M": 16, "SWAP_AB": 1})
     g, _ = product(dtypes.f16, 3 * 64, 3 * 64, 72, out="column")
     run(g, knobs={**SMALL, **blocks})
 
