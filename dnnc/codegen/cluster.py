@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..mlir import llvm, nvvm
+from ..mlir import nvvm
 from . import ops
 
 MAX_BLOCKS = 8  # that every device takes
@@ -73,8 +73,3 @@ def synchronize(cluster: Cluster) -> None:
         return
     arrive()
     wait()
-
-
-def fence() -> None:
-    """Orders this thread's accesses before it and after it for all threads of the cluster."""
-    llvm.inline_asm(None, [], "fence.acq_rel.cluster;", "", has_side_effects=True)

@@ -45,6 +45,27 @@ def arrive_at(barrier: Any, rank: Any) -> None:
     nvvm.mbarrier_arrive(remote(barrier, rank))
 
 
+def publish_to(barrier: Any, rank: Any) -> None:
+    """Arrives at a barrier of another block, which then sees what was written before.
+
+    What other threads wrote too, if a barrier of theirs and this thread's lies between.
+    """
+    text = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
+    place = llvm.PtrToIntOp(ops.i64_type(), remote(barrier, rank)).result
+    llvm.inline_asm(None, [place], text, "l", has_side_effects=True)
+
+
+def wait_for_cluster(barrier: Any, parity: Any) -> None:
+    """`wait`, after which what blocks of the cluster have published is seen."""
+    text = (
+        "{ .reg .pred p; again: "
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [$0], $1; "
+        "@p bra done; bra again; done: }"
+    )
+    place = llvm.PtrToIntOp(ops.i64_type(), barrier).result
+    llvm.inline_asm(None, [place, ops.value_of(parity)], text, "l,r", has_side_effects=True)
+
+
 def remote(pointer: Any, rank: Any) -> Any:
     """The place of this block's shared memory in a block of the cluster, !llvm.ptr<7>.
 

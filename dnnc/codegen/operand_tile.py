@@ -85,9 +85,9 @@ class OperandTile:
     """One operand of the product in a kernel: its tile in shared memory, and how it gets there.
 
     value: the SSA tensor after g1.  rows, depth: its axes along m (or n) and k.
-    size, k_size: their extents.  tile_rows, tile_k: of the block's tile.  threads: that load it,
-    the first of the block; 0: all.  is_panelled: it lies in panels of 128-byte rows, as
-    `wgmma` reads them.  blocks: of a cluster side by side along the rows, of which the last may
+    size, k_size: their extents.  tile_rows, tile_k: of the block's tile.  threads: of the group
+    that loads it, a power of two; 0: all of the block.  is_panelled: it lies in panels of
+    128-byte rows, as `wgmma` reads them.  blocks: of a cluster side by side along the rows, of which the last may
     have none that exist.
     """
 
@@ -110,6 +110,7 @@ class OperandTile:
         self.size, self.k_size = self.dims[self.rows], self.dims[self.depth]
         self.bytes = self.operand.bits // 8
         self.k_contiguous = self.plan["k_contiguous"]
+        self.is_group = self.threads > 0
         self.threads = self.threads or self.kernel.threads
         self.shape: SwizzledTile | PanelTile
         if self.k_contiguous:
@@ -131,10 +132,14 @@ class OperandTile:
         at[self.rows], at[self.depth] = row, k
         return at
 
+    def _thread(self) -> Any:
+        thread = ops.thread_id()
+        return ops.and_(thread, self.threads - 1) if self.is_group else thread
+
     def _piece(self, i: Any, elems: int, along_k: bool) -> tuple[Any, Any]:
         """(row, k) within the tile of the first element of fragment i of this thread."""
         inner = (self.tile_k if along_k else self.tile_rows) // elems
-        piece = ops.add(ops.thread_id(), ops.mul(i, self.threads))
+        piece = ops.add(self._thread(), ops.mul(i, self.threads))
         outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
         return (outer, place) if along_k else (place, outer)
 
@@ -151,7 +156,7 @@ class OperandTile:
         total = self.tile_rows * self.tile_k // elems
         if total % self.threads == 0 or (isinstance(i, int) and (i + 1) * self.threads <= total):
             return None
-        return ops.less(ops.add(ops.thread_id(), ops.mul(i, self.threads)), total)
+        return ops.less(ops.add(self._thread(), ops.mul(i, self.threads)), total)
 
     def _place(self, row: Any, k: Any) -> Any:
         """Byte offset of an element of the tile that starts a chunk or lies inside one."""
@@ -239,8 +244,12 @@ class OperandTile:
         first_row: Any,
         first_k: Any,
         slot: Any,
+        raw: RawTile | None = None,
     ) -> None:
-        """Fetches a tile and stores it at `slot`, some fragments at a time."""
+        """Fetches a tile and stores it at `slot`, some fragments at a time.
+
+        raw: a leaf of the walk that lies in shared memory.
+        """
         along_k = self.plan["loads_along_k"]
         count = self._count(self.chunk)
         together = min(count, max(1, self._held // self.chunk))
@@ -252,7 +261,11 @@ class OperandTile:
             first = ops.mul(number, together)
             places = [ops.add(first, i) for i in range(together)]
             pieces = [self._piece(i, self.chunk, along_k) for i in places]
-            held = [self._fetched(walk, batch, first_row, first_k, piece) for piece in pieces]
+            held = []
+            for piece in pieces:
+                if raw is not None:
+                    raw.select(*piece)
+                held.append(self._fetched(walk, batch, first_row, first_k, piece))
             for i, piece, value in zip(places, pieces, held, strict=True):
                 with ops.if_(self._guard(self.chunk, i)):
                     self._put(value, *piece, slot)
@@ -331,3 +344,37 @@ class OperandTile:
             )
             found += [registers] if self.is_a else [registers[:2], registers[2:]]
         return found
+
+
+@dataclass
+class RawTile:
+    """A tile of a tensor in shared memory, as the copy engine brought it, as a leaf of a walk.
+
+    element: its type in registers.  rows, k: of the tile.  along_k: whether k is contiguous.
+    Only the fragment that is selected is read.
+    """
+
+    element: Any
+    element_bytes: int
+    rows: int
+    k: int
+    along_k: bool
+    base: Any = None
+    _current: Any = None
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.k * self.element_bytes
+
+    def select(self, row: Any, k: Any) -> None:
+        """Makes the fragment that begins at an element of the tile the one that is read."""
+        place = (
+            ops.add(ops.mul(row, self.k), k)
+            if self.along_k
+            else ops.add(ops.mul(k, self.rows), row)
+        )
+        self._current = smem.byte_pointer(self.base, ops.mul(place, self.element_bytes))
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        alignment = min(CHUNK_BYTES, width * self.element_bytes)
+        return ops.load(self._current, ops.vector_type(self.element, width), alignment)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..mlir import arith, ir, nvvm
-from . import cluster, mbarrier, ops, wgmma
+from . import mbarrier, ops, wgmma
 from .smem import byte_pointer
 
 _GROUP = 4  # registers that lie together: 16 bytes of a thread
@@ -59,7 +59,7 @@ class SplitSum:
 
         thread: among the consumers.  phase: of the tile, 0 and 1 in turn.
         """
-        mbarrier.wait(self._free, ops.xor(phase, 1))
+        mbarrier.wait_for_cluster(self._free, ops.xor(phase, 1))
         place = ops.mul(thread, 4 * _GROUP)
         for accumulator in sums:
             registers = wgmma.unpacked(accumulator)
@@ -68,8 +68,7 @@ class SplitSum:
                 ops.store(byte_pointer(self.buffer, place), group, 4 * _GROUP)
                 place = ops.add(place, self._row_bytes)
         self._arrive(self.barriers, thread)
-        mbarrier.wait(self.barriers, phase)
-        cluster.fence()
+        mbarrier.wait_for_cluster(self.barriers, phase)
 
     def total(self, like: Sequence[Any], columns: int, thread: Any, rank: Any) -> list[list[Any]]:
         """[accumulator][register] of the sums of this block's slice, of so many columns.
@@ -109,8 +108,7 @@ class SplitSum:
 
     def _arrive(self, barrier: Any, thread: Any) -> None:
         """A warp arrives at a barrier of every block."""
-        cluster.fence()
         nvvm.bar_warp_sync(ops.const(-1))
         lane = ops.and_(thread, 31)
         with ops.if_(ops.less(lane, self.blocks)):
-            mbarrier.arrive_at(barrier, lane)
+            mbarrier.publish_to(barrier, lane)

@@ -2,7 +2,8 @@
 """StagedOperand: one operand of a warpgroup product, and how its tiles get into the stages.
 
 TMA loads it as the instruction reads it, the blocks of a cluster that share a tile each a part
-for all of them; or threads of the producer fetch it through g1 and store it.
+for all of them; or threads of the producer fetch it through g1 and store it.  What g1 reads at the
+operand's own coordinates comes from a *raw* tile, which TMA brings ahead of time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from . import ops, smem, tma, wgmma
 from .cluster import Cluster
 from .index import Coordinate, Index
 from .kernel import Kernel
-from .operand_tile import OperandTile
+from .memory import register_type
+from .operand_tile import OperandTile, RawTile
 from .region import Region
 from .walk import Walk
 
@@ -25,7 +27,8 @@ from .walk import Walk
 class StagedOperand:
     """See the file's docstring.
 
-    value: the SSA tensor after g1.  plan: path, "tma" or "registers"; k_contiguous;
+    value: the SSA tensor after g1.  plan: path, "tma" or "registers"; raw: the place of the
+    argument that g1 reads from raw tiles, -1 for none; raw_offset: in a raw slot; k_contiguous;
     loads_along_k; is_a: whether it is A of the graph; is_rows: whether it lies along the
     instruction's rows; offset: bytes from a stage's start.  tile_rows: of the block's tile.
     """
@@ -52,9 +55,18 @@ class StagedOperand:
             blocks=self.cluster.rows if self.is_rows else self.cluster.columns,
         )  # fmt: skip
         self.size, self.k_size = self.tile.size, self.tile.k_size
+        self.raw: RawTile | None = None
         if self.is_async:
             self.box = self._box()
             self.map = tma.map_argument(self.kernel, self.box)
+        elif self.plan["raw"] >= 0:
+            self.box = self._raw_box()
+            self.map = tma.map_argument(self.kernel, self.box)
+            tensor, along_k = self.box.tensor, bool(self.plan["loads_along_k"])
+            self.raw = RawTile(
+                register_type(tensor.type), tensor.type.bits // 8,
+                self.tile_rows, self.panels.k, along_k,
+            )  # fmt: skip
 
     def _box(self) -> tma.Box:
         """What one copy moves: a block's share of a K-major tile, or an MN-major panel."""
@@ -67,6 +79,22 @@ class StagedOperand:
         # The copy engine rounds to tf32 on the way; `wgmma` would cut.
         element = "tf32" if tensor.type == dtypes.f32 else ""
         return tma.Box(tensor, axes, extents, element)
+
+    def _raw_box(self) -> tma.Box:
+        """A whole tile of the argument that g1 reads, as it lies in memory."""
+        tensor = list(self.region.arguments.values())[self.plan["raw"]]
+        axes, extents = (self.tile.depth, self.tile.rows), (self.panels.k, self.tile_rows)
+        if not self.plan["loads_along_k"]:
+            axes, extents = axes[::-1], extents[::-1]
+        return tma.Box(tensor, axes, extents, is_swizzled=False)
+
+    def load_raw(
+        self, slot: Any, batch: Mapping[int, Coordinate], first: Any, first_k: Any, barrier: Any
+    ) -> None:
+        """Starts the copy of a raw tile; slot: of the raw ring."""
+        at = self.tile.coordinates(batch, Index(first), Index(first_k))
+        target = smem.byte_pointer(slot, self.plan["raw_offset"])
+        tma.load(target, self.map, tma.place(self.box, at), barrier)
 
     def slot(self, stage: Any) -> Any:
         """Its tile in a stage."""
@@ -102,7 +130,21 @@ class StagedOperand:
         mask = (1 << self.cluster.rows) - 1
         return row, ops.shl(ops.const(mask), ops.mul(column, self.cluster.rows))
 
-    def fill(self, stage: Any, batch: Mapping[int, Coordinate], first: Any, first_k: Any) -> None:
-        """Brings a tile through the registers of the producer's threads."""
-        walk = Walk(self.kernel, self.region.leaves(self.kernel), self.region.symbols)
-        self.tile.fill(walk, batch, first, first_k, self.slot(stage))
+    def fill(
+        self,
+        stage: Any,
+        batch: Mapping[int, Coordinate],
+        first: Any,
+        first_k: Any,
+        raw_slot: Any = None,
+    ) -> None:
+        """Brings a tile through the registers of the producer's threads.
+
+        raw_slot: of the raw ring, where there is a raw tile.
+        """
+        leaves: dict[Any, Any] = self.region.leaves(self.kernel)
+        if self.raw is not None:
+            self.raw.base = smem.byte_pointer(raw_slot, self.plan["raw_offset"])
+            leaves[list(self.region.arguments)[self.plan["raw"]]] = self.raw
+        walk = Walk(self.kernel, leaves, self.region.symbols)
+        self.tile.fill(walk, batch, first, first_k, self.slot(stage), self.raw)

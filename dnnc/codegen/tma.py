@@ -36,13 +36,15 @@ class Box:
 
     tensor: in memory.  axes: the tensor's axes of the box, innermost first; every other axis has
     an extent of 1 in the box.  extents: of the box along `axes`.  element: how the elements are
-    read, as the driver names types ("" for the tensor's own).
+    read, as the driver names types ("" for the tensor's own).  is_swizzled: rows of the box, of
+    16 to 128 bytes, are turned against bank conflicts; otherwise they follow each other.
     """
 
     tensor: Tensor
     axes: tuple[int, ...]
     extents: tuple[int, ...]
     element: str = ""
+    is_swizzled: bool = True
 
     @property
     def row_bytes(self) -> int:
@@ -80,7 +82,7 @@ class Box:
             strides=tuple(map(str, strides)),
             element_strides=(1,) * len(axes),
             box=(*self.extents, *(1,) * (len(axes) - len(self.extents))),
-            swizzle=SWIZZLES[self.row_bytes],
+            swizzle=SWIZZLES[self.row_bytes] if self.is_swizzled else "NONE",
             l2_promotion="L2_256B",
         )
 

@@ -54,12 +54,14 @@ from .product import (
 from .surface import bytes_of, too_large_reasons
 from .tile_sm90 import (
     LOAD_BUFFERS,
+    RAW_BUFFERS,
     STORE_BUFFERS,
     Tiling,
     buffer_bytes,
     chunk_columns,
     moves_by_tma,
     operand_path,
+    raw_bytes,
     slices_of,
     staged_loads,
 )
@@ -145,6 +147,7 @@ class MatmulSm90Engine:
             Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
             Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
             Knob("SPLIT_K_SLC", (1, 2, 4, 8), "blocks of a cluster that share a tile's k"),
+            Knob("WARP_SPEC_CFG", (1, 2), "warpgroups that load; 2 where operands are computed"),
             Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
         )
 
@@ -163,6 +166,11 @@ class MatmulSm90Engine:
         if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > 4:
             # Larger clusters leave multiprocessors without one.
             return (knob_reason("a cluster of more than 4 blocks", "up to 4"),)
+        if knobs["WARP_SPEC_CFG"] == 2 and (
+            _consumers(rows) == 1 or not _computes_operands(fusion)
+        ):
+            what = f"WARP_SPEC_CFG=2 with tile {knobs['TILE_M']}x{knobs['TILE_N']}"
+            return (knob_reason(what, "operands behind g1, two consumer warpgroups"),)
         if reasons := self._split_reasons(knobs, fusion):
             return reasons
         if reasons := self._share_reasons(knobs, fusion):
@@ -246,8 +254,17 @@ class MatmulSm90Engine:
         chunk = chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded])
         buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
         buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
-        barriers = Pipeline.barrier_bytes(knobs["STAGES"] + _consumers(rows) * LOAD_BUFFERS)
+        slots = knobs["WARP_SPEC_CFG"] * RAW_BUFFERS[knobs["WARP_SPEC_CFG"]]
+        rings = knobs["STAGES"] + _consumers(rows) * LOAD_BUFFERS + slots
+        barriers = Pipeline.barrier_bytes(rings)
+        sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
+        raw = sum(
+            raw_bytes(sides[is_a], _instruction(op).panel_k, _raw_element_bytes(fusion, op, is_a))
+            for op in found
+            for is_a in (True, False)
+        )
         total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers + 16
+        total += slots * raw
         return total + (len(found) * SplitSum.bytes(rows, columns) if splits > 1 else 0)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -260,6 +277,7 @@ class MatmulSm90Engine:
         if flowing_reductions(fusion):
             swaps = [0]
         found: list[Knobs] = []
+        computes = _computes_operands(fusion)
         for swap in swaps:
             for rows, columns in _TILES:
                 for *cluster, splits in _CLUSTERS:
@@ -268,6 +286,7 @@ class MatmulSm90Engine:
                         "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
                         "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
                         "SPLIT_K_SLC": splits,
+                        "WARP_SPEC_CFG": 1 + (computes and rows >= 128),
                     }  # fmt: skip
                     if not self.legal(knobs, fusion, target):
                         found.append(self._with_most_stages(knobs, fusion, target))
@@ -329,7 +348,10 @@ class MatmulSm90Engine:
             if path == "tma"
         ]
         splits = knobs["SPLIT_K_SLC"]
-        loads = staged_loads(region, calls, swaps=swaps) if splits == 1 else []
+        operands = _operand_plans(region, values, row, rows, columns)
+        is_async = all(operand["path"] == "tma" for operand in operands)
+        # Warps of a producer that computes have no time to load for the epilogue.
+        loads = staged_loads(region, calls, swaps=swaps) if splits == 1 and is_async else []
         arguments = list(region.arguments.values())
         loaded = [arguments[place].type.bits // 8 for place in loads]
         cluster = _cluster(knobs)
@@ -342,7 +364,7 @@ class MatmulSm90Engine:
             stages=knobs["STAGES"],
             cluster=cluster,
             group_rows=max(1, _GROUP_ROWS // (rows * cluster[0])),
-            operands=tuple(_operand_plans(region, values, row, rows, columns)),
+            operands=tuple(operands),
             products=tuple(products),
             promotes=row.a.is_fp8 and _compute_type(calls[0]) != dtypes.fast_float_for_fp8,
             loads=tuple(loads),
@@ -351,6 +373,7 @@ class MatmulSm90Engine:
             loaded_bytes=tuple(loaded),
             chunk=chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded]),
             splits=splits,
+            producers=1 if is_async else knobs["WARP_SPEC_CFG"],
             pair=2 if dims[-2 if swaps else -1].known_divisor() % 2 == 0 else 1,
         ).plain()
 
@@ -376,14 +399,20 @@ def _operand_plans(
 ) -> list[dict[str, Any]]:
     """How each operand of a stage is loaded, and where it lies."""
     found: list[dict[str, Any]] = []
-    offset = 0
+    offset = raw_offset = 0
+    arguments = list(region.arguments.values())
     # Those along the rows come first: A, or swapped, B.
     swaps = not values[0][1]
     for value, is_a in values:
         is_rows = is_a != swaps
         path = operand_path(region, value, row, is_a=is_a, is_rows=is_rows)
-        found.append({**path, "offset": offset})
-        offset += (rows if is_rows else columns) * wgmma.ROW_BYTES
+        side = rows if is_rows else columns
+        bytes_ = 0
+        if path["raw"] >= 0:
+            bytes_ = raw_bytes(side, row.panel_k, arguments[path["raw"]].type.bits // 8)
+        found.append({**path, "offset": offset, "raw_offset": raw_offset, "raw_bytes": bytes_})
+        offset += side * wgmma.ROW_BYTES
+        raw_offset += bytes_
     return found
 
 
@@ -397,9 +426,25 @@ def _output_path(tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool
 
 
 def _is_along_rows(tensor: Tensor, *, is_a: bool) -> bool:
-    """Whether an operand's rows, not k, may be contiguous; of g1's result that is not known."""
+    """Whether an operand's rows, not k, may be contiguous."""
     k_axis = tensor.rank - 1 if is_a else tensor.rank - 2
-    return tensor.is_virtual or tensor.layout[k_axis].constant != 1
+    return tensor.layout[k_axis].constant != 1
+
+
+def _computes_operands(fusion: Fusion) -> bool:
+    """Whether an operand comes out of g1."""
+    return any(t in fusion.producers for op in matmuls_of(fusion) for t in (op.a, op.b))
+
+
+def _raw_element_bytes(fusion: Fusion, op: Matmul, is_a: bool) -> int:
+    """At most the bytes of an element of what g1 reads from raw tiles; 0: nothing."""
+    operand = op.a if is_a else op.b
+    upstream = fusion.upstream(operand)
+    read = {t for other in upstream for t in other.operands} if upstream else set[Tensor]()
+    if not upstream and (_instruction(op).takes_mn_major or not _is_along_rows(operand, is_a=is_a)):
+        return 0
+    fitting = [t for t in (*read, operand) if t in fusion.inputs and t.shape == operand.shape]
+    return max((t.type.bits // 8 for t in fitting), default=0)
 
 
 def _compute_type(call: Any) -> DType:

@@ -29,7 +29,9 @@ from ..expr import ceildiv
 from ..mlir import arith, llvm, nvvm
 from ..target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
-from .tile_sm90 import LOAD_BUFFERS, Tiling
+from .tile_sm90 import LOAD_BUFFERS, RAW_BUFFERS, Tiling
+
+_PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
 
 @dataclass
@@ -75,6 +77,8 @@ class Emitter:
         barriers = smem.byte_pointer(base, t.barriers_offset)
         self.pipeline = Pipeline.of(base, t.stage_bytes, t.stages, barriers)
         self.load_rings = self._load_rings(base)
+        self.raw_buffers = RAW_BUFFERS[t.producers]
+        self.raw_rings = [self._raw_ring(base, i) for i in range(t.producers)]
         self.split = SplitSum(
             t.splits, t.slices, t.consumers * wgmma.WARPGROUP_THREADS,
             smem.byte_pointer(base, t.split_offset),
@@ -94,7 +98,8 @@ class Emitter:
         self.rank = self.cluster.rank()
         self.first_step, self.end_step = self._own_steps()
         self._make_barriers()
-        ops.if_else(ops.compare("eq", self.group, 0), self._produce, self._consume)
+        self.base = base
+        ops.if_else(ops.less(self.group, t.producers), self._produce, self._consume)
         if self.cluster.blocks > 1:
             # A block's memory has to last until nobody arrives there any more.
             cluster.synchronize(self.cluster)
@@ -106,6 +111,19 @@ class Emitter:
             return 0, steps
         own = self.cluster.slice(self.rank)
         return tuple(ops.div(ops.mul(ops.add(own, i), steps), splits) for i in (0, 1))
+
+    def _raw_ring(self, base: Any, own: Any) -> Pipeline:
+        """The ring of raw tiles of a producer."""
+        t = self.tiling
+        bytes_, barriers = self.raw_buffers * t.raw_bytes, Pipeline.barrier_bytes(self.raw_buffers)
+        return Pipeline.of(
+            smem.byte_pointer(smem.byte_pointer(base, t.raw_offset), ops.mul(own, bytes_)),
+            t.raw_bytes,
+            self.raw_buffers,
+            smem.byte_pointer(
+                smem.byte_pointer(base, t.raw_barriers_offset), ops.mul(own, barriers)
+            ),
+        )
 
     def _load_rings(self, base: Any) -> list[Pipeline]:
         """A ring of each consumer warpgroup for what its epilogues read."""
@@ -131,6 +149,8 @@ class Emitter:
             self.pipeline.make(producers, self.cluster.tiles * t.consumers * 4)
             if t.splits > 1:
                 self.split.make()
+            for ring in self.raw_rings if t.raw_bytes else []:
+                ring.make(1, 1)
             for ring in self.load_rings:
                 ring.make(1, 4)
             mbarrier.make_visible()
@@ -167,7 +187,9 @@ class Emitter:
                 with ops.if_(is_own):
                     self._load_beside(i, ring)
         else:
-            self._load_tiles(ops.compare("eq", ops.thread_id(), 0))
+            thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+            self.raw_ring = self._raw_ring(self.base, self.group if t.producers > 1 else 0)
+            self._load_tiles(ops.compare("eq", thread, 0))
 
     def _load_beside(self, own: int, ring: Pipeline) -> None:
         """Loads what the epilogues of a consumer warpgroup read."""
@@ -181,21 +203,77 @@ class Emitter:
 
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
-        stages = self.tiling.stages
+        t = self.tiling
+        has_raw = bool(t.raw_bytes)
 
         def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            place = (batch, row, column)
+            *carried, turn = carried
+            first = ops.add(self.first_step, turn) if t.producers > 1 else self.first_step
+            if has_raw:
+                self._start_raw(place, first, Cursor(*carried[2:]), is_issuer)
+
             def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-                cursor = Cursor(*carried)
-                self._load_stage(batch, row, column, i, cursor, is_issuer)
-                return cursor.next(stages).values
+                cursor, raw = Cursor(*carried[:2]), Cursor(*carried[2:])
+                if has_raw:
+                    self.raw_ring.wait_full(raw)
+                self._load_stage(place, i, cursor, is_issuer, raw)
+                for _ in range(t.producers):
+                    cursor = cursor.next(t.stages)
+                if not has_raw:
+                    return cursor.values
+                self._load_raw_again(place, i, raw, is_issuer)
+                return [*cursor.values, *raw.next(self.raw_buffers).values]
 
-            return ops.for_(self.first_step, self.end_step, 1, carried, step)
+            carried = ops.for_(first, self.end_step, t.producers, carried, step)
+            return [*carried, self._next_turn(turn)]
 
-        self._each_tile(Cursor().values, tile)
+        cursor, turn = Cursor(), ops.const(0)
+        if t.producers > 1:  # producer i has the uses of the ring i, i + 2, ...
+            cursor, turn = Cursor(self.group, 0), self.group
+        start = [*cursor.values, *(Cursor().values if has_raw else []), turn]
+        self._each_tile(start, tile)
+
+    def _next_turn(self, turn: Any) -> Any:
+        """Which step of the next tile is this producer's first."""
+        if self.tiling.producers == 1:
+            return turn
+        steps = ops.sub(self.end_step, self.first_step)
+        return ops.and_(ops.add(turn, steps), 1)
+
+    # ---- raw tiles: loaded ahead within a tile of the product, by one thread
+
+    def _load_raw(self, place: Any, step: Any, slot: Cursor, is_issuer: Any) -> None:
+        batch, row, column = place
+        raws = [o for o in self.operands if o.raw is not None]
+        with ops.if_(is_issuer):
+            self.raw_ring.expect(slot, sum(o.box.bytes for o in raws))
+            barrier = self.raw_ring.full_barrier(slot)
+            for operand in raws:
+                first = row if operand.is_rows else column
+                first_k = ops.mul(step, self.k_panel)
+                operand.load_raw(self.raw_ring.slot(slot), batch, first, first_k, barrier)
+
+    def _start_raw(self, place: Any, first: Any, slot: Cursor, is_issuer: Any) -> None:
+        """Starts the first loads of a tile, from a step on; the ring is empty."""
+        for i in range(self.raw_buffers):
+            step = ops.add(first, i * self.tiling.producers)
+            self._load_raw(place, step, slot, ops.both(is_issuer, ops.less(step, self.end_step)))
+            slot = slot.next(self.raw_buffers)
+
+    def _load_raw_again(self, place: Any, step: Any, slot: Cursor, is_issuer: Any) -> None:
+        """Once all threads have read a slot, loads what comes a round later into it."""
+        nvvm.barrier(
+            barrier_id=ops.add(ops.value_of(self.group), _PRODUCER_BARRIER),
+            number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
+        )
+        ahead = ops.add(step, self.raw_buffers * self.tiling.producers)
+        self._load_raw(place, ahead, slot, ops.both(is_issuer, ops.less(ahead, self.end_step)))
 
     def _load_stage(
-        self, batch: Any, row: Any, column: Any, step: Any, cursor: Cursor, is_issuer: Any
+        self, place: Any, step: Any, cursor: Cursor, is_issuer: Any, raw: Cursor
     ) -> None:
+        batch, row, column = place
         first_k = ops.mul(step, self.k_panel)
         stage = self.pipeline.slot(cursor)
         self.pipeline.wait_empty(cursor)
@@ -209,7 +287,8 @@ class Emitter:
                     first = row if operand.is_rows else column
                     operand.load(stage, batch, first, first_k, barrier, self.rank)
         for operand in filled:
-            operand.fill(stage, batch, row if operand.is_rows else column, first_k)
+            raw_slot = self.raw_ring.slot(raw) if operand.raw is not None else None
+            operand.fill(stage, batch, row if operand.is_rows else column, first_k, raw_slot)
         if filled:
             tma.show_writes()
             mbarrier.arrive(barrier)
@@ -220,7 +299,7 @@ class Emitter:
         t = self.tiling
         if t.registers:
             wgmma.set_registers(t.registers[1], grows=True)
-        self.own = ops.sub(self.group, 1)
+        self.own = ops.sub(self.group, t.producers)
         self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
         self.epilogue.begin(self.own)
         ring = self._own_ring()
@@ -248,7 +327,7 @@ class Emitter:
     ) -> None:
         """Adds the sums of the blocks that share the tile; those that have a slice finish it."""
         t = self.tiling
-        thread = ops.sub(ops.thread_id(), wgmma.WARPGROUP_THREADS)
+        thread = ops.sub(ops.thread_id(), t.producers * wgmma.WARPGROUP_THREADS)
         self.split.exchange(sums, thread, phase)
         has_slice = ops.less(self.rank, t.slices) if t.slices < t.splits else None
         with ops.if_(has_slice):

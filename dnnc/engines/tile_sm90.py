@@ -16,14 +16,15 @@ from ..codegen.split import SplitSum
 from ..codegen.staged_store import ALIGNMENT
 from ..dialect.tensor import Tensor
 
-# Registers a thread of the producer and of the two consumer warpgroups, by whether the producers
-# compute.  Together at most what the block is launched with, 168 a thread of three warpgroups: a
-# warpgroup that asks for more than the others have given back waits for ever.  Two warpgroups
-# have all that an instruction can name from the start.
-REGISTERS = {False: (40, 232), True: (96, 200)}
+# Registers a thread of the producers and of the two consumer warpgroups, by (producers, whether
+# they compute).  Together at most what the block is launched with, 168 a thread of three
+# warpgroups, 128 of four: a warpgroup that asks for more than the others have given back waits for
+# ever.  Two warpgroups have all that an instruction can name from the start.
+REGISTERS = {(1, False): (40, 232), (1, True): (96, 200), (2, True): (72, 184)}
 LINE_BYTES = 128  # of a staged row at most: the widest swizzle
 STORE_BUFFERS = 2  # of a warpgroup
 LOAD_BUFFERS = 3
+RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Tiling:
     chunk: columns that go through shared memory together.  staged_bytes, loaded_bytes: an element
     of each staged output and load.  pair: neighbours in a row that the epilogue works on
     together, 1 or 2.  splits: blocks of a cluster that share a tile's k.
+    producers: warpgroups that load, each every other stage where there are two.
     """
 
     row: wgmma.Instruction
@@ -60,6 +62,7 @@ class Tiling:
     chunk: int
     pair: int
     splits: int
+    producers: int
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -78,7 +81,7 @@ class Tiling:
 
     @property
     def threads(self) -> int:
-        return wgmma.WARPGROUP_THREADS * (1 + self.consumers)
+        return wgmma.WARPGROUP_THREADS * (self.producers + self.consumers)
 
     @property
     def blocks_of_rows(self) -> int:
@@ -102,7 +105,9 @@ class Tiling:
     @property
     def registers(self) -> tuple[int, int] | None:
         """Of a producer's and of a consumer's thread; None: as they are at launch."""
-        return REGISTERS[not self.is_all_async] if self.consumers == 2 else None
+        if self.consumers != 2:
+            return None
+        return REGISTERS[self.producers, not self.is_all_async]
 
     @property
     def stage_bytes(self) -> int:
@@ -110,6 +115,11 @@ class Tiling:
             (self.rows if operand["is_rows"] else self.columns) * wgmma.ROW_BYTES
             for operand in self.operands
         )
+
+    @property
+    def raw_bytes(self) -> int:
+        """Of one slot of the raw ring."""
+        return sum(operand["raw_bytes"] for operand in self.operands)
 
     @property
     def store_bytes(self) -> int:
@@ -134,9 +144,14 @@ class Tiling:
         return self.split_offset + self.split_bytes
 
     @property
+    def raw_offset(self) -> int:
+        """Of the ring of raw tiles."""
+        return self.loads_offset + self.consumers * LOAD_BUFFERS * self.load_bytes
+
+    @property
     def split_offset(self) -> int:
         """Of the buffer through which split sums are added; its barriers come last."""
-        return self.loads_offset + self.consumers * LOAD_BUFFERS * self.load_bytes
+        return self.raw_offset + self.producers * RAW_BUFFERS[self.producers] * self.raw_bytes
 
     @property
     def split_bytes(self) -> int:
@@ -152,8 +167,13 @@ class Tiling:
         return self.barriers_offset + barriers
 
     @property
-    def smem_bytes(self) -> int:
+    def raw_barriers_offset(self) -> int:
         return self.split_barriers_offset + SplitSum.barrier_bytes()
+
+    @property
+    def smem_bytes(self) -> int:
+        rings = self.producers * RAW_BUFFERS[self.producers]
+        return self.raw_barriers_offset + Pipeline.barrier_bytes(rings)
 
 
 def _listed(value: Any) -> Any:
@@ -162,6 +182,11 @@ def _listed(value: Any) -> Any:
 
 def buffer_bytes(element_bytes: Sequence[int], chunk: int) -> int:
     return sum(-(-wgmma.M * chunk * size // ALIGNMENT) * ALIGNMENT for size in element_bytes)
+
+
+def raw_bytes(rows: int, k: int, element_bytes: int) -> int:
+    """Of a raw tile, a whole number of its alignment."""
+    return -(-rows * k * element_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def slices_of(columns: int, splits: int) -> int:
@@ -192,7 +217,7 @@ def operand_path(
     contiguous = None
     if model is not None:
         contiguous = next((axis for axis in (depth, rows) if _is_unit(model, axis)), None)
-    path = {"path": "registers", "is_a": is_a, "is_rows": is_rows}
+    path: dict[str, Any] = {"path": "registers", "is_a": is_a, "is_rows": is_rows, "raw": -1}
     path["is_aligned"] = (
         model is not None
         and contiguous is not None
@@ -208,7 +233,30 @@ def operand_path(
         if row.takes_mn_major and tma.refusal(tensor, (rows, depth)) is None:
             return {**path, "path": "tma", "k_contiguous": False, "loads_along_k": False}
     k_contiguous = not (row.takes_mn_major and contiguous == rows)
-    return {**path, "k_contiguous": k_contiguous, "loads_along_k": contiguous != rows}
+    along_k = contiguous != rows
+    raw = _raw_argument(region, value, (depth, rows) if along_k else (rows, depth))
+    if raw >= 0:
+        path["is_aligned"] = True
+    return {**path, "k_contiguous": k_contiguous, "loads_along_k": along_k, "raw": raw}
+
+
+def _raw_argument(region: Region, value: Any, axes: tuple[int, int]) -> int:
+    """The place of the largest argument that g1 reads only at the operand's own coordinates, and
+    whose tiles TMA can bring; -1 for none."""
+    whole = identity_access(len(region.dims_of(value)))
+    seen: dict[Any, set[Any]] = {}
+    for leaf, access in region.accesses(value, whole):
+        seen.setdefault(leaf, set()).add(access)
+    fitting = [
+        place
+        for place, (argument, tensor) in enumerate(region.arguments.items())
+        if seen.get(argument) == {whole}
+        and tensor.shape == tuple(region.dims_of(value))
+        and not tensor.is_by_value
+        and tma.refusal(tensor, axes) is None
+    ]
+    arguments = list(region.arguments.values())
+    return max(fitting, key=lambda place: arguments[place].type.bits, default=-1)
 
 
 def _is_unit(tensor: Tensor, axis: int) -> bool:

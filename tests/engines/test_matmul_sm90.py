@@ -22,7 +22,7 @@ TYPES = {
 }
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SWAP_AB": 0,
-    "SPLIT_K_SLC": 1,
+    "SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1,
 }  # fmt: skip
 TALL = {**SMALL, "TILE_M": 128}
 
@@ -238,15 +238,27 @@ def test_product_used_twice_and_column_broadcasts():
     run(g, slack=3.0)
 
 
-@pytest.mark.parametrize("layout", ["row", "column"])
-@pytest.mark.parametrize("rows", [64, 128])
-def test_weights_of_8_bits_are_dequantised_on_the_way(layout, rows):
+@pytest.mark.parametrize(
+    ("layout", "rows", "producers"),
+    [("row", 64, 1), ("column", 64, 1), ("row", 128, 2), ("column", 128, 2)],
+)
+def test_weights_of_8_bits_are_dequantised_on_the_way(layout, rows, producers):
     g = new_graph(dtypes.f16)
-    x = g.tensor([1, 24, 128])
-    w = g.tensor([1, 128, 80], strides(128, 80, layout), data_type=dtypes.i8)
+    x, residual = g.tensor([1, 24, 136]), g.tensor([1, 24, 80])
+    w = g.tensor([1, 136, 80], strides(136, 80, layout), data_type=dtypes.i8)
     wide = g.mul(w, g.tensor([1, 1, 80])).set_data_type(dtypes.f16)
+    g.add(g.matmul(x, wide), residual).set_output()
+    run(g, knobs={**SMALL, "TILE_M": rows, "STAGES": 3, "WARP_SPEC_CFG": producers})
+
+
+def test_two_producers_take_turns_from_tile_to_tile():
+    """Three steps a tile, and more tiles than blocks: each producer begins where it left off."""
+    g = new_graph(dtypes.f16)
+    x = g.tensor([1, 16, 136])
+    w = g.tensor([34, 136, 32], strides(136, 32, "column"), data_type=dtypes.i8)
+    wide = g.mul(w, g.tensor([1, 1, 32])).set_data_type(dtypes.f16)
     g.matmul(x, wide).set_output()
-    run(g, knobs={**SMALL, "TILE_M": rows})
+    run(g, knobs={**SMALL, "TILE_M": 128, "TILE_N": 8, "WARP_SPEC_CFG": 2})
 
 
 def test_operand_a_behind_a_graph_with_broadcasts():
