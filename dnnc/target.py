@@ -105,6 +105,9 @@ TARGETS: tuple[Target, ...] = (
 
 _BY_NAME = {row.name: row for row in TARGETS}
 
+# Capability -> the row of the features that engines use on it alone.
+_OWN_FEATURES = {(9, 0): _BY_NAME["sm_90a"]}
+
 
 def of(name: str | Target) -> Target:
     """The row of `sm_90`, `sm_90a`, ...; any other name is NOT_SUPPORTED_ARCH_MISMATCH."""
@@ -131,8 +134,11 @@ def of_list(names: str) -> tuple[Target, ...]:
 def of_capability(major: int, minor: int) -> Target:
     """The row that a device of this compute capability is compiled for by default.
 
-    A cubin runs on later minor versions of its major version, so 8.7 takes sm_86.
+    A cubin runs on later minor versions of its major version, so 8.7 takes sm_86.  Hopper takes
+    sm_90a, whose own features engine matmul_sm90 uses; code for other devices is asked for by name.
     """
+    if (major, minor) in _OWN_FEATURES:
+        return _OWN_FEATURES[major, minor]
     fitting = [
         row
         for row in TARGETS

@@ -15,6 +15,7 @@ Pointwise modes whose corners need not be their extremes (`_CURVED`) get a margi
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,11 +99,13 @@ def bounds(
     sizes: Mapping[str, int],
     *,
     tf32: int = 0,
+    fp8: bool = False,
 ) -> dict[int, Box]:
     """uid -> box of every output, rounded to its type; the graph must be finalized.
 
     inputs: by uid, in the tensors' types.  tf32: 1 or 3 where products of f32 are made of so
-    many of tf32, 0 where they are not.
+    many of tf32, 0 where they are not.  fp8: whether products of fp8 are summed, or a part of
+    them, in accumulators of the tensor cores.
     """
     boxes: dict[Any, Box] = {}
     for tensor in graph.tensors:
@@ -115,16 +118,18 @@ def bounds(
     for op in graph.ops:
         operands = [boxes[tensor] for tensor in op.operands]
         with np.errstate(all="ignore"):
-            made = _evaluate(op, operands, sizes, tf32)
+            made = _evaluate(op, operands, sizes, tf32, fp8)
             boxes[op.results[0]] = _stored(made, op.results[0].type)
     return {tensor.uid: boxes[tensor] for tensor in graph.outputs}
 
 
-def _evaluate(op: Op, operands: Sequence[Box], sizes: Mapping[str, int], tf32: int) -> Box:
+def _evaluate(
+    op: Op, operands: Sequence[Box], sizes: Mapping[str, int], tf32: int, fp8: bool
+) -> Box:
     if isinstance(op, Pointwise):
         return _pointwise(op, operands)
     if isinstance(op, Matmul):
-        return _matmul(op, *operands, tf32=tf32)
+        return _matmul(op, *operands, tf32=tf32, fp8=fp8 and op.a.type.is_fp8)
     if isinstance(op, Reduction):
         return _reduction(op, *operands)
     if isinstance(op, Concatenate):
@@ -212,6 +217,11 @@ def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wil
     """The box around the values at the corners, with the operation's own error."""
     is_nan = np.isnan(values)
     wild = wild | (is_nan.any(axis=0) & ~is_nan.all(axis=0))
+    if op.mode == "tan":
+        # A pole lies between the ends.
+        x = operands[0]
+        periods = [np.rint(np.asarray(end, float) / np.pi) for end in (x.low, x.high)]
+        wild = wild | ((periods[0] != periods[1]) & ~x.is_sharp)
     low = np.where(wild, mid, values.min(axis=0))
     high = np.where(wild, mid, values.max(axis=0))
     margin = _own_error(op, operands, np.abs(values).max(axis=0))
@@ -275,8 +285,9 @@ def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
 # ---- sums
 
 
-def _matmul(op: Matmul, a: Box, b: Box, *, tf32: int) -> Box:
-    sums = dtypes.f32 if op.compute_type == dtypes.f16 else op.compute_type
+def _matmul(op: Matmul, a: Box, b: Box, *, tf32: int, fp8: bool) -> Box:
+    in_f32 = op.compute_type in (dtypes.f16, dtypes.fast_float_for_fp8)
+    sums = dtypes.f32 if in_f32 else op.compute_type
     mid = op.reference(a.mid, b.mid)
     wild = np.matmul(a.wild.astype(float), np.ones(b.wild.shape)) > 0
     wild = wild | (np.matmul(np.ones(a.wild.shape), b.wild.astype(float)) > 0)
@@ -291,7 +302,11 @@ def _matmul(op: Matmul, a: Box, b: Box, *, tf32: int) -> Box:
     unit = (depth + 8) * (2.0**-24 if sums == dtypes.f32 else 2.0**-52)
     if tf32 and op.a.type == op.b.type == dtypes.f32:
         unit += {1: 2.0**-9.5, 3: 2.0**-19}[tf32]
-    if a.is_sharp.all() and b.is_sharp.all() and _is_coarse(size_a, size_b, size):
+    if fp8:
+        # In FLOAT, a partial sum leaves the accumulator after 128 of k.
+        is_fast = op.compute_type == dtypes.fast_float_for_fp8
+        unit += 2.0**-12 * math.ceil((depth if is_fast else min(depth, 128)) / 32)
+    if a.is_sharp.all() and b.is_sharp.all() and _is_coarse(size_a, size_b, size) and not fp8:
         unit = 0.0
     radius = np.matmul(size_a + a.radius, size_b + b.radius) - size + unit * size
     if tf32:  # whose subnormals are multiples of 2**-136

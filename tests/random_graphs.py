@@ -1,7 +1,7 @@
 """Random operation graphs: valid ones from the operations' constraints, and ones that lie inside
 an engine's stated support surface.
 
-    python -m tests.random_graphs SEED [pointwise|reduction|matmul_sm80|fallback|broken]
+    python -m tests.random_graphs SEED [pointwise|reduction|matmul_sm80|matmul_sm90|fallback|broken]
 
 A seed gives the same graph every time.  Values are kept tame while a graph grows: every node has
 a sketch, a few dozen values that its elements might have, and an operation is taken only if its
@@ -34,6 +34,7 @@ LARGEST = 2.0e3  # of a tame value
 
 FLOATS = (dtypes.f32, dtypes.f16, dtypes.bf16, dtypes.f64)
 MMA_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
+F8_TYPES = (dtypes.f8e4m3, dtypes.f8e5m2)
 
 
 @dataclass(frozen=True)
@@ -856,8 +857,8 @@ def _draw(builder: Builder, seed: int) -> Drawn:
 
 
 def draw_inside(seed: int, engine: str = "") -> Drawn:
-    """A graph from an engine's stated support surface; the engines take turns."""
-    engine = engine or tuple(INSIDE)[seed % len(INSIDE)]
+    """A graph from an engine's stated support surface; the engines for every target take turns."""
+    engine = engine or EVERYWHERE[seed % len(EVERYWHERE)]
     kind = 1 + list(INSIDE).index(engine)
     return _first_tenable(kind, seed, INSIDE[engine], max_count=(1 << 31) - 1)
 
@@ -1030,12 +1031,113 @@ def _lone_sum(builder: Builder) -> Node:
     return builder.reduction(accept=lambda node: not node.has_sum, trivial=False)
 
 
+# ---- inside matmul_sm90's
+
+
+def _inside_hopper(builder: Builder, seed: int) -> Drawn:
+    """One product, or two of equal dims and types, as for matmul_sm80 and of fp8; after them
+    pointwise operations, among them a row's reduction that they use again, or reductions at the
+    exit."""
+    rng = builder.rng
+    shape = pick(rng, {"pointwise": 5, "pair": 2, "row": 3, "exit": 4})
+    operand = pick(rng, {dtypes.f16: 4, dtypes.bf16: 3, dtypes.f32: 3, dtypes.i8: 2, "fp8": 3})
+    types = tuple(pick(rng, F8_TYPES) for _ in "ab") if operand == "fp8" else (operand, operand)
+    is_fast = operand == "fp8" and builder.chance(0.4)
+    rank = pick(rng, {2: 4, 3: 5, 4: 3})
+    batch = builder.dims(rank - 2, 6) if rank > 2 else ()
+    m, k = (Expr.of(builder.extent(limit)) for limit in (70, 150))
+    n = Expr.of(int(rng.integers(2, 70)) if shape == "row" else builder.extent(70))
+    a = _factor_inside(builder, (*batch, m, k), types[0])
+    c = _hopper_product(builder, a, (*batch, k, n), types[1], is_fast)
+    products = [c]
+    if shape == "pair":
+        again = a if builder.chance(0.7) else _factor_inside(builder, (*batch, m, k), types[0])
+        other = _hopper_product(builder, again, (*batch, k, n), types[1], is_fast)
+        if other.dims != c.dims:
+            raise Untenable("products of other dims")
+        products.append(other)
+    after = _followed(builder, products, pick(rng, {0: 2, 1: 3, 2: 3, 3: 1}))
+    if shape == "pair":
+        # One operation that needs both.
+        after.append(_retried(builder, lambda: _both(builder, products)))
+    if shape == "row":
+        after += _normalized(builder, after)
+    ends = _exits(builder, after) if shape == "exit" else []
+    outputs = [node for node in (*after, *ends) if not node.uses or builder.chance(0.2)]
+    if any(node.dtype.kind == "b" for node in outputs):
+        raise Untenable("a boolean output")
+    builder.set_outputs(outputs)
+    return builder.drawn(seed, "matmul_sm90")
+
+
+def _hopper_product(
+    builder: Builder, a: Node, dims: Sequence[Expr], dtype: Any, is_fast: bool
+) -> Node:
+    """The product of A and a new operand of dims [.., K, N]."""
+    b = _factor_inside(builder, dims, dtype)
+    whole = (*broadcast_dims([a.dims[:-2], b.dims[:-2]]), a.dims[-2], b.dims[-1])
+    if builder.count(whole) > 2 * MAX_ELEMENTS:
+        raise Untenable("size")
+    compute = dtypes.fast_float_for_fp8 if is_fast else dtypes.f32
+    if dtype == dtypes.i8:
+        compute = dtypes.i32
+    sketch = builder._matmul_sketch(a, b)
+    made = builder.g.matmul(builder.realize(a), builder.realize(b), compute_data_type=compute)
+    is_integer = dtype == dtypes.i8 and builder.chance(0.7)
+    result = dtypes.i32 if is_integer else builder.result_type(sketch)
+    node = builder.finished(made, result, whole, sketch, [a, b])
+    node.has_sum = True
+    return node
+
+
+def _both(builder: Builder, products: Sequence[Node]) -> Node:
+    """A pointwise operation of two products."""
+    first, second = products
+    made = builder.pointwise(first, dims=first.dims, accept=lambda node: node is second)
+    if not second.uses:
+        raise Untenable("one product is not needed")
+    return made
+
+
+def _normalized(builder: Builder, after: Sequence[Node]) -> list[Node]:
+    """A reduction of the rows of a node, and pointwise operations of full dims that use it."""
+    source = pick(builder.rng, after)
+    axis = source.rank - 1
+    total = _retried(builder, lambda: builder.reduction(source, axes=[axis], trivial=False))
+
+    def fits(node: Node) -> bool:
+        return node is total
+
+    made = _retried(builder, lambda: builder.pointwise(source, dims=source.dims, accept=fits))
+    if not total.uses:
+        raise Untenable("the reduction is not needed")
+    return [total, made, *_followed(builder, [made], pick(builder.rng, {0: 3, 1: 2}))[1:]]
+
+
+def _exits(builder: Builder, after: Sequence[Node]) -> list[Node]:
+    """One or two reductions of nodes of the product's dims, maybe a pointwise operation after."""
+    found: list[Node] = []
+    for _ in range(pick(builder.rng, {1: 4, 2: 1})):
+        source = pick(builder.rng, after)
+        axes = builder.axes(source)
+        total = _retried(
+            builder, lambda s=source, a=axes: builder.reduction(s, axes=a, trivial=False)
+        )
+        found.append(total)
+        if builder.chance(0.3):
+            found += _followed(builder, [total], 1)[1:]
+    return found
+
+
 INSIDE: dict[str, Callable[[Builder, int], Drawn]] = {
     "pointwise": _inside_pointwise,
     "reduction": _inside_reduction,
     "matmul_sm80": _inside_matmul,
     "fallback": _inside_fallback,
+    "matmul_sm90": _inside_hopper,
 }
+# Those that take every target.
+EVERYWHERE = tuple(name for name in INSIDE if name != "matmul_sm90")
 
 
 # ---- as text

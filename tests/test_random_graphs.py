@@ -41,12 +41,16 @@ CHUNK = 50
 DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
 THROUGH_PASSES = 75  # of each kind
 INTERPRETED = 110  # of each kind, 200 and more in all: a few of those drawn have no engine
+HOPPER_DRAWN, HOPPER_INTERPRETED = 60, 30  # of the surface of matmul_sm90
 PLAN_SHARE = 0.95
 
 
-def target():
-    """What graphs are compiled for that are run, in the interpreter or on the device."""
-    return targets.of(machine.current().target)
+def target(engine=""):
+    """What graphs are compiled for that are run, in the interpreter or on the device.
+
+    engine: whose surface they were drawn from.
+    """
+    return targets.of("sm_90a" if engine == "matmul_sm90" else machine.current().target)
 
 
 def chunks(count, size=CHUNK, first=0):
@@ -142,11 +146,14 @@ def test_nearly_every_drawn_graph_gets_a_plan(capsys):
     assert share >= PLAN_SHARE
 
 
-def check_inside(seed):
+def draw_hopper(seed):
+    return draw_inside(seed, "matmul_sm90")
+
+
+def check_inside(seed, drawn=None, target=None):
     """A graph of an engine's surface is one fusion, which that engine takes."""
-    drawn = draw_inside(seed)
+    drawn, target = drawn or draw_inside(seed), target or target_of(seed)
     graph = drawn.graph.finalize()
-    target = target_of(seed)
     (whole,) = partition(graph, [graph.live_ops])
     reasons = engine_named(drawn.engine).supports(whole, target)
     assert not reasons, f"{drawn.engine}: {'; '.join(map(str, reasons))}\n{drawn.description}"
@@ -158,6 +165,12 @@ def check_inside(seed):
 @in_chunks(INSIDE_DRAWN)
 def test_graphs_of_a_support_surface_get_their_engine(seeds):
     all_pass("inside", seeds, check_inside)
+
+
+@in_chunks(HOPPER_DRAWN)
+def test_graphs_of_the_surface_of_matmul_sm90_get_it(seeds):
+    hopper = targets.of("sm_90a")
+    all_pass("inside", seeds, lambda seed: check_inside(seed, draw_hopper(seed), hopper))
 
 
 def refusal(function):
@@ -267,28 +280,41 @@ _SMALL = {
 }
 
 
+_SMALL_HOPPER = {
+    "TILE_M": (16, 64, 64, 64, 128),
+    "TILE_N": (8, 32, 64, 64, 128),
+    "STAGES": (2, 3, 4),
+    "TILE_CGA_M": (1, 1, 2),
+    "TILE_CGA_N": (1, 1, 2),
+    "SPLIT_K_SLC": (1, 1, 2),
+    "WARP_SPEC_CFG": (1, 1, 2),
+}
+
+
 def any_knobs(engine, fusion, rng):
     """Legal knobs of an engine, at random."""
+    small = _SMALL_HOPPER if engine.name == "matmul_sm90" else _SMALL
+    place = target(engine.name)
     while True:
         knobs = {
-            knob.name: int(rng.choice(_SMALL.get(knob.name, knob.values)))
-            for knob in engine.knobs(fusion, target())
+            knob.name: int(rng.choice(small.get(knob.name, knob.values)))
+            for knob in engine.knobs(fusion, place)
         }
-        if not engine.legal(knobs, fusion, target()):
+        if not engine.legal(knobs, fusion, place):
             return knobs
 
 
 def any_config(drawn, rng):
     """A config of a drawn graph: the best, or its engines (the intended one) with other knobs."""
     graph = drawn.graph
-    config = heuristics.best_config(graph, target())
+    config = heuristics.best_config(graph, target(drawn.engine))
     if rng.random() < 0.15:
         return config
     picks = [(choice.engine, choice.fusion) for choice in config.choices]
     if drawn.engine:
         picks = [(engine_named(drawn.engine), *partition(graph, [graph.live_ops]))]
     choices = [
-        heuristics.with_knobs(engine, fusion, any_knobs(engine, fusion, rng), target())
+        heuristics.with_knobs(engine, fusion, any_knobs(engine, fusion, rng), target(drawn.engine))
         for engine, fusion in picks
     ]
     return heuristics.EngineConfig(tuple(choices), config.split_reason)
@@ -298,16 +324,20 @@ def interpreted(drawn):
     """(plan, boxes, outputs) of a drawn graph; None where no engine takes it."""
     rng = np.random.default_rng([99, drawn.seed])
     graph = drawn.graph.finalize()
-    if not list(itertools.islice(heuristics.configs(graph, target()), 1)):
+    place = target(drawn.engine)
+    if not list(itertools.islice(heuristics.configs(graph, place), 1)):
         return None
     config = any_config(drawn, rng)
     options = Options(partition=config.partition_text(graph), choices=config.choice_text)
-    plan = compile_graph(graph, target(), options)
+    plan = compile_graph(graph, place, options)
     inputs = drawn.inputs()
     tf32 = min((c.knobs["TF32"] for c in config.choices if "TF32" in c.knobs), default=0)
+    fp8 = False
+    if any(choice.engine.name == "matmul_sm90" for choice in config.choices):
+        tf32, fp8 = 1, True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        boxes = bounds(graph, inputs, drawn.sizes, tf32=tf32)
+        boxes = bounds(graph, inputs, drawn.sizes, tf32=tf32, fp8=fp8)
         wanted = reference(graph, inputs, sizes=drawn.sizes)
         outputs = machine.current().run(plan, inputs, sizes=drawn.sizes, seed=drawn.seed)
     for uid, box in boxes.items():  # the boxes stand around the reference
@@ -331,7 +361,7 @@ def all_compute(kind, seeds, make):
     telling = []
     all_pass(f"run {kind}", seeds, lambda seed: check_interpreted(make(seed), telling))
     # All of a surface run; of a few that are drawn from the constraints alone, most.
-    assert len(telling) >= (len(seeds) if kind == "inside" else 0.6 * len(seeds))
+    assert len(telling) >= (0.6 * len(seeds) if kind == "draw" else len(seeds))
     # The bounds of nearly all elements are tight, or a wrong result would pass.
     tight, total = np.sum(telling, axis=0)
     assert tight >= 0.8 * total
@@ -345,6 +375,12 @@ def test_drawn_graphs_compute_what_the_reference_computes(seeds):
 @in_chunks(INTERPRETED, 10)
 def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
     all_compute("inside", seeds, draw_inside)
+
+
+@in_chunks(HOPPER_INTERPRETED, 10)
+def test_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
+    """As code of "sm_90a"."""
+    all_compute("hopper", seeds, draw_hopper)
 
 
 # ---- the comparison can fail
@@ -442,3 +478,9 @@ def test_more_drawn_graphs_compute_what_the_reference_computes(seeds):
 @in_chunks(850, 25, INTERPRETED)
 def test_more_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
     all_compute("inside", seeds, draw_inside)
+
+
+@pytest.mark.slow
+@in_chunks(500, 25, HOPPER_INTERPRETED)
+def test_more_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
+    all_compute("hopper", seeds, draw_hopper)

@@ -24,7 +24,7 @@ def test_unknown_and_repeated_targets_are_refused():
         ((8, 0), "sm_80"),
         ((8, 7), "sm_86"),
         ((8, 9), "sm_89"),
-        ((9, 0), "sm_90"),
+        ((9, 0), "sm_90a"),
         ((12, 1), "sm_120"),
     ],
 )

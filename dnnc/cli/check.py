@@ -120,8 +120,12 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     depth = sum(_depth(op, sizes) for op in graph.ops)
     fast = [op for op in graph.ops if _compute_type(op) == dtypes.fast_float_for_fp8]
     steps = sum(-(-_depth(op, sizes) // 32) for op in fast)  # products that one instruction adds
+    # Even where sums are promoted, the 128 products before are added in the tensor cores.
+    promoted = any(
+        op.op_name == "matmul" and op not in fast and op.operands[0].type.is_fp8 for op in graph.ops
+    )
     units = 2 * max(UNIT[kind.name] for kind in types)
-    return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps
+    return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps + 2.0**-11 * promoted
 
 
 def _compute_type(op: Op) -> DType | None:

@@ -87,8 +87,8 @@ class OperandTile:
     value: the SSA tensor after g1.  rows, depth: its axes along m (or n) and k.
     size, k_size: their extents.  tile_rows, tile_k: of the block's tile.  threads: of the group
     that loads it, a power of two; 0: all of the block.  is_panelled: it lies in panels of
-    128-byte rows, as `wgmma` reads them.  blocks: of a cluster side by side along the rows, of which the last may
-    have none that exist.
+    128-byte rows, as `wgmma` reads them.  blocks: of a cluster side by side along the rows, of
+    which the last may have none that exist.
     """
 
     kernel: Kernel

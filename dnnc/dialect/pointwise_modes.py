@@ -130,12 +130,12 @@ def _emit_sigmoid(b: Any, x: Any) -> Any:
 
 def _emit_relu(b: Any, x: Any, lower: float, upper: float, slope: float) -> Any:
     low = b.const(lower)
+    clipped = x if math.isinf(upper) else b.min(x, b.const(upper))
     if slope == 0.0:
-        kept = b.max(x, low)
-    else:
-        line = b.add(low, b.mul(b.const(slope), b.sub(x, low)))
-        kept = b.select(b.lt(x, low), line, x)
-    return kept if math.isinf(upper) else b.min(kept, b.const(upper))
+        return b.max(clipped, low)
+    # With a negative slope this may be above the upper clip.
+    line = b.add(low, b.mul(b.const(slope), b.sub(x, low)))
+    return b.select(b.lt(x, low), line, clipped)
 
 
 def _emit_relu_bwd(b: Any, dy: Any, x: Any, lower: float, upper: float, slope: float) -> Any:

@@ -1,4 +1,12 @@
-"""How long a product takes on Hopper's tensor cores: arithmetic for `predict`."""
+"""How long a product takes on Hopper's tensor cores: arithmetic for `predict`.
+
+Every block works through the same number of tiles, one after the other:
+
+    launch + fill + tiles * (steps * max(multiply, load, latency / stages) + epilogue + exchange)
+
+or as long as memory or L2 take for what all of them read.  The numbers were fitted on some 1,800
+configurations of 31 shapes, most of them generated (`python -m benchmarks sweep`), on an H200.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +15,25 @@ from dataclasses import dataclass
 from ..target import Target
 from .engine import Prediction
 
-_LAUNCH_SECONDS = 2.0e-6
-_FILL_SECONDS = 1.2e-6  # of a block: barriers, the first loads
-_RATE_SHARE = 0.80  # of the tensor cores' rate, at the clocks that a long product runs at
-_LOAD_RATE = 45e9  # bytes a second that a multiprocessor's copy engine brings from L2
-_REGISTER_LOAD_RATE = 14e9  # through registers
-_EPILOGUE_RATE = 40e9  # elements a second of a multiprocessor
-_HEAVY_EPILOGUE_RATE = 14e9
-_DRAM_SHARE = 0.88
+_LAUNCH_SECONDS = 1.36e-6
+_FILL_SECONDS = 0.55e-6  # of a block: barriers, the first loads
+_TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
+_CLUSTER_SECONDS = 0.15e-6  # of a tile, where blocks wait for each other
+_RATE_SHARE = 0.85  # of the tensor cores' rate: the clock of a long product
+_LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
+_LOAD_RATE = 66e9  # bytes a second that a multiprocessor's copy engine brings
+_COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
+_NARROW_LOAD_SHARE = 0.24  # of that, where rows are unaligned
+_EPILOGUE_RATE = 28e9  # elements a second of a multiprocessor
+_HEAVY_EPILOGUE_RATE = 10.7e9
+_DIRECT_RATE = 11.6e9  # of elements that are stored one or two at a time
+_SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 2.73e-6}  # of an exchange of sums
+_SPLIT_RATE = 52e9  # bytes a second of it
+_DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
+_L2_RATE = 7.0e12
+# Columns of an instruction -> what it takes, in columns of a wide one.
+_NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
+_LEAST_COLUMNS = 80
 
 
 @dataclass(frozen=True)
@@ -22,9 +41,12 @@ class HopperProduct:
     """A product and how it is tiled.
 
     m, n, k, count: sizes, and how many products.  tile, cluster: along M and N.  depth: of a
-    stage.  swaps: whether N lies along the instruction's rows.  moved_bytes: of global memory in
-    all.  is_heavy: whether the epilogue has costly functions.  is_async: whether TMA loads both
-    operands.  mma_tflops: the tensor cores' rate for the operand type.
+    stage.  swaps: whether N lies along the instruction's rows.  splits: blocks that share k.
+    products: matmuls with one epilogue.  moved_bytes: of global memory in all.  is_heavy: whether
+    the epilogue has costly functions.  is_direct: whether outputs are stored from registers.
+    load_share: of the copy engine's rate.  computed_rows: of the operands' tiles that come out of
+    g1, together.  producers: warpgroups that compute them.  mma_tflops: the tensor cores' rate for the operand
+    type.  residents: how many clusters run at the same time.
     """
 
     m: int
@@ -36,29 +58,69 @@ class HopperProduct:
     stages: int
     depth: int
     swaps: bool
+    splits: int
+    products: int
     moved_bytes: int
     is_heavy: bool
-    is_async: bool
+    is_direct: bool
+    load_share: float
+    computed_rows: int
+    producers: int
     mma_tflops: float
+    residents: int
 
     def predict(self, target: Target) -> Prediction:
         """Seconds, and what they are bound by."""
+        clusters = self.count
+        for size, tile, blocks in zip((self.m, self.n), self.tile, self.cluster, strict=True):
+            clusters *= -(-size // (tile * blocks))
+        rounds = -(-clusters // self.residents)
+        after = self._after_seconds()
+        busy = _FILL_SECONDS + rounds * (self._steps * self._step_seconds(target) + after)
+        dram = self.moved_bytes / (target.dram_gbs * 1e9 * _DRAM_SHARE)
+        memory = dram + 0.8 * (_FILL_SECONDS + after)
         blocks = self.cluster[0] * self.cluster[1]
-        tiles = self.count
-        for size, tile, cluster in zip((self.m, self.n), self.tile, self.cluster, strict=True):
-            tiles *= -(-size // (tile * cluster))
-        rounds = -(-tiles // (target.sm_count // blocks))
-        busy = _FILL_SECONDS + rounds * self._tile_seconds(target)
-        memory = self.moved_bytes / (target.dram_gbs * 1e9 * _DRAM_SHARE)
-        bound = "memory" if memory > busy else "tensor cores" if rounds > 1 else "latency"
-        return Prediction(_LAUNCH_SECONDS + max(busy, memory), bound)
+        read = clusters * blocks * self._stage_bytes * self._steps * self.splits
+        l2 = read / _L2_RATE
+        seconds = max(busy, memory, l2)
+        bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
+        return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
-    def _tile_seconds(self, target: Target) -> float:
+    @property
+    def _steps(self) -> int:
+        """Stages of a block's tile."""
+        panels = -(-self.k // self.depth)
+        return -(-panels // self.splits)
+
+    @property
+    def _stage_bytes(self) -> float:
+        """What a block loads for a stage; what it shares with others counts in part."""
         rows, columns = self.tile
+        return (rows / self.cluster[1] + self.products * columns / self.cluster[0]) * 128
+
+    def _step_seconds(self, target: Target) -> float:
+        rows, columns = self.tile[::-1] if self.swaps else self.tile
+        worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
         rate = self.mma_tflops * 1e12 / target.sm_count * _RATE_SHARE
-        multiply = 2 * rows * columns * self.depth / rate
-        loaded = (rows / self.cluster[1] + columns / self.cluster[0]) * 128
-        load = loaded / (_LOAD_RATE if self.is_async else _REGISTER_LOAD_RATE)
-        steps = -(-self.k // self.depth)
-        epilogue_rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
-        return steps * max(multiply, load) + rows * columns / epilogue_rate
+        multiply = 2 * rows * worked * self.depth * self.products / rate
+        load = self._stage_bytes / (_LOAD_RATE * self.load_share)
+        computed = self.computed_rows * self.depth / (_COMPUTE_RATE * self.producers)
+        return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
+
+    def _after_seconds(self) -> float:
+        """What follows a tile's products."""
+        elements = self.tile[0] * self.tile[1]
+        rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
+        seconds = _TILE_SECONDS + elements / rate
+        if self.is_direct:
+            seconds += elements / _DIRECT_RATE
+        if self.cluster != (1, 1) or self.splits > 1:
+            seconds += _CLUSTER_SECONDS
+        if self.splits > 1:
+            seconds += _SPLIT_SECONDS[self.splits] + elements * 4 / _SPLIT_RATE
+        return seconds
+
+
+def load_share(*, is_aligned: bool) -> float:
+    """The share of the copy engine's rate that operands come at."""
+    return 1.0 if is_aligned else _NARROW_LOAD_SHARE

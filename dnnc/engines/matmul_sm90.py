@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product as product_of
 from typing import Any
 
 from .. import dtypes
@@ -33,11 +34,11 @@ from ..dialect.ops import Matmul
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..errors import Status
-from ..expr import Expr, device_dim, minimum, typical
+from ..expr import Expr, Size, device_dim, minimum, typical
 from ..mlir import ir
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
-from .hopper_model import HopperProduct
+from .hopper_model import HopperProduct, load_share
 from .matmul_sm90_kernel import Emitter, operand_values, product_calls
 from .product import (
     compute_reasons,
@@ -277,19 +278,17 @@ class MatmulSm90Engine:
         if flowing_reductions(fusion):
             swaps = [0]
         found: list[Knobs] = []
-        computes = _computes_operands(fusion)
-        for swap in swaps:
-            for rows, columns in _TILES:
-                for *cluster, splits in _CLUSTERS:
-                    tile = (columns, rows) if swap else (rows, columns)
-                    knobs = {
-                        "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
-                        "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
-                        "SPLIT_K_SLC": splits,
-                        "WARP_SPEC_CFG": 1 + (computes and rows >= 128),
-                    }  # fmt: skip
-                    if not self.legal(knobs, fusion, target):
-                        found.append(self._with_most_stages(knobs, fusion, target))
+        for swap, (rows, columns), (*cluster, splits), producers in product_of(
+            swaps, _TILES, _CLUSTERS, (2, 1) if _computes_operands(fusion) else (1,)
+        ):
+            tile = (columns, rows) if swap else (rows, columns)
+            knobs = {
+                "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
+                "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
+                "SPLIT_K_SLC": splits, "WARP_SPEC_CFG": producers,
+            }  # fmt: skip
+            if not self.legal(knobs, fusion, target):
+                found.append(self._with_most_stages(knobs, fusion, target))
         return found
 
     def _with_most_stages(self, knobs: dict[str, int], fusion: Fusion, target: Target) -> Knobs:
@@ -305,17 +304,32 @@ class MatmulSm90Engine:
         op = matmul_of(fusion)
         m, n, k, count = (typical(size) for size in sizes_of(op))
         row = _instruction(op)
+        blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] * knobs["SPLIT_K_SLC"]
+        swaps = bool(knobs["SWAP_AB"])
+        whole = [t for t in fusion.outputs if t.shape == op.c.shape]
+        residents = resident_clusters(target.sm_count, blocks).constant
+        assert residents is not None
         return HopperProduct(
             m, n, k, count,
             (knobs["TILE_M"], knobs["TILE_N"]),
             (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"]),
             knobs["STAGES"],
             row.panel_k,
-            bool(knobs["SWAP_AB"]),
+            swaps,
+            knobs["SPLIT_K_SLC"],
+            len(matmuls_of(fusion)),
             bytes_of((*fusion.inputs, *fusion.outputs)),
             any(is_heavy(other) for other in fusion.ops),
-            all(is_plain_operand(fusion, t, row) for t in (op.a, op.b)),
+            any(not moves_by_tma(t, swaps=swaps) for t in whole),
+            load_share(is_aligned=all(_is_aligned(t) for t in (op.a, op.b))),
+            sum(
+                side
+                for t, side in ((op.a, knobs["TILE_M"]), (op.b, knobs["TILE_N"]))
+                if t in fusion.producers
+            ),
+            knobs["WARP_SPEC_CFG"],
             target.mma_tflops[_RATE_OF[op.a.type]],
+            residents,
         ).predict(target)  # fmt: skip
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -388,8 +402,7 @@ class MatmulSm90Engine:
         with kernel.body():
             emitter = Emitter(kernel, region, tiling)
             emitter.emit()
-        resident = Expr.of(device_dim("sm_count")) // blocks
-        clusters = minimum(emitter.order.tiles, resident)
+        clusters = minimum(emitter.order.tiles, resident_clusters(device_dim("sm_count"), blocks))
         output.launch(kernel, (clusters * blocks, 1, 1))
         emitter.epilogue.exits.emit_second(output)
 
@@ -457,6 +470,16 @@ def _promotes(op: Matmul) -> bool:
     return op.a.type.is_fp8 and op.compute_type != dtypes.fast_float_for_fp8
 
 
+def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
+    """How many clusters run at the same time.
+
+    A cluster lies in one part (GPC) of the device; those of 4 and 8 blocks leave some of its
+    multiprocessors unused.  31 clusters of 4 blocks did not run together on 132.
+    """
+    usable = Expr.of(multiprocessors)
+    return (usable if blocks < 4 else usable * 7 // 8) // blocks
+
+
 _TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
     (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
@@ -496,10 +519,8 @@ def _instruction_of(region: Region) -> wgmma.Instruction:
     return wgmma.INSTRUCTIONS[a, b]
 
 
-def is_plain_operand(fusion: Fusion, tensor: Any, row: wgmma.Instruction) -> bool:
-    """Whether an operand is likely to be loaded by TMA."""
-    if tensor in fusion.producers:
-        return False
+def _is_aligned(tensor: Tensor) -> bool:
+    """Whether rows begin where TMA takes them."""
     size = max(1, tensor.type.bits // 8)
     pitch = [s for s in tensor.layout[-2:] if s.constant != 1]
     return all(s.known_divisor() * size % 16 == 0 for s in pitch)

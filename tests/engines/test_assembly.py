@@ -5,14 +5,17 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc import target as targets
+from dnnc.codegen import nvptx
 from dnnc.compiler import compile_graph
 from dnnc.dialect.pointwise_modes import MODES
+from dnnc.engines import matmul_sm90
 from dnnc.engines.matmul_sm80 import WARPS
 from dnnc.options import Options
 from dnnc.target import of
 
 from .test_matmul_sm80 import new_graph as matmul_graph
 from .test_matmul_sm80 import product, strides
+from .test_matmul_sm90 import softmax
 from .test_pointwise import new_graph
 from .test_reduction import reduce
 
@@ -136,6 +139,147 @@ def test_no_tile_of_three_products_spills(tile):
     knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 16, "TF32": 3}
     for target in ("sm_80", "sm_90"):
         assert_fits(assembled("matmul_sm80", plain("tf32"), knobs, target), target)
+
+
+# ---- Hopper
+
+
+def hopper(a, b, epilogue, *, sizes=(M, 1536, 384), compute=None):
+    """epilogue(graph, product, N): what makes the outputs; a, b: operand types."""
+    m, n, k = sizes
+    a, b = dtypes.of(a), dtypes.of(b)
+    integers = b.is_integer and a.is_integer
+
+    def build():
+        g = dnnc.pygraph(
+            "hopper",
+            io_data_type=a if a.bits == 16 else dtypes.bf16,
+            intermediate_data_type=dtypes.f32,
+            compute_data_type=compute or (dtypes.i32 if integers else dtypes.f32),
+        )
+        x = g.tensor([1, m, k], data_type=a)
+        w = g.tensor([1, k, n], strides(k, n, "column"), data_type=b)
+        if b.is_integer and not integers:
+            w = g.mul(w, g.tensor([1, 1, n])).set_data_type(a)
+        c = g.matmul(x, w)
+        epilogue(g, c.set_data_type(dtypes.i32) if integers else c, n)
+        return g
+
+    return build
+
+
+def gelu(g, c, n):
+    g.gelu(g.add(c, g.tensor([1, 1, n]), compute_data_type=dtypes.f32)).set_output()
+
+
+def scaled_residual(g, c, n):
+    scaled = g.mul(c, g.tensor([1, 1, n]), compute_data_type=dtypes.f32)
+    g.swish(g.add(scaled, g.tensor([1, M, n], data_type=dtypes.f32))).set_output()
+
+
+def softmax_of_rows(g, c, n):
+    softmax(g, c, [1, M, 1]).set_output()
+
+
+def rms_norm(g, c, n):
+    mean = g.reduction(g.mul(c, c), "avg").set_dim([1, M, 1])
+    g.mul(g.mul(c, g.rsqrt(mean).set_output()), g.tensor([1, 1, n])).set_output()
+
+
+def exit_of(mode, dims):
+    def epilogue(g, c, n):
+        y = g.relu(g.add(c, g.tensor([1, 1, n]))).set_output()
+        g.reduction(y, mode).set_dim(dims(n)).set_output().set_data_type(dtypes.f32)
+
+    return epilogue
+
+
+def amax_beside_fp8(g, c, n):
+    g.reduction(c, "amax").set_dim([1, 1, 1]).set_output().set_data_type(dtypes.f32)
+    g.mul(c, g.tensor([1, 1, 1])).set_output().set_data_type(dtypes.f8e4m3)
+
+
+def gated():
+    g = matmul_graph(dtypes.bf16)
+    x = g.tensor([1, M, 384])
+    w1, w2 = (g.tensor([1, 384, 1536], strides(384, 1536, "column")) for _ in range(2))
+    g.mul(g.swish(g.matmul(x, w1)), g.matmul(x, w2)).set_output()
+    return g
+
+
+UNALIGNED = (dnnc.Dim("U", max=65536), 1535, 383)
+F8 = ("FP8_E4M3", "FP8_E5M2")
+
+# (rows, columns) of the instruction's tile, the graph, other knobs.
+HOPPER = {
+    **{
+        f"gelu {rows}x{columns}": (rows, columns, hopper("HALF", "HALF", gelu), {})
+        for rows, columns in matmul_sm90._TILES
+    },
+    "residual": (128, 256, hopper("BFLOAT16", "BFLOAT16", scaled_residual), {}),
+    "swapped": (128, 256, hopper("HALF", "HALF", gelu), {"SWAP_AB": 1}),
+    "split k": (128, 128, hopper("HALF", "HALF", gelu), {"SPLIT_K_SLC": 4}),
+    "tf32": (128, 256, hopper("FLOAT", "FLOAT", gelu), {}),
+    "i8": (128, 256, hopper("INT8", "INT8", gelu), {}),
+    "fp8 fast": (128, 256, hopper(*F8, gelu, compute=dtypes.fast_float_for_fp8), {}),
+    "fp8 promoted": (128, 128, hopper(*F8, gelu), {}),
+    "fp8 amax": (128, 128, hopper(*F8, amax_beside_fp8), {}),
+    "dequantised": (128, 256, hopper("BFLOAT16", "INT8", gelu), {}),
+    "dequantised 256x128": (256, 128, hopper("BFLOAT16", "INT8", gelu), {}),
+    "two producers": (128, 192, hopper("BFLOAT16", "INT8", gelu), {"WARP_SPEC_CFG": 2}),
+    "two producers 256x128": (256, 128, hopper("BFLOAT16", "INT8", gelu), {"WARP_SPEC_CFG": 2}),
+    "unaligned": (128, 256, hopper("HALF", "HALF", gelu, sizes=UNALIGNED), {}),
+    "unaligned 256x128": (256, 128, hopper("HALF", "HALF", gelu, sizes=UNALIGNED), {}),
+    "unaligned i8": (128, 256, hopper("INT8", "INT8", gelu, sizes=UNALIGNED), {}),
+    "gated": (128, 128, gated, {}),
+    "softmax": (128, 256, hopper("HALF", "HALF", softmax_of_rows, sizes=(M, 256, 384)), {}),
+    "softmax 64x256": (64, 256, hopper("HALF", "HALF", softmax_of_rows, sizes=(M, 256, 384)), {}),
+    "rms norm": (128, 256, hopper("HALF", "HALF", rms_norm, sizes=(M, 256, 384)), {}),
+    "rows": (128, 256, hopper("HALF", "HALF", exit_of("add", lambda n: [1, M, 1])), {}),
+    "columns": (128, 256, hopper("HALF", "HALF", exit_of("max", lambda n: [1, 1, n])), {}),
+    "all": (256, 128, hopper("HALF", "HALF", exit_of("amax", lambda n: [1, 1, 1])), {}),
+}  # fmt: skip
+
+
+# What does spill, and why that is so.
+_PRODUCER = "consumers have 200 registers a thread where producers load through theirs"
+_ROW = "a row's 64 exponentials and the accumulators they come from are alive together"
+SPILLS = {
+    "dequantised 256x128": _PRODUCER,
+    "unaligned 256x128": _PRODUCER,
+    "softmax": _ROW,
+    "softmax 64x256": _ROW,
+}
+
+
+def marked(names):
+    return [
+        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=SPILLS[name]))
+        if name in SPILLS
+        else name
+        for name in names
+    ]
+
+
+@pytest.mark.parametrize("name", marked(HOPPER))
+def test_matmul_sm90_fits_its_registers(name, monkeypatch):
+    rows, columns, build, more = HOPPER[name]
+    tile = (columns, rows) if more.get("SWAP_AB") else (rows, columns)
+    knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILE_CGA_M": 1, "TILE_CGA_N": 1}
+    knobs |= {"SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1, "SWAP_AB": 0, **more}
+    logs, read = [], nvptx.read_resources
+    monkeypatch.setattr(nvptx, "read_resources", lambda log: logs.append(log) or read(log))
+    plan = assembled("matmul_sm90", build, knobs, "sm_90a")
+    assert_fits(plan, "sm_90a")
+    # The assembler says where it made products wait for each other, or put in fences and waits of
+    # its own (C7510 to C7519), and where it ignored `setmaxnreg`.
+    assert logs
+    assert "(C75" not in "".join(logs)
+    assert "setmaxnreg" not in "".join(logs)
+    main = plan.programs[0].kernels[0]
+    # With `setmaxnreg`, what a warpgroup has at launch is what is reported.
+    assert main.threads == (256 if rows == 64 else 256 + 128 * knobs["WARP_SPEC_CFG"])
+    assert main.registers <= {256: 255, 384: 168, 512: 128}[main.threads]
 
 
 def test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it():

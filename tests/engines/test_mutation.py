@@ -6,17 +6,20 @@ import pytest
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.reference import reference
-from dnnc.interpreter import InterpreterError, parse
+from dnnc.interpreter import InterpreterError, parse, plans
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
 from .test_matmul_sm80 import new_graph as matmul_graph
+from .test_matmul_sm80 import strides
+from .test_matmul_sm90 import SMALL, TALL
 from .test_pointwise import new_graph
 from .test_reduction import reduce
 
 SEEDS = 20
+SPIN = "mbarrier.try_wait"  # inline assembly: a loop around it
 WAITS = ("bar.sync", "cp.async.wait_group", "cp.async.commit_group")
 
 # The last wait drains groups that are empty by then.  It stands so that no later change of the
@@ -81,30 +84,127 @@ def goes_wrong(plan, module, inputs, expected, dtype):
     return False
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_each_wait_is_needed(name):
-    engine, build = CASES[name]
+def survivors(build, engine, target, removals):
+    """The removals that nothing shows, and how many there were.
+
+    removals: of a function, (what, changed module) one at a time.
+    """
     g, knobs = build()
     graph = g.graph.finalize()
     options = Options(engine=engine, knobs=tuple(knobs.items()))
-    plan = compile_graph(graph, "sm_80", options)
+    plan = compile_graph(graph, target, options)
     inputs = random_inputs(graph, {}, low=0.25)
     expected = reference(graph, inputs, exact_outputs=True)
     dtype = graph.outputs[0].type
     module = parse(plan.blobs[1].decode())
     kernel = plan.programs[0].kernels[0].name
     assert not goes_wrong(plan, module, inputs, expected, dtype)
-    survivors = []
-    found = 0
-    for opcode in WAITS:
+    found = list(removals(module, kernel))
+    return found, {
+        what for what, changed in found if not goes_wrong(plan, changed, inputs, expected, dtype)
+    }
+
+
+def removed(module, kernel, opcodes):
+    """((opcode, place from the end), module without it) of each instruction."""
+    for opcode in opcodes:
         places = module.function(kernel).indices(opcode)
-        found += len(places)
         for number, place in enumerate(places):
             changed = module.without(kernel, place)
-            if not goes_wrong(plan, changed, inputs, expected, dtype):
-                survivors.append((opcode, number - len(places)))
+            if opcode == SPIN:
+                # With the two branches of the loop around it.
+                for _ in range(2):
+                    assert changed.function(kernel).instructions[place].opcode[0] == "bra"
+                    changed = changed.without(kernel, place)
+            yield (opcode, number - len(places)), changed
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_wait_is_needed(name):
+    engine, build = CASES[name]
+    found, alive = survivors(build, engine, "sm_80", lambda *of: removed(*of, WAITS))
     assert found
-    assert set(survivors) == set(UNOBSERVABLE.get(name, {}))
+    assert alive == set(UNOBSERVABLE.get(name, {}))
+
+
+# ---- Hopper: three panels of k, so that loops unrolled by two take their odd path too
+
+
+def tiles_with_a_residual():
+    """Three tiles for one block, of two chunks each: every ring goes round."""
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 120, 136]), g.tensor([1, 136, 136], strides(136, 136, "column"))
+    residual = g.tensor([1, 120, 136], data_type=dtypes.f32)
+    g.add(g.matmul(x, w), residual).set_output()
+    return g, {**TALL, "TILE_N": 64}
+
+
+def weights_through_registers():
+    g = matmul_graph(dtypes.f16)
+    w = g.tensor([1, 136, 136], strides(136, 136, "column"), data_type=dtypes.i8)
+    wide = g.mul(w, g.tensor([1, 1, 136])).set_data_type(dtypes.f16)
+    g.matmul(g.tensor([1, 56, 136]), wide).set_output()
+    return g, SMALL
+
+
+def cluster_of_two():
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 120, 136]), g.tensor([1, 136, 136], strides(136, 136, "column"))
+    g.matmul(x, w).set_output()
+    return g, {**SMALL, "TILE_CGA_M": 2}
+
+
+def split_k():
+    """Two tiles, each by four blocks, two of which add."""
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 40, 264]), g.tensor([1, 264, 24], strides(264, 24, "column"))
+    g.matmul(x, w).set_output()
+    return g, {**SMALL, "TILE_N": 16, "SPLIT_K_SLC": 4}
+
+
+HOPPER_CASES = {
+    "residual": (tiles_with_a_residual, 1),
+    "registers": (weights_through_registers, 1),
+    "cluster": (cluster_of_two, 2),
+    "split k": (split_k, 4),
+}
+HOPPER_WAITS = (
+    SPIN,
+    "mbarrier.arrive",
+    "fence",
+    "wgmma.fence",
+    "wgmma.commit_group",
+    "wgmma.wait_group",
+    "bar",
+    "barrier",
+    "cp.async.bulk.commit_group",
+    "cp.async.bulk.wait_group",
+    "setmaxnreg",
+)
+
+# The interpreter takes the lanes of a warp as ordered; on a device lane 0 might release the buffer
+# while another lane has yet to read it.
+_ONE_WARP = "orders lanes of one warp, which the interpreter does by itself"
+_MORE_REGISTERS = "registers that a thread may have are no register that it uses"
+
+HOPPER_UNOBSERVABLE = {
+    "residual": {
+        ("bar", -6): _ONE_WARP,
+        ("bar", -3): _ONE_WARP,
+        ("setmaxnreg", -2): _MORE_REGISTERS,
+    },
+    "split k": {("bar", -4): _ONE_WARP, ("bar", -1): _ONE_WARP},
+}
+
+
+@pytest.mark.parametrize("name", HOPPER_CASES)
+def test_each_wait_of_hopper_is_needed(name, monkeypatch):
+    """One cluster works through all tiles, whatever the "sm_90a" of the table has."""
+    build, blocks = HOPPER_CASES[name]
+    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": blocks})
+    found, alive = survivors(build, "matmul_sm90", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS))
+    assert len(found) > 15
+    assert alive == set(HOPPER_UNOBSERVABLE.get(name, {}))
 
 
 def test_the_unchanged_kernel_is_what_the_plan_runs():

@@ -16,9 +16,11 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
-def _on_device():
+def _on_device(request):
     if not device.has_device():
         pytest.skip("no CUDA device")
+    if request.node.get_closest_marker("sm90") and device.target() != "sm_90":
+        pytest.skip("code of sm_90a runs on Hopper only")
     before = machine.use(machine.cuda())
     yield
     machine.use(before)

@@ -42,6 +42,9 @@ def attempt(body: str, stored: str = "%r3", x: int = 5, block: int = 1, **option
         "selp.b32 %r3, %r1, %r2, 1;",
         "shl.b32 %r3, %r2, %r1;",
         "prmt.b32 %r3, %r2, %r1, 0x7210;",
+        "bfi.b32 %r3, %r1, %r2, 8, 8;",
+        "bfi.b32 %r3, %r2, %r1, 8, 24;",
+        "bfi.b32 %r3, %r2, %r2, %r1, 8;",
         "mov.b32 {%h1, %h2}, %r1; mov.b32 %r3, {%h1, %h2};",
         "cvt.u64.u32 %rd1, %r1; cvt.u32.u64 %r3, %rd1;",
         "popc.b32 %r3, %r1;",
@@ -74,6 +77,8 @@ def test_poison_spreads(body: str):
         ("or.b32 %r3, %r1, -1;", 0xFFFFFFFF),
         ("shl.b32 %r3, %r1, 32;", 0),
         ("prmt.b32 %r3, %r2, %r1, 0x3210;", 5),
+        ("bfi.b32 %r3, %r2, %r1, 0, 32;", 5),
+        ("bfi.b32 %r4, 0, %r1, 16, 16; bfi.b32 %r3, %r2, %r4, 0, 16;", 5),
         ("mov.b64 %rd1, {%r2, %r1}; mov.b64 {%r3, _}, %rd1;", 5),
         ("mov.b64 %rd1, {%r1, %r2}; shr.u64 %rd2, %rd1, 32; cvt.u32.u64 %r3, %rd2;", 5),
         ("cvt.u16.u32 %h1, %r1; cvt.u16.u32 %h2, %r2; mov.b32 %r4, {%h2, %h1};"

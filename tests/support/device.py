@@ -23,7 +23,7 @@ def has_device():
 
 
 def target():
-    """The target of the device, with the features that only it has."""
+    """The target whose code the device and later ones run: that of sm_90a has to be named."""
     major, minor = driver.device().capability
     return f"sm_{major}{minor}"
 

@@ -193,17 +193,30 @@ def insert(d: Decoder) -> Run:
     a, b = (d.read(operand, of) for operand in d.operands[1:3])
     pos, length = (d.read(operand, TYPES["u32"]) for operand in d.operands[3:5])
     write = d.write(d.operands[0], of)
-    width = of.width
+    slots = [source_slot(d, operand) for operand in d.operands[1:5]]
 
-    def run(m: Machine) -> None:
-        first = (pos(m) & np.uint32(0xFF)).astype(np.int64)
-        count = (length(m) & np.uint32(0xFF)).astype(np.int64)
-        start = np.minimum(first, width - 1).astype(of.unsigned)
-        field = _mask(np.minimum(count, width), of.unsigned)
-        mask = np.where(first < width, field << start, of.unsigned.type(0))
-        write(m, (b(m) & ~mask) | ((a(m) << start) & mask))
+    def place(m: Machine) -> tuple[Array, Array]:
+        return pos(m) & np.uint32(0xFF), length(m) & np.uint32(0xFF)
 
-    return run
+    def rule(m: Machine) -> list[Array | None]:
+        """What the field replaces is poisoned no more; an unknown field poisons everything."""
+        inserted, kept = (shadow_or_zero(m, slot, of) for slot in slots[:2])
+        out = _inserted(inserted, kept, *place(m), of)
+        for slot in slots[2:]:
+            if slot is not None and (unknown := m.shadow_of(slot)) is not None:
+                out = np.where(unknown != 0, ~of.unsigned.type(0), out)
+        return [out]
+
+    d.poison = rule
+    return lambda m: write(m, _inserted(a(m), b(m), *place(m), of))
+
+
+def _inserted(a: Array, b: Array, first: Array, count: Array, of: PtxType) -> Array:
+    first, count = first.astype(np.int64), count.astype(np.int64)
+    start = np.minimum(first, of.width - 1).astype(of.unsigned)
+    field = _mask(np.minimum(count, of.width), of.unsigned)
+    mask = np.where(first < of.width, field << start, of.unsigned.type(0))
+    return (b & ~mask) | ((a << start) & mask)
 
 
 @decodes("prmt")
