@@ -44,8 +44,10 @@ from tests.support.machine import INTERPRETER
 
 TABLE = Path(__file__).resolve().parent / "support.md"
 
-# Of the device that tests/gpu have run on: Hopper.
+# Of the device that tests/gpu have run on, Hopper, where a test names none.  Code of sm_90a has run
+# there too: that of tests which name it.
 RUN_TARGET = "sm_90"
+HOPPER = "sm_90a"
 
 NO_ENGINE = "graph only: no engine"
 
@@ -59,7 +61,8 @@ Build = Callable[[], Any]  # makes a pygraph
 class LinkedTest:
     """A test file, or a function of it.
 
-    target: of the code that is interpreted ("" = the interpreter's usual one).
+    target: of the code that is run, interpreted or assembled ("" = the usual one, or every one
+    that the test is parametrized by).
     """
 
     path: str
@@ -75,11 +78,13 @@ class LinkedTest:
     @property
     def targets(self) -> tuple[str, ...]:
         """The targets whose code it looks at."""
-        if self.kind == "run":
-            return (RUN_TARGET,)
+        if self.kind not in ("run", "interpreted", "assembled"):
+            return ()
+        if self.target:
+            return (self.target,)
         if self.kind == "assembled":
             return parametrized(self.path, self.function, "target")
-        return (self.target or INTERPRETER.target,) if self.kind == "interpreted" else ()
+        return (RUN_TARGET if self.kind == "run" else INTERPRETER.target,)
 
     @property
     def link(self) -> str:
@@ -110,10 +115,10 @@ def parametrized(path: str, function: str, name: str) -> tuple[Any, ...]:
     return tuple(next(m.args[1] for m in marks if m.args and m.args[0] == name))
 
 
-def _both(path: str, *functions: str) -> tuple[LinkedTest, ...]:
+def _both(path: str, *functions: str, target: str = "") -> tuple[LinkedTest, ...]:
     """Test functions that run on a device and in the interpreter; none: the whole file."""
     return tuple(
-        LinkedTest(f"tests/{folder}/{path}", function)
+        LinkedTest(f"tests/{folder}/{path}", function, target)
         for folder in ("gpu", "engines")
         for function in functions or ("",)
     )
@@ -121,6 +126,7 @@ def _both(path: str, *functions: str) -> tuple[LinkedTest, ...]:
 
 # What every engine has.
 _RANDOM = "test_graphs_of_a_support_surface_compute_what_the_reference_computes"
+_RANDOM_SM90 = "test_graphs_of_matmul_sm90_compute_what_the_reference_computes"
 _COMMON = (
     LinkedTest("tests/gpu/test_random_graphs.py", _RANDOM),
     LinkedTest("tests/test_random_graphs.py", _RANDOM),
@@ -145,6 +151,13 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         *_COMMON,
     ),
+    "engine matmul_sm90": (
+        *_both("test_matmul_sm90.py", target=HOPPER),
+        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_hopper_is_needed", HOPPER),
+        LinkedTest("tests/gpu/test_random_graphs.py", _RANDOM_SM90, HOPPER),
+        LinkedTest("tests/test_random_graphs.py", _RANDOM_SM90, HOPPER),
+        LinkedTest(_ASSEMBLY, "test_matmul_sm90_fits_its_registers", HOPPER),
+    ),
     "engine matmul_sm80": (
         *_both("test_matmul_sm80.py"),
         LinkedTest("tests/gpu/test_large.py", "test_every_tile_at_sizes_that_fill_the_device"),
@@ -158,6 +171,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "operation matmul": (
         *_both("test_matmul_sm80.py"),
+        *_both("test_matmul_sm90.py", target=HOPPER),
         LinkedTest("tests/gpu/test_large.py", "test_ffn_by_the_engine_that_is_chosen"),
     ),
     "operation moe_grouped_matmul": _both("test_grouped_matmul.py"),
@@ -197,6 +211,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_pointwise.py", "test_types_in_and_out"),
         *_both("test_reduction.py", "test_fallback_multiplies_every_type"),
         *_both("test_matmul_sm80.py", "test_types_and_operand_layouts"),
+        *_both("test_matmul_sm90.py", "test_types_and_operand_layouts", target=HOPPER),
         LinkedTest(_ASSEMBLY, _FP8),
         LinkedTest("tests/dialect/test_linalg_cpu.py", "test_conversions"),
     ),
@@ -714,12 +729,13 @@ _HEAD = f"""\
 code about small graphs. For any other graph, `dnnc engines GRAPH` says which engines take it, and
 which clause of the others refuses it.
 
-- **run**: tests run the kernels on a device of the architecture, which so far is `{RUN_TARGET}`
-  (Hopper).
+- **run**: tests run the kernels on a device of the architecture, which so far is Hopper: code of
+  `{RUN_TARGET}`, and of `{HOPPER}` for engines that need it.
 - **interpreted**: tests run the final PTX in the interpreter, on a machine without a GPU.
 - **assembled**: tests assemble the final PTX for the architecture, and look at registers, shared
   memory and spills.
 - **untested**: the engine takes graphs for the architecture, and no test looks at the code.
+- **refused**: the engine takes no graph for the architecture.
 - **{NO_ENGINE}**: the graph can be built, verified, stored, and run by the NumPy
   reference; every engine refuses it, and says which clause does.
 - Tests called **graph** need no engine; tests called **refused** are of what is turned down.

@@ -242,10 +242,11 @@ HOPPER = {
 
 
 # What does spill, and why that is so.
-_PRODUCER = "consumers have 200 registers a thread where producers load through theirs"
+_PRODUCER = "registers are shared with producers that load through theirs"
 _ROW = "a row's 64 exponentials and the accumulators they come from are alive together"
 SPILLS = {
     "dequantised 256x128": _PRODUCER,
+    "two producers 256x128": _PRODUCER,
     "unaligned 256x128": _PRODUCER,
     "softmax": _ROW,
     "softmax 64x256": _ROW,

@@ -166,7 +166,7 @@ HOPPER_CASES = {
     "residual": (tiles_with_a_residual, 1),
     "registers": (weights_through_registers, 1),
     "cluster": (cluster_of_two, 2),
-    "split k": (split_k, 4),
+    "split k": (split_k, 8),
 }
 HOPPER_WAITS = (
     SPIN,
