@@ -101,8 +101,9 @@ def to_ptx(gpu_module: Any) -> str:
 
 def assemble(ptx: str, target: Target) -> Assembled:
     """The cubin of PTX for a target; a refusal of the assembler keeps its log and the PTX."""
-    if "setmaxnreg" in ptx:
-        # nvJitLink ignores it ("to maintain compatibility across compilation units").
+    if "wgmma" in ptx:
+        # nvJitLink ignores setmaxnreg ("to maintain compatibility across compilation units"), and
+        # makes products wait for each other where a function may call another (a division).
         return _with_ptxas(ptx, target)
     try:
         nvjitlink = importlib.import_module("cuda.bindings.nvjitlink")

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
+from .. import dtypes
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, typical
-from ..mlir import arith, ir
+from ..mlir import arith, ir, llvm
 from ..target import WARP_THREADS
 from . import mma, ops, smem
 from .index import Coordinate, Index
@@ -140,6 +141,9 @@ class OperandTile:
         """(row, k) within the tile of the first element of fragment i of this thread."""
         inner = (self.tile_k if along_k else self.tile_rows) // elems
         piece = ops.add(self._thread(), ops.mul(i, self.threads))
+        if self._guard(elems, i) is not None:
+            # A thread without a fragment of its own reads the last one, inside the tensor.
+            piece = ops.minimum(piece, self.tile_rows * self.tile_k // elems - 1)
         outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
         return (outer, place) if along_k else (place, outer)
 
@@ -235,6 +239,11 @@ class OperandTile:
         if inside is not None:
             mask = ops.splat(inside, self.chunk)
             value = arith.SelectOp(mask, value, ops.zeros(value.type)).result
+        if self.is_panelled and self.operand == dtypes.f32:
+            # As the copy engine does; `wgmma` would cut.
+            words = [llvm.BitcastOp(ops.i32_type(), x).result for x in ops.elements(value)]
+            found = [llvm.BitcastOp(ops.f32_type(), mma.tf32(word)).result for word in words]
+            value = ops.from_elements(found)
         return value
 
     def fill(

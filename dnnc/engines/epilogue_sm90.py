@@ -407,7 +407,11 @@ class _Tile:
                 self.select(fragment)
                 made = self.walk.value(value, at, 1)
                 is_first = ops.compare("eq", ops.and_(self.epilogue.lane, _QUAD - 1), 0)
-                target.store(at, made, ops.both(fragment.row.inside, is_first))
+                is_writer = ops.both(fragment.row.inside, is_first)
+                if self.tiling.cluster[1] > 1:
+                    # A block of the cluster may lie past the end of the row.
+                    is_writer = ops.both(is_writer, fragment.column.inside)
+                target.store(at, made, is_writer)
 
     # ---- reductions inside a row
 

@@ -135,8 +135,13 @@ class Exits:
             is_writer = ops.both(is_writer, ops.less(lane, 4))
         if found.keeps_row:
             is_writer = ops.both(is_writer, fragment.row.inside)
+        elif self.tiling.cluster[0] > 1:
+            is_writer = ops.both(is_writer, self._is_there(tile.first_row, self.row_axis, found))
         if found.keeps_column:
             is_writer = ops.both(is_writer, fragment.column.inside)
+        elif self.tiling.cluster[1] > 1:
+            column = tile.first_column
+            is_writer = ops.both(is_writer, self._is_there(column, self.column_axis, found))
         at = tile.at(fragment)
         part = self._part(found, tile, fragment, at, own, thread)
         base = ops.mul(part, self.kernel.size(found.elements))
@@ -146,6 +151,12 @@ class Exits:
                 place = ops.add(base, self._kept_number(found, at, i))
                 pointer = ops.gep(self.kernel.workspace(found.workspace), place, found.element)
                 ops.store(pointer, lane_value, size)
+
+    def _is_there(self, first: Any, axis: int, found: Exit) -> Any:
+        """Whether a block's tile begins inside: one of a cluster may lie past the end."""
+        side = self.tiling.rows if axis == self.row_axis else self.tiling.columns
+        tiles = ceildiv(found.kept.dims[axis], side)
+        return ops.less(ops.div(first, side), self.kernel.size(tiles))
 
     def _kept_number(self, found: Exit, at: Sequence[Coordinate], i: int) -> Any:
         """The place of an element among those of the result, row-major."""

@@ -45,8 +45,8 @@ class HopperProduct:
     products: matmuls with one epilogue.  moved_bytes: of global memory in all.  is_heavy: whether
     the epilogue has costly functions.  is_direct: whether outputs are stored from registers.
     load_share: of the copy engine's rate.  computed_rows: of the operands' tiles that come out of
-    g1, together.  producers: warpgroups that compute them.  mma_tflops: the tensor cores' rate for the operand
-    type.  residents: how many clusters run at the same time.
+    g1, together.  producers: warpgroups that compute them.  mma_tflops: the tensor cores' rate for
+    the operand type.  residents: how many clusters run at the same time.
     """
 
     m: int

@@ -72,6 +72,7 @@ COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
 _MOST_ACCUMULATORS = 256  # columns times 64-row blocks of a warpgroup: 128 registers a thread
 _GROUP_ROWS = 2048  # of the product, whose tiles follow each other
 _MOST_PRODUCTS = 2
+_MOST_REDUCED = 192  # columns of a row whose reduction flows on
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ class MatmulSm90Engine:
         "pointwise and view operations on A, B and beside the product; pointwise operations of "
         "the product's dims after it, the product used anywhere; several outputs, each of which "
         "follows the product, of any type but BOOLEAN",
+        "two matmuls with one epilogue (gated pairs); reductions at the exit over any axes; "
+        "reductions of rows of up to 192 elements that flow on (softmax, rms-norm)",
     )
 
     # ---- the support surface
@@ -115,7 +118,7 @@ class MatmulSm90Engine:
                         f"those of {first.label}: A {first.a.type}, B {first.b.type}",
                     )
                 )
-        epilogue = reducing_epilogue_reasons(fusion, max(COLUMNS))
+        epilogue = reducing_epilogue_reasons(fusion, _MOST_REDUCED)
         return (*reasons, *epilogue, *too_large_reasons(fusion))
 
     def _operand_reasons(self, op: Matmul) -> list[Reason]:
@@ -168,20 +171,26 @@ class MatmulSm90Engine:
             # Larger clusters leave multiprocessors without one.
             return (knob_reason("a cluster of more than 4 blocks", "up to 4"),)
         if knobs["WARP_SPEC_CFG"] == 2 and (
-            _consumers(rows) == 1 or not _computes_operands(fusion)
+            _consumers(rows) == 1 or columns > 192 or not _computes_operands(fusion)
         ):
+            # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
             what = f"WARP_SPEC_CFG=2 with tile {knobs['TILE_M']}x{knobs['TILE_N']}"
-            return (knob_reason(what, "operands behind g1, two consumer warpgroups"),)
+            return (knob_reason(what, "operands behind g1, two consumers, up to 192 columns"),)
         if reasons := self._split_reasons(knobs, fusion):
             return reasons
         if reasons := self._share_reasons(knobs, fusion):
             return reasons
+        if rows == 256 and knobs["WARP_SPEC_CFG"] == 2 and any(map(is_heavy, fusion.ops)):
+            return (knob_reason("256 rows, WARP_SPEC_CFG=2 and costly functions", "up to 128"),)
+        if rows == 256 and not all(_is_aligned(t) for m in matmuls_of(fusion) for t in (m.a, m.b)):
+            # What loads unaligned rows leaves the consumers too few registers for two row blocks.
+            return (knob_reason("256 rows with unaligned operands", "up to 128"),)
         if flowing_reductions(fusion):
             width = op.c.shape[-1].bounds()[1]
-            if knobs["SWAP_AB"] or columns < width:
-                # A row has to lie in the registers of four lanes.
+            if knobs["SWAP_AB"] or not width <= columns <= _MOST_REDUCED:
+                # A row has to lie in the registers of four lanes, beside the accumulators.
                 what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} for reductions of {width}"
-                return (knob_reason(what, f"SWAP_AB=0, TILE_N of {width} or more"),)
+                return (knob_reason(what, f"SWAP_AB=0, TILE_N of {width} to {_MOST_REDUCED}"),)
         needed = self._smem_bytes(knobs, fusion)
         if needed > target.smem_block_bytes:
             return (
@@ -345,9 +354,9 @@ class MatmulSm90Engine:
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         calls = product_calls(region)
-        row = _instruction_of(region)
-        rows, columns = _sides(knobs)
         swaps = bool(knobs["SWAP_AB"])
+        row = _instruction_of(region, swaps=swaps)
+        rows, columns = _sides(knobs)
         values = operand_values(calls, swaps=swaps)
         places = {entry: place for place, entry in enumerate(values)}
         products = [
@@ -394,7 +403,7 @@ class MatmulSm90Engine:
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = Tiling.of(tile, _instruction_of(region))
+        tiling = Tiling.of(tile, _instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         blocks = Cluster(*tiling.cluster, tiling.splits).blocks
@@ -420,6 +429,11 @@ def _operand_plans(
         is_rows = is_a != swaps
         path = operand_path(region, value, row, is_a=is_a, is_rows=is_rows)
         side = rows if is_rows else columns
+        if side % (16 // row.element_bytes):
+            # A chunk of 16 bytes along the rows would be longer than the tile.
+            is_aligned = path["loads_along_k"] and path["is_aligned"]
+            raw = path["raw"] if path["loads_along_k"] else -1
+            path |= {"loads_along_k": True, "is_aligned": is_aligned, "raw": raw}
         bytes_ = 0
         if path["raw"] >= 0:
             bytes_ = raw_bytes(side, row.panel_k, arguments[path["raw"]].type.bits // 8)
@@ -441,7 +455,7 @@ def _output_path(tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool
 def _is_along_rows(tensor: Tensor, *, is_a: bool) -> bool:
     """Whether an operand's rows, not k, may be contiguous."""
     k_axis = tensor.rank - 1 if is_a else tensor.rank - 2
-    return tensor.layout[k_axis].constant != 1
+    return tensor.layout[k_axis].constant != 1 or tensor.shape[k_axis].constant == 1
 
 
 def _computes_operands(fusion: Fusion) -> bool:
@@ -513,10 +527,11 @@ def _instruction(op: Matmul) -> wgmma.Instruction:
     return wgmma.INSTRUCTIONS[op.a.type, op.b.type]
 
 
-def _instruction_of(region: Region) -> wgmma.Instruction:
+def _instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
+    """Its first operand is B where the transpose of C is computed."""
     call = next(op for op in region.operations if op.name == "func.call")
     a, b = (dtypes.of(str(ir.RankedTensorType(v.type).element_type)) for v in call.operands)
-    return wgmma.INSTRUCTIONS[a, b]
+    return wgmma.INSTRUCTIONS[(b, a) if swaps else (a, b)]
 
 
 def _is_aligned(tensor: Tensor) -> bool:

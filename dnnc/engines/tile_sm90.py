@@ -20,7 +20,7 @@ from ..dialect.tensor import Tensor
 # they compute).  Together at most what the block is launched with, 168 a thread of three
 # warpgroups, 128 of four: a warpgroup that asks for more than the others have given back waits for
 # ever.  Two warpgroups have all that an instruction can name from the start.
-REGISTERS = {(1, False): (40, 232), (1, True): (96, 200), (2, True): (72, 184)}
+REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 LINE_BYTES = 128  # of a staged row at most: the widest swizzle
 STORE_BUFFERS = 2  # of a warpgroup
 LOAD_BUFFERS = 3

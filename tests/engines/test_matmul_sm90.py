@@ -386,7 +386,7 @@ def test_refusals_name_the_clause():
     g = new_graph(dtypes.f16)
     c = g.matmul(g.tensor([1, 8, 8]), g.tensor([1, 8, 512]))
     g.sub(c, g.reduction(c, "max").set_dim([1, 8, 1])).set_output()
-    refusal(g, "reductions of rows of up to 256")
+    refusal(g, "reductions of rows of up to 192")
     g = new_graph(dtypes.f16)
     c = g.matmul(g.tensor([1, 8, 8]), g.tensor([1, 8, 8]))
     g.matmul(c, g.tensor([1, 8, 8])).set_output()
