@@ -65,6 +65,7 @@ from .tile_sm90 import (
     raw_bytes,
     slices_of,
     staged_loads,
+    stored_by_tma,
 )
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
@@ -245,7 +246,7 @@ class MatmulSm90Engine:
         staged = [
             t.type.bits // 8
             for t in fusion.outputs
-            if t.shape == dims and moves_by_tma(t, swaps=swaps)
+            if t.shape == dims and stored_by_tma(t, swaps=swaps)
         ]
         after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
         loaded = [
@@ -329,7 +330,7 @@ class MatmulSm90Engine:
             len(matmuls_of(fusion)),
             bytes_of((*fusion.inputs, *fusion.outputs)),
             any(is_heavy(other) for other in fusion.ops),
-            any(not moves_by_tma(t, swaps=swaps) for t in whole),
+            any(not stored_by_tma(t, swaps=swaps) for t in whole),
             load_share(is_aligned=all(_is_aligned(t) for t in (op.a, op.b))),
             sum(
                 side
@@ -446,7 +447,7 @@ def _operand_plans(
 def _output_path(tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool) -> str:
     """See `Tiling.outputs`."""
     if tensor.shape == tuple(dims):
-        return "tma" if moves_by_tma(tensor, swaps=swaps) else "direct"
+        return "tma" if stored_by_tma(tensor, swaps=swaps) else "direct"
     keeps_all_but_row = tensor.shape[:-1] == tuple(dims[:-1])
     fits = not swaps and dims[-1].bounds()[1] <= columns
     return "row" if keeps_all_but_row and fits else "exit"

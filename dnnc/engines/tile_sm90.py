@@ -200,11 +200,21 @@ def chunk_columns(columns: int, element_bytes: Sequence[int]) -> int:
 
 
 def moves_by_tma(tensor: Tensor, *, swaps: bool) -> bool:
-    """Whether an output's or input's tiles can go through the copy engine."""
+    """Whether tiles of a tensor can be loaded through the copy engine."""
     row, column = tensor.rank - 2, tensor.rank - 1
     if swaps:
         row, column = column, row
     return tma.refusal(tensor, (column, row)) is None
+
+
+def stored_by_tma(output: Tensor, *, swaps: bool) -> bool:
+    """Whether an output's tiles can leave through the copy engine.
+
+    It writes whole 16 bytes: a row that ends inside them would be written past its end.
+    """
+    column = output.rank - 2 if swaps else output.rank - 1
+    row_bits = output.shape[column].known_divisor() * output.type.bits
+    return moves_by_tma(output, swaps=swaps) and row_bits % (8 * tma.ALIGNMENT) == 0
 
 
 def operand_path(

@@ -166,6 +166,15 @@ def test_output_layouts(out, swap):
     assert stores == (out == ("column" if swap else "row"))
 
 
+@pytest.mark.parametrize("n", [39, 44, 48])
+def test_rows_that_end_inside_16_bytes_are_not_stored_by_tma(n):
+    """Of one row, whose stride does not matter."""
+    g, _ = product(dtypes.f16, 1, n, 16)
+    plan = run(g, knobs={**SMALL, "TILE_N": 8})
+    stores = "cp.async.bulk.tensor.2d.global" in plan.blobs[1].decode()
+    assert stores == (n % 8 == 0)
+
+
 @pytest.mark.parametrize("output", ["f32", "f16", "f8E4M3FN", "i8", "i32", "f64", "i64"])
 def test_output_types(output):
     g, _ = product(dtypes.f16, 72, 80, 40, output=dtypes.of(output))

@@ -268,7 +268,7 @@ STORED:
 {after}
 """
 ALL = "cp.async.bulk.wait_group 0;"
-OUT = Map(0, "f32", (10, 5), (48,), (8, 4))
+OUT = Map(0, "f32", (8, 5), (48,), (8, 4))
 
 
 def store(
@@ -303,9 +303,16 @@ def test_a_store_is_clipped(at: tuple[int, int], seed: int):
     for row in range(4):
         for column in range(8):
             x, y = at[0] + column, at[1] + row
-            if 0 <= x < 10 and 0 <= y < 5:
+            if 0 <= x < 8 and 0 <= y < 5:
                 want[y, x] = tile[row, column]
     assert (found == want).all()
+
+
+def test_a_store_whose_rows_end_inside_16_bytes_is_refused(monkeypatch: pytest.MonkeyPatch):
+    """The hardware would write beyond the row."""
+    monkeypatch.setitem(globals(), "OUT", Map(0, "f32", (10, 5), (48,), (8, 4)))
+    with pytest.raises(InterpreterError, match="rows of 40 bytes, not whole 16 bytes"):
+        store()
 
 
 def test_a_store_may_add():

@@ -253,6 +253,10 @@ def _store_tensor(d: Decoder, rank: int, combine: Callable[[EncodedMap], Combine
         for k, lane in enumerate(thread_numbers(m, active).tolist()):
             fail = at_position(fails, k)
             tensor = _map_of(m, int(maps[k]), fail)
+            row_bytes = tensor.dims[0] * tensor.element_bytes
+            if row_bytes % CHUNK:
+                # Seen on an H200: the engine writes whole chunks, beyond the row's end.
+                raise fail(f"stores rows of {row_bytes} bytes, not whole {CHUNK} bytes", 0)
             rows = _rows_of(tensor, rank, False, at[k], [], fail)
             _aligned(int(where[k]), TILE_ALIGNMENT, fail)
             made = combine(tensor) if combine is not None else None
