@@ -41,7 +41,7 @@ CHUNK = 50
 DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
 THROUGH_PASSES = 75  # of each kind
 INTERPRETED = 110  # of each kind, 200 and more in all: a few of those drawn have no engine
-HOPPER_DRAWN, HOPPER_INTERPRETED = 60, 30  # of the surface of matmul_sm90
+HOPPER_DRAWN, HOPPER_INTERPRETED = 60, 20  # of the surface of matmul_sm90
 PLAN_SHARE = 0.95
 
 

@@ -133,8 +133,8 @@ def test_blocks_of_a_cluster_that_lie_past_the_end(cluster):
     run(g, knobs={**SMALL, **blocks})
 
 
-@pytest.mark.parametrize("stages", [2, 3, 5])
-@pytest.mark.parametrize("k", [8, 64, 136, 512])
+@pytest.mark.parametrize("stages", [2, 5])
+@pytest.mark.parametrize("k", [8, 136, 512])
 def test_stages_and_depths(stages, k):
     g, _ = product(dtypes.bf16, 64, 72, k)
     run(g, knobs={**SMALL, "STAGES": stages})
@@ -181,7 +181,7 @@ def test_output_types(output):
     run(g, allowance=depth_allowance(40))
 
 
-@pytest.mark.parametrize("m", [1, 3, 8, 17, 64])
+@pytest.mark.parametrize("m", [1, 17, 64])
 def test_few_rows_swapped(m):
     g = new_graph(dtypes.bf16)
     x, w = g.tensor([1, M, 200]), g.tensor([1, 200, 136], strides(200, 136, "column"))
@@ -200,7 +200,7 @@ def test_batches_and_broadcast_batches(a_batch, b_batch):
     run(g)
 
 
-@pytest.mark.parametrize("m", [1, 2, 63, 64, 65, 200])
+@pytest.mark.parametrize("m", [1, 64, 200])
 def test_one_plan_serves_every_size(m):
     g = new_graph(dtypes.f16)
     x, w = g.tensor([1, M, 40], name="x"), g.tensor([1, 40, 72])
@@ -208,8 +208,9 @@ def test_one_plan_serves_every_size(m):
     run(g, {"M": m})
 
 
-@pytest.mark.parametrize("splits", [2, 4, 8])
-@pytest.mark.parametrize(("columns", "swap"), [(8, 1), (32, 1), (64, 0)])
+@pytest.mark.parametrize(
+    ("splits", "columns", "swap"), [(2, 8, 1), (8, 8, 1), (4, 32, 1), (8, 32, 1), (4, 64, 0)]
+)
 def test_split_k_adds_in_one_order(splits, columns, swap):
     """Blocks of a cluster share k; a slice of columns is finished by each, or fewer of them."""
     tile = {"TILE_M": columns, "TILE_N": 64} if swap else {"TILE_M": 64, "TILE_N": columns}
@@ -338,9 +339,15 @@ def test_rms_norm_of_rows_and_its_statistics():
     run(g, {"M": 130}, knobs={**TALL, "TILE_N": 96}, slack=3.0, allowance=1e-5)
 
 
-@pytest.mark.parametrize("mode", ["add", "min", "max", "amax"])
 @pytest.mark.parametrize(
-    "dims", [[2, 70, 1], [2, 1, 136], [1, 1, 136], [2, 1, 1], [1, 1, 1]], ids=str
+    ("mode", "dims"),
+    [
+        *(("add", dims) for dims in ([2, 70, 1], [2, 1, 136], [1, 1, 136], [2, 1, 1], [1, 1, 1])),
+        ("min", [2, 70, 1]),
+        ("max", [1, 1, 136]),
+        ("amax", [1, 1, 1]),
+    ],
+    ids=str,
 )
 def test_reductions_at_the_exit(mode, dims):
     g = new_graph(dtypes.f16)
