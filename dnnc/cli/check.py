@@ -118,14 +118,20 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     types += [t.type for t in graph.tensors if t.is_virtual and t.type.is_float]
     types += [kind for op in graph.ops if (kind := _compute_type(op)) and kind.name in UNIT]
     depth = sum(_depth(op, sizes) for op in graph.ops)
-    fast = [op for op in graph.ops if _compute_type(op) == dtypes.fast_float_for_fp8]
-    steps = sum(-(-_depth(op, sizes) // 32) for op in fast)  # products that one instruction adds
-    # Even where sums are promoted, the 128 products before are added in the tensor cores.
-    promoted = any(
-        op.op_name == "matmul" and op not in fast and op.operands[0].type.is_fp8 for op in graph.ops
-    )
+    steps = sum(_fp8_steps(op, sizes) for op in graph.ops)
     units = 2 * max(UNIT[kind.name] for kind in types)
-    return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps + 2.0**-11 * promoted
+    return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps
+
+
+def _fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
+    """Additions of 32 products each in the tensor cores' own accumulators.
+
+    Where the compute type asks for f32, that is of four of them, and the sums of those are exact.
+    """
+    if op.op_name != "matmul" or not op.operands[0].type.is_fp8:
+        return 0
+    steps = -(-_depth(op, sizes) // 32)
+    return steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)
 
 
 def _compute_type(op: Op) -> DType | None:
