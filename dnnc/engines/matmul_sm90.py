@@ -22,7 +22,7 @@ from itertools import product as product_of
 from typing import Any
 
 from .. import dtypes
-from ..codegen import wgmma
+from ..codegen import tma, wgmma
 from ..codegen.cluster import Cluster
 from ..codegen.output import Output
 from ..codegen.pipeline import Pipeline
@@ -192,6 +192,11 @@ class MatmulSm90Engine:
                 # A row has to lie in the registers of four lanes, beside the accumulators.
                 what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} for reductions of {width}"
                 return (knob_reason(what, f"SWAP_AB=0, TILE_N of {width} to {_MOST_REDUCED}"),)
+        staged, loaded, chunk = self._staged_bytes(knobs, fusion)
+        if chunk * min([*staged, *loaded], default=16) < tma.ALIGNMENT:
+            # A row of a box has 16 bytes at least.
+            what = f"chunks of {chunk} columns of {min([*staged, *loaded])} bytes"
+            return (knob_reason(what, "tiles and slices of 16 columns or more"),)
         needed = self._smem_bytes(knobs, fusion)
         if needed > target.smem_block_bytes:
             return (
@@ -237,12 +242,14 @@ class MatmulSm90Engine:
                     return (knob_reason(what, f"shares that are multiples of {whole}"),)
         return ()
 
-    def _smem_bytes(self, knobs: Knobs, fusion: Fusion) -> int:
-        """At least what the kernel will need."""
-        rows, columns = _sides(knobs)
-        swaps = bool(knobs["SWAP_AB"])
-        found = matmuls_of(fusion)
-        dims = found[0].c.shape
+    def _staged_bytes(self, knobs: Knobs, fusion: Fusion) -> tuple[list[int], list[int], int]:
+        """(bytes of an element of each staged output, of each staged load, columns of a chunk).
+
+        At most those: what a load needs beyond its dims is seen when the kernel is made.
+        """
+        _, columns = _sides(knobs)
+        swaps, splits = bool(knobs["SWAP_AB"]), knobs["SPLIT_K_SLC"]
+        dims = matmul_of(fusion).c.shape
         staged = [
             t.type.bits // 8
             for t in fusion.outputs
@@ -252,17 +259,23 @@ class MatmulSm90Engine:
         loaded = [
             t.type.bits // 8
             for t in fusion.inputs
-            if t in after and t.shape == dims and not t.is_by_value
+            if splits == 1 and t in after and t.shape == dims and not t.is_by_value
             and moves_by_tma(t, swaps=swaps)
         ]  # fmt: skip
+        own = columns // slices_of(columns, splits)
+        return staged, loaded, chunk_columns(own, [*staged, *loaded])
+
+    def _smem_bytes(self, knobs: Knobs, fusion: Fusion) -> int:
+        """At least what the kernel will need."""
+        rows, columns = _sides(knobs)
+        swaps = bool(knobs["SWAP_AB"])
+        found = matmuls_of(fusion)
+        staged, loaded, chunk = self._staged_bytes(knobs, fusion)
         firsts, seconds = {op.a for op in found}, {op.b for op in found}
         if swaps:
             firsts, seconds = seconds, firsts
         stage = (rows * len(firsts) + columns * len(seconds)) * wgmma.ROW_BYTES
         splits = knobs["SPLIT_K_SLC"]
-        if splits > 1:
-            loaded = []
-        chunk = chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded])
         buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
         buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
         slots = knobs["WARP_SPEC_CFG"] * RAW_BUFFERS[knobs["WARP_SPEC_CFG"]]
@@ -435,6 +448,12 @@ def _operand_plans(
             is_aligned = path["loads_along_k"] and path["is_aligned"]
             raw = path["raw"] if path["loads_along_k"] else -1
             path |= {"loads_along_k": True, "is_aligned": is_aligned, "raw": raw}
+        if path["path"] == "registers" and side % wgmma.PANEL_ROWS:
+            path["k_contiguous"] = True  # what g1 gives may lie either way
+        if path["raw"] >= 0 and not path["loads_along_k"]:
+            row_bytes = side * arguments[path["raw"]].type.bits // 8
+            if row_bytes % tma.ALIGNMENT:
+                path |= {"raw": -1, "is_aligned": False}
         bytes_ = 0
         if path["raw"] >= 0:
             bytes_ = raw_bytes(side, row.panel_k, arguments[path["raw"]].type.bits // 8)

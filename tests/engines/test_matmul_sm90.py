@@ -286,6 +286,32 @@ def test_operand_a_behind_a_graph_with_broadcasts():
     run(g, {"M": 75}, slack=3.0)
 
 
+@pytest.mark.parametrize(("tile", "splits"), [(8, 1), (16, 1), (96, 4), (64, 4)])
+def test_narrow_chunks_of_bytes_are_refused_or_stored(tile, splits):
+    """A row of a box has 16 bytes at least."""
+    g = new_graph(dtypes.f8e4m3)
+    x, w = g.tensor([1, 64, 512]), g.tensor([1, 512, 96], strides(512, 96, "column"))
+    g.matmul(x, w).set_output()
+    knobs = {**SMALL, "TILE_N": tile, "SPLIT_K_SLC": splits}
+    if tile // splits % 16:
+        with pytest.raises(dnnc.DnncError, match="chunks of 8 columns of 1 bytes"):
+            run(g, knobs=knobs)
+    else:
+        run(g, knobs=knobs, allowance=2.0**-11)
+
+
+def test_operands_behind_g1_of_layouts_that_differ_from_what_it_reads():
+    g = new_graph(dtypes.bf16)
+    x, b = g.tensor([1, 64, 64], strides(64, 64, "column")), g.tensor([1, 64, 64])
+    a = g.identity(x).set_data_type(dtypes.bf16).set_stride([4096, 64, 1])
+    g.matmul(a, b).set_output()
+    run(g, knobs={**SMALL, "TILE_M": 8, "SWAP_AB": 1})
+    g = new_graph(dtypes.f32)
+    w = g.tensor([1, 64, 64], data_type=dtypes.i8)
+    g.matmul(g.tensor([1, 64, 64]), g.identity(w).set_data_type(dtypes.f32)).set_output()
+    run(g, knobs={**SMALL, "TILE_N": 8}, allowance=2.0**-10)
+
+
 def test_int8_with_scales_to_int8():
     g = new_graph(dtypes.i8)
     x, w = g.tensor([1, 40, 64]), g.tensor([1, 64, 48], strides(64, 48, "column"))
