@@ -362,9 +362,10 @@ def all_compute(kind, seeds, make):
     all_pass(f"run {kind}", seeds, lambda seed: check_interpreted(make(seed), telling))
     # All of a surface run; of a few that are drawn from the constraints alone, most.
     assert len(telling) >= (0.6 * len(seeds) if kind == "draw" else len(seeds))
-    # The bounds of nearly all elements are tight, or a wrong result would pass.
-    tight, total = np.sum(telling, axis=0)
-    assert tight >= 0.8 * total
+    # The bounds of nearly all elements are tight, or a wrong result would pass: of most graphs,
+    # for one graph may have most of the elements of all.
+    tight = [count / total for count, total in telling if total]
+    assert np.mean(np.array(tight) >= 0.75) >= 0.6
 
 
 @in_chunks(INTERPRETED, 10)

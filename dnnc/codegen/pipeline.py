@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..mlir import llvm
 from . import mbarrier, ops
-from .smem import byte_pointer
+from .smem import address, byte_pointer
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ class Pipeline:
 
     def address(self, cursor: Cursor) -> Any:
         """The memory of a stage as an i32."""
-        return llvm.PtrToIntOp(ops.i32_type(), self.slot(cursor)).result
+        return address(self.slot(cursor))
 
     def expect(self, cursor: Cursor, bytes_: Any) -> None:
         """By a producer: arrives, and announces bytes that the copy engine brings."""

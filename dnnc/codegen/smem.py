@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..mlir import ir, nvvm
+from ..mlir import ir, llvm, nvvm
 from . import ops
 
 CHUNK_BYTES = 16
@@ -100,3 +100,13 @@ def wait(pending: int) -> None:
 def byte_pointer(base: Any, offset: Any) -> Any:
     """base + offset bytes."""
     return ops.gep(base, offset, ir.IntegerType.get_signless(8))
+
+
+def address(pointer: Any) -> Any:
+    """A shared-memory pointer as an i32."""
+    return llvm.PtrToIntOp(ops.i32_type(), pointer).result
+
+
+def pointer_to(address_: Any) -> Any:
+    """The pointer of an i32 address, !llvm.ptr<3>."""
+    return llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr<3>"), address_).result

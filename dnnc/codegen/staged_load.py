@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..mlir import ir, llvm
+from ..mlir import llvm
 from . import mma, ops, tma, wgmma
 from .memory import register_type
+from .smem import pointer_to
 from .staged_store import ALIGNMENT, turn_of
 
 
@@ -53,7 +54,7 @@ class StagedLoad:
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = []
         for block in range(0, self.box.extents[0] // 8, 2):
-            pointer = _pointer(ops.add(start, ops.xor(turned, block * 16)))
+            pointer = pointer_to(ops.add(start, ops.xor(turned, block * 16)))
             words = mma.load_matrices(pointer, transposed=False)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
             found += [pairs[:2], pairs[2:]]
@@ -70,10 +71,6 @@ class StagedLoad:
             turn = turn_of(self.box.row_bytes, at)
             for block, pairs in enumerate(found):
                 byte = ops.add(ops.mul(column, size), block * 8 * size)
-                pointer = _pointer(ops.add(start, ops.xor(byte, turn)))
+                pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
                 pairs.append(ops.load(pointer, pair, 2 * size))
         return found
-
-
-def _pointer(address: Any) -> Any:
-    return llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr<3>"), address).result

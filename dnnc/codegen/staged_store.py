@@ -14,7 +14,7 @@ from typing import Any
 
 from ..mlir import ir, llvm, nvvm
 from . import ops, tma, wgmma
-from .smem import CHUNK_BYTES
+from .smem import CHUNK_BYTES, pointer_to
 
 ALIGNMENT = 1024  # of a buffer: the repeat of the widest swizzle
 
@@ -70,7 +70,7 @@ class StagedStore:
             offset = ops.xor(turned, block * CHUNK_BYTES)
             registers = [_word(pairs[block + i][half]) for i in range(together) for half in (0, 1)]
             nvvm.stmatrix(
-                _pointer(ops.add(start, offset)),
+                pointer_to(ops.add(start, offset)),
                 registers,
                 ir.Attribute.parse("#nvvm.mma_layout<row>"),
                 ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
@@ -87,12 +87,12 @@ class StagedStore:
             turn = turn_of(self.box.row_bytes, at)
             for block, pair in enumerate(pairs):
                 byte = ops.add(ops.mul(column, size), block * 8 * size)
-                pointer = _pointer(ops.add(start, ops.xor(byte, turn)))
+                pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
                 ops.store(pointer, pair[half], 2 * size)
 
     def start(self, map_: Any, buffer: Any, at: Sequence[Any]) -> None:
         """Starts the copy of a buffer to the box that begins at some map coordinates."""
-        tma.store(_pointer(buffer), map_, at)
+        tma.store(pointer_to(buffer), map_, at)
 
 
 def turn_of(row_bytes: int, row: Any) -> Any:
@@ -104,10 +104,6 @@ def turn_of(row_bytes: int, row: Any) -> Any:
     rows_per_line = 128 // row_bytes
     chunks = row_bytes // CHUNK_BYTES
     return ops.shl(ops.and_(ops.div(row, rows_per_line), chunks - 1), 4)
-
-
-def _pointer(address: Any) -> Any:
-    return llvm.IntToPtrOp(ir.Type.parse("!llvm.ptr<3>"), address).result
 
 
 def _word(pair: Any) -> Any:

@@ -46,6 +46,9 @@ class Box:
     element: str = ""
     is_swizzled: bool = True
 
+    def __post_init__(self) -> None:
+        assert max(self.extents) <= MAX_BOX, f"{self.extents} is too large a box"
+
     @property
     def row_bytes(self) -> int:
         return self.extents[0] * self.tensor.type.bits // 8

@@ -51,6 +51,7 @@ from .product_model import TiledProduct, lines
 from .surface import (
     bytes_of,
     fp8_reasons,
+    smem_reasons,
     too_large_reasons,
 )
 
@@ -135,17 +136,7 @@ class MatmulSm80Engine:
             what = f"three products with tile {tile[0]}x{tile[1]}x{knobs['TILEK']}"
             return (knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
         op = matmul_of(fusion)
-        needed = _smem_bytes(knobs, op.a.type)
-        if needed > target.smem_block_bytes:
-            return (
-                Reason(
-                    Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
-                    "shared memory",
-                    f"{needed} bytes",
-                    f"at most {target.smem_block_bytes} on {target}",
-                ),
-            )
-        return ()
+        return smem_reasons(_smem_bytes(knobs, op.a.type), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         op = matmul_of(fusion)

@@ -52,7 +52,7 @@ from .product import (
     reducing_epilogue_reasons,
     sizes_of,
 )
-from .surface import bytes_of, too_large_reasons
+from .surface import bytes_of, smem_reasons, too_large_reasons
 from .tile_sm90 import (
     LOAD_BUFFERS,
     RAW_BUFFERS,
@@ -197,17 +197,7 @@ class MatmulSm90Engine:
             # A row of a box has 16 bytes at least.
             what = f"chunks of {chunk} columns of {min([*staged, *loaded])} bytes"
             return (knob_reason(what, "tiles and slices of 16 columns or more"),)
-        needed = self._smem_bytes(knobs, fusion)
-        if needed > target.smem_block_bytes:
-            return (
-                Reason(
-                    Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
-                    "shared memory",
-                    f"{needed} bytes",
-                    f"at most {target.smem_block_bytes} on {target}",
-                ),
-            )
-        return ()
+        return smem_reasons(self._smem_bytes(knobs, fusion), target)
 
     def _split_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
         """Each block of a split has a part of k, and no row goes over several."""
@@ -266,7 +256,7 @@ class MatmulSm90Engine:
         return staged, loaded, chunk_columns(own, [*staged, *loaded])
 
     def _smem_bytes(self, knobs: Knobs, fusion: Fusion) -> int:
-        """At least what the kernel will need."""
+        """No less than the kernel will need; what stays unused is seen when it is made."""
         rows, columns = _sides(knobs)
         swaps = bool(knobs["SWAP_AB"])
         found = matmuls_of(fusion)
@@ -287,7 +277,8 @@ class MatmulSm90Engine:
             for op in found
             for is_a in (True, False)
         )
-        total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers + 16
+        total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers
+        total += SplitSum.barrier_bytes()
         total += slots * raw
         return total + (len(found) * SplitSum.bytes(rows, columns) if splits > 1 else 0)
 

@@ -26,7 +26,7 @@ from ..codegen.schedule import TileOrder
 from ..codegen.split import SplitSum
 from ..codegen.staged_operand import StagedOperand
 from ..expr import ceildiv
-from ..mlir import arith, llvm, nvvm
+from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
 from .tile_sm90 import LOAD_BUFFERS, RAW_BUFFERS, Tiling
@@ -86,7 +86,7 @@ class Emitter:
         )  # fmt: skip
         self.tiles = self.kernel.size(self.order.tiles)
         self.epilogue = Epilogue(
-            self.kernel, self.region, t, self.calls, self.batch, self.sizes, address(base),
+            self.kernel, self.region, t, self.calls, self.batch, self.sizes, smem.address(base),
             self.load_rings,
         )  # fmt: skip
         # Through a shuffle, so that the assembler knows it to be the same in the whole warp.
@@ -409,7 +409,7 @@ class Emitter:
     def _multiply_stage(self, cursor: Cursor, is_added: Any, sums: Sequence[Any]) -> list[Any]:
         """Starts the products of a stage; is_added: 0 where they are the first of the tile."""
         t = self.tiling
-        stage = address(self.pipeline.slot(cursor))
+        stage = self.pipeline.address(cursor)
         own = ops.mul(self.own, t.rows // t.consumers * wgmma.ROW_BYTES)
         descriptors = []
         for operand in self.operands:
@@ -447,8 +447,3 @@ def operand_values(calls: Sequence[Any], *, swaps: bool) -> list[tuple[Any, bool
     firsts = [(call.operands[1 if swaps else 0], not swaps) for call in calls]
     seconds = [(call.operands[0 if swaps else 1], swaps) for call in calls]
     return [*dict.fromkeys(firsts), *dict.fromkeys(seconds)]
-
-
-def address(pointer: Any) -> Any:
-    """A shared-memory pointer as an i32."""
-    return llvm.PtrToIntOp(ops.i32_type(), pointer).result

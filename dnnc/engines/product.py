@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from .. import dtypes
+from ..codegen.operand_tile import is_unit
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.ops import Matmul, Pointwise, Reduction
@@ -156,11 +157,7 @@ def is_heavy(op: Op) -> bool:
 def is_along_columns(output: Tensor) -> bool:
     """Whether an output's columns, not its rows, are contiguous."""
     row, column = output.rank - 2, output.rank - 1
-    return _is_unit(output, row) and not _is_unit(output, column)
-
-
-def _is_unit(tensor: Tensor, axis: int) -> bool:
-    return tensor.layout[axis].constant == 1 and tensor.shape[axis].constant != 1
+    return is_unit(output, row) and not is_unit(output, column)
 
 
 def knob_reason(what: str, supported: str) -> Reason:

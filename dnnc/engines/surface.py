@@ -61,6 +61,20 @@ def boolean_reason(output: Tensor) -> Reason:
     )
 
 
+def smem_reasons(needed: int, target: Target) -> tuple[Reason, ...]:
+    """A block may not ask for more shared memory than the target has."""
+    if needed <= target.smem_block_bytes:
+        return ()
+    return (
+        Reason(
+            Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
+            "shared memory",
+            f"{needed} bytes",
+            f"at most {target.smem_block_bytes} on {target}",
+        ),
+    )
+
+
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Bytes that reading or writing each tensor once moves."""
     return sum(t.type.storage_bytes(typical(t.elements())) for t in tensors if not t.is_by_value)

@@ -9,7 +9,7 @@ from math import gcd
 from typing import Any
 
 from ..codegen import tma, wgmma
-from ..codegen.operand_tile import access_bytes, layout_model
+from ..codegen.operand_tile import access_bytes, is_unit, layout_model
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region, identity_access
 from ..codegen.split import SplitSum
@@ -227,7 +227,7 @@ def operand_path(
     rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
     contiguous = None
     if model is not None:
-        contiguous = next((axis for axis in (depth, rows) if _is_unit(model, axis)), None)
+        contiguous = next((axis for axis in (depth, rows) if is_unit(model, axis)), None)
     path: dict[str, Any] = {"path": "registers", "is_a": is_a, "is_rows": is_rows, "raw": -1}
     path["is_aligned"] = (
         model is not None
@@ -268,10 +268,6 @@ def _raw_argument(region: Region, value: Any, axes: tuple[int, int]) -> int:
     ]
     arguments = list(region.arguments.values())
     return max(fitting, key=lambda place: arguments[place].type.bits, default=-1)
-
-
-def _is_unit(tensor: Tensor, axis: int) -> bool:
-    return tensor.layout[axis].constant == 1 and tensor.shape[axis].constant != 1
 
 
 def staged_loads(region: Region, calls: Sequence[Any], *, swaps: bool) -> list[int]:

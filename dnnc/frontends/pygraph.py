@@ -151,7 +151,7 @@ class pygraph:
     set none; compute_data_type: of operations that set none (default FLOAT).  A default of
     FAST_FLOAT_FOR_FP8 is that of matmuls, and means FLOAT for other operations.
     handle: the device and stream of the plans.  sm_version: compile for a device that is not here
-    (90 or 900 for sm_90).  target: the same by name, several by commas ("sm_80,sm_90a").
+    (90 or 900 for Hopper, sm_90a).  target: by name, several by commas ("sm_80,sm_90a").
     device_property: an object whose `target` is an architecture's name.
     kernel_cache, is_dynamic_shape_enabled: accepted; kernels of graphs that differ in sizes only
     are always shared.
