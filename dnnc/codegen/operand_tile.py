@@ -89,7 +89,8 @@ class OperandTile:
     size, k_size: their extents.  tile_rows, tile_k: of the block's tile.  threads: of the group
     that loads it, a power of two; 0: all of the block.  is_panelled: it lies in panels of
     128-byte rows, as `wgmma` reads them.  blocks: of a cluster side by side along the rows, of
-    which the last may have none that exist.
+    which the last may have none that exist.  starts_anywhere: whether tiles begin at rows that are
+    no multiples of theirs.
     """
 
     kernel: Kernel
@@ -103,6 +104,7 @@ class OperandTile:
     threads: int = 0
     is_panelled: bool = False
     blocks: int = 1
+    starts_anywhere: bool = False
 
     def __post_init__(self) -> None:
         self.dims = self.region.dims_of(self.value)
@@ -232,7 +234,8 @@ class OperandTile:
     ) -> Any:
         along_k = self.plan["loads_along_k"]
         row, k = ops.add(first_row, piece[0]), ops.add(first_k, piece[1])
-        row_index, _ = self._edge(row, self.size, self.tile_rows * self.blocks, not along_k)
+        row_tile = 0 if self.starts_anywhere else self.tile_rows * self.blocks
+        row_index, _ = self._edge(row, self.size, row_tile, not along_k)
         k_index, inside = self._edge(k, self.k_size, self.tile_k, along_k)
         walk.forget()
         value = walk.value(self.value, self.coordinates(batch, row_index, k_index), self.chunk)
@@ -293,13 +296,16 @@ class OperandTile:
         return _HELD_WIDE if self.plan["is_aligned"] else _HELD_NARROW
 
     def _edge(self, base: Any, size: Expr, tile: int, is_vector: bool) -> tuple[Index, Any]:
-        """(coordinates kept inside the tensor, whether they were inside: None if always)."""
+        """(coordinates kept inside the tensor, whether they were inside: None if always).
+
+        tile: what base is a multiple of, beside the place in the tile; 0: nothing is known.
+        """
         width = self.chunk if is_vector else 1
         step = 1 if is_vector else 0
-        if size.known_divisor() % tile == 0:
+        if tile and size.known_divisor() % tile == 0:
             return Index(base, step, width), None
         limit = self.kernel.size(size)
-        if size.known_divisor() % width == 0:
+        if width == 1 or (tile and size.known_divisor() % width == 0):
             inside = ops.less(base, limit)
             kept = ops.maximum(0, ops.minimum(base, ops.sub(limit, width)))
             return Index(kept, step, width), inside

@@ -307,6 +307,20 @@ def if_else(condition: Any, then: Callable[[], None], other: Callable[[], None])
             scf.YieldOp([])
 
 
+def either(
+    condition: Any,
+    types: Sequence[Any],
+    then: Callable[[], Sequence[Any]],
+    other: Callable[[], Sequence[Any]],
+) -> list[Any]:
+    """Values of these types, from one branch or the other."""
+    made = scf.IfOp(condition, list(types), has_else=True)
+    for block, emit in ((made.then_block, then), (made.else_block, other)):
+        with ir.InsertionPoint(block):
+            scf.YieldOp(list(emit()))
+    return list(made.results)
+
+
 def for_(
     low: Number,
     high: Number,
@@ -318,6 +332,22 @@ def for_(
     made = scf.ForOp(value_of(low), value_of(high), value_of(step), list(inits))
     with ir.InsertionPoint(made.body):
         scf.YieldOp(list(body(made.induction_variable, list(made.inner_iter_args))))
+    return list(made.results)
+
+
+def while_(
+    inits: Sequence[Any],
+    condition: Callable[[Sequence[Any]], Any],
+    body: Callable[[Sequence[Any]], Sequence[Any]],
+) -> list[Any]:
+    """Carried values, the next from body(carried), once condition(carried) no longer holds."""
+    types = [value.type for value in inits]
+    made = scf.WhileOp(types, list(inits))
+    before, after = (region.blocks.append(*types) for region in (made.before, made.after))
+    with ir.InsertionPoint(before):
+        scf.ConditionOp(condition(list(before.arguments)), list(before.arguments))
+    with ir.InsertionPoint(after):
+        scf.YieldOp(list(body(list(after.arguments))))
     return list(made.results)
 
 

@@ -3,12 +3,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..expr import Expr
 from . import ops
+from .index import Coordinate
 from .kernel import Kernel
+
+
+@dataclass(frozen=True)
+class TilePlace:
+    """A tile's first row and column, and the coordinates of its matrix in the batch.
+
+    b_batch: those of B, where they differ.  end: where a group of rows ends, along the rows of
+    the graph's product; None: with the matrix.
+    """
+
+    row: Any
+    column: Any
+    batch: Mapping[int, Coordinate]
+    b_batch: Mapping[int, Coordinate] | None = None
+    end: Any = None
+
+    def batch_of(self, *, is_a: bool) -> Mapping[int, Coordinate]:
+        """The coordinates of an operand's matrix."""
+        return self.batch if is_a or self.b_batch is None else self.b_batch
+
+    def moved(self, rows: Any, columns: Any = 0) -> TilePlace:
+        return replace(self, row=ops.add(self.row, rows), column=ops.add(self.column, columns))
 
 
 @dataclass(frozen=True)
@@ -38,9 +62,14 @@ class TileOrder:
             matrix = kernel.divide(number, per_matrix)
             inside = kernel.remainder(number, per_matrix, matrix)
         rows, columns = kernel.size(self.rows), kernel.size(self.columns)
-        per_group = ops.mul(columns, self.group_rows)
-        group = ops.div(inside, per_group)
-        first = ops.mul(group, self.group_rows)
-        height = ops.minimum(ops.sub(rows, first), self.group_rows)
-        inner = ops.sub(inside, ops.mul(group, per_group))
-        return matrix, ops.add(first, ops.rem(inner, height)), ops.div(inner, height)
+        return matrix, *in_groups(inside, rows, columns, self.group_rows)
+
+
+def in_groups(number: Any, rows: Any, columns: Any, group_rows: int) -> tuple[Any, Any]:
+    """(row, column) of a tile of rows x columns, in the order of `TileOrder`."""
+    per_group = ops.mul(columns, group_rows)
+    group = ops.div(number, per_group)
+    first = ops.mul(group, group_rows)
+    height = ops.minimum(ops.sub(rows, first), group_rows)
+    inner = ops.sub(number, ops.mul(group, per_group))
+    return ops.add(first, ops.rem(inner, height)), ops.div(inner, height)

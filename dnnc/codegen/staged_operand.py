@@ -31,6 +31,7 @@ class StagedOperand:
     argument that g1 reads from raw tiles, -1 for none; raw_offset: in a raw slot; k_contiguous;
     loads_along_k; is_a: whether it is A of the graph; is_rows: whether it lies along the
     instruction's rows; offset: bytes from a stage's start.  tile_rows: of the block's tile.
+    starts_anywhere: whether tiles begin at rows that are no multiples of theirs.
     """
 
     kernel: Kernel
@@ -40,19 +41,22 @@ class StagedOperand:
     row: wgmma.Instruction
     tile_rows: int
     cluster: Cluster
+    starts_anywhere: bool = False
 
     def __post_init__(self) -> None:
         operand = self.row.a if self.plan["is_rows"] else self.row.b
         self.is_rows = bool(self.plan["is_rows"])
+        self.is_a = bool(self.plan["is_a"])
         self.is_async = self.plan["path"] == "tma"
         self.panels = wgmma.Panels(
             self.tile_rows, operand.bits // 8, bool(self.plan["k_contiguous"])
         )
         self.peers = self.cluster.columns if self.is_rows else self.cluster.rows
         self.tile = OperandTile(
-            self.kernel, self.region, self.value, self.plan, operand, bool(self.plan["is_a"]),
+            self.kernel, self.region, self.value, self.plan, operand, self.is_a,
             self.tile_rows, self.panels.k, threads=wgmma.WARPGROUP_THREADS, is_panelled=True,
             blocks=self.cluster.rows if self.is_rows else self.cluster.columns,
+            starts_anywhere=self.starts_anywhere,
         )  # fmt: skip
         self.size, self.k_size = self.tile.size, self.tile.k_size
         self.raw: RawTile | None = None

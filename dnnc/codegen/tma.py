@@ -9,11 +9,11 @@ loaded as zeros and not stored.  Source: PTX ISA, "Tensors"; CUDA driver API, "T
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dialect.tensor import Tensor
-from ..expr import ceildiv
+from ..expr import Expr, ceildiv
 from ..mlir import arith, ir, nvvm
 from ..plan.plan import TensorMap
 from . import mbarrier, ops
@@ -88,6 +88,37 @@ class Box:
             swizzle=SWIZZLES[self.row_bytes] if self.is_swizzled else "NONE",
             l2_promotion="L2_256B",
         )
+
+
+def ending_recipe(box: Box) -> TensorMap:
+    """A map of boxes that are stored up to a row of their own, before the tensor's end.
+
+    The copy engine cuts a box at the end of a dimension only.  So the map has the rows twice: as
+    places in a box, whose end is that of the box's full height, and as the row where the box's
+    first place lies, counted from `height` rows before the tensor.  A box of r rows begins at
+    place height - r.
+    """
+    plain = box.recipe
+    height = box.extents[1]
+    (pitch, *outer) = plain.strides
+    rows = Expr.of(box.tensor.shape[box.axes[1]])
+    stride = box.tensor.layout[box.axes[1]] * (box.tensor.type.bits // 8)
+    return replace(
+        plain,
+        offset=str(stride * -height),
+        dims=(plain.dims[0], str(height), str(rows + height), *plain.dims[2:]),
+        strides=(pitch, pitch, *outer),
+        element_strides=(1, *plain.element_strides),
+        box=(*box.extents, 1, *plain.box[2:]),
+    )
+
+
+def ending_place(box: Box, at: Sequence[Any], end: Any) -> list[Any]:
+    """The coordinates in the map of `ending_recipe`; at: in the box's own; end: of the rows."""
+    column, row, *outer = at
+    height = box.extents[1]
+    left = ops.minimum(ops.maximum(ops.sub(end, row), 0), height)
+    return [column, ops.value_of(ops.sub(height, left)), ops.value_of(ops.add(row, left)), *outer]
 
 
 def outer_axes(tensor: Tensor, axes: Sequence[int]) -> list[int]:

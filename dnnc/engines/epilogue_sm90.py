@@ -23,6 +23,7 @@ from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
+from ..codegen.schedule import TilePlace
 from ..codegen.smem import byte_pointer
 from ..codegen.staged_load import StagedLoad
 from ..codegen.staged_store import StagedStore
@@ -41,7 +42,7 @@ _QUAD = 4  # lanes that hold a row
 class Edge:
     """A coordinate near a tensor's end: kept inside it, and whether it was there.
 
-    inside: i1, None where it always is.
+    inside: i1, None where it always is.  end: where a group of them ends, inside the tensor.
     """
 
     kernel: Kernel
@@ -49,15 +50,20 @@ class Edge:
     size: Expr
     tile: int
     width: int
+    end: Any = None
 
     @cached_property
     def inside(self) -> Any:
+        if self.end is not None:
+            return ops.less(self.number, self.end)
         if self.size.known_divisor() % self.tile == 0:
             return None
         return ops.less(self.number, self.kernel.size(self.size))
 
     @cached_property
     def kept(self) -> Any:
+        if self.end is not None:
+            return ops.minimum(self.number, ops.sub(self.end, 1))
         if self.size.known_divisor() % self.tile == 0:
             return self.number
         last = ops.sub(self.kernel.size(self.size), self.width)
@@ -129,12 +135,17 @@ class Epilogue:
             if t.outputs[place] == "tma"
         ]
         self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
-        self.store_maps = [tma.map_argument(self.kernel, store.box) for _, store in self.stores]
+        self.store_maps = [self._store_map(store) for _, store in self.stores]
         self.exits = Exits.of(self.kernel, self.region, t, self.row_axis, self.column_axis)
 
     def _box(self, tensor: Any) -> tma.Box:
         axes = (self.column_axis, self.row_axis)
         return tma.Box(tensor, axes, (self.tiling.chunk, wgmma.M))
+
+    def _store_map(self, store: StagedStore) -> Any:
+        if self.tiling.groups:
+            return self.kernel.tensor_map(tma.ending_recipe(store.box))
+        return tma.map_argument(self.kernel, store.box)
 
     @property
     def chunks(self) -> int:
@@ -147,10 +158,8 @@ class Epilogue:
 
     # ---- the loading warp
 
-    def start_loads(
-        self, ring: Pipeline, batch: Any, row: Any, column: Any, cursor: Cursor
-    ) -> Cursor:
-        """Starts the copies of a tile's chunks, by one thread; row: of the warpgroup's tile."""
+    def start_loads(self, ring: Pipeline, tile: TilePlace, cursor: Cursor) -> Cursor:
+        """Starts the copies of a tile's chunks, by one thread; tile: the warpgroup's."""
         t = self.tiling
         total = sum(load.box.bytes for _, load in self.loads)
 
@@ -158,8 +167,8 @@ class Epilogue:
             here = Cursor(*carried)
             per_block = t.own_columns // t.chunk
             block, inner = ops.div(i, per_block), ops.rem(i, per_block)
-            first_row = ops.add(row, ops.mul(block, wgmma.M))
-            at = self._at(batch, Index(first_row), Index(ops.add(column, ops.mul(inner, t.chunk))))
+            there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.chunk))
+            at = self._at(tile.batch, Index(there.row), Index(there.column))
             ring.wait_empty(here)
             barrier = ring.full_barrier(here)
             ring.expect(here, total)
@@ -189,33 +198,30 @@ class Epilogue:
 
     def run(
         self,
-        batch: Mapping[int, Coordinate],
-        row: Any,
-        column: Any,
+        place: TilePlace,
         sums: Sequence[Sequence[Sequence[Any]]],
         ring: Pipeline | None,
         cursor: Cursor,
     ) -> Cursor:
         """The epilogue of a tile.
 
-        row, column: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
+        place: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
         ring, cursor: of the staged loads.
         """
         t = self.tiling
-        tile = _Tile(self, batch, row, column, sums)
+        tile = _Tile(self, place, sums)
         number = 0
         for block in range(t.blocks_of_rows):
             for chunk in range(0, t.own_columns, t.chunk):
                 if ring is not None:
                     cursor = tile.take(ring, cursor)
                 found = tile.values(block, chunk)
-                first_row = ops.add(row, block * wgmma.M)
-                self._store(found, number, batch, first_row, ops.add(column, chunk))
+                self._store(found, number, place.moved(block * wgmma.M, chunk))
                 number += 1
         self.exits.finish(tile, self.own, self.thread)
         return cursor
 
-    def _store(self, found: Sequence[Any], number: int, batch: Any, row: Any, column: Any) -> None:
+    def _store(self, found: Sequence[Any], number: int, there: TilePlace) -> None:
         """Writes a chunk of the staged outputs to shared memory and starts its copies."""
         if not self.stores:
             return
@@ -226,17 +232,19 @@ class Epilogue:
             tma.wait_read(chunks_since(number, self.chunks, STORE_BUFFERS) - 1)
         self._meet()
         places = []
-        place = buffer
         for i, store in self.stores:
-            store.put(place, self.thread, found[i])
-            places.append(place)
-            place = ops.add(place, store.bytes)
+            store.put(buffer, self.thread, found[i])
+            places.append(buffer)
+            buffer = ops.add(buffer, store.bytes)
         tma.show_writes()
         self._meet()
-        at = self._at(batch, Index(row), Index(column))
+        at = self._at(there.batch, Index(there.row), Index(there.column))
         with ops.if_(is_first):
-            for (_, store), map_, place in zip(self.stores, self.store_maps, places, strict=True):
-                store.start(map_, place, tma.place(store.box, at))
+            for (_, store), map_, source in zip(self.stores, self.store_maps, places, strict=True):
+                corner = tma.place(store.box, at)
+                if there.end is not None:
+                    corner = tma.ending_place(store.box, corner, there.end)
+                store.start(map_, source, corner)
             tma.commit()
 
     def _meet(self) -> None:
@@ -264,15 +272,14 @@ class _Tile:
     def __init__(
         self,
         epilogue: Epilogue,
-        batch: Mapping[int, Coordinate],
-        row: Any,
-        column: Any,
+        place: TilePlace,
         sums: Sequence[Sequence[Sequence[Any]]],
     ):
         self.epilogue = e = epilogue
         self.tiling = t = e.tiling
-        self.batch = batch
-        self.first_row, self.first_column = row, column
+        self.batch = place.batch
+        self.first_row, self.first_column = row, column = place.row, place.column
+        row_end, column_end = (None, place.end) if t.swaps else (place.end, None)
         self.registers = sums
         self.sums = [Registers() for _ in e.calls]
         self.loaded = [Registers() for _ in e.loads]
@@ -289,14 +296,21 @@ class _Tile:
         self.rows = [
             [
                 Edge(e.kernel, ops.add(ops.add(row, down), block * wgmma.M + 8 * half),
-                     row_size, row_tile, 1)
+                     row_size, row_tile, 1, row_end)
                 for half in (0, 1)
             ]
             for block in range(t.blocks_of_rows)
         ]  # fmt: skip
         start = ops.add(column, right)
         self.columns = [
-            Edge(e.kernel, ops.add(start, 8 * (i // 2) + i % 2), column_size, column_tile, t.pair)
+            Edge(
+                e.kernel,
+                ops.add(start, 8 * (i // 2) + i % 2),
+                column_size,
+                column_tile,
+                t.pair,
+                column_end,
+            )
             for i in range(t.own_columns // 4)
             if t.pair == 1 or i % 2 == 0
         ]

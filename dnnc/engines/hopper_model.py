@@ -47,6 +47,7 @@ class HopperProduct:
     load_share: of the copy engine's rate.  computed_rows: of the operands' tiles that come out of
     g1, together.  producers: warpgroups that compute them.  mma_tflops: the tensor cores' rate for
     the operand type.  residents: how many clusters run at the same time.
+    groups: of rows of A, each of which has a tile that is not full.
     """
 
     m: int
@@ -68,12 +69,13 @@ class HopperProduct:
     producers: int
     mma_tflops: float
     residents: int
+    groups: int = 0
 
     def predict(self, target: Target) -> Prediction:
         """Seconds, and what they are bound by."""
-        clusters = self.count
-        for size, tile, blocks in zip((self.m, self.n), self.tile, self.cluster, strict=True):
-            clusters *= -(-size // (tile * blocks))
+        tall, wide = (tile * blocks for tile, blocks in zip(self.tile, self.cluster, strict=True))
+        clusters = self.count * -(-self.n // wide)
+        clusters *= -(-self.m // tall) + self.groups // 2
         rounds = -(-clusters // self.residents)
         after = self._after_seconds()
         busy = _FILL_SECONDS + rounds * (self._steps * self._step_seconds(target) + after)

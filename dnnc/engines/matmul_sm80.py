@@ -30,7 +30,6 @@ from ..codegen.region import Region
 from ..codegen.schedule import TileOrder
 from ..codegen.walk import Walk
 from ..dialect.fusion import Fusion
-from ..dialect.ops import Matmul
 from ..dtypes import DType
 from ..errors import Status
 from ..expr import ceildiv, typical
@@ -38,6 +37,7 @@ from ..mlir import arith, ir
 from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import (
+    Product,
     anchor_reasons,
     compute_reasons,
     epilogue_reasons,
@@ -99,7 +99,7 @@ class MatmulSm80Engine:
             *too_large_reasons(fusion),
         )
 
-    def _type_reasons(self, op: Matmul) -> list[Reason]:
+    def _type_reasons(self, op: Product) -> list[Reason]:
         if op.a.type == op.b.type and op.a.type in _OPERAND_TYPES:
             return compute_reasons(op)
         return [

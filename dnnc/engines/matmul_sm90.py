@@ -24,13 +24,14 @@ from typing import Any
 from .. import dtypes
 from ..codegen import tma, wgmma
 from ..codegen.cluster import Cluster
+from ..codegen.groups import GroupTable
 from ..codegen.output import Output
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region
 from ..codegen.split import SplitSum
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
-from ..dialect.ops import Matmul
+from ..dialect.ops import MoeGroupedMatmul
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..errors import Status
@@ -39,10 +40,12 @@ from ..mlir import ir
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .hopper_model import HopperProduct, load_share
-from .matmul_sm90_kernel import Emitter, operand_values, product_calls
+from .matmul_sm90_kernel import OFFSETS, Emitter, operand_values, product_calls
 from .product import (
+    Product,
     compute_reasons,
     flowing_reductions,
+    groups_of,
     is_along_columns,
     is_heavy,
     knob_reason,
@@ -52,7 +55,7 @@ from .product import (
     reducing_epilogue_reasons,
     sizes_of,
 )
-from .surface import bytes_of, smem_reasons, too_large_reasons
+from .surface import bytes_of, pattern_reason, smem_reasons, too_large_reasons
 from .tile_sm90 import (
     LOAD_BUFFERS,
     RAW_BUFFERS,
@@ -73,6 +76,7 @@ COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
 _MOST_ACCUMULATORS = 256  # columns times 64-row blocks of a warpgroup: 128 registers a thread
 _GROUP_ROWS = 2048  # of the product, whose tiles follow each other
 _MOST_PRODUCTS = 2
+_MOST_GROUPS = 1024  # of rows: their table lies in shared memory
 _MOST_REDUCED = 192  # columns of a row whose reduction flows on
 
 
@@ -92,6 +96,8 @@ class MatmulSm90Engine:
         "follows the product, of any type but BOOLEAN",
         "two matmuls with one epilogue (gated pairs); reductions at the exit over any axes; "
         "reductions of rows of up to 192 elements that flow on (softmax, rms-norm)",
+        "moe_grouped_matmul of up to 1024 experts, one, or two of the same offsets, with pointwise "
+        "operations before and after",
     )
 
     # ---- the support surface
@@ -119,10 +125,22 @@ class MatmulSm90Engine:
                         f"those of {first.label}: A {first.a.type}, B {first.b.type}",
                     )
                 )
+        if isinstance(first, MoeGroupedMatmul):
+            reasons += self._group_reasons(first, fusion)
         epilogue = reducing_epilogue_reasons(fusion, _MOST_REDUCED)
         return (*reasons, *epilogue, *too_large_reasons(fusion))
 
-    def _operand_reasons(self, op: Matmul) -> list[Reason]:
+    def _group_reasons(self, op: MoeGroupedMatmul, fusion: Fusion) -> list[Reason]:
+        if reductions := fusion.with_role("reduction"):
+            what = f"{reductions[0].label} after {op.label}"
+            return [pattern_reason(what, "pointwise operations after a grouped product")]
+        if op.experts.bounds()[1] > _MOST_GROUPS:
+            what = f"up to {op.experts.bounds()[1]} experts of {op.label}"
+            supported = f"at most {_MOST_GROUPS}"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "experts", what, supported)]
+        return []
+
+    def _operand_reasons(self, op: Product) -> list[Reason]:
         reasons: list[Reason] = []
         if (op.a.type, op.b.type) not in wgmma.INSTRUCTIONS:
             reasons.append(
@@ -244,7 +262,8 @@ class MatmulSm90Engine:
             t.type.bits // 8
             for t in fusion.outputs
             if t.shape == dims and stored_by_tma(t, swaps=swaps)
-        ]
+            and not (swaps and groups_of(fusion))
+        ]  # fmt: skip
         after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
         loaded = [
             t.type.bits // 8
@@ -279,7 +298,7 @@ class MatmulSm90Engine:
         )
         total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers
         total += SplitSum.barrier_bytes()
-        total += slots * raw
+        total += slots * raw + _groups_bytes(fusion)
         return total + (len(found) * SplitSum.bytes(rows, columns) if splits > 1 else 0)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -344,6 +363,7 @@ class MatmulSm90Engine:
             knobs["WARP_SPEC_CFG"],
             target.mma_tflops[_RATE_OF[op.a.type]],
             residents,
+            typical(groups_of(fusion)),
         ).predict(target)  # fmt: skip
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -369,7 +389,11 @@ class MatmulSm90Engine:
             for call in calls
         ]
         dims = region.dims_of(calls[0].results[0])
-        outputs = [_output_path(tensor, dims, columns, swaps) for _, tensor in region.outputs]
+        groups = _most_groups(region, calls[0])
+        outputs = [
+            "direct" if groups and swaps else _output_path(tensor, dims, columns, swaps)
+            for _, tensor in region.outputs
+        ]
         staged = [
             tensor.type.bits // 8
             for (_, tensor), path in zip(region.outputs, outputs, strict=True)
@@ -402,7 +426,9 @@ class MatmulSm90Engine:
             chunk=chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded]),
             splits=splits,
             producers=1 if is_async else knobs["WARP_SPEC_CFG"],
-            pair=2 if dims[-2 if swaps else -1].known_divisor() % 2 == 0 else 1,
+            # A group may end between two neighbours.
+            pair=1 if groups and swaps else _pair(dims[-2 if swaps else -1]),
+            groups=groups,
         ).plain()
 
     # ---- code
@@ -416,7 +442,7 @@ class MatmulSm90Engine:
         with kernel.body():
             emitter = Emitter(kernel, region, tiling)
             emitter.emit()
-        clusters = minimum(emitter.order.tiles, resident_clusters(device_dim("sm_count"), blocks))
+        clusters = minimum(emitter.most_tiles, resident_clusters(device_dim("sm_count"), blocks))
         output.launch(kernel, (clusters * blocks, 1, 1))
         emitter.epilogue.exits.emit_second(output)
 
@@ -463,6 +489,17 @@ def _output_path(tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool
     return "row" if keeps_all_but_row and fits else "exit"
 
 
+def _pair(size: Expr) -> int:
+    return 2 if size.known_divisor() % 2 == 0 else 1
+
+
+def _most_groups(region: Region, call: Any) -> int:
+    """Groups of rows at most; 0: of a matmul."""
+    if len(call.operands) <= OFFSETS:
+        return 0
+    return region.dims_of(call.operands[OFFSETS])[0].bounds()[1]
+
+
 def _is_along_rows(tensor: Tensor, *, is_a: bool) -> bool:
     """Whether an operand's rows, not k, may be contiguous."""
     k_axis = tensor.rank - 1 if is_a else tensor.rank - 2
@@ -474,7 +511,7 @@ def _computes_operands(fusion: Fusion) -> bool:
     return any(t in fusion.producers for op in matmuls_of(fusion) for t in (op.a, op.b))
 
 
-def _raw_element_bytes(fusion: Fusion, op: Matmul, is_a: bool) -> int:
+def _raw_element_bytes(fusion: Fusion, op: Product, is_a: bool) -> int:
     """At most the bytes of an element of what g1 reads from raw tiles; 0: nothing."""
     operand = op.a if is_a else op.b
     upstream = fusion.upstream(operand)
@@ -490,7 +527,13 @@ def _compute_type(call: Any) -> DType:
     return dnn.attribute_value(attribute, DType)
 
 
-def _promotes(op: Matmul) -> bool:
+def _groups_bytes(fusion: Fusion) -> int:
+    """Of the table of groups."""
+    most = groups_of(fusion).bounds()[1]
+    return GroupTable.bytes(most) if most else 0
+
+
+def _promotes(op: Product) -> bool:
     """Whether sums have to be more exact than the accumulators of fp8 products are."""
     return op.a.type.is_fp8 and op.compute_type != dtypes.fast_float_for_fp8
 
@@ -534,14 +577,15 @@ def _consumers(rows: int) -> int:
     return 1 if rows == 64 else 2
 
 
-def _instruction(op: Matmul) -> wgmma.Instruction:
+def _instruction(op: Product) -> wgmma.Instruction:
     return wgmma.INSTRUCTIONS[op.a.type, op.b.type]
 
 
 def _instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
     """Its first operand is B where the transpose of C is computed."""
     call = next(op for op in region.operations if op.name == "func.call")
-    a, b = (dtypes.of(str(ir.RankedTensorType(v.type).element_type)) for v in call.operands)
+    operands = list(call.operands)[:2]
+    a, b = (dtypes.of(str(ir.RankedTensorType(v.type).element_type)) for v in operands)
     return wgmma.INSTRUCTIONS[(b, a) if swaps else (a, b)]
 
 

@@ -13,19 +13,22 @@ transpose, whose first operand is B.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..codegen import cluster, mbarrier, ops, smem, tma, wgmma
 from ..codegen.cluster import Cluster
+from ..codegen.groups import GroupTable, GroupTile
+from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
-from ..codegen.schedule import TileOrder
+from ..codegen.schedule import TileOrder, TilePlace
 from ..codegen.split import SplitSum
 from ..codegen.staged_operand import StagedOperand
-from ..expr import ceildiv
+from ..codegen.walk import Walk
+from ..expr import Expr, ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
@@ -52,6 +55,7 @@ class Emitter:
             StagedOperand(
                 self.kernel, self.region, value, plan, t.row,
                 t.rows if plan["is_rows"] else t.columns, self.cluster,
+                bool(t.groups and plan["is_a"]),
             )
             for (value, _), plan in zip(values, t.operands, strict=True)
         ]  # fmt: skip
@@ -84,7 +88,7 @@ class Emitter:
             smem.byte_pointer(base, t.split_offset),
             smem.byte_pointer(base, t.split_barriers_offset),
         )  # fmt: skip
-        self.tiles = self.kernel.size(self.order.tiles)
+        self.groups = self._group_table(smem.byte_pointer(base, t.groups_offset))
         self.epilogue = Epilogue(
             self.kernel, self.region, t, self.calls, self.batch, self.sizes, smem.address(base),
             self.load_rings,
@@ -97,7 +101,8 @@ class Emitter:
         self.group = ops.shr(self.warp, 2)
         self.rank = self.cluster.rank()
         self.first_step, self.end_step = self._own_steps()
-        self._make_barriers()
+        self._begin()
+        self.tiles = self.groups.tiles() if self.groups else self.kernel.size(self.order.tiles)
         self.base = base
         ops.if_else(ops.less(self.group, t.producers), self._produce, self._consume)
         if self.cluster.blocks > 1:
@@ -141,7 +146,36 @@ class Emitter:
             for i in range(t.consumers)
         ]
 
-    def _make_barriers(self) -> None:
+    def _group_table(self, memory: Any) -> GroupTable | None:
+        """Where A's rows are grouped, by bounds that are on the device."""
+        t = self.tiling
+        if not t.groups:
+            return None
+        offsets = self.calls[0].operands[OFFSETS]
+        along, beside = (1, 0) if t.swaps else (0, 1)
+        tiles = (t.rows * self.cluster.rows, t.columns * self.cluster.columns)
+        return GroupTable(
+            self.kernel, memory, t.groups, self.region.dims_of(offsets)[0], self.sizes[along],
+            tiles[along], ceildiv(self.sizes[beside], tiles[beside]), t.group_rows,
+        )  # fmt: skip
+
+    @property
+    def most_tiles(self) -> Expr:
+        """Tiles of clusters, at most."""
+        if self.groups is None:
+            return self.order.tiles
+        # Each group has at most one tile that is not full.
+        full = self.groups.rows // self.groups.tile_rows
+        return (full + self.groups.groups) * self.groups.sides
+
+    def _first_of_group(self, group: Any) -> Any:
+        """The first row of a group, from memory."""
+        offsets = self.calls[0].operands[OFFSETS]
+        walk = Walk(self.kernel, self.region.leaves(self.kernel), self.region.symbols)
+        return walk.value(offsets, [Index(group), Index.of(0), Index.of(0)], 1)
+
+    def _begin(self) -> None:
+        """Makes the barriers, and the table of groups."""
         t = self.tiling
         producers = any(o.is_async for o in self.operands)
         producers += wgmma.WARPGROUP_THREADS * (not t.is_all_async)
@@ -154,20 +188,39 @@ class Emitter:
             for ring in self.load_rings:
                 ring.make(1, 4)
             mbarrier.make_visible()
+        if self.groups:
+            with ops.if_(ops.compare("eq", self.warp, 0)):
+                self.groups.fill(self._first_of_group)
         cluster.synchronize(self.cluster)
 
-    def _each_tile(self, carried: Sequence[Any], body: Callable[..., Sequence[Any]]) -> list[Any]:
-        """body(batch coordinates, first row, first column, carried) for this block's tiles."""
-        t = self.tiling
+    def _each_tile(self, carried: Sequence[Any], body: Callable[..., Sequence[Any]]) -> None:
+        """body(place, carried) gives the next carried values, for this block's tiles."""
 
         def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            if self.groups:
+                group, *carried = carried
+                found = self.groups.place(number, group)
+                return [found.group, *body(self._place_in_group(found), carried)]
             matrix, row, column = self.order.place(self.kernel, number)
             batch = self.batch.coordinates(self.kernel, matrix) if self.batch.groups else {}
-            row = ops.add(ops.mul(row, self.cluster.rows), self.cluster.row(self.rank))
-            column = ops.add(ops.mul(column, self.cluster.columns), self.cluster.column(self.rank))
-            return body(batch, ops.mul(row, t.rows), ops.mul(column, t.columns), carried)
+            return body(self._place(row, column, batch), carried)
 
-        return ops.for_(self.cluster.number(), self.tiles, self.cluster.count(), carried, one)
+        start = [ops.const(0), *carried] if self.groups else carried
+        ops.for_(self.cluster.number(), self.tiles, self.cluster.count(), start, one)
+
+    def _place(self, row: Any, column: Any, batch: Any) -> TilePlace:
+        """This block's place in a tile of its cluster."""
+        row = ops.add(ops.mul(row, self.cluster.rows), self.cluster.row(self.rank))
+        column = ops.add(ops.mul(column, self.cluster.columns), self.cluster.column(self.rank))
+        t = self.tiling
+        return TilePlace(ops.mul(row, t.rows), ops.mul(column, t.columns), batch)
+
+    def _place_in_group(self, found: GroupTile) -> TilePlace:
+        swaps = self.tiling.swaps
+        row, column = (found.side, found.tile) if swaps else (found.tile, found.side)
+        place = self._place(row, column, {})
+        moved = place.moved(0, found.first) if swaps else place.moved(found.first)
+        return replace(moved, b_batch={0: Index(found.group)}, end=found.end)
 
     # ---- the producer
 
@@ -194,10 +247,13 @@ class Emitter:
     def _load_beside(self, own: int, ring: Pipeline) -> None:
         """Loads what the epilogues of a consumer warpgroup read."""
 
-        def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            own_row = ops.add(row, own * (self.tiling.rows // self.tiling.consumers))
-            cursor = Cursor(*carried)
-            return self.epilogue.start_loads(ring, batch, own_row, column, cursor).values
+        def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+            place = place.moved(own * (self.tiling.rows // self.tiling.consumers))
+            return self._where_rows_are(
+                place, carried,
+                lambda: self.epilogue.start_loads(ring, place, Cursor(*carried)).values,
+                lambda: carried,
+            )  # fmt: skip
 
         self._each_tile(Cursor().values, tile)
 
@@ -206,8 +262,7 @@ class Emitter:
         t = self.tiling
         has_raw = bool(t.raw_bytes)
 
-        def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            place = (batch, row, column)
+        def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             *carried, turn = carried
             first = ops.add(self.first_step, turn) if t.producers > 1 else self.first_step
             if has_raw:
@@ -243,25 +298,25 @@ class Emitter:
 
     # ---- raw tiles: loaded ahead within a tile of the product, by one thread
 
-    def _load_raw(self, place: Any, step: Any, slot: Cursor, is_issuer: Any) -> None:
-        batch, row, column = place
+    def _load_raw(self, place: TilePlace, step: Any, slot: Cursor, is_issuer: Any) -> None:
         raws = [o for o in self.operands if o.raw is not None]
         with ops.if_(is_issuer):
             self.raw_ring.expect(slot, sum(o.box.bytes for o in raws))
             barrier = self.raw_ring.full_barrier(slot)
             for operand in raws:
-                first = row if operand.is_rows else column
+                first = place.row if operand.is_rows else place.column
+                batch = place.batch_of(is_a=operand.is_a)
                 first_k = ops.mul(step, self.k_panel)
                 operand.load_raw(self.raw_ring.slot(slot), batch, first, first_k, barrier)
 
-    def _start_raw(self, place: Any, first: Any, slot: Cursor, is_issuer: Any) -> None:
+    def _start_raw(self, place: TilePlace, first: Any, slot: Cursor, is_issuer: Any) -> None:
         """Starts the first loads of a tile, from a step on; the ring is empty."""
         for i in range(self.raw_buffers):
             step = ops.add(first, i * self.tiling.producers)
             self._load_raw(place, step, slot, ops.both(is_issuer, ops.less(step, self.end_step)))
             slot = slot.next(self.raw_buffers)
 
-    def _load_raw_again(self, place: Any, step: Any, slot: Cursor, is_issuer: Any) -> None:
+    def _load_raw_again(self, place: TilePlace, step: Any, slot: Cursor, is_issuer: Any) -> None:
         """Once all threads have read a slot, loads what comes a round later into it."""
         nvvm.barrier(
             barrier_id=ops.add(ops.value_of(self.group), _PRODUCER_BARRIER),
@@ -271,9 +326,8 @@ class Emitter:
         self._load_raw(place, ahead, slot, ops.both(is_issuer, ops.less(ahead, self.end_step)))
 
     def _load_stage(
-        self, place: Any, step: Any, cursor: Cursor, is_issuer: Any, raw: Cursor
+        self, place: TilePlace, step: Any, cursor: Cursor, is_issuer: Any, raw: Cursor
     ) -> None:
-        batch, row, column = place
         first_k = ops.mul(step, self.k_panel)
         stage = self.pipeline.slot(cursor)
         self.pipeline.wait_empty(cursor)
@@ -284,11 +338,14 @@ class Emitter:
             with ops.if_(is_issuer):
                 mbarrier.expect(barrier, sum(o.panels.bytes for o in copied))
                 for operand in copied:
-                    first = row if operand.is_rows else column
+                    first = place.row if operand.is_rows else place.column
+                    batch = place.batch_of(is_a=operand.is_a)
                     operand.load(stage, batch, first, first_k, barrier, self.rank)
         for operand in filled:
             raw_slot = self.raw_ring.slot(raw) if operand.raw is not None else None
-            operand.fill(stage, batch, row if operand.is_rows else column, first_k, raw_slot)
+            first = place.row if operand.is_rows else place.column
+            batch = place.batch_of(is_a=operand.is_a)
+            operand.fill(stage, batch, first, first_k, raw_slot)
         if filled:
             tma.show_writes()
             mbarrier.arrive(barrier)
@@ -304,17 +361,22 @@ class Emitter:
         self.epilogue.begin(self.own)
         ring = self._own_ring()
 
-        def tile(batch: Any, row: Any, column: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        def multiply(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             cursor, sums = self._multiply(Cursor(*carried[:2]))
-            own_row = ops.add(row, ops.mul(self.own, t.rows // t.consumers))
             if t.splits > 1:
-                self._finish_split(batch, own_row, column, sums, carried[2])
+                self._finish_split(place, sums, carried[2])
                 return [*cursor.values, ops.xor(carried[2], 1)]
-            registers = [wgmma.unpacked(accumulator) for accumulator in sums]
-            loads = self.epilogue.run(
-                batch, own_row, column, self._by_product(registers), ring, Cursor(*carried[2:])
-            )
+            registers = self._by_product([wgmma.unpacked(accumulator) for accumulator in sums])
+            loads = self.epilogue.run(place, registers, ring, Cursor(*carried[2:]))
             return [*cursor.values, *(loads.values if ring else [])]
+
+        def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+            place = place.moved(ops.mul(self.own, t.rows // t.consumers))
+            return self._where_rows_are(
+                place, carried,
+                lambda: multiply(place, carried),
+                lambda: [*self._skip(Cursor(*carried[:2])).values, *carried[2:]],
+            )  # fmt: skip
 
         start = [*Cursor().values, *(Cursor().values if ring else [])]
         if t.splits > 1:
@@ -322,9 +384,32 @@ class Emitter:
         self._each_tile(start, tile)
         self.epilogue.end()
 
-    def _finish_split(
-        self, batch: Any, row: Any, column: Any, sums: Sequence[Any], phase: Any
-    ) -> None:
+    def _where_rows_are(
+        self,
+        place: TilePlace,
+        carried: Sequence[Any],
+        then: Callable[[], Sequence[Any]],
+        other: Callable[[], Sequence[Any]],
+    ) -> Sequence[Any]:
+        """The next carried values: from `then` where a warpgroup's tile has rows of its group."""
+        if place.end is None or self.tiling.swaps or self.tiling.splits > 1:
+            return then()
+        has_rows = ops.less(place.row, place.end)
+        return ops.either(has_rows, [value.type for value in carried], then, other)
+
+    def _skip(self, cursor: Cursor) -> Cursor:
+        """Lets the stages of a tile go by."""
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried)
+            self.pipeline.wait_full(here)
+            self._release(here)
+            return here.next(self.tiling.stages).values
+
+        count = ops.sub(self.end_step, self.first_step)
+        return Cursor(*ops.for_(0, count, 1, cursor.values, step))
+
+    def _finish_split(self, place: TilePlace, sums: Sequence[Any], phase: Any) -> None:
         """Adds the sums of the blocks that share the tile; those that have a slice finish it."""
         t = self.tiling
         thread = ops.sub(ops.thread_id(), t.producers * wgmma.WARPGROUP_THREADS)
@@ -332,8 +417,8 @@ class Emitter:
         has_slice = ops.less(self.rank, t.slices) if t.slices < t.splits else None
         with ops.if_(has_slice):
             registers = self.split.total(sums, t.own_columns, thread, self.rank)
-            own_column = ops.add(column, ops.mul(self.rank, t.own_columns))
-            self.epilogue.run(batch, row, own_column, self._by_product(registers), None, Cursor())
+            own = place.moved(0, ops.mul(self.rank, t.own_columns))
+            self.epilogue.run(own, self._by_product(registers), None, Cursor())
         self.split.free(thread)
 
     def _own_ring(self) -> Pipeline | None:
@@ -435,6 +520,9 @@ class Emitter:
                     )
         wgmma.commit()
         return sums
+
+
+OFFSETS = 2  # operand of the call of a grouped product: the first row of each group
 
 
 def product_calls(region: Region) -> list[Any]:

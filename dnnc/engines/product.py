@@ -7,12 +7,14 @@ from .. import dtypes
 from ..codegen.operand_tile import is_unit
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, Pointwise, Reduction
+from ..dialect.ops import Matmul, MoeGroupedMatmul, Pointwise, Reduction
 from ..dialect.tensor import Tensor, text
 from ..errors import Status
 from ..expr import Expr, product
 from .engine import Reason
 from .surface import boolean_reason, pattern_reason
+
+Product = Matmul | MoeGroupedMatmul
 
 
 def anchor_reasons(fusion: Fusion) -> tuple[Reason, ...]:
@@ -45,13 +47,16 @@ def epilogue_reasons(fusion: Fusion) -> list[Reason]:
 
 def products_reasons(fusion: Fusion, most: int) -> tuple[Reason, ...]:
     """Why a fusion's heavy operations are not some matmuls, none of which needs another."""
-    supported = f"one to {most} matmuls of equal dims, reductions after them"
+    supported = f"one to {most} matmuls or grouped products of equal dims, reductions after them"
     anchors = fusion.with_role("anchor")
-    found = [op for op in anchors if isinstance(op, Matmul)]
+    found = [op for op in anchors if isinstance(op, Product)]
     if not found or len(found) != len(anchors) or len(found) > most:
         what = ", ".join(op.label for op in anchors) or "no matmul"
         return (pattern_reason(what, supported),)
     for op in found:
+        if type(op) is not type(found[0]) or _offsets(op) is not _offsets(found[0]):
+            what = f"{op.label} and {found[0].label}"
+            return (pattern_reason(what, "matmuls, or grouped products of the same offsets"),)
         if op.c.shape != found[0].c.shape:
             return (pattern_reason(f"products of dims {text(op.c.shape)} and others", supported),)
         if any(other in fusion.upstream(t) for t in op.operands for other in found):
@@ -59,8 +64,18 @@ def products_reasons(fusion: Fusion, most: int) -> tuple[Reason, ...]:
     return ()
 
 
-def matmuls_of(fusion: Fusion) -> list[Matmul]:
-    return [op for op in fusion.ops if isinstance(op, Matmul)]
+def _offsets(op: Product) -> Tensor | None:
+    return op.first_token_offset if isinstance(op, MoeGroupedMatmul) else None
+
+
+def matmuls_of(fusion: Fusion) -> list[Product]:
+    return [op for op in fusion.ops if isinstance(op, Product)]
+
+
+def groups_of(fusion: Fusion) -> Expr:
+    """How many groups the rows of A are in; 0: they are not grouped."""
+    op = matmul_of(fusion)
+    return op.experts if isinstance(op, MoeGroupedMatmul) else Expr.of(0)
 
 
 def flowing_reductions(fusion: Fusion) -> list[Reduction]:
@@ -108,7 +123,7 @@ def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]
     return _output_reasons(fusion, made)
 
 
-def _output_reasons(fusion: Fusion, made: set[Matmul]) -> list[Reason]:
+def _output_reasons(fusion: Fusion, made: set[Product]) -> list[Reason]:
     flowing = set(flowing_reductions(fusion))
     for output in fusion.outputs:
         upstream = fusion.upstream(output)
@@ -123,7 +138,7 @@ def _output_reasons(fusion: Fusion, made: set[Matmul]) -> list[Reason]:
     return []
 
 
-def compute_reasons(op: Matmul) -> list[Reason]:
+def compute_reasons(op: Product) -> list[Reason]:
     """The compute type has to be one whose sums the tensor cores keep."""
     sums = (dtypes.i32,) if op.a.type.is_integer else (dtypes.f32, dtypes.f16)
     if op.a.type.is_fp8 and op.b.type.is_fp8:
@@ -140,11 +155,11 @@ def compute_reasons(op: Matmul) -> list[Reason]:
     ]
 
 
-def matmul_of(fusion: Fusion) -> Matmul:
-    return next(op for op in fusion.ops if isinstance(op, Matmul))
+def matmul_of(fusion: Fusion) -> Product:
+    return next(op for op in fusion.ops if isinstance(op, Product))
 
 
-def sizes_of(op: Matmul) -> tuple[Expr, Expr, Expr, Expr]:
+def sizes_of(op: Product) -> tuple[Expr, Expr, Expr, Expr]:
     """M, N, K and the number of matrices."""
     return op.a.shape[-2], op.b.shape[-1], op.a.shape[-1], product(op.c.shape[:-2])
 

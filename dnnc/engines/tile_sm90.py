@@ -9,6 +9,7 @@ from math import gcd
 from typing import Any
 
 from ..codegen import tma, wgmma
+from ..codegen.groups import GroupTable
 from ..codegen.operand_tile import access_bytes, is_unit, layout_model
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region, identity_access
@@ -43,6 +44,7 @@ class Tiling:
     of each staged output and load.  pair: neighbours in a row that the epilogue works on
     together, 1 or 2.  splits: blocks of a cluster that share a tile's k.
     producers: warpgroups that load, each every other stage where there are two.
+    groups: of rows, at most; 0: the rows are not grouped.
     """
 
     row: wgmma.Instruction
@@ -64,6 +66,7 @@ class Tiling:
     pair: int
     splits: int
     producers: int
+    groups: int
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -172,9 +175,14 @@ class Tiling:
         return self.split_barriers_offset + SplitSum.barrier_bytes()
 
     @property
-    def smem_bytes(self) -> int:
+    def groups_offset(self) -> int:
+        """Of the table of groups."""
         rings = self.producers * RAW_BUFFERS[self.producers]
         return self.raw_barriers_offset + Pipeline.barrier_bytes(rings)
+
+    @property
+    def smem_bytes(self) -> int:
+        return self.groups_offset + (GroupTable.bytes(self.groups) if self.groups else 0)
 
 
 def _listed(value: Any) -> Any:

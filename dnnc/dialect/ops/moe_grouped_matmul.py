@@ -71,6 +71,19 @@ class MoeGroupedMatmul(Op):
         """E, the number of experts."""
         return self.weight.shape[0]
 
+    @property
+    def a(self) -> Tensor:
+        """The operands by the names of a matmul: its A, B and C."""
+        return self.token
+
+    @property
+    def b(self) -> Tensor:
+        return self.weight
+
+    @property
+    def c(self) -> Tensor:
+        return self.output
+
     def _dims(self) -> tuple[Expr, ...]:
         """The output's dims; C1 where the operands give none."""
         token, weight = self.token.shape, self.weight.shape

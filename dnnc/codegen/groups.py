@@ -1,0 +1,133 @@
+# pyright: basic
+"""Rows in groups whose bounds are on the device, and the tiles of each group.
+
+Which tiles there are is known once the bounds have been read, so each block makes a table of them
+in shared memory before it begins:
+
+    firsts[g]   the first row of group g; firsts[groups]: the number of rows
+    tiles[g]    how many tiles the groups before g have
+
+Bounds that do not ascend, or lie outside the rows, are cut to what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..expr import Expr
+from ..mlir import nvvm
+from ..target import WARP_THREADS
+from . import ops
+from .kernel import Kernel
+from .schedule import in_groups
+from .smem import byte_pointer
+
+_ENTRY = 4  # bytes
+
+
+@dataclass(frozen=True)
+class GroupTile:
+    """A tile of a group.  tile, side: along the rows, and along the other side of the product.
+    first, end: rows of the group."""
+
+    group: Any
+    tile: Any
+    side: Any
+    first: Any
+    end: Any
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """See the file's docstring.
+
+    memory: !llvm.ptr<3>, of `bytes`.  most: groups that it has room for.  groups, rows: how many.
+    tile_rows: of a tile.  sides: tiles along the other side, each of which every group has.
+    together: tiles of a group that follow each other before the next side.
+    """
+
+    kernel: Kernel
+    memory: Any
+    most: int
+    groups: Expr
+    rows: Expr
+    tile_rows: int
+    sides: Expr
+    together: int
+
+    @staticmethod
+    def bytes(most: int) -> int:
+        return -(-2 * (most + 1) * _ENTRY // 16) * 16
+
+    def _first(self, group: Any) -> Any:
+        return byte_pointer(self.memory, ops.mul(group, _ENTRY))
+
+    def _tiles(self, group: Any) -> Any:
+        return byte_pointer(self.memory, ops.mul(ops.add(group, self.most + 1), _ENTRY))
+
+    # ---- the table
+
+    def fill(self, first_of: Callable[[Any], Any]) -> None:
+        """By the block's first warp; first_of: the first row of a group, from memory."""
+        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        groups, rows = self.kernel.size(self.groups), self.kernel.size(self.rows)
+
+        def start(group: Any) -> Any:
+            found = first_of(ops.minimum(group, ops.sub(groups, 1)))
+            inside = ops.maximum(0, ops.minimum(found, rows))
+            return ops.select(ops.less(group, groups), inside, rows)
+
+        def chunk(base: Any, carried: Any) -> Any:
+            group = ops.add(base, lane)
+            first, after = start(group), start(ops.add(group, 1))
+            count = ops.ceildiv(ops.maximum(0, ops.sub(after, first)), self.tile_rows)
+            until = ops.add(_running_sum(ops.mul(count, self.kernel.size(self.sides)), lane),
+                            carried[0])  # fmt: skip
+            with ops.if_(ops.less(group, groups)):
+                ops.store(self._first(ops.add(group, 1)), after, _ENTRY)
+                ops.store(self._tiles(ops.add(group, 1)), until, _ENTRY)
+            return [_from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
+
+        with ops.if_(ops.compare("eq", lane, 0)):
+            ops.store(self._first(0), ops.value_of(start(ops.const(0))), _ENTRY)
+            ops.store(self._tiles(0), ops.const(0), _ENTRY)
+        ops.for_(0, groups, WARP_THREADS, [ops.const(0)], chunk)
+
+    # ---- what the table says
+
+    def tiles(self) -> Any:
+        """How many tiles there are."""
+        return self._load(self._tiles(self.kernel.size(self.groups)))
+
+    def place(self, number: Any, group: Any) -> GroupTile:
+        """A tile by its number; group: that of a tile before it, where the search begins."""
+        (group,) = ops.while_(
+            [ops.value_of(group)],
+            lambda at: ops.less(self._load(self._tiles(ops.add(at[0], 1))), ops.add(number, 1)),
+            lambda at: [ops.add(at[0], 1)],
+        )
+        first, end = self._load(self._first(group)), self._load(self._first(ops.add(group, 1)))
+        inside = ops.sub(number, self._load(self._tiles(group)))
+        count = ops.ceildiv(ops.sub(end, first), self.tile_rows)
+        tile, side = in_groups(inside, count, self.kernel.size(self.sides), self.together)
+        return GroupTile(group, tile, side, first, end)
+
+    def _load(self, pointer: Any) -> Any:
+        return ops.load(pointer, ops.i32_type(), _ENTRY)
+
+
+def _running_sum(value: Any, lane: Any) -> Any:
+    """Of the lanes up to this one."""
+    distance = 1
+    while distance < WARP_THREADS:
+        before = _from_lane(value, ops.const(distance), nvvm.ShflKind.up)
+        value = ops.add(value, ops.select(ops.less(lane, distance), 0, before))
+        distance *= 2
+    return value
+
+
+def _from_lane(value: Any, lane: Any, kind: Any) -> Any:
+    clamp = 0 if kind == nvvm.ShflKind.up else WARP_THREADS - 1
+    return nvvm.shfl_sync(ops.const(-1), value, lane, ops.const(clamp), kind)
