@@ -2,3 +2,6 @@
 
 python -m benchmarks --help
 """
+
+# The names of case_lists.SETS, for those who ask without torch.
+SET_NAMES = ("all", "hopper", "fused")

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from . import SET_NAMES
+
 FOLDER = Path(__file__).parent / "results"
 
 
@@ -31,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
         return added
 
     kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
-    kernels.add_argument("--set", choices=("all", "hopper"), default="all", help="of cases")
+    kernels.add_argument("--set", choices=SET_NAMES, default="all", help="of cases")
     kernels.add_argument("--match", default="", help="regular expression over case ids")
     kernels.add_argument(
         "--columns", default="dnnc,cudnn,torch,torch_compile", help="default: %(default)s"
@@ -42,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
     variants = timed("variants", "configurations of an engine on one case, on a GPU", 5)
-    variants.add_argument("--case", required=True, help="id; a matmul's may have any sizes")
+    variants.add_argument("--case", required=True, help="id; of any sizes, if matmul or fused")
     variants.add_argument("--engine", required=True)
     variants.add_argument(
         "--knobs", action="append", default=[],
@@ -121,9 +123,10 @@ def tables(path: Path, match: str = "") -> str:
 
 def host_markdown(data: dict[str, Any]) -> str:
     """The table of host times."""
-    lines = ["| call | us |", "|---|---:|"]
+    lines = ["| call | us | worst us |", "|---|---:|---:|"]
     for name, row in data["rows"].items():
-        lines.append(f"| {name} | {row['host_us']:.1f} |" if "host_us" in row else f"| {name} | |")
+        cells = [f"{row[key]:.1f}" if key in row else "" for key in ("host_us", "worst_us")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 
-from .cases import AXES, Case, add, bias_gelu, squares
+from .case import Case
+from .cases import AXES, add, bias_gelu, squares
+from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
 from .matmul_cases import LAYOUTS, matmul, matmul_of
 
 MATMUL_SIZES = (
@@ -19,6 +21,17 @@ BIASED = ("none", "bias_relu", "bias_gelu")
 # (n, k) of weights that a few tokens are multiplied by.
 DECODE_WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (28672, 8192), (8192, 28672))
 DECODE_ROWS = (1, 8, 16, 64)
+
+# (m, n, k)
+GATED_SIZES = ((4096, 14336, 4096), (8192, 4096, 4096), (2048, 2048, 2048), (16, 14336, 4096))
+# (experts, rows, n, k); the last is decoding.
+GROUPED_SIZES = (
+    (8, 16384, 4096, 4096),
+    (64, 16384, 4096, 4096),
+    (64, 32768, 2048, 4096),
+    (8, 4096, 14336, 4096),
+    (64, 256, 4096, 4096),
+)
 
 
 def all_cases() -> list[Case]:
@@ -64,13 +77,30 @@ def hopper() -> list[Case]:
     return found
 
 
-SETS = {"all": all_cases, "hopper": hopper}
+def fused() -> list[Case]:
+    """What one launch of engine matmul_sm90 does around and among products.
+
+    Beside a product by expert stands the plain one of as many operations.
+    """
+    found = [add(8192, 16384)]
+    found += [swiglu(*sizes) for sizes in GATED_SIZES]
+    found += [softmax(65536, n, 1024) for n in (64, 128, 192)] + [softmax(8192, 128, 4096)]
+    found += [rms_norm(65536, n, 1024) for n in (128, 192)]
+    plain = dict.fromkeys(sizes[1:] for sizes in GROUPED_SIZES)
+    found += [grouped(*sizes) for sizes in GROUPED_SIZES]
+    found += [matmul("bf16", "none", 1, *sizes) for sizes in plain]
+    return found
+
+
+SETS = {"all": all_cases, "hopper": hopper, "fused": fused}
 
 
 def case_of(id_: str) -> Case:
-    """The case of an id: any matmul, or one of a list."""
+    """The case of an id: any matmul, any fused one, or one of a list."""
     if id_.startswith("matmul/"):
         return matmul_of(id_)
+    if id_.startswith("fused/"):
+        return fused_of(id_)
     listed = {case.id: case for make in SETS.values() for case in make()}
     return listed[id_]
 

@@ -1,19 +1,13 @@
-"""What a case is, its types, and the pointwise and reduction cases.
-
-Bytes count each large input and output once; floating-point operations are those of the
-definition.
-"""
+"""The types of cases, random tensors, and the pointwise and reduction cases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-Buffers = dict[str, Any]
+from .case import Buffers, Case
 
 DEVICE = "cuda"
 
@@ -36,33 +30,6 @@ TOLERANCES = {
     "e4m3": 1e-2,
     "e4m3_fast": 2e-2,
 }
-
-
-@dataclass(frozen=True)
-class Case:
-    """One row of a table.
-
-    id: family/type/operation/sizes.  flops, bytes: of one call.  unit: what a table shows.
-    make: buffers, the outputs among them.  exact: name -> float64 result of some buffers, of
-    every `row_step`-th row (of the axis before the last).
-    """
-
-    id: str
-    kind: str
-    p: Mapping[str, Any]
-    make: Callable[[], Buffers]
-    exact: Callable[[Buffers], Buffers]
-    flops: float = 0.0
-    bytes: float = 0.0
-    unit: str = "TFLOP/s"
-    tolerance: float = 1e-2
-    row_step: int = 1
-
-    def rate(self, seconds: float) -> float:
-        """In the case's unit."""
-        if self.unit == "TFLOP/s":
-            return self.flops / seconds / 1e12
-        return self.bytes / seconds / 1e9
 
 
 def random_tensor(*dims: int, dtype: torch.dtype, scale: float = 1.0) -> Any:
@@ -137,7 +104,7 @@ def squares(rows: int, columns: int, axes: str) -> Case:
     return Case(
         id=f"reduction/bf16/squares_{axes}/{rows}x{columns}",
         kind="squares",
-        p={"rows": rows, "columns": columns, "axes": axes},
+        p={"rows": rows, "columns": columns, "axes": over},
         make=make,
         exact=lambda buffers: {"y": (buffers["x"].double() ** 2).sum(over, keepdim=True)},
         bytes=rows * columns * 2.0,

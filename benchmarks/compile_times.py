@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from .results import Results
@@ -33,8 +34,9 @@ _HERE = {
 }
 _WORKER = {"import_more": "", "compile": "dnnc.compile(g, 'sm_90')"}
 
-
 _ACTIVATIONS = ("relu", "swish", "tanh", "sigmoid", "elu", "gelu_approx_tanh", "softplus")
+# Of rows: milliseconds by stage.
+_STAGES = "warm, by stage"
 
 
 def metadata() -> dict[str, Any]:
@@ -84,28 +86,47 @@ def run_compile_times(results: Results, rounds: int) -> None:
 
 def _warm(results: Results, rounds: int) -> None:
     import dnnc
-    from dnnc.compiler import compile_graph
+    from dnnc.options import DEFAULTS, Options
 
-    stages: dict[str, list[float]] = {}
-    # Each is another kernel: what is assembled once is not assembled again.
-    compile_graph(_graph("gelu").graph.finalize(), "sm_90")
-    graphs = [_graph(activation).graph.finalize() for activation in _ACTIVATIONS]
-
-    def timed(call: Any) -> float:
-        began = time.perf_counter()
-        call()
-        return time.perf_counter() - began
-
-    def report(stage: str, seconds: float) -> None:
-        stages.setdefault(stage, []).append(seconds)
-
-    seconds = [timed(lambda g=g: compile_graph(g, "sm_90", report=report)) for g in graphs]
-    results.add("warm, another graph", _row(seconds))
-    results.add("warm, by stage", {s: round(1e3 * statistics.median(t), 1)
-                                   for s, t in stages.items()})  # fmt: skip
+    _other_graphs(results, "", "sm_90", DEFAULTS)
+    _other_graphs(results, ", sm_90a, one tile", "sm_90a", Options(most_variants=1))
+    _other_graphs(results, ", sm_90a", "sm_90a", DEFAULTS)
     g = _graph("gelu")
     dnnc.compile(g, "sm_90")
-    results.add("repeated", _row([timed(lambda: dnnc.compile(g, "sm_90")) for _ in range(rounds)]))
+    results.add("repeated", _row([_timed(lambda: dnnc.compile(g, "sm_90"))
+                                  for _ in range(rounds)]))  # fmt: skip
+
+
+def _other_graphs(results: Results, suffix: str, target: str, options: Any) -> None:
+    """Adds the milliseconds of another graph, and of its stages, after one like it."""
+    from dnnc.compiler import compile_graph
+
+    # Each is another kernel: what is assembled once is not assembled again.
+    compile_graph(_graph("gelu").graph.finalize(), target, options)
+    seconds: list[float] = []
+    stages: dict[str, list[float]] = {}
+    for activation in _ACTIVATIONS:
+        graph = _graph(activation).graph.finalize()
+        found: dict[str, float] = {}
+
+        def report(stage: str, seconds: float, found: dict[str, float] = found) -> None:
+            # A plan of several tiles goes through a stage with each.
+            found[stage] = found.get(stage, 0.0) + seconds
+
+        seconds.append(
+            _timed(lambda g=graph, r=report: compile_graph(g, target, options, report=r))
+        )
+        for stage, taken in found.items():
+            stages.setdefault(stage, []).append(taken)
+    results.add(f"warm, another graph{suffix}", _row(seconds))
+    results.add(f"{_STAGES}{suffix}", {s: round(1e3 * statistics.median(t), 1)
+                                       for s, t in stages.items()})  # fmt: skip
+
+
+def _timed(call: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
 
 
 def _row(seconds: list[float]) -> dict[str, Any]:
@@ -129,6 +150,8 @@ def markdown(data: dict[str, Any]) -> str:
     for name, row in data["rows"].items():
         if "median_ms" in row:
             lines.append(f"| {name} | {row['median_ms']:.1f} | {row['most_ms']:.1f} |")
-    stages = data["rows"].get("warm, by stage", {})
-    shown = ", ".join(f"{stage} {ms} ms" for stage, ms in stages.items())
-    return "\n".join([*lines, "", f"Warm, by stage: {shown}."])
+    for name, row in data["rows"].items():
+        if name.startswith(_STAGES):
+            shown = ", ".join(f"{stage} {ms} ms" for stage, ms in row.items())
+            lines += ["", f"{name.capitalize()}: {shown}."]
+    return "\n".join(lines)

@@ -14,7 +14,7 @@ from dnnc.plan import format
 from dnnc.plan.plan import Plan
 
 from . import graphs
-from .cases import Case
+from .case import Case
 
 
 def our_graph(case: Case) -> tuple[Any, dict[str, Any]]:

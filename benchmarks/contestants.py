@@ -22,7 +22,7 @@ from dnnc.runtime import driver
 from dnnc.target import of
 
 from . import graphs, timing, torch_peers
-from .cases import Buffers, Case
+from .case import Buffers, Case
 from .compilers import Compilers, our_graph
 from .watch import Watch
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .cases import AXES, Case
+from . import fused_graphs
+from .case import Case
 
 _TYPES = {
     "bf16": "BFLOAT16",
@@ -52,6 +53,9 @@ class Graph:
 def build(library: Any, graph: Any, case: Case) -> Graph:
     """Adds a case's operations to a pygraph."""
     made = Graph(library, graph)
+    if case.kind in fused_graphs.BUILDERS:
+        fused_graphs.BUILDERS[case.kind](made, case.p)
+        return made
     {"matmul": _matmul, "bias_gelu": _bias_gelu, "add": _add, "squares": _squares}[case.kind](
         made, case
     )
@@ -137,7 +141,7 @@ def _add(made: Graph, case: Case) -> None:
 def _squares(made: Graph, case: Case) -> None:
     g, rows, columns = made.graph, case.p["rows"], case.p["columns"]
     x = made.input("x", [1, rows, columns], [rows * columns, columns, 1], "bf16")
-    over = AXES[case.p["axes"]]
+    over = case.p["axes"]
     dims = [1, *(1 if axis in over else n for axis, n in enumerate((rows, columns)))]
     total = g.reduction(input=g.mul(a=x, b=x), mode=made.library.reduction_mode.ADD)
     made.output("y", total, dims, "fp32")

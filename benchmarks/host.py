@@ -13,7 +13,7 @@ import dnnc
 from dnnc import worker
 from dnnc.options import Options
 
-from . import contestants
+from . import contestants, new_sizes
 from .compilers import Compilers, our_graph
 from .contestants import Bench
 from .matmul_cases import matmul
@@ -40,7 +40,7 @@ def microseconds(call: Callable[[], object]) -> float:
 
 
 def run_host(results: Results) -> None:
-    """The ways to launch a matmul + bias + ReLU of 64x64, beside torch and cuDNN."""
+    """The ways to launch a matmul + bias + ReLU: of 64x64, beside torch and cuDNN; of new sizes."""
     case = matmul("bf16", "bias_relu", 1, 64, 64, 64)
     buffers = case.make()
     stream = torch.cuda.Stream()
@@ -50,6 +50,8 @@ def run_host(results: Results) -> None:
                 results.add(name, {"host_us": microseconds(call)})
             except Exception as error:  # whatever a peer raises
                 results.add(name, {"error": str(error)[:200]})
+        for way in ("a symbol", "override_shapes"):
+            results.add(f"dnnc: first execute at a new size, through {way}", _first(way, stream))
 
 
 def _ours(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], object]]:
@@ -83,3 +85,29 @@ def _peers(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], objec
         return found
     launch = columns["cudnn"][0]
     return {**found, "cudnn: execute, torch tensors": lambda: launch(0)}
+
+
+def _first(way: str, stream: Any) -> dict[str, float]:
+    """Times at sizes that a plan has not had; each way has a plan of its own."""
+    plan = new_sizes.SymbolicPlan(contestants.target(), stream.cuda_stream)
+    workspace = torch.empty(max(1, plan.workspace_size()), dtype=torch.uint8, device="cuda")
+    ways = {"a symbol": plan.through_symbol, "override_shapes": plan.through_overrides}
+    # One row more than is counted: the first loads the code.
+    counts = new_sizes.row_counts(new_sizes.COUNT + 1)
+    return new_sizes.first_times(ways[way](workspace), _arrays(), torch.cuda.synchronize, counts)
+
+
+def _arrays() -> Callable[[int], dict[str, Any]]:
+    """x, w, b and y of so many rows, of buffers that hold the most."""
+    n, k = new_sizes.N, new_sizes.K
+    x, y = (torch.randn(new_sizes.MOST_ROWS * width, device="cuda").bfloat16() for width in (k, n))
+    w = torch.randn(1, n, k, device="cuda").bfloat16().mT
+    b = torch.randn(1, 1, n, device="cuda").bfloat16()
+
+    def arrays(rows: int) -> dict[str, Any]:
+        return {
+            "x": x[: rows * k].view(1, rows, k), "w": w, "b": b,
+            "y": y[: rows * n].view(1, rows, n),
+        }  # fmt: skip
+
+    return arrays

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from . import contestants, timing
-from .cases import Buffers, Case
+from .case import Buffers, Case
 from .contestants import Bench, Column, Contestant
 from .results import Results
 

@@ -10,7 +10,6 @@ every layout, and strides as the layout says.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,11 @@ import torch
 from torch.nn import functional
 
 from . import cases
-from .cases import TOLERANCES, TORCH_TYPES, Buffers, Case, bytes_of, random_tensor
+from .case import Buffers, Case, row_step, unit
+from .cases import TOLERANCES, TORCH_TYPES, bytes_of, random_tensor
 
 LAYOUTS = ("kk", "kn", "mn", "mk")
 
-# From this many operations a byte on, a case is bound by arithmetic and shown in TFLOP/s.
-_ARITHMETIC_BOUND = 100
 # About the standard deviation of uniform int8.
 _INT8_SPREAD = 74.0
 
@@ -84,8 +82,7 @@ def matmul(
     bytes_ = float(batch * (moved + written))
     sizes = f"{batch}x{m}x{n}x{k}" if batch > 1 else f"{m}x{n}x{k}"
     suffix = "" if layout == "kk" else f"/{layout}"
-    rows = 1 + (1 << 19) // max(k, n)
-    step = 1 if rows >= m else math.ceil(m / rows) | 1  # odd: every place of a tile occurs
+    step = row_step(m, max(k, n))
     is_exact = c_type == "int32"
     return Case(
         id=f"matmul/{dtype}/{operation}/{sizes}{suffix}",
@@ -95,7 +92,7 @@ def matmul(
         exact=lambda buffers: {"c": _exact(p, step, buffers)},
         flops=flops,
         bytes=bytes_,
-        unit="TFLOP/s" if flops >= _ARITHMETIC_BOUND * bytes_ else "GB/s",
+        unit=unit(flops, bytes_),
         tolerance=0.0 if is_exact else max(TOLERANCES[dtype], TOLERANCES.get(c_type, 0.0)),
         row_step=step,
     )

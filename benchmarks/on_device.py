@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from . import case_lists, contestants, kernels, results, sweep
-from .cases import Case
+from .case import Case
 from .compilers import Compilers
 from .contestants import Bench
 from .results import Results

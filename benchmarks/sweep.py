@@ -15,7 +15,7 @@ from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.target import of
 
-from .cases import Buffers, Case
+from .case import Buffers, Case
 from .compilers import our_graph
 from .contestants import Bench, Column, our_launch
 from .kernels import measure_or_say

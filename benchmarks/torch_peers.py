@@ -10,7 +10,9 @@ import torch
 from torch.nn import functional
 
 from . import cases
-from .cases import AXES, TORCH_TYPES, Buffers, Case
+from .case import Buffers, Case
+from .cases import TORCH_TYPES
+from .fused_graphs import EPSILON
 from .matmul_cases import EPILOGUES
 
 Call = Callable[[Buffers], Any]
@@ -20,14 +22,27 @@ def eager(case: Case) -> Call:
     """A case on one buffer set, as a torch user writes it."""
     p = case.p
     torch.backends.cuda.matmul.allow_tf32 = p.get("dtype") == "tf32"
+    if case.kind in _FUSED:
+        return _FUSED[case.kind]
     if case.kind == "bias_gelu":
         return lambda s: functional.gelu(s["x"] + s["b"], approximate="tanh")
     if case.kind == "add":
         return lambda s: torch.add(s["x"], s["z"], out=s["y"])
     if case.kind == "squares":
-        over = AXES[p["axes"]]
-        return lambda s: (s["x"].float() ** 2).sum(over, keepdim=True)
+        return lambda s: (s["x"].float() ** 2).sum(p["axes"], keepdim=True)
     return _eager_matmul(p)
+
+
+_FUSED: dict[str, Call] = {
+    "swiglu": lambda s: (
+        functional.silu(functional.linear(s["a"], s["g"])) * functional.linear(s["a"], s["u"])
+    ),
+    "softmax": lambda s: torch.softmax(functional.linear(s["a"], s["w"]), -1),
+    "rms_norm": lambda s: functional.rms_norm(
+        functional.linear(s["a"], s["w"]), s["gamma"].shape, s["gamma"], EPSILON
+    ),
+    "grouped": lambda s: torch._grouped_mm(s["token"], s["weight"].mT, offs=s["ends"]),
+}
 
 
 def _eager_matmul(p: Mapping[str, Any]) -> Call:
@@ -97,7 +112,7 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     """
     p = case.p
     is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
-    if is_plain or case.kind == "add":
+    if is_plain or case.kind in ("add", "grouped"):
         return None
     torch._dynamo.reset()
     compiled = torch.compile(eager(case), dynamic=False)

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import case_lists, cases, torch_peers  # noqa: E402
+from benchmarks import SET_NAMES, case_lists, cases, torch_peers  # noqa: E402
 from benchmarks.compilers import Compilers, our_graph  # noqa: E402
 from benchmarks.matmul_cases import LAYOUTS, matmul, matmul_of  # noqa: E402
 from dnnc.options import Options  # noqa: E402
@@ -82,6 +82,10 @@ def test_row_step_takes_rows_from_everywhere():
     full = buffers["a"].double() @ buffers["w"].double().mT
     assert torch.equal(full[..., :: case.row_step, :], exact)
     assert exact.shape[-2] * case.row_step >= 1000
+
+
+def test_names_of_sets_are_known_without_torch():
+    assert tuple(case_lists.SETS) == SET_NAMES
 
 
 @pytest.mark.parametrize("name", case_lists.SETS)
