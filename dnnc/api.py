@@ -7,7 +7,7 @@ from typing import Any
 
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
-from .options import DEFAULT_MODES, Options
+from .options import DEFAULT_MODES, DEFAULTS, Options
 from .plan.plan import Plan
 
 
@@ -18,18 +18,25 @@ def compile(
     engine: str | None = None,
     knobs: Mapping[str, int] | None = None,
     modes: tuple[str, ...] = DEFAULT_MODES,
+    variants: int = DEFAULTS.most_variants,
     in_process: bool = False,
 ) -> Plan:
     """Compiles a graph ahead of time, on a machine with or without a GPU.
 
     graph: a `dnnc.pygraph`, an `OperationGraph` or its JSON form (a dict).  target: `sm_80`,
     `sm_90a`, or several by commas, for one plan with code for all.  engine, knobs: an explicit
-    choice (default: the best prediction).  modes: heuristic modes in order.
+    choice (default: the best prediction).  modes: heuristic modes in order.  variants: how many
+    configs a plan of symbols may hold for different sizes, where no engine is asked for.
     in_process: compile here and not in the worker process.
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
-    options = Options(modes=tuple(modes), engine=engine, knobs=tuple((knobs or {}).items()))
+    options = Options(
+        modes=tuple(modes),
+        engine=engine,
+        knobs=tuple((knobs or {}).items()),
+        most_variants=variants,
+    )
     if in_process:
         from .compiler import compile_graph
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
 from .dialect.json_form import to_json
 from .engines import heuristics
+from .engines.variants import guarded_configs
 from .errors import DnncError, Status
 from .mlir import ir
 from .options import DEFAULTS, Options
@@ -80,10 +82,16 @@ class Compilation:
 Report = Callable[[str, float], None]
 
 
-def start(graph: OperationGraph, target: Target) -> Compilation:
-    """A compilation at stage graph; inside a `dnn.context()`."""
+def start(graph: OperationGraph, target: Target, variant: int = 0) -> Compilation:
+    """A compilation at stage graph; inside a `dnn.context()`.
+
+    variant: place of the config among those of the plan.
+    """
     module = dnn.to_mlir(graph)
     module.operation.attributes["dnn.target"] = ir.StringAttr.get(target.name)
+    if variant:
+        number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), variant)
+        module.operation.attributes[structure.VARIANT] = number
     return Compilation(target, "graph", module)
 
 
@@ -264,16 +272,71 @@ def compile_graph(
     """
     rows = _rows(target)
     graph.finalize()
-    plans = []
-    for row in rows:
-        with dnn.context():
-            work = start(graph, row)
-            advance(work, "kernel", options, store, report)
-            _through_kernels(work, store or _store, report)
-            advance(work, "cubin", options, store, report)
-            plans.append(to_plan(work, graph, options))
-            _log.info("%s in %.0f ms", plans[-1].summary, 1e3 * sum(work.seconds.values()))
+    plans = [_for_target(graph, row, options, store or _store, report) for row in rows]
     return _merged(plans, _plan_key(graph, rows, options))
+
+
+def _for_target(
+    graph: OperationGraph, target: Target, options: Options, store: Store, report: Report
+) -> Plan:
+    """The plan of one target: a module for each of its configs."""
+    began = time.perf_counter()
+    explicit = _decided(graph, target, options)
+    report("choose", time.perf_counter() - began)
+    texts = list(dict.fromkeys(choices for _, choices in explicit.guards))
+    works: list[Compilation] = []
+    with dnn.context(), ThreadPoolExecutor(1) as assembler:
+        waiting = []
+        for variant, choices in enumerate(texts):
+            work = start(graph, target, variant)
+            chosen = replace(explicit, choices=choices)
+            advance(work, "kernel", chosen, store, report)
+            _through_kernels(work, store, report)
+            # The assembler has a thread of its own, beside the next config's lowering.
+            waiting.append(assembler.submit(advance, work, "cubin", chosen, store))
+            works.append(work)
+        for future in waiting:
+            report("cubin", future.result().seconds["cubin"])
+        parts = {c: to_plan(w, graph, options) for c, w in zip(texts, works, strict=True)}
+    made = _guarded(parts, explicit.guards)
+    _log.info("%s in %.0f ms", made.summary, 1e3 * (time.perf_counter() - began))
+    return made
+
+
+def _decided(graph: OperationGraph, target: Target, options: Options) -> Options:
+    """The options with an explicit partition, and explicit choices for each guard."""
+    if options.guards:
+        return options
+    if options.partition:
+        return replace(options, guards=(("1", options.choices),))
+    config = heuristics.best_config(
+        graph, target, options.modes, engine=options.engine, knobs=dict(options.knobs)
+    )
+    is_free = options.engine is None and not options.knobs
+    most = options.most_variants if is_free else 1
+    guarded = guarded_configs(graph, target, config, most=most)
+    return replace(
+        options,
+        partition=config.partition_text(graph),
+        guards=tuple((g.guard, g.config.choice_text) for g in guarded),
+    )
+
+
+def _guarded(parts: Mapping[str, Plan], guards: Sequence[tuple[str, str]]) -> Plan:
+    """One plan for one target, of the plans of its configs by their choices."""
+    plans = list(parts.values())
+    programs = [plan.programs[0] for plan in plans]
+    modules = [module for p in _shifted(plans) for program in p for module in program.modules]
+    variants = [replace(parts[c].programs[0].variants[0], guard=guard) for guard, c in guards]
+    made = replace(
+        programs[0],
+        modules=tuple(modules),
+        kernels=tuple(replace(k, module=i) for i, p in enumerate(programs) for k in p.kernels),
+        fusions=tuple(replace(f, module=i) for i, p in enumerate(programs) for f in p.fusions),
+        variants=tuple(variants),
+    )
+    blobs = tuple(blob for plan in plans for blob in plan.blobs)
+    return replace(plans[0], programs=(made,), blobs=blobs)
 
 
 def _plan_key(graph: OperationGraph, rows: Sequence[Target], options: Options) -> str:
@@ -374,14 +437,20 @@ def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
 
 def _merged(plans: Sequence[Plan], key: str) -> Plan:
     """One plan with the programs of several, each for its own target."""
-    programs: list[Program] = []
-    blobs: list[bytes] = []
+    programs = tuple(program for shifted in _shifted(plans) for program in shifted)
+    blobs = tuple(blob for plan in plans for blob in plan.blobs)
+    return replace(plans[0], programs=programs, blobs=blobs, key=key)
+
+
+def _shifted(plans: Sequence[Plan]) -> Iterator[list[Program]]:
+    """The programs of each plan, for one list of all blobs."""
+    shift = 0
     for plan in plans:
-        shift = len(blobs)
+        found = []
         for program in plan.programs:
-            modules = tuple(
+            modules = (
                 replace(m, cubin=m.cubin + shift, ptx=m.ptx + shift) for m in program.modules
             )
-            programs.append(replace(program, modules=modules))
-        blobs += plan.blobs
-    return replace(plans[0], programs=tuple(programs), blobs=tuple(blobs), key=key)
+            found.append(replace(program, modules=tuple(modules)))
+        yield found
+        shift += len(plan.blobs)

@@ -16,11 +16,14 @@ expression: kernels divide by d as (n * magic) >> magic_shift, exact for 0 <= n 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 
 from .errors import DnncError, Status
 
@@ -284,13 +287,28 @@ def magic_shift(divisor: Size) -> Expr:
     return _fold("magic_shift", Expr.of(divisor))
 
 
+_assumed: ContextVar[Mapping[str, int]] = ContextVar("assumed", default=MappingProxyType({}))
+
+
+@contextlib.contextmanager
+def assuming(sizes: Mapping[str, int]) -> Generator[None]:
+    """Inside, predictions are for these sizes of symbols, as near as their ranges allow."""
+    token = _assumed.set({**_assumed.get(), **sizes})
+    try:
+        yield
+    finally:
+        _assumed.reset(token)
+
+
 def typical(size: Expr) -> int:
-    """A size for predictions: each symbol at 1024, as far as its range allows."""
-    return size.evaluate({dim.name: _typical_dim(dim) for dim in size.dims()})
+    """A size for predictions: each symbol at what is assumed, or at 1024, within its range."""
+    if size.constant is not None:
+        return size.constant
+    return size.evaluate({dim.name: typical_dim(dim) for dim in size.dims()})
 
 
-def _typical_dim(dim: Dim) -> int:
-    value = min(max(1024, dim.min), dim.max)
+def typical_dim(dim: Dim) -> int:
+    value = min(max(_assumed.get().get(dim.name, 1024), dim.min), dim.max)
     return max(dim.multiple_of, value // dim.multiple_of * dim.multiple_of)
 
 

@@ -13,6 +13,10 @@ class Options:
 
     modes: heuristic modes in order.  engine, knobs: an explicit choice for the whole graph.
     partition, choices: an explicit config, as the passes `fuse` and `select-engine` take it.
+    guards: (guard, choices) of a plan that holds several, in place of `choices`; the last guard
+    is "1".
+    most_variants: configs for different sizes that a plan of symbols may hold, where nothing
+    explicit is asked for.
     """
 
     modes: tuple[str, ...] = DEFAULT_MODES
@@ -20,6 +24,8 @@ class Options:
     knobs: tuple[tuple[str, int], ...] = ()
     partition: str = ""
     choices: str = ""
+    guards: tuple[tuple[str, str], ...] = ()
+    most_variants: int = 3
 
 
 DEFAULTS = Options()

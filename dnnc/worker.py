@@ -238,7 +238,7 @@ def _serve(request: dict[str, Any], report: Report) -> bytes:
     from .dialect.json_form import from_json
 
     settings = dict(request["options"])
-    for name in ("modes", "knobs"):
+    for name in ("modes", "knobs", "guards"):
         if name in settings:
             settings[name] = tuple(
                 tuple(item) if isinstance(item, list) else item for item in settings[name]

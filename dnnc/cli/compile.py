@@ -11,6 +11,7 @@ import typer
 from .. import target as targets
 from .. import worker
 from ..errors import DnncError, Status
+from ..options import DEFAULTS
 from ..plan.format import write, write_whole
 from ..plan.plan import Plan
 from ..target import Target
@@ -58,6 +59,12 @@ def compile_file(
         typer.Option("--knob", "-k", metavar="NAME=N", help="A knob of the engine; repeatable."),
     ] = None,
     mode: Modes = DEFAULT_MODES,
+    variants: Annotated[
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Configs for different sizes that a plan of symbols may hold."
+        ),
+    ] = DEFAULTS.most_variants,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -81,7 +88,7 @@ def compile_file(
     A graph goes through the stages graph, fused, linalg, kernel, nvvm, ptx, cubin, plan.  The
     text of each stage up to ptx is a graph file again: a compilation that resumes from it makes
     the same cubin.  A text with several targets holds one after the other, separated by
-    "// -----".
+    "// -----".  A text or a cubin is of the config for typical sizes alone.
     """
     modes = parse_modes(mode)
     knobs = tuple(sorted(parse_settings(knob or [], "--knob").items()))
@@ -91,13 +98,14 @@ def compile_file(
     source = files.read_source(graph)
     _verify_stage(source, emit, bool(engine or knobs))
     rows = _rows(source, named)
-    choice = {"modes": modes, "engine": engine, "knobs": knobs}
+    most = variants if emit is Stage.plan else 1
+    choice = {"modes": modes, "engine": engine, "knobs": knobs, "most_variants": most}
     if ORDER.index(emit) < ORDER.index(Stage.cubin):
         _write_text(_texts(source, rows, emit, choice), output)
         return
     if emit is Stage.cubin:
         _verify_one_cubin(rows, output)
-    with console.compiling([row.name for row in rows], stages=6) as times:
+    with console.compiling([row.name for row in rows], stages=7) as times:
         plan = compiled(source, rows, choice, times, in_process)
     if emit is Stage.cubin:
         code = plan.blobs[plan.programs[0].modules[0].cubin]

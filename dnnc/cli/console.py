@@ -130,10 +130,14 @@ def shape_text(sizes: Sequence[object]) -> str:
 # ---- progress
 
 
+FIRST_STAGE = "choose"
+
+
 class StageTimes:
     """What a compilation reports: the seconds of each stage, a dictionary a target.
 
-    It is the `report` of a compilation.  A stage that comes again belongs to the next target.
+    It is the `report` of a compilation.  Stage "choose" is the first of a target's; a stage that
+    comes again is that of another of the target's configs.
     """
 
     def __init__(self, targets: Sequence[str], on_stage: Callable[[str, int], object]):
@@ -142,9 +146,10 @@ class StageTimes:
         self._on_stage = on_stage
 
     def __call__(self, stage: str, seconds: float) -> None:
-        if not self.by_target or stage in self.by_target[-1]:
+        if not self.by_target or stage == FIRST_STAGE:
             self.by_target.append({})
-        self.by_target[-1][stage] = seconds
+        known = self.by_target[-1]
+        known[stage] = known.get(stage, 0.0) + seconds
         done = sum(len(stages) for stages in self.by_target)
         self._on_stage(f"{self.targets[len(self.by_target) - 1]}: {stage} is done", done)
 

@@ -36,7 +36,7 @@ class Problem:
 
         assert self.source is not None
         rows = targets.of_list(target or self.source.target or default())
-        with console.compiling([row.name for row in rows], stages=6) as times:
+        with console.compiling([row.name for row in rows], stages=7) as times:
             return compiled(self.source, rows, {}, times)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ..plan.format import Bundle
 from ..plan.plan import Arg, Launch, Memset, Plan, Program, Symbol, TensorRecord, Variant
 from . import console
+from .summary import placed_fusions
 
 
 def show_bundle(bundle: Bundle) -> None:
@@ -93,10 +94,11 @@ def rule_text(program: Program) -> str:
 
 
 def _show_fusions(program: Program) -> None:
-    table = console.table(">fusion", "engine", "knobs", "notes", "operations")
-    for number, fusion in enumerate(program.fusions):
+    table = console.table(">fusion", "sizes", "engine", "knobs", "notes", "operations")
+    for sizes, number, fusion in placed_fusions(program):
         table.add_row(
             str(number),
+            "any" if sizes == "1" else sizes,
             f"{fusion.engine} ({fusion.index})",
             console.knobs_text(fusion.knobs),
             " ".join(fusion.notes),
@@ -107,7 +109,9 @@ def _show_fusions(program: Program) -> None:
 
 def _show_variant(plan: Plan, number: int, variant: Variant) -> None:
     """A line a step, then what each of them gets."""
-    guard = "any size" if variant.guard == "1" else variant.guard
+    guard = variant.guard
+    if guard == "1":
+        guard = "other sizes" if number else "any size"
     console.heading(f"\nvariant {number} for {guard}: workspace {variant.workspace_bytes} B")
     table = console.table(">step", "what", "grid", "block", "cluster", "shared memory")
     gets: list[str] = []

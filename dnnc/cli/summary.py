@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..plan.plan import Kernel, Plan, Program
+from ..plan.plan import FusionRecord, Kernel, Plan, Program
 from . import console
 
 
@@ -26,10 +26,16 @@ def _print_kernels(plan: Plan) -> None:
         "target", "engine", "knobs", "kernel", ">registers", ">spills", ">shared memory"
     )
     for program in plan.programs:
-        for index, fusion in enumerate(program.fusions):
-            kernels = [k for k in program.kernels if k.name.startswith(f"fusion{index}_")]
+        for sizes, index, fusion in placed_fusions(program):
+            prefix = f"fusion{index}_"
+            kernels = [
+                k
+                for k in program.kernels
+                if k.module == fusion.module and k.name.startswith(prefix)
+            ]
             for place, kernel in enumerate(kernels):
-                first = (program.target, fusion.engine, console.knobs_text(fusion.knobs))
+                target = program.target if sizes == "1" else f"{program.target}, {sizes}"
+                first = (target, fusion.engine, console.knobs_text(fusion.knobs))
                 table.add_row(
                     *(first if place == 0 else ("", "", "")),
                     kernel.name,
@@ -38,6 +44,23 @@ def _print_kernels(plan: Plan) -> None:
                     _smem_text(program, kernel),
                 )
     console.show(table)
+
+
+def placed_fusions(program: Program) -> Iterator[tuple[str, int, FusionRecord]]:
+    """(guards of the variants that use it, place among its config's fusions, fusion)."""
+    module_of = {kernel.name: kernel.module for kernel in program.kernels}
+    guards: dict[int, list[str]] = {}
+    for variant in program.variants:
+        names = [step.launch.kernel for step in variant.steps if step.launch is not None]
+        for module in dict.fromkeys(module_of[name] for name in names):
+            guards.setdefault(module, []).append(variant.guard)
+    counts: dict[int, int] = {}
+    for fusion in program.fusions:
+        index = counts.get(fusion.module, 0)
+        counts[fusion.module] = index + 1
+        taken = guards.get(fusion.module, ["1"])
+        others = len(program.variants) > 1
+        yield ", ".join("other sizes" if g == "1" and others else g for g in taken), index, fusion
 
 
 def _spills_text(kernel: Kernel) -> str:

@@ -134,6 +134,17 @@ def read_size(operation: Any, symbols: Sequence[Dim]) -> Expr:
     return dnn.from_affine(result, symbols)
 
 
+VARIANT = "dnn.variant"
+
+
+def variant_suffix(module: Any) -> str:
+    """Of the names of kernels: those of a plan's configs differ; the first has none."""
+    attributes = module.operation.attributes
+    if VARIANT not in attributes:
+        return ""
+    return f"_v{ir.IntegerAttr(attributes[VARIANT]).value}"
+
+
 def anchor_of(call: Any) -> Any:
     """The anchor's function that a call names."""
     name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value

@@ -306,6 +306,8 @@ def _completed(
     Candidates that differ as much stay ranked by prediction; legal results come first.  What
     rounds operands is completed from such candidates only if the knobs asked for say so.
     """
+    if all(knob.name in knobs for knob in engine.knobs(fusion, target)):
+        return dict(knobs)
     ranked = [choice.knobs for choice in choices(fusion, target, [engine])]
     is_rounded = _rounds_operands(engine, fusion, {**ranked[0], **knobs})
     alike = [c for c in ranked if _rounds_operands(engine, fusion, c) == is_rounded]

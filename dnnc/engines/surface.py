@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ..dialect.fusion import Fusion
@@ -77,7 +78,9 @@ def smem_reasons(needed: int, target: Target) -> tuple[Reason, ...]:
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:
     """Bytes that reading or writing each tensor once moves."""
-    return sum(t.type.storage_bytes(typical(t.elements())) for t in tensors if not t.is_by_value)
+    return sum(
+        t.type.storage_bytes(math.prod(map(typical, t.shape))) for t in tensors if not t.is_by_value
+    )
 
 
 def memory_seconds(fusion: Fusion, target: Target, *, blocks: int) -> Prediction:

@@ -26,6 +26,7 @@ class PlanList:
         self.targets = tuple(targets)
         self.configs = list(heuristics.configs(graph, self.targets[0], modes))
         self.barred: set[int] = set()
+        self._conditions: list[Callable[[Any], bool]] = []
         self.workspace_limit: int | None = None
         self._built: dict[int, Any] = {}
         self._selected: int | None = None
@@ -39,6 +40,7 @@ class PlanList:
 
     def bar(self, condition: Callable[[Any], bool]) -> None:
         """Takes out the configs for which a condition holds."""
+        self._conditions.append(condition)
         self.barred |= {i for i, config in enumerate(self.configs) if condition(config)}
 
     def _left(self) -> list[int]:
@@ -88,10 +90,26 @@ class PlanList:
 
             config = self.config(index)
             options = Options(
-                partition=config.partition_text(self.graph), choices=config.choice_text
+                partition=config.partition_text(self.graph),
+                choices=config.choice_text,
+                guards=self._guards(config) if index == min(self._left(), default=-1) else (),
             )
             self._built[index] = ExecutionPlan(compile_graph(self.graph, self.targets, options))
         return self._built[index]
+
+    def _guards(self, config: Any) -> tuple[tuple[str, str], ...]:
+        """Of the best plan that is left: it may hold others of them for other sizes."""
+        from ..engines import variants
+
+        target, *others = self.targets
+        if others:
+            return ()  # knobs of one target may not be legal on another
+
+        def is_allowed(other: Any) -> bool:
+            return not any(condition(other) for condition in self._conditions)
+
+        found = variants.guarded_configs(self.graph, target, config, is_allowed=is_allowed)
+        return tuple((entry.guard, entry.config.choice_text) for entry in found)
 
     def selected(self) -> Any:
         if self._selected is None:

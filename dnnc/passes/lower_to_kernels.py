@@ -47,6 +47,7 @@ class LowerToKernels(Pass):
         steps: list[Any] = []
         buffers: dict[str, Expr] = {}
         records: list[FusionRecord] = []
+        suffix = structure.variant_suffix(module)
         functions = list(structure.fusion_functions(module))
         if not functions:
             raise DnncError(
@@ -57,7 +58,7 @@ class LowerToKernels(Pass):
         for index, function in enumerate(functions):
             engine_name, knobs = structure.engine_of(function)
             engine = engine_named(engine_name)
-            output = Output(gpu_module, target, f"fusion{index}_{engine_name}")
+            output = Output(gpu_module, target, f"fusion{index}_{engine_name}{suffix}")
             tile = structure.tile_of(function)
             engine.emit(Region.of(function), knobs, tile, output)
             steps += output.steps

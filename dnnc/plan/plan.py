@@ -196,6 +196,7 @@ class FusionRecord:
     """What was decided for one fusion, for `inspect`.
 
     ops: labels of its operations.  engine, index, knobs: the choice.  notes: numerical notes.
+    module: place of the module that has its kernels.
     """
 
     ops: tuple[str, ...]
@@ -203,6 +204,7 @@ class FusionRecord:
     index: int
     knobs: Mapping[str, int]
     notes: tuple[str, ...] = ()
+    module: int = 0
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def test_the_plan_is_named_for_the_file(here):
     assert format.read("model.dnnplan").programs[0].target == "sm_80"
     assert result.stdout.startswith("model.dnnplan: plan 'ffn', ")
     assert re.search(r"sm_80 .*TILE_M=\d+.* fusion0_\w+ +\d+ +0 B +\d+ B", result.stdout)
-    assert re.search(r"stage times +fused +linalg +kernel .*cubin +all", result.stdout)
+    assert re.search(r"stage times +choose +fused +linalg +kernel .*cubin +all", result.stdout)
     assert [path.name for path in here.iterdir() if path.suffix != ".py"] == ["model.dnnplan"]
 
 

@@ -1,0 +1,173 @@
+"""Which engine configs a plan holds for the sizes that its symbols may have.
+
+A config that is best at one size may take twice as long as another elsewhere.  So a plan for
+symbols holds a few, each with a guard on one symbol:
+
+    tokens <= 48 -> TILE_M=16 SWAP_AB=1;  tokens <= 1500 -> TILE_M=64;  else TILE_M=128
+
+The predictions of the engines say which: the symbol is the one whose range matters most, and
+configs are added while they bring enough over the whole of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..dialect.graph import OperationGraph
+from ..expr import Dim, assuming, typical_dim
+from ..target import Target
+from .heuristics import Choice, EngineConfig, choices
+
+MOST = 3
+_STEP = 4  # from a size that is looked at to the next
+_SMALLEST = 16
+_WORTH = 1.04  # what another config has to bring, in geometric mean over the range
+
+_Texts = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GuardedConfig:
+    """A config for the sizes that a guard takes, of those that no earlier guard takes."""
+
+    guard: str
+    config: EngineConfig
+
+
+def guarded_configs(
+    graph: OperationGraph,
+    target: Target,
+    config: EngineConfig,
+    *,
+    most: int = MOST,
+    is_allowed: Callable[[EngineConfig], bool] = lambda config: True,
+) -> list[GuardedConfig]:
+    """A config, and others of the same fusions where they are predicted to be faster.
+
+    The last guard is "1".  Others have no numerical notes that the config has not.
+    """
+    best: tuple[float, list[GuardedConfig]] = (_WORTH, [GuardedConfig("1", config)])
+    for dim in graph.symbols.values() if most > 1 else ():
+        ladder = _Ladder(dim, config, target)
+        gain, kept = ladder.chosen(most, is_allowed)
+        if gain > best[0]:
+            best = gain, ladder.guarded(kept)
+    return best[1]
+
+
+def _points(dim: Dim) -> list[int]:
+    """Sizes over the range of a symbol, ascending."""
+    found, size = set[int](), _SMALLEST
+    while size < dim.max:
+        found.add(size)
+        size *= _STEP
+    every = []
+    for size in sorted({dim.min, dim.max, *found}):
+        with assuming({dim.name: size}):
+            every.append(typical_dim(dim))
+    return list(dict.fromkeys(every))
+
+
+class _Ladder:
+    """What the configs of a graph take at sizes of one symbol."""
+
+    def __init__(self, dim: Dim, config: EngineConfig, target: Target):
+        self.dim, self.base, self.target = dim, config, target
+        self.points = _points(dim)
+        self.options = [self._options(choice) for choice in config.choices]
+        self.configs = self._configs()
+        self.seconds = {
+            texts: [self._total(texts, at) for at in range(len(self.points))]
+            for texts in self.configs
+        }
+
+    def _options(self, base: Choice) -> Mapping[str, tuple[Choice, list[float]]]:
+        """Text -> (choice, seconds at each point) of a fusion's candidates."""
+        fusion, found = base.fusion, {_text(base): base}
+        for size in {self.points[0], self.points[-1]}:
+            with assuming({self.dim.name: size}):
+                found |= {
+                    _text(choice): choice
+                    for choice in choices(fusion, self.target)
+                    if set(choice.notes) <= set(base.notes)
+                }
+        seconds: dict[str, list[float]] = {text: [] for text in found}
+        for size in self.points:
+            with assuming({self.dim.name: size}):
+                for text, choice in found.items():
+                    seconds[text].append(_seconds(choice, self.target))
+        return {text: (choice, seconds[text]) for text, choice in found.items()}
+
+    def _configs(self) -> dict[_Texts, EngineConfig]:
+        """The given one, and the best at each point."""
+        found = {tuple(map(_text, self.base.choices)): self.base}
+        for at in range(len(self.points)):
+            texts = tuple(
+                min(options, key=lambda text: options[text][1][at]) for options in self.options
+            )
+            chosen = (options[text][0] for options, text in zip(self.options, texts, strict=True))
+            found.setdefault(texts, replace(self.base, choices=tuple(chosen)))
+        return found
+
+    def _total(self, texts: _Texts, at: int) -> float:
+        pairs = zip(self.options, texts, strict=True)
+        return sum(options[text][1][at] for options, text in pairs)
+
+    def chosen(
+        self, most: int, is_allowed: Callable[[EngineConfig], bool]
+    ) -> tuple[float, list[_Texts]]:
+        """(gain over the given config alone, configs), one more while that is worth it."""
+        base, *others = self.configs
+        others = [texts for texts in others if is_allowed(self.configs[texts])]
+        kept = [base]
+        while len(kept) < most and others:
+            following = max(others, key=lambda texts: self._gain(kept, texts))
+            if self._gain(kept, following) < _WORTH:
+                break
+            others.remove(following)
+            kept.append(following)
+        gains = (self.seconds[base][i] / self._least(kept, i) for i in range(len(self.points)))
+        return math.prod(gains) ** (1 / len(self.points)), kept
+
+    def _least(self, kept: Sequence[_Texts], at: int) -> float:
+        return min(self.seconds[texts][at] for texts in kept)
+
+    def _gain(self, kept: Sequence[_Texts], another: _Texts) -> float:
+        count = len(self.points)
+        ratios = (self._least(kept, i) / self._least([*kept, another], i) for i in range(count))
+        return math.prod(ratios) ** (1 / count)
+
+    def guarded(self, kept: Sequence[_Texts]) -> list[GuardedConfig]:
+        """Each of the configs where it is the best of them, in ascending order of the sizes."""
+        best = [min(kept, key=lambda texts: self.seconds[texts][i])
+                for i in range(len(self.points))]  # fmt: skip
+        found: list[GuardedConfig] = []
+        for i, (here, following) in enumerate(itertools.pairwise(best)):
+            if here != following:
+                bound = self._boundary(self.points[i], self.points[i + 1], here, following)
+                guard = f"{self.dim.name} <= {bound}"
+                found.append(GuardedConfig(guard, self.configs[here]))
+        return [*found, GuardedConfig("1", self.configs[best[-1]])]
+
+    def _boundary(self, low: int, high: int, lower: _Texts, upper: _Texts) -> int:
+        """The last size at which `lower` is the better one, within 3%."""
+        while high - low > max(1, self.dim.multiple_of, low // 32):
+            middle = (low + high) // 2
+            with assuming({self.dim.name: middle}):
+                seconds = [
+                    sum(_seconds(choice, self.target) for choice in self.configs[texts].choices)
+                    for texts in (lower, upper)
+                ]
+            low, high = (middle, high) if seconds[0] <= seconds[1] else (low, middle)
+        return low
+
+
+def _text(choice: Choice) -> str:
+    return f"{choice.engine.name} {sorted(choice.knobs.items())}"
+
+
+def _seconds(choice: Choice, target: Target) -> float:
+    return choice.engine.predict(choice.fusion, choice.knobs, target).seconds
