@@ -153,6 +153,9 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine matmul_sm90": (
         *_both("test_matmul_sm90.py", target=HOPPER),
+        *_both("test_booleans_sm90.py", target=HOPPER),
+        *_both("test_fragments_sm90.py", target=HOPPER),
+        *_both("test_variants.py", target=HOPPER),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_hopper_is_needed", HOPPER),
         LinkedTest("tests/gpu/test_random_graphs.py", _RANDOM_SM90, HOPPER),
         LinkedTest("tests/test_random_graphs.py", _RANDOM_SM90, HOPPER),
@@ -174,7 +177,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_matmul_sm90.py", target=HOPPER),
         LinkedTest("tests/gpu/test_large.py", "test_ffn_by_the_engine_that_is_chosen"),
     ),
-    "operation moe_grouped_matmul": _both("test_grouped_matmul.py"),
+    "operation moe_grouped_matmul": (
+        *_both("test_grouped_matmul.py"),
+        *_both("test_grouped_sm90.py", target=HOPPER),
+    ),
     "operation pointwise": _both("test_pointwise.py"),
     "operation reduction": _both("test_reduction.py"),
     "operation transpose": _VIEWS,

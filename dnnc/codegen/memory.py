@@ -140,6 +140,13 @@ class GlobalTensor:
         """Writes packed booleans, byte by byte, up to the one that holds the place `last`."""
         self._store_bits(self._offset(at), value, ops.width_of(value), last)
 
+    def store_byte(self, at: Sequence[Coordinate], byte: Any, condition: Any) -> None:
+        """Writes a byte, the eight booleans at some coordinates, where the condition holds."""
+        where = self._offset(at)
+        assert where.is_consecutive and where.divisor % 8 == 0, "a byte has one writer"
+        with ops.if_(condition):
+            ops.store(ops.gep(self.pointer, ops.shr(where.base, 3), byte.type), byte, 1)
+
     def _pack(self, bits: Sequence[Any]) -> Any:
         byte = ir.IntegerType.get_signless(8)
         total: Any = 0

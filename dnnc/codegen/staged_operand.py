@@ -3,7 +3,8 @@
 
 TMA loads it as the instruction reads it, the blocks of a cluster that share a tile each a part
 for all of them; or threads of the producer fetch it through g1 and store it.  What g1 reads at the
-operand's own coordinates comes from a *raw* tile, which TMA brings ahead of time.
+operand's own coordinates comes from a *raw* tile, which TMA brings ahead of time.  Or raw tiles are
+all that the stages hold, and consumers walk g1 (`operand_fragments`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from .walk import Walk
 class StagedOperand:
     """See the file's docstring.
 
-    value: the SSA tensor after g1.  plan: path, "tma" or "registers"; raw: the place of the
+    value: the SSA tensor after g1.  plan: path, "tma", "registers" (of the producer) or
+    "fragments": raw tiles lie in the stages, and consumers compute from them; raw: the place of the
     argument that g1 reads from raw tiles, -1 for none; raw_offset: in a raw slot; k_contiguous;
     loads_along_k; is_a: whether it is A of the graph; is_rows: whether it lies along the
     instruction's rows; offset: bytes from a stage's start.  tile_rows: of the block's tile.
@@ -47,7 +49,8 @@ class StagedOperand:
         operand = self.row.a if self.plan["is_rows"] else self.row.b
         self.is_rows = bool(self.plan["is_rows"])
         self.is_a = bool(self.plan["is_a"])
-        self.is_async = self.plan["path"] == "tma"
+        self.is_fragments = self.plan["path"] == "fragments"
+        self.is_async = self.plan["path"] != "registers"
         self.panels = wgmma.Panels(
             self.tile_rows, operand.bits // 8, bool(self.plan["k_contiguous"])
         )
@@ -74,8 +77,11 @@ class StagedOperand:
 
     def _box(self) -> tma.Box:
         """What one copy moves: a block's share of a K-major tile, or an MN-major panel."""
-        tensor = self.region.arguments[self.value]
         rows, depth = self.tile.rows, self.tile.depth
+        if self.is_fragments:
+            tensor = self.region.arguments[self.raw_argument]
+            return tma.Box(tensor, (depth, rows), (self.panels.k, self.tile_rows // self.peers))
+        tensor = self.region.arguments[self.value]
         if self.panels.is_k_major:
             axes, extents = (depth, rows), (self.panels.k, self.tile_rows // self.peers)
         else:
@@ -84,9 +90,24 @@ class StagedOperand:
         element = "tf32" if tensor.type == dtypes.f32 else ""
         return tma.Box(tensor, axes, extents, element)
 
+    @property
+    def raw_argument(self) -> Any:
+        """The argument that g1 reads from raw tiles."""
+        return list(self.region.arguments)[self.plan["raw"]]
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row of its tile in a stage."""
+        return self.box.row_bytes if self.is_fragments else wgmma.ROW_BYTES
+
+    @property
+    def bytes(self) -> int:
+        """Of its tile in a stage."""
+        return self.tile_rows * self.row_bytes
+
     def _raw_box(self) -> tma.Box:
         """A whole tile of the argument that g1 reads, as it lies in memory."""
-        tensor = list(self.region.arguments.values())[self.plan["raw"]]
+        tensor = self.region.arguments[self.raw_argument]
         axes, extents = (self.tile.depth, self.tile.rows), (self.panels.k, self.tile_rows)
         if not self.plan["loads_along_k"]:
             axes, extents = axes[::-1], extents[::-1]
@@ -115,12 +136,13 @@ class StagedOperand:
     ) -> None:
         """Starts the copies of this block's share of a tile; rank: of the block."""
         share, to_ranks = self._share(rank)
-        box_rows = self.box.extents[1 if self.panels.is_k_major else 0]
+        is_k_major = self.is_fragments or self.panels.is_k_major
+        box_rows = self.box.extents[1 if is_k_major else 0]
         copies = self.tile_rows // self.peers // box_rows
         for i in range(copies):
             row = ops.add(ops.mul(share, copies * box_rows), i * box_rows)
             at = self.tile.coordinates(batch, Index(ops.add(first, row)), Index(first_k))
-            target = smem.byte_pointer(self.slot(stage), ops.mul(row, wgmma.ROW_BYTES))
+            target = smem.byte_pointer(self.slot(stage), ops.mul(row, self.row_bytes))
             tma.load(target, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
 
     def _share(self, rank: Any) -> tuple[Any, Any]:
@@ -149,6 +171,6 @@ class StagedOperand:
         leaves: dict[Any, Any] = self.region.leaves(self.kernel)
         if self.raw is not None:
             self.raw.base = smem.byte_pointer(raw_slot, self.plan["raw_offset"])
-            leaves[list(self.region.arguments)[self.plan["raw"]]] = self.raw
+            leaves[self.raw_argument] = self.raw
         walk = Walk(self.kernel, leaves, self.region.symbols)
         self.tile.fill(walk, batch, first, first_k, self.slot(stage), self.raw)

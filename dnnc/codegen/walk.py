@@ -67,6 +67,12 @@ class Walk:
             self._known[key] = self._computed(tensor, at, width)
         return self._known[key]
 
+    def branch(self) -> Walk:
+        """For a block inside this one: it knows what this walk knows, and keeps its own."""
+        made = Walk(self.kernel, self.leaves, self.symbols, self.reducer)
+        made._known = dict(self._known)
+        return made
+
     def forget(self) -> None:
         """Drops what was computed: its block ends, and its values do not outlive it."""
         self._known.clear()

@@ -3,8 +3,9 @@
 
 A warpgroup's accumulators are worked through 64 rows at a time, in chunks of columns:
 
-    take the chunk of each staged load; walk g2 on pairs of neighbours; store direct outputs;
-    write the chunk of each staged output to shared memory; one thread starts its copy
+    take the chunk of each staged load; walk g2 on pairs of neighbours; store direct outputs and
+    booleans (`bits_sm90`); write the chunk of each staged output to shared memory; one thread
+    starts its copy
 
 A reduction along the columns whose row lies in one tile is part of the walk: the row of a
 fragment lies in the registers of four lanes.  Other reductions end in `exits`.
@@ -31,6 +32,7 @@ from ..codegen.walk import Walk, inputs_of
 from ..codegen.wgmma import AccumulatorLayout
 from ..expr import Expr
 from ..mlir import arith, nvvm
+from .bits_sm90 import QuadBits
 from .exit_sm90 import Exits
 from .tile_sm90 import LOAD_BUFFERS, STORE_BUFFERS, Tiling
 
@@ -289,6 +291,11 @@ class _Tile:
         leaves |= {v: leaf for (v, _), leaf in zip(e.loads, self.loaded, strict=True)}
         self.walk = Walk(e.kernel, leaves, e.region.symbols, self._reduce)
         self.targets = e.region.targets(e.kernel)
+        self.bits = {
+            place: QuadBits(target, e.lane, t.own_columns)
+            for place, (_, target) in enumerate(self.targets)
+            if t.outputs[place] == "bits"
+        }
         down, right = e.layout.origin(e.thread)
         row_size, column_size = e.sizes
         # A block of a cluster may lie past the end as a whole.
@@ -348,10 +355,10 @@ class _Tile:
 
     def at(self, fragment: Fragment, *, is_row: bool = False) -> list[Coordinate]:
         """Coordinates of a fragment, or of its row."""
-        t = self.tiling
         column = Index.of(0)
         if not is_row:
-            column = Index(fragment.column.kept, 1 if t.pair > 1 else 0, t.pair)
+            width = fragment.column.width
+            column = Index(fragment.column.kept, 1 if width > 1 else 0, width)
         return self.epilogue._at(self.batch, Index(fragment.row.kept), column)
 
     def value(self, tensor: Any, fragment: Fragment) -> Any:
@@ -407,6 +414,8 @@ class _Tile:
                 found.append((place, self.value(value, fragment)))
             elif path == "direct":
                 target.store(self.at(fragment), self.value(value, fragment), fragment.inside)
+            elif path == "bits":
+                self.bits[place].add(self, fragment, self.value(value, fragment))
         e.exits.add(self, fragment)
         return found
 

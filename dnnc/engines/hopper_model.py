@@ -21,16 +21,19 @@ _TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
 _CLUSTER_SECONDS = 0.15e-6  # of a tile, where blocks wait for each other
 _RATE_SHARE = 0.85  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
-_LOAD_RATE = 66e9  # bytes a second that a multiprocessor's copy engine brings
+_LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
-_NARROW_LOAD_SHARE = 0.24  # of that, where rows are unaligned
+_BESIDE_PRODUCERS = 1.15
+_LINE_BYTES = 128
+_SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
+_NARROW_LOAD_SHARE = 0.14  # and where they go through registers
 _EPILOGUE_RATE = 28e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 10.7e9
 _DIRECT_RATE = 11.6e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 2.73e-6}  # of an exchange of sums
 _SPLIT_RATE = 52e9  # bytes a second of it
 _DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
-_L2_RATE = 7.0e12
+_L2_RATE = 12e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
 _LEAST_COLUMNS = 80
@@ -83,7 +86,7 @@ class HopperProduct:
         memory = dram + 0.8 * (_FILL_SECONDS + after)
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * self._steps * self.splits
-        l2 = read / _L2_RATE
+        l2 = read / (_L2_RATE * self.load_share)
         seconds = max(busy, memory, l2)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
@@ -107,6 +110,8 @@ class HopperProduct:
         multiply = 2 * rows * worked * self.depth * self.products / rate
         load = self._stage_bytes / (_LOAD_RATE * self.load_share)
         computed = self.computed_rows * self.depth / (_COMPUTE_RATE * self.producers)
+        if computed:  # producers that compute take slots from those that multiply
+            multiply *= _BESIDE_PRODUCERS
         return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
 
     def _after_seconds(self) -> float:
@@ -123,6 +128,11 @@ class HopperProduct:
         return seconds
 
 
-def load_share(*, is_aligned: bool) -> float:
-    """The share of the copy engine's rate that operands come at."""
-    return 1.0 if is_aligned else _NARROW_LOAD_SHARE
+def load_share(pitch_bytes: int) -> float:
+    """The share of the copy engine's rate that operands come at.
+
+    pitch_bytes: a number known to divide the distance between their rows.
+    """
+    if pitch_bytes % _LINE_BYTES == 0:
+        return 1.0
+    return _SPLIT_LINE_SHARE if pitch_bytes % 16 == 0 else _NARROW_LOAD_SHARE

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
+from math import gcd
 from typing import Any
 
 from .. import dtypes
@@ -31,13 +32,14 @@ from ..codegen.region import Region
 from ..codegen.split import SplitSum
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
-from ..dialect.ops import MoeGroupedMatmul
+from ..dialect.ops import MoeGroupedMatmul, Pointwise
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..errors import Status
 from ..expr import Expr, Size, device_dim, minimum, typical
 from ..mlir import ir
 from ..target import Target
+from .bits_sm90 import bits_reasons, swaps_of_bits
 from .engine import Knob, Knobs, Prediction, Reason
 from .hopper_model import HopperProduct, load_share
 from .matmul_sm90_kernel import OFFSETS, Emitter, operand_values, product_calls
@@ -65,6 +67,7 @@ from .tile_sm90 import (
     chunk_columns,
     moves_by_tma,
     operand_path,
+    raw_argument,
     raw_bytes,
     slices_of,
     staged_loads,
@@ -73,6 +76,8 @@ from .tile_sm90 import (
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
+FRAGMENTS = 3  # of WARP_SPEC_CFG
+STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 _MOST_ACCUMULATORS = 256  # columns times 64-row blocks of a warpgroup: 128 registers a thread
 _GROUP_ROWS = 2048  # of the product, whose tiles follow each other
 _MOST_PRODUCTS = 2
@@ -93,7 +98,8 @@ class MatmulSm90Engine:
         "batches",
         "pointwise and view operations on A, B and beside the product; pointwise operations of "
         "the product's dims after it, the product used anywhere; several outputs, each of which "
-        "follows the product, of any type but BOOLEAN",
+        "follows the product, of any type; BOOLEAN ones, packed, have the product's dims and "
+        "contiguous rows (or all of them columns) of a multiple of 8 elements",
         "two matmuls with one epilogue (gated pairs); reductions at the exit over any axes; "
         "reductions of rows of up to 192 elements that flow on (softmax, rms-norm)",
         "moe_grouped_matmul of up to 1024 experts, one, or two of the same offsets, with pointwise "
@@ -128,7 +134,7 @@ class MatmulSm90Engine:
         if isinstance(first, MoeGroupedMatmul):
             reasons += self._group_reasons(first, fusion)
         epilogue = reducing_epilogue_reasons(fusion, _MOST_REDUCED)
-        return (*reasons, *epilogue, *too_large_reasons(fusion))
+        return (*reasons, *epilogue, *bits_reasons(fusion), *too_large_reasons(fusion))
 
     def _group_reasons(self, op: MoeGroupedMatmul, fusion: Fusion) -> list[Reason]:
         if reductions := fusion.with_role("reduction"):
@@ -166,11 +172,16 @@ class MatmulSm90Engine:
         return (
             Knob("TILE_M", sides, "rows of a block's tile"),
             Knob("TILE_N", (256, *(side for side in sides if side != 256)), "columns of the tile"),
-            Knob("STAGES", (4, 2, 3, 5, 6, 7, 8, 10, 12), "stages in shared memory"),
+            Knob("STAGES", STAGES, "stages in shared memory"),
             Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
             Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
             Knob("SPLIT_K_SLC", (1, 2, 4, 8), "blocks of a cluster that share a tile's k"),
-            Knob("WARP_SPEC_CFG", (1, 2), "warpgroups that load; 2 where operands are computed"),
+            Knob(
+                "WARP_SPEC_CFG",
+                (1, 2, FRAGMENTS),
+                "1, 2: warpgroups that load and compute operands; 3: one that loads, and those "
+                "that multiply compute the operand along the instruction's rows",
+            ),
             Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
         )
 
@@ -195,6 +206,13 @@ class MatmulSm90Engine:
             # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
             what = f"WARP_SPEC_CFG=2 with tile {knobs['TILE_M']}x{knobs['TILE_N']}"
             return (knob_reason(what, "operands behind g1, two consumers, up to 192 columns"),)
+        if knobs["WARP_SPEC_CFG"] == FRAGMENTS and (what := _no_fragments(knobs, fusion)):
+            supported = "one operand of 16 bits along the rows, behind pointwise operations on "
+            supported += "what TMA brings with k contiguous; the other one as TMA brings it"
+            return (knob_reason(f"WARP_SPEC_CFG={FRAGMENTS}: {what}", supported),)
+        if knobs["SWAP_AB"] not in (fitting := swaps_of_bits(fusion)):
+            what = f"SWAP_AB={knobs['SWAP_AB']} with the layout of boolean outputs"
+            return (knob_reason(what, f"SWAP_AB={fitting[0]}"),)
         if reasons := self._split_reasons(knobs, fusion):
             return reasons
         if reasons := self._share_reasons(knobs, fusion):
@@ -262,7 +280,7 @@ class MatmulSm90Engine:
             t.type.bits // 8
             for t in fusion.outputs
             if t.shape == dims and stored_by_tma(t, swaps=swaps)
-            and not (swaps and groups_of(fusion))
+            and not (swaps and groups_of(fusion).constant != 0)
         ]  # fmt: skip
         after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
         loaded = [
@@ -283,11 +301,18 @@ class MatmulSm90Engine:
         firsts, seconds = {op.a for op in found}, {op.b for op in found}
         if swaps:
             firsts, seconds = seconds, firsts
-        stage = (rows * len(firsts) + columns * len(seconds)) * wgmma.ROW_BYTES
+        row_bytes = wgmma.ROW_BYTES
+        raw = None
+        if in_registers := knobs["WARP_SPEC_CFG"] == FRAGMENTS:
+            raw = _raw_of(next(iter(firsts)), fusion, is_a=not swaps)
+        if raw is not None:
+            row_bytes = raw.type.bits // 8 * _instruction(found[0]).panel_k
+        stage = rows * len(firsts) * row_bytes + columns * len(seconds) * wgmma.ROW_BYTES
         splits = knobs["SPLIT_K_SLC"]
         buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
         buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
-        slots = knobs["WARP_SPEC_CFG"] * RAW_BUFFERS[knobs["WARP_SPEC_CFG"]]
+        producers = 1 if in_registers else knobs["WARP_SPEC_CFG"]
+        slots = producers * RAW_BUFFERS[producers]
         rings = knobs["STAGES"] + _consumers(rows) * LOAD_BUFFERS + slots
         barriers = Pipeline.barrier_bytes(rings)
         sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
@@ -298,7 +323,7 @@ class MatmulSm90Engine:
         )
         total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers
         total += SplitSum.barrier_bytes()
-        total += slots * raw + _groups_bytes(fusion)
+        total += (0 if in_registers else slots * raw) + _groups_bytes(fusion)
         return total + (len(found) * SplitSum.bytes(rows, columns) if splits > 1 else 0)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -306,15 +331,21 @@ class MatmulSm90Engine:
         m, *_ = sizes_of(op)
         whole = [t for t in fusion.outputs if t.shape == op.c.shape]
         swaps = [int(bool(whole) and is_along_columns(whole[0]))]
+        if _computes_operands(fusion):
+            swaps = [0, 1]  # consumers compute the operand along the rows, of either side
         if not swaps[0] and typical(m) <= 64:
             swaps = [1, 0]
         if flowing_reductions(fusion):
             swaps = [0]
+        swaps_of_booleans = swaps_of_bits(fusion)
+        swaps = [swap for swap in swaps if swap in swaps_of_booleans] or swaps_of_booleans
         found: list[Knobs] = []
         for swap, (rows, columns), (*cluster, splits), producers in product_of(
-            swaps, _TILES, _CLUSTERS, (2, 1) if _computes_operands(fusion) else (1,)
+            swaps, _TILES, _CLUSTERS, (FRAGMENTS, 2, 1) if _computes_operands(fusion) else (1,)
         ):
             tile = (columns, rows) if swap else (rows, columns)
+            if producers == FRAGMENTS and rows > 128:
+                continue  # a warpgroup that computes two blocks of rows waits for itself
             knobs = {
                 "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
                 "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
@@ -325,13 +356,10 @@ class MatmulSm90Engine:
         return found
 
     def _with_most_stages(self, knobs: dict[str, int], fusion: Fusion, target: Target) -> Knobs:
-        """As many stages as fit, up to what covers the latency of loads."""
-        stages = self.knobs(fusion, target)[2].values
-        for count in sorted(stages, reverse=True):
-            tried = {**knobs, "STAGES": count}
-            if count <= _MOST_STAGES and not self.legal(tried, fusion, target):
-                return tried
-        return knobs
+        """As many stages as fit, up to what covers the latency of loads; all else is legal."""
+        few, more = (self._smem_bytes({**knobs, "STAGES": n}, fusion) for n in (2, 3))
+        fitting = 2 + (target.smem_block_bytes - few) // (more - few)
+        return {**knobs, "STAGES": max(n for n in STAGES if n <= max(fitting, min(STAGES)))}
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         op = matmul_of(fusion)
@@ -353,14 +381,15 @@ class MatmulSm90Engine:
             len(matmuls_of(fusion)),
             bytes_of((*fusion.inputs, *fusion.outputs)),
             any(is_heavy(other) for other in fusion.ops),
-            any(not stored_by_tma(t, swaps=swaps) for t in whole),
-            load_share(is_aligned=all(_is_aligned(t) for t in (op.a, op.b))),
-            sum(
+            any(t.type.kind != "b" and not stored_by_tma(t, swaps=swaps) for t in whole),
+            min(load_share(_pitch_bytes(t)) for t in (op.a, op.b)),
+            # What consumers compute costs their products nothing that was measured.
+            0 if knobs["WARP_SPEC_CFG"] == FRAGMENTS else sum(
                 side
                 for t, side in ((op.a, knobs["TILE_M"]), (op.b, knobs["TILE_N"]))
                 if t in fusion.producers
             ),
-            knobs["WARP_SPEC_CFG"],
+            1 if knobs["WARP_SPEC_CFG"] == FRAGMENTS else knobs["WARP_SPEC_CFG"],
             target.mma_tflops[_RATE_OF[op.a.type]],
             residents,
             typical(groups_of(fusion)),
@@ -400,8 +429,8 @@ class MatmulSm90Engine:
             if path == "tma"
         ]
         splits = knobs["SPLIT_K_SLC"]
-        operands = _operand_plans(region, values, row, rows, columns)
-        is_async = all(operand["path"] == "tma" for operand in operands)
+        operands = _operand_plans(region, values, row, rows, columns, knobs["WARP_SPEC_CFG"])
+        is_async = all(operand["path"] != "registers" for operand in operands)
         # Warps of a producer that computes have no time to load for the epilogue.
         loads = staged_loads(region, calls, swaps=swaps) if splits == 1 and is_async else []
         arguments = list(region.arguments.values())
@@ -448,7 +477,12 @@ class MatmulSm90Engine:
 
 
 def _operand_plans(
-    region: Region, values: Sequence[Any], row: wgmma.Instruction, rows: int, columns: int
+    region: Region,
+    values: Sequence[Any],
+    row: wgmma.Instruction,
+    rows: int,
+    columns: int,
+    roles: int,
 ) -> list[dict[str, Any]]:
     """How each operand of a stage is loaded, and where it lies."""
     found: list[dict[str, Any]] = []
@@ -471,17 +505,26 @@ def _operand_plans(
             row_bytes = side * arguments[path["raw"]].type.bits // 8
             if row_bytes % tma.ALIGNMENT:
                 path |= {"raw": -1, "is_aligned": False}
-        bytes_ = 0
+        bytes_, in_stage = 0, side * wgmma.ROW_BYTES
         if path["raw"] >= 0:
             bytes_ = raw_bytes(side, row.panel_k, arguments[path["raw"]].type.bits // 8)
-        found.append({**path, "offset": offset, "raw_offset": raw_offset, "raw_bytes": bytes_})
-        offset += side * wgmma.ROW_BYTES
+        if roles == FRAGMENTS and is_rows:
+            rank = len(region.dims_of(value))
+            axes = (rank - 1, rank - 2) if is_a else (rank - 2, rank - 1)
+            path |= {"path": "fragments", "raw": raw_argument(region, value, axes)}
+            in_stage = side * row.panel_k * arguments[path["raw"]].type.bits // 8
+            bytes_ = 0
+        place = {"offset": offset, "bytes": in_stage}
+        found.append({**path, **place, "raw_offset": raw_offset, "raw_bytes": bytes_})
+        offset += in_stage
         raw_offset += bytes_
     return found
 
 
 def _output_path(tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool) -> str:
     """See `Tiling.outputs`."""
+    if tensor.type.kind == "b":
+        return "bits"
     if tensor.shape == tuple(dims):
         return "tma" if stored_by_tma(tensor, swaps=swaps) else "direct"
     keeps_all_but_row = tensor.shape[:-1] == tuple(dims[:-1])
@@ -509,6 +552,51 @@ def _is_along_rows(tensor: Tensor, *, is_a: bool) -> bool:
 def _computes_operands(fusion: Fusion) -> bool:
     """Whether an operand comes out of g1."""
     return any(t in fusion.producers for op in matmuls_of(fusion) for t in (op.a, op.b))
+
+
+def _no_fragments(knobs: Knobs, fusion: Fusion) -> str:
+    """Why consumers can't compute the operand along the rows; "": they can."""
+    pairs = {(op.b, op.a) if knobs["SWAP_AB"] else (op.a, op.b) for op in matmuls_of(fusion)}
+    first, _ = next(iter(pairs))
+    if len({pair[0] for pair in pairs}) > 1 or first not in fusion.producers:
+        return "no operand along the rows that is computed"
+    if not _instruction(matmul_of(fusion)).takes_mn_major:
+        return f"operands of {first.type}"
+    if any(not isinstance(op, Pointwise) for op in fusion.upstream(first)):
+        return "operations that are not pointwise before the product"
+    if first.shape[-2 if knobs["SWAP_AB"] else -1].known_divisor() % 2:
+        return "an odd k"
+    raw = _raw_of(first, fusion, is_a=not knobs["SWAP_AB"])
+    if raw is None or raw.type.bits > 16:
+        return f"{first.label} of nothing of up to 16 bits with k contiguous"
+    for _, tensor in pairs:
+        if tensor in fusion.producers or not _comes_by_tma(tensor, is_a=bool(knobs["SWAP_AB"])):
+            return f"{tensor.label} does not come by TMA"
+    return ""
+
+
+def _raw_of(operand: Tensor, fusion: Fusion, *, is_a: bool) -> Tensor | None:
+    """The widest tensor of an operand's dims that g1 reads and TMA brings with k contiguous."""
+    read = {t for op in fusion.upstream(operand) for t in op.operands}
+    fitting = [
+        t
+        for t in fusion.inputs
+        if t in read and t.shape == operand.shape and not t.is_by_value
+        and tma.refusal(t, _axes(t, is_a=is_a)) is None
+    ]  # fmt: skip
+    return max(fitting, key=lambda t: t.type.bits, default=None)
+
+
+def _axes(operand: Tensor, *, is_a: bool) -> tuple[int, int]:
+    """Those of k and of the rows."""
+    last = operand.rank - 1
+    return (last, last - 1) if is_a else (last - 1, last)
+
+
+def _comes_by_tma(tensor: Tensor, *, is_a: bool) -> bool:
+    """Whether an operand of 16 bits is loaded as the instruction reads it."""
+    axes = _axes(tensor, is_a=is_a)
+    return tma.refusal(tensor, axes) is None or tma.refusal(tensor, axes[::-1]) is None
 
 
 def _raw_element_bytes(fusion: Fusion, op: Product, is_a: bool) -> int:
@@ -553,7 +641,6 @@ _TILES = (
     (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
-_MOST_STAGES = 12
 
 _RATE_OF: Mapping[DType, str] = {
     dtypes.f16: "f16", dtypes.bf16: "bf16", dtypes.f32: "f32", dtypes.i8: "i8",
@@ -591,9 +678,13 @@ def _instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
 
 def _is_aligned(tensor: Tensor) -> bool:
     """Whether rows begin where TMA takes them."""
+    return _pitch_bytes(tensor) % tma.ALIGNMENT == 0
+
+
+def _pitch_bytes(tensor: Tensor) -> int:
+    """A number known to divide the distance between rows; 0: there is one row."""
     size = max(1, tensor.type.bits // 8)
-    pitch = [s for s in tensor.layout[-2:] if s.constant != 1]
-    return all(s.known_divisor() * size % 16 == 0 for s in pitch)
+    return gcd(*(s.known_divisor() * size for s in tensor.layout[-2:] if s.constant != 1))
 
 
 MATMUL_SM90 = MatmulSm90Engine()

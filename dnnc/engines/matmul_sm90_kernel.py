@@ -22,6 +22,7 @@ from ..codegen.groups import GroupTable, GroupTile
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
+from ..codegen.operand_fragments import OperandFragments
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
 from ..codegen.schedule import TileOrder, TilePlace
@@ -177,7 +178,7 @@ class Emitter:
     def _begin(self) -> None:
         """Makes the barriers, and the table of groups."""
         t = self.tiling
-        producers = any(o.is_async for o in self.operands)
+        producers = int(any(o.is_async for o in self.operands))
         producers += wgmma.WARPGROUP_THREADS * (not t.is_all_async)
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
             self.pipeline.make(producers, self.cluster.tiles * t.consumers * 4)
@@ -336,7 +337,7 @@ class Emitter:
         filled = [o for o in self.operands if not o.is_async]
         if copied:
             with ops.if_(is_issuer):
-                mbarrier.expect(barrier, sum(o.panels.bytes for o in copied))
+                mbarrier.expect(barrier, sum(o.bytes for o in copied))
                 for operand in copied:
                     first = place.row if operand.is_rows else place.column
                     batch = place.batch_of(is_a=operand.is_a)
@@ -362,7 +363,7 @@ class Emitter:
         ring = self._own_ring()
 
         def multiply(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor, sums = self._multiply(Cursor(*carried[:2]))
+            cursor, sums = self._multiply(Cursor(*carried[:2]), place)
             if t.splits > 1:
                 self._finish_split(place, sums, carried[2])
                 return [*cursor.values, ops.xor(carried[2], 1)]
@@ -437,12 +438,16 @@ class Emitter:
         blocks = self.tiling.blocks_of_rows
         return [list(sums[i : i + blocks]) for i in range(0, len(sums), blocks)]
 
-    def _multiply(self, cursor: Cursor) -> tuple[Cursor, list[Any]]:
-        """The accumulators of a tile: of each product, one for each 64 rows of the warpgroup."""
+    def _multiply(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
+        """The accumulators of a tile: of each product, one for each 64 rows of the warpgroup.
+
+        place: of the warpgroup's tile.
+        """
         if self.tiling.promotes:
             return self._multiply_promoted(cursor)
-        count = len(self.tiling.products) * self.tiling.blocks_of_rows
-        undefined = [wgmma.undefined(self.row, self.tiling.columns)] * count
+        if self.tiling.takes_fragments:
+            return self._multiply_fragments(cursor, place)
+        undefined = self._undefined()
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             stage, phase, previous, *sums = carried
@@ -464,13 +469,12 @@ class Emitter:
     def _multiply_promoted(self, cursor: Cursor) -> tuple[Cursor, list[Any]]:
         """The same, with the sums of each stage added by additions that round to f32."""
         t = self.tiling
-        count = len(t.products) * t.blocks_of_rows
+        undefined = self._undefined()
         type_ = wgmma.accumulator_type(self.row, t.columns)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried[:2])
             self.pipeline.wait_full(here)
-            undefined = [wgmma.undefined(self.row, t.columns)] * count
             parts = wgmma.wait_for(self._multiply_stage(here, ops.const(0), undefined))
             self._release(here)
             flat = [value for part in parts for value in wgmma.unpacked(part)]
@@ -480,7 +484,7 @@ class Emitter:
             ]
             return [*here.next(t.stages).values, *totals]
 
-        registers = count * t.columns // 2
+        registers = len(undefined) * t.columns // 2
         zeros = [ops.zeros(ops.f32_type())] * registers
         steps = ops.sub(self.end_step, self.first_step)
         stage, phase, *totals = ops.for_(0, steps, 1, [*cursor.values, *zeros], step)
@@ -488,11 +492,64 @@ class Emitter:
         sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
         return Cursor(stage, phase), sums
 
+    def _multiply_fragments(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
+        """The same, with the operand along the rows in registers.
+
+        The fragments of a stage are computed while the products of the stage before run.
+        """
+        t = self.tiling
+        operand = self.operands[t.products[0][0]]
+        thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        batch = place.batch_of(is_a=operand.is_a)
+        fragments = OperandFragments(operand, batch, place.row, t.blocks_of_rows, thread)
+        own_row = ops.mul(self.own, t.rows // t.consumers)
+
+        def take(here: Cursor, step: Any) -> list[Any]:
+            self.pipeline.wait_full(here)
+            first_k = ops.mul(ops.add(self.first_step, step), self.k_panel)
+            blocks = fragments.take(self.pipeline.slot(here), own_row, first_k)
+            return [word for words in blocks for word in words]
+
+        def start(here: Cursor, step: Any, words: Sequence[Any], sums: Sequence[Any]) -> Any:
+            per_block = len(words) // t.blocks_of_rows
+            blocks = [words[i : i + per_block] for i in range(0, len(words), per_block)]
+            return self._multiply_stage(here, step, sums, blocks)
+
+        words = take(cursor, 0)
+        count = len(words)
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried[:2])
+            sums = start(here, i, carried[2 : 2 + count], carried[2 + count :])
+            following = here.next(t.stages)
+            words = take(following, ops.add(i, 1))
+            wgmma.wait(0)
+            self._release(here)
+            return [*following.values, *words, *sums]
+
+        last = ops.sub(ops.sub(self.end_step, self.first_step), 1)
+        carried = ops.for_(0, last, 1, [*cursor.values, *words, *self._undefined()], step)
+        here = Cursor(*carried[:2])
+        sums = start(here, last, carried[2 : 2 + count], carried[2 + count :])
+        sums = wgmma.wait_for(sums)
+        self._release(here)
+        return here.next(t.stages), sums
+
+    def _undefined(self) -> list[Any]:
+        """Accumulators whose first products do not read them."""
+        count = len(self.tiling.products) * self.tiling.blocks_of_rows
+        return [wgmma.undefined(self.row, self.tiling.columns)] * count
+
     def _release(self, cursor: Cursor) -> None:
         self.pipeline.release(cursor, self.lane, self.cluster.tiles)
 
-    def _multiply_stage(self, cursor: Cursor, is_added: Any, sums: Sequence[Any]) -> list[Any]:
-        """Starts the products of a stage; is_added: 0 where they are the first of the tile."""
+    def _multiply_stage(
+        self, cursor: Cursor, is_added: Any, sums: Sequence[Any], words: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Starts the products of a stage; is_added: 0 where they are the first of the tile.
+
+        words: [block of rows][words of each step of k] of a first operand in registers.
+        """
         t = self.tiling
         stage = self.pipeline.address(cursor)
         own = ops.mul(self.own, t.rows // t.consumers * wgmma.ROW_BYTES)
@@ -508,10 +565,15 @@ class Emitter:
                 first, second = self.operands[a].panels, self.operands[b].panels
                 for block in range(t.blocks_of_rows):
                     place = i * t.blocks_of_rows + block
+                    rows = (
+                        words[block][4 * k : 4 * k + 4]
+                        if words
+                        else wgmma.moved(descriptors[a], first.offset(block * wgmma.M, k))
+                    )
                     sums[place] = wgmma.multiply(
                         self.row,
                         t.columns,
-                        wgmma.moved(descriptors[a], first.offset(block * wgmma.M, k)),
+                        rows,
                         wgmma.moved(descriptors[b], second.offset(0, k)),
                         sums[place],
                         is_added if k == 0 else 1,

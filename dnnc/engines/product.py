@@ -129,8 +129,6 @@ def _output_reasons(fusion: Fusion, made: set[Product]) -> list[Reason]:
         upstream = fusion.upstream(output)
         if not made & upstream:
             return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]
-        if output.type.kind == "b":
-            return [boolean_reason(output)]
         exits = [op for op in upstream if isinstance(op, Reduction) and op not in flowing]
         if len(exits) > 1:
             what = f"{output.label} of {len(exits)} reductions"

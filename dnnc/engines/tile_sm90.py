@@ -38,8 +38,8 @@ class Tiling:
     products: for each matmul of the region, the places of its row and column operand.
     promotes: whether each stage's sums are added to f32 sums of their own.
     loads: arguments, by place, that the epilogue reads through shared memory.
-    outputs: path of each: "tma"; "direct", from registers; "row", one element a row; or "exit", of
-    a reduction over several tiles.
+    outputs: path of each: "tma"; "direct", from registers; "bits", of booleans; "row", one element
+    a row; or "exit", of a reduction over several tiles.
     chunk: columns that go through shared memory together.  staged_bytes, loaded_bytes: an element
     of each staged output and load.  pair: neighbours in a row that the epilogue works on
     together, 1 or 2.  splits: blocks of a cluster that share a tile's k.
@@ -104,7 +104,12 @@ class Tiling:
 
     @property
     def is_all_async(self) -> bool:
-        return all(operand["path"] == "tma" for operand in self.operands)
+        return all(operand["path"] != "registers" for operand in self.operands)
+
+    @property
+    def takes_fragments(self) -> bool:
+        """Whether consumers compute the operand along the rows in their registers."""
+        return any(operand["path"] == "fragments" for operand in self.operands)
 
     @property
     def registers(self) -> tuple[int, int] | None:
@@ -115,10 +120,7 @@ class Tiling:
 
     @property
     def stage_bytes(self) -> int:
-        return sum(
-            (self.rows if operand["is_rows"] else self.columns) * wgmma.ROW_BYTES
-            for operand in self.operands
-        )
+        return sum(operand["bytes"] for operand in self.operands)
 
     @property
     def raw_bytes(self) -> int:
@@ -253,13 +255,13 @@ def operand_path(
             return {**path, "path": "tma", "k_contiguous": False, "loads_along_k": False}
     k_contiguous = not (row.takes_mn_major and contiguous == rows)
     along_k = contiguous != rows
-    raw = _raw_argument(region, value, (depth, rows) if along_k else (rows, depth))
+    raw = raw_argument(region, value, (depth, rows) if along_k else (rows, depth))
     if raw >= 0:
         path["is_aligned"] = True
     return {**path, "k_contiguous": k_contiguous, "loads_along_k": along_k, "raw": raw}
 
 
-def _raw_argument(region: Region, value: Any, axes: tuple[int, int]) -> int:
+def raw_argument(region: Region, value: Any, axes: tuple[int, int]) -> int:
     """The place of the largest argument that g1 reads only at the operand's own coordinates, and
     whose tiles TMA can bring; -1 for none."""
     whole = identity_access(len(region.dims_of(value)))

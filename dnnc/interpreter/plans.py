@@ -179,8 +179,9 @@ class _Machine:
 
     def _gathered(self, address: int, places: Array, dtype: DType) -> Array:
         if dtype.kind == "b":
-            bits = dtype.storage_bytes(int(places.max(initial=-1)) + 1)
-            data = self.memory.download(address, bits)
+            data = np.zeros(dtype.storage_bytes(int(places.max(initial=-1)) + 1), np.uint8)
+            for _, first, count in _runs(np.unique(places >> 3)):
+                data[first : first + count] = self.memory.download(address + first, count)
             return (data[places >> 3] >> (places & 7) & 1).astype(bool)
         size = dtype.bits // 8
         flat = np.empty((places.size, size), np.uint8)

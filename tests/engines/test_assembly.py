@@ -194,6 +194,12 @@ def exit_of(mode, dims):
     return epilogue
 
 
+def relu_and_mask(g, c, n):
+    biased = g.add(c, g.tensor([1, 1, n]))
+    g.relu(biased).set_output()
+    g.cmp_gt(biased, 0).set_output().set_data_type(dtypes.i1)
+
+
 def scaled(g, c, n):
     g.mul(c, g.tensor([1, 1, n])).set_output()
 
@@ -221,6 +227,8 @@ HOPPER = {
         for rows, columns in matmul_sm90._TILES
     },
     "residual": (128, 256, hopper("BFLOAT16", "BFLOAT16", scaled_residual), {}),
+    "mask": (128, 256, hopper("HALF", "HALF", relu_and_mask), {}),
+    "mask 256x128": (256, 128, hopper("HALF", "HALF", relu_and_mask), {}),
     "swapped": (128, 256, hopper("HALF", "HALF", gelu), {"SWAP_AB": 1}),
     "split k": (128, 128, hopper("HALF", "HALF", gelu), {"SPLIT_K_SLC": 4}),
     "tf32": (128, 256, hopper("FLOAT", "FLOAT", gelu), {}),

@@ -300,6 +300,12 @@ def test_narrow_chunks_of_bytes_are_refused_or_stored(tile, splits):
         run(g, knobs=knobs, allowance=2.0**-11)
 
 
+def test_narrow_chunks_of_bytes_are_refused_swapped():
+    g, _ = product(dtypes.f8e4m3, 64, 96, 128, out="column")
+    with pytest.raises(dnnc.DnncError, match="chunks of 8 columns of 1 bytes"):
+        run(g, knobs={**SMALL, "TILE_M": 8, "SWAP_AB": 1})
+
+
 def test_operands_behind_g1_of_layouts_that_differ_from_what_it_reads():
     g = new_graph(dtypes.bf16)
     x, b = g.tensor([1, 64, 64], strides(64, 64, "column")), g.tensor([1, 64, 64])
