@@ -14,7 +14,7 @@ fragment lies in the registers of four lanes.  Other reductions end in `exits`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
+from ..codegen.row_exchange import RowExchange
 from ..codegen.schedule import TilePlace
 from ..codegen.smem import byte_pointer
 from ..codegen.staged_load import StagedLoad
@@ -109,7 +110,8 @@ class Epilogue:
     """What the epilogues of all tiles of a kernel share.
 
     staging: i32 address of shared memory for stores and loads.  own: the warpgroup among the
-    consumers.  thread: in the warpgroup.
+    consumers.  thread: in the warpgroup.  exchange: of the first warpgroup's rows with other
+    blocks of the cluster.  rank: of the block among those.
     """
 
     kernel: Kernel
@@ -120,6 +122,8 @@ class Epilogue:
     sizes: tuple[Expr, Expr]
     address: Any
     load_rings: Sequence[Pipeline]
+    exchange: RowExchange
+    rank: Any
 
     def __post_init__(self) -> None:
         t = self.tiling
@@ -189,8 +193,19 @@ class Epilogue:
         self.own = own
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.lane = ops.and_(self.thread, 31)
+        self.own_exchange = self._exchange_of(own)
         stores = ops.mul(own, STORE_BUFFERS * self.tiling.store_bytes)
         self.own_stores = ops.add(ops.add(self.address, self.tiling.stores_offset), stores)
+
+    def _exchange_of(self, own: Any) -> RowExchange:
+        """That of a consumer warpgroup."""
+        t, first = self.tiling, self.exchange
+        barriers = RowExchange.barrier_bytes(t.exchanges)
+        return replace(
+            first,
+            memory=byte_pointer(first.memory, ops.mul(own, t.exchange_bytes)),
+            barriers=byte_pointer(first.barriers, ops.mul(own, barriers)),
+        )
 
     def end(self) -> None:
         """Shared memory lasts until every copy has read it; writes end with the kernel."""
@@ -204,14 +219,15 @@ class Epilogue:
         sums: Sequence[Sequence[Sequence[Any]]],
         ring: Pipeline | None,
         cursor: Cursor,
+        turn: Any = 0,
     ) -> Cursor:
         """The epilogue of a tile.
 
         place: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
-        ring, cursor: of the staged loads.
+        ring, cursor: of the staged loads.  turn: of the tile, 0 and 1 by turns.
         """
         t = self.tiling
-        tile = _Tile(self, place, sums)
+        tile = _Tile(self, place, sums, turn)
         number = 0
         for block in range(t.blocks_of_rows):
             for chunk in range(0, t.own_columns, t.chunk):
@@ -276,7 +292,9 @@ class _Tile:
         epilogue: Epilogue,
         place: TilePlace,
         sums: Sequence[Sequence[Sequence[Any]]],
+        turn: Any,
     ):
+        self.turn, self.exchanged = turn, 0
         self.epilogue = e = epilogue
         self.tiling = t = e.tiling
         self.batch = place.batch
@@ -432,8 +450,9 @@ class _Tile:
                 is_first = ops.compare("eq", ops.and_(self.epilogue.lane, _QUAD - 1), 0)
                 is_writer = ops.both(fragment.row.inside, is_first)
                 if self.tiling.cluster[1] > 1:
-                    # A block of the cluster may lie past the end of the row.
-                    is_writer = ops.both(is_writer, fragment.column.inside)
+                    # Other blocks of the cluster have the rest of the row, or nothing.
+                    first = ops.compare("eq", self.first_column, 0)
+                    is_writer = ops.both(is_writer, first)
                 target.store(at, made, is_writer)
 
     # ---- reductions inside a row
@@ -448,7 +467,15 @@ class _Tile:
             total = value if total is None else combine(total, value)
         self.select(hand)
         total = reduce.across_lanes(reduce.lanes(total, combine), _QUAD, combine)
+        if self.tiling.exchanges:
+            total = self._exchange(total, combine)
         return ops.splat(total, width)
+
+    def _exchange(self, total: Any, combine: Any) -> Any:
+        """A row's reduction over all blocks that have a part of it."""
+        e = self.epilogue
+        number, self.exchanged = self.exchanged, self.exchanged + 1
+        return e.own_exchange.combine(number, total, self.turn, e.thread, e.rank, combine)
 
     def inside(self, operation: Any, value: Any, fragment: Fragment, *, rows: bool = False) -> Any:
         """A fragment to reduce; past the edges, what changes nothing."""

@@ -29,6 +29,7 @@ from ..codegen.groups import GroupTable
 from ..codegen.output import Output
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region
+from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
@@ -65,10 +66,12 @@ from .tile_sm90 import (
     Tiling,
     buffer_bytes,
     chunk_columns,
+    exchanges,
     moves_by_tma,
     operand_path,
     raw_argument,
     raw_bytes,
+    row_reductions_that_flow,
     slices_of,
     staged_loads,
     stored_by_tma,
@@ -82,6 +85,7 @@ _MOST_ACCUMULATORS = 256  # columns times 64-row blocks of a warpgroup: 128 regi
 _GROUP_ROWS = 2048  # of the product, whose tiles follow each other
 _MOST_PRODUCTS = 2
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
+MOST_BLOCKS = 4  # of a cluster that shares tiles
 _MOST_REDUCED = 192  # columns of a row whose reduction flows on
 
 
@@ -101,7 +105,8 @@ class MatmulSm90Engine:
         "follows the product, of any type; BOOLEAN ones, packed, have the product's dims and "
         "contiguous rows (or all of them columns) of a multiple of 8 elements",
         "two matmuls with one epilogue (gated pairs); reductions at the exit over any axes; "
-        "reductions of rows of up to 192 elements that flow on (softmax, rms-norm)",
+        "reductions of rows of up to 768 elements that flow on (softmax, rms-norm), over the "
+        "blocks of a cluster where a tile does not hold the row",
         "moe_grouped_matmul of up to 1024 experts, one, or two of the same offsets, with pointwise "
         "operations before and after",
     )
@@ -133,7 +138,7 @@ class MatmulSm90Engine:
                 )
         if isinstance(first, MoeGroupedMatmul):
             reasons += self._group_reasons(first, fusion)
-        epilogue = reducing_epilogue_reasons(fusion, _MOST_REDUCED)
+        epilogue = reducing_epilogue_reasons(fusion, _MOST_REDUCED * MOST_BLOCKS)
         return (*reasons, *epilogue, *bits_reasons(fusion), *too_large_reasons(fusion))
 
     def _group_reasons(self, op: MoeGroupedMatmul, fusion: Fusion) -> list[Reason]:
@@ -197,9 +202,10 @@ class MatmulSm90Engine:
         if accumulators > _MOST_ACCUMULATORS:
             # More accumulators than the registers of two consumer warpgroups hold.
             return (knob_reason(f"{accumulators} sums in two rows of a thread", "up to 256"),)
-        if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > 4:
+        if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > MOST_BLOCKS:
             # Larger clusters leave multiprocessors without one.
-            return (knob_reason("a cluster of more than 4 blocks", "up to 4"),)
+            what = f"a cluster of more than {MOST_BLOCKS} blocks"
+            return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
         if knobs["WARP_SPEC_CFG"] == 2 and (
             _consumers(rows) == 1 or columns > 192 or not _computes_operands(fusion)
         ):
@@ -222,18 +228,29 @@ class MatmulSm90Engine:
         if rows == 256 and not all(_is_aligned(t) for m in matmuls_of(fusion) for t in (m.a, m.b)):
             # What loads unaligned rows leaves the consumers too few registers for two row blocks.
             return (knob_reason("256 rows with unaligned operands", "up to 128"),)
-        if flowing_reductions(fusion):
-            width = op.c.shape[-1].bounds()[1]
-            if knobs["SWAP_AB"] or not width <= columns <= _MOST_REDUCED:
-                # A row has to lie in the registers of four lanes, beside the accumulators.
-                what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} for reductions of {width}"
-                return (knob_reason(what, f"SWAP_AB=0, TILE_N of {width} to {_MOST_REDUCED}"),)
+        if reasons := self._row_reasons(knobs, fusion):
+            return reasons
         staged, loaded, chunk = self._staged_bytes(knobs, fusion)
         if chunk * min([*staged, *loaded], default=16) < tma.ALIGNMENT:
             # A row of a box has 16 bytes at least.
             what = f"chunks of {chunk} columns of {min([*staged, *loaded])} bytes"
             return (knob_reason(what, "tiles and slices of 16 columns or more"),)
         return smem_reasons(self._smem_bytes(knobs, fusion), target)
+
+    def _row_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
+        """A row that is reduced and goes on lies in the registers of four lanes, or in those of
+        the blocks of a cluster that have its columns."""
+        if not flowing_reductions(fusion):
+            return ()
+        width = matmul_of(fusion).c.shape[-1].bounds()[1]
+        columns, blocks = knobs["TILE_N"], knobs["TILE_CGA_N"]
+        if knobs["SWAP_AB"] or columns > _MOST_REDUCED or width > columns * blocks:
+            what = f"tile {knobs['TILE_M']}x{columns}, {blocks} side by side, for rows of {width}"
+            supported = f"SWAP_AB=0, TILE_N up to {_MOST_REDUCED}, TILE_N * TILE_CGA_N of {width}"
+            return (knob_reason(what, f"{supported} or more"),)
+        if width > columns and knobs["TILE_CGA_M"] > 1:
+            return (knob_reason("rows over a cluster of several rows", "TILE_CGA_M=1"),)
+        return ()
 
     def _split_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
         """Each block of a split has a part of k, and no row goes over several."""
@@ -324,7 +341,19 @@ class MatmulSm90Engine:
         total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers
         total += SplitSum.barrier_bytes()
         total += (0 if in_registers else slots * raw) + _groups_bytes(fusion)
+        total += _consumers(rows) * self._exchange_bytes(knobs, fusion)
         return total + (len(found) * SplitSum.bytes(rows, columns) if splits > 1 else 0)
+
+    def _exchange_bytes(self, knobs: Knobs, fusion: Fusion) -> int:
+        """Of one warpgroup, where rows lie in several blocks."""
+        rows, columns = _sides(knobs)
+        width = matmul_of(fusion).c.shape[-1].bounds()[1]
+        if not flowing_reductions(fusion) or width <= columns:
+            return 0
+        blocks = rows // _consumers(rows) // wgmma.M
+        count = exchanges(len(fusion.with_role("reduction")), blocks)
+        buffers = RowExchange.bytes(knobs["TILE_CGA_N"], count)
+        return buffers + RowExchange.barrier_bytes(count)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         op = matmul_of(fusion)
@@ -339,9 +368,10 @@ class MatmulSm90Engine:
             swaps = [0]
         swaps_of_booleans = swaps_of_bits(fusion)
         swaps = [swap for swap in swaps if swap in swaps_of_booleans] or swaps_of_booleans
+        clusters = (*_CLUSTERS, (1, 4, 1)) if flowing_reductions(fusion) else _CLUSTERS
         found: list[Knobs] = []
         for swap, (rows, columns), (*cluster, splits), producers in product_of(
-            swaps, _TILES, _CLUSTERS, (FRAGMENTS, 2, 1) if _computes_operands(fusion) else (1,)
+            swaps, _TILES, clusters, (FRAGMENTS, 2, 1) if _computes_operands(fusion) else (1,)
         ):
             tile = (columns, rows) if swap else (rows, columns)
             if producers == FRAGMENTS and rows > 128:
@@ -419,8 +449,9 @@ class MatmulSm90Engine:
         ]
         dims = region.dims_of(calls[0].results[0])
         groups = _most_groups(region, calls[0])
+        held = columns * (_cluster(knobs)[1] if row_reductions_that_flow(region) else 1)
         outputs = [
-            "direct" if groups and swaps else _output_path(tensor, dims, columns, swaps)
+            "direct" if groups and swaps else _output_path(tensor, dims, held, swaps)
             for _, tensor in region.outputs
         ]
         staged = [
@@ -436,6 +467,7 @@ class MatmulSm90Engine:
         arguments = list(region.arguments.values())
         loaded = [arguments[place].type.bits // 8 for place in loads]
         cluster = _cluster(knobs)
+        spans = row_reductions_that_flow(region) if dims[-1].bounds()[1] > columns else 0
         return Tiling(
             row=row,
             rows=rows,
@@ -458,6 +490,7 @@ class MatmulSm90Engine:
             # A group may end between two neighbours.
             pair=1 if groups and swaps else _pair(dims[-2 if swaps else -1]),
             groups=groups,
+            exchanges=exchanges(spans, rows // _consumers(rows) // wgmma.M),
         ).plain()
 
     # ---- code

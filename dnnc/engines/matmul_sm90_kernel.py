@@ -25,6 +25,7 @@ from ..codegen.loops import Loops
 from ..codegen.operand_fragments import OperandFragments
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
+from ..codegen.row_exchange import RowExchange
 from ..codegen.schedule import TileOrder, TilePlace
 from ..codegen.split import SplitSum
 from ..codegen.staged_operand import StagedOperand
@@ -90,9 +91,14 @@ class Emitter:
             smem.byte_pointer(base, t.split_barriers_offset),
         )  # fmt: skip
         self.groups = self._group_table(smem.byte_pointer(base, t.groups_offset))
+        self.rank = self.cluster.rank()
+        self.exchange = RowExchange(
+            t.cluster[1], t.exchanges, smem.byte_pointer(base, t.exchange_offset),
+            smem.byte_pointer(base, t.exchange_barriers_offset),
+        )  # fmt: skip
         self.epilogue = Epilogue(
             self.kernel, self.region, t, self.calls, self.batch, self.sizes, smem.address(base),
-            self.load_rings,
+            self.load_rings, self.exchange, self.cluster.column(self.rank),
         )  # fmt: skip
         # Through a shuffle, so that the assembler knows it to be the same in the whole warp.
         self.warp = nvvm.shfl_sync(
@@ -100,7 +106,6 @@ class Emitter:
             nvvm.ShflKind.idx,
         )  # fmt: skip
         self.group = ops.shr(self.warp, 2)
-        self.rank = self.cluster.rank()
         self.first_step, self.end_step = self._own_steps()
         self._begin()
         self.tiles = self.groups.tiles() if self.groups else self.kernel.size(self.order.tiles)
@@ -188,6 +193,11 @@ class Emitter:
                 ring.make(1, 1)
             for ring in self.load_rings:
                 ring.make(1, 4)
+            for i in range(t.consumers if t.exchanges else 0):
+                offset = i * RowExchange.barrier_bytes(t.exchanges)
+                replace(
+                    self.exchange, barriers=smem.byte_pointer(self.exchange.barriers, offset)
+                ).make()
             mbarrier.make_visible()
         if self.groups:
             with ops.if_(ops.compare("eq", self.warp, 0)):
@@ -368,8 +378,10 @@ class Emitter:
                 self._finish_split(place, sums, carried[2])
                 return [*cursor.values, ops.xor(carried[2], 1)]
             registers = self._by_product([wgmma.unpacked(accumulator) for accumulator in sums])
-            loads = self.epilogue.run(place, registers, ring, Cursor(*carried[2:]))
-            return [*cursor.values, *(loads.values if ring else [])]
+            turn = carried[-1] if t.exchanges else 0
+            loads = self.epilogue.run(place, registers, ring, Cursor(*carried[2:4]), turn)
+            turns = [ops.xor(turn, 1)] if t.exchanges else []
+            return [*cursor.values, *(loads.values if ring else []), *turns]
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             place = place.moved(ops.mul(self.own, t.rows // t.consumers))
@@ -380,7 +392,7 @@ class Emitter:
             )  # fmt: skip
 
         start = [*Cursor().values, *(Cursor().values if ring else [])]
-        if t.splits > 1:
+        if t.splits > 1 or t.exchanges:
             start.append(ops.const(0))
         self._each_tile(start, tile)
         self.epilogue.end()

@@ -13,9 +13,12 @@ from ..codegen.groups import GroupTable
 from ..codegen.operand_tile import access_bytes, is_unit, layout_model
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region, identity_access
+from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
 from ..codegen.staged_store import ALIGNMENT
+from ..codegen.walk import inputs_of, is_reduction, reduced_axes
 from ..dialect.tensor import Tensor
+from ..mlir import ir
 
 # Registers a thread of the producers and of the two consumer warpgroups, by (producers, whether
 # they compute).  Together at most what the block is launched with, 168 a thread of three
@@ -45,6 +48,7 @@ class Tiling:
     together, 1 or 2.  splits: blocks of a cluster that share a tile's k.
     producers: warpgroups that load, each every other stage where there are two.
     groups: of rows, at most; 0: the rows are not grouped.
+    exchanges: of row values between the blocks of a cluster that share rows, in a tile.
     """
 
     row: wgmma.Instruction
@@ -67,6 +71,7 @@ class Tiling:
     splits: int
     producers: int
     groups: int
+    exchanges: int
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -184,11 +189,57 @@ class Tiling:
 
     @property
     def smem_bytes(self) -> int:
+        return self.exchange_barriers_offset + self.consumers * RowExchange.barrier_bytes(
+            self.exchanges
+        )
+
+    @property
+    def exchange_bytes(self) -> int:
+        """Of one warpgroup's exchanges."""
+        return RowExchange.bytes(self.cluster[1], self.exchanges)
+
+    @property
+    def exchange_offset(self) -> int:
         return self.groups_offset + (GroupTable.bytes(self.groups) if self.groups else 0)
+
+    @property
+    def exchange_barriers_offset(self) -> int:
+        return self.exchange_offset + self.consumers * self.exchange_bytes
 
 
 def _listed(value: Any) -> Any:
     return [_listed(v) for v in value] if isinstance(value, tuple) else value
+
+
+def exchanges(reductions: int, blocks_of_rows: int) -> int:
+    """Of row values in a tile: each thread has an upper and a lower row in a block of 64."""
+    return reductions * blocks_of_rows * 2
+
+
+def row_reductions_that_flow(region: Region) -> int:
+    """Reductions along rows, if one goes on into work of the product's dims; else 0."""
+    call = next(op for op in region.operations if op.name == "func.call")
+    dims = region.dims_of(call.results[0])
+    along_rows = [
+        op for op in region.generics() if is_reduction(op)
+        and reduced_axes(op) == [len(dims) - 1] and region.dims_of(inputs_of(op)[0]) == dims
+    ]  # fmt: skip
+    flows = any(
+        leads_to(op.results[0], value)
+        for op in along_rows
+        for value, tensor in region.outputs
+        if tensor.shape == tuple(dims)
+    )
+    return len(along_rows) if flows else 0
+
+
+def leads_to(source: Any, value: Any) -> bool:
+    """Whether an SSA value is computed from another."""
+    if value == source:
+        return True
+    if isinstance(value.owner, ir.Block) or value.owner.name == "func.call":
+        return False
+    return any(leads_to(source, operand) for operand in inputs_of(value.owner))
 
 
 def buffer_bytes(element_bytes: Sequence[int], chunk: int) -> int:

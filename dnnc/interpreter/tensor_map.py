@@ -135,7 +135,7 @@ def _check(
     good = count == rank and all(1 <= step <= 8 for step in recipe.element_strides)
     _require(recipe, good, f"element strides {recipe.element_strides}", "1 to 8 for each dim")
     if recipe.mode == "im2col":
-        _check_im2col(recipe, rank)
+        _check_im2col(recipe, dims)
     else:
         good = len(box) == rank and all(1 <= extent <= 256 for extent in box)
         _require(recipe, good, f"box {tuple(box)}", "1 to 256 for each dim")
@@ -147,7 +147,8 @@ def _check(
     _require(recipe, narrow, f"an inner box of {inner} bytes", f"at most the swizzle's {span}")
 
 
-def _check_im2col(recipe: TensorMap, rank: int) -> None:
+def _check_im2col(recipe: TensorMap, dims: Sequence[int]) -> None:
+    rank = len(dims)
     channels, pixels = recipe.channels_per_pixel, recipe.pixels_per_column
     _require(recipe, 1 <= channels <= 256, f"{channels} channels per pixel", "1 to 256")
     _require(recipe, 1 <= pixels <= 1024, f"{pixels} pixels per column", "1 to 1024")
@@ -155,6 +156,9 @@ def _check_im2col(recipe: TensorMap, rank: int) -> None:
     for corner in (recipe.lower, recipe.upper):
         good = len(corner) == rank - 2 and all(least <= at <= most for at in corner)
         _require(recipe, good, f"corner {corner}", f"{rank - 2} numbers from {least} to {most}")
+    for extent, lower, upper in zip(dims[1:-1], recipe.lower, recipe.upper, strict=True):
+        box = f"a bounding box from {lower} to {extent - 1 + upper}"
+        _require(recipe, lower <= extent - 1 + upper, box, "one that holds a pixel")
 
 
 def _require(recipe: TensorMap, holds: bool, found: str, wanted: str) -> None:

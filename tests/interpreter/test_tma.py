@@ -250,6 +250,57 @@ def test_im2col_walks_the_bounding_box():
         assert (found[k] == want).all(), k
 
 
+def im2col_row(rank: int, offsets: tuple[int, ...], extent: int, upper: int = 0) -> Array:
+    """One pixel of 4 channels from the place of `offsets` on, the filter's first tap on pixel 0.
+
+    The first spatial axis has an extent; the others have one pixel.
+    """
+    x = np.arange(1, 1 + 4 * extent, dtype=np.float32).reshape(extent, 4)
+    dims = (4, extent, *(1,) * (rank - 2))
+    corners = {"lower": (0,) * (rank - 2), "upper": (upper, *(0,) * (rank - 3))}
+    more = {**corners, "channels_per_pixel": 4, "pixels_per_column": 1}
+    strides = (16, *(16 * extent,) * (rank - 2))
+    tensor = Map(0, "f32", dims, strides, (), mode="im2col", more=more)
+    moves = "".join(f"mov.b16 %h{axis}, {offset};" for axis, offset in enumerate(offsets))
+    named = ", ".join(f"%h{axis}" for axis in range(len(offsets)))
+    issue = (
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+        f"[%r1], [%map0, {{{{{', '.join('0' * rank)}}}}}], [bar], {{{{{named}}}}};"
+    )
+    return load((0,) * rank, 16, tensor, x, issue=moves + issue)
+
+
+@pytest.mark.parametrize(
+    ("rank", "offset"), [(3, 40_000), (4, 200), (4, 255), (5, 20), (5, 31)], ids=str
+)
+def test_im2col_offsets_are_unsigned(rank: int, offset: int):
+    """Where the highest of their bits is set, too: it is no sign."""
+    found = im2col_row(rank, (offset, *(0,) * (rank - 3)), offset + 1)
+    assert found.tolist() == [4.0 * offset + k for k in range(1, 5)]
+
+
+@pytest.mark.parametrize(
+    ("rank", "offsets", "message"),
+    [
+        (4, (256, 0), "im2col offset 0 is 256; 8 bits hold 0 to 255"),
+        (4, (0, -1), "im2col offset 1 is 65535; 8 bits hold 0 to 255"),
+        (5, (0, 0, 32), "im2col offset 2 is 32; 5 bits hold 0 to 31"),
+        (4, (0,), "1 im2col offsets of rank 4"),
+        (3, (0, 0), "2 im2col offsets of rank 3"),
+    ],
+)
+def test_im2col_offsets_that_no_copy_has(rank: int, offsets: tuple[int, ...], message: str):
+    with pytest.raises(InterpreterError, match=message):
+        im2col_row(rank, offsets, 4)
+
+
+@pytest.mark.parametrize(("extent", "upper"), [(1, 0), (4, -3)])
+def test_an_im2col_bounding_box_holds_a_pixel(extent: int, upper: int):
+    im2col_row(3, (0,), extent, upper)
+    with pytest.raises(InterpreterError, match="a bounding box from 0 to -1; one that holds a"):
+        im2col_row(3, (0,), extent, upper - 1)
+
+
 # Stores -----------------------------------------------------------------------------------
 
 FILL = """

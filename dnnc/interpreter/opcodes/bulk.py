@@ -32,10 +32,11 @@ from .spaces import thread_numbers
 if TYPE_CHECKING:
     from ..machine import Machine
 
-_S32, _S16, _U16, _U32, _U64 = (TYPES[name] for name in ("s32", "s16", "u16", "u32", "u64"))
+_S32, _U16, _U32, _U64 = (TYPES[name] for name in ("s32", "u16", "u32", "u64"))
 _HINT = "L2::cache_hint"
 _COMPLETE = "mbarrier::complete_tx::bytes"
 _MULTICAST = "multicast::cluster"
+_OFFSET_BITS = 16
 
 
 # Tensor maps ------------------------------------------------------------------------------
@@ -73,7 +74,19 @@ def _rows_of(
     if tensor.rank != rank or tensor.is_im2col != im2col:
         kind = "im2col" if tensor.is_im2col else "tiled"
         raise fail(f"belongs to a copy whose tensor map is {kind} of rank {tensor.rank}", 0)
-    return column_rows(tensor, at, offsets) if im2col else tile_rows(tensor, at)
+    if not im2col:
+        return tile_rows(tensor, at)
+    _require_offsets(offsets, fail)
+    return column_rows(tensor, at, offsets)
+
+
+def _require_offsets(offsets: list[int], fail: Fail) -> None:
+    """An im2col load has 16 bits for all its offsets, which are unsigned."""
+    bits = _OFFSET_BITS // len(offsets)
+    for axis, offset in enumerate(offsets):
+        if offset >> bits:
+            what = f"belongs to a copy whose im2col offset {axis} is {offset}"
+            raise fail(f"{what}; {bits} bits hold 0 to {(1 << bits) - 1}", 0)
 
 
 def _own(m: Machine, where: int, lane: int) -> tuple[int, int]:
@@ -113,10 +126,12 @@ def _load_tensor(d: Decoder, rank: int, to: str) -> Run:
     place = shared_place(d, operands.pop(0), to, 1)
     where_map, coordinates = _map_operand(d, operands.pop(0))
     barrier = shared_place(d, operands.pop(0), "shared::cluster", 8)
-    offsets = [d.read(item, _S16) for item in d.vector(operands.pop(0))] if im2col else []
+    offsets = [d.read(item, _U16) for item in d.vector(operands.pop(0))] if im2col else []
     mask = d.read(operands.pop(0), _U16) if multicast else None
     if len(operands) != int(hint) or len(coordinates) != rank:
         raise d.error(f"{len(d.operands)} operands")
+    if im2col and (rank < 3 or len(offsets) != rank - 2):
+        raise d.error(f"{len(offsets)} im2col offsets of rank {rank}")
     d.strict.extend(d.reads)
     d.poison, d.ends_segment = OWN, True
     instruction = d.instruction
