@@ -24,7 +24,7 @@ import numpy as np
 
 from dnnc import dtypes
 from dnnc.dialect.op import Op
-from dnnc.dialect.ops import Concatenate, Matmul, Pointwise, Reduction
+from dnnc.dialect.ops import Concatenate, Matmul, MoeGroupedMatmul, Pointwise, Reduction
 from dnnc.rounding import round_to, widen
 
 Array = Any
@@ -130,6 +130,8 @@ def _evaluate(
         return _pointwise(op, operands)
     if isinstance(op, Matmul):
         return _matmul(op, *operands, tf32=tf32, fp8=fp8 and op.a.type.is_fp8)
+    if isinstance(op, MoeGroupedMatmul):
+        return _grouped(op, *operands, tf32=tf32, fp8=fp8 and op.a.type.is_fp8)
     if isinstance(op, Reduction):
         return _reduction(op, *operands)
     if isinstance(op, Concatenate):
@@ -285,10 +287,36 @@ def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
 # ---- sums
 
 
+def _grouped(
+    op: MoeGroupedMatmul, token: Box, weight: Box, first: Box, *, tf32: int, fp8: bool
+) -> Box:
+    """Each row as a product of its own, with the weights of its expert."""
+    assert first.is_sharp.all(), "offsets of experts are known"
+    mid = op.reference(token.mid, weight.mid, first.mid)
+    rows = np.arange(token.mid.shape[1])
+    # Of experts that begin at one row, the last one has it.
+    expert = np.searchsorted(first.mid.reshape(-1), rows, side="right") - 1
+    made = _sums(
+        op,
+        token.map(lambda part: part.reshape(rows.size, 1, -1)),
+        weight.map(lambda part: part[expert]),
+        mid.reshape(rows.size, 1, -1),
+        tf32=tf32,
+        fp8=fp8,
+    )
+    return made.map(lambda part: part.reshape(mid.shape))
+
+
 def _matmul(op: Matmul, a: Box, b: Box, *, tf32: int, fp8: bool) -> Box:
+    return _sums(op, a, b, op.reference(a.mid, b.mid), tf32=tf32, fp8=fp8)
+
+
+def _sums(
+    op: Matmul | MoeGroupedMatmul, a: Box, b: Box, mid: Array, *, tf32: int, fp8: bool
+) -> Box:
+    """Sums over the columns of a and the rows of b, of which mid are the exact ones."""
     in_f32 = op.compute_type in (dtypes.f16, dtypes.fast_float_for_fp8)
     sums = dtypes.f32 if in_f32 else op.compute_type
-    mid = op.reference(a.mid, b.mid)
     wild = np.matmul(a.wild.astype(float), np.ones(b.wild.shape)) > 0
     wild = wild | (np.matmul(np.ones(a.wild.shape), b.wild.astype(float)) > 0)
     if op.compute_type == dtypes.i32:

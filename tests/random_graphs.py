@@ -1,7 +1,8 @@
 """Random operation graphs: valid ones from the operations' constraints, and ones that lie inside
 an engine's stated support surface.
 
-    python -m tests.random_graphs SEED [pointwise|reduction|matmul_sm80|matmul_sm90|fallback|broken]
+    python -m tests.random_graphs SEED [pointwise|reduction|fallback|broken]
+    python -m tests.random_graphs SEED [matmul_sm80|matmul_sm90|grouped|bits]
 
 A seed gives the same graph every time.  Values are kept tame while a graph grows: every node has
 a sketch, a few dozen values that its elements might have, and an operation is taken only if its
@@ -20,7 +21,7 @@ import numpy as np
 
 import dnnc
 from dnnc import dtypes
-from dnnc.dialect.ops import Pointwise
+from dnnc.dialect.ops import MoeGroupedMatmul, Pointwise
 from dnnc.dialect.ops.reduction import BY_NAME as REDUCTIONS
 from dnnc.dialect.pointwise_modes import MODES, Mode
 from dnnc.dialect.tensor import Tensor, dense_order, packed_strides, sizes
@@ -64,6 +65,21 @@ WIDE_STYLE = Style(-(2.0**40), 2.0**40, 1)
 BOOLEAN_STYLE = Style(0, 1, 1)
 
 
+@dataclass(frozen=True)
+class Offsets:
+    """The style of an input that holds, maybe behind other operations, the offsets of experts.
+
+    step: they are multiples of it, so that experts end where tiles do, or have no rows.
+    """
+
+    op: MoeGroupedMatmul
+    step: int = 1
+
+    def draw(self, rng: np.random.Generator, sizes: Mapping[str, int]) -> Any:
+        first = self.op.draw(self.op.first_token_offset, rng, sizes)
+        return first // self.step * self.step
+
+
 @dataclass(eq=False)
 class Node:
     """A tensor of a graph that is being drawn.
@@ -95,14 +111,16 @@ class Drawn:
     sizes: values of the symbols.  styles: how each input's values are drawn.
     engine: the engine whose surface it was drawn from, "" for the constraints alone.
     specials: whether a few inputs are NaN, infinite, -0 or subnormal.
+    surface: what of `INSIDE` it was drawn from.
     """
 
     seed: int
     pygraph: Any
     sizes: dict[str, int]
-    styles: dict[Tensor, Style] = field(default_factory=dict)
+    styles: dict[Tensor, Style | Offsets] = field(default_factory=dict)
     engine: str = ""
     specials: bool = False
+    surface: str = ""
 
     @property
     def graph(self) -> Any:
@@ -120,6 +138,9 @@ class Drawn:
 
     def _values(self, tensor: Tensor, rng: np.random.Generator) -> Any:
         """Elements that share a place in memory are equal, so they are drawn by their place."""
+        style = self.styles[tensor]
+        if isinstance(style, Offsets):
+            return round_to(style.draw(rng, self.sizes), tensor.type)
         dims = [extent.evaluate(self.sizes) for extent in tensor.shape]
         places = np.zeros(dims, np.int64)
         for axis, extent in enumerate(dims):
@@ -127,7 +148,7 @@ class Drawn:
             shape = [extent if i == axis else 1 for i in range(len(dims))]
             places = places + np.arange(extent).reshape(shape) * stride
         count = int(places.max(initial=0)) + 1
-        flat = self.styles[tensor].draw(rng, count)
+        flat = style.draw(rng, count)
         if self.specials and tensor.type.is_float and not tensor.is_by_value:
             for value in (np.nan, np.inf, -np.inf, -0.0, 1e-40):
                 flat[rng.integers(0, count)] = value
@@ -210,12 +231,14 @@ class Builder:
 
     nodes: results so far, and inputs that are in use.  types: what inputs may be.
     max_count: elements that a tensor may have, each symbol at its largest.
+    most: elements that the result of a pointwise operation may have.
     """
 
     def __init__(self, seed: Sequence[int], *, max_count: int = 1 << 40):
         self.rng = np.random.default_rng(list(seed))
         self.types = _INPUT_TYPES
         self.max_count = max_count
+        self.most = MAX_ELEMENTS
         self.g = dnnc.pygraph(
             "drawn",
             io_data_type=dtypes.f32,
@@ -229,7 +252,7 @@ class Builder:
             for name in ("M", "B", "T")[: pick(self.rng, {0: 60, 1: 25, 2: 12, 3: 3})]
         ]
         self.nodes: list[Node] = []
-        self.styles: dict[Tensor, Style] = {}
+        self.styles: dict[Tensor, Style | Offsets] = {}
 
     def chance(self, share: float) -> bool:
         return bool(self.rng.random() < share)
@@ -417,20 +440,22 @@ class Builder:
         dims: Sequence[Expr] | None = None,
         result: Any = None,
         accept: Callable[[Node], bool] = lambda node: True,
+        groups: Mapping[str, float] = _GROUP_WEIGHTS,
     ) -> Node:
         """A pointwise operation.
 
         first: an operand that it must have.  dims: what the result's must be.
         result: the result's type.  accept: what other nodes may be operands.
+        groups: of modes, with their weights.
         """
-        mode = pick(self.rng, _GROUPS[pick(self.rng, _GROUP_WEIGHTS)])
+        mode = pick(self.rng, _GROUPS[pick(self.rng, groups)])
         x = first or self.operand(accept)
         others = [self._partner(x, mode, i, dims, accept) for i in range(mode.arity - 1)]
         operands = [x, *others]
         if mode.arity == 2 and self.chance(0.5):
             operands.reverse()
         shape = broadcast(operands)
-        if self.count(shape) > MAX_ELEMENTS or (dims is not None and shape != tuple(dims)):
+        if self.count(shape) > self.most or (dims is not None and shape != tuple(dims)):
             raise Untenable("dims")
         self.require_countable(shape)
         compute = self._compute_type(mode, operands)
@@ -602,7 +627,8 @@ class Builder:
         depth = self.value_of(a.dims[-1])
         left = self.rng.choice(a.sketch, (SAMPLES, depth))
         right = self.rng.choice(b.sketch, (SAMPLES, depth))
-        return self.tame((left * right).sum(axis=1))
+        with np.errstate(all="ignore"):
+            return self.tame((left * right).sum(axis=1))
 
     def reduction(
         self,
@@ -857,10 +883,15 @@ def _draw(builder: Builder, seed: int) -> Drawn:
 
 
 def draw_inside(seed: int, engine: str = "") -> Drawn:
-    """A graph from an engine's stated support surface; the engines for every target take turns."""
+    """A graph from an engine's stated support surface; the engines for every target take turns.
+
+    engine: of `INSIDE`, which has two parts of matmul_sm90's beside engines.
+    """
     engine = engine or EVERYWHERE[seed % len(EVERYWHERE)]
     kind = 1 + list(INSIDE).index(engine)
-    return _first_tenable(kind, seed, INSIDE[engine], max_count=(1 << 31) - 1)
+    drawn = _first_tenable(kind, seed, INSIDE[engine], max_count=(1 << 31) - 1)
+    drawn.surface = engine
+    return drawn
 
 
 def _without_gaps(node: Node) -> None:
@@ -979,10 +1010,15 @@ def _inside_matmul(builder: Builder, seed: int) -> Drawn:
     return builder.drawn(seed, "matmul_sm80")
 
 
-def _factor_inside(builder: Builder, dims: Sequence[Expr], operand: Any) -> Node:
-    """An operand of a product: an input, or a pointwise graph or a view of inputs."""
+def _factor_inside(
+    builder: Builder, dims: Sequence[Expr], operand: Any, *, whole: bool = False
+) -> Node:
+    """An operand of a product: an input, or a pointwise graph or a view of inputs.
+
+    whole: no batch of it is broadcast.
+    """
     dims = [
-        Expr.of(1) if axis < len(dims) - 2 and builder.chance(0.25) else n
+        Expr.of(1) if not whole and axis < len(dims) - 2 and builder.chance(0.25) else n
         for axis, n in enumerate(dims)
     ]
     kind = pick(builder.rng, {"input": 5, "pointwise": 4, "transpose": 1, "both": 1})
@@ -1040,29 +1076,15 @@ def _inside_hopper(builder: Builder, seed: int) -> Drawn:
     exit."""
     rng = builder.rng
     shape = pick(rng, {"pointwise": 5, "pair": 2, "row": 3, "exit": 4})
-    operand = pick(rng, {dtypes.f16: 4, dtypes.bf16: 3, dtypes.f32: 3, dtypes.i8: 2, "fp8": 3})
-    types = tuple(pick(rng, F8_TYPES) for _ in "ab") if operand == "fp8" else (operand, operand)
-    is_fast = operand == "fp8" and builder.chance(0.4)
+    types, is_fast = _hopper_types(builder)
     rank = pick(rng, {2: 4, 3: 5, 4: 3})
     batch = builder.dims(rank - 2, 6) if rank > 2 else ()
     m, k = (Expr.of(builder.extent(limit)) for limit in (70, 150))
     n = Expr.of(int(rng.integers(2, 70)) if shape == "row" else builder.extent(70))
-    a = _factor_inside(builder, (*batch, m, k), types[0])
-    c = _hopper_product(builder, a, (*batch, k, n), types[1], is_fast)
-    products = [c]
-    if shape == "pair":
-        again = a if builder.chance(0.7) else _factor_inside(builder, (*batch, m, k), types[0])
-        other = _hopper_product(builder, again, (*batch, k, n), types[1], is_fast)
-        if other.dims != c.dims:
-            raise Untenable("products of other dims")
-        products.append(other)
-    after = _followed(builder, products, pick(rng, {0: 2, 1: 3, 2: 3, 3: 1}))
-    if shape == "pair":
-        # One operation that needs both.
-        after.append(_retried(builder, lambda: _both(builder, products)))
-    if shape == "row":
-        after += _normalized(builder, after)
-    ends = _exits(builder, after) if shape == "exit" else []
+    products = _hopper_products(
+        builder, (*batch, m, n, k), types, is_fast, _factor_inside, is_pair=shape == "pair"
+    )
+    after, ends = _hopper_epilogue(builder, products, shape)
     outputs = [node for node in (*after, *ends) if not node.uses or builder.chance(0.2)]
     if any(node.dtype.kind == "b" for node in outputs):
         raise Untenable("a boolean output")
@@ -1070,20 +1092,59 @@ def _inside_hopper(builder: Builder, seed: int) -> Drawn:
     return builder.drawn(seed, "matmul_sm90")
 
 
-def _hopper_product(
-    builder: Builder, a: Node, dims: Sequence[Expr], dtype: Any, is_fast: bool
-) -> Node:
-    """The product of A and a new operand of dims [.., K, N]."""
-    b = _factor_inside(builder, dims, dtype)
+def _hopper_types(builder: Builder) -> tuple[tuple[Any, Any], bool]:
+    """Types of A and B, and whether their sums may be those of FAST_FLOAT_FOR_FP8."""
+    rng = builder.rng
+    operand = pick(rng, {dtypes.f16: 4, dtypes.bf16: 3, dtypes.f32: 3, dtypes.i8: 2, "fp8": 3})
+    first, second = (pick(rng, F8_TYPES) if operand == "fp8" else operand for _ in "ab")
+    return (first, second), operand == "fp8" and builder.chance(0.4)
+
+
+def _hopper_products(
+    builder: Builder,
+    dims: Sequence[Expr],
+    types: tuple[Any, Any],
+    is_fast: bool,
+    factor: Callable[..., Node],
+    *,
+    is_pair: bool,
+) -> list[Node]:
+    """One or two products of dims [.., M, N, K], whose operands `factor` makes."""
+    *batch, m, n, k = dims
+    a = factor(builder, (*batch, m, k), types[0])
+    c = _hopper_product(builder, a, factor(builder, (*batch, k, n), types[1]), is_fast)
+    if not is_pair:
+        return [c]
+    again = a if builder.chance(0.7) else factor(builder, (*batch, m, k), types[0])
+    other = _hopper_product(builder, again, factor(builder, (*batch, k, n), types[1]), is_fast)
+    if other.dims != c.dims:
+        raise Untenable("products of other dims")
+    return [c, other]
+
+
+def _hopper_epilogue(
+    builder: Builder, products: Sequence[Node], shape: str
+) -> tuple[list[Node], list[Node]]:
+    """Nodes of the products' dims (and reductions that they use), and those of the exit."""
+    after = _followed(builder, products, pick(builder.rng, {0: 2, 1: 3, 2: 3, 3: 1}))
+    if shape == "pair":
+        # One operation that needs both.
+        after.append(_retried(builder, lambda: _both(builder, products)))
+    if shape == "row":
+        after += _normalized(builder, after)
+    return after, _exits(builder, after) if shape == "exit" else []
+
+
+def _hopper_product(builder: Builder, a: Node, b: Node, is_fast: bool) -> Node:
     whole = (*broadcast_dims([a.dims[:-2], b.dims[:-2]]), a.dims[-2], b.dims[-1])
     if builder.count(whole) > 2 * MAX_ELEMENTS:
         raise Untenable("size")
     compute = dtypes.fast_float_for_fp8 if is_fast else dtypes.f32
-    if dtype == dtypes.i8:
+    if b.dtype == dtypes.i8:
         compute = dtypes.i32
     sketch = builder._matmul_sketch(a, b)
     made = builder.g.matmul(builder.realize(a), builder.realize(b), compute_data_type=compute)
-    is_integer = dtype == dtypes.i8 and builder.chance(0.7)
+    is_integer = b.dtype == dtypes.i8 and builder.chance(0.7)
     result = dtypes.i32 if is_integer else builder.result_type(sketch)
     node = builder.finished(made, result, whole, sketch, [a, b])
     node.has_sum = True
@@ -1129,15 +1190,242 @@ def _exits(builder: Builder, after: Sequence[Node]) -> list[Node]:
     return found
 
 
+# ---- packed boolean outputs of matmul_sm90
+
+_MASKING = {"comparison": 12, "logic": 2, "binary": 1, "unary": 1, "activation": 1, "select": 1}
+_BYTE = 8  # elements
+
+
+def _inside_bits(builder: Builder, seed: int) -> Drawn:
+    """As inside matmul_sm90's, with masks of the product's dims beside other outputs or alone."""
+    rng = builder.rng
+    builder.most = MOST_OF_TILES
+    shape = pick(rng, {"pointwise": 5, "pair": 2, "row": 2, "exit": 2})
+    # What lies along the instruction's columns has whole bytes; a row that flows on is along them.
+    axis = -1 if shape == "row" or builder.chance(0.7) else -2
+    types, is_fast = _hopper_types(builder)
+    batch = builder.dims(pick(rng, {1: 5, 2: 2}), 4) if builder.chance(0.6) else ()
+    m, n = (_extent_of_bytes(builder) if at == axis else _side(builder) for at in (-2, -1))
+    if shape == "row" and n.bounds()[1] > MOST_REDUCED:
+        raise Untenable("a row too long for a tile")
+    products = _hopper_products(
+        builder, (*batch, m, n, _depth(builder)), types, is_fast, _tiled_factor,
+        is_pair=shape == "pair",
+    )  # fmt: skip
+    after, ends = _hopper_epilogue(builder, products, shape)
+    masks = _masks(builder, [node for node in after if node.dims == products[0].dims])
+    outputs = [n for n in (*after, *masks, *ends) if not n.uses or builder.chance(0.2)]
+    if not _pack_booleans(builder, outputs, products[0].dims, axis):
+        raise Untenable("every mask is used")
+    builder.set_outputs(outputs)
+    return builder.drawn(seed, "matmul_sm90")
+
+
+def _extent_of_bytes(builder: Builder) -> Expr:
+    """A size of whole bytes of booleans."""
+    symbols = [s for s in builder.symbols if Expr.of(s).known_divisor() % _BYTE == 0]
+    if symbols and builder.chance(0.5):
+        return Expr.of(pick(builder.rng, symbols))
+    return Expr.of(_BYTE * int(builder.rng.integers(1, pick(builder.rng, {6: 2, 18: 1}))))
+
+
+def _masks(builder: Builder, sources: Sequence[Node]) -> list[Node]:
+    """One or two boolean nodes, and maybe one that uses the first."""
+    dims = sources[0].dims
+    found: list[Node] = []
+
+    def fits(node: Node) -> bool:
+        return node in sources or (not node.has_sum and broadcasts(node.dims, dims, False))
+
+    for _ in range(pick(builder.rng, {1: 3, 2: 1})):
+        source = pick(builder.rng, sources)
+        made = _retried(
+            builder,
+            lambda s=source: builder.pointwise(
+                s, dims=dims, result=dtypes.i1, accept=fits, groups=_MASKING
+            ),
+        )
+        found.append(made)
+    return _followed(builder, found, 1) if builder.chance(0.2) else found
+
+
+def _pack_booleans(
+    builder: Builder, outputs: Sequence[Node], dims: Sequence[Expr], axis: int
+) -> bool:
+    """Boolean outputs get strides that are whole bytes, the axis contiguous; whether any does."""
+    booleans = [node for node in outputs if node.dtype.kind == "b"]
+    if any(node.dims != tuple(dims) for node in booleans):
+        raise Untenable("a boolean output of a reduction")
+    for node in booleans:
+        node.tensor.set_stride(_strides_of_bytes(builder, dims, axis % len(dims)))
+    return bool(booleans)
+
+
+def _strides_of_bytes(builder: Builder, dims: Sequence[Expr], axis: int) -> list[Expr]:
+    others = [other for other in range(len(dims)) if other != axis]
+    if builder.chance(0.2):
+        others = [int(at) for at in builder.rng.permutation(others)]
+    found = [Expr.of(1)] * len(dims)
+    running = dims[axis]
+    for other in reversed(others):
+        running = running + pick(builder.rng, {0: 6, _BYTE: 1, 3 * _BYTE: 1})
+        found[other] = running
+        running = running * dims[other]
+    return found
+
+
+# ---- what fills tiles of Hopper's
+
+MOST_OF_TILES = 24_000  # elements of a computed operand or of a product
+MOST_REDUCED = 128  # columns of a tile of every knob that the tests draw
+
+
+def _side(builder: Builder) -> Expr:
+    """M or N: a part of a tile, about one, or several."""
+    if builder.symbols and builder.chance(0.3):
+        return Expr.of(pick(builder.rng, builder.symbols))
+    low, high = pick(builder.rng, {(1, 16): 2, (17, 70): 3, (71, 200): 2})
+    return Expr.of(int(builder.rng.integers(low, high + 1)))
+
+
+def _depth(builder: Builder) -> Expr:
+    """K, of aligned rows more often than not."""
+    if builder.chance(0.65):
+        return Expr.of(16 * int(builder.rng.integers(1, 10)))
+    return Expr.of(builder.extent(150))
+
+
+def _tiled_factor(
+    builder: Builder, dims: Sequence[Expr], operand: Any, *, whole: bool = False
+) -> Node:
+    """An operand of a product, of the layouts and with the work before it that paths are for.
+
+    That is K contiguous or not, and pointwise operations of bytes and others.
+    """
+    rng = builder.rng
+    kind = pick(rng, {"input": 4, "computed": 5, "any": 2})
+    if kind == "any":
+        return _factor_inside(builder, dims, operand, whole=whole)
+    dims = [
+        Expr.of(1) if not whole and axis < len(dims) - 2 and builder.chance(0.2) else n
+        for axis, n in enumerate(dims)
+    ]
+    read = operand
+    if kind == "computed" and builder.chance(0.75):
+        read = pick(rng, (dtypes.i8, dtypes.f16, dtypes.bf16, dtypes.f32, *F8_TYPES))
+    source = builder.input(dims, read)
+    last = len(dims) - 1
+    swapped = [*range(last - 1), last, last - 1]
+    source.strides = pick(
+        rng,
+        {packed_strides(dims): 4, packed_strides(dims, swapped): 4, source.strides: 2},
+    )
+    if kind == "input":
+        return source
+    return _retried(
+        builder,
+        lambda: builder.pointwise(
+            source,
+            dims=dims,
+            result=operand,
+            accept=lambda node: not node.has_sum and broadcasts(node.dims, dims, False),
+        ),
+    )
+
+
+# ---- grouped products
+
+
+def _inside_grouped(builder: Builder, seed: int) -> Drawn:
+    """One product of experts, or two of the same offsets, pointwise operations before and after
+    it; now and then masks among the outputs."""
+    rng = builder.rng
+    builder.most = MOST_OF_TILES
+    operand = pick(rng, {dtypes.f16: 4, dtypes.bf16: 4, dtypes.f32: 2, "fp8": 3})
+    types = tuple(pick(rng, F8_TYPES) if operand == "fp8" else operand for _ in "ab")
+    rows, experts, k = _tokens(builder), _experts(builder), _depth(builder)
+    has_masks = builder.chance(0.3)
+    n = _extent_of_bytes(builder) if has_masks else _side(builder)
+    first, source = _offsets(builder, experts, rows)
+    token = _tiled_factor(builder, (Expr.of(1), rows, k), types[0], whole=True)
+    weight = _tiled_factor(builder, (experts, k, n), types[1], whole=True)
+    products = [_grouped_product(builder, token, weight, first)]
+    if is_pair := builder.chance(0.25):
+        if builder.chance(0.25):
+            token = _tiled_factor(builder, (Expr.of(1), rows, k), types[0], whole=True)
+        weight = _tiled_factor(builder, (experts, k, n), types[1], whole=True)
+        products.append(_grouped_product(builder, token, weight, first))
+    op = next(op for op in builder.g.graph.ops if products[0].tensor in op.results)
+    builder.styles[source.tensor] = Offsets(op, pick(rng, {1: 5, 16: 1, 64: 1}))
+    after, _ = _hopper_epilogue(builder, products, "pair" if is_pair else "pointwise")
+    masks = _masks(builder, after) if has_masks else []
+    outputs = [node for node in (*after, *masks) if not node.uses or builder.chance(0.2)]
+    if not has_masks and any(node.dtype.kind == "b" for node in outputs):
+        raise Untenable("a boolean output")
+    _pack_booleans(builder, outputs, products[0].dims, -1)
+    builder.set_outputs(outputs)
+    return builder.drawn(seed, "matmul_sm90")
+
+
+def _tokens(builder: Builder) -> Expr:
+    """Rows of all experts: parts of a tile, or tiles; a symbol now and then."""
+    low, high = pick(builder.rng, {(1, 16): 2, (17, 70): 2, (71, 200): 2})
+    count = int(builder.rng.integers(low, high + 1))
+    if not builder.chance(0.35):
+        return Expr.of(count)
+    builder.sizes["R"] = count
+    return Expr.of(dnnc.Dim("R", max=pick(builder.rng, {512: 1, 4096: 1})))
+
+
+def _experts(builder: Builder) -> Expr:
+    count = int(builder.rng.integers(1, pick(builder.rng, {4: 4, 9: 4, 40: 1})))
+    if not builder.chance(0.25):
+        return Expr.of(count)
+    builder.sizes["E"] = count
+    return Expr.of(dnnc.Dim("E", max=pick(builder.rng, {64: 1, 1024: 1})))
+
+
+def _offsets(builder: Builder, experts: Expr, rows: Expr) -> tuple[Node, Node]:
+    """The offsets of experts, and the input that they come from: itself, or behind operations."""
+    dims = (experts, Expr.of(1), Expr.of(1))
+    steps = pick(builder.rng, {"none": 6, "cast": 1, "shift": 1})
+    kind = pick(builder.rng, (dtypes.i64, dtypes.f32)) if steps == "cast" else dtypes.i32
+    source = builder.input(dims, kind, Style(0, builder.value_of(rows), 1))
+    source.strides = sizes(pick(builder.rng, ((1, 1, 1), (1, 1, 1), (3, 1, 1), (1, 7, 5))))
+    tensor, g = builder.realize(source), builder.g
+    if steps == "none":
+        return source, source
+    if steps == "cast":
+        made = g.identity(tensor, compute_data_type=dtypes.f32)
+    else:
+        made = g.add(tensor, 3, compute_data_type=dtypes.i32).set_data_type(dtypes.i32)
+        made = g.sub(made, 3, compute_data_type=dtypes.i32)
+    return builder.finished(made, dtypes.i32, dims, source.sketch, [source]), source
+
+
+def _grouped_product(builder: Builder, token: Node, weight: Node, first: Node) -> Node:
+    dims = (Expr.of(1), token.dims[1], weight.dims[2])
+    if builder.count(dims) > MOST_OF_TILES:
+        raise Untenable("size")
+    sketch = builder._matmul_sketch(token, weight)
+    tensors = [builder.realize(node) for node in (token, weight, first)]
+    made = builder.g.moe_grouped_matmul(*tensors, compute_data_type=dtypes.f32)
+    node = builder.finished(made, builder.result_type(sketch), dims, sketch, [token, weight])
+    node.has_sum = True
+    return node
+
+
 INSIDE: dict[str, Callable[[Builder, int], Drawn]] = {
     "pointwise": _inside_pointwise,
     "reduction": _inside_reduction,
     "matmul_sm80": _inside_matmul,
     "fallback": _inside_fallback,
     "matmul_sm90": _inside_hopper,
+    "grouped": _inside_grouped,
+    "bits": _inside_bits,
 }
 # Those that take every target.
-EVERYWHERE = tuple(name for name in INSIDE if name != "matmul_sm90")
+EVERYWHERE = ("pointwise", "reduction", "matmul_sm80", "fallback")
 
 
 # ---- as text

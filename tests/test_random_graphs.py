@@ -42,6 +42,7 @@ DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
 THROUGH_PASSES = 75  # of each kind
 INTERPRETED = 110  # of each kind, 200 and more in all: a few of those drawn have no engine
 HOPPER_DRAWN, HOPPER_INTERPRETED = 60, 20  # of the surface of matmul_sm90
+GROUPED_DRAWN, GROUPED_INTERPRETED = 40, 12  # of each of grouped products and boolean outputs
 PLAN_SHARE = 0.95
 
 
@@ -150,6 +151,14 @@ def draw_hopper(seed):
     return draw_inside(seed, "matmul_sm90")
 
 
+def draw_grouped(seed):
+    return draw_inside(seed, "grouped")
+
+
+def draw_bits(seed):
+    return draw_inside(seed, "bits")
+
+
 def check_inside(seed, drawn=None, target=None):
     """A graph of an engine's surface is one fusion, which that engine takes."""
     drawn, target = drawn or draw_inside(seed), target or target_of(seed)
@@ -171,6 +180,13 @@ def test_graphs_of_a_support_surface_get_their_engine(seeds):
 def test_graphs_of_the_surface_of_matmul_sm90_get_it(seeds):
     hopper = targets.of("sm_90a")
     all_pass("inside", seeds, lambda seed: check_inside(seed, draw_hopper(seed), hopper))
+
+
+@pytest.mark.parametrize("make", [draw_grouped, draw_bits])
+@in_chunks(GROUPED_DRAWN)
+def test_grouped_products_and_boolean_outputs_get_matmul_sm90(make, seeds):
+    hopper = targets.of("sm_90a")
+    all_pass(make.__name__, seeds, lambda seed: check_inside(seed, make(seed), hopper))
 
 
 def refusal(function):
@@ -289,11 +305,16 @@ _SMALL_HOPPER = {
     "SPLIT_K_SLC": (1, 1, 2),
     "WARP_SPEC_CFG": (1, 1, 2),
 }
+# Operands that consumers compute (3) are seldom legal.
+_SMALL_FRAGMENTS = {**_SMALL_HOPPER, "WARP_SPEC_CFG": (1, 1, 2, 3, 3, 3)}
+_SMALL_OF = {
+    "matmul_sm90": _SMALL_HOPPER, "grouped": _SMALL_FRAGMENTS, "bits": _SMALL_FRAGMENTS
+}  # fmt: skip
 
 
-def any_knobs(engine, fusion, rng):
-    """Legal knobs of an engine, at random."""
-    small = _SMALL_HOPPER if engine.name == "matmul_sm90" else _SMALL
+def any_knobs(engine, fusion, rng, surface=""):
+    """Legal knobs of an engine, at random; surface: of which the graph is, if of one."""
+    small = _SMALL_OF.get(surface or engine.name, _SMALL)
     place = target(engine.name)
     while True:
         knobs = {
@@ -314,7 +335,9 @@ def any_config(drawn, rng):
     if drawn.engine:
         picks = [(engine_named(drawn.engine), *partition(graph, [graph.live_ops]))]
     choices = [
-        heuristics.with_knobs(engine, fusion, any_knobs(engine, fusion, rng), target(drawn.engine))
+        heuristics.with_knobs(
+            engine, fusion, any_knobs(engine, fusion, rng, drawn.surface), target(drawn.engine)
+        )
         for engine, fusion in picks
     ]
     return heuristics.EngineConfig(tuple(choices), config.split_reason)
@@ -382,6 +405,13 @@ def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
 def test_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
     """As code of "sm_90a"."""
     all_compute("hopper", seeds, draw_hopper)
+
+
+@pytest.mark.parametrize("make", [draw_grouped, draw_bits])
+@in_chunks(GROUPED_INTERPRETED, 6)
+def test_grouped_products_and_boolean_outputs_compute_what_the_reference_computes(make, seeds):
+    """As code of "sm_90a"."""
+    all_compute(make.__name__, seeds, make)
 
 
 # ---- the comparison can fail
@@ -485,3 +515,10 @@ def test_more_graphs_of_a_support_surface_compute_what_the_reference_computes(se
 @in_chunks(500, 25, HOPPER_INTERPRETED)
 def test_more_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
     all_compute("hopper", seeds, draw_hopper)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [draw_grouped, draw_bits])
+@in_chunks(500, 25, GROUPED_INTERPRETED)
+def test_more_grouped_products_and_boolean_outputs_compute_what_the_reference_computes(make, seeds):
+    all_compute(make.__name__, seeds, make)

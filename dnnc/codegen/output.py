@@ -31,8 +31,13 @@ class Output:
         name = f"{self.name}_{suffix}" if suffix else self.name
         return Kernel(self.gpu_module, name, self.target, threads)
 
-    def launch(self, kernel: Kernel, grid: tuple[Size, Size, Size]) -> None:
-        """Adds the launch of a finished kernel; grid: blocks along x, y, z."""
+    def launch(
+        self, kernel: Kernel, grid: tuple[Size, Size, Size], *, cooperative: bool = False
+    ) -> None:
+        """Adds the launch of a finished kernel; grid: blocks along x, y, z.
+
+        cooperative: blocks wait for each other, so that all have to be resident.
+        """
         x, y, z = (str(Expr.of(extent)) for extent in grid)
         self.steps.append(
             Step(
@@ -43,6 +48,7 @@ class Output:
                     args=tuple(kernel.args),
                     cluster=(kernel.cluster, 1, 1),
                     dynamic_smem_bytes=str(kernel.dynamic_smem_bytes),
+                    cooperative=cooperative,
                 )
             )
         )

@@ -17,15 +17,24 @@ from .kernel import Kernel
 class TilePlace:
     """A tile's first row and column, and the coordinates of its matrix in the batch.
 
-    b_batch: those of B, where they differ.  end: where a group of rows ends, along the rows of
-    the graph's product; None: with the matrix.
+    first_step, end_step: which panels of k are multiplied.  b_batch: the coordinates of B's
+    matrix, where they differ.  end: where a group of rows ends, along the rows of the graph's
+    product; None: with the matrix.  first_block: the first one that has steps of the tile, where
+    several may.
     """
 
     row: Any
     column: Any
     batch: Mapping[int, Coordinate]
+    first_step: Any
+    end_step: Any
     b_batch: Mapping[int, Coordinate] | None = None
     end: Any = None
+    first_block: Any = None
+
+    @property
+    def steps(self) -> Any:
+        return ops.sub(self.end_step, self.first_step)
 
     def batch_of(self, *, is_a: bool) -> Mapping[int, Coordinate]:
         """The coordinates of an operand's matrix."""

@@ -248,14 +248,14 @@ class Epilogue:
         is_first = ops.compare("eq", self.thread, 0)
         with ops.if_(is_first):
             tma.wait_read(chunks_since(number, self.chunks, STORE_BUFFERS) - 1)
-        self._meet()
+        self.meet()
         places = []
         for i, store in self.stores:
             store.put(buffer, self.thread, found[i])
             places.append(buffer)
             buffer = ops.add(buffer, store.bytes)
         tma.show_writes()
-        self._meet()
+        self.meet()
         at = self._at(there.batch, Index(there.row), Index(there.column))
         with ops.if_(is_first):
             for (_, store), map_, source in zip(self.stores, self.store_maps, places, strict=True):
@@ -265,7 +265,7 @@ class Epilogue:
                 store.start(map_, source, corner)
             tma.commit()
 
-    def _meet(self) -> None:
+    def meet(self) -> None:
         """A barrier of the warpgroup's threads."""
         nvvm.barrier(
             barrier_id=ops.add(self.own, _FIRST_BARRIER),

@@ -31,6 +31,7 @@ from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region
 from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
+from ..codegen.stream_sum import StreamSum
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.ops import MoeGroupedMatmul, Pointwise
@@ -187,6 +188,10 @@ class MatmulSm90Engine:
                 "1, 2: warpgroups that load and compute operands; 3: one that loads, and those "
                 "that multiply compute the operand along the instruction's rows",
             ),
+            Knob(
+                "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
+            ),
+            Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
             Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
         )
 
@@ -220,6 +225,8 @@ class MatmulSm90Engine:
             what = f"SWAP_AB={knobs['SWAP_AB']} with the layout of boolean outputs"
             return (knob_reason(what, f"SWAP_AB={fitting[0]}"),)
         if reasons := self._split_reasons(knobs, fusion):
+            return reasons
+        if reasons := self._schedule_reasons(knobs, fusion):
             return reasons
         if reasons := self._share_reasons(knobs, fusion):
             return reasons
@@ -268,6 +275,20 @@ class MatmulSm90Engine:
         columns = _sides(knobs)[1]
         if columns % (8 * slices_of(columns, splits)):
             return (knob_reason(f"{columns} columns in {splits} parts", "multiples of 8"),)
+        return ()
+
+    def _schedule_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
+        """Which tiles may be cut along k, or taken one by one."""
+        blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] * knobs["SPLIT_K_SLC"]
+        names = [name for name in ("STREAM_K", "SCHED_POLICY") if knobs[name]]
+        if not names:
+            return ()
+        if len(names) > 1 or blocks > 1 or groups_of(fusion).constant != 0:
+            what = f"{' and '.join(names)} with clusters, groups or each other"
+            return (knob_reason(what, "one of them, SPLIT_K_SLC=1, TILE_CGA_*=1, a plain matmul"),)
+        if knobs["SCHED_POLICY"] and not _loads_are_async(knobs, fusion):
+            what = "SCHED_POLICY=1 and operands that pass through registers"
+            return (knob_reason(what, "operands that TMA brings"),)
         return ()
 
     def _share_reasons(self, knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
@@ -379,7 +400,8 @@ class MatmulSm90Engine:
             knobs = {
                 "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
                 "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
-                "SPLIT_K_SLC": splits, "WARP_SPEC_CFG": producers,
+                "SPLIT_K_SLC": splits, "WARP_SPEC_CFG": producers, "STREAM_K": 0,
+                "SCHED_POLICY": 0,
             }  # fmt: skip
             if not self.legal(knobs, fusion, target):
                 found.append(self._with_most_stages(knobs, fusion, target))
@@ -490,6 +512,8 @@ class MatmulSm90Engine:
             # A group may end between two neighbours.
             pair=1 if groups and swaps else _pair(dims[-2 if swaps else -1]),
             groups=groups,
+            streams=bool(knobs["STREAM_K"]),
+            is_dynamic=bool(knobs["SCHED_POLICY"]),
             exchanges=exchanges(spans, rows // _consumers(rows) // wgmma.M),
         ).plain()
 
@@ -504,9 +528,27 @@ class MatmulSm90Engine:
         with kernel.body():
             emitter = Emitter(kernel, region, tiling)
             emitter.emit()
-        clusters = minimum(emitter.most_tiles, resident_clusters(device_dim("sm_count"), blocks))
-        output.launch(kernel, (clusters * blocks, 1, 1))
+        clusters = resident_clusters(device_dim("sm_count"), blocks)
+        work = emitter.tiles.most
+        if tiling.streams:
+            work = work * emitter.steps
+            # Slots in the workspace are as many as the target has multiprocessors.
+            clusters = minimum(clusters, output.target.sm_count)
+            _make_slots(tiling, output)
+        if tiling.is_dynamic:
+            counter = output.workspace("tiles", 4)
+            output.memset(counter, 4)
+        grid = (minimum(work, clusters) * blocks, 1, 1)
+        output.launch(kernel, grid, cooperative=tiling.streams)
         emitter.epilogue.exits.emit_second(output)
+
+
+def _make_slots(tiling: Tiling, output: Output) -> None:
+    """Buffers of the sums that blocks leave to each other, and flags, which are lowered."""
+    blocks = output.target.sm_count
+    output.workspace("slots", blocks * StreamSum.bytes(tiling.consumers, tiling.sums))
+    bytes_ = blocks * StreamSum.flag_bytes(tiling.consumers)
+    output.memset(output.workspace("flags", bytes_), bytes_)
 
 
 def _operand_plans(
@@ -624,6 +666,20 @@ def _axes(operand: Tensor, *, is_a: bool) -> tuple[int, int]:
     """Those of k and of the rows."""
     last = operand.rank - 1
     return (last, last - 1) if is_a else (last - 1, last)
+
+
+def _loads_are_async(knobs: Knobs, fusion: Fusion) -> bool:
+    """Whether no operand passes through the producers' registers."""
+    for op in matmuls_of(fusion):
+        for tensor, is_a in ((op.a, True), (op.b, False)):
+            is_rows = is_a != bool(knobs["SWAP_AB"])
+            if is_rows and knobs["WARP_SPEC_CFG"] == FRAGMENTS:
+                continue
+            axes = _axes(tensor, is_a=is_a)
+            along = [axes, axes[::-1]] if _instruction(op).takes_mn_major else [axes]
+            if tensor in fusion.producers or all(tma.refusal(tensor, a) for a in along):
+                return False
+    return True
 
 
 def _comes_by_tma(tensor: Tensor, *, is_a: bool) -> bool:

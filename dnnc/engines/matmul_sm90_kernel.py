@@ -18,7 +18,7 @@ from typing import Any
 
 from ..codegen import cluster, mbarrier, ops, smem, tma, wgmma
 from ..codegen.cluster import Cluster
-from ..codegen.groups import GroupTable, GroupTile
+from ..codegen.groups import GroupTable
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
@@ -29,12 +29,15 @@ from ..codegen.row_exchange import RowExchange
 from ..codegen.schedule import TileOrder, TilePlace
 from ..codegen.split import SplitSum
 from ..codegen.staged_operand import StagedOperand
+from ..codegen.stream_sum import StreamSum
+from ..codegen.tile_ring import TileRing
 from ..codegen.walk import Walk
-from ..expr import Expr, ceildiv
+from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
 from .tile_sm90 import LOAD_BUFFERS, RAW_BUFFERS, Tiling
+from .tiles_sm90 import Role, Tiles
 
 _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
@@ -106,9 +109,11 @@ class Emitter:
             nvvm.ShflKind.idx,
         )  # fmt: skip
         self.group = ops.shr(self.warp, 2)
-        self.first_step, self.end_step = self._own_steps()
+        self.tiles = Tiles(
+            self.kernel, t, self.order, self.batch, self.cluster, self.rank, self.groups,
+            self._tile_ring(base), *self._own_steps(),
+        )  # fmt: skip
         self._begin()
-        self.tiles = self.groups.tiles() if self.groups else self.kernel.size(self.order.tiles)
         self.base = base
         ops.if_else(ops.less(self.group, t.producers), self._produce, self._consume)
         if self.cluster.blocks > 1:
@@ -152,6 +157,30 @@ class Emitter:
             for i in range(t.consumers)
         ]
 
+    def _tile_ring(self, base: Any) -> TileRing | None:
+        """Where tiles are taken from a counter."""
+        t = self.tiling
+        if not t.is_dynamic:
+            return None
+        return TileRing.of(
+            smem.byte_pointer(base, t.ring_offset),
+            smem.byte_pointer(base, t.ring_offset + TileRing.bytes()),
+            self.kernel.workspace(self.workspace("tiles")),
+            self.cluster.count(),
+        )
+
+    def _stream_sum(self) -> StreamSum | None:
+        """Where tiles are cut along k."""
+        t = self.tiling
+        if not t.streams:
+            return None
+        slots, flags = (self.kernel.workspace(self.workspace(n)) for n in ("slots", "flags"))
+        return StreamSum(slots, flags, t.consumers, t.sums)
+
+    def workspace(self, name: str) -> str:
+        """The full name of a workspace buffer of this kernel."""
+        return f"{self.kernel.name}.{name}"
+
     def _group_table(self, memory: Any) -> GroupTable | None:
         """Where A's rows are grouped, by bounds that are on the device."""
         t = self.tiling
@@ -164,15 +193,6 @@ class Emitter:
             self.kernel, memory, t.groups, self.region.dims_of(offsets)[0], self.sizes[along],
             tiles[along], ceildiv(self.sizes[beside], tiles[beside]), t.group_rows,
         )  # fmt: skip
-
-    @property
-    def most_tiles(self) -> Expr:
-        """Tiles of clusters, at most."""
-        if self.groups is None:
-            return self.order.tiles
-        # Each group has at most one tile that is not full.
-        full = self.groups.rows // self.groups.tile_rows
-        return (full + self.groups.groups) * self.groups.sides
 
     def _first_of_group(self, group: Any) -> Any:
         """The first row of a group, from memory."""
@@ -198,40 +218,13 @@ class Emitter:
                 replace(
                     self.exchange, barriers=smem.byte_pointer(self.exchange.barriers, offset)
                 ).make()
+            if self.tiles.ring:
+                self.tiles.ring.make(t.consumers * 4 + len(self.load_rings))
             mbarrier.make_visible()
         if self.groups:
             with ops.if_(ops.compare("eq", self.warp, 0)):
                 self.groups.fill(self._first_of_group)
         cluster.synchronize(self.cluster)
-
-    def _each_tile(self, carried: Sequence[Any], body: Callable[..., Sequence[Any]]) -> None:
-        """body(place, carried) gives the next carried values, for this block's tiles."""
-
-        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            if self.groups:
-                group, *carried = carried
-                found = self.groups.place(number, group)
-                return [found.group, *body(self._place_in_group(found), carried)]
-            matrix, row, column = self.order.place(self.kernel, number)
-            batch = self.batch.coordinates(self.kernel, matrix) if self.batch.groups else {}
-            return body(self._place(row, column, batch), carried)
-
-        start = [ops.const(0), *carried] if self.groups else carried
-        ops.for_(self.cluster.number(), self.tiles, self.cluster.count(), start, one)
-
-    def _place(self, row: Any, column: Any, batch: Any) -> TilePlace:
-        """This block's place in a tile of its cluster."""
-        row = ops.add(ops.mul(row, self.cluster.rows), self.cluster.row(self.rank))
-        column = ops.add(ops.mul(column, self.cluster.columns), self.cluster.column(self.rank))
-        t = self.tiling
-        return TilePlace(ops.mul(row, t.rows), ops.mul(column, t.columns), batch)
-
-    def _place_in_group(self, found: GroupTile) -> TilePlace:
-        swaps = self.tiling.swaps
-        row, column = (found.side, found.tile) if swaps else (found.tile, found.side)
-        place = self._place(row, column, {})
-        moved = place.moved(0, found.first) if swaps else place.moved(found.first)
-        return replace(moved, b_batch={0: Index(found.group)}, end=found.end)
 
     # ---- the producer
 
@@ -260,13 +253,13 @@ class Emitter:
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             place = place.moved(own * (self.tiling.rows // self.tiling.consumers))
-            return self._where_rows_are(
-                place, carried,
+            return self._where(
+                self._has_epilogue(place), carried,
                 lambda: self.epilogue.start_loads(ring, place, Cursor(*carried)).values,
                 lambda: carried,
             )  # fmt: skip
 
-        self._each_tile(Cursor().values, tile)
+        self.tiles.each(Cursor().values, tile, Role.THREAD)
 
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
@@ -275,7 +268,7 @@ class Emitter:
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             *carried, turn = carried
-            first = ops.add(self.first_step, turn) if t.producers > 1 else self.first_step
+            first = ops.add(place.first_step, turn) if t.producers > 1 else place.first_step
             if has_raw:
                 self._start_raw(place, first, Cursor(*carried[2:]), is_issuer)
 
@@ -291,21 +284,20 @@ class Emitter:
                 self._load_raw_again(place, i, raw, is_issuer)
                 return [*cursor.values, *raw.next(self.raw_buffers).values]
 
-            carried = ops.for_(first, self.end_step, t.producers, carried, step)
-            return [*carried, self._next_turn(turn)]
+            carried = ops.for_(first, place.end_step, t.producers, carried, step)
+            return [*carried, self._next_turn(turn, place)]
 
         cursor, turn = Cursor(), ops.const(0)
         if t.producers > 1:  # producer i has the uses of the ring i, i + 2, ...
             cursor, turn = Cursor(self.group, 0), self.group
         start = [*cursor.values, *(Cursor().values if has_raw else []), turn]
-        self._each_tile(start, tile)
+        self.tiles.each(start, tile, Role.TAKER)
 
-    def _next_turn(self, turn: Any) -> Any:
+    def _next_turn(self, turn: Any, place: TilePlace) -> Any:
         """Which step of the next tile is this producer's first."""
         if self.tiling.producers == 1:
             return turn
-        steps = ops.sub(self.end_step, self.first_step)
-        return ops.and_(ops.add(turn, steps), 1)
+        return ops.and_(ops.add(turn, place.steps), 1)
 
     # ---- raw tiles: loaded ahead within a tile of the product, by one thread
 
@@ -324,7 +316,8 @@ class Emitter:
         """Starts the first loads of a tile, from a step on; the ring is empty."""
         for i in range(self.raw_buffers):
             step = ops.add(first, i * self.tiling.producers)
-            self._load_raw(place, step, slot, ops.both(is_issuer, ops.less(step, self.end_step)))
+            is_there = ops.less(step, place.end_step)
+            self._load_raw(place, step, slot, ops.both(is_issuer, is_there))
             slot = slot.next(self.raw_buffers)
 
     def _load_raw_again(self, place: TilePlace, step: Any, slot: Cursor, is_issuer: Any) -> None:
@@ -334,7 +327,7 @@ class Emitter:
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
         ahead = ops.add(step, self.raw_buffers * self.tiling.producers)
-        self._load_raw(place, ahead, slot, ops.both(is_issuer, ops.less(ahead, self.end_step)))
+        self._load_raw(place, ahead, slot, ops.both(is_issuer, ops.less(ahead, place.end_step)))
 
     def _load_stage(
         self, place: TilePlace, step: Any, cursor: Cursor, is_issuer: Any, raw: Cursor
@@ -370,47 +363,86 @@ class Emitter:
         self.own = ops.sub(self.group, t.producers)
         self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
         self.epilogue.begin(self.own)
-        ring = self._own_ring()
+        ring, stream = self._own_ring(), self._stream_sum()
 
         def multiply(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             cursor, sums = self._multiply(Cursor(*carried[:2]), place)
             if t.splits > 1:
                 self._finish_split(place, sums, carried[2])
                 return [*cursor.values, ops.xor(carried[2], 1)]
-            registers = self._by_product([wgmma.unpacked(accumulator) for accumulator in sums])
+            registers = [wgmma.unpacked(accumulator) for accumulator in sums]
+            if stream is None:
+                return [*cursor.values, *finish(place, registers, carried[2:])]
+            kept = self._finish_streamed(stream, place, registers, carried[2:], finish)
+            return [*cursor.values, *kept]
+
+        def finish(place: TilePlace, sums: Sequence[Any], carried: Sequence[Any]) -> Sequence[Any]:
             turn = carried[-1] if t.exchanges else 0
-            loads = self.epilogue.run(place, registers, ring, Cursor(*carried[2:4]), turn)
+            cursor = Cursor(*carried[:2])
+            loads = self.epilogue.run(place, self._by_product(sums), ring, cursor, turn)
             turns = [ops.xor(turn, 1)] if t.exchanges else []
-            return [*cursor.values, *(loads.values if ring else []), *turns]
+            return [*(loads.values if ring else []), *turns]
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             place = place.moved(ops.mul(self.own, t.rows // t.consumers))
-            return self._where_rows_are(
-                place, carried,
+            return self._where(
+                None if t.streams else self._has_epilogue(place), carried,
                 lambda: multiply(place, carried),
-                lambda: [*self._skip(Cursor(*carried[:2])).values, *carried[2:]],
+                lambda: [*self._skip(Cursor(*carried[:2]), place).values, *carried[2:]],
             )  # fmt: skip
 
         start = [*Cursor().values, *(Cursor().values if ring else [])]
         if t.splits > 1 or t.exchanges:
             start.append(ops.const(0))
-        self._each_tile(start, tile)
+        self.tiles.each(start, tile, Role.WARPS)
         self.epilogue.end()
 
-    def _where_rows_are(
+    def _finish_streamed(
         self,
+        stream: StreamSum,
         place: TilePlace,
+        sums: Sequence[Sequence[Any]],
+        carried: Sequence[Any],
+        finish: Callable[..., Sequence[Any]],
+    ) -> Sequence[Any]:
+        """Adds what other blocks have of a tile and finishes it, or leaves its sums to another."""
+        flat = [register for part in sums for register in part]
+        block, thread, meet = ops.block_id(), self.epilogue.thread, self.epilogue.meet
+
+        def end() -> Sequence[Any]:
+            whole = stream.total(flat, place.first_block, block, self.own, thread, meet)
+            each = len(whole) // len(sums)
+            parts = [whole[i : i + each] for i in range(0, len(whole), each)]
+            return finish(place, parts, carried)
+
+        def leave() -> Sequence[Any]:
+            stream.put(flat, block, self.own, thread, meet)
+            return carried
+
+        return self._where(self._has_epilogue(place), carried, end, leave)
+
+    def _has_epilogue(self, place: TilePlace) -> Any:
+        """Whether a warpgroup's part of a tile has an epilogue here: it has rows of its group,
+        and its end along k.  None: always."""
+        if self.tiling.streams:
+            return ops.compare("eq", place.end_step, self.tiles.end_step)
+        if place.end is None or self.tiling.swaps or self.tiling.splits > 1:
+            return None
+        return ops.less(place.row, place.end)
+
+    def _where(
+        self,
+        condition: Any,
         carried: Sequence[Any],
         then: Callable[[], Sequence[Any]],
         other: Callable[[], Sequence[Any]],
     ) -> Sequence[Any]:
-        """The next carried values: from `then` where a warpgroup's tile has rows of its group."""
-        if place.end is None or self.tiling.swaps or self.tiling.splits > 1:
+        """The next carried values: from `then` where a condition holds, or is None."""
+        if condition is None:
             return then()
-        has_rows = ops.less(place.row, place.end)
-        return ops.either(has_rows, [value.type for value in carried], then, other)
+        return ops.either(condition, [value.type for value in carried], then, other)
 
-    def _skip(self, cursor: Cursor) -> Cursor:
+    def _skip(self, cursor: Cursor, place: TilePlace) -> Cursor:
         """Lets the stages of a tile go by."""
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
@@ -419,8 +451,7 @@ class Emitter:
             self._release(here)
             return here.next(self.tiling.stages).values
 
-        count = ops.sub(self.end_step, self.first_step)
-        return Cursor(*ops.for_(0, count, 1, cursor.values, step))
+        return Cursor(*ops.for_(0, place.steps, 1, cursor.values, step))
 
     def _finish_split(self, place: TilePlace, sums: Sequence[Any], phase: Any) -> None:
         """Adds the sums of the blocks that share the tile; those that have a slice finish it."""
@@ -456,7 +487,7 @@ class Emitter:
         place: of the warpgroup's tile.
         """
         if self.tiling.promotes:
-            return self._multiply_promoted(cursor)
+            return self._multiply_promoted(cursor, place)
         if self.tiling.takes_fragments:
             return self._multiply_fragments(cursor, place)
         undefined = self._undefined()
@@ -472,13 +503,12 @@ class Emitter:
             return [*here.next(self.tiling.stages).values, stage, *sums]
 
         start = [*cursor.values, ops.const(-1), *undefined]
-        count = ops.sub(self.end_step, self.first_step)
-        stage, phase, previous, *sums = ops.for_(0, count, 1, start, step)
+        stage, phase, previous, *sums = ops.for_(0, place.steps, 1, start, step)
         sums = wgmma.wait_for(sums)
         self._release(Cursor(previous))
         return Cursor(stage, phase), sums
 
-    def _multiply_promoted(self, cursor: Cursor) -> tuple[Cursor, list[Any]]:
+    def _multiply_promoted(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         """The same, with the sums of each stage added by additions that round to f32."""
         t = self.tiling
         undefined = self._undefined()
@@ -498,8 +528,8 @@ class Emitter:
 
         registers = len(undefined) * t.columns // 2
         zeros = [ops.zeros(ops.f32_type())] * registers
-        steps = ops.sub(self.end_step, self.first_step)
-        stage, phase, *totals = ops.for_(0, steps, 1, [*cursor.values, *zeros], step)
+        start = [*cursor.values, *zeros]
+        stage, phase, *totals = ops.for_(0, place.steps, 1, start, step)
         each = t.columns // 2
         sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
         return Cursor(stage, phase), sums
@@ -518,7 +548,7 @@ class Emitter:
 
         def take(here: Cursor, step: Any) -> list[Any]:
             self.pipeline.wait_full(here)
-            first_k = ops.mul(ops.add(self.first_step, step), self.k_panel)
+            first_k = ops.mul(ops.add(place.first_step, step), self.k_panel)
             blocks = fragments.take(self.pipeline.slot(here), own_row, first_k)
             return [word for words in blocks for word in words]
 
@@ -539,7 +569,7 @@ class Emitter:
             self._release(here)
             return [*following.values, *words, *sums]
 
-        last = ops.sub(ops.sub(self.end_step, self.first_step), 1)
+        last = ops.sub(place.steps, 1)
         carried = ops.for_(0, last, 1, [*cursor.values, *words, *self._undefined()], step)
         here = Cursor(*carried[:2])
         sums = start(here, last, carried[2 : 2 + count], carried[2 + count :])

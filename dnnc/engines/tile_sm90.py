@@ -16,6 +16,7 @@ from ..codegen.region import Region, identity_access
 from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
 from ..codegen.staged_store import ALIGNMENT
+from ..codegen.tile_ring import TileRing
 from ..codegen.walk import inputs_of, is_reduction, reduced_axes
 from ..dialect.tensor import Tensor
 from ..mlir import ir
@@ -49,6 +50,7 @@ class Tiling:
     producers: warpgroups that load, each every other stage where there are two.
     groups: of rows, at most; 0: the rows are not grouped.
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
+    streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
     """
 
     row: wgmma.Instruction
@@ -72,6 +74,8 @@ class Tiling:
     producers: int
     groups: int
     exchanges: int
+    streams: bool
+    is_dynamic: bool
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -79,7 +83,7 @@ class Tiling:
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        for flag in ("swaps", "promotes"):
+        for flag in ("swaps", "promotes", "streams", "is_dynamic"):
             fields[flag] = bool(fields[flag])
         return Tiling(row=row, **fields)
 
@@ -189,9 +193,19 @@ class Tiling:
 
     @property
     def smem_bytes(self) -> int:
-        return self.exchange_barriers_offset + self.consumers * RowExchange.barrier_bytes(
-            self.exchanges
-        )
+        ring = TileRing.bytes() + TileRing.barrier_bytes()
+        return self.ring_offset + (ring if self.is_dynamic else 0)
+
+    @property
+    def ring_offset(self) -> int:
+        """Of the numbers of dynamic tiles, and of the barriers behind them."""
+        barriers = self.consumers * RowExchange.barrier_bytes(self.exchanges)
+        return self.exchange_barriers_offset + barriers
+
+    @property
+    def sums(self) -> int:
+        """Registers of a thread's sums."""
+        return len(self.products) * self.blocks_of_rows * self.columns // 2
 
     @property
     def exchange_bytes(self) -> int:

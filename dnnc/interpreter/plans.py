@@ -163,6 +163,7 @@ class _Machine:
             memory=self.memory,
             dynamic_smem_bytes=self._evaluate(record.dynamic_smem_bytes),
             seed=seed,
+            resident_ctas=x * y * z if record.cooperative else None,
         )
 
     def outputs(self) -> dict[int, Array]:

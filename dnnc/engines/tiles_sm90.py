@@ -1,0 +1,180 @@
+# pyright: basic
+"""Which tiles of the product a block of matmul_sm90 works on, one after the other.
+
+    static    tiles number, number + blocks, ...                          (number: of the cluster)
+    grouped   the same, of tiles whose number and places are in a table of groups
+    streamed  some whole rounds like static; the steps of all tiles that are left are cut into one
+              run for each block, so that all end together (stream-K)
+    dynamic   like static, but every tile after the first is the next that no block has taken
+
+Every role of a block (loading, multiplying) goes through the same tiles by a loop of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import Any
+
+from ..codegen import ops
+from ..codegen.cluster import Cluster
+from ..codegen.groups import GroupTable, GroupTile
+from ..codegen.index import Index
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops
+from ..codegen.pipeline import Cursor
+from ..codegen.schedule import TileOrder, TilePlace
+from ..codegen.tile_ring import TileRing
+from ..expr import Expr
+from .tile_sm90 import Tiling
+
+
+class Role(Enum):
+    """Who goes through the tiles: the thread that takes dynamic ones for its block, another
+    thread, or whole warps."""
+
+    TAKER = auto()
+    THREAD = auto()
+    WARPS = auto()
+
+
+# body(place, carried) gives the next carried values.
+Body = Callable[[TilePlace, Sequence[Any]], Sequence[Any]]
+
+
+@dataclass
+class Tiles:
+    """See the file's docstring.
+
+    first_step, end_step: the k panels of a whole tile that this block multiplies.
+    ring: the numbers of dynamic tiles.
+    """
+
+    kernel: Kernel
+    tiling: Tiling
+    order: TileOrder
+    batch: Loops
+    cluster: Cluster
+    rank: Any
+    groups: GroupTable | None
+    ring: TileRing | None
+    first_step: Any
+    end_step: Any
+
+    @property
+    def most(self) -> Expr:
+        """Tiles of clusters, at most."""
+        if self.groups is None:
+            return self.order.tiles
+        # Each group has at most one tile that is not full.
+        full = self.groups.rows // self.groups.tile_rows
+        return (full + self.groups.groups) * self.groups.sides
+
+    def count(self) -> Any:
+        """Tiles of clusters; of groups, once their table is made."""
+        return self.groups.tiles() if self.groups else self.kernel.size(self.order.tiles)
+
+    def each(self, carried: Sequence[Any], body: Body, role: Role) -> None:
+        """body(place, carried) gives the next carried values, for this block's tiles."""
+        if self.tiling.streams:
+            self._each_streamed(carried, body)
+        elif self.tiling.is_dynamic:
+            self._each_dynamic(carried, body, role)
+        elif self.groups:
+            self._each_of_groups(self.groups, carried, body)
+        else:
+            self._each_static(carried, body)
+
+    def _each_static(self, carried: Sequence[Any], body: Body) -> None:
+        number, count = self.cluster.number(), self.cluster.count()
+        ops.for_(number, self.count(), count, carried, lambda i, c: body(self._at(i), c))
+
+    def _at(self, number: Any) -> TilePlace:
+        """The place of a tile by its number."""
+        matrix, row, column = self.order.place(self.kernel, number)
+        batch = self.batch.coordinates(self.kernel, matrix) if self.batch.groups else {}
+        return self._place(row, column, batch)
+
+    def _place(self, row: Any, column: Any, batch: Any) -> TilePlace:
+        """This block's place in a tile of its cluster."""
+        row = ops.add(ops.mul(row, self.cluster.rows), self.cluster.row(self.rank))
+        column = ops.add(ops.mul(column, self.cluster.columns), self.cluster.column(self.rank))
+        t = self.tiling
+        row, column = ops.mul(row, t.rows), ops.mul(column, t.columns)
+        return TilePlace(row, column, batch, self.first_step, self.end_step)
+
+    # ---- groups
+
+    def _each_of_groups(self, groups: GroupTable, carried: Sequence[Any], body: Body) -> None:
+        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            group, *carried = carried
+            found = groups.place(number, group)
+            return [found.group, *body(self._in_group(found), carried)]
+
+        start = [ops.const(0), *carried]
+        ops.for_(self.cluster.number(), self.count(), self.cluster.count(), start, one)
+
+    def _in_group(self, found: GroupTile) -> TilePlace:
+        swaps = self.tiling.swaps
+        row, column = (found.side, found.tile) if swaps else (found.tile, found.side)
+        place = self._place(row, column, {})
+        moved = place.moved(0, found.first) if swaps else place.moved(found.first)
+        return replace(moved, b_batch={0: Index(found.group)}, end=found.end)
+
+    # ---- stream-K
+
+    def _each_streamed(self, carried: Sequence[Any], body: Body) -> None:
+        """A run may begin and end inside a tile: blocks that have a tile's steps in part leave
+        their sums to the one that has its end (`codegen.stream_sum`)."""
+        steps, tiles = self.end_step, self.count()
+        block, blocks = ops.block_id(), self.cluster.count()
+        # A run is at least a tile long where there are as many tiles as blocks.
+        rounds = ops.maximum(0, ops.sub(ops.div(tiles, blocks), 1))
+        whole = ops.mul(rounds, blocks)
+        units = ops.mul(ops.sub(tiles, whole), steps)
+        run = ops.div(ops.add(units, ops.sub(blocks, 1)), blocks)
+        begin = ops.minimum(ops.mul(block, run), units)
+        length = ops.minimum(run, ops.sub(units, begin))
+        before = ops.mul(rounds, steps)
+        total = ops.add(before, length)
+
+        def one(carried: Sequence[Any]) -> Sequence[Any]:
+            done, *carried = carried
+            is_whole = ops.less(done, before)
+            unit = ops.add(begin, ops.sub(done, before))
+            tile = ops.div(unit, steps)
+            first = ops.select(is_whole, 0, ops.sub(unit, ops.mul(tile, steps)))
+            left = ops.select(is_whole, steps, ops.sub(total, done))
+            end = ops.minimum(steps, ops.add(first, left))
+            number = ops.select(
+                is_whole, ops.add(block, ops.mul(ops.div(done, steps), blocks)),
+                ops.add(whole, tile),
+            )  # fmt: skip
+            owner = ops.select(is_whole, block, ops.div(ops.mul(tile, steps), run))
+            place = replace(self._at(number), first_step=first, end_step=end, first_block=owner)
+            following = body(place, carried)
+            return [ops.add(done, ops.sub(end, first)), *following]
+
+        start = [ops.const(0), *carried]
+        ops.while_(start, lambda c: ops.less(c[0], total), one)
+
+    # ---- tiles that are taken when a block is free
+
+    def _each_dynamic(self, carried: Sequence[Any], body: Body, role: Role) -> None:
+        tiles, ring = self.count(), self.ring
+        assert ring is not None
+
+        def one(carried: Sequence[Any]) -> Sequence[Any]:
+            number, stage, phase, *carried = carried
+            cursor = Cursor(stage, phase)
+            if role == Role.TAKER:  # others may read it while this tile is loaded
+                following, cursor = ring.take(cursor)
+                carried = body(self._at(number), carried)
+            else:
+                carried = body(self._at(number), carried)
+                following, cursor = ring.read(cursor, is_warp=role == Role.WARPS)
+            return [following, *cursor.values, *carried]
+
+        start = [ops.value_of(self.cluster.number()), *Cursor().values, *carried]
+        ops.while_(start, lambda c: ops.less(c[0], tiles), one)
