@@ -86,6 +86,7 @@ class Node:
 
     An input has a tensor only once it is used.  sketch: values that elements might have.
     has_sum: a reduction or a matrix product is above it.  uses: operations that read it.
+    alignment: of an input, in bytes; 0: any.
     """
 
     dims: tuple[Expr, ...]
@@ -98,6 +99,7 @@ class Node:
     value: float | int = 0
     has_sum: bool = False
     uses: int = 0
+    alignment: int = 0
 
     @property
     def rank(self) -> int:
@@ -155,6 +157,10 @@ class Drawn:
         if tensor.is_by_value:
             flat[:] = tensor.value if rng.integers(0, 2) else flat
         return round_to(flat if tensor.type.is_float else np.rint(flat), tensor.type)[places]
+
+
+# Makes an operand of some dims and of a type.
+Factor = Callable[[Sequence[Expr], Any], Node]
 
 
 class Untenable(Exception):
@@ -367,7 +373,8 @@ class Builder:
             node.tensor = self.g.tensor_scalar(node.value, kind, node.dtype)
             node.tensor.set_dim([1] * node.rank).set_stride([1] * node.rank)
         else:
-            alignment = pick(self.rng, {16: 70, 8: 6, 4: 8, 32: 6, 256: 4, 2: 3, 1: 3})
+            weights = {16: 70, 8: 6, 4: 8, 32: 6, 256: 4, 2: 3, 1: 3}
+            alignment = node.alignment or pick(self.rng, weights)
             node.tensor = self.g.tensor(
                 node.dims, node.strides, node.dtype, alignment_value=max(1, alignment)
             )
@@ -1081,8 +1088,12 @@ def _inside_hopper(builder: Builder, seed: int) -> Drawn:
     batch = builder.dims(rank - 2, 6) if rank > 2 else ()
     m, k = (Expr.of(builder.extent(limit)) for limit in (70, 150))
     n = Expr.of(int(rng.integers(2, 70)) if shape == "row" else builder.extent(70))
+
+    def factor(dims: Sequence[Expr], dtype: Any) -> Node:
+        return _factor_inside(builder, dims, dtype)
+
     products = _hopper_products(
-        builder, (*batch, m, n, k), types, is_fast, _factor_inside, is_pair=shape == "pair"
+        builder, (*batch, m, n, k), types, is_fast, (factor, factor), is_pair=shape == "pair"
     )
     after, ends = _hopper_epilogue(builder, products, shape)
     outputs = [node for node in (*after, *ends) if not node.uses or builder.chance(0.2)]
@@ -1105,18 +1116,25 @@ def _hopper_products(
     dims: Sequence[Expr],
     types: tuple[Any, Any],
     is_fast: bool,
-    factor: Callable[..., Node],
+    factors: tuple[Factor, Factor],
     *,
     is_pair: bool,
 ) -> list[Node]:
-    """One or two products of dims [.., M, N, K], whose operands `factor` makes."""
+    """One or two products of dims [.., M, N, K]; factors: what makes A and B."""
     *batch, m, n, k = dims
-    a = factor(builder, (*batch, m, k), types[0])
-    c = _hopper_product(builder, a, factor(builder, (*batch, k, n), types[1]), is_fast)
+
+    def a() -> Node:
+        return factors[0]((*batch, m, k), types[0])
+
+    def b() -> Node:
+        return factors[1]((*batch, k, n), types[1])
+
+    first = a()
+    c = _hopper_product(builder, first, b(), is_fast)
     if not is_pair:
         return [c]
-    again = a if builder.chance(0.7) else factor(builder, (*batch, m, k), types[0])
-    other = _hopper_product(builder, again, factor(builder, (*batch, k, n), types[1]), is_fast)
+    again = first if builder.chance(0.7) else a()
+    other = _hopper_product(builder, again, b(), is_fast)
     if other.dims != c.dims:
         raise Untenable("products of other dims")
     return [c, other]
@@ -1208,10 +1226,10 @@ def _inside_bits(builder: Builder, seed: int) -> Drawn:
     m, n = (_extent_of_bytes(builder) if at == axis else _side(builder) for at in (-2, -1))
     if shape == "row" and n.bounds()[1] > MOST_REDUCED:
         raise Untenable("a row too long for a tile")
+    whole_dims, factors = (*batch, m, n, _depth(builder)), _tiled_factors(builder)
     products = _hopper_products(
-        builder, (*batch, m, n, _depth(builder)), types, is_fast, _tiled_factor,
-        is_pair=shape == "pair",
-    )  # fmt: skip
+        builder, whole_dims, types, is_fast, factors, is_pair=shape == "pair"
+    )
     after, ends = _hopper_epilogue(builder, products, shape)
     masks = _masks(builder, [node for node in after if node.dims == products[0].dims])
     outputs = [n for n in (*after, *masks, *ends) if not n.uses or builder.chance(0.2)]
@@ -1291,46 +1309,72 @@ def _side(builder: Builder) -> Expr:
 def _depth(builder: Builder) -> Expr:
     """K, of aligned rows more often than not."""
     if builder.chance(0.65):
-        return Expr.of(16 * int(builder.rng.integers(1, 10)))
+        return Expr.of(16 * int(builder.rng.integers(1, pick(builder.rng, {10: 3, 17: 1}))))
     return Expr.of(builder.extent(150))
 
 
-def _tiled_factor(
-    builder: Builder, dims: Sequence[Expr], operand: Any, *, whole: bool = False
-) -> Node:
-    """An operand of a product, of the layouts and with the work before it that paths are for.
+def _tiled_factors(builder: Builder, *, whole: bool = False) -> tuple[Factor, Factor]:
+    """What makes A and what makes B; whole: no batch of theirs is broadcast.
 
-    That is K contiguous or not, and pointwise operations of bytes and others.
+    Now and then, of such as consumers can compute in their registers: one comes by TMA, the
+    other is computed of narrow elements that do, with k contiguous.
     """
-    rng = builder.rng
-    kind = pick(rng, {"input": 4, "computed": 5, "any": 2})
-    if kind == "any":
-        return _factor_inside(builder, dims, operand, whole=whole)
+    kinds = pick(builder.rng, {("", ""): 5, ("raw", "tma"): 2, ("tma", "raw"): 2})
+
+    def a(dims: Sequence[Expr], dtype: Any) -> Node:
+        return _tiled_factor(builder, dims, dtype, kinds[0], len(dims) - 1, whole)
+
+    def b(dims: Sequence[Expr], dtype: Any) -> Node:
+        return _tiled_factor(builder, dims, dtype, kinds[1], len(dims) - 2, whole)
+
+    return a, b
+
+
+def _tiled_factor(
+    builder: Builder, dims: Sequence[Expr], dtype: Any, kind: str, k_axis: int, whole: bool
+) -> Node:
+    """An operand of a product, in the layouts and with the work before it that paths are for.
+
+    kind: "tma": an aligned input; "raw": computed of one, k contiguous; "": any operand.
+    """
+    work = {"tma": "input", "raw": "computed"}.get(kind)
+    work = work or pick(builder.rng, {"input": 4, "computed": 5, "any": 2})
+    if work == "any":
+        return _factor_inside(builder, dims, dtype, whole=whole)
     dims = [
         Expr.of(1) if not whole and axis < len(dims) - 2 and builder.chance(0.2) else n
         for axis, n in enumerate(dims)
     ]
-    read = operand
-    if kind == "computed" and builder.chance(0.75):
-        read = pick(rng, (dtypes.i8, dtypes.f16, dtypes.bf16, dtypes.f32, *F8_TYPES))
-    source = builder.input(dims, read)
-    last = len(dims) - 1
-    swapped = [*range(last - 1), last, last - 1]
-    source.strides = pick(
-        rng,
-        {packed_strides(dims): 4, packed_strides(dims, swapped): 4, source.strides: 2},
-    )
-    if kind == "input":
-        return source
+    if work == "input":
+        return _tiled_input(builder, dims, dtype, kind, k_axis)
+    read = dtype
+    if builder.chance(0.75):
+        narrow = (dtypes.i8, dtypes.f16, dtypes.bf16, *F8_TYPES)
+        read = pick(builder.rng, narrow if kind else (*narrow, dtypes.f32))
+    source = _tiled_input(builder, dims, read, kind, k_axis)
+
+    def fits(node: Node) -> bool:
+        return not node.has_sum and broadcasts(node.dims, dims, False)
+
     return _retried(
-        builder,
-        lambda: builder.pointwise(
-            source,
-            dims=dims,
-            result=operand,
-            accept=lambda node: not node.has_sum and broadcasts(node.dims, dims, False),
-        ),
+        builder, lambda: builder.pointwise(source, dims=dims, result=dtype, accept=fits)
     )
+
+
+def _tiled_input(
+    builder: Builder, dims: Sequence[Expr], dtype: Any, kind: str, k_axis: int
+) -> Node:
+    """With k contiguous, or the matrix's other axis, or of any layout."""
+    made = builder.input(dims, dtype)
+    order = [axis for axis in range(len(dims)) if axis != k_axis]
+    layouts = [packed_strides(dims, [*order, k_axis])] * 5
+    if kind != "raw":
+        layouts += [packed_strides(dims, [*order[:-1], k_axis, order[-1]])] * 3
+    if not kind:
+        layouts += [made.strides] * 2
+    made.strides = pick(builder.rng, layouts)
+    made.alignment = 16 if kind else 0
+    return made
 
 
 # ---- grouped products
@@ -1347,14 +1391,12 @@ def _inside_grouped(builder: Builder, seed: int) -> Drawn:
     has_masks = builder.chance(0.3)
     n = _extent_of_bytes(builder) if has_masks else _side(builder)
     first, source = _offsets(builder, experts, rows)
-    token = _tiled_factor(builder, (Expr.of(1), rows, k), types[0], whole=True)
-    weight = _tiled_factor(builder, (experts, k, n), types[1], whole=True)
-    products = [_grouped_product(builder, token, weight, first)]
+    a, b = _tiled_factors(builder, whole=True)
+    token = a((Expr.of(1), rows, k), types[0])
+    products = [_grouped_product(builder, token, b((experts, k, n), types[1]), first)]
     if is_pair := builder.chance(0.25):
-        if builder.chance(0.25):
-            token = _tiled_factor(builder, (Expr.of(1), rows, k), types[0], whole=True)
-        weight = _tiled_factor(builder, (experts, k, n), types[1], whole=True)
-        products.append(_grouped_product(builder, token, weight, first))
+        again = token if builder.chance(0.75) else a((Expr.of(1), rows, k), types[0])
+        products.append(_grouped_product(builder, again, b((experts, k, n), types[1]), first))
     op = next(op for op in builder.g.graph.ops if products[0].tensor in op.results)
     builder.styles[source.tensor] = Offsets(op, pick(rng, {1: 5, 16: 1, 64: 1}))
     after, _ = _hopper_epilogue(builder, products, "pair" if is_pair else "pointwise")

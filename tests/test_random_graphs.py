@@ -305,8 +305,14 @@ _SMALL_HOPPER = {
     "SPLIT_K_SLC": (1, 1, 2),
     "WARP_SPEC_CFG": (1, 1, 2),
 }
-# Operands that consumers compute (3) are seldom legal.
-_SMALL_FRAGMENTS = {**_SMALL_HOPPER, "WARP_SPEC_CFG": (1, 1, 2, 3, 3, 3)}
+# What is seldom legal is tried more often.
+_SMALL_FRAGMENTS = {
+    **_SMALL_HOPPER,
+    "TILE_CGA_M": (1, 1, 1, 2),
+    "TILE_CGA_N": (1, 1, 1, 2),
+    "SPLIT_K_SLC": (1, 2, 2, 4),
+    "WARP_SPEC_CFG": (1, 2, 3, 3, 3, 3),
+}
 _SMALL_OF = {
     "matmul_sm90": _SMALL_HOPPER, "grouped": _SMALL_FRAGMENTS, "bits": _SMALL_FRAGMENTS
 }  # fmt: skip

@@ -19,7 +19,7 @@ class TilePlace:
 
     first_step, end_step: which panels of k are multiplied.  b_batch: the coordinates of B's
     matrix, where they differ.  end: where a group of rows ends, along the rows of the graph's
-    product; None: with the matrix.  first_block: the first one that has steps of the tile, where
+    product; None: with the matrix.  last_block: the last one that has steps of the tile, where
     several may.
     """
 
@@ -30,7 +30,7 @@ class TilePlace:
     end_step: Any
     b_batch: Mapping[int, Coordinate] | None = None
     end: Any = None
-    first_block: Any = None
+    last_block: Any = None
 
     @property
     def steps(self) -> Any:

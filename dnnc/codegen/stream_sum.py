@@ -1,12 +1,13 @@
 # pyright: basic
 """StreamSum: the sums of a tile that several blocks have a part of, through global memory.
 
-    a block without the tile's end  writes its sums to its slot, and raises its flag
-    the block with the end          waits for the flags of the blocks before it, first to last, and
-                                    adds their sums to its own, in that order
+    a block without the tile's beginning  writes its sums to its slot, and raises its flag
+    the block with the beginning          waits for the flags of the blocks after it, one by one,
+                                          and adds their sums to its own, in that order
 
-The order is fixed by the number of blocks, so the result is the same in every run on a device.
-A block leaves at most one tile unfinished, and waits only for blocks with a lower number.
+A block begins with the end of a tile that it leaves to another, and ends with the beginning of
+one that it finishes: what it waits for was done first by others.  The order is fixed by the number
+of blocks, so the result is the same in every run on a device.  All blocks have to be resident.
 Source: Osama et al., "Stream-K", 2023; PTX ISA, "Memory Consistency Model".
 """
 
@@ -64,13 +65,13 @@ class StreamSum:
     def total(
         self,
         sums: Sequence[Any],
-        first_block: Any,
         block: Any,
+        last_block: Any,
         group: Any,
         thread: Any,
         meet: Callable[[], None],
     ) -> list[Any]:
-        """This warpgroup's sums, and those of the blocks from first_block on, before this one."""
+        """This warpgroup's sums, and those of the blocks after this one up to last_block."""
         type_ = ops.vector_type(sums[0].type, _GROUP)
         add = arith.AddFOp if isinstance(sums[0].type, ir.FloatType) else arith.AddIOp
 
@@ -87,7 +88,7 @@ class StreamSum:
                 found += [add(a, b).result for a, b in zip(own, part, strict=True)]
             return found
 
-        return ops.for_(first_block, block, 1, sums, one)
+        return ops.for_(ops.add(block, 1), ops.add(last_block, 1), 1, sums, one)
 
     # ---- places: [block][warpgroup][group of registers][thread]
 

@@ -5,7 +5,8 @@ Every block works through the same number of tiles, one after the other:
     launch + fill + tiles * (steps * max(multiply, load, latency / stages) + epilogue + exchange)
 
 or as long as memory or L2 take for what all of them read.  The numbers were fitted on some 1,800
-configurations of 31 shapes, most of them generated (`python -m benchmarks sweep`), on an H200.
+configurations of 31 shapes, most of them generated (`python -m benchmarks sweep`), on an H200;
+how fast operands are loaded, on those and a dozen whose rows begin at lines of 128 bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _RATE_SHARE = 0.85  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
-_BESIDE_PRODUCERS = 1.15
+_BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
+_FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
 _LINE_BYTES = 128
 _SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
 _NARROW_LOAD_SHARE = 0.14  # and where they go through registers
@@ -32,6 +34,7 @@ _HEAVY_EPILOGUE_RATE = 10.7e9
 _DIRECT_RATE = 11.6e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 2.73e-6}  # of an exchange of sums
 _SPLIT_RATE = 52e9  # bytes a second of it
+_STREAM_RATE = 30e9  # bytes a second of sums through global memory
 _DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
 _L2_RATE = 12e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
@@ -43,14 +46,15 @@ _LEAST_COLUMNS = 80
 class HopperProduct:
     """A product and how it is tiled.
 
-    m, n, k, count: sizes, and how many products.  tile, cluster: along M and N.  depth: of a
-    stage.  swaps: whether N lies along the instruction's rows.  splits: blocks that share k.
-    products: matmuls with one epilogue.  moved_bytes: of global memory in all.  is_heavy: whether
-    the epilogue has costly functions.  is_direct: whether outputs are stored from registers.
-    load_share: of the copy engine's rate.  computed_rows: of the operands' tiles that come out of
-    g1, together.  producers: warpgroups that compute them.  mma_tflops: the tensor cores' rate for
-    the operand type.  residents: how many clusters run at the same time.
-    groups: of rows of A, each of which has a tile that is not full.
+    m, n, k, count: sizes, and how many products. tile, cluster: along M and N. depth: of a stage.
+    swaps: whether N lies along the instruction's rows. splits: blocks that share k. products:
+    matmuls with one epilogue. moved_bytes: of global memory in all. is_heavy: whether the epilogue
+    has costly functions. is_direct: whether outputs are stored from registers. load_share: of the
+    copy engine's rate. computed_rows: of the operands' tiles that come out of g1, together.
+    producers: warpgroups that compute them; 0: those that multiply do. mma_tflops: the tensor
+    cores' rate for the operand type. residents: how many clusters run at the same time. groups: of
+    rows of A, each of which has a tile that is not full. streams: the last tiles are cut along k,
+    so that blocks end together.
     """
 
     m: int
@@ -73,13 +77,14 @@ class HopperProduct:
     mma_tflops: float
     residents: int
     groups: int = 0
+    streams: bool = False
 
     def predict(self, target: Target) -> Prediction:
         """Seconds, and what they are bound by."""
         tall, wide = (tile * blocks for tile, blocks in zip(self.tile, self.cluster, strict=True))
         clusters = self.count * -(-self.n // wide)
         clusters *= -(-self.m // tall) + self.groups // 2
-        rounds = -(-clusters // self.residents)
+        rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         after = self._after_seconds()
         busy = _FILL_SECONDS + rounds * (self._steps * self._step_seconds(target) + after)
         dram = self.moved_bytes / (target.dram_gbs * 1e9 * _DRAM_SHARE)
@@ -109,9 +114,12 @@ class HopperProduct:
         rate = self.mma_tflops * 1e12 / target.sm_count * _RATE_SHARE
         multiply = 2 * rows * worked * self.depth * self.products / rate
         load = self._stage_bytes / (_LOAD_RATE * self.load_share)
-        computed = self.computed_rows * self.depth / (_COMPUTE_RATE * self.producers)
+        elements = self.computed_rows * self.depth
+        computed = elements / (_COMPUTE_RATE * self.producers) if self.producers else 0.0
         if computed:  # producers that compute take slots from those that multiply
             multiply *= _BESIDE_PRODUCERS
+        elif elements:
+            multiply += elements / _FRAGMENT_RATE
         return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
 
     def _after_seconds(self) -> float:
@@ -123,6 +131,8 @@ class HopperProduct:
             seconds += elements / _DIRECT_RATE
         if self.cluster != (1, 1) or self.splits > 1:
             seconds += _CLUSTER_SECONDS
+        if self.streams:
+            seconds += 2 * elements * 4 / _STREAM_RATE
         if self.splits > 1:
             seconds += _SPLIT_SECONDS[self.splits] + elements * 4 / _SPLIT_RATE
         return seconds

@@ -422,6 +422,12 @@ class MatmulSm90Engine:
         whole = [t for t in fusion.outputs if t.shape == op.c.shape]
         residents = resident_clusters(target.sm_count, blocks).constant
         assert residents is not None
+        takes_fragments = knobs["WARP_SPEC_CFG"] == FRAGMENTS
+        computed = sum(
+            side
+            for t, side in ((op.a, knobs["TILE_M"]), (op.b, knobs["TILE_N"]))
+            if t in fusion.producers
+        )
         return HopperProduct(
             m, n, k, count,
             (knobs["TILE_M"], knobs["TILE_N"]),
@@ -435,16 +441,12 @@ class MatmulSm90Engine:
             any(is_heavy(other) for other in fusion.ops),
             any(t.type.kind != "b" and not stored_by_tma(t, swaps=swaps) for t in whole),
             min(load_share(_pitch_bytes(t)) for t in (op.a, op.b)),
-            # What consumers compute costs their products nothing that was measured.
-            0 if knobs["WARP_SPEC_CFG"] == FRAGMENTS else sum(
-                side
-                for t, side in ((op.a, knobs["TILE_M"]), (op.b, knobs["TILE_N"]))
-                if t in fusion.producers
-            ),
-            1 if knobs["WARP_SPEC_CFG"] == FRAGMENTS else knobs["WARP_SPEC_CFG"],
+            computed,
+            0 if takes_fragments else knobs["WARP_SPEC_CFG"],
             target.mma_tflops[_RATE_OF[op.a.type]],
             residents,
             typical(groups_of(fusion)),
+            bool(knobs["STREAM_K"]),
         ).predict(target)  # fmt: skip
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -482,7 +484,9 @@ class MatmulSm90Engine:
             if path == "tma"
         ]
         splits = knobs["SPLIT_K_SLC"]
-        operands = _operand_plans(region, values, row, rows, columns, knobs["WARP_SPEC_CFG"])
+        operands = _operand_plans(
+            region, values, row, rows, columns, knobs["WARP_SPEC_CFG"], starts_anywhere=groups > 0
+        )
         is_async = all(operand["path"] != "registers" for operand in operands)
         # Warps of a producer that computes have no time to load for the epilogue.
         loads = staged_loads(region, calls, swaps=swaps) if splits == 1 and is_async else []
@@ -558,8 +562,13 @@ def _operand_plans(
     rows: int,
     columns: int,
     roles: int,
+    *,
+    starts_anywhere: bool,
 ) -> list[dict[str, Any]]:
-    """How each operand of a stage is loaded, and where it lies."""
+    """How each operand of a stage is loaded, and where it lies.
+
+    starts_anywhere: whether tiles of A begin at rows that are no multiples of theirs.
+    """
     found: list[dict[str, Any]] = []
     offset = raw_offset = 0
     arguments = list(region.arguments.values())
@@ -569,6 +578,9 @@ def _operand_plans(
         is_rows = is_a != swaps
         path = operand_path(region, value, row, is_a=is_a, is_rows=is_rows)
         side = rows if is_rows else columns
+        if starts_anywhere and is_a and not path["loads_along_k"]:
+            # The copy engine takes no box that begins inside 16 bytes of contiguous rows.
+            path |= {"path": "registers", "raw": -1, "is_aligned": False, "k_contiguous": True}
         if side % (16 // row.element_bytes):
             # A chunk of 16 bytes along the rows would be longer than the tile.
             is_aligned = path["loads_along_k"] and path["is_aligned"]

@@ -409,8 +409,8 @@ class Emitter:
         flat = [register for part in sums for register in part]
         block, thread, meet = ops.block_id(), self.epilogue.thread, self.epilogue.meet
 
-        def end() -> Sequence[Any]:
-            whole = stream.total(flat, place.first_block, block, self.own, thread, meet)
+        def total() -> Sequence[Any]:
+            whole = stream.total(flat, block, place.last_block, self.own, thread, meet)
             each = len(whole) // len(sums)
             parts = [whole[i : i + each] for i in range(0, len(whole), each)]
             return finish(place, parts, carried)
@@ -419,13 +419,13 @@ class Emitter:
             stream.put(flat, block, self.own, thread, meet)
             return carried
 
-        return self._where(self._has_epilogue(place), carried, end, leave)
+        return self._where(self._has_epilogue(place), carried, total, leave)
 
     def _has_epilogue(self, place: TilePlace) -> Any:
         """Whether a warpgroup's part of a tile has an epilogue here: it has rows of its group,
-        and its end along k.  None: always."""
+        and its beginning along k.  None: always."""
         if self.tiling.streams:
-            return ops.compare("eq", place.end_step, self.tiles.end_step)
+            return ops.compare("eq", place.first_step, 0)
         if place.end is None or self.tiling.swaps or self.tiling.splits > 1:
             return None
         return ops.less(place.row, place.end)

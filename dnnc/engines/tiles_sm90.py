@@ -126,7 +126,7 @@ class Tiles:
 
     def _each_streamed(self, carried: Sequence[Any], body: Body) -> None:
         """A run may begin and end inside a tile: blocks that have a tile's steps in part leave
-        their sums to the one that has its end (`codegen.stream_sum`)."""
+        their sums to the one that has its beginning (`codegen.stream_sum`)."""
         steps, tiles = self.end_step, self.count()
         block, blocks = ops.block_id(), self.cluster.count()
         # A run is at least a tile long where there are as many tiles as blocks.
@@ -151,8 +151,9 @@ class Tiles:
                 is_whole, ops.add(block, ops.mul(ops.div(done, steps), blocks)),
                 ops.add(whole, tile),
             )  # fmt: skip
-            owner = ops.select(is_whole, block, ops.div(ops.mul(tile, steps), run))
-            place = replace(self._at(number), first_step=first, end_step=end, first_block=owner)
+            end_unit = ops.sub(ops.mul(ops.add(tile, 1), steps), 1)
+            last = ops.select(is_whole, block, ops.div(end_unit, run))
+            place = replace(self._at(number), first_step=first, end_step=end, last_block=last)
             following = body(place, carried)
             return [ops.add(done, ops.sub(end, first)), *following]
 

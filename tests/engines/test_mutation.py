@@ -12,6 +12,8 @@ from dnnc.options import Options
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
+from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
+from .test_grouped_matmul import operands
 from .test_matmul_sm80 import new_graph as matmul_graph
 from .test_matmul_sm80 import strides
 from .test_matmul_sm90 import SMALL, TALL
@@ -72,12 +74,15 @@ CASES = {
 }
 
 
-def goes_wrong(plan, module, inputs, expected, dtype):
-    """Whether a schedule of the changed kernel fails or gives another result."""
+def goes_wrong(plan, module, inputs, expected):
+    """Whether a schedule of the changed kernel fails or gives another result.
+
+    expected: uid -> (values, type).
+    """
     for seed in range(SEEDS):
         try:
             actual = run_plan(plan, inputs, seed=seed, module=module)
-            for uid, wanted in expected.items():
+            for uid, (wanted, dtype) in expected.items():
                 assert_close(actual[uid], wanted, dtype, slack=16.0)
         except (InterpreterError, AssertionError):
             return True
@@ -94,14 +99,14 @@ def survivors(build, engine, target, removals):
     options = Options(engine=engine, knobs=tuple(knobs.items()))
     plan = compile_graph(graph, target, options)
     inputs = random_inputs(graph, {}, low=0.25)
-    expected = reference(graph, inputs, exact_outputs=True)
-    dtype = graph.outputs[0].type
+    wanted = reference(graph, inputs, exact_outputs=True)
+    expected = {t.uid: (wanted[t.uid], t.type) for t in graph.outputs}
     module = parse(plan.blobs[1].decode())
     kernel = plan.programs[0].kernels[0].name
-    assert not goes_wrong(plan, module, inputs, expected, dtype)
+    assert not goes_wrong(plan, module, inputs, expected)
     found = list(removals(module, kernel))
     return found, {
-        what for what, changed in found if not goes_wrong(plan, changed, inputs, expected, dtype)
+        what for what, changed in found if not goes_wrong(plan, changed, inputs, expected)
     }
 
 
@@ -162,11 +167,46 @@ def split_k():
     return g, {**SMALL, "TILE_N": 16, "SPLIT_K_SLC": 4}
 
 
+def experts():
+    """Three tiles for a pair of blocks, of two of which the second block has no rows.
+
+    Six panels of k: the loop that lets stages go unused is unrolled by four.
+    """
+    g = matmul_graph(dtypes.f16)
+    g.moe_grouped_matmul(*operands(g, 150, 3, 328, 64)).set_output()
+    return g, {**SMALL, "TILE_CGA_M": 2}
+
+
+def experts_tall():
+    g = matmul_graph(dtypes.f16)
+    g.moe_grouped_matmul(*operands(g, 150, 3, 328, 64)).set_output()
+    return g, {**TALL, "TILE_N": 64}
+
+
+def weights_in_the_registers_of_consumers():
+    """Three tiles for one block."""
+    return weights_of_8_bits(dtypes.i8, 56, 136, 144), SWAPPED
+
+
+def relu_with_its_mask():
+    """Three tiles for one block; the mask is stored from registers, the rest by TMA."""
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 120, 136]), g.tensor([1, 136, 136], strides(136, 136, "column"))
+    y = g.matmul(x, w)
+    g.cmp_gt(y, 172.0).set_output().set_data_type(dtypes.i1)
+    g.relu(y).set_output()
+    return g, {**TALL, "TILE_N": 64}
+
+
 HOPPER_CASES = {
     "residual": (tiles_with_a_residual, 1),
     "registers": (weights_through_registers, 1),
     "cluster": (cluster_of_two, 2),
     "split k": (split_k, 8),
+    "experts": (experts, 2),
+    "tall": (experts_tall, 1),
+    "fragments": (weights_in_the_registers_of_consumers, 1),
+    "mask": (relu_with_its_mask, 1),
 }
 HOPPER_WAITS = (
     SPIN,
