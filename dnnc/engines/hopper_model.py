@@ -20,7 +20,7 @@ _LAUNCH_SECONDS = 1.36e-6
 _FILL_SECONDS = 0.55e-6  # of a block: barriers, the first loads
 _TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
 _CLUSTER_SECONDS = 0.15e-6  # of a tile, where blocks wait for each other
-_RATE_SHARE = 0.85  # of the tensor cores' rate: the clock of a long product
+_RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
@@ -36,10 +36,12 @@ _SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 2.73e-6}  # of an exchange 
 _SPLIT_RATE = 52e9  # bytes a second of it
 _STREAM_RATE = 30e9  # bytes a second of sums through global memory
 _DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
+_COLD_LOADS = 1.6
 _L2_RATE = 12e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
 _LEAST_COLUMNS = 80
+_MORE_COLUMNS = 24  # that an instruction takes beside its own
 
 
 @dataclass(frozen=True)
@@ -87,14 +89,25 @@ class HopperProduct:
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         after = self._after_seconds()
         busy = _FILL_SECONDS + rounds * (self._steps * self._step_seconds(target) + after)
-        dram = self.moved_bytes / (target.dram_gbs * 1e9 * _DRAM_SHARE)
-        memory = dram + 0.8 * (_FILL_SECONDS + after)
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * self._steps * self.splits
+        moved = self.moved_bytes + self._cold_bytes(-(-self.m // tall), -(-self.n // wide))
+        dram = moved / (target.dram_gbs * 1e9 * _DRAM_SHARE)
+        memory = dram + 0.8 * (_FILL_SECONDS + after)
         l2 = read / (_L2_RATE * self.load_share)
         seconds = max(busy, memory, l2)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
+
+    def _cold_bytes(self, rows: int, columns: int) -> float:
+        """What tiles side by side load more than once, because they do before it is in L2.
+
+        rows, columns: of tiles of clusters.
+        """
+        element = 128 / self.depth
+        again_b, again_a = (min(tiles, _COLD_LOADS) - 1 for tiles in (rows, columns))
+        once = again_b * self.n * self.products + again_a * self.m
+        return self.count * once * self.k * element
 
     @property
     def _steps(self) -> int:
@@ -112,6 +125,7 @@ class HopperProduct:
         rows, columns = self.tile[::-1] if self.swaps else self.tile
         worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
         rate = self.mma_tflops * 1e12 / target.sm_count * _RATE_SHARE
+        worked += _MORE_COLUMNS
         multiply = 2 * rows * worked * self.depth * self.products / rate
         load = self._stage_bytes / (_LOAD_RATE * self.load_share)
         elements = self.computed_rows * self.depth
