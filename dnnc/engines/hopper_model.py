@@ -91,7 +91,8 @@ class HopperProduct:
         busy = _FILL_SECONDS + rounds * (self._steps * self._step_seconds(target) + after)
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * self._steps * self.splits
-        moved = self.moved_bytes + self._cold_bytes(-(-self.m // tall), -(-self.n // wide))
+        own_rows = -(-self.m // max(1, self.groups))
+        moved = self.moved_bytes + self._cold_bytes(-(-own_rows // tall), -(-self.n // wide))
         dram = moved / (target.dram_gbs * 1e9 * _DRAM_SHARE)
         memory = dram + 0.8 * (_FILL_SECONDS + after)
         l2 = read / (_L2_RATE * self.load_share)
@@ -102,11 +103,11 @@ class HopperProduct:
     def _cold_bytes(self, rows: int, columns: int) -> float:
         """What tiles side by side load more than once, because they do before it is in L2.
 
-        rows, columns: of tiles of clusters.
+        rows, columns: of tiles of clusters, of a matrix or a group.
         """
         element = 128 / self.depth
         again_b, again_a = (min(tiles, _COLD_LOADS) - 1 for tiles in (rows, columns))
-        once = again_b * self.n * self.products + again_a * self.m
+        once = again_b * self.n * self.products * max(1, self.groups) + again_a * self.m
         return self.count * once * self.k * element
 
     @property

@@ -7,6 +7,7 @@ holds runs its steps in order.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -257,7 +258,7 @@ class Plan:
     tools: Mapping[str, str] = field(default_factory=dict)
     blobs: tuple[bytes, ...] = field(default=(), metadata={"json": False})
 
-    @property
+    @functools.cached_property
     def dims(self) -> dict[str, Dim]:
         """Symbol name -> symbol, for parsing expressions."""
         return {symbol.name: symbol.dim for symbol in self.symbols}
@@ -267,8 +268,16 @@ class Plan:
         """What was made of the graph, on one line."""
         return f"graph '{self.name}' for {'; '.join(p.summary for p in self.programs)}"
 
+    @functools.cached_property
+    def _expressions(self) -> dict[str, Expr]:
+        return {}
+
     def expression(self, text: str) -> Expr:
-        return parse(text, self.dims)
+        """The expression of a text; each text is parsed once."""
+        found = self._expressions.get(text)
+        if found is None:
+            found = self._expressions[text] = parse(text, self.dims)
+        return found
 
     def guard(self, text: str) -> Guard:
         return parse_guard(text, self.dims)
