@@ -31,12 +31,14 @@ _SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
 _NARROW_LOAD_SHARE = 0.14  # and where they go through registers
 _EPILOGUE_RATE = 28e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 10.7e9
+_LONE_RATE = 0.7  # of these, of tiles of 64 rows
 _DIRECT_RATE = 11.6e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 2.73e-6}  # of an exchange of sums
 _SPLIT_RATE = 52e9  # bytes a second of it
 _STREAM_RATE = 30e9  # bytes a second of sums through global memory
 _DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
-_COLD_LOADS = 1.6
+_COLD_LOADS = 1.6  # times that what many load at once is loaded before L2 holds it, at most
+_PAST_RATE = 120e9  # bytes a second of zeros past a tensor's end
 _L2_RATE = 12e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
@@ -89,6 +91,7 @@ class HopperProduct:
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         after = self._after_seconds()
         busy = _FILL_SECONDS + rounds * (self._steps * self._step_seconds(target) + after)
+        busy += self._steps * self._past_bytes(tall, wide) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * self._steps * self.splits
         own_rows = -(-self.m // max(1, self.groups))
@@ -99,6 +102,12 @@ class HopperProduct:
         seconds = max(busy, memory, l2)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
+
+    def _past_bytes(self, tall: int, wide: int) -> int:
+        """What the last block loads for a stage past the tensors' ends, as zeros."""
+        past_m = min(self.tile[0], -self.m % tall) if not self.groups else 0
+        past_n = min(self.tile[1], -self.n % wide)
+        return (past_m + self.products * past_n) * 128
 
     def _cold_bytes(self, rows: int, columns: int) -> float:
         """What tiles side by side load more than once, because they do before it is in L2.
@@ -141,6 +150,8 @@ class HopperProduct:
         """What follows a tile's products."""
         elements = self.tile[0] * self.tile[1]
         rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
+        if (self.tile[1] if self.swaps else self.tile[0]) == 64:
+            rate *= _LONE_RATE  # one warpgroup
         seconds = _TILE_SECONDS + elements / rate
         if self.is_direct:
             seconds += elements / _DIRECT_RATE
