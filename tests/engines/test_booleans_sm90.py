@@ -129,7 +129,8 @@ def test_operand_types(operand):
     g, c = product(37, 48, k=64, operand=operand)
     add_mask(g, c)
     c.set_output().set_data_type(dtypes.i32 if operand.is_integer else dtypes.f32)
-    run(g)
+    # Sums of fp8 products keep some 14 bits before they are promoted, those of tf32 fewer.
+    run(g, allowance=0.0 if operand.is_integer else 2.0**-10)
 
 
 def test_outputs_that_are_stored_from_registers_beside_it():

@@ -133,7 +133,8 @@ def test_operations_before_and_after(swap):
     y = g.add(g.add(y, g.tensor([1, 1, 64])), g.tensor([1, T, 64]))
     g.swish(y).set_output().set_data_type(dtypes.f32)
     y.set_output()
-    run(g, [0, 40, 40], {"T": 90}, knobs={**SMALL, "SWAP_AB": swap}, allowance=2.0**-16)
+    # swish reads y as it is stored: another order of sums may round it to its neighbour.
+    run(g, [0, 40, 40], {"T": 90}, knobs={**SMALL, "SWAP_AB": swap}, allowance=2.0**-10)
 
 
 def test_residuals_are_loaded_ahead():

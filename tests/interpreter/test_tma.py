@@ -74,11 +74,17 @@ def box(x: Array, first: tuple[int, int], shape: tuple[int, int]) -> Array:
     return out
 
 
-@pytest.mark.parametrize("at", [(0, 0), (2, 1), (-2, -1), (6, 3), (20, 0), (0, -9)])
+@pytest.mark.parametrize("at", [(0, 0), (4, 1), (-4, -1), (8, 3), (20, 0), (0, -9)])
 @pytest.mark.parametrize("seed", range(2))
 def test_a_box_with_zeros_outside(at: tuple[int, int], seed: int):
     found = load(at, 128, seed=seed).reshape(4, 8)
     assert (found == box(X[:, :10], at, (4, 8))).all()
+
+
+@pytest.mark.parametrize("column", [1, 2, -2, 7])
+def test_a_box_begins_at_16_bytes_of_a_row(column: int):
+    with pytest.raises(InterpreterError, match="no multiple of 16"):
+        load((column, 0), 128)
 
 
 @pytest.mark.parametrize(("swizzle", "span"), [("32B", 32), ("64B", 64), ("128B", 128)])
@@ -345,7 +351,7 @@ def store(
     return found[0][:60].reshape(5, 12)
 
 
-@pytest.mark.parametrize("at", [(0, 0), (-2, -1), (6, 3)])
+@pytest.mark.parametrize("at", [(0, 0), (-4, -1), (4, 3)])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_store_is_clipped(at: tuple[int, int], seed: int):
     found = store(f"{at[0]}, {at[1]}", seed)

@@ -74,6 +74,10 @@ def _rows_of(
     if tensor.rank != rank or tensor.is_im2col != im2col:
         kind = "im2col" if tensor.is_im2col else "tiled"
         raise fail(f"belongs to a copy whose tensor map is {kind} of rank {tensor.rank}", 0)
+    first = at[0] * tensor.element_bytes
+    if first % CHUNK:
+        # Seen on an H200: an illegal instruction, swizzled or not.
+        raise fail(f"is of a box that begins at byte {first} of a row, no multiple of {CHUNK}", 0)
     if not im2col:
         return tile_rows(tensor, at)
     _require_offsets(offsets, fail)
