@@ -213,6 +213,8 @@ class Expr:
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """The value under `sizes`; a name that is missing is BAD_PARAM."""
+        if (constant := self.constant) is not None:
+            return constant
         return sum(
             coefficient * math.prod(_atom_value(atom, sizes) for atom in monomial)
             for monomial, coefficient in self.terms

@@ -525,8 +525,8 @@ class pygraph:
         for name, given in (("override_shapes", shapes), ("override_strides", strides)):
             if given is not None and len(given) != count:
                 raise self._override_error(f"{len(given)} {name}", f"{count}, one a uid")
-        for place, uid in enumerate(uids or ()):
-            tensor = self.graph.tensor(uid)
+        tensors = [self.graph.tensor(uid) for uid in uids or ()]
+        for place, tensor in enumerate(tensors):
             for size, actual in self._pairs(tensor, tensor.shape, shapes, place):
                 if size.constant is None and found.setdefault(str(size), actual) == actual:
                     continue
@@ -535,8 +535,7 @@ class pygraph:
                         f"override of the size {size} by {actual}",
                         "one value for each dnnc.Dim, fixed sizes as they are",
                     )
-        for place, uid in enumerate(uids or ()):
-            tensor = self.graph.tensor(uid)
+        for place, tensor in enumerate(tensors):
             for stride, actual in self._pairs(tensor, tensor.layout, strides, place):
                 known = all(dim.name in found for dim in stride.dims())
                 if not known or stride.evaluate(found) != actual:

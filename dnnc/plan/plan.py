@@ -279,8 +279,16 @@ class Plan:
             found = self._expressions[text] = parse(text, self.dims)
         return found
 
+    @functools.cached_property
+    def _guards(self) -> dict[str, Guard]:
+        return {}
+
     def guard(self, text: str) -> Guard:
-        return parse_guard(text, self.dims)
+        """The guard of a text; each text is parsed once."""
+        found = self._guards.get(text)
+        if found is None:
+            found = self._guards[text] = parse_guard(text, self.dims)
+        return found
 
     def tensor(self, key: int | str) -> TensorRecord | None:
         """The tensor with this uid, or with this name if only one has it; else None."""

@@ -78,8 +78,13 @@ def sized(
     """function: gives a launch's loaded kernel, ready for so many bytes of shared memory."""
     known = {**sizes, **place.variables}
 
+    values: dict[str, int] = {}
+
     def evaluate(text: str) -> int:
-        return plan.expression(text).evaluate(known)
+        found = values.get(text)
+        if found is None:
+            found = values[text] = plan.expression(text).evaluate(known)
+        return found
 
     variant = _variant(plan, program, known)
     steps: list[SizedLaunch | SizedMemset] = []
