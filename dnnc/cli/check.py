@@ -123,12 +123,16 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps
 
 
+# Operations whose sums are over the last axis of their first operand.
+_PRODUCTS = ("matmul", "moe_grouped_matmul")
+
+
 def _fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
     """Additions of 32 products each in the tensor cores' own accumulators.
 
     Where the compute type asks for f32, that is of four of them, and the sums of those are exact.
     """
-    if op.op_name != "matmul" or not op.operands[0].type.is_fp8:
+    if op.op_name not in _PRODUCTS or not op.operands[0].type.is_fp8:
         return 0
     steps = -(-_depth(op, sizes) // 32)
     return steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)
@@ -144,7 +148,7 @@ def _depth(op: Op, sizes: Mapping[str, int]) -> int:
     def elements(tensors: Sequence[Tensor]) -> int:
         return max(tensor.elements().evaluate(sizes) for tensor in tensors)
 
-    if op.op_name == "matmul":
+    if op.op_name in _PRODUCTS:
         return op.operands[0].shape[-1].evaluate(sizes)
     if op.op_name.startswith("conv"):
         weights = op.operands[1]

@@ -59,6 +59,12 @@ def _program_problems(plan: Plan, program: Program) -> Iterator[_Problem]:
     for kernel in program.kernels:
         if not 0 <= kernel.module < len(program.modules):
             yield f"kernel {kernel.name}: module {kernel.module}", f"{len(program.modules)} modules"
+    if len(set(names)) < len(names):
+        yield f"{program.target}: two kernels of one name", "a name for each kernel"
+    for fusion in program.fusions:
+        if not 0 <= fusion.module < len(program.modules):
+            what = f"{program.target}: a fusion of module {fusion.module}"
+            yield what, f"{len(program.modules)} modules"
     if not program.variants:
         yield f"{program.target}: no variants", "one or more"
     for variant in program.variants:

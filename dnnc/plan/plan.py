@@ -228,14 +228,16 @@ class Program:
 
     @property
     def summary(self) -> str:
-        """sm_90: matmul_sm80 STAGES=3 TILE_M=128 + pointwise ..., and why there are several."""
-        fusions = " + ".join(
-            " ".join([fusion.engine, *(f"{k}={v}" for k, v in sorted(fusion.knobs.items()))])
-            for fusion in self.fusions
-        )
-        return f"{self.target}: {fusions}" + (
-            f" ({self.split_reason})" if self.split_reason else ""
-        )
+        """sm_90: matmul_sm80 STAGES=3 TILE_M=128 + pointwise ..., and why there are several.
+
+        Configs for other sizes follow after "or".
+        """
+        configs: dict[int, list[str]] = {}
+        for fusion in self.fusions:
+            knobs = (f"{k}={v}" for k, v in sorted(fusion.knobs.items()))
+            configs.setdefault(fusion.module, []).append(" ".join([fusion.engine, *knobs]))
+        text = f"{self.target}: " + " or ".join(map(" + ".join, configs.values()))
+        return f"{text} ({self.split_reason})" if self.split_reason else text
 
 
 @dataclass(frozen=True)

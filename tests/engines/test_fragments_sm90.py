@@ -1,4 +1,7 @@
-"""Operands of matmul_sm90 that its consumers compute in their registers (WARP_SPEC_CFG=3)."""
+"""Operands of matmul_sm90 that its consumers compute in their registers (WARP_SPEC_CFG=3).
+
+As code of "sm_90a".
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""Tiles of matmul_sm90 that are cut along k (STREAM_K) or taken one by one (SCHED_POLICY)."""
+"""Tiles of matmul_sm90 that are cut along k (STREAM_K) or taken one by one (SCHED_POLICY).
+
+As code of "sm_90a".
+"""
 
 import numpy as np
 import pytest

@@ -1,4 +1,7 @@
-"""Reductions of rows that lie in several blocks of a cluster, and flow on, by matmul_sm90."""
+"""Reductions of rows that lie in several blocks of a cluster, and flow on, by matmul_sm90.
+
+As code of "sm_90a".
+"""
 
 import pytest
 
