@@ -14,7 +14,7 @@ from dnnc import dtypes
 from dnnc.errors import DnncError, Status
 from dnnc.plan import codec, format
 from dnnc.plan.arguments import pack_number
-from dnnc.plan.plan import Arg, Launch, Memset, Plan, Program, Step, Variant
+from dnnc.plan.plan import Arg, FusionRecord, Launch, Memset, Plan, Program, Step, Variant
 
 from .plans import WHOLE
 
@@ -203,9 +203,19 @@ def broken_memset(**changes):
     return dataclasses.replace(WHOLE, programs=(dataclasses.replace(program, variants=(variant,)),))
 
 
+def broken_program(**changes):
+    program = WHOLE.programs[1]
+    return dataclasses.replace(WHOLE, programs=(dataclasses.replace(program, **changes),))
+
+
+FUSION = FusionRecord(("add",), "pointwise", 0, {}, module=5)
+
+
 @pytest.mark.parametrize(
     ("plan", "what"),
     [
+        (broken_program(kernels=WHOLE.programs[1].kernels * 2), "two kernels of one name"),
+        (broken_program(fusions=(FUSION,)), "a fusion of module 5; accepted: 1 modules"),
         (broken_launch(kernel="nobody"), "a launch of kernel nobody; accepted: small"),
         (broken_launch(grid=("M +", "1", "1")), "M +"),
         (broken_launch(grid=("Q", "1", "1")), "Q"),
