@@ -31,6 +31,8 @@ def compile(
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
+    if variants < 1:
+        raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
     options = Options(
         modes=tuple(modes),
         engine=engine,

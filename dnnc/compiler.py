@@ -306,6 +306,13 @@ def _for_target(
 def _decided(graph: OperationGraph, target: Target, options: Options) -> Options:
     """The options with an explicit partition, and explicit choices for each guard."""
     if options.guards:
+        if not options.partition or options.guards[-1][0] != "1":
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"guards {[guard for guard, _ in options.guards]} of partition"
+                f" {options.partition!r}",
+                "a partition, and guards of which the last is 1",
+            )
         return options
     if options.partition:
         return replace(options, guards=(("1", options.choices),))

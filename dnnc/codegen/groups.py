@@ -7,7 +7,8 @@ in shared memory before it begins:
     firsts[g]   the first row of group g; firsts[groups]: the number of rows
     tiles[g]    how many tiles the groups before g have
 
-Bounds that do not ascend, or lie outside the rows, are cut to what there is.
+Bounds outside the rows are cut to them.  Where bounds do not ascend, groups overlap: a row of two
+groups is written by both.
 """
 
 from __future__ import annotations

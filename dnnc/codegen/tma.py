@@ -66,23 +66,28 @@ class Box:
         return (*self.axes, *outer_axes(self.tensor, self.axes))
 
     @property
-    def recipe(self) -> TensorMap:
+    def strides(self) -> list[Expr]:
+        """Bytes from an element to the next along the map's axes, without the innermost."""
         size = self.tensor.type.bits // 8
-        axes = self.map_axes
-        dims = [self.tensor.shape[axis] for axis in axes]
-        packed = ceildiv(dims[0] * size, ALIGNMENT) * ALIGNMENT
-        strides = [
+        inner, *axes = self.map_axes
+        packed = ceildiv(self.tensor.shape[inner] * size, ALIGNMENT) * ALIGNMENT
+        return [
             # A stride over one element only is never taken, but has to be valid.
             packed if self.tensor.shape[axis].constant == 1 else self.tensor.layout[axis] * size
-            for axis in axes[1:]
+            for axis in axes
         ]
+
+    @property
+    def recipe(self) -> TensorMap:
+        axes = self.map_axes
+        dims = [self.tensor.shape[axis] for axis in axes]
         return TensorMap(
             mode="tiled",
             uid=self.tensor.uid or 0,
             offset="0",
             dtype=self.element or self.tensor.type.name,
             dims=tuple(map(str, dims)),
-            strides=tuple(map(str, strides)),
+            strides=tuple(map(str, self.strides)),
             element_strides=(1,) * len(axes),
             box=(*self.extents, *(1,) * (len(axes) - len(self.extents))),
             swizzle=SWIZZLES[self.row_bytes] if self.is_swizzled else "NONE",
@@ -102,10 +107,9 @@ def ending_recipe(box: Box) -> TensorMap:
     height = box.extents[1]
     (pitch, *outer) = plain.strides
     rows = Expr.of(box.tensor.shape[box.axes[1]])
-    stride = box.tensor.layout[box.axes[1]] * (box.tensor.type.bits // 8)
     return replace(
         plain,
-        offset=str(stride * -height),
+        offset=str(box.strides[0] * -height),
         dims=(plain.dims[0], str(height), str(rows + height), *plain.dims[2:]),
         strides=(pitch, pitch, *outer),
         element_strides=(1, *plain.element_strides),

@@ -475,6 +475,7 @@ class _Tile:
         """A row's reduction over all blocks that have a part of it."""
         e = self.epilogue
         number, self.exchanged = self.exchanged, self.exchanged + 1
+        assert number < self.tiling.exchanges, "more exchanges than there are barriers"
         return e.own_exchange.combine(number, total, self.turn, e.thread, e.rank, combine)
 
     def inside(self, operation: Any, value: Any, fragment: Fragment, *, rows: bool = False) -> Any:

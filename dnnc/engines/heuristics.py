@@ -309,6 +309,13 @@ def _completed(
     if all(knob.name in knobs for knob in engine.knobs(fusion, target)):
         return dict(knobs)
     ranked = [choice.knobs for choice in choices(fusion, target, [engine])]
+    if not ranked:
+        raise DnncError(
+            Status.NOT_SUPPORTED,
+            f"engine {engine.name} has no configuration for this graph on {target}",
+            "another engine",
+            repr(fusion),
+        )
     is_rounded = _rounds_operands(engine, fusion, {**ranked[0], **knobs})
     alike = [c for c in ranked if _rounds_operands(engine, fusion, c) == is_rounded]
     alike.sort(key=lambda c: sum(c.get(name) != value for name, value in knobs.items()))

@@ -32,6 +32,7 @@ from ..codegen.region import Region
 from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
 from ..codegen.stream_sum import StreamSum
+from ..codegen.tile_ring import TileRing
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.ops import MoeGroupedMatmul, Pointwise
@@ -139,7 +140,7 @@ class MatmulSm90Engine:
                 )
         if isinstance(first, MoeGroupedMatmul):
             reasons += self._group_reasons(first, fusion)
-        epilogue = reducing_epilogue_reasons(fusion, _MOST_REDUCED * MOST_BLOCKS)
+        epilogue = reducing_epilogue_reasons(fusion, _most_columns(fusion) * MOST_BLOCKS)
         return (*reasons, *epilogue, *bits_reasons(fusion), *too_large_reasons(fusion))
 
     def _group_reasons(self, op: MoeGroupedMatmul, fusion: Fusion) -> list[Reason]:
@@ -314,18 +315,19 @@ class MatmulSm90Engine:
         _, columns = _sides(knobs)
         swaps, splits = bool(knobs["SWAP_AB"]), knobs["SPLIT_K_SLC"]
         dims = matmul_of(fusion).c.shape
+        # Groups begin at any row: boxes whose rows are contiguous can't.
+        swapped_groups = swaps and groups_of(fusion).constant != 0
         staged = [
             t.type.bits // 8
             for t in fusion.outputs
-            if t.shape == dims and stored_by_tma(t, swaps=swaps)
-            and not (swaps and groups_of(fusion).constant != 0)
-        ]  # fmt: skip
+            if t.shape == dims and stored_by_tma(t, swaps=swaps) and not swapped_groups
+        ]
         after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
         loaded = [
             t.type.bits // 8
             for t in fusion.inputs
-            if splits == 1 and t in after and t.shape == dims and not t.is_by_value
-            and moves_by_tma(t, swaps=swaps)
+            if splits == 1 and not swapped_groups and t in after and t.shape == dims
+            and not t.is_by_value and moves_by_tma(t, swaps=swaps)
         ]  # fmt: skip
         own = columns // slices_of(columns, splits)
         return staged, loaded, chunk_columns(own, [*staged, *loaded])
@@ -340,11 +342,11 @@ class MatmulSm90Engine:
         if swaps:
             firsts, seconds = seconds, firsts
         row_bytes = wgmma.ROW_BYTES
-        raw = None
+        read = None
         if in_registers := knobs["WARP_SPEC_CFG"] == FRAGMENTS:
-            raw = _raw_of(next(iter(firsts)), fusion, is_a=not swaps)
-        if raw is not None:
-            row_bytes = raw.type.bits // 8 * _instruction(found[0]).panel_k
+            read = _raw_of(next(iter(firsts)), fusion, is_a=not swaps)
+        if read is not None:
+            row_bytes = read.type.bits // 8 * _instruction(found[0]).panel_k
         stage = rows * len(firsts) * row_bytes + columns * len(seconds) * wgmma.ROW_BYTES
         splits = knobs["SPLIT_K_SLC"]
         buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
@@ -363,6 +365,8 @@ class MatmulSm90Engine:
         total += SplitSum.barrier_bytes()
         total += (0 if in_registers else slots * raw) + _groups_bytes(fusion)
         total += _consumers(rows) * self._exchange_bytes(knobs, fusion)
+        if knobs["SCHED_POLICY"]:
+            total += TileRing.bytes() + TileRing.barrier_bytes()
         return total + (len(found) * SplitSum.bytes(rows, columns) if splits > 1 else 0)
 
     def _exchange_bytes(self, knobs: Knobs, fusion: Fusion) -> int:
@@ -489,7 +493,8 @@ class MatmulSm90Engine:
         )
         is_async = all(operand["path"] != "registers" for operand in operands)
         # Warps of a producer that computes have no time to load for the epilogue.
-        loads = staged_loads(region, calls, swaps=swaps) if splits == 1 and is_async else []
+        can_load = splits == 1 and is_async and not (groups and swaps)
+        loads = staged_loads(region, calls, swaps=swaps) if can_load else []
         arguments = list(region.arguments.values())
         loaded = [arguments[place].type.bits // 8 for place in loads]
         cluster = _cluster(knobs)
@@ -599,6 +604,7 @@ def _operand_plans(
             rank = len(region.dims_of(value))
             axes = (rank - 1, rank - 2) if is_a else (rank - 2, rank - 1)
             path |= {"path": "fragments", "raw": raw_argument(region, value, axes)}
+            assert path["raw"] >= 0, "an operand that legal takes has a raw tile"
             in_stage = side * row.panel_k * arguments[path["raw"]].type.bits // 8
             bytes_ = 0
         place = {"offset": offset, "bytes": in_stage}
@@ -630,6 +636,13 @@ def _most_groups(region: Region, call: Any) -> int:
     return region.dims_of(call.operands[OFFSETS])[0].bounds()[1]
 
 
+def _most_columns(fusion: Fusion) -> int:
+    """Of a tile whose rows are reduced: its sums lie in registers beside what is computed."""
+    found = matmuls_of(fusion)
+    most = _MOST_ACCUMULATORS // (len(found) * (1 + _promotes(found[0])))
+    return max(columns for columns in COLUMNS if columns <= min(most, _MOST_REDUCED))
+
+
 def _is_along_rows(tensor: Tensor, *, is_a: bool) -> bool:
     """Whether an operand's rows, not k, may be contiguous."""
     k_axis = tensor.rank - 1 if is_a else tensor.rank - 2
@@ -656,8 +669,10 @@ def _no_fragments(knobs: Knobs, fusion: Fusion) -> str:
     raw = _raw_of(first, fusion, is_a=not knobs["SWAP_AB"])
     if raw is None or raw.type.bits > 16:
         return f"{first.label} of nothing of up to 16 bits with k contiguous"
+    is_grouped = groups_of(fusion).constant != 0
     for _, tensor in pairs:
-        if tensor in fusion.producers or not _comes_by_tma(tensor, is_a=bool(knobs["SWAP_AB"])):
+        is_a = bool(knobs["SWAP_AB"])
+        if tensor in fusion.producers or not _comes_by_tma(tensor, is_a, is_grouped and is_a):
             return f"{tensor.label} does not come by TMA"
     return ""
 
@@ -694,10 +709,15 @@ def _loads_are_async(knobs: Knobs, fusion: Fusion) -> bool:
     return True
 
 
-def _comes_by_tma(tensor: Tensor, *, is_a: bool) -> bool:
-    """Whether an operand of 16 bits is loaded as the instruction reads it."""
+def _comes_by_tma(tensor: Tensor, is_a: bool, starts_anywhere: bool) -> bool:
+    """Whether an operand of 16 bits is loaded as the instruction reads it.
+
+    starts_anywhere: its tiles begin at rows that are no multiples of theirs.
+    """
     axes = _axes(tensor, is_a=is_a)
-    return tma.refusal(tensor, axes) is None or tma.refusal(tensor, axes[::-1]) is None
+    if tma.refusal(tensor, axes) is None:
+        return True
+    return not starts_anywhere and tma.refusal(tensor, axes[::-1]) is None
 
 
 def _raw_element_bytes(fusion: Fusion, op: Product, is_a: bool) -> int:

@@ -59,11 +59,12 @@ class PlanList:
         """Builds and selects the first config that fits; all of them if asked."""
         self.check_support()
         for index in self._left():
-            executable = self.executable(index)
-            limit = self.workspace_limit
-            if limit is not None and executable.workspace_size() > limit:
-                self.barred.add(index)
-                continue
+            if not self._fits(self.executable(index)):
+                # Alone it may need less than with the configs for other sizes.
+                self._built[index] = self._compiled(index, ())
+                if not self._fits(self._built[index]):
+                    self.barred.add(index)
+                    continue
             if self._selected is None:
                 self._selected = index
             if not all_of_them:
@@ -72,6 +73,10 @@ class PlanList:
             raise DnncError(
                 Status.NOT_SUPPORTED, "every plan needs more workspace", f"{self.workspace_limit}"
             )
+
+    def _fits(self, executable: Any) -> bool:
+        limit = self.workspace_limit
+        return limit is None or executable.workspace_size() <= limit
 
     def build_at(self, index: int) -> None:
         if index in self.barred:
@@ -84,18 +89,23 @@ class PlanList:
     def executable(self, index: int) -> Any:
         """The execution plan of a config, compiled on first use."""
         if index not in self._built:
-            from ..options import Options
-            from ..runtime import ExecutionPlan
-            from ..worker import compile_graph
-
-            config = self.config(index)
-            options = Options(
-                partition=config.partition_text(self.graph),
-                choices=config.choice_text,
-                guards=self._guards(config) if index == min(self._left(), default=-1) else (),
-            )
-            self._built[index] = ExecutionPlan(compile_graph(self.graph, self.targets, options))
+            is_best = index == min(self._left(), default=-1)
+            guards = self._guards(self.config(index)) if is_best else ()
+            self._built[index] = self._compiled(index, guards)
         return self._built[index]
+
+    def _compiled(self, index: int, guards: tuple[tuple[str, str], ...]) -> Any:
+        from ..options import Options
+        from ..runtime import ExecutionPlan
+        from ..worker import compile_graph
+
+        config = self.config(index)
+        options = Options(
+            partition=config.partition_text(self.graph),
+            choices=config.choice_text,
+            guards=guards,
+        )
+        return ExecutionPlan(compile_graph(self.graph, self.targets, options))
 
     def _guards(self, config: Any) -> tuple[tuple[str, str], ...]:
         """Of the best plan that is left: it may hold others of them for other sizes."""

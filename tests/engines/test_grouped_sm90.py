@@ -137,6 +137,22 @@ def test_operations_before_and_after(swap):
     run(g, [0, 40, 40], {"T": 90}, knobs={**SMALL, "SWAP_AB": swap}, allowance=2.0**-10)
 
 
+@pytest.mark.parametrize("swap", [0, 1])
+def test_residuals_whose_rows_are_contiguous(swap):
+    g = graph_of(dtypes.f16)
+    y = g.moe_grouped_matmul(*operands(g, 96, 3, 64, 64))
+    g.add(y, g.tensor([1, 96, 64], [96 * 64, 1, 96])).set_output()
+    run(g, [0, 5, 50], knobs={**SMALL, "SWAP_AB": swap})
+
+
+def test_one_row_of_an_output_with_gaps():
+    """The stride of an axis of 1 is never taken, and may be anything."""
+    g = graph_of(dtypes.f16)
+    y = g.moe_grouped_matmul(*operands(g, 1, 2, 64, 64)).set_output()
+    y.set_dim([1, 1, 64]).set_stride([4096, 4096, 1])
+    run(g, [0, 0])
+
+
 def test_residuals_are_loaded_ahead():
     g = graph_of(dtypes.f16)
     y = g.moe_grouped_matmul(*operands(g, 250, 3, 64, 128))
