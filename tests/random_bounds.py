@@ -226,6 +226,8 @@ def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wil
         wild = wild | ((periods[0] != periods[1]) & ~x.is_sharp)
     low = np.where(wild, mid, values.min(axis=0))
     high = np.where(wild, mid, values.max(axis=0))
+    if op.mode == "mod":
+        low, high = _between_wraps(operands, low, high)
     margin = _own_error(op, operands, np.abs(values).max(axis=0))
     if op.mode in _CURVED:
         margin = margin + np.where(np.isfinite(low) & np.isfinite(high), (high - low) / 4, 0)
@@ -235,6 +237,17 @@ def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wil
     low = np.where(np.isfinite(low), low - margin, low)
     high = np.where(np.isfinite(high), high + margin, high)
     return Box(mid, low, high, wild)
+
+
+def _between_wraps(operands: Sequence[Box], low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends of a rest: where the quotient may be one of several integers, any rest may be."""
+    x, y = ([np.asarray(end, float) for end in (box.low, box.high)] for box in operands)
+    quotients = np.stack([np.trunc(a / b) for a, b in itertools.product(x, y)])
+    wraps = quotients.min(axis=0) != quotients.max(axis=0)
+    most = np.minimum(*(np.maximum(np.abs(ends[0]), np.abs(ends[1])) for ends in (x, y)))
+    least = np.where(x[0] < 0, -most, 0.0)
+    most = np.where(x[1] > 0, most, 0.0)
+    return np.where(wraps, np.fmin(low, least), low), np.where(wraps, np.fmax(high, most), high)
 
 
 def _own_error(op: Pointwise, operands: Sequence[Box], size: Array) -> Array:

@@ -34,7 +34,7 @@ from dnnc.rounding import widen
 
 from .random_bounds import bounds, informative, violations
 from .random_broken import BREAKAGES, draw_broken
-from .random_graphs import draw, draw_inside
+from .random_graphs import Offsets, draw, draw_inside
 from .support import machine
 
 CHUNK = 50
@@ -318,17 +318,23 @@ _SMALL_OF = {
 }  # fmt: skip
 
 
+TRIES = 5000  # to find legal knobs at random
+
+
 def any_knobs(engine, fusion, rng, surface=""):
     """Legal knobs of an engine, at random; surface: of which the graph is, if of one."""
     small = _SMALL_OF.get(surface or engine.name, _SMALL)
     place = target(engine.name)
-    while True:
+    for _ in range(TRIES):
         knobs = {
             knob.name: int(rng.choice(small.get(knob.name, knob.values)))
             for knob in engine.knobs(fusion, place)
         }
         if not engine.legal(knobs, fusion, place):
             return knobs
+    candidates = engine.candidates(fusion, place)
+    assert candidates, f"{engine.name} supports {fusion} with no knobs"
+    return candidates[int(rng.integers(0, len(candidates)))]
 
 
 def any_config(drawn, rng):
@@ -448,10 +454,14 @@ def is_telling(box):
     return bool((ends[0] < 2.0**-12).all() and not ends[1].any())
 
 
-def test_a_corrupted_result_is_caught():
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(
+    ("make", "count"), [(draw_inside, 24), (draw_grouped, 16), (draw_bits, 16)]
+)
+def test_a_corrupted_result_is_caught(make, count):
     caught = Counter()
-    for seed in range(24):
-        drawn = draw_inside(seed)
+    for seed in range(count):
+        drawn = make(seed)
         graph = drawn.graph.finalize()
         inputs = drawn.inputs()
         boxes = bounds(graph, inputs, drawn.sizes)
@@ -463,8 +473,26 @@ def test_a_corrupted_result_is_caught():
             for wrong in corrupted(tensor, right[tensor.uid]):
                 assert violations(graph, boxes, {**right, tensor.uid: wrong}), (seed, tensor)
                 caught[tensor.type.kind] += 1
-    assert caught["f"] > 10
+    assert caught["b" if make is draw_bits else "f"] > 10
     assert sum(caught.values()) > 20
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rows_that_another_expert_multiplies_are_caught():
+    caught = tried = 0
+    for seed in range(16):
+        drawn = draw_grouped(seed)
+        graph = drawn.graph.finalize()
+        inputs = drawn.inputs()
+        boxes = bounds(graph, inputs, drawn.sizes, tf32=1, fp8=True)
+        (offsets,) = (t for t in graph.inputs if isinstance(drawn.styles[t], Offsets))
+        shifted = {**inputs, offsets.uid: np.maximum(inputs[offsets.uid] - 1, 0)}
+        wrong = reference(graph, shifted, sizes=drawn.sizes)
+        if (shifted[offsets.uid] != inputs[offsets.uid]).any():
+            tried += 1
+            caught += bool(violations(graph, boxes, wrong))
+    assert tried > 5
+    assert caught >= 0.6 * tried
 
 
 def test_a_miscompiled_kernel_is_caught():

@@ -252,6 +252,19 @@ def fence() -> None:
     nvvm.wgmma_fence_aligned()
 
 
+def settled(words: Sequence[Any]) -> list[Any]:
+    """The same i32 registers, as values that are not computed later than here.
+
+    Without this tie the compiler may write a constant to its register after `fence`.
+    """
+    count = len(words)
+    type_ = ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * count)})>")
+    places = ["=r"] * count + [str(i) for i in range(count)]
+    return unpacked(
+        llvm.inline_asm(type_, list(words), "", ",".join(places), has_side_effects=True)
+    )
+
+
 def commit() -> None:
     """Closes a group of products."""
     nvvm.wgmma_commit_group_sync_aligned()

@@ -358,8 +358,11 @@ class MatmulSm90Engine:
         sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
         raw = sum(
             raw_bytes(sides[is_a], _instruction(op).panel_k, _raw_element_bytes(fusion, op, is_a))
-            for op in found
-            for is_a in (True, False)
+            for op, is_a in {
+                ((op.a if is_a else op.b), is_a): (op, is_a)
+                for op in found
+                for is_a in (True, False)
+            }.values()
         )
         total = knobs["STAGES"] * stage + _consumers(rows) * buffers + barriers
         total += SplitSum.barrier_bytes()

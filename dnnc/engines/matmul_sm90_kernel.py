@@ -319,6 +319,8 @@ class Emitter:
             is_there = ops.less(step, place.end_step)
             self._load_raw(place, step, slot, ops.both(is_issuer, is_there))
             slot = slot.next(self.raw_buffers)
+        # LLVM would give the threads that start nothing a wait of their own, before these loads.
+        nvvm.bar_warp_sync(ops.const(-1))
 
     def _load_raw_again(self, place: TilePlace, step: Any, slot: Cursor, is_issuer: Any) -> None:
         """Once all threads have read a slot, loads what comes a round later into it."""
@@ -537,7 +539,7 @@ class Emitter:
     def _multiply_fragments(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         """The same, with the operand along the rows in registers.
 
-        The fragments of a stage are computed while the products of the stage before run.
+        The fragments of a stage are computed while another warpgroup's products run.
         """
         t = self.tiling
         operand = self.operands[t.products[0][0]]
@@ -557,16 +559,18 @@ class Emitter:
             blocks = [words[i : i + per_block] for i in range(0, len(words), per_block)]
             return self._multiply_stage(here, step, sums, blocks)
 
-        words = take(cursor, 0)
+        words = wgmma.settled(take(cursor, 0))
         count = len(words)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried[:2])
             sums = start(here, i, carried[2 : 2 + count], carried[2 + count :])
             following = here.next(t.stages)
-            words = take(following, ops.add(i, 1))
+            # Words that are computed while products run would be written to registers that these
+            # read, or make the assembler serialize them (C7513): the other warpgroup's run then.
             wgmma.wait(0)
             self._release(here)
+            words = wgmma.settled(take(following, ops.add(i, 1)))
             return [*following.values, *words, *sums]
 
         last = ops.sub(place.steps, 1)

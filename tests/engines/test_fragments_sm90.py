@@ -150,3 +150,19 @@ def test_both_computed_operands_are_refused():
     first, second = (g.relu(t).set_data_type(dtypes.f16) for t in (a, b))
     g.matmul(first, second).set_output()
     assert "does not come by TMA" in refusal(g, ROWS)
+
+
+@pytest.mark.parametrize("mode", ["identity", "mul", "cmp_lt"])
+def test_fragments_that_cost_nothing_to_compute(mode):
+    """Registers that products still read are not written, and constants are written in time."""
+    g = new_graph(dtypes.f16)
+    a = g.tensor([1, 70, 256])
+    b = g.tensor([1, 256, 72], strides(256, 72, "column"))
+    made = {
+        "identity": lambda: g.identity(a),
+        "mul": lambda: g.mul(a, 1.0),
+        "cmp_lt": lambda: g.cmp_lt(a, a),
+    }[mode]()
+    g.matmul(made.set_data_type(dtypes.f16), b).set_output()
+    for seed in range(3):
+        run(g, knobs=ROWS, seed=seed, allowance=2.0**-12)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.random_graphs import draw, draw_inside
-from tests.test_random_graphs import all_compute, draw_hopper, in_chunks
+from tests.test_random_graphs import all_compute, draw_bits, draw_grouped, draw_hopper, in_chunks
 
 
 @in_chunks(600, 20)
@@ -21,3 +21,11 @@ def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
 def test_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
     """As code of "sm_90a"."""
     all_compute("hopper", seeds, draw_hopper)
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("make", [draw_grouped, draw_bits])
+@in_chunks(200, 20)
+def test_grouped_products_and_boolean_outputs_compute_what_the_reference_computes(make, seeds):
+    """As code of "sm_90a"."""
+    all_compute(make.__name__, seeds, make)
