@@ -251,9 +251,6 @@ HOPPER = {
     "dequantised": (128, 256, hopper("BFLOAT16", "INT8", gelu), {}),
     "dequantised 256x128": (256, 128, hopper("BFLOAT16", "INT8", gelu), {}),
     "two producers": (128, 192, hopper("BFLOAT16", "INT8", gelu), {"WARP_SPEC_CFG": 2}),
-    "two producers 256x128": (
-        256, 128, hopper("BFLOAT16", "INT8", scaled), {"WARP_SPEC_CFG": 2}
-    ),
     "unaligned": (128, 256, hopper("HALF", "HALF", gelu, sizes=UNALIGNED), {}),
     "unaligned i8": (128, 256, hopper("INT8", "INT8", gelu, sizes=UNALIGNED), {}),
     "fragments": (

@@ -20,7 +20,7 @@ SCHEDULES = {"stream": {"STREAM_K": 1}, "dynamic": {"SCHED_POLICY": 1}}
 schedules = pytest.mark.parametrize("knobs", SCHEDULES.values(), ids=SCHEDULES.keys())
 
 
-@pytest.fixture(params=[3, 4])
+@pytest.fixture(params=[3])
 def multiprocessors(request, monkeypatch):
     """An interpreted device of a few: rounds of whole tiles, runs over several tiles."""
     found = {"sm_count": request.param, "max_dynamic_smem_bytes": 232448}
