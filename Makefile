@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test demo check lint clean
+.PHONY: test demo lint sanitize clean
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n auto -q
@@ -16,6 +16,13 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
+
+# On a machine with a GPU and the CUDA toolkit: one small shape of each feature.
+sanitize: $(STAMP)
+	for tool in memcheck synccheck racecheck; do \
+	  compute-sanitizer --tool $$tool --error-exitcode 1 --print-limit 20 \
+	    $(BIN)/python -m pytest -q -m "gpu and feature" tests/gpu || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) build

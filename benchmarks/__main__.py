@@ -1,4 +1,4 @@
-"""python -m benchmarks: kernels, variants, sweep, host, compile, report."""
+"""python -m benchmarks: kernels, variants, sweep, judge, host, compile, report."""
 
 from __future__ import annotations
 
@@ -58,6 +58,11 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("--most", type=int, default=64, help="candidates of a shape (%(default)s)")
     sweep.add_argument("--engine", default="matmul_sm80", help="default: %(default)s")
     sweep.add_argument("--listed", action="store_true", help="the listed matmuls instead")
+    judge = commands.add_parser(
+        "judge", help="today's choices among configurations that sweeps timed, without a GPU"
+    )
+    judge.add_argument("files", nargs="+", type=Path, help="results of sweep and variants")
+    judge.add_argument("--target", default="sm_90a", help="default: %(default)s")
     command("host", "host time of one execution, on a GPU")
     compile_ = command("compile", "compile times, without a GPU")
     compile_.add_argument("--rounds", type=int, default=9, help="default: %(default)s")
@@ -85,6 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError:
         print("python -m benchmarks needs PyTorch for this command", file=sys.stderr)
         return 2
+    if given.command == "judge":
+        from .judge import run_judge
+
+        print(run_judge(given.files, given.target))
+        return 0
     from . import on_device
 
     if given.command == "kernels" and given.list:

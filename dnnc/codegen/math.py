@@ -33,8 +33,6 @@ def lower(
         return _from_f8(operands[0], str(types[0]), width)
     if op.name == "arith.truncf" and str(result) in _F8:
         return _to_f8(operands[0], str(result), width)
-    if op.name in _FROM_INTEGER and str(types[0]) == "i8" and str(result) == "f32":
-        return _from_byte(operands[0], is_signed=op.name == "arith.sitofp")
     rule = _APPROXIMATE.get(op.name)
     if rule is not None and _allows(op, "arcp" if op.name == "arith.divf" else "afn"):
         return rule(*operands)
@@ -144,44 +142,6 @@ _APPROXIMATE: dict[str, Callable[..., Any]] = {
     "math.sqrt": _sqrt,
     "arith.divf": _div,
 }
-
-
-# ---- bytes
-
-_FROM_INTEGER = ("arith.sitofp", "arith.uitofp")
-_TWO_23 = 0x4B000000  # 2**23 as f32, whose last bits count ones
-_BYTE_OF_TWO_23 = 0x7540  # of `prmt`: byte 0 of a word, the others of 2**23
-
-
-def _from_byte(value: Any, *, is_signed: bool) -> Any:
-    """f32 of integers of 8 bits: the last bits of 2**23 + x, less 2**23.
-
-    A conversion instruction has a quarter of the rate of these, of which there is one more for
-    each word of four.
-    """
-    i32, f32 = ops.i32_type(), ir.F32Type.get()
-    bias = 128 if is_signed else 0
-    base = arith.ConstantOp(f32, ir.FloatAttr.get(f32, float((1 << 23) + bias))).result
-    found = []
-    width = ops.width_of(value)
-    for start in range(0, width, 4):
-        count = min(4, width - start)
-        word = ops.xor(_word(ops.part(value, start, count), count), 0x80808080 * bool(bias))
-        for place in range(count):
-            chosen = [word, ops.const(_TWO_23), ops.const(_BYTE_OF_TWO_23 + place)]
-            bits = llvm.call_intrinsic(i32, "llvm.nvvm.prmt", chosen, [], [])
-            found.append(arith.SubFOp(llvm.BitcastOp(f32, bits).result, base).result)
-    return ops.from_elements(found)
-
-
-def _word(bytes_: Any, count: int) -> Any:
-    """Up to four bytes as an i32, the first one lowest."""
-    if count == 3:
-        bytes_ = ops.from_elements([*ops.elements(bytes_), ops.extract(bytes_, 0)])
-        count = 4
-    if count > 1:
-        bytes_ = llvm.BitcastOp(ir.IntegerType.get_signless(8 * count), bytes_).result
-    return bytes_ if count == 4 else arith.ExtUIOp(ops.i32_type(), bytes_).result
 
 
 # ---- fp8, two at a time

@@ -23,7 +23,7 @@ from ..dialect.tensor import Tensor, text
 from ..errors import Status
 from ..mlir import arith, ir
 from .engine import Reason
-from .product import flowing_reductions, groups_of, matmul_of
+from .product import flowing_reductions, is_grouped, matmul_of
 
 _QUAD = 4  # lanes that hold a row, and bytes of a word
 _BYTE = 8  # elements of a byte, and columns of a block
@@ -58,7 +58,7 @@ def swaps_of_bits(fusion: Fusion) -> list[int]:
     booleans = [t for t in fusion.outputs if t.type.kind == "b"]
     if not booleans:
         return [0, 1]
-    keeps_rows = groups_of(fusion).constant != 0 or bool(flowing_reductions(fusion))
+    keeps_rows = is_grouped(fusion) or bool(flowing_reductions(fusion))
     return [
         swap
         for swap in ((0,) if keeps_rows else (0, 1))

@@ -36,8 +36,9 @@ from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
+from .region_sm90 import OFFSETS, operand_values, product_calls
+from .tile_loop_sm90 import Role, Tiles
 from .tile_sm90 import LOAD_BUFFERS, RAW_BUFFERS, Tiling
-from .tiles_sm90 import Role, Tiles
 
 _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
@@ -628,18 +629,3 @@ class Emitter:
                     )
         wgmma.commit()
         return sums
-
-
-OFFSETS = 2  # operand of the call of a grouped product: the first row of each group
-
-
-def product_calls(region: Region) -> list[Any]:
-    """The calls of the region's anchors, in order."""
-    return [op for op in region.operations if op.name == "func.call"]
-
-
-def operand_values(calls: Sequence[Any], *, swaps: bool) -> list[tuple[Any, bool]]:
-    """(SSA tensor, whether it is A) of each distinct operand, those along the rows first."""
-    firsts = [(call.operands[1 if swaps else 0], not swaps) for call in calls]
-    seconds = [(call.operands[0 if swaps else 1], swaps) for call in calls]
-    return [*dict.fromkeys(firsts), *dict.fromkeys(seconds)]

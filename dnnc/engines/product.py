@@ -78,6 +78,10 @@ def groups_of(fusion: Fusion) -> Expr:
     return op.experts if isinstance(op, MoeGroupedMatmul) else Expr.of(0)
 
 
+def is_grouped(fusion: Fusion) -> bool:
+    return isinstance(matmul_of(fusion), MoeGroupedMatmul)
+
+
 def flowing_reductions(fusion: Fusion) -> list[Reduction]:
     """The reductions whose results go on into work of the product's dims."""
     dims = matmuls_of(fusion)[0].c.shape

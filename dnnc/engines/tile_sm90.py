@@ -10,16 +10,12 @@ from typing import Any
 
 from ..codegen import tma, wgmma
 from ..codegen.groups import GroupTable
-from ..codegen.operand_tile import access_bytes, is_unit, layout_model
 from ..codegen.pipeline import Pipeline
-from ..codegen.region import Region, identity_access
 from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
 from ..codegen.staged_store import ALIGNMENT
 from ..codegen.tile_ring import TileRing
-from ..codegen.walk import inputs_of, is_reduction, reduced_axes
 from ..dialect.tensor import Tensor
-from ..mlir import ir
 
 # Registers a thread of the producers and of the two consumer warpgroups, by (producers, whether
 # they compute).  Together at most what the block is launched with, 168 a thread of three
@@ -230,32 +226,6 @@ def exchanges(reductions: int, blocks_of_rows: int) -> int:
     return reductions * blocks_of_rows * 2
 
 
-def row_reductions_that_flow(region: Region) -> int:
-    """Reductions along rows, if one goes on into work of the product's dims; else 0."""
-    call = next(op for op in region.operations if op.name == "func.call")
-    dims = region.dims_of(call.results[0])
-    along_rows = [
-        op for op in region.generics() if is_reduction(op)
-        and reduced_axes(op) == [len(dims) - 1] and region.dims_of(inputs_of(op)[0]) == dims
-    ]  # fmt: skip
-    flows = any(
-        leads_to(op.results[0], value)
-        for op in along_rows
-        for value, tensor in region.outputs
-        if tensor.shape == tuple(dims)
-    )
-    return len(along_rows) if flows else 0
-
-
-def leads_to(source: Any, value: Any) -> bool:
-    """Whether an SSA value is computed from another."""
-    if value == source:
-        return True
-    if isinstance(value.owner, ir.Block) or value.owner.name == "func.call":
-        return False
-    return any(leads_to(source, operand) for operand in inputs_of(value.owner))
-
-
 def buffer_bytes(element_bytes: Sequence[int], chunk: int) -> int:
     return sum(-(-wgmma.M * chunk * size // ALIGNMENT) * ALIGNMENT for size in element_bytes)
 
@@ -291,79 +261,3 @@ def stored_by_tma(output: Tensor, *, swaps: bool) -> bool:
     column = output.rank - 2 if swaps else output.rank - 1
     row_bits = output.shape[column].known_divisor() * output.type.bits
     return moves_by_tma(output, swaps=swaps) and row_bits % (8 * tma.ALIGNMENT) == 0
-
-
-def operand_path(
-    region: Region, value: Any, row: wgmma.Instruction, *, is_a: bool, is_rows: bool
-) -> dict[str, Any]:
-    """How an operand is loaded; see `StagedOperand.plan`."""
-    model = layout_model(region, value)
-    rank = len(region.dims_of(value))
-    rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
-    contiguous = None
-    if model is not None:
-        contiguous = next((axis for axis in (depth, rows) if is_unit(model, axis)), None)
-    path: dict[str, Any] = {"path": "registers", "is_a": is_a, "is_rows": is_rows, "raw": -1}
-    path["is_aligned"] = (
-        model is not None
-        and contiguous is not None
-        and (
-            access_bytes(model, contiguous) >= min(16, model.type.bits)  # eight elements at once
-        )
-    )
-    tensor = region.arguments.get(value)
-    operand = row.a if is_rows else row.b
-    if tensor is not None and not tensor.is_by_value and tensor.type == operand:
-        if tma.refusal(tensor, (depth, rows)) is None:
-            return {**path, "path": "tma", "k_contiguous": True, "loads_along_k": True}
-        if row.takes_mn_major and tma.refusal(tensor, (rows, depth)) is None:
-            return {**path, "path": "tma", "k_contiguous": False, "loads_along_k": False}
-    k_contiguous = not (row.takes_mn_major and contiguous == rows)
-    along_k = contiguous != rows
-    raw = raw_argument(region, value, (depth, rows) if along_k else (rows, depth))
-    if raw >= 0:
-        path["is_aligned"] = True
-    return {**path, "k_contiguous": k_contiguous, "loads_along_k": along_k, "raw": raw}
-
-
-def raw_argument(region: Region, value: Any, axes: tuple[int, int]) -> int:
-    """The place of the largest argument that g1 reads only at the operand's own coordinates, and
-    whose tiles TMA can bring; -1 for none."""
-    whole = identity_access(len(region.dims_of(value)))
-    seen: dict[Any, set[Any]] = {}
-    for leaf, access in region.accesses(value, whole):
-        seen.setdefault(leaf, set()).add(access)
-    fitting = [
-        place
-        for place, (argument, tensor) in enumerate(region.arguments.items())
-        if seen.get(argument) == {whole}
-        and tensor.shape == tuple(region.dims_of(value))
-        and not tensor.is_by_value
-        and tma.refusal(tensor, axes) is None
-    ]
-    arguments = list(region.arguments.values())
-    return max(fitting, key=lambda place: arguments[place].type.bits, default=-1)
-
-
-def staged_loads(region: Region, calls: Sequence[Any], *, swaps: bool) -> list[int]:
-    """Places of the arguments that g2 reads once an element, at the product's own coordinates."""
-    dims = region.dims_of(calls[0].results[0])
-    whole = identity_access(len(dims))
-    made = {call.results[0] for call in calls}
-    seen: dict[Any, set[Any]] = {}
-    for value, tensor in region.outputs:
-        if tensor.shape != tuple(dims):
-            return []
-        for leaf, access in region.accesses(value, whole, stop=lambda v: v in made):
-            seen.setdefault(leaf, set()).add(access)
-    operands = {leaf for call in calls for operand in call.operands
-                for leaf, _ in region.accesses(operand, whole)}  # fmt: skip
-    return [
-        place
-        for place, (value, tensor) in enumerate(region.arguments.items())
-        if seen.get(value) == {whole}
-        and value not in operands
-        and tensor.shape == tuple(dims)
-        and not tensor.is_by_value
-        and moves_by_tma(tensor, swaps=swaps)
-    ]

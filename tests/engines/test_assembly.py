@@ -236,7 +236,7 @@ F8 = ("FP8_E4M3", "FP8_E5M2")
 HOPPER = {
     **{
         f"gelu {rows}x{columns}": (rows, columns, hopper("HALF", "HALF", gelu), {})
-        for rows, columns in matmul_sm90._TILES
+        for rows, columns in matmul_sm90.TILES
     },
     "residual": (128, 256, hopper("BFLOAT16", "BFLOAT16", scaled_residual), {}),
     "mask": (128, 256, hopper("HALF", "HALF", relu_and_mask), {}),
@@ -251,6 +251,9 @@ HOPPER = {
     "dequantised": (128, 256, hopper("BFLOAT16", "INT8", gelu), {}),
     "dequantised 256x128": (256, 128, hopper("BFLOAT16", "INT8", gelu), {}),
     "two producers": (128, 192, hopper("BFLOAT16", "INT8", gelu), {"WARP_SPEC_CFG": 2}),
+    "two producers 256x128": (
+        256, 128, hopper("BFLOAT16", "INT8", scaled), {"WARP_SPEC_CFG": 2}
+    ),
     "unaligned": (128, 256, hopper("HALF", "HALF", gelu, sizes=UNALIGNED), {}),
     "unaligned i8": (128, 256, hopper("INT8", "INT8", gelu, sizes=UNALIGNED), {}),
     "fragments": (

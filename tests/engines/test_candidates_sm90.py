@@ -12,7 +12,8 @@ from dnnc.compiler import TEXT_STAGES
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named, heuristics
-from dnnc.engines.matmul_sm90 import _instruction_of
+from dnnc.engines.knobs_sm90 import smem_bytes_of
+from dnnc.engines.region_sm90 import instruction_of
 from dnnc.engines.tile_sm90 import Tiling
 from dnnc.options import Options
 from dnnc.target import of
@@ -85,9 +86,9 @@ def test_every_candidate_is_tiled(name):
                 if engine.legal(knobs, fusion, target):
                     continue
                 made = engine.tile(region, knobs, target)
-                row = _instruction_of(region, swaps=bool(knobs["SWAP_AB"]))
+                row = instruction_of(region, swaps=bool(knobs["SWAP_AB"]))
                 needed = Tiling.of(made, row).smem_bytes
-                assert needed <= engine._smem_bytes(knobs, fusion), knobs
+                assert needed <= smem_bytes_of(knobs, fusion), knobs
 
 
 def test_rows_that_no_tile_holds_are_refused_with_a_reason():

@@ -7,7 +7,7 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.engines.matmul_sm90 import FRAGMENTS
+from dnnc.engines.knobs_sm90 import FRAGMENTS
 from dnnc.errors import cudnnGraphNotSupportedError
 
 from .test_matmul_sm80 import depth_allowance, strides
@@ -69,12 +69,14 @@ def test_scales_along_k_and_along_rows():
     run(g, knobs={**TALL, "WARP_SPEC_CFG": FRAGMENTS})
 
 
+@pytest.mark.feature
 def test_two_blocks_of_rows_of_a_warpgroup():
     g = weights_of_8_bits(dtypes.i8, 40, 300, 192)
     knobs = {**SWAPPED, "TILE_M": 64, "TILE_N": 256}
     run(g, knobs=knobs, allowance=depth_allowance(192))
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 def test_clusters_share_raw_tiles(cluster):
     g = weights_of_8_bits(dtypes.i8, 150, 150, 200 - 8)

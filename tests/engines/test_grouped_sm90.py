@@ -65,6 +65,7 @@ def test_more_experts_than_lanes():
     run(g, first)
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 @pytest.mark.parametrize("swap", [0, 1])
 def test_clusters(cluster, swap):
@@ -162,6 +163,7 @@ def test_residuals_are_loaded_ahead():
     assert len(maps) == 4
 
 
+@pytest.mark.feature
 def test_a_gated_pair():
     g = graph_of(dtypes.bf16)
     token, gate, first = operands(g, 100, 3, 64, 64)

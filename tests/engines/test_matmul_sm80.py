@@ -46,6 +46,7 @@ def depth_allowance(k):
     return 2.0**-23 * max(1, k / 16) * 4
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("layouts", list(itertools.product(("row", "column"), repeat=2)), ids=str)
 @pytest.mark.parametrize("name", TYPES)
 def test_types_and_operand_layouts(name, layouts):
@@ -148,6 +149,7 @@ def test_infinities_and_nan_pass_through_split_products():
 # ---- g1 and g2
 
 
+@pytest.mark.feature
 def test_bias_gelu_residual_and_two_outputs():
     g = new_graph(dtypes.f16)
     x, w = g.tensor([1, M, 48]), g.tensor([1, 48, 72])

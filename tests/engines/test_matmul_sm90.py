@@ -7,7 +7,7 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc.engines.epilogue_sm90 import chunks_since
-from dnnc.engines.matmul_sm90 import COLUMNS
+from dnnc.engines.knobs_sm90 import COLUMNS
 from tests.support.checked import check
 
 from .test_matmul_sm80 import depth_allowance, strides
@@ -70,6 +70,7 @@ def test_types_and_operand_layouts(name, layouts):
     assert noted == (name == "tf32")
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("name", TYPES)
 def test_odd_sizes_and_no_unit_stride(name):
     """Nothing is aligned: every operand goes through registers, element by element."""
@@ -79,6 +80,7 @@ def test_odd_sizes_and_no_unit_stride(name):
         run(g, allowance=allowance(name, 29))
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("types", [("FP8_E4M3", "FP8_E5M2"), ("FP8_E5M2", "FP8_E4M3")], ids=str)
 @pytest.mark.parametrize("compute", ["FLOAT", "FAST_FLOAT_FOR_FP8"])
 def test_fp8_types_mix_and_sums_are_promoted_where_float_is_asked_for(types, compute):
@@ -99,6 +101,7 @@ def test_every_width_of_an_instruction(columns):
     run(g, knobs=knobs, allowance=depth_allowance(72))
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize(("rows", "columns"), [(128, 256), (256, 128), (256, 64), (128, 192)])
 def test_large_tiles(rows, columns):
     knobs = {**SMALL, "TILE_M": rows, "TILE_N": columns, "STAGES": 3}
@@ -121,6 +124,7 @@ def test_clusters_share_their_loads(cluster, layouts):
     assert ".multicast::cluster" in plan.blobs[1].decode()
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)], ids=str)
 def test_blocks_of_a_cluster_that_lie_past_the_end(cluster):
     """Sizes are whole tiles but not whole clusters, and stores go straight to memory."""
@@ -181,6 +185,7 @@ def test_output_types(output):
     run(g, allowance=depth_allowance(40))
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("m", [1, 17, 64])
 def test_few_rows_swapped(m):
     g = new_graph(dtypes.bf16)
@@ -208,6 +213,7 @@ def test_one_plan_serves_every_size(m):
     run(g, {"M": m})
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize(
     ("splits", "columns", "swap"), [(2, 8, 1), (8, 8, 1), (4, 32, 1), (8, 32, 1), (4, 64, 0)]
 )
@@ -224,6 +230,7 @@ def test_split_k_adds_in_one_order(splits, columns, swap):
 # ---- g1 and g2
 
 
+@pytest.mark.feature
 def test_bias_gelu_residual_and_two_outputs():
     g = new_graph(dtypes.f16)
     x, w = g.tensor([1, M, 48]), g.tensor([1, 48, 72])
@@ -267,6 +274,7 @@ def test_weights_of_8_bits_are_dequantised_on_the_way(layout, rows, producers):
     run(g, knobs={**SMALL, "TILE_M": rows, "STAGES": 3, "WARP_SPEC_CFG": producers})
 
 
+@pytest.mark.feature
 def test_two_producers_take_turns_from_tile_to_tile():
     """Three steps a tile, and more tiles than blocks: each producer begins where it left off."""
     g = new_graph(dtypes.f16)
@@ -330,6 +338,7 @@ def test_int8_with_scales_to_int8():
 # ---- several products, reductions
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("swap", [0, 1])
 def test_gated_pair(swap):
     """SwiGLU: two products of one A, one output; A is loaded once."""
@@ -356,6 +365,7 @@ def test_softmax_of_rows_that_fit_a_tile(n):
     run(g, slack=3.0)
 
 
+@pytest.mark.feature
 def test_rms_norm_of_rows_and_its_statistics():
     g = new_graph(dtypes.bf16)
     x, w = g.tensor([1, M, 64]), g.tensor([1, 64, 96], strides(64, 96, "column"))
@@ -371,6 +381,7 @@ def test_rms_norm_of_rows_and_its_statistics():
     run(g, {"M": 130}, knobs={**TALL, "TILE_N": 96}, slack=3.0, allowance=1e-5)
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize(
     ("mode", "dims"),
     [

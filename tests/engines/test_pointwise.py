@@ -134,6 +134,7 @@ def permuted_strides(dims, order, pad=0):
     return strides
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("out", ORDERS, ids=str)
 @pytest.mark.parametrize("pad", [0, 1])
 def test_layouts(out, pad):

@@ -59,6 +59,7 @@ def test_integers(mode):
 KNOBS = [(rows, slices) for rows in (1, 4, 32, 64, 256) for slices in (1, 4)]
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize(("rows", "slices"), KNOBS)
 @pytest.mark.parametrize("axes", [(1,), (0,), (0, 1)], ids=["row", "column", "all"])
 def test_rows_and_slices(rows, slices, axes):

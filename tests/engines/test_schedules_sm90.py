@@ -35,6 +35,7 @@ def test_numbers_of_tiles(knobs, tiles, multiprocessors):
     run(g, knobs={**SMALL, **knobs}, seed=tiles)
 
 
+@pytest.mark.feature
 @schedules
 def test_many_blocks(knobs):
     """As many as there are steps: each has a part of one tile only."""
@@ -49,6 +50,7 @@ def test_large_tiles_and_edges(knobs, rows, multiprocessors):
     run(g, knobs={**SMALL, "TILE_M": rows, "STAGES": 3, **knobs})
 
 
+@pytest.mark.feature
 @schedules
 @pytest.mark.parametrize("swap", [0, 1])
 def test_epilogues_with_residuals_and_reductions(knobs, swap, multiprocessors):

@@ -77,8 +77,13 @@ def test_configs_that_are_not_allowed_are_left_out():
 def test_other_configs_do_not_round_what_the_first_does_not():
     g = dnnc.pygraph("tf32", io_data_type="f32", target="sm_90a")
     g.matmul(g.tensor([1, dnnc.Dim("M", max=65536), 512]), g.tensor([1, 512, 512])).set_output()
-    for entry in guarded(g.graph.finalize()):
+    graph = g.graph.finalize()
+    found = guarded(graph)
+    for entry in found:
         assert "DOWN_CONVERT_INPUTS" not in entry.config.notes
+    (first,) = found[-1].config.choices
+    rounding = [c for c in heuristics.choices(first.fusion, SM90A) if c.notes != first.notes]
+    assert min(c.prediction.seconds for c in rounding) < first.prediction.seconds
 
 
 CHOICES = (
@@ -117,12 +122,15 @@ def test_an_engine_that_is_asked_for_is_the_only_one():
 
 
 def test_the_first_plan_of_a_pygraph_is_guarded_by_what_its_filters_leave():
-    g = ffn(dnnc.Dim("M", max=65536))
-    g.validate()
-    g.build_operation_graph()
-    g.create_execution_plans([dnnc.heur_mode.A])
-    g.deselect_engines(["eng4"])
-    g.build_plans()
-    plan = g._planned().selected().plan
-    assert len(plan.programs[0].variants) > 1
-    assert {fusion.engine for fusion in plan.programs[0].fusions} == {"matmul_sm90"}
+    engines = {}
+    for deselected in ([], ["eng4"]):
+        g = ffn(dnnc.Dim("M", max=65536))
+        g.validate()
+        g.build_operation_graph()
+        g.create_execution_plans([dnnc.heur_mode.A])
+        g.deselect_engines(deselected)
+        g.build_plans()
+        program = g._planned().selected().plan.programs[0]
+        engines[len(deselected)] = {fusion.engine for fusion in program.fusions}
+        assert len(program.variants) > 1
+    assert engines == {0: {"matmul_sm80", "matmul_sm90"}, 1: {"matmul_sm90"}}

@@ -27,6 +27,7 @@ def test_softmax(n, columns, blocks, rows):
     assert "mapa.shared::cluster" in plan.blobs[1].decode()
 
 
+@pytest.mark.feature
 def test_many_tiles_and_two_blocks_of_rows():
     """Buffers and barriers are used again from tile to tile."""
     g = new_graph(dtypes.f16)
