@@ -193,7 +193,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "operation concatenate": _both("test_pointwise.py", "test_concatenate_of_different_sizes"),
     "operation conv_fprop": _WITHOUT_ENGINE,
-    "operation layernorm": _WITHOUT_ENGINE,
+    "operation layernorm": _both("test_pointwise.py", "test_examples_of_every_operation"),
     "operations that an engine takes": (
         *_both("test_pointwise.py", "test_examples_of_every_operation"),
         LinkedTest("tests/dialect/test_linalg_cpu.py", "test_examples"),

@@ -117,8 +117,8 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     types: list[DType] = [tensor.type]
     types += [t.type for t in graph.tensors if t.is_virtual and t.type.is_float]
     types += [kind for op in graph.ops if (kind := _compute_type(op)) and kind.name in UNIT]
-    depth = sum(_depth(op, sizes) for op in graph.ops)
-    steps = sum(_fp8_steps(op, sizes) for op in graph.ops)
+    depth = sum(_depth(op, sizes) for op in graph.live_ops)
+    steps = sum(_fp8_steps(op, sizes) for op in graph.live_ops)
     units = 2 * max(UNIT[kind.name] for kind in types)
     return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps
 

@@ -87,7 +87,7 @@ class Fusion:
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:
     """The fusions of groups of operations, in an order in which each finds its inputs made."""
     fusions: list[Fusion] = []
-    placed = [tuple(op for op in graph.ops if op in set(group)) for group in groups]
+    placed = [tuple(op for op in graph.live_ops if op in set(group)) for group in groups]
     for index, ops in enumerate(placed):
         made = {tensor for op in ops for tensor in op.results}
         others = {t for group in placed if group is not ops for op in group for t in op.operands}

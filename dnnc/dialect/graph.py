@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from ..dtypes import DType
@@ -37,6 +37,7 @@ class OperationGraph:
         self.ops: list[Op] = []
         self.is_finalized = False
         self._loose: list[Tensor] = []
+        self._expanded: list[Op] | None = None
 
     # ---- building
 
@@ -86,15 +87,34 @@ class OperationGraph:
 
     @property
     def live_ops(self) -> list[Op]:
-        """The operations that an output depends on; the others are not run."""
-        producers, live = self.producers, set[Op]()
+        """The operations that are run, in order: those that an output depends on, a composite
+        one as what it stands for.  The graph must be finalized."""
+        if self._expanded is None:
+            self._expanded = self._live(self._expansion())
+        return self._expanded
+
+    def _live(self, ops: Sequence[Op]) -> list[Op]:
+        producers, live = {t: op for op in ops for t in op.results}, set[Op]()
         pending = list(self.outputs)
         while pending:
             op = producers.get(pending.pop())
             if op is not None and op not in live:
                 live.add(op)
                 pending.extend(op.operands)
-        return [op for op in self.ops if op in live]
+        return [op for op in ops if op in live]
+
+    def _expansion(self) -> list[Op]:
+        """The operations, composite ones replaced; new tensors have uids after the others."""
+        found: list[Op] = []
+        for op in self.ops:
+            steps = op.expand()
+            found += [op] if steps is None else steps
+        known = {t.uid for t in (*self._loose, *self.tensors) if t.uid is not None}
+        for tensor in dict.fromkeys(t for op in found for t in (*op.operands, *op.results)):
+            if tensor.uid is None:
+                tensor.uid = max(known) + 1
+                known.add(tensor.uid)
+        return found
 
     def consumers(self, tensor: Tensor) -> Iterator[Op]:
         return (op for op in self.ops if tensor in op.operands)
@@ -137,6 +157,7 @@ class OperationGraph:
             raise self._error(Status.NOT_SUPPORTED, f"{len(self.ops)} operations", f"{MAX_OPS}")
         for op in self.ops:
             op.verify_fields()
+        self._expanded = None
         self._assign_uids()
         self._verify_producers()
         self.ops = self._ordered()

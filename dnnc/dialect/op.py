@@ -173,6 +173,13 @@ class Op:
         """The results as float64, int64 or bool arrays, from such operands."""
         raise NotImplementedError
 
+    def expand(self) -> Sequence[Op] | None:
+        """The simpler operations that stand for it, in order, made of it once it is verified.
+
+        None: it is none of several; engines see the operation itself.  See `expansion`.
+        """
+        return None
+
     def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
         """Random values for an operand that not all values suit; None where all do."""
         return None

@@ -168,7 +168,7 @@ def split_reason(graph: OperationGraph, target: Target) -> str:
 def _grown_groups(graph: OperationGraph, target: Target) -> list[list[Op]] | None:
     """Groups in order: each operation joins the last group that it needs, if an engine agrees."""
     groups: list[list[Op]] = []
-    producers = graph.producers
+    producers = {tensor: op for op in graph.live_ops for tensor in op.results}
     for op in graph.live_ops:
         needed = [
             i

@@ -49,7 +49,7 @@ def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, 
         for argument in step.get("launch", {}).get("args", [])
         if argument["kind"] in ("pointer", "tensor_map")
     }
-    for tensor in graph.tensors:
+    for tensor in dict.fromkeys(t for op in graph.live_ops for t in op.results):
         if tensor.is_virtual and tensor.uid in passed_on:
             wanted[tensor.uid] = ceildiv(tensor.span() * tensor.type.bits, 8)
     for buffer in program["buffers"]:

@@ -81,7 +81,7 @@ def _parse_partition(text: str, graph: OperationGraph) -> list[list[Op]]:
     if len(set(flat)) != len(flat) or len(flat) != len(ops) or not all(groups):
         raise DnncError(Status.BAD_PARAM, f"partition {text!r}", "every operation in one fusion")
     made: set[Any] = set()
-    produced = set(graph.producers)
+    produced = {tensor for op in ops for tensor in op.results}
     for group in groups:
         inside = {t for op in group for t in op.results}
         for op in group:

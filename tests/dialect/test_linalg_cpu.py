@@ -13,7 +13,7 @@ from tests.support.compare import assert_close
 from .examples import ALL_EXAMPLES, IDS, finish, new_graph
 from .test_ops import random_inputs
 
-WITHOUT_LOWERING = ("conv_fprop", "layernorm")
+WITHOUT_LOWERING = ("conv_fprop",)
 SIZES = {"M": 5, "B": 4}
 
 

@@ -27,7 +27,7 @@ def new_graph(io=dtypes.f16, **options):
     return dnnc.pygraph("pointwise", **{**defaults, **options})
 
 
-WITHOUT_ENGINE = ("conv_fprop", "layernorm")
+WITHOUT_ENGINE = ("conv_fprop",)
 
 
 @pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)

@@ -59,11 +59,14 @@ def with_sizes(graph, sizes):
 
 
 def lowered(graph):
-    """The linalg stage as one plain function @main over packed tensors; inside a context."""
+    """The linalg stage as one plain function @main over packed tensors, and the uids of its
+    arguments and of what it returns; inside a context."""
     module = dnn.to_mlir(graph)
     Fuse(partition=" ".join(str(i) for i in range(len(graph.live_ops)))).run(module)
     LowerToLinalg().run(module)
     (function,) = structure.fusion_functions(module)
+    taken = [tensor.uid for tensor in dnn.read_arguments(function).values()]
+    made = [tensor.uid for tensor in structure.read_results(function)]
     structure.inline_anchors(module, function)
     for op in list(module.body.operations):
         if "dnn.graph" in op.operation.attributes:
@@ -75,7 +78,7 @@ def lowered(graph):
     function.attributes["sym_visibility"] = ir.StringAttr.get("public")
     function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
     # The packed arrays that are passed have no other layout.
-    return mlir.parse(re.sub(r", #dnn\.layout<[^>]*>>", ">", str(module)))
+    return mlir.parse(re.sub(r", #dnn\.layout<[^>]*>>", ">", str(module))), taken, made
 
 
 def descriptor(array):
@@ -111,7 +114,7 @@ def run(graph, inputs):
     """uid -> stored array of each output; inputs: uid -> array of the logical dims."""
     graph.finalize()
     with dnn.context():
-        module = lowered(graph)
+        module, taken, made = lowered(graph)
         mlir.run_pipeline(module, PIPELINE)
         text = mlir.llvm.translate_module_to_llvmir(module.operation)
     code = llvm.parse_assembly(text)
@@ -119,12 +122,15 @@ def run(graph, inputs):
     engine = llvm.create_mcjit_compiler(code, machine())
     engine.finalize_object()
     arrays = []
-    for tensor in graph.inputs:
+    for tensor in map(graph.tensor, taken):
         value = np.asarray(inputs[tensor.uid])
         stored = round_to(value if value.dtype == bool else widen(value), tensor.type)
         shape = [n.constant for n in tensor.shape]
         arrays.append(np.ascontiguousarray(np.broadcast_to(stored, shape)))
-    outputs = {t.uid: np.zeros([n.constant for n in t.shape], t.type.numpy) for t in graph.outputs}
+    outputs = {
+        t.uid: np.zeros([n.constant for n in t.shape], t.type.numpy)
+        for t in map(graph.tensor, made)
+    }
     memrefs = [descriptor(array) for array in (*arrays, *outputs.values())]
     address = engine.get_function_address("_mlir_ciface_main")
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(memrefs))(address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
+from ..expansion import Steps
 from ..op import Op, attribute, operand, result
 from ..tensor import Tensor, packed_strides, text
 
@@ -106,6 +108,22 @@ class Layernorm(Op):
                 "FLOAT, DOUBLE",
                 Status.NOT_SUPPORTED_DATA_TYPE,
             )
+
+    def expand(self) -> Sequence[Op]:
+        steps = Steps(self.name, self.compute_type, self.x.rank)
+        mean = steps.reduction("avg", self.x, self.axes)
+        centred = steps.pointwise("sub", self.x, mean)
+        square = steps.pointwise("mul", centred, centred)
+        variance = steps.reduction("avg", square, self.axes)
+        inv_variance = steps.pointwise("rsqrt", steps.pointwise("add", variance, self.epsilon))
+        steps.output(mean, self.mean)
+        steps.output(inv_variance, self.inv_variance)
+        normal = steps.pointwise("mul", centred, inv_variance)
+        if self.bias is None:
+            steps.pointwise("mul", normal, self.scale, to=self.y)
+        else:
+            steps.pointwise("add", steps.pointwise("mul", normal, self.scale), self.bias, to=self.y)
+        return steps.ops
 
     def reference(self, *operands: Any, **context: Any) -> Any:
         x, scale, *bias, epsilon = (np.asarray(array, dtype=np.float64) for array in operands)

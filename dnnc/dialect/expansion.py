@@ -1,0 +1,79 @@
+"""Expansion: the simpler operations that stand for a composite one.
+
+A composite operation (a norm, a softmax) says in `Op.expand` what it is made of, in pointwise
+operations, reductions and views.  Engines only ever see those, so that what runs a chain of them
+runs the composite operation too, fused with its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..dtypes import DType
+from ..expr import Expr
+from .op import Op
+from .ops.pointwise import Pointwise
+from .ops.reduction import Reduction
+from .ops.views import Reshape
+from .tensor import Tensor, packed_strides
+
+
+class Steps:
+    """The operations of one expansion, in order.
+
+    name: of the composite operation.  compute_type: of every step; intermediate tensors have it
+    as their data type, so that nothing is rounded on the way.  rank: of all tensors.
+    """
+
+    def __init__(self, name: str, compute_type: DType, rank: int):
+        self.name = name
+        self.compute_type = compute_type
+        self.rank = rank
+        self.ops: list[Op] = []
+
+    def pointwise(
+        self, mode: str, *operands: Tensor | float, to: Tensor | None = None, **parameters: Any
+    ) -> Tensor:
+        """An operation over its operands, numbers among them, broadcast.
+
+        to: the tensor that it makes; None: a new virtual one.
+        """
+        given = [self._operand(operand) for operand in operands]
+        values = {**dict(zip("xbt", given, strict=False)), **parameters}
+        made = to or self._virtual()
+        op = Pointwise(name=self.name, mode=mode, y=made, compute_type=self.compute_type, **values)
+        return self._added(op, made)
+
+    def reduction(
+        self, mode: str, x: Tensor, axes: Sequence[int], to: Tensor | None = None
+    ) -> Tensor:
+        """A reduction over some axes, which the result keeps with one element."""
+        one = Expr.of(1)
+        made = to or self._virtual()
+        made.dims = tuple(one if axis in axes else n for axis, n in enumerate(x.shape))
+        op = Reduction(name=self.name, mode=mode, x=x, y=made, compute_type=self.compute_type)
+        return self._added(op, made)
+
+    def output(self, value: Tensor, to: Tensor | None) -> None:
+        """Stores a value in a result of the composite operation, where it has that."""
+        if to is not None:
+            self.pointwise("identity", value, to=to)
+
+    def _virtual(self) -> Tensor:
+        return Tensor(is_virtual=True, dtype=self.compute_type)
+
+    def _added(self, op: Op, made: Tensor) -> Tensor:
+        op.infer()
+        self.ops.append(op)
+        return made
+
+    def _operand(self, value: Tensor | float) -> Tensor:
+        """A number as a constant, and a scalar of another rank, with the rank of the others."""
+        ones = (Expr.of(1),) * self.rank
+        if not isinstance(value, Tensor):
+            return Tensor(dims=ones, strides=ones, dtype=self.compute_type, value=float(value))
+        if value.rank == self.rank:
+            return value
+        made = Tensor(is_virtual=True, dims=ones, strides=packed_strides(ones), dtype=value.type)
+        return self._added(Reshape(name=self.name, x=value, y=made), made)
