@@ -21,6 +21,7 @@ from .kernel import Kernel
 from .walk import Walk, indexing_maps, init_of, inputs_of, reduced_axes
 
 Combine = Callable[[Any, Any], Any]
+UNROLL = 4  # fragments that `accumulate` loads together
 
 
 def identity(operation: Any, width: int) -> Any:
@@ -132,6 +133,37 @@ def across_warps(
 
 
 # ---- inside one thread
+
+
+def accumulate(
+    combines: Sequence[Combine],
+    totals: Sequence[Any],
+    load: Callable[[Any], Sequence[Any]],
+    first: Any,
+    end: Any,
+    step: int,
+) -> list[Any]:
+    """Totals, one a reduction, and what `load` gives for i = first, first + step, ... below end.
+
+    Several fragments are loaded before the first is used; the rest go one by one.
+    """
+
+    def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        loaded = [load(ops.add(i, step * u)) for u in range(UNROLL)]
+        for values in loaded:
+            carried = [c(t, v) for c, t, v in zip(combines, carried, values, strict=True)]
+        return carried
+
+    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        return [c(t, v) for c, t, v in zip(combines, carried, load(i), strict=True)]
+
+    stride = step * UNROLL
+    whole = ops.sub(end, step * (UNROLL - 1))
+    totals = ops.for_(first, whole, stride, totals, many)
+    done = ops.maximum(ops.sub(whole, first), 0)
+    rounds = ops.div(ops.add(done, stride - 1), stride)
+    rest = ops.add(first, ops.mul(rounds, stride))
+    return ops.for_(rest, end, step, totals, one)
 
 
 def loop_extents(operation: Any, symbols: Sequence[Any]) -> dict[int, Expr]:

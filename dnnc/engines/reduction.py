@@ -13,25 +13,32 @@ Fragments lie along the reduced axes when the fastest axis of the largest input 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from ..codegen import ops, reduce
 from ..codegen.index import Coordinate
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.output import Output
-from ..codegen.region import Access, Region, identity_access, loop_groups
+from ..codegen.region import Region, identity_access, loop_groups
 from ..codegen.walk import Walk, inputs_of, is_reduction
 from ..dialect.fusion import Fusion
-from ..dialect.op import Op
 from ..dialect.ops import Reduction
-from ..dialect.tensor import Tensor, stride_order, text
+from ..dialect.tensor import text
 from ..errors import Status
 from ..expr import Expr, ceildiv, product, typical
 from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
+from .reduced import (
+    accesses_of,
+    agreement_reasons,
+    axis_order,
+    reductions_of,
+    runs_along_row,
+    sizes_along,
+)
 from .surface import (
     LAUNCH_SECONDS,
     boolean_reason,
@@ -42,7 +49,6 @@ from .surface import (
 )
 
 _THREADS = 256
-_UNROLL = 4
 
 
 @dataclass(frozen=True)
@@ -61,25 +67,17 @@ class ReductionEngine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        reductions = [op for op in fusion.ops if _is_reduction(op)]
+        reductions = reductions_of(fusion)
         reasons: list[Reason] = []
         heavy = fusion.with_role("anchor")
         if heavy:
             reasons.append(pattern_reason(heavy[0].label, "reduction, pointwise, view"))
         if not reductions:
             return (*reasons, pattern_reason("no reduction", "one reduction at least"))
-        reasons += self._agreement_reasons(reductions)
+        reasons += agreement_reasons(reductions)
         reasons += self._after_reasons(fusion, reductions)
         reasons += self._output_reasons(fusion, reductions[0])
         return (*reasons, *fp8_reasons(fusion, target), *too_large_reasons(fusion))
-
-    def _agreement_reasons(self, reductions: Sequence[Reduction]) -> list[Reason]:
-        first = reductions[0]
-        for op in reductions[1:]:
-            if (op.x.shape, op.y.shape) != (first.x.shape, first.y.shape):
-                what = f"{op.label} of {text(op.x.shape)}, {first.label} of {text(first.x.shape)}"
-                return [Reason(Status.NOT_SUPPORTED_SHAPE, "reductions", what, "equal dims, axes")]
-        return []
 
     def _after_reasons(self, fusion: Fusion, reductions: Sequence[Reduction]) -> list[Reason]:
         """What follows a reduction works on its result's dims, element by element."""
@@ -126,8 +124,6 @@ class ReductionEngine:
         )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if knobs["SPLIT_K_SLC"] > 1 and len(_dims_of(fusion)[0]) == 0:
-            return (pattern_reason("slices of nothing", "SPLIT_K_SLC=1"),)
         return ()
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -138,7 +134,8 @@ class ReductionEngine:
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        reduced, kept, is_row = _dims_of(fusion)
+        reduced, kept = sizes_along(reductions_of(fusion)[0])
+        is_row = runs_along_row(fusion)
         rows, slices = knobs["TILE_ROWS"], knobs["SPLIT_K_SLC"]
         width = 4
         n_reduced = max(1, typical(product(reduced)) // (width if is_row else 1))
@@ -154,7 +151,7 @@ class ReductionEngine:
         combine = 0.02e-6 * (rows / WARP_THREADS if is_row else rows)
         second = LAUNCH_SECONDS + slices * n_kept * 8 / (target.dram_gbs * 1e9)
         seconds = LAUNCH_SECONDS + (stream.seconds - LAUNCH_SECONDS) / max(used, 1e-3) + combine
-        chain = steps * 0.15e-6 / _UNROLL
+        chain = steps * 0.15e-6 / reduce.UNROLL
         total = max(seconds, LAUNCH_SECONDS + chain) + (second if slices > 1 else 0)
         return Prediction(total, stream.bound)
 
@@ -168,8 +165,8 @@ class ReductionEngine:
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
         kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
-        accesses = _accesses(region, reductions)
-        order = _axis_order(dims, accesses)
+        accesses = accesses_of(region, reductions)
+        order = axis_order(dims, accesses)
         reduced_order = [axis for axis in order if axis not in kept]
         groups = [
             loop_groups(dims, [a for a in order if a in kept], accesses),
@@ -197,59 +194,6 @@ class ReductionEngine:
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         _Emitter(region, tile, output).emit()
-
-
-def _is_reduction(op: Op) -> TypeGuard[Reduction]:
-    """A reduction over some axis; one over none is pointwise work."""
-    return op.role == "reduction"
-
-
-def _dims_of(fusion: Fusion) -> tuple[list[Expr], list[Expr], bool]:
-    """(reduced sizes, kept sizes, whether the fastest axis of the first reduction is reduced)."""
-    op = next(op for op in fusion.ops if _is_reduction(op))
-    leaves = [t for t in fusion.inputs if t.shape == op.x.shape] or [op.x]
-    order = [
-        a for a in stride_order(leaves[0].shape, leaves[0].layout) if op.x.shape[a].constant != 1
-    ]
-    reduced = [op.x.shape[axis] for axis in op.axes]
-    kept = [n for axis, n in enumerate(op.x.shape) if axis not in op.axes]
-    return reduced, kept, not order or order[-1] in op.axes
-
-
-def _accesses(region: Region, reductions: Sequence[Any]) -> list[tuple[Tensor, Access]]:
-    """How memory is addressed: leaves before the reductions over all axes, outputs and leaves
-    after them over the kept ones."""
-    found: list[tuple[Tensor, Access]] = []
-    totals = {op.results[0] for op in reductions}
-
-    def add(value: Any, access: Access) -> None:
-        for leaf, path in region.accesses(value, access, stop=lambda v: v in totals):
-            if leaf in region.arguments:
-                found.append((region.arguments[leaf], path))
-
-    rank = len(region.dims_of(inputs_of(reductions[0])[0]))
-    for op in reductions:
-        add(inputs_of(op)[0], identity_access(rank))
-    for value, tensor in region.outputs:
-        found.append((tensor, identity_access(rank)))
-        add(value, identity_access(rank))
-    return [(t, a) for t, a in found if not t.is_by_value]
-
-
-def _axis_order(dims: Sequence[Expr], accesses: Sequence[tuple[Tensor, Access]]) -> list[int]:
-    """Axes from slowest to fastest in the largest tensor that is addressed along all of them."""
-    whole = [
-        t for t, access in accesses
-        if t.shape == tuple(dims) and access == identity_access(len(dims))
-    ]  # fmt: skip
-    if not whole:
-        return list(range(len(dims)))
-    largest = max(whole, key=lambda t: t.type.bits)
-    return list(stride_order(largest.shape, largest.layout))
-
-
-# Loads the values to reduce, of every reduction, at a reduced fragment: a list of fragments.
-Load = Callable[[Any], list[Any]]
 
 
 @dataclass
@@ -325,7 +269,11 @@ class _Emitter:
                 target.store(at, inner.value(value, at, width), is_inside)
             return values
 
-        totals = self._accumulate(walk, ops.add(low, row), high, load)
+        totals = reduce.accumulate(
+            [reduce.combiner(walk, op) for op in self.reductions],
+            [reduce.identity(op, self.tile["vector_elems"]) for op in self.reductions],
+            load, ops.add(low, row), high, self.rows,
+        )  # fmt: skip
         totals = self._combined(kernel, walk, totals, column, row)
         is_writer = ops.both(is_inside, ops.compare("eq", row, 0))
         with ops.if_(is_writer):
@@ -360,32 +308,6 @@ class _Emitter:
         return any(leaf in totals for leaf, _ in reached)
 
     # ---- totals
-
-    def _accumulate(self, walk: Walk, first: Any, end: Any, load: Load) -> list[Any]:
-        """Running totals from reduced fragment `first` in steps of the rows, to `end`.
-
-        Several fragments are loaded before the first is used; the rest go one by one.
-        """
-        width = self.tile["vector_elems"]
-        combines = [reduce.combiner(walk, op) for op in self.reductions]
-        totals = [reduce.identity(op, width) for op in self.reductions]
-        stride = self.rows * _UNROLL
-        whole = ops.sub(end, self.rows * (_UNROLL - 1))
-
-        def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            loaded = [load(ops.add(i, self.rows * u)) for u in range(_UNROLL)]
-            for values in loaded:
-                carried = [c(t, v) for c, t, v in zip(combines, carried, values, strict=True)]
-            return carried
-
-        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            return [c(t, v) for c, t, v in zip(combines, carried, load(i), strict=True)]
-
-        totals = ops.for_(first, whole, stride, totals, many)
-        done = ops.maximum(ops.sub(whole, first), 0)
-        rounds = ops.div(ops.add(done, stride - 1), stride)
-        rest = ops.add(first, ops.mul(rounds, stride))
-        return ops.for_(rest, end, self.rows, totals, one)
 
     def _combined(
         self, kernel: Kernel, walk: Walk, totals: Sequence[Any], column: Any, row: Any

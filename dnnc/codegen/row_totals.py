@@ -1,0 +1,146 @@
+# pyright: basic
+"""RowTotals: each row's totals, in all threads that share the row.
+
+A row is shared by neighbouring threads of a block ("row": its elements lie along the threads), or
+by threads that are as far apart as the block has columns ("column": fragments lie side by side,
+and each thread has its own rows' parts).  The blocks of a cluster may share rows too.  Every
+combination has one order, so that results repeat bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..target import WARP_THREADS
+from . import cluster, mbarrier, ops, reduce
+from .kernel import Kernel
+from .reduce import Combine
+
+_DIRECT = 8  # parts that every thread loads itself; of more, each lane loads some
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """How the threads of a block share its rows.
+
+    threads: that share a row in a block, a power of two.  rows: side by side in a block.
+    blocks: of a cluster that share a row.  lane: of those that share a row, of all its blocks'
+    the block's own.  row: of the block.  rank: of the block in the cluster.
+    """
+
+    kernel: Kernel
+    is_along_row: bool
+    threads: int
+    rows: int
+    blocks: int
+    lane: Any
+    row: Any
+    rank: Any
+
+    def combine(
+        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+    ) -> list[Any]:
+        """The rows' totals of several reductions at once; values: a thread's parts.
+
+        name: of the exchange, unique in the kernel.  turn: 0 and 1 by turns where a kernel comes
+        to an exchange again, so that it needs one barrier only.
+        """
+        if not self.is_along_row:
+            return self._through_columns(name, values, combines, turn)
+        within = min(self.threads, WARP_THREADS)
+        values = [reduce.lanes(v, c) for v, c in zip(values, combines, strict=True)]
+        values = [reduce.across_lanes(v, within, c) for v, c in zip(values, combines, strict=True)]
+        if self.threads <= WARP_THREADS and self.blocks == 1:
+            return values
+        return self._through_warps(name, values, combines, turn)
+
+    def _through_warps(
+        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+    ) -> list[Any]:
+        warps = max(1, self.threads // WARP_THREADS)
+        count = self.blocks * warps
+        warp = ops.add(ops.mul(self.rank, warps), ops.shr(self.lane, 5))
+        is_first = ops.compare("eq", ops.and_(self.lane, min(self.threads, WARP_THREADS) - 1), 0)
+        base = ops.mul(ops.add(ops.mul(turn, self.rows), self.row), count)
+        buffers = [
+            self.kernel.shared(f"{name}_{i}", 2 * self.rows * count * _size(value))
+            for i, value in enumerate(values)
+        ]
+        if self.blocks > 1:
+            cluster.wait()  # the others run, or have read what lay here before
+        with ops.if_(is_first):
+            for buffer, value in zip(buffers, values, strict=True):
+                self._give(buffer, ops.add(base, warp), value)
+        if self.blocks > 1:
+            cluster.arrive()
+            cluster.wait()
+            cluster.arrive()  # for the next exchange, or the end
+        else:
+            ops.barrier()
+        return [
+            self._gathered(buffer, base, count, value.type, combine)
+            for buffer, value, combine in zip(buffers, values, combines, strict=True)
+        ]
+
+    def _give(self, buffer: Any, place: Any, value: Any) -> None:
+        """Writes a part to the buffers of all blocks."""
+        own = ops.gep(buffer, place, value.type)
+        if self.blocks == 1:
+            ops.store(own, value, _size(value))
+            return
+        for block in range(self.blocks):
+            ops.store(mbarrier.remote(own, block), value, _size(value))
+
+    def _gathered(self, buffer: Any, base: Any, count: int, type_: Any, combine: Combine) -> Any:
+        """All parts of a row combined, in every thread."""
+        size = type_.width // 8
+
+        def part(place: Any) -> Any:
+            return ops.load(ops.gep(buffer, ops.add(base, place), type_), type_, size)
+
+        if count <= _DIRECT:
+            total = part(0)
+            for place in range(1, count):
+                total = combine(total, part(place))
+            return total
+        lanes = min(count, WARP_THREADS)
+        lane = ops.and_(ops.thread_id(), lanes - 1)
+        total = part(lane)
+        for first in range(lanes, count, lanes):
+            total = combine(total, part(ops.add(lane, first)))
+        return reduce.across_lanes(total, lanes, combine)
+
+    def _through_columns(
+        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+    ) -> list[Any]:
+        if self.threads == 1:
+            return list(values)
+        placed = []
+        for i, value in enumerate(values):
+            width, element = ops.width_of(value), ops.element_of(value.type)
+            size = element.width // 8
+            bytes_ = 2 * self.threads * self.rows * width * size
+            buffer = self.kernel.shared(f"{name}_{i}", bytes_)
+            base = ops.mul(turn, self.threads * self.rows)
+
+            def pointer(other: Any, buffer=buffer, base=base, width=width, element=element) -> Any:
+                column = ops.add(ops.mul(other, self.rows), self.row)
+                return ops.gep(buffer, ops.mul(ops.add(base, column), width), element)
+
+            alignment = min(16, size * width)
+            ops.store(pointer(self.lane), value, alignment)
+            placed.append((pointer, alignment))
+        ops.barrier()
+        found = []
+        for (pointer, alignment), value, combine in zip(placed, values, combines, strict=True):
+            total = ops.load(pointer(0), value.type, alignment)
+            for other in range(1, self.threads):
+                total = combine(total, ops.load(pointer(other), value.type, alignment))
+            found.append(total)
+        return found
+
+
+def _size(value: Any) -> int:
+    return ops.element_of(value.type).width // 8

@@ -1,0 +1,343 @@
+# pyright: basic
+"""Engine rows: reductions along rows whose results flow on within the row, as one kernel.
+
+    softmax: max, exp(x - max), sum, divide     layer norm: mean, variance, normalise, scale
+
+A row is the elements that are reduced together.  Threads of a warp, a block or a cluster share a
+row and hold it in registers, so that it is read once, however many reductions follow each other;
+a longer row is read again in each pass.  Fragments lie along the row where its fastest axis is
+reduced, else across rows, each thread working on several rows' elements.
+
+Sums of columns beside that (the gradients of a norm's scale and bias) stay in registers while
+blocks go through the rows; a second kernel adds up what the blocks leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from ..codegen import reduce
+from ..codegen.output import Output
+from ..codegen.region import Region, loop_groups
+from ..codegen.walk import inputs_of
+from ..dialect.fusion import Fusion
+from ..dialect.op import Op
+from ..dialect.ops import Reduction
+from ..dialect.tensor import Tensor, text
+from ..errors import Status
+from ..expr import Expr, product, typical
+from ..target import WARP_THREADS, Target
+from .engine import Knob, Knobs, Prediction, Reason
+from .product import knob_reason
+from .reduced import (
+    accesses_of,
+    agreement_reasons,
+    axis_order,
+    reductions_of,
+    runs_along_row,
+    sizes_along,
+)
+from .rows_kernel import RowsEmitter, RowsTiling, split_region
+from .surface import (
+    LAUNCH_SECONDS,
+    boolean_reason,
+    bytes_of,
+    fp8_reasons,
+    pattern_reason,
+    too_large_reasons,
+)
+
+_THREADS = 128  # of a block, at least
+_MOST_THREADS = 1024
+_ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)
+_MOST_PARTS = 32  # of a row, where fragments lie across rows
+
+
+@dataclass(frozen=True)
+class RowsEngine:
+    """See the file's docstring."""
+
+    name: str = "rows"
+    index: int = 6
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "reductions of equal dims and axes, also of what other such reductions give (softmax, "
+        "norms), any mode; pointwise and view operations before, pointwise ones after, of the "
+        "dims of the rows or of their results; outputs of those dims; packed boolean outputs "
+        "whose rows are a multiple of 8 contiguous elements; sums over all other axes beside "
+        "them (gradients of scale and bias)",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if heavy := fusion.with_role("anchor"):
+            return (pattern_reason(heavy[0].label, "reduction, pointwise, view"),)
+        along, columns = split_reductions(fusion)
+        if not along:
+            return (pattern_reason("no reduction", "one reduction at least"),)
+        reasons = agreement_reasons(along)
+        if not reasons:
+            reasons += self._column_reasons(fusion, along[0], columns)
+            reasons += self._after_reasons(fusion, along, columns)
+            reasons += self._output_reasons(fusion, along[0], columns)
+        return (*reasons, *fp8_reasons(fusion, target), *too_large_reasons(fusion))
+
+    def _column_reasons(
+        self, fusion: Fusion, first: Reduction, columns: Sequence[Reduction]
+    ) -> list[Reason]:
+        if columns and not runs_along_row(fusion):
+            what = f"{columns[0].label} beside rows that are not contiguous"
+            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "sums of columns", what, "contiguous rows")]
+        if columns and first.x.shape[first.axes[-1]].constant is None:
+            size = product(first.x.shape[axis] for axis in first.axes)
+            if size.bounds()[1] > _MOST_THREADS * _ELEMENTS[-1]:
+                what = f"rows of up to {size.bounds()[1]} elements"
+                supported = f"at most {_MOST_THREADS * _ELEMENTS[-1]}"
+                return [Reason(Status.NOT_SUPPORTED_SHAPE, "sums of columns", what, supported)]
+        return []
+
+    def _after_reasons(
+        self, fusion: Fusion, along: Sequence[Reduction], columns: Sequence[Reduction]
+    ) -> list[Reason]:
+        """What follows is pointwise, of the dims of rows, of their results, or of columns."""
+        x, y = along[0].x.shape, along[0].y.shape
+        for op in fusion.ops:
+            above = {r for t in op.operands for r in fusion.upstream(t)}
+            if above & {*columns}:
+                dims, what = [columns[0].y.shape], "after the sums of columns"
+            elif above & {*along} and op not in (*along, *columns):
+                dims, what = [x, y], "after the reductions"
+            else:
+                continue
+            if op.role != "pointwise" or any(t.shape not in dims for t in op.results):
+                found = f"{op.label} of dims {text(op.results[0].shape)}"
+                wanted = f"pointwise operations of dims {' or '.join(map(text, dims))}"
+                return [Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, what, found, wanted)]
+            parts = [fusion.upstream(t) for t in op.operands]
+            if above & {*columns} and any(p & {*along} and not p & {*columns} for p in parts):
+                return [pattern_reason(f"{op.label} of rows and of columns", "one of them")]
+        return []
+
+    def _output_reasons(
+        self, fusion: Fusion, first: Reduction, columns: Sequence[Reduction]
+    ) -> list[Reason]:
+        dims = {first.x.shape, first.y.shape, *(op.y.shape for op in columns)}
+        for output in fusion.outputs:
+            if output.shape not in dims:
+                what = f"{output.label} of dims {text(output.shape)}"
+                wanted = " or ".join(map(text, (first.x.shape, first.y.shape)))
+                return [Reason(Status.NOT_SUPPORTED_SHAPE, "output dims", what, wanted)]
+            if output.type.kind == "b" and not _holds_bytes(output, first):
+                return [boolean_reason(output)]
+            above = fusion.upstream(output)
+            if output.shape != first.x.shape and not above & {*columns, *reductions_of(fusion)}:
+                what = f"{output.label}, which no reduction leads to"
+                return [pattern_reason(what, "outputs of rows or of reductions")]
+        return []
+
+    # ---- knobs
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        threads = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
+        return (
+            Knob("TILE_COLS", threads, "threads of a block that share a row"),
+            Knob(
+                "ARRAY_SIZE_PER_THREAD", _ELEMENTS,
+                "elements of a row that a thread holds; 0: each pass reads the row again",
+            ),
+            Knob("TILE_CGA", (1, 2, 4, 8), "blocks of a cluster that share a row"),
+            Knob(
+                "CTA_COUNT", (0, 1, 2, 4, 8),
+                "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
+            ),
+        )  # fmt: skip
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        _, columns = split_reductions(fusion)
+        threads, held = knobs["TILE_COLS"], knobs["ARRAY_SIZE_PER_THREAD"]
+        blocks = knobs["TILE_CGA"]
+        if blocks > 1 and target.capability < (9, 0):
+            return (knob_reason(f"TILE_CGA={blocks} on {target}", "TILE_CGA=1"),)
+        if blocks > 1 and threads < WARP_THREADS:
+            return (knob_reason(f"TILE_CGA={blocks}, TILE_COLS={threads}", "whole warps"),)
+        if not runs_along_row(fusion):
+            if blocks > 1 or threads > _MOST_PARTS or knobs["CTA_COUNT"]:
+                what = f"TILE_COLS={threads}, TILE_CGA={blocks}, CTA_COUNT={knobs['CTA_COUNT']}"
+                supported = f"TILE_COLS up to {_MOST_PARTS}, TILE_CGA=1, CTA_COUNT=0"
+                return (knob_reason(f"{what} across rows", supported),)
+        elif threads < 2:
+            return (knob_reason("TILE_COLS=1", "2 or more along rows"),)
+        row = _row_elements(fusion).bounds()[1]
+        if held and held * threads * blocks < row:
+            what = f"{threads * blocks} threads of {held} elements for rows of {row}"
+            return (knob_reason(what, "as many as a row has, or ARRAY_SIZE_PER_THREAD=0"),)
+        if held and _registers(fusion, held) * max(threads, _THREADS) > target.registers_sm:
+            what = f"{held} elements of each of {threads} threads"
+            return (knob_reason(what, "fewer: they do not fit the registers"),)
+        if columns and not (held and knobs["CTA_COUNT"]):
+            return (knob_reason("sums of columns", "held rows, CTA_COUNT of 1 or more"),)
+        return ()
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        _, columns = split_reductions(fusion)
+        row = _row_elements(fusion).bounds()[1]
+        found: list[Knobs] = []
+        for blocks in (1, 2, 4, 8):
+            for threads in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
+                for held in (*sorted(set(_ELEMENTS)),):
+                    knobs = {
+                        "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held, "TILE_CGA": blocks,
+                        "CTA_COUNT": 2 if columns else 0,
+                    }  # fmt: skip
+                    is_wasteful = held and (held // 2) * threads * blocks >= row and threads > 2
+                    if not is_wasteful and not self.legal(knobs, fusion, target):
+                        found.append(knobs)
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        along, columns = split_reductions(fusion)
+        reduced, kept = sizes_along(along[0])
+        row, rows = typical(product(reduced)), typical(product(kept))
+        threads, held = knobs["TILE_COLS"], knobs["ARRAY_SIZE_PER_THREAD"]
+        is_along = runs_along_row(fusion)
+        width = _width(fusion)
+        block = max(_THREADS, threads)
+        per_block = block // threads * (1 if is_along else width)
+        blocks = -(-rows // per_block) * knobs["TILE_CGA"]
+        moved = bytes_of((*fusion.inputs, *fusion.outputs))
+        if not held:
+            whole = [t for t in fusion.inputs if t.shape == along[0].x.shape]
+            moved += len(_levels(fusion)) * bytes_of(whole)
+        registers = min(255, _registers(fusion, held))
+        resident = max(1, min(target.threads_sm, target.registers_sm // registers) // block)
+        # Threads that wait for each other load nothing: more blocks hide that.
+        busy = min(1.0, 0.55 + 0.15 * resident) if held else 0.9
+        waves = blocks / (target.sm_count * resident)
+        filled = min(1.0, waves) if waves < 1 else waves / -(-waves // 1)
+        used = row / (threads * knobs["TILE_CGA"] * max(held, 1)) if held else 1.0
+        if not is_along:
+            used *= min(1.0, block // threads * width * 2 / 64)
+        stream = moved / (target.dram_gbs * 1e9 * 0.95)
+        seconds = stream / max(1e-3, busy * max(filled, 0.02) * min(1.0, used + 0.3))
+        passes = 1.0e-6 * (len(_levels(fusion)) + 1)
+        chain = 0 if held else row / (threads * knobs["TILE_CGA"] * width * reduce.UNROLL) * 0.6e-6
+        second = LAUNCH_SECONDS + 2.0e-6 if columns else 0
+        total = LAUNCH_SECONDS + max(seconds, passes + chain) + second
+        return Prediction(total, "memory" if stream > LAUNCH_SECONDS else "launch")
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ()
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        reductions, _ = split_region(region)
+        dims = region.dims_of(inputs_of(reductions[0])[0])
+        kept_dims = region.dims_of(reductions[0].results[0])
+        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
+        accesses = accesses_of(region, reductions)
+        order = axis_order(dims, accesses)
+        groups = [
+            loop_groups(dims, [a for a in order if (a in kept) == is_kept], accesses)
+            for is_kept in (True, False)
+        ]
+        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
+        is_row = not fastest or fastest[0] not in kept
+        inner = groups[1 if is_row else 0][-1:]
+        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
+        smallest = min(max(8, t.type.bits) for t, _ in accesses)
+        width = gcd(size.known_divisor(), max(1, 128 // smallest))
+        threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+        held = knobs["ARRAY_SIZE_PER_THREAD"]
+        row = product(dims[axis] for group in groups[1] for axis in group)
+        fragments = -(-row.bounds()[1] // (width if is_row else 1))
+        step = threads * blocks
+        count = -(-fragments // step) if held else 0
+        return {
+            "kept": groups[0],
+            "reduced": groups[1],
+            "vector_elems": width,
+            "along": "row" if is_row else "column",
+            "threads": max(_THREADS, threads),
+            "row_threads": threads,
+            "held": count,
+            "is_whole": row.constant is not None and bool(held) and count * step == fragments,
+            "cluster": blocks,
+            "blocks": knobs["CTA_COUNT"],
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        RowsEmitter(region, RowsTiling.of(tile), output).emit()
+
+
+# ---- what a fusion says
+
+
+def split_reductions(fusion: Fusion) -> tuple[list[Reduction], list[Reduction]]:
+    """(reductions along rows, sums of columns): the first reduction says what a row is, if
+    others need it; else the one whose axes run fastest."""
+    found = reductions_of(fusion)
+    below = [{r for t in op.operands for r in fusion.upstream(t)} for op in found]
+    needed = [op for op in found if any(op in ops for ops in below) or _flows_on(fusion, op)]
+    first = (needed or found)[:1]
+    columns = [op for op in found if first and _is_across(op, first[0])]
+    return [op for op in found if op not in columns], columns
+
+
+def _flows_on(fusion: Fusion, op: Reduction) -> bool:
+    """Whether its result goes into work of its input's dims."""
+    return any(
+        t.shape == op.x.shape and op in fusion.upstream(t) for o in fusion.ops for t in o.results
+    )
+
+
+def _is_across(op: Reduction, row: Reduction) -> bool:
+    """Whether a reduction is over all axes that another one keeps."""
+    kept = [axis for axis, n in enumerate(row.x.shape) if axis not in row.axes and n.constant != 1]
+    return op.x.shape == row.x.shape and bool(kept) and list(op.axes) == kept
+
+
+def _levels(fusion: Fusion) -> list[int]:
+    along, _ = split_reductions(fusion)
+    depths: dict[Op, int] = {}
+    for op in along:
+        above = [depths[r] for r in along if r in depths and r in fusion.upstream(op.x)]
+        depths[op] = 1 + max(above, default=0)
+    return sorted(set(depths.values()))
+
+
+def _row_elements(fusion: Fusion) -> Expr:
+    along, _ = split_reductions(fusion)
+    return product(sizes_along(along[0])[0])
+
+
+def _width(fusion: Fusion) -> int:
+    smallest = min(max(8, t.type.bits) for t in (*fusion.inputs, *fusion.outputs))
+    return max(1, 128 // smallest)
+
+
+def _registers(fusion: Fusion, held: int) -> int:
+    """Of a thread, that holds so many elements of a row: an estimate."""
+    along, columns = split_reductions(fusion)
+    whole = [t for t in fusion.inputs if t.shape == along[0].x.shape]
+    return 32 + held * (len(whole) + 2 * len(columns))
+
+
+def _holds_bytes(output: Tensor, first: Reduction) -> bool:
+    """Whether each byte of a boolean output has elements of one row, one after the other."""
+    if output.elements().constant == 1:
+        return True
+    if output.shape != first.x.shape or first.axes != (output.rank - 1,):
+        return False
+    strides = [s for n, s in zip(output.shape, output.layout, strict=True) if n.constant != 1]
+    is_last = output.layout[-1].constant == 1 and output.shape[-1].known_divisor() % 8 == 0
+    return is_last and all(s.known_divisor() % 8 == 0 for s in strides[:-1])
+
+
+ROWS = RowsEngine()

@@ -1,0 +1,420 @@
+# pyright: basic
+"""The kernels of engine rows; see the engine for the whole.
+
+    for each group of rows of a block:
+        for each level of reductions: load (once, where rows are held), combine
+        store what comes after the last
+    where columns are summed too: store the block's sums, which a second kernel adds up
+
+A level is the reductions that need those of the levels before, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..codegen import cluster, ops, reduce
+from ..codegen.index import Index
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops, coordinates_of
+from ..codegen.output import Output
+from ..codegen.region import Region, identity_access
+from ..codegen.row_totals import RowTotals
+from ..codegen.walk import Walk, inputs_of, is_reduction, reduced_axes
+from ..expr import Expr, ceildiv, minimum, product
+from ..mlir import arith, nvvm
+
+_COLUMN_THREADS = 256  # of the kernel that adds up columns
+_COLUMN_ROWS = 8  # of its threads that share a column
+_ZERO = Index.of(0)
+
+
+@dataclass(frozen=True)
+class RowsTiling:
+    """What `dnn.tile` says.
+
+    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
+    along: "row" if fragments lie along the reduced axes, else "column".
+    threads: of a block.  row_threads: that share a row.  held: fragments of a row that a thread
+    holds, 0 if the row is read again in each pass.  is_whole: those are the row exactly.
+    cluster: blocks that share a row.  blocks: of a multiprocessor, which go through the rows; 0:
+    a block for every group of rows.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    vector_elems: int
+    along: str
+    threads: int
+    row_threads: int
+    held: int
+    is_whole: bool
+    cluster: int
+    blocks: int
+
+    @staticmethod
+    def of(tile: Mapping[str, Any]) -> RowsTiling:
+        groups = {name: tuple(tuple(group) for group in tile[name]) for name in ("kept", "reduced")}
+        return RowsTiling(**{**tile, **groups})
+
+    @property
+    def rows(self) -> int:
+        """Fragments of kept elements that a block works on side by side."""
+        return self.threads // self.row_threads
+
+    @property
+    def step(self) -> int:
+        """Fragments of a row that are worked on side by side."""
+        return self.row_threads * self.cluster
+
+
+def split_region(region: Region) -> tuple[list[Any], list[Any]]:
+    """(reductions along rows, sums of columns) of a region; see `rows.split_reductions`."""
+    reductions = [op for op in region.generics() if is_reduction(op)]
+    needed = [op for op in reductions if _flows_on(region, op)]
+    dims = region.dims_of(inputs_of(reductions[0])[0])
+    wide = [axis for axis, n in enumerate(dims) if n.constant != 1]
+    row = set(reduced_axes((needed or reductions)[0]))
+    kept = [axis for axis in wide if axis not in row]
+    columns = [op for op in reductions if [a for a in reduced_axes(op) if a in wide] == kept]
+    return [op for op in reductions if op not in columns], columns
+
+
+def _flows_on(region: Region, reduction: Any) -> bool:
+    """Whether its result goes into work of its input's dims, or into another reduction."""
+    dims = region.dims_of(inputs_of(reduction)[0])
+    made = {reduction.results[0]}
+    for op in region.generics():
+        if op != reduction and made.intersection(inputs_of(op)):
+            made.add(op.results[0])
+            if is_reduction(op) or region.dims_of(op.results[0]) == dims:
+                return True
+    return False
+
+
+@dataclass
+class RowsEmitter:
+    """The kernels of one fusion."""
+
+    region: Region
+    tiling: RowsTiling
+    output: Output
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        self.is_row = t.along == "row"
+        along_rows, self.columns = split_region(self.region)
+        self.dims = self.region.dims_of(inputs_of(along_rows[0])[0])
+        self.levels = self._levels(along_rows)
+        width = t.vector_elems
+        self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
+        self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
+        self.groups = ceildiv(self.kept.fragments, t.rows)
+
+    def _levels(self, reductions: Sequence[Any]) -> list[list[Any]]:
+        """The reductions along rows by how many of them, one after the other, they need."""
+        made = {op.results[0]: op for op in reductions}
+        depths: dict[Any, int] = {}
+        for op in reductions:  # in the order of the function, each after those it needs
+            value = inputs_of(op)[0]
+            whole = identity_access(len(self.dims))
+            reached = self.region.accesses(value, whole, stop=made.__contains__)
+            depths[op] = 1 + max((depths[made[v]] for v, _ in reached if v in made), default=0)
+        return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
+
+    # ---- the whole
+
+    def emit(self) -> None:
+        t = self.tiling
+        kernel = self.output.kernel("", t.threads)
+        kernel.cluster = t.cluster
+        names = [self._partials(i) for i in range(len(self.columns))]
+        with kernel.body():
+            self._emit_rows(kernel, names)
+        self.output.launch(kernel, (self._grid * t.cluster, 1, 1))
+        if names:
+            second = self.output.kernel("columns", _COLUMN_THREADS)
+            with second.body():
+                self._emit_columns(second, names)
+            columns = _COLUMN_THREADS // _COLUMN_ROWS
+            self.output.launch(second, (ceildiv(self.reduced.fragments, columns), 1, 1))
+
+    @cached_property
+    def _grid(self) -> Expr:
+        """Blocks, or clusters of them."""
+        t = self.tiling
+        if not t.blocks:
+            return self.groups
+        most = t.blocks * self.output.target.sm_count // t.cluster
+        return minimum(self.groups, most)
+
+    # ---- rows
+
+    def _emit_rows(self, kernel: Kernel, partials: Sequence[str]) -> None:
+        t = self.tiling
+        thread = ops.thread_id()
+        fast = t.row_threads if self.is_row else t.rows
+        high, low = ops.shr(thread, fast.bit_length() - 1), ops.and_(thread, fast - 1)
+        self.lane, self.row = (low, high) if self.is_row else (high, low)
+        self.rank = nvvm.read_ptx_sreg_cluster_ctarank() if t.cluster > 1 else 0
+        self.totals = RowTotals(
+            kernel, self.is_row, t.row_threads, t.rows, t.cluster, self.lane, self.row, self.rank
+        )
+        self.first = ops.add(ops.mul(self.rank, t.row_threads), self.lane)
+        if t.cluster > 1:
+            cluster.arrive()
+        number = ops.div(ops.block_id(), t.cluster)
+        if not t.blocks:
+            self._emit_group(kernel, number, 0, [])
+        else:
+            start = [v for op in self.columns for v in [self._zero(op)] * t.held]
+            clusters = ops.div(nvvm.read_ptx_sreg_nctaid_x(), t.cluster)
+
+            def group(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+                turn, *sums = carried
+                sums = self._emit_group(kernel, i, turn, sums)
+                return [ops.xor(turn, 1), *sums]
+
+            count = kernel.size(self.groups)
+            carried = [ops.const(0), *start]
+            _, *sums = ops.for_(number, count, clusters, carried, group)
+            place = ops.add(ops.mul(number, t.rows), self.row)
+            self._store_partials(kernel, partials, sums, place)
+        if t.cluster > 1:
+            cluster.wait()  # no block ends while others write to it
+
+    def _zero(self, operation: Any) -> Any:
+        return reduce.identity(operation, self.tiling.vector_elems)
+
+    def _emit_group(
+        self, kernel: Kernel, number: Any, turn: Any, sums: Sequence[Any]
+    ) -> Sequence[Any]:
+        """One group of rows; gives the sums of columns with what it adds to them."""
+        t = self.tiling
+        fragment = ops.add(ops.mul(number, t.rows), self.row)
+        count = kernel.size(self.kept.fragments)
+        is_row_inside = None if t.rows == 1 else ops.less(fragment, count)
+        clamped = fragment if t.rows == 1 else ops.minimum(fragment, ops.sub(count, 1))
+        group = _Group(self, kernel, self.kept.coordinates(kernel, clamped), turn, is_row_inside)
+        return group.held(sums) if t.held else group.streamed()
+
+    # ---- columns
+
+    @cached_property
+    def _row_elements(self) -> Expr:
+        return product(n for group in self.reduced.groups for n in self.reduced.extents(group))
+
+    @property
+    def _partial_rows(self) -> Expr:
+        return self._grid * self.tiling.rows
+
+    def _partials(self, i: int) -> str:
+        element = ops.element_of(self.columns[i].results[0].type.element_type)
+        size = self._row_elements * self._partial_rows * (element.width // 8)
+        return self.output.workspace(f"column{i}", size)
+
+    def _store_partials(
+        self, kernel: Kernel, names: Sequence[str], sums: Sequence[Any], place: Any
+    ) -> None:
+        t = self.tiling
+        base = ops.mul(place, kernel.size(self._row_elements)) if names else None
+        for i, name in enumerate(names):
+            for u in range(t.held):
+                value = sums[i * t.held + u]
+                element = ops.element_of(value.type)
+                fragment = ops.add(self.first, u * t.step)
+                at = ops.add(base, ops.mul(fragment, t.vector_elems))
+                with ops.if_(self.inside(kernel, fragment)):
+                    pointer = ops.gep(kernel.workspace(name), at, element)
+                    ops.store(pointer, value, min(16, element.width // 8 * t.vector_elems))
+
+    def inside(self, kernel: Kernel, fragment: Any) -> Any:
+        """Whether a fragment is one of the row's; None: it always is."""
+        if self.tiling.is_whole:
+            return None
+        return ops.less(fragment, kernel.size(self.reduced.fragments))
+
+    def _emit_columns(self, kernel: Kernel, names: Sequence[str]) -> None:
+        """Adds up what the blocks left, and stores what comes after."""
+        width, rows = self.tiling.vector_elems, _COLUMN_ROWS
+        thread = ops.thread_id()
+        columns = _COLUMN_THREADS // rows
+        column, row = ops.rem(thread, columns), ops.div(thread, columns)
+        fragment = ops.add(ops.mul(ops.block_id(), columns), column)
+        count = kernel.size(self.reduced.fragments)
+        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        elements = kernel.size(self._row_elements)
+        leaves: dict[Any, Any] = self.region.leaves(kernel)
+        walk = Walk(kernel, leaves, self.region.symbols)
+        combines = [reduce.combiner(walk, op) for op in self.columns]
+
+        def load(i: Any) -> list[Any]:
+            place = ops.add(ops.mul(i, elements), ops.mul(clamped, width))
+            found = []
+            for name, op in zip(names, self.columns, strict=True):
+                element = ops.element_of(op.results[0].type.element_type)
+                pointer = ops.gep(kernel.workspace(name), place, element)
+                type_ = ops.vector_type(element, width)
+                found.append(ops.load(pointer, type_, min(16, element.width // 8 * width)))
+            return found
+
+        start = [self._zero(op) for op in self.columns]
+        totals = reduce.accumulate(
+            combines, start, load, row, kernel.size(self._partial_rows), rows
+        )
+        totals = [
+            reduce.across_rows(kernel, f"columns{i}", total, column, row, rows, combine)
+            for i, (total, combine) in enumerate(zip(totals, combines, strict=True))
+        ]
+        is_writer = ops.both(ops.less(fragment, count), ops.compare("eq", row, 0))
+        with ops.if_(is_writer):
+            for op, total in zip(self.columns, totals, strict=True):
+                leaves[op.results[0]] = reduce.Total(total)
+            after = Walk(kernel, leaves, self.region.symbols)
+            at = coordinates_of(len(self.dims), self.reduced.coordinates(kernel, fragment))
+            for value, target in self.region.targets(kernel):
+                if self.is_of_columns(value):
+                    target.store(at, after.value(value, at, width))
+
+    def is_of_columns(self, value: Any) -> bool:
+        """Whether a value depends on a sum of columns."""
+        totals = {op.results[0] for op in self.columns}
+        if not totals:
+            return False
+        rank = len(self.region.dims_of(value))
+        reached = self.region.accesses(value, identity_access(rank), stop=lambda v: v in totals)
+        return any(leaf in totals for leaf, _ in reached)
+
+
+class _Group:
+    """A thread's part of one group of rows."""
+
+    def __init__(self, rows: RowsEmitter, kernel: Kernel, kept: Any, turn: Any, is_row_inside: Any):
+        self.rows, self.kernel, self.turn = rows, kernel, turn
+        self.tiling = rows.tiling
+        self.kept, self.is_row_inside = kept, is_row_inside
+        self.leaves: dict[Any, Any] = rows.region.leaves(kernel)
+        self.walk = Walk(kernel, self.leaves, rows.region.symbols)
+        self.width = self.tiling.vector_elems
+        outputs = [
+            (value, target)
+            for value, target in rows.region.targets(kernel)
+            if not rows.is_of_columns(value)
+        ]
+        full = tuple(rows.dims)
+        self.whole = [(v, t) for v, t in outputs if t.tensor.shape == full]
+        self.of_rows = [(v, t) for v, t in outputs if t.tensor.shape != full]
+
+    def at(self, fragment: Any) -> list[Any]:
+        """The coordinates of a fragment of the row; past the end, those of the last one."""
+        if not self.tiling.is_whole:
+            last = ops.sub(self.kernel.size(self.rows.reduced.fragments), 1)
+            fragment = ops.minimum(fragment, last)
+        reduced = self.rows.reduced.coordinates(self.kernel, fragment)
+        return coordinates_of(len(self.rows.dims), self.kept, reduced)
+
+    # ---- rows in registers
+
+    def held(self, sums: Sequence[Any]) -> list[Any]:
+        t, rows = self.tiling, self.rows
+        fragments = [ops.add(rows.first, u * t.step) for u in range(t.held)]
+        places = [self.at(fragment) for fragment in fragments]
+        inside = [rows.inside(self.kernel, fragment) for fragment in fragments]
+        self._load_all(places)
+        for number, level in enumerate(rows.levels):
+            combines = [reduce.combiner(self.walk, op) for op in level]
+            parts = []
+            for op, combine in zip(level, combines, strict=True):
+                total = None
+                for at, is_inside in zip(places, inside, strict=True):
+                    value = self._masked(op, at, is_inside)
+                    total = value if total is None else combine(total, value)
+                parts.append(total)
+            self._keep(level, rows.totals.combine(f"level{number}", parts, combines, self.turn))
+        added = [
+            reduce.combiner(self.walk, op)(
+                sums[i * t.held + u], self._masked(op, at, ops.both(inside[u], self.is_row_inside))
+            )
+            for i, op in enumerate(rows.columns)
+            for u, at in enumerate(places)
+        ]
+        ready = [
+            (at, ops.both(is_inside, self.is_row_inside),
+             [self.walk.value(value, at, self.width) for value, _ in self.whole])
+            for at, is_inside in zip(places, inside, strict=True)
+        ]  # fmt: skip
+        for at, condition, values in ready:
+            for (_, target), value in zip(self.whole, values, strict=True):
+                target.store(at, value, condition)
+        self._store_of_rows()
+        return added
+
+    def _load_all(self, places: Sequence[Any]) -> None:
+        """Starts every load ahead of the first barrier, also of what the end alone reads."""
+        rank = len(self.rows.dims)
+        full = identity_access(rank)
+        stop = {op.results[0] for level in self.rows.levels for op in level}
+        sources = [inputs_of(op)[0] for level in self.rows.levels for op in level]
+        sources += [inputs_of(op)[0] for op in self.rows.columns]
+        found: dict[Any, None] = {}
+        for value in [*sources, *(value for value, _ in self.whole)]:
+            for leaf, access in self.rows.region.accesses(value, full, stop=stop.__contains__):
+                if leaf in self.leaves and all(a[0] in ("loop", "zero") for a in access):
+                    found[leaf, access] = None
+        for at in places:
+            for leaf, access in found:
+                where = [at[a[1]] if a[0] == "loop" else _ZERO for a in access]
+                self.walk.value(leaf, where, self.width)
+
+    def _masked(self, op: Any, at: Any, is_inside: Any) -> Any:
+        """What a reduction takes of a fragment: nothing of one past the row's end."""
+        value = self.walk.value(inputs_of(op)[0], at, self.width)
+        if is_inside is None:
+            return value
+        return arith.SelectOp(is_inside, value, reduce.identity(op, self.width)).result
+
+    def _keep(self, level: Sequence[Any], totals: Sequence[Any]) -> None:
+        for op, total in zip(level, totals, strict=True):
+            self.leaves[op.results[0]] = reduce.Total(total)
+
+    def _store_of_rows(self) -> None:
+        """The results of whole rows, by the first thread of each."""
+        if not self.of_rows:
+            return
+        at = coordinates_of(len(self.rows.dims), self.kept)
+        is_first = ops.compare("eq", self.rows.first, 0)
+        with ops.if_(ops.both(is_first, self.is_row_inside)):
+            walk = self.walk.branch()
+            for value, target in self.of_rows:
+                target.store(at, walk.value(value, at, self.rows.kept.width))
+
+    # ---- rows that are read again in each pass
+
+    def streamed(self) -> list[Any]:
+        t, rows = self.tiling, self.rows
+        end = self.kernel.size(rows.reduced.fragments)
+        for number, level in enumerate(rows.levels):
+            combines = [reduce.combiner(self.walk, op) for op in level]
+
+            def load(i: Any, level: Sequence[Any] = level) -> list[Any]:
+                walk, at = self.walk.branch(), self.at(i)
+                return [walk.value(inputs_of(op)[0], at, self.width) for op in level]
+
+            start = [reduce.identity(op, self.width) for op in level]
+            parts = reduce.accumulate(combines, start, load, rows.first, end, t.step)
+            self._keep(level, rows.totals.combine(f"level{number}", parts, combines, self.turn))
+
+        def store(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            walk, at = self.walk.branch(), self.at(i)
+            values = [walk.value(value, at, self.width) for value, _ in self.whole]
+            for (_, target), value in zip(self.whole, values, strict=True):
+                target.store(at, value, self.is_row_inside)
+            return carried
+
+        if self.whole:
+            ops.for_(rows.first, end, t.step, [], store)
+        self._store_of_rows()
+        return []
