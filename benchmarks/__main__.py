@@ -57,7 +57,9 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("--count", type=int, default=20, help="shapes (%(default)s)")
     sweep.add_argument("--most", type=int, default=64, help="candidates of a shape (%(default)s)")
     sweep.add_argument("--engine", default="matmul_sm80", help="default: %(default)s")
-    sweep.add_argument("--listed", action="store_true", help="the listed matmuls instead")
+    sweep.add_argument(
+        "--match", default="", help="the listed cases of this regular expression instead"
+    )
     judge = commands.add_parser(
         "judge", help="today's choices among configurations that sweeps timed, without a GPU"
     )

@@ -8,6 +8,7 @@ from .case import Case
 from .cases import AXES, add, bias_gelu, squares
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
 from .matmul_cases import LAYOUTS, matmul, matmul_of
+from .row_cases import KINDS, rows_of
 
 MATMUL_SIZES = (
     (1, 8192, 8192, 8192),
@@ -32,6 +33,9 @@ GROUPED_SIZES = (
     (8, 4096, 14336, 4096),
     (64, 256, 4096, 4096),
 )
+
+
+ROW_COLUMNS = (1024, 4096, 8192, 16384, 65536)
 
 
 def all_cases() -> list[Case]:
@@ -92,7 +96,17 @@ def fused() -> list[Case]:
     return found
 
 
-SETS = {"all": all_cases, "hopper": hopper, "fused": fused}
+def rows() -> list[Case]:
+    """The table of engine rows, after the streaming kernel that copy bandwidth is read from."""
+    found = [add(8192, 16384)]
+    for kind, make in KINDS.items():
+        # The gradients' rows have to fit the registers of blocks.
+        widths = ROW_COLUMNS[:4] if "backward" in kind else ROW_COLUMNS
+        found += [make(8192, columns) for columns in widths]
+    return found
+
+
+SETS = {"all": all_cases, "hopper": hopper, "fused": fused, "rows": rows}
 
 
 def case_of(id_: str) -> Case:
@@ -101,6 +115,8 @@ def case_of(id_: str) -> Case:
         return matmul_of(id_)
     if id_.startswith("fused/"):
         return fused_of(id_)
+    if id_.startswith("rows/"):
+        return rows_of(id_)
     listed = {case.id: case for make in SETS.values() for case in make()}
     return listed[id_]
 

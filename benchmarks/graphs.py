@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import fused_graphs
+from . import fused_graphs, row_graphs
 from .case import Case
 
 _TYPES = {
@@ -53,8 +53,9 @@ class Graph:
 def build(library: Any, graph: Any, case: Case) -> Graph:
     """Adds a case's operations to a pygraph."""
     made = Graph(library, graph)
-    if case.kind in fused_graphs.BUILDERS:
-        fused_graphs.BUILDERS[case.kind](made, case.p)
+    builders = fused_graphs.BUILDERS | row_graphs.BUILDERS
+    if case.kind in builders:
+        builders[case.kind](made, case.p)
         return made
     {"matmul": _matmul, "bias_gelu": _bias_gelu, "add": _add, "squares": _squares}[case.kind](
         made, case

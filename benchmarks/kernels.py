@@ -140,7 +140,10 @@ def _give_up_if_lost(bench: Bench, error: Exception) -> None:
 
 
 def verify(case: Case, launch: timing.Launch, buffers: Buffers, exact: Buffers) -> float:
-    """Poisons the outputs, runs once, and gives the relative error; wrong ones raise."""
+    """Poisons the outputs, runs once, and gives the relative error; wrong ones raise.
+
+    What a launch returns are the outputs in the order of `exact`; others are in their buffers.
+    """
     for name in exact:
         out = buffers[name]
         out.fill_(float("nan") if out.is_floating_point() else -7)
@@ -150,14 +153,16 @@ def verify(case: Case, launch: timing.Launch, buffers: Buffers, exact: Buffers) 
     torch.cuda.synchronize()
     taken = time.perf_counter() - began
     worst = 0.0
-    for name, wanted in exact.items():
-        actual = returned if isinstance(returned, torch.Tensor) else buffers[name]
-        actual = actual.reshape(buffers[name].shape)
+    given = returned if isinstance(returned, tuple) else (returned,)
+    for place, (name, wanted) in enumerate(exact.items()):
+        is_returned = place < len(given) and isinstance(given[place], torch.Tensor)
+        actual = given[place] if is_returned else buffers[name]
+        actual = actual.reshape(buffers[name].shape).double()
         if not torch.isfinite(actual).all():
             raise AssertionError(f"{name} has elements that are not finite, or not written")
-        if case.row_step > 1:
+        if actual.shape != wanted.shape:
             actual = actual[..., :: case.row_step, :]
-        error = float((actual.double() - wanted).norm() / wanted.norm())
+        error = float((actual - wanted).norm() / wanted.norm())
         worst = max(worst, error) if math.isfinite(error) else math.inf
     if worst > case.tolerance:
         raise AssertionError(f"relative error {worst:.3g} > {case.tolerance:.3g}")

@@ -48,9 +48,9 @@ def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
 
 def _sweep(given: Namespace, bench: Bench, made: Results) -> None:
     shapes = case_lists.generated(given.seed, given.count)
-    if given.listed:
-        listed = case_lists.all_cases()
-        shapes = [case for case in listed if case.id.startswith("matmul/bf16/bias")]
+    if given.match:
+        listed = {case.id: case for make in case_lists.SETS.values() for case in make()}
+        shapes = [case for id_, case in listed.items() if re.search(given.match, id_)]
     sweep.run_sweep(shapes, given.engine, given.most, bench, made)
 
 

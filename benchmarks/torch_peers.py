@@ -14,6 +14,7 @@ from .case import Buffers, Case
 from .cases import TORCH_TYPES
 from .fused_graphs import EPSILON
 from .matmul_cases import EPILOGUES
+from .row_graphs import SCALE
 
 Call = Callable[[Buffers], Any]
 
@@ -24,6 +25,8 @@ def eager(case: Case) -> Call:
     torch.backends.cuda.matmul.allow_tf32 = p.get("dtype") == "tf32"
     if case.kind in _FUSED:
         return _FUSED[case.kind]
+    if case.kind in _ROWS:
+        return _ROWS[case.kind]
     if case.kind == "bias_gelu":
         return lambda s: functional.gelu(s["x"] + s["b"], approximate="tanh")
     if case.kind == "add":
@@ -42,6 +45,31 @@ _FUSED: dict[str, Call] = {
         functional.linear(s["a"], s["w"]), s["gamma"].shape, s["gamma"], EPSILON
     ),
     "grouped": lambda s: torch._grouped_mm(s["token"], s["weight"].mT, offs=s["ends"]),
+}
+
+
+def _add_rmsnorm_fp8(s: Buffers) -> Any:
+    z = s["x"] + s["r"]
+    y = functional.rms_norm(z, s["w"].shape, s["w"], EPSILON).float() * SCALE
+    return z, y.clamp(-448, 448).to(torch.float8_e4m3fn)
+
+
+_ROWS: dict[str, Call] = {
+    "layernorm": lambda s: torch.native_layer_norm(s["x"], s["w"].shape, s["w"], s["b"], EPSILON)[
+        0
+    ],
+    "rmsnorm": lambda s: functional.rms_norm(s["x"], s["w"].shape, s["w"], EPSILON),
+    "softmax_of_rows": lambda s: torch.softmax(s["x"], -1),
+    "softmax_backward": lambda s: torch.ops.aten._softmax_backward_data(
+        s["dy"], s["y"], -1, torch.bfloat16
+    ),
+    "layernorm_backward": lambda s: torch.ops.aten.native_layer_norm_backward(
+        s["dy"], s["x"], s["w"].shape, s["mean"], s["rstd"], s["w"], s["w"], [True, True, True]
+    ),
+    "rmsnorm_backward": lambda s: torch.ops.aten._fused_rms_norm_backward(
+        s["dy"], s["x"], s["w"].shape, s["rstd"], s["w"], [True, True]
+    ),
+    "add_rmsnorm_fp8": _add_rmsnorm_fp8,
 }
 
 

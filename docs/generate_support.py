@@ -9,6 +9,7 @@ small graphs.  Typed is only which tests belong to which row: TESTS.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from dnnc.dialect.ops import OPS, Pointwise
 from dnnc.dialect.ops.reduction import REDUCTION_MODES, ReductionMode
 from dnnc.dialect.pointwise_modes import MODES, Mode
 from dnnc.dtypes import DType
-from dnnc.engines import ENGINES
+from dnnc.engines import ENGINES, heuristics
 from dnnc.engines.engine import Engine
 from dnnc.errors import DnncError
 from dnnc.frontends.methods import methods
@@ -136,6 +137,10 @@ _VIEWS = (
     *_both("test_pointwise.py", "test_views_in_a_chain"),
     *_both("test_matmul_sm80.py", "test_transposed_and_sliced_operands"),
 )
+_NORMS = (
+    *_both("test_pointwise.py", "test_examples_of_every_operation"),
+    LinkedTest("tests/dialect/test_norm_references.py"),
+)
 _WITHOUT_ENGINE = (LinkedTest(_REFUSED, "test_operations_without_an_engine_are_refused"),)
 
 TESTS: dict[str, tuple[LinkedTest, ...]] = {
@@ -149,6 +154,12 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_reduction.py"),
         LinkedTest("tests/gpu/test_large.py", "test_reductions"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        *_COMMON,
+    ),
+    "engine rows": (
+        *_both("test_rows.py", target=HOPPER),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+        LinkedTest(_ASSEMBLY, "test_no_rows_are_spilled", "sm_90a"),
         *_COMMON,
     ),
     "engine matmul_sm90": (
@@ -169,6 +180,11 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/gpu/test_large.py", "test_every_tile_at_sizes_that_fill_the_device"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         *_COMMON,
+    ),
+    "engine resample": (
+        *_both("test_resample.py"),
+        LinkedTest("tests/engines/test_resample.py", "test_other_types", "sm_90"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine fallback": (
         *_both("test_reduction.py", "test_fallback_takes_mixed_types_and_any_strides"),
@@ -193,7 +209,31 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "operation concatenate": _both("test_pointwise.py", "test_concatenate_of_different_sizes"),
     "operation conv_fprop": _WITHOUT_ENGINE,
-    "operation layernorm": _both("test_pointwise.py", "test_examples_of_every_operation"),
+    "operation resample": (
+        *_both("test_resample.py"),
+        LinkedTest("tests/dialect/test_resample.py"),
+    ),
+    "operation resample_backward": (
+        *_both("test_resample.py"),
+        LinkedTest("tests/dialect/test_resample.py"),
+    ),
+    "operation rng": (*_both("test_rng.py"), LinkedTest("tests/dialect/test_rng.py")),
+    "operation layernorm": _NORMS,
+    "operation rmsnorm": _NORMS,
+    "operation adalayernorm": _NORMS,
+    "operation instancenorm": _NORMS,
+    "operation batchnorm": _NORMS,
+    "operation batchnorm_inference": _NORMS,
+    "operation layernorm_backward": _NORMS,
+    "operation rmsnorm_backward": _NORMS,
+    "operation adalayernorm_backward": _NORMS,
+    "operation instancenorm_backward": _NORMS,
+    "operation batchnorm_backward": _NORMS,
+    "operation genstats": _NORMS,
+    "operation bn_finalize": _NORMS,
+    "operation dbn_weight": _NORMS,
+    "operation softmax": _NORMS,
+    "operation softmax_backward": _NORMS,
     "operations that an engine takes": (
         *_both("test_pointwise.py", "test_examples_of_every_operation"),
         LinkedTest("tests/dialect/test_linalg_cpu.py", "test_examples"),
@@ -348,6 +388,30 @@ def engines_text(graphs: tuple[Fusion, ...]) -> str:
     return ", ".join(cells) or "none"
 
 
+@cache
+def engines_of_parts(name: str) -> tuple[str, ...]:
+    """The engines of an operation's examples that are split, where no engine takes them whole."""
+    found: dict[str, None] = {}
+    for build in EXAMPLES[name]:
+        with contextlib.suppress(DnncError):
+            config = heuristics.best_config(build().graph.finalize(), TARGETS[0])
+            found |= dict.fromkeys(choice.engine.name for choice in config.choices)
+    return tuple(found)
+
+
+def runs(name: str) -> bool:
+    """Whether an operation has an engine, or several for its parts."""
+    return bool(engines_of(graphs_of_operation(name)) or engines_of_parts(name))
+
+
+def engines_of_operation(name: str) -> str:
+    """Those that take an example whole, or else those of its parts."""
+    graphs = graphs_of_operation(name)
+    if engines_of(graphs) or not engines_of_parts(name):
+        return engines_text(graphs)
+    return f"several kernels: {', '.join(engines_of_parts(name))}"
+
+
 # ---- Markdown
 
 
@@ -451,7 +515,7 @@ def _engines_part() -> Iterator[str]:
 
 def status_of(name: str) -> str:
     """How far an operation gets."""
-    if not engines_of(graphs_of_operation(name)):
+    if not runs(name):
         return NO_ENGINE
     kinds = {test.kind for key in _test_keys(name) for test in TESTS[key]}
     ladder = {"run": "run", "interpreted": "interpreted", "assembled": "assembled only"}
@@ -461,7 +525,7 @@ def status_of(name: str) -> str:
 def _test_keys(name: str) -> tuple[str, ...]:
     """The rows of TESTS that are about an operation."""
     own = f"operation {name}"
-    if not engines_of(graphs_of_operation(name)):
+    if not runs(name):
         return own, "all operations"
     return own, "operations that an engine takes", "all operations"
 
@@ -502,11 +566,11 @@ def _operation_row(kind: type[Op]) -> Sequence[object]:
     method = "[a method a mode](#pointwise-modes)" if kind is Pointwise else f"`{name}`"
     return (
         f"`{name}`",
-        f"`CUDNN_BACKEND_{kind.backend}_DESCRIPTOR`",
+        f"`CUDNN_BACKEND_{kind.backend}_DESCRIPTOR`" if kind.backend else "none",
         method,
         _types(_io_types(name)),
         _types(compute_types_of_operation(kind)),
-        engines_text(graphs_of_operation(name)),
+        engines_of_operation(name),
         status_of(name),
         links(f"operation {name}"),
     )
@@ -516,7 +580,8 @@ _OPERATIONS = """\
 ## Operations
 
 An engine takes an operation if it takes an example of it: alone, with the result summed along an
-axis, or with the result as operand of a matrix product. Data types are those that all tensors of
+axis, or with the result as operand of a matrix product. Where none takes an example whole, it runs
+as several kernels, whose engines are named. Data types are those that all tensors of
 an example may have at once; most operations mix types too.
 
 Every operation has more tests than its own:
@@ -628,7 +693,7 @@ def _modes_part() -> Iterator[str]:
 
 @cache
 def casts(source: DType, result: DType) -> tuple[Fusion, ...]:
-    """From a type to a type: a cast, a sum, a cast before a product."""
+    """From a type to a type: a cast, a sum, a cast before a product, averages."""
 
     def cast() -> Any:
         g = new_graph()
@@ -645,7 +710,13 @@ def casts(source: DType, result: DType) -> tuple[Fusion, ...]:
         a = g.identity(g.tensor([8, 8], data_type=source))
         return finish(g, g.matmul(a, g.tensor([8, 8])).set_data_type(result))
 
-    return fusions((cast, total, product))
+    def pooled() -> Any:
+        g = new_graph()
+        x = g.tensor([1, 8, 8], data_type=source)
+        y, _ = g.resample(x, "AVGPOOL_INCLUDE_PADDING", [0], [0], [2], [2])
+        return finish(g, y.set_data_type(result))
+
+    return fusions((cast, total, product, pooled))
 
 
 @cache

@@ -120,7 +120,7 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     depth = sum(_depth(op, sizes) for op in graph.live_ops)
     steps = sum(_fp8_steps(op, sizes) for op in graph.live_ops)
     units = 2 * max(UNIT[kind.name] for kind in types)
-    return units + 2.0**-23 * depth / 4 + 2.0**-12 * steps
+    return units + 2.0**-23 * depth / 4 + 2.0**-10 * steps
 
 
 # Operations whose sums are over the last axis of their first operand.
@@ -135,7 +135,8 @@ def _fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
     if op.op_name not in _PRODUCTS or not op.operands[0].type.is_fp8:
         return 0
     steps = -(-_depth(op, sizes) // 32)
-    return steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)
+    # The first one adds to 0, and is exact.
+    return (steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)) - 1
 
 
 def _compute_type(op: Op) -> DType | None:

@@ -351,6 +351,15 @@ def while_(
     return list(made.results)
 
 
+def opaque(value: Any) -> Any:
+    """The same i32 or address, of which the compiler does not know where it comes from."""
+    is_number = value.type == i32_type()
+    given = value if is_number else llvm.PtrToIntOp(i64_type(), value).result
+    text, kinds = ("mov.b32 $0, $1;", "=r,r") if is_number else ("mov.b64 $0, $1;", "=l,l")
+    moved = llvm.inline_asm(given.type, [given], text, kinds, has_side_effects=True)
+    return moved if is_number else llvm.IntToPtrOp(value.type, moved).result
+
+
 def barrier() -> None:
     """Every thread of the block has come here; its shared-memory writes are seen by all."""
     nvvm.barrier()

@@ -180,8 +180,14 @@ def loop_extents(operation: Any, symbols: Sequence[Any]) -> dict[int, Expr]:
     return found
 
 
-def serial(walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -> Any:
-    """Reduces in one thread, in the order of the indices: a `Reducer` for any generic."""
+def serial(
+    walk: Walk, operation: Any, at: Sequence[Coordinate], width: int, unroll: int = 1
+) -> Any:
+    """Reduces in one thread, in the order of the indices: a `Reducer` for any generic.
+
+    unroll: the innermost loops, if they are of at most so many terms, are written out, so that
+    loads of several terms are under way together.
+    """
     maps = indexing_maps(operation)
     loops: list[Coordinate] = [Index.of(0)] * maps[-1].n_dims
     for coordinate, result in zip(at, maps[-1].results, strict=True):
@@ -190,21 +196,35 @@ def serial(walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -> 
             loops[result.position] = coordinate
     extents = loop_extents(operation, walk.symbols)
     axes = reduced_axes(operation)
+    looped = _loops_kept([extents[axis].constant for axis in axes], unroll)
 
-    def nest(depth: int, total: Any) -> Any:
+    def nest(depth: int, total: Any, here: Walk) -> Any:
         if depth == len(axes):
-            inner = Walk(walk.kernel, walk.leaves, walk.symbols, walk.reducer)
-            operands = inner.operands(operation, loops, width)
-            return inner.body(operation, [*operands, total], loops, width)
+            operands = here.operands(operation, loops, width)
+            return here.body(operation, [*operands, total], loops, width)
+        if depth >= looped:
+            for i in range(extents[axes[depth]].constant or 0):
+                loops[axes[depth]] = Index.of(i)
+                total = nest(depth + 1, total, here)
+            return total
         extent = walk.kernel.size(extents[axes[depth]])
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             loops[axes[depth]] = Index(i)
-            return [nest(depth + 1, carried[0])]
+            inner = Walk(walk.kernel, walk.leaves, walk.symbols, walk.reducer)
+            return [nest(depth + 1, carried[0], inner)]
 
         return ops.for_(0, extent, 1, [total], step)[0]
 
-    return nest(0, identity(operation, width))
+    return nest(0, identity(operation, width), walk)
+
+
+def _loops_kept(extents: Sequence[int | None], unroll: int) -> int:
+    """How many loops, outermost first, are left when the others are of few terms."""
+    kept, terms = len(extents), 1
+    while kept and (terms := terms * (extents[kept - 1] or unroll + 1)) <= unroll:
+        kept -= 1
+    return kept
 
 
 @dataclass(frozen=True)

@@ -309,7 +309,8 @@ def attribute_of(value: Any, kind: type) -> Any:
     if kind is str:
         return ir.StringAttr.get(value)
     if kind is bool:
-        return ir.BoolAttr.get(value)
+        # Of the base class: a BoolAttr of False counts as one that is not given.
+        return ir.Attribute(ir.BoolAttr.get(value))
     if kind is int:
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
     if kind is float:

@@ -7,6 +7,7 @@ runs the composite operation too, fused with its neighbours.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,9 +41,9 @@ class Steps:
         to: the tensor that it makes; None: a new virtual one.
         """
         given = [self._operand(operand) for operand in operands]
-        values = {**dict(zip("xbt", given, strict=False)), **parameters}
+        values: dict[str, Any] = {**dict(zip("xbt", given, strict=False)), **parameters}
         made = to or self._virtual()
-        op = Pointwise(name=self.name, mode=mode, y=made, compute_type=self.compute_type, **values)
+        op = Pointwise(mode=mode, y=made, compute_type=self.compute_type, **values)
         return self._added(op, made)
 
     def reduction(
@@ -52,8 +53,19 @@ class Steps:
         one = Expr.of(1)
         made = to or self._virtual()
         made.dims = tuple(one if axis in axes else n for axis, n in enumerate(x.shape))
-        op = Reduction(name=self.name, mode=mode, x=x, y=made, compute_type=self.compute_type)
+        op = Reduction(mode=mode, x=x, y=made, compute_type=self.compute_type)
         return self._added(op, made)
+
+    def count(self, x: Tensor, axes: Sequence[int]) -> Tensor | float:
+        """How many elements some axes have; a tensor of one where a size is a symbol."""
+        known = math.prod(x.shape[axis].constant or 1 for axis in axes)
+        found: Tensor | float = float(known)
+        for axis in axes:
+            if x.shape[axis].constant is None:
+                index = self.pointwise("gen_index", x, axis=axis)
+                last = self.reduction("max", index, range(x.rank))
+                found = self.pointwise("mul", self.pointwise("add", last, 1.0), found)
+        return found
 
     def output(self, value: Tensor, to: Tensor | None) -> None:
         """Stores a value in a result of the composite operation, where it has that."""
@@ -64,6 +76,7 @@ class Steps:
         return Tensor(is_virtual=True, dtype=self.compute_type)
 
     def _added(self, op: Op, made: Tensor) -> Tensor:
+        op.name = self.name
         op.infer()
         self.ops.append(op)
         return made
@@ -76,4 +89,4 @@ class Steps:
         if value.rank == self.rank:
             return value
         made = Tensor(is_virtual=True, dims=ones, strides=packed_strides(ones), dtype=value.type)
-        return self._added(Reshape(name=self.name, x=value, y=made), made)
+        return self._added(Reshape(x=value, y=made, reshape_mode="VIEW_ONLY"), made)

@@ -82,7 +82,7 @@ class Op:
     """An operation of a graph: named operands, results and attributes.
 
     op_name: the mnemonic in the dialect, and the pygraph method.
-    backend: the descriptor type, without CUDNN_BACKEND_ and _DESCRIPTOR.
+    backend: the descriptor type, without CUDNN_BACKEND_ and _DESCRIPTOR ("" = it has none).
     prefix: of the descriptor's attributes, without CUDNN_ATTR_ (default: backend).
     roles: what the op may be in a fusion: "anchor", "pointwise", "reduction" or "view".
     """
@@ -96,10 +96,14 @@ class Op:
     name: str = ""
 
     def __init_subclass__(cls) -> None:
-        own = [
-            replace(value, name=key) for key, value in vars(cls).items() if isinstance(value, Field)
-        ]
-        cls.fields = (*cls.fields, *own)
+        own = {
+            key: replace(value, name=key)
+            for key, value in vars(cls).items()
+            if isinstance(value, Field)
+        }
+        # A field of the base class may be described anew; it keeps its place.
+        inherited = [own.pop(field.name, field) for field in cls.fields]
+        cls.fields = (*inherited, *own.values())
 
     def __init__(self, *, name: str = "", **values: Any):
         self.name = name
@@ -179,6 +183,11 @@ class Op:
         None: it is none of several; engines see the operation itself.  See `expansion`.
         """
         return None
+
+    @classmethod
+    def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        """The optional results that an operation of such operands and attributes has not."""
+        return ()
 
     def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
         """Random values for an operand that not all values suit; None where all do."""

@@ -9,9 +9,18 @@ from .matmul_sm80 import MATMUL_SM80
 from .matmul_sm90 import MATMUL_SM90
 from .pointwise import POINTWISE
 from .reduction import REDUCTION
+from .resample import RESAMPLE
 from .rows import ROWS
 
-ENGINES: tuple[Engine, ...] = (POINTWISE, REDUCTION, ROWS, MATMUL_SM90, MATMUL_SM80, FALLBACK)
+ENGINES: tuple[Engine, ...] = (
+    POINTWISE,
+    REDUCTION,
+    ROWS,
+    MATMUL_SM90,
+    MATMUL_SM80,
+    RESAMPLE,
+    FALLBACK,
+)
 
 BY_NAME = {engine.name: engine for engine in ENGINES}
 

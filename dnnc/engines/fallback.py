@@ -76,7 +76,12 @@ class FallbackEngine(PointwiseEngine):
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         memory = memory_seconds(fusion, target, blocks=1 << 20)
-        terms = sum(_terms(op) for op in fusion.ops)
+        # An element computes all sums that it needs, though others need the same.
+        elements = typical(fusion.outputs[0].elements())
+        terms = sum(
+            _terms(op) * max(1, elements // max(1, typical(op.results[0].elements())))
+            for op in fusion.ops
+        )
         # An output's sum runs in one thread, about 20 cycles a term however idle the rest is.
         chain = max((_chain(op) for op in fusion.ops), default=0) * 20 / 1.5e9
         busy = 2 * terms / (target.f32_tflops * 1e12 * _ARITHMETIC_SHARE)

@@ -42,9 +42,8 @@ def sizes_along(op: Reduction) -> tuple[list[Expr], list[Expr]]:
     return reduced, [n for axis, n in enumerate(op.x.shape) if axis not in op.axes]
 
 
-def runs_along_row(fusion: Fusion) -> bool:
-    """Whether the fastest axis of the first reduction's largest input is a reduced one."""
-    op = reductions_of(fusion)[0]
+def runs_along_row(fusion: Fusion, op: Reduction) -> bool:
+    """Whether a reduction is over the fastest axis of its first whole input."""
     leaves = [t for t in fusion.inputs if t.shape == op.x.shape] or [op.x]
     order = [
         a for a in stride_order(leaves[0].shape, leaves[0].layout) if op.x.shape[a].constant != 1

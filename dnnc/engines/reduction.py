@@ -134,8 +134,9 @@ class ReductionEngine:
         ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        reduced, kept = sizes_along(reductions_of(fusion)[0])
-        is_row = runs_along_row(fusion)
+        first = reductions_of(fusion)[0]
+        reduced, kept = sizes_along(first)
+        is_row = runs_along_row(fusion, first)
         rows, slices = knobs["TILE_ROWS"], knobs["SPLIT_K_SLC"]
         width = 4
         n_reduced = max(1, typical(product(reduced)) // (width if is_row else 1))

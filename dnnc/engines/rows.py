@@ -14,14 +14,16 @@ blocks go through the rows; a second kernel adds up what the blocks leave.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product as product_of
 from math import gcd
 from typing import Any
 
-from ..codegen import reduce
 from ..codegen.output import Output
 from ..codegen.region import Region, loop_groups
+from ..codegen.row_ring import MOST_ROWS, is_run, ring_bytes
 from ..codegen.walk import inputs_of
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
@@ -29,7 +31,7 @@ from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor, text
 from ..errors import Status
 from ..expr import Expr, product, typical
-from ..target import WARP_THREADS, Target
+from ..target import REGISTERS_PER_THREAD, WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .reduced import (
@@ -41,18 +43,21 @@ from .reduced import (
     sizes_along,
 )
 from .rows_kernel import RowsEmitter, RowsTiling, split_region
+from .rows_model import RowsModel
 from .surface import (
-    LAUNCH_SECONDS,
     boolean_reason,
     bytes_of,
     fp8_reasons,
     pattern_reason,
+    smem_reasons,
     too_large_reasons,
 )
 
 _THREADS = 128  # of a block, at least
 _MOST_THREADS = 1024
+_THREADS_OF_ROWS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 _ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)
+_LONG_ROW = 16384  # elements
 _MOST_PARTS = 32  # of a row, where fragments lie across rows
 
 
@@ -84,20 +89,19 @@ class RowsEngine:
             reasons += self._column_reasons(fusion, along[0], columns)
             reasons += self._after_reasons(fusion, along, columns)
             reasons += self._output_reasons(fusion, along[0], columns)
-        return (*reasons, *fp8_reasons(fusion, target), *too_large_reasons(fusion))
+        reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
+        if not reasons and columns and not self.candidates(fusion, target):
+            what = f"sums of columns of up to {_row_elements(fusion).bounds()[1]} elements"
+            supported = "rows that the registers of a block or cluster hold"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "sums of columns", what, supported))
+        return tuple(reasons)
 
     def _column_reasons(
         self, fusion: Fusion, first: Reduction, columns: Sequence[Reduction]
     ) -> list[Reason]:
-        if columns and not runs_along_row(fusion):
+        if columns and not runs_along_row(fusion, first):
             what = f"{columns[0].label} beside rows that are not contiguous"
             return [Reason(Status.NOT_SUPPORTED_LAYOUT, "sums of columns", what, "contiguous rows")]
-        if columns and first.x.shape[first.axes[-1]].constant is None:
-            size = product(first.x.shape[axis] for axis in first.axes)
-            if size.bounds()[1] > _MOST_THREADS * _ELEMENTS[-1]:
-                what = f"rows of up to {size.bounds()[1]} elements"
-                supported = f"at most {_MOST_THREADS * _ELEMENTS[-1]}"
-                return [Reason(Status.NOT_SUPPORTED_SHAPE, "sums of columns", what, supported)]
         return []
 
     def _after_reasons(
@@ -107,9 +111,9 @@ class RowsEngine:
         x, y = along[0].x.shape, along[0].y.shape
         for op in fusion.ops:
             above = {r for t in op.operands for r in fusion.upstream(t)}
-            if above & {*columns}:
+            if above & set[Op](columns):
                 dims, what = [columns[0].y.shape], "after the sums of columns"
-            elif above & {*along} and op not in (*along, *columns):
+            elif above & set[Op](along) and op not in (*along, *columns):
                 dims, what = [x, y], "after the reductions"
             else:
                 continue
@@ -118,7 +122,9 @@ class RowsEngine:
                 wanted = f"pointwise operations of dims {' or '.join(map(text, dims))}"
                 return [Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, what, found, wanted)]
             parts = [fusion.upstream(t) for t in op.operands]
-            if above & {*columns} and any(p & {*along} and not p & {*columns} for p in parts):
+            if above & set[Op](columns) and any(
+                p & set[Op](along) and not p & set[Op](columns) for p in parts
+            ):
                 return [pattern_reason(f"{op.label} of rows and of columns", "one of them")]
         return []
 
@@ -134,7 +140,7 @@ class RowsEngine:
             if output.type.kind == "b" and not _holds_bytes(output, first):
                 return [boolean_reason(output)]
             above = fusion.upstream(output)
-            if output.shape != first.x.shape and not above & {*columns, *reductions_of(fusion)}:
+            if output.shape != first.x.shape and not above & set[Op](reductions_of(fusion)):
                 what = f"{output.label}, which no reduction leads to"
                 return [pattern_reason(what, "outputs of rows or of reductions")]
         return []
@@ -142,9 +148,8 @@ class RowsEngine:
     # ---- knobs
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        threads = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
         return (
-            Knob("TILE_COLS", threads, "threads of a block that share a row"),
+            Knob("TILE_COLS", _THREADS_OF_ROWS, "threads of a block that share a row"),
             Knob(
                 "ARRAY_SIZE_PER_THREAD", _ELEMENTS,
                 "elements of a row that a thread holds; 0: each pass reads the row again",
@@ -154,17 +159,19 @@ class RowsEngine:
                 "CTA_COUNT", (0, 1, 2, 4, 8),
                 "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
             ),
+            Knob("STAGES", (0, 2, 3, 4), "stages of rows in shared memory; 0: none"),
         )  # fmt: skip
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        _, columns = split_reductions(fusion)
+        along, columns = split_reductions(fusion)
         threads, held = knobs["TILE_COLS"], knobs["ARRAY_SIZE_PER_THREAD"]
         blocks = knobs["TILE_CGA"]
         if blocks > 1 and target.capability < (9, 0):
             return (knob_reason(f"TILE_CGA={blocks} on {target}", "TILE_CGA=1"),)
         if blocks > 1 and threads < WARP_THREADS:
             return (knob_reason(f"TILE_CGA={blocks}, TILE_COLS={threads}", "whole warps"),)
-        if not runs_along_row(fusion):
+        is_along = runs_along_row(fusion, along[0])
+        if not is_along:
             if blocks > 1 or threads > _MOST_PARTS or knobs["CTA_COUNT"]:
                 what = f"TILE_COLS={threads}, TILE_CGA={blocks}, CTA_COUNT={knobs['CTA_COUNT']}"
                 supported = f"TILE_COLS up to {_MOST_PARTS}, TILE_CGA=1, CTA_COUNT=0"
@@ -175,59 +182,82 @@ class RowsEngine:
         if held and held * threads * blocks < row:
             what = f"{threads * blocks} threads of {held} elements for rows of {row}"
             return (knob_reason(what, "as many as a row has, or ARRAY_SIZE_PER_THREAD=0"),)
-        if held and _registers(fusion, held) * max(threads, _THREADS) > target.registers_sm:
-            what = f"{held} elements of each of {threads} threads"
+        registers = _registers(fusion, knobs)
+        resident = max(threads, _THREADS) * max(1, knobs["CTA_COUNT"])
+        if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
+            what = f"{held} elements of each of {resident} threads of a multiprocessor"
             return (knob_reason(what, "fewer: they do not fit the registers"),)
         if columns and not (held and knobs["CTA_COUNT"]):
             return (knob_reason("sums of columns", "held rows, CTA_COUNT of 1 or more"),)
-        return ()
+        return self._ring_reasons(knobs, fusion, target, is_along=is_along)
+
+    def _ring_reasons(
+        self, knobs: Knobs, fusion: Fusion, target: Target, *, is_along: bool
+    ) -> tuple[Reason, ...]:
+        """Why rows can't come through shared memory."""
+        if not (stages := knobs["STAGES"]):
+            return ()
+        first = split_reductions(fusion)[0][0]
+        runs = [t for t in fusion.inputs if t.shape == first.x.shape and is_run(t, first.axes)]
+        rows = max(_THREADS, knobs["TILE_COLS"]) // knobs["TILE_COLS"]
+        if target.capability < (9, 0) or not (is_along and runs):
+            what = f"STAGES={stages} on {target}, {len(runs)} inputs whose rows are runs of bytes"
+            return (knob_reason(what, "sm_90, rows of contiguous multiples of 16 bytes"),)
+        if not knobs["CTA_COUNT"] or knobs["TILE_CGA"] > 1 or rows > MOST_ROWS:
+            what = f"STAGES={stages} with CTA_COUNT=0, clusters or {rows} rows of a block"
+            return (knob_reason(what, f"CTA_COUNT of 1 or more, up to {MOST_ROWS} rows"),)
+        needed = ring_bytes(runs, first.axes, rows, stages)
+        if needed * knobs["CTA_COUNT"] > target.smem_sm_bytes - 2048 * knobs["CTA_COUNT"]:
+            what = f"{needed} bytes of shared memory for each of {knobs['CTA_COUNT']} blocks"
+            return (knob_reason(what, f"{target.smem_sm_bytes} in all"),)
+        return smem_reasons(needed + 2048, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        _, columns = split_reductions(fusion)
+        along, columns = split_reductions(fusion)
         row = _row_elements(fusion).bounds()[1]
+        is_along = runs_along_row(fusion, along[0])
+        least = _width(fusion) if is_along else 1
         found: list[Knobs] = []
-        for blocks in (1, 2, 4, 8):
-            for threads in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024):
-                for held in (*sorted(set(_ELEMENTS)),):
-                    knobs = {
-                        "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held, "TILE_CGA": blocks,
-                        "CTA_COUNT": 2 if columns else 0,
-                    }  # fmt: skip
-                    is_wasteful = held and (held // 2) * threads * blocks >= row and threads > 2
-                    if not is_wasteful and not self.legal(knobs, fusion, target):
-                        found.append(knobs)
+        counts, stages_of = ((1, 2, 4, 8), (0, 2, 3)) if columns else ((0,), (0,))
+        for blocks, threads, held, count, stages in product_of(
+            (1, 2, 4, 8), _THREADS_OF_ROWS, sorted(_ELEMENTS), counts, stages_of
+        ):
+            is_slow = is_along and not held and threads * 64 < min(row, 1 << 15)
+            if is_slow or (blocks > 1 and row < (_LONG_ROW if columns else 2 * _LONG_ROW)):
+                continue  # a cluster waits longer than a block; few threads take long
+            knobs = {
+                "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held, "TILE_CGA": blocks,
+                "CTA_COUNT": count, "STAGES": stages,
+            }  # fmt: skip
+            # More would have nothing to do.
+            is_wasteful = held > least and held // 2 * threads * blocks >= row
+            is_wasteful |= 0 < held < least or (threads > 2 and threads // 2 * least >= row)
+            if not is_wasteful and not self.legal(knobs, fusion, target):
+                found.append(knobs)
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         along, columns = split_reductions(fusion)
         reduced, kept = sizes_along(along[0])
-        row, rows = typical(product(reduced)), typical(product(kept))
-        threads, held = knobs["TILE_COLS"], knobs["ARRAY_SIZE_PER_THREAD"]
-        is_along = runs_along_row(fusion)
-        width = _width(fusion)
-        block = max(_THREADS, threads)
-        per_block = block // threads * (1 if is_along else width)
-        blocks = -(-rows // per_block) * knobs["TILE_CGA"]
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
-        if not held:
-            whole = [t for t in fusion.inputs if t.shape == along[0].x.shape]
-            moved += len(_levels(fusion)) * bytes_of(whole)
-        registers = min(255, _registers(fusion, held))
-        resident = max(1, min(target.threads_sm, target.registers_sm // registers) // block)
-        # Threads that wait for each other load nothing: more blocks hide that.
-        busy = min(1.0, 0.55 + 0.15 * resident) if held else 0.9
-        waves = blocks / (target.sm_count * resident)
-        filled = min(1.0, waves) if waves < 1 else waves / -(-waves // 1)
-        used = row / (threads * knobs["TILE_CGA"] * max(held, 1)) if held else 1.0
-        if not is_along:
-            used *= min(1.0, block // threads * width * 2 / 64)
-        stream = moved / (target.dram_gbs * 1e9 * 0.95)
-        seconds = stream / max(1e-3, busy * max(filled, 0.02) * min(1.0, used + 0.3))
-        passes = 1.0e-6 * (len(_levels(fusion)) + 1)
-        chain = 0 if held else row / (threads * knobs["TILE_CGA"] * width * reduce.UNROLL) * 0.6e-6
-        second = LAUNCH_SECONDS + 2.0e-6 if columns else 0
-        total = LAUNCH_SECONDS + max(seconds, passes + chain) + second
-        return Prediction(total, "memory" if stream > LAUNCH_SECONDS else "launch")
+        whole = bytes_of(t for t in fusion.inputs if t.shape == along[0].x.shape)
+        model = RowsModel(
+            rows=typical(product(kept)),
+            row=typical(product(reduced)),
+            moved=moved,
+            read=whole,
+            levels=len(_levels(fusion)),
+            threads=knobs["TILE_COLS"],
+            block=max(_THREADS, knobs["TILE_COLS"]),
+            width=1 if runs_along_row(fusion, along[0]) else _width(fusion),
+            held=knobs["ARRAY_SIZE_PER_THREAD"],
+            blocks=knobs["TILE_CGA"],
+            resident=knobs["CTA_COUNT"],
+            is_staged=knobs["STAGES"] > 0,
+            registers=_registers(fusion, knobs),
+            columns=len(columns),
+        )
+        return model.predict(target)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ()
@@ -268,6 +298,7 @@ class RowsEngine:
             "is_whole": row.constant is not None and bool(held) and count * step == fragments,
             "cluster": blocks,
             "blocks": knobs["CTA_COUNT"],
+            "stages": knobs["STAGES"],
         }
 
     # ---- code
@@ -279,6 +310,7 @@ class RowsEngine:
 # ---- what a fusion says
 
 
+@functools.lru_cache(maxsize=256)
 def split_reductions(fusion: Fusion) -> tuple[list[Reduction], list[Reduction]]:
     """(reductions along rows, sums of columns): the first reduction says what a row is, if
     others need it; else the one whose axes run fastest."""
@@ -303,6 +335,7 @@ def _is_across(op: Reduction, row: Reduction) -> bool:
     return op.x.shape == row.x.shape and bool(kept) and list(op.axes) == kept
 
 
+@functools.lru_cache(maxsize=256)
 def _levels(fusion: Fusion) -> list[int]:
     along, _ = split_reductions(fusion)
     depths: dict[Op, int] = {}
@@ -322,11 +355,20 @@ def _width(fusion: Fusion) -> int:
     return max(1, 128 // smallest)
 
 
-def _registers(fusion: Fusion, held: int) -> int:
-    """Of a thread, that holds so many elements of a row: an estimate."""
+def _registers(fusion: Fusion, knobs: Knobs) -> int:
+    """Of a thread: an estimate, so that nothing is spilled."""
     along, columns = split_reductions(fusion)
-    whole = [t for t in fusion.inputs if t.shape == along[0].x.shape]
-    return 32 + held * (len(whole) + 2 * len(columns))
+    held = knobs["ARRAY_SIZE_PER_THREAD"]
+    whole = sum(t.shape == along[0].x.shape for t in fusion.inputs)
+    if not held:
+        return 64
+    if not runs_along_row(fusion, along[0]):
+        held *= _width(fusion)
+    if columns and knobs["STAGES"]:
+        return round(40 + held * (len(columns) + 1.4))
+    if columns:
+        return 32 + held * (whole + 2 * len(columns))
+    return round(20 + held * (1.5 + whole))
 
 
 def _holds_bytes(output: Tensor, first: Reduction) -> bool:

@@ -12,23 +12,28 @@ A level is the reductions that need those of the levels before, and no others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import gcd
 from typing import Any
 
 from ..codegen import cluster, ops, reduce
-from ..codegen.index import Index
+from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
+from ..codegen.memory import GlobalTensor
 from ..codegen.output import Output
-from ..codegen.region import Region, identity_access
+from ..codegen.pipeline import Cursor
+from ..codegen.region import Access, Region, identity_access
+from ..codegen.row_ring import RowRing, is_run, ring_bytes
 from ..codegen.row_totals import RowTotals
 from ..codegen.walk import Walk, inputs_of, is_reduction, reduced_axes
 from ..expr import Expr, ceildiv, minimum, product
 from ..mlir import arith, nvvm
 
 _COLUMN_THREADS = 256  # of the kernel that adds up columns
-_COLUMN_ROWS = 8  # of its threads that share a column
+_COLUMN_ROWS = 32  # of its threads that share a column
+_COLUMN_WIDTH = 4  # elements of its fragments, at most
 _ZERO = Index.of(0)
 
 
@@ -41,7 +46,7 @@ class RowsTiling:
     threads: of a block.  row_threads: that share a row.  held: fragments of a row that a thread
     holds, 0 if the row is read again in each pass.  is_whole: those are the row exactly.
     cluster: blocks that share a row.  blocks: of a multiprocessor, which go through the rows; 0:
-    a block for every group of rows.
+    a block for every group of rows.  stages: of the ring that rows come through, 0: none.
     """
 
     kept: tuple[tuple[int, ...], ...]
@@ -54,6 +59,7 @@ class RowsTiling:
     is_whole: bool
     cluster: int
     blocks: int
+    stages: int
 
     @staticmethod
     def of(tile: Mapping[str, Any]) -> RowsTiling:
@@ -112,7 +118,9 @@ class RowsEmitter:
         width = t.vector_elems
         self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
         self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
+        self.narrow = replace(self.reduced, width=gcd(self.reduced.width, _COLUMN_WIDTH))
         self.groups = ceildiv(self.kept.fragments, t.rows)
+        self.row_axes = tuple(axis for group in t.reduced for axis in group)
 
     def _levels(self, reductions: Sequence[Any]) -> list[list[Any]]:
         """The reductions along rows by how many of them, one after the other, they need."""
@@ -131,6 +139,7 @@ class RowsEmitter:
         t = self.tiling
         kernel = self.output.kernel("", t.threads)
         kernel.cluster = t.cluster
+        kernel.min_blocks = t.blocks
         names = [self._partials(i) for i in range(len(self.columns))]
         with kernel.body():
             self._emit_rows(kernel, names)
@@ -140,7 +149,7 @@ class RowsEmitter:
             with second.body():
                 self._emit_columns(second, names)
             columns = _COLUMN_THREADS // _COLUMN_ROWS
-            self.output.launch(second, (ceildiv(self.reduced.fragments, columns), 1, 1))
+            self.output.launch(second, (ceildiv(self.narrow.fragments, columns), 1, 1))
 
     @cached_property
     def _grid(self) -> Expr:
@@ -168,38 +177,109 @@ class RowsEmitter:
             cluster.arrive()
         number = ops.div(ops.block_id(), t.cluster)
         if not t.blocks:
-            self._emit_group(kernel, number, 0, [])
+            self._emit_group(kernel, number, 0, {}, [])
         else:
-            start = [v for op in self.columns for v in [self._zero(op)] * t.held]
-            clusters = ops.div(nvvm.read_ptx_sreg_nctaid_x(), t.cluster)
-
-            def group(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-                turn, *sums = carried
-                sums = self._emit_group(kernel, i, turn, sums)
-                return [ops.xor(turn, 1), *sums]
-
-            count = kernel.size(self.groups)
-            carried = [ops.const(0), *start]
-            _, *sums = ops.for_(number, count, clusters, carried, group)
+            sums = self._emit_groups(kernel, number)
             place = ops.add(ops.mul(number, t.rows), self.row)
             self._store_partials(kernel, partials, sums, place)
         if t.cluster > 1:
             cluster.wait()  # no block ends while others write to it
 
+    def _emit_groups(self, kernel: Kernel, number: Any) -> list[Any]:
+        """One group after the other; gives the sums of columns."""
+        t = self.tiling
+        count = kernel.size(self.groups)
+        clusters = ops.div(nvvm.read_ptx_sreg_nctaid_x(), t.cluster)
+        ring, staged = self._ring(kernel)
+        if ring is not None:
+            ring.make()
+            for stage in range(t.stages):
+                ring.fill(stage, ops.add(number, ops.mul(clusters, stage)), count)
+
+        def group(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            turn, stage, phase, *sums = carried
+            cursor, leaves = Cursor(stage, phase), {}
+            if ring is not None:
+                ring.wait(cursor)
+                leaves = {v: ring.leaf(n, stage, self.row) for n, v in enumerate(staged)}
+            sums = self._emit_group(kernel, i, turn, leaves, sums)
+            if ring is not None:
+                ops.barrier()  # all have read the stage
+                ring.fill(stage, ops.add(i, ops.mul(clusters, t.stages)), count)
+                cursor = cursor.next(t.stages)
+            return [ops.xor(turn, 1), *cursor.values, *sums]
+
+        zeros = [v for op in self.columns for v in [self._zero(op)] * t.held]
+        start = [ops.const(0), *Cursor().values, *zeros]
+        return ops.for_(number, count, clusters, start, group)[3:]
+
+    def _ring(self, kernel: Kernel) -> tuple[RowRing | None, list[Any]]:
+        """(the ring, the arguments whose rows come through it)."""
+        t = self.tiling
+        whole = {identity_access(len(self.dims))}
+        staged = [
+            value
+            for value, accesses in self.leaf_accesses.items()
+            if t.stages
+            and accesses == whole
+            and self.region.arguments[value].shape == tuple(self.dims)
+            and is_run(self.region.arguments[value], self.row_axes)
+        ]
+        if not staged:
+            return None, []
+        tensors = [self.region.arguments[value] for value in staged]
+        bytes_ = ring_bytes(tensors, self.row_axes, t.rows, t.stages)
+        sources = [GlobalTensor(kernel, tensor) for tensor in tensors]
+        memory = kernel.dynamic_shared(bytes_)
+
+        def at(group: Any, row: Any) -> list[Coordinate]:
+            last = ops.sub(kernel.size(self.kept.fragments), 1)
+            fragment = ops.minimum(ops.add(ops.mul(group, t.rows), row), last)
+            return coordinates_of(len(self.dims), self.kept.coordinates(kernel, fragment))
+
+        return RowRing(kernel, sources, self.row_axes, t.rows, t.stages, at, memory), staged
+
+    @cached_property
+    def leaf_accesses(self) -> dict[Any, set[Access]]:
+        """Argument -> how its elements are addressed by work of the rows' dims."""
+        full = identity_access(len(self.dims))
+        stop = {op.results[0] for level in self.levels for op in level}
+        sources = [inputs_of(op)[0] for level in self.levels for op in level]
+        sources += [inputs_of(op)[0] for op in self.columns]
+        dims = tuple(self.dims)
+        sources += [value for value, tensor in self.region.outputs if tensor.shape == dims]
+        found: dict[Any, set[Access]] = {}
+        for value in sources:
+            for leaf, access in self.region.accesses(value, full, stop=stop.__contains__):
+                if leaf in self.region.arguments:
+                    found.setdefault(leaf, set()).add(access)
+        return found
+
     def _zero(self, operation: Any) -> Any:
         return reduce.identity(operation, self.tiling.vector_elems)
 
     def _emit_group(
-        self, kernel: Kernel, number: Any, turn: Any, sums: Sequence[Any]
+        self,
+        kernel: Kernel,
+        number: Any,
+        turn: Any,
+        leaves: Mapping[Any, Any],
+        sums: Sequence[Any],
     ) -> Sequence[Any]:
-        """One group of rows; gives the sums of columns with what it adds to them."""
+        """One group of rows; gives the sums of columns with what it adds to them.
+
+        leaves: of the arguments that are in shared memory.
+        """
         t = self.tiling
         fragment = ops.add(ops.mul(number, t.rows), self.row)
         count = kernel.size(self.kept.fragments)
         is_row_inside = None if t.rows == 1 else ops.less(fragment, count)
         clamped = fragment if t.rows == 1 else ops.minimum(fragment, ops.sub(count, 1))
-        group = _Group(self, kernel, self.kept.coordinates(kernel, clamped), turn, is_row_inside)
-        return group.held(sums) if t.held else group.streamed()
+        kept = self.kept.coordinates(kernel, clamped)
+        group = _Group(self, kernel, kept, turn, leaves, is_row_inside)
+        if not t.held:
+            return group.streamed()
+        return group.reread(sums) if leaves and self.columns else group.held(sums)
 
     # ---- columns
 
@@ -239,12 +319,12 @@ class RowsEmitter:
 
     def _emit_columns(self, kernel: Kernel, names: Sequence[str]) -> None:
         """Adds up what the blocks left, and stores what comes after."""
-        width, rows = self.tiling.vector_elems, _COLUMN_ROWS
+        width, rows = self.narrow.width, _COLUMN_ROWS
         thread = ops.thread_id()
         columns = _COLUMN_THREADS // rows
         column, row = ops.rem(thread, columns), ops.div(thread, columns)
         fragment = ops.add(ops.mul(ops.block_id(), columns), column)
-        count = kernel.size(self.reduced.fragments)
+        count = kernel.size(self.narrow.fragments)
         clamped = ops.minimum(fragment, ops.sub(count, 1))
         elements = kernel.size(self._row_elements)
         leaves: dict[Any, Any] = self.region.leaves(kernel)
@@ -261,7 +341,7 @@ class RowsEmitter:
                 found.append(ops.load(pointer, type_, min(16, element.width // 8 * width)))
             return found
 
-        start = [self._zero(op) for op in self.columns]
+        start = [reduce.identity(op, width) for op in self.columns]
         totals = reduce.accumulate(
             combines, start, load, row, kernel.size(self._partial_rows), rows
         )
@@ -274,7 +354,7 @@ class RowsEmitter:
             for op, total in zip(self.columns, totals, strict=True):
                 leaves[op.results[0]] = reduce.Total(total)
             after = Walk(kernel, leaves, self.region.symbols)
-            at = coordinates_of(len(self.dims), self.reduced.coordinates(kernel, fragment))
+            at = coordinates_of(len(self.dims), self.narrow.coordinates(kernel, fragment))
             for value, target in self.region.targets(kernel):
                 if self.is_of_columns(value):
                     target.store(at, after.value(value, at, width))
@@ -292,11 +372,20 @@ class RowsEmitter:
 class _Group:
     """A thread's part of one group of rows."""
 
-    def __init__(self, rows: RowsEmitter, kernel: Kernel, kept: Any, turn: Any, is_row_inside: Any):
+    def __init__(
+        self,
+        rows: RowsEmitter,
+        kernel: Kernel,
+        kept: Any,
+        turn: Any,
+        leaves: Mapping[Any, Any],
+        is_row_inside: Any,
+    ):
         self.rows, self.kernel, self.turn = rows, kernel, turn
         self.tiling = rows.tiling
         self.kept, self.is_row_inside = kept, is_row_inside
-        self.leaves: dict[Any, Any] = rows.region.leaves(kernel)
+        self.leaves: dict[Any, Any] = {**rows.region.leaves(kernel), **leaves}
+        self.staged = leaves
         self.walk = Walk(kernel, self.leaves, rows.region.symbols)
         self.width = self.tiling.vector_elems
         outputs = [
@@ -352,26 +441,68 @@ class _Group:
         self._store_of_rows()
         return added
 
-    def _load_all(self, places: Sequence[Any]) -> None:
-        """Starts every load ahead of the first barrier, also of what the end alone reads."""
-        rank = len(self.rows.dims)
-        full = identity_access(rank)
-        stop = {op.results[0] for level in self.rows.levels for op in level}
-        sources = [inputs_of(op)[0] for level in self.rows.levels for op in level]
-        sources += [inputs_of(op)[0] for op in self.rows.columns]
-        found: dict[Any, None] = {}
-        for value in [*sources, *(value for value, _ in self.whole)]:
-            for leaf, access in self.rows.region.accesses(value, full, stop=stop.__contains__):
-                if leaf in self.leaves and all(a[0] in ("loop", "zero") for a in access):
-                    found[leaf, access] = None
-        for at in places:
-            for leaf, access in found:
-                where = [at[a[1]] if a[0] == "loop" else _ZERO for a in access]
-                self.walk.value(leaf, where, self.width)
+    # ---- rows in shared memory, so that sums of columns have the registers
 
-    def _masked(self, op: Any, at: Any, is_inside: Any) -> Any:
+    def reread(self, sums: Sequence[Any]) -> list[Any]:
+        """As `held`, but each pass takes its fragments from shared memory, one after the other."""
+        t, rows = self.tiling, self.rows
+        # Or the places of all fragments would be worked out ahead of all rows, and held.
+        first = ops.opaque(rows.first)
+        fragments = [ops.add(first, u * t.step) for u in range(t.held)]
+        places = [self.at(fragment) for fragment in fragments]
+        inside = [rows.inside(self.kernel, fragment) for fragment in fragments]
+        self._load_all(places[:1], only_of_rows=True)
+        self._hide_columns()
+        for number, level in enumerate(rows.levels):
+            combines = [reduce.combiner(self.walk, op) for op in level]
+            parts: list[Any] = [None] * len(level)
+            for at, is_inside in zip(places, inside, strict=True):
+                walk = self.walk.branch()
+                for i, op in enumerate(level):
+                    value = self._masked(op, at, is_inside, walk)
+                    parts[i] = value if parts[i] is None else combines[i](parts[i], value)
+            self._keep(level, rows.totals.combine(f"level{number}", parts, combines, self.turn))
+        added = list(sums)
+        for u, (at, is_inside) in enumerate(zip(places, inside, strict=True)):
+            walk, condition = self.walk.branch(), ops.both(is_inside, self.is_row_inside)
+            for i, op in enumerate(rows.columns):
+                combine, place = reduce.combiner(walk, op), i * t.held + u
+                added[place] = combine(added[place], self._masked(op, at, condition, walk))
+            values = [walk.value(value, at, self.width) for value, _ in self.whole]
+            for (_, target), value in zip(self.whole, values, strict=True):
+                target.store(at, value, condition)
+        self._store_of_rows()
+        return added
+
+    def _hide_columns(self) -> None:
+        """Has what is the same in all rows (a norm's scale) loaded for each row: the compiler
+        would load it ahead of them all, and hold as many registers as it has elements."""
+        for leaf, accesses in self.rows.leaf_accesses.items():
+            tensor = self.rows.region.arguments[leaf]
+            is_of_row = any(("loop", axis) in a for a in accesses for axis in self.rows.row_axes)
+            if is_of_row and leaf not in self.staged and not tensor.is_by_value:
+                pointer = ops.opaque(self.kernel.pointer(tensor, is_exclusive=True))
+                self.leaves[leaf] = GlobalTensor(self.kernel, tensor, True, pointer)
+
+    def _load_all(self, places: Sequence[Any], *, only_of_rows: bool = False) -> None:
+        """Starts every load ahead of the first barrier, also of what the end alone reads.
+
+        only_of_rows: of what is one number a row.
+        """
+        row_axes = {("loop", axis) for axis in self.rows.row_axes}
+        for at in places:
+            for leaf, accesses in self.rows.leaf_accesses.items():
+                for access in accesses:
+                    is_known = all(a[0] in ("loop", "zero") for a in access)
+                    if leaf in self.staged or (only_of_rows and row_axes.intersection(access)):
+                        continue
+                    if is_known:
+                        where = [at[a[1]] if a[0] == "loop" else _ZERO for a in access]
+                        self.walk.value(leaf, where, self.width)
+
+    def _masked(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
         """What a reduction takes of a fragment: nothing of one past the row's end."""
-        value = self.walk.value(inputs_of(op)[0], at, self.width)
+        value = (walk or self.walk).value(inputs_of(op)[0], at, self.width)
         if is_inside is None:
             return value
         return arith.SelectOp(is_inside, value, reduce.identity(op, self.width)).result

@@ -87,6 +87,32 @@ class norm_forward_phase(Enum):
     TRAINING = "TRAINING"
 
 
+class resample_mode(Enum):
+    """How a window of a resampling becomes an element."""
+
+    AVGPOOL_EXCLUDE_PADDING = "AVGPOOL_EXCLUDE_PADDING"
+    AVGPOOL_INCLUDE_PADDING = "AVGPOOL_INCLUDE_PADDING"
+    BILINEAR = "BILINEAR"
+    NEAREST = "NEAREST"
+    MAXPOOL = "MAXPOOL"
+
+
+class padding_mode(Enum):
+    """What is around the input of a resampling."""
+
+    NEG_INF_PAD = "NEG_INF_PAD"
+    ZERO_PAD = "ZERO_PAD"
+    EDGE_VAL_PAD = "EDGE_VAL_PAD"
+
+
+class rng_distribution(Enum):
+    """What random numbers are drawn from."""
+
+    BERNOULLI = "BERNOULLI"
+    UNIFORM = "UNIFORM"
+    NORMAL = "NORMAL"
+
+
 class tensor_reordering(Enum):
     """How a tensor's elements are reordered in memory."""
 

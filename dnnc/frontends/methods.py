@@ -10,12 +10,30 @@ in a small adapter here.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 from .. import dtypes
 from ..dialect.op import Field, Op
-from ..dialect.ops import OPS, Concatenate, ConvFprop, Layernorm, Matmul, Pointwise, Slice
+from ..dialect.ops import (
+    OPS,
+    Batchnorm,
+    BatchnormBackward,
+    Concatenate,
+    ConvFprop,
+    InstancenormBackward,
+    Matmul,
+    Pointwise,
+    Resample,
+    ResampleBackward,
+    Rng,
+    Slice,
+    Softmax,
+    SoftmaxBackward,
+)
+from ..dialect.ops import resample as resampling
 from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
@@ -47,14 +65,6 @@ def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: An
     return method
 
 
-def _required_first(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """As they are, but a parameter without a default does not follow one with."""
-    empty = inspect.Parameter.empty
-    return [p for p in parameters if p.default is empty] + [
-        p for p in parameters if p.default is not empty
-    ]
-
-
 def _value(field: Field, given: Any) -> Any:
     """An attribute's value from what the caller gave."""
     if given is None:
@@ -79,14 +89,35 @@ def _compute_type(graph: Any, given: Any, kind: type[Op]) -> Any:
     return chosen if chosen.has_storage or kind is Matmul else dtypes.f32
 
 
-def _op_method(kind: type[Op]) -> Any:
-    fields = [f for f in kind.fields if f.kind != "result" and f.name != "compute_type"]
-    parameters = [
-        _parameter(f.parameter, *([f.default] if f.optional or _has_default(f) else []))
-        for f in fields
-    ]
+def _fields(kind: type[Op]) -> list[Field]:
+    """What a call gives, in its order: as declared, but the phase of a norm comes first."""
+    given = [f for f in kind.fields if f.kind != "result" and f.name != "compute_type"]
+    return sorted(given, key=lambda f: f.name != "norm_forward_phase")
+
+
+def _parameters(kind: type[Op]) -> list[inspect.Parameter]:
+    """A parameter a field; once one has a default all have, since Python wants it so."""
+    found: list[inspect.Parameter] = []
+    for f in _fields(kind):
+        follows = bool(found) and found[-1].default is not inspect.Parameter.empty
+        has_default = f.optional or _has_default(f) or follows
+        found.append(_parameter(f.parameter, *([f.default] if has_default else [])))
+    return found
+
+
+def _require(fields: Sequence[Field], given: Mapping[str, Any]) -> None:
+    """The operands that must be there are, also where Python wanted a default."""
+    for f in fields:
+        if f.kind == "operand" and not f.optional and given[f.parameter] is None:
+            raise TypeError(f"missing a required argument: {f.parameter!r}")
+
+
+def _op_body(kind: type[Op]) -> Callable[..., Any]:
+    """What the method of an operation does with its arguments."""
+    fields = _fields(kind)
 
     def body(graph: Any, given: Mapping[str, Any]) -> Any:
+        _require(fields, given)
         values: dict[str, Any] = {"name": given["name"]}
         rank = _rank_of(given[f.parameter] for f in fields if f.kind == "operand")
         for f in fields:
@@ -101,8 +132,12 @@ def _op_method(kind: type[Op]) -> Any:
             values["compute_type"] = _compute_type(graph, given["compute_data_type"], kind)
         return graph._append(kind, values)
 
+    return body
+
+
+def _op_method(kind: type[Op]) -> Any:
     doc = inspect.cleandoc(kind.__doc__ or "")
-    return _make(kind.op_name, _required_first([*parameters, *_COMMON]), doc, body)
+    return _make(kind.op_name, [*_parameters(kind), *_COMMON], doc, _op_body(kind))
 
 
 def _has_default(field: Field) -> bool:
@@ -240,20 +275,81 @@ def _bounds(extent: int | None, s: slice) -> tuple[int, int, int]:
     return start, stop, step
 
 
-def _layernorm(graph: Any, given: dict[str, Any]) -> Any:
-    phase = text_of(given["norm_forward_phase"])
-    bias = given["bias"]
-    values = {
-        "x": graph._operand(given["input"], 1),
-        "scale": graph._operand(given["scale"], 1),
-        "bias": None if bias is None else graph._operand(bias, 1),
-        "epsilon": graph._operand(given["epsilon"], graph._operand(given["input"], 1).rank),
-        "norm_forward_phase": phase,
-        "compute_type": _compute_type(graph, given["compute_data_type"], Layernorm),
-        "name": given["name"],
-    }
-    left_out = () if phase == "TRAINING" else ("mean", "inv_variance")
-    return graph._append(Layernorm, values, left_out)
+def _of_one_device(kind: type[Op]) -> Callable[..., Any]:
+    """A batch norm whose statistics are of one device's images."""
+    body = _op_body(kind)
+
+    def checked(graph: Any, given: dict[str, Any]) -> Any:
+        if len(given["peer_stats"] or ()):
+            raise DnncError(
+                Status.NOT_SUPPORTED,
+                f"peer_stats of {len(given['peer_stats'])} tensors",
+                "peer_stats=[], statistics of one device",
+                kind.op_name,
+            )
+        return body(graph, given)
+
+    return checked
+
+
+def _instancenorm_backward(graph: Any, given: dict[str, Any]) -> Any:
+    for name in ("mean", "inv_variance"):
+        if given[name] is None:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"{name} is not given",
+                "mean and inv_variance, which instancenorm gives in TRAINING",
+                "instancenorm_backward",
+            )
+    return _op_body(InstancenormBackward)(graph, given)
+
+
+def _over_axes(kind: type[Op]) -> Callable[..., Any]:
+    """An operation whose axis may be a number or a list of them."""
+    body = _op_body(kind)
+
+    def listed(graph: Any, given: dict[str, Any]) -> Any:
+        axis = given["axis"]
+        return body(graph, {**given, "axis": (axis,) if isinstance(axis, int) else axis})
+
+    return listed
+
+
+_WINDOW = ("pre_padding", "post_padding", "stride", "window")
+
+
+def _resampling(kind: type[Op]) -> Callable[..., Any]:
+    """An operation over windows, whose sizes may be fractions."""
+    body = _op_body(kind)
+
+    def of_numbers(graph: Any, given: dict[str, Any]) -> Any:
+        fractions = {name: [_fraction(value) for value in given[name]] for name in _WINDOW}
+        parts = [value for values in fractions.values() for value in values]
+        common = math.lcm(*(value.denominator for value in parts))
+        whole = {name: [int(v * common) for v in values] for name, values in fractions.items()}
+        row = resampling.MODES.get(text_of(given["resample_mode"]), ("", None))
+        padding = given["padding_mode"] or row[1]
+        return body(graph, {**given, **whole, "denominator": common, "padding_mode": padding})
+
+    return of_numbers
+
+
+def _fraction(value: Any) -> Fraction:
+    """A number, or a pair (numerator, denominator)."""
+    if isinstance(value, Sequence):
+        return Fraction(*value)
+    return Fraction(value).limit_denominator(1 << 10)
+
+
+def _rng(graph: Any, given: dict[str, Any]) -> Any:
+    def number(value: Any) -> Any:
+        return graph.tensor_scalar(value, data_type=dtypes.i64) if type(value) is int else value
+
+    scalars = {name: number(given[name]) for name in ("seed", "offset")}
+    y = _op_body(Rng)(graph, {**given, **scalars})
+    if given["dim"] is not None:
+        y.set_dim(given["dim"])
+    return y if given["stride"] is None else y.set_stride(given["stride"])
 
 
 def _concatenate(graph: Any, given: dict[str, Any]) -> Any:
@@ -283,10 +379,46 @@ _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = 
          _parameter("name", "")],
         _concatenate,
     ),
-    Layernorm: (
-        [_parameter("norm_forward_phase"), _parameter("input"), _parameter("scale"),
-         _parameter("bias"), _parameter("epsilon"), *_COMMON],
-        _layernorm,
+    **{
+        kind: (
+            [*_parameters(kind), _parameter("peer_stats", ()), *_COMMON],
+            _of_one_device(kind),
+        )
+        for kind in (Batchnorm, BatchnormBackward)
+    },
+    Resample: (
+        [_parameter("input"), _parameter("resample_mode"),
+         *(_parameter(name) for name in _WINDOW), _parameter("padding_mode", None),
+         _parameter("generate_index", False), *_COMMON],
+        _resampling(Resample),
+    ),
+    ResampleBackward: (
+        [_parameter("loss"), _parameter("resample_mode"),
+         *(_parameter(name) for name in _WINDOW), _parameter("padding_mode", None),
+         _parameter("input", None), _parameter("output", None), _parameter("index", None),
+         *_COMMON],
+        _resampling(ResampleBackward),
+    ),
+    Rng: (
+        [_parameter("seed"), _parameter("offset", 0), _parameter("distribution", "BERNOULLI"),
+         *(_parameter(f.name, None) for f in Rng.fields_of("attribute") if f.optional),
+         _parameter("dim", None), _parameter("stride", None), _parameter("name", "")],
+        _rng,
+    ),
+    InstancenormBackward: (
+        [_parameter("grad"), _parameter("input"), _parameter("scale"), _parameter("mean", None),
+         _parameter("inv_variance", None), *_COMMON],
+        _instancenorm_backward,
+    ),
+    Softmax: (
+        [_parameter("input"), _parameter("axis", -1), _parameter("algorithm", "ACCURATE"),
+         *_COMMON],
+        _over_axes(Softmax),
+    ),
+    SoftmaxBackward: (
+        [_parameter("grad"), _parameter("output"), _parameter("axis", -1),
+         _parameter("algorithm", "ACCURATE"), *_COMMON],
+        _over_axes(SoftmaxBackward),
     ),
 }  # fmt: skip
 

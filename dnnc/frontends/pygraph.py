@@ -308,11 +308,12 @@ class pygraph:
             return made
         raise TypeError(f"a {type(value).__name__} is no tensor of the graph")
 
-    def _append(self, kind: type[Op], values: dict[str, Any], left_out: Iterable[str] = ()) -> Any:
+    def _append(self, kind: type[Op], values: dict[str, Any]) -> Any:
         """Adds an operation with new virtual results, and returns those."""
         self._require_unplanned()
         name = values.get("name") or ""
         results: list[GraphTensor | None] = []
+        left_out = kind.left_out(values)
         for field in kind.fields_of("result"):
             if field.name in left_out:
                 results.append(None)

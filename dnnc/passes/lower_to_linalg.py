@@ -33,7 +33,10 @@ from ..dialect.ops import (
     MoeGroupedMatmul,
     Pointwise,
     Reduction,
+    Resample,
+    ResampleBackward,
     Reshape,
+    Rng,
     Slice,
     Transpose,
 )
@@ -46,6 +49,8 @@ from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
 from ..rounding import round_to, widen
 from .fuse import target_of
+from .linalg_resample import resample, resample_backward
+from .linalg_rng import rng
 from .pass_base import Pass
 
 
@@ -538,6 +543,9 @@ _RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
     Concatenate: _concatenate,
     Matmul: _matmul,
     MoeGroupedMatmul: _moe_grouped_matmul,
+    Resample: resample,
+    ResampleBackward: resample_backward,
+    Rng: rng,
 }
 
 

@@ -206,6 +206,192 @@ def layernorm_inference():
     return finish(g, y)
 
 
+def norm(method, x, scale, phase="TRAINING", bias=True, io=dtypes.f32, strides=None, **kinds):
+    """A graph of a norm with a phase; scale, bias and epsilon of FLOAT."""
+
+    def build():
+        g = new_graph(io_data_type=io)
+        small = [g.tensor(list(scale), data_type=dtypes.f32) for _ in range(1 + bias)]
+        epsilon = g.tensor_scalar(1e-3, "RUNTIME_PARAM" if bias else "COMPILE_TIME_CONST")
+        image = g.tensor(list(x), strides)
+        given = {"bias": small[1]} if bias else {}
+        made = getattr(g, method)(
+            phase, input=image, scale=small[0], epsilon=epsilon, name="norm", **given, **kinds
+        )
+        return finish(g, *(tensor for tensor in made if tensor is not None))
+
+    return build
+
+
+def norm_backward(method, x, scale, statistics, io=dtypes.f32, strides=None, **kinds):
+    """A graph of a norm's gradients; scale and statistics of FLOAT."""
+
+    def build():
+        g = new_graph(io_data_type=io)
+        dy, image = g.tensor(list(x)), g.tensor(list(x), strides)
+        count = 1 if method == "rmsnorm_backward" else 2
+        small = [g.tensor(list(d), data_type=dtypes.f32) for d in (scale, *[statistics] * count)]
+        made = getattr(g, method)(dy, image, *small, name="grad", **kinds)
+        return finish(g, *(tensor for tensor in made if tensor is not None))
+
+    return build
+
+
+def batchnorm(x, is_running=True, momentum=0.1, strides=None):
+    def build():
+        g = new_graph()
+        channels = [1, x[1], *[1] * (len(x) - 2)]
+        scale, bias, mean, variance = (g.tensor(channels) for _ in range(4))
+        old = (mean, variance) if is_running else (None, None)
+        factor = g.tensor_scalar(momentum, "RUNTIME_PARAM") if is_running else None
+        epsilon = g.tensor_scalar(1e-3)
+        made = g.batchnorm(g.tensor(list(x), strides), scale, bias, *old, epsilon, factor)
+        return finish(g, *(tensor for tensor in made if tensor is not None))
+
+    return build
+
+
+def batchnorm_inference(x, strides=None):
+    def build():
+        g = new_graph()
+        channels = [1, x[1], *[1] * (len(x) - 2)]
+        small = [g.tensor(channels) for _ in range(4)]
+        return finish(g, g.batchnorm_inference(g.tensor(list(x), strides), *small))
+
+    return build
+
+
+def genstats(x, strides=None, io=dtypes.f32):
+    def build():
+        g = new_graph(io_data_type=io)
+        return finish(g, *g.genstats(g.tensor(list(x), strides), name="stats"))
+
+    return build
+
+
+def bn_finalize(dims=(1, 6, 1, 1), is_running=True):
+    def build():
+        g = new_graph()
+        total, squares, scale, bias, mean, variance = (g.tensor(list(dims)) for _ in range(6))
+        count = g.tensor_scalar(32, "RUNTIME_PARAM", dtypes.i64) if is_running else 32.0
+        old = (mean, variance, 0.25) if is_running else ()
+        made = g.bn_finalize(total, squares, scale, bias, 1e-3, count, *old)
+        return finish(g, *(tensor for tensor in made if tensor is not None))
+
+    return build
+
+
+def dbn_weight(x, strides=None):
+    def build():
+        g = new_graph()
+        channels = [1, x[1], *[1] * (len(x) - 2)]
+        small = [g.tensor(channels) for _ in range(3)]
+        return finish(g, *g.dbn_weight(g.tensor(list(x)), g.tensor(list(x), strides), *small))
+
+    return build
+
+
+def softmax(x, axis=-1, algorithm="ACCURATE", io=dtypes.f32, strides=None):
+    def build():
+        g = new_graph(io_data_type=io)
+        return finish(g, g.softmax(g.tensor(list(x), strides), axis, algorithm))
+
+    return build
+
+
+def softmax_backward(x, axis=-1, algorithm="ACCURATE", io=dtypes.f32):
+    def build():
+        g = new_graph(io_data_type=io)
+        dy, y = g.tensor(list(x)), g.tensor(list(x))
+        return finish(g, g.softmax_backward(dy, y, axis, algorithm))
+
+    return build
+
+
+def pool(mode="MAXPOOL", dims=(2, 3, 7, 6), **options):
+    """A graph of one resample; the first result, and the index if there is one, are outputs."""
+    parameters = {
+        "pre_padding": [1, 0], "post_padding": [1, 1], "stride": [2, 1], "window": [3, 2],
+    }  # fmt: skip
+
+    def build():
+        g = new_graph()
+        y, index = g.resample(g.tensor(list(dims)), mode, **{**parameters, **options})
+        return finish(g, *(t for t in (y, index) if t is not None))
+
+    return build
+
+
+def pool_1d():
+    return pool("AVGPOOL_EXCLUDE_PADDING", [3, 2, M], pre_padding=[1], post_padding=[2],
+                stride=[1], window=[3])()  # fmt: skip
+
+
+def pool_3d():
+    return pool(dims=[1, 2, 3, 4, 5], pre_padding=[0] * 3, post_padding=[1] * 3,
+                stride=[1, 2, 2], window=[2] * 3)()  # fmt: skip
+
+
+def upsample(mode, dims=(2, 2, 3, 4), window=(1, 2), **options):
+    """Twice the size along each spatial dim; windows of half an element, unless said."""
+    spatial = len(dims) - 2
+    return pool(mode, dims, **{
+        "pre_padding": [0] * spatial, "post_padding": [0] * spatial,
+        "stride": [(1, 2)] * spatial, "window": [window] * spatial, **options,
+    })  # fmt: skip
+
+
+def bilinear_as_cudnn_has_it():
+    return upsample("BILINEAR", window=2, pre_padding=[0.5] * 2, post_padding=[1] * 2)()
+
+
+def pool_backward(mode="MAXPOOL", dims=(2, 3, 7, 6), given=("index",), **options):
+    """A graph of one resample_backward; given: the optional operands that it has."""
+    parameters = {
+        "pre_padding": [1, 0], "post_padding": [1, 1], "stride": [2, 1], "window": [3, 2],
+    }  # fmt: skip
+
+    def build():
+        g = new_graph()
+        parts = {**parameters, **options}
+        small = g.resample(g.tensor(list(dims)), mode, **parts)[0].get_dim()
+        g = new_graph()
+        made = {
+            "input": lambda: g.tensor(list(dims)),
+            "output": lambda: g.tensor(small),
+            "index": lambda: g.tensor(small, data_type=dtypes.i8),
+        }
+        operands = {name: made[name]() for name in given}
+        dx = g.resample_backward(g.tensor(small), mode, **parts, **operands)
+        return finish(g, dx if "input" in given else dx.set_dim(list(dims)))
+
+    return build
+
+
+def rng_of(distribution, dims=(3, 5, 7), data_type=dtypes.f32, seed=1234567890123, **parameters):
+    def build():
+        g = new_graph()
+        y = g.rng(seed, 5, distribution, dim=dims, **parameters)
+        return finish(g, y.set_data_type(data_type))
+
+    return build
+
+
+def rng_with_seeds_at_execution():
+    g = new_graph()
+    seed = g.tensor_scalar(7, "RUNTIME_PARAM", dtypes.i64)
+    offset = g.tensor([1, 1, 1], data_type=dtypes.i64)
+    y = g.rng(seed, offset, dnnc.rng_distribution.UNIFORM, dim=[2, M, 6])
+    return finish(g, y)
+
+
+def dropout():
+    g = new_graph()
+    x = g.tensor([4, M, 6])
+    kept = g.rng(3, 0, "BERNOULLI", bernoulli_probability=0.75, dim=[4, M, 6])
+    return finish(g, g.mul(g.mul(x, kept), 1 / 0.75))
+
+
 EXAMPLES = {
     "matmul": [
         matmul_plain,
@@ -236,7 +422,130 @@ EXAMPLES = {
     "reshape": [reshape_views, reshape_logical],
     "concatenate": [concatenate, concatenate_symbols],
     "conv_fprop": [conv_2d, conv_1d_turned],
-    "layernorm": [layernorm_training, layernorm_inference],
+    "resample": [
+        pool(),
+        pool(generate_index=True),
+        pool("AVGPOOL_INCLUDE_PADDING"),
+        pool("AVGPOOL_EXCLUDE_PADDING", name="pool"),
+        pool_1d,
+        pool_3d,
+        upsample("BILINEAR"),
+        upsample("NEAREST", [B, 2, 3]),
+        bilinear_as_cudnn_has_it,
+    ],
+    "resample_backward": [
+        pool_backward(),
+        pool_backward(given=["input", "output"]),
+        pool_backward("AVGPOOL_INCLUDE_PADDING", given=["input"]),
+        pool_backward("AVGPOOL_EXCLUDE_PADDING", given=[]),
+        pool_backward(
+            "BILINEAR",
+            given=[],
+            window=[2, 2],
+            stride=[0.5, 0.25],
+            pre_padding=[0.5, 3.5],
+            post_padding=[1, 4],
+        ),
+        pool_backward(
+            "NEAREST",
+            given=[],
+            window=[1, 0.5],
+            stride=[0.75, 0.5],
+            pre_padding=[2, 0],
+            post_padding=[1.5, 3],
+        ),
+    ],
+    "rng": [
+        rng_of("BERNOULLI", bernoulli_probability=0.3, data_type=dtypes.i1),
+        rng_of("UNIFORM", uniform_minimum=-1.0, uniform_maximum=3.0),
+        rng_of("NORMAL", normal_mean=0.5, normal_standard_deviation=2.0, seed=-1),
+        rng_with_seeds_at_execution,
+        dropout,
+    ],
+    "layernorm": [
+        layernorm_training,
+        layernorm_inference,
+        norm("layernorm", [M, 24, 1, 1], [1, 24, 1, 1], io=dtypes.bf16),
+        norm("layernorm", [2, 6, 3, 4], [1, 6, 3, 4], bias=False, strides=[72, 1, 24, 6]),
+    ],
+    "rmsnorm": [
+        norm("rmsnorm", [5, 8], [1, 8]),
+        norm("rmsnorm", [M, 24, 1, 1], [1, 24, 1, 1], bias=False, io=dtypes.f16),
+        norm("rmsnorm", [3, 4, 6], [1, 1, 6], "INFERENCE", strides=[1, 3, 12]),
+        norm("rmsnorm", [5, 8], [1, 8], compute_data_type=dtypes.f64),
+    ],
+    "adalayernorm": [
+        norm("adalayernorm", [B, 5, 8], [B, 1, 8]),
+        norm("adalayernorm", [2, 3, 4, 6], [2, 1, 4, 6], "INFERENCE", bias=False),
+        norm("adalayernorm", [2, M, 8], [1, 1, 8], io=dtypes.f16),
+    ],
+    "instancenorm": [
+        norm("instancenorm", [2, 3, 4, 5], [1, 3, 1, 1]),
+        norm("instancenorm", [2, 6, 4, 3], [1, 6, 1, 1], strides=[72, 1, 18, 6], io=dtypes.f16),
+        norm("instancenorm", [B, 3, 8], [1, 3, 1], "INFERENCE", bias=False),
+        norm("instancenorm", [2, 3, 2, 4, 3], [1, 3, 1, 1, 1]),
+    ],
+    "batchnorm": [
+        batchnorm([4, 6, 2, 8]),
+        batchnorm([4, 6, 3, 2], False, strides=[36, 1, 12, 6]),
+        batchnorm([M, 6]),
+        batchnorm([1, 6, 1, 1]),
+    ],
+    "batchnorm_inference": [
+        batchnorm_inference([2, 6, 3, 4]),
+        batchnorm_inference([M, 6, 4, 2], [48, 1, 12, 6]),
+    ],
+    "layernorm_backward": [
+        norm_backward("layernorm_backward", [5, 8], [1, 8], [5, 1]),
+        norm_backward("layernorm_backward", [1, M, 24], [1, 1, 24], [1, M, 1], dtypes.f16),
+        norm_backward(
+            "layernorm_backward",
+            [2, 3, 4],
+            [1, 3, 4],
+            [2, 1, 1],
+            strides=[1, 8, 2],
+            compute_data_type=dtypes.f64,
+        ),
+    ],
+    "rmsnorm_backward": [
+        norm_backward("rmsnorm_backward", [5, 8], [1, 8], [5, 1], has_dbias=True),
+        norm_backward("rmsnorm_backward", [B, M, 8], [1, 1, 8], [B, M, 1], has_dbias=False),
+    ],
+    "adalayernorm_backward": [
+        norm_backward("adalayernorm_backward", [2, 5, 8], [2, 1, 8], [2, 5, 1]),
+        norm_backward("adalayernorm_backward", [B, 3, 8], [1, 1, 8], [B, 3, 1], dtypes.bf16),
+    ],
+    "instancenorm_backward": [
+        norm_backward("instancenorm_backward", [2, 3, 4, 5], [1, 3, 1, 1], [2, 3, 1, 1]),
+        norm_backward("instancenorm_backward", [3, 4, M], [1, 4, 1], [3, 4, 1]),
+    ],
+    "batchnorm_backward": [
+        norm_backward("batchnorm_backward", [4, 6, 3, 2], [1, 6, 1, 1], [1, 6, 1, 1]),
+        norm_backward(
+            "batchnorm_backward", [B, 6, 2, 2], [1, 6, 1, 1], [1, 6, 1, 1], strides=[24, 1, 12, 6]
+        ),
+    ],
+    "genstats": [
+        genstats([4, 6, 3, 2]),
+        genstats([M, 6, 2, 2], [24, 1, 12, 6], dtypes.f16),
+    ],
+    "bn_finalize": [bn_finalize(), bn_finalize((1, 5), False)],
+    "dbn_weight": [
+        dbn_weight([4, 6, 3, 2]),
+        dbn_weight([B, 6, 2, 2], [24, 1, 12, 6]),
+    ],
+    "softmax": [
+        softmax([5, 8]),
+        softmax([2, 6, 3, 4], 1, "LOG", strides=[72, 1, 24, 6]),
+        softmax([B, 4, 3, 2], [1, 2, 3], "FAST"),
+        softmax([3, M, 8], io=dtypes.f16),
+        softmax([3, 4], 1, "LOG"),
+    ],
+    "softmax_backward": [
+        softmax_backward([5, 8]),
+        softmax_backward([M, 4, 3], [-1, 1], "LOG"),
+        softmax_backward([3, 8, 2], 1, "FAST", io=dtypes.bf16),
+    ],
 }
 
 ALL_EXAMPLES = [(op, i, build) for op, builds in EXAMPLES.items() for i, build in enumerate(builds)]
@@ -290,6 +599,67 @@ def layernorm(g, scale=(1, 8), bias=(1, 8), epsilon=(1, 1), phase="INFERENCE", *
     return g.layernorm(phase, *tensors, **kwargs)[0]
 
 
+def changed(build, field="", dims=None, **changes):
+    """A valid graph whose last operation is changed behind the method's back.
+
+    field: an operand or result that gets other dims, None for one that was absent a new tensor.
+    """
+
+    def make():
+        g = build()
+        op = g.graph.ops[-1]
+        for name, value in changes.items():
+            setattr(op, name, value)
+        if field:
+            tensor = getattr(op, field) or g.tensor([1])
+            setattr(op, field, tensor.set_dim(dims).set_stride([int(d != 1) for d in dims]))
+        return g
+
+    return make
+
+
+INTEGERS = {"compute_type": dtypes.i32}
+ROWS = {
+    "layernorm": norm("layernorm", [5, 8], [1, 8]),
+    "rmsnorm": norm("rmsnorm", [5, 8], [1, 8]),
+    "adalayernorm": norm("adalayernorm", [5, 3, 8], [5, 1, 8]),
+    "instancenorm": norm("instancenorm", [5, 3, 8], [1, 3, 1]),
+    "layernorm_backward": norm_backward("layernorm_backward", [5, 8], [1, 8], [5, 1]),
+    "rmsnorm_backward": norm_backward("rmsnorm_backward", [5, 8], [1, 8], [5, 1], has_dbias=True),
+    "adalayernorm_backward": norm_backward(
+        "adalayernorm_backward", [5, 3, 8], [5, 1, 8], [5, 3, 1]
+    ),
+    "instancenorm_backward": norm_backward(
+        "instancenorm_backward", [5, 3, 8], [1, 3, 1], [5, 3, 1]
+    ),
+    "batchnorm_backward": norm_backward("batchnorm_backward", [5, 3, 8], [1, 3, 1], [1, 3, 1]),
+}
+BN, BN_PLAIN = batchnorm([5, 3, 8]), batchnorm([5, 3, 8], False)
+
+
+def broken_norm(name, scale, bias, missing):
+    """The constraints of a norm with a phase."""
+    build = ROWS[name]
+    return {
+        (name, "C1"): changed(build, "scale", scale),
+        (name, "C2"): changed(build, "bias", bias),
+        (name, "C3"): changed(build, "y", bias),
+        (name, "C4"): changed(build, **{missing: None}),
+        (name, "C5"): changed(build, **INTEGERS),
+    }
+
+
+def broken_norm_backward(name, scale, dy, statistics, dscale):
+    build = ROWS[name]
+    return {
+        (name, "C1"): changed(build, "scale", scale),
+        (name, "C2"): changed(build, "dy", dy),
+        (name, "C3"): changed(build, "inv_variance", statistics),
+        (name, "C4"): changed(build, "dscale", dscale),
+        (name, "C5"): changed(build, **INTEGERS),
+    }
+
+
 def transpose_of(g, permutation):
     return g.transpose(g.tensor([2, 3, 4]), permutation)
 
@@ -300,6 +670,19 @@ def slice_of(g, *slices):
 
 def reshape_of(g, dims, strides=None, mode="LOGICAL"):
     return g.reshape(g.tensor([4, 6], strides), mode).set_dim(dims)
+
+
+def pooled_to(g, dims):
+    y, _ = g.resample(g.tensor([1, 2, 2]), "MAXPOOL", [0], [0], [1], [2])
+    return y.set_dim(dims)
+
+
+def unpool(g, mode="AVGPOOL_INCLUDE_PADDING", dims=(1, 2, 4, 5), **options):
+    parameters = {
+        "pre_padding": [0, 0], "post_padding": [0, 1], "stride": [2, 2], "window": [2, 2],
+    }  # fmt: skip
+    dy = g.tensor([1, 2, 2, 3])
+    return g.resample_backward(dy, mode, **{**parameters, **options}).set_dim(list(dims))
 
 
 def concatenate_of(g, shapes, axis, types=None, **kwargs):
@@ -373,9 +756,60 @@ BROKEN = {
     ("conv_fprop", "C3"): broken(lambda g: conv(g, w=(6, 3, 3, 3))),
     ("conv_fprop", "C4"): broken(lambda g: conv(g).set_dim([2, 6, 7, 7])),
     ("conv_fprop", "C5"): broken(lambda g: conv(g, compute_data_type=dtypes.i32)),
+    ("resample", "C1"): pool(stride=[1]),
+    ("resample", "C2"): pool(pre_padding=[3, 0]),
+    ("resample", "C3"): pool(padding_mode="ZERO_PAD"),
+    ("resample", "C4"): broken(lambda g: pooled_to(g, [1, 2, 2])),
+    ("resample", "C5"): edited(
+        lambda g: g.resample(g.tensor([1, 2, 4]), "MAXPOOL", [0], [0], [1], [2])[0],
+        generate_index=True,
+    ),
+    ("resample", "C6"): pool(compute_data_type=dtypes.f16),
+    ("resample_backward", "C1"): broken(lambda g: unpool(g, stride=[2])),
+    ("resample_backward", "C2"): broken(lambda g: unpool(g, pre_padding=[2, 0])),
+    ("resample_backward", "C3"): broken(lambda g: unpool(g, padding_mode="EDGE_VAL_PAD")),
+    ("resample_backward", "C4"): broken(lambda g: unpool(g, dims=(1, 2, 4, 7))),
+    ("resample_backward", "C5"): broken(lambda g: unpool(g, mode="MAXPOOL")),
+    ("resample_backward", "C6"): broken(lambda g: unpool(g, compute_data_type=dtypes.i32)),
+    ("rng", "C1"): broken(lambda g: g.rng(g.tensor([1]), 2, "UNIFORM", dim=[4])),
+    ("rng", "C2"): rng_of("BERNOULLI", bernoulli_probability=1.5),
     ("layernorm", "C1"): broken(lambda g: layernorm(g, scale=(1, 1), bias=(1, 1))),
     ("layernorm", "C2"): broken(lambda g: layernorm(g, bias=(5, 8))),
     ("layernorm", "C3"): broken(lambda g: layernorm(g, epsilon=(1, 8))),
     ("layernorm", "C4"): edited(layernorm, norm_forward_phase="TRAINING"),
     ("layernorm", "C5"): broken(lambda g: layernorm(g, compute_data_type=dtypes.i32)),
+    **broken_norm("rmsnorm", [1, 4], [1, 4], "inv_variance"),
+    **broken_norm("adalayernorm", [5, 1, 1], [1, 1, 8], "mean"),
+    **broken_norm("instancenorm", [5, 3, 1], [1, 3, 8], "mean"),
+    ("batchnorm", "C1"): changed(BN, "scale", [5, 3, 1]),
+    ("batchnorm", "C2"): changed(BN, "in_running_var", [1, 1, 1]),
+    ("batchnorm", "C3"): changed(BN_PLAIN, "y", [5, 3, 4]),
+    ("batchnorm", "C4"): changed(BN, next_running_var=None),
+    ("batchnorm", "C5"): changed(BN, **INTEGERS),
+    ("batchnorm_inference", "C1"): changed(batchnorm_inference([5, 3, 8]), "mean", [5, 3, 1]),
+    ("batchnorm_inference", "C2"): changed(batchnorm_inference([5, 3, 8]), "y", [5, 3, 4]),
+    ("batchnorm_inference", "C3"): changed(batchnorm_inference([5, 3, 8]), **INTEGERS),
+    **broken_norm_backward("layernorm_backward", [1, 1], [5, 1], [5, 8], [5, 8]),
+    **broken_norm_backward("rmsnorm_backward", [1, 4], [5, 4], [1, 1], [1, 1]),
+    **broken_norm_backward("adalayernorm_backward", [5, 1, 1], [5, 1, 8], [5, 1, 1], [1, 1, 8]),
+    **broken_norm_backward("instancenorm_backward", [5, 3, 1], [5, 1, 8], [1, 3, 1], [5, 3, 1]),
+    **broken_norm_backward("batchnorm_backward", [1, 1, 8], [5, 3, 1], [5, 3, 1], [1, 1, 1]),
+    ("genstats", "C1"): broken(lambda g: g.genstats(g.tensor([8]))),
+    ("genstats", "C2"): changed(genstats([5, 3, 8]), "sq_sum", [5, 3, 1]),
+    ("genstats", "C3"): changed(genstats([5, 3, 8]), **INTEGERS),
+    ("bn_finalize", "C1"): changed(bn_finalize(), "eq_bias", [1, 1, 1, 1]),
+    ("bn_finalize", "C2"): broken(
+        lambda g: g.bn_finalize(*(g.tensor([1, 6]) for _ in range(6)), name="bn")
+    ),
+    ("bn_finalize", "C3"): changed(bn_finalize(), momentum=None),
+    ("bn_finalize", "C4"): changed(bn_finalize(), **INTEGERS),
+    ("dbn_weight", "C1"): changed(dbn_weight([5, 3, 8]), "dy", [5, 3, 4]),
+    ("dbn_weight", "C2"): changed(dbn_weight([5, 3, 8]), "eq_bias", [5, 3, 1]),
+    ("dbn_weight", "C3"): changed(dbn_weight([5, 3, 8]), **INTEGERS),
+    ("softmax", "C1"): softmax([5, 8], [1, -1]),
+    ("softmax", "C2"): changed(softmax([5, 8]), "y", [5, 4]),
+    ("softmax", "C3"): changed(softmax([5, 8]), **INTEGERS),
+    ("softmax_backward", "C1"): softmax_backward([5, 8], 2),
+    ("softmax_backward", "C2"): changed(softmax_backward([5, 8]), "dy", [5, 1]),
+    ("softmax_backward", "C3"): changed(softmax_backward([5, 8]), **INTEGERS),
 }

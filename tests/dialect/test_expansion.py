@@ -1,7 +1,14 @@
 """Composite operations are run as what they stand for."""
 
+import numpy as np
+import pytest
+
 import dnnc
 from dnnc.dialect import dnn
+from dnnc.dialect.reference import reference
+from tests.support import linalg_cpu
+
+from .examples import ALL_EXAMPLES, batchnorm, norm, norm_backward
 
 
 def layernorm(phase="TRAINING", name="ln"):
@@ -48,3 +55,61 @@ def test_results_are_stored_in_their_own_type_and_used_in_the_compute_type():
     assert kinds(stored) == ["pointwise:identity", "pointwise:identity", "pointwise:add"]
     used = {t for op in graph.live_ops for t in op.operands}
     assert used.isdisjoint(graph.outputs)
+
+
+COMPOSITE = {
+    f"{op}-{i}": build
+    for op, i, build in ALL_EXAMPLES
+    if build().graph.finalize().ops[-1].expand() is not None
+}
+
+
+@pytest.mark.parametrize("build", COMPOSITE.values(), ids=COMPOSITE)
+def test_steps_are_valid_and_make_what_was_promised(build):
+    graph = build().graph.finalize()
+    for step in graph.live_ops:
+        assert step.expand() is None
+        step.verify()
+    made = {t for step in graph.live_ops for t in step.results}
+    assert made >= set(graph.outputs)
+
+
+def reductions(build):
+    return [op.mode for op in build().graph.finalize().live_ops if op.op_name == "reduction"]
+
+
+def test_gradients_of_channels_take_two_sums():
+    """The averages of dX are those of dscale and dbias."""
+    case = norm_backward("batchnorm_backward", [4, 6, 3], [1, 6, 1], [1, 6, 1])
+    assert reductions(case) == ["add", "add"]
+    case = norm_backward("instancenorm_backward", [4, 6, 3], [1, 6, 1], [4, 6, 1])
+    assert sorted(reductions(case)) == ["add"] * 4  # two of them over 4 numbers
+
+
+def test_elements_are_counted_where_a_size_is_a_symbol():
+    n = dnnc.Dim("N", max=64)
+    assert reductions(batchnorm([8, 6, 3])) == ["avg", "avg"]
+    assert sorted(reductions(batchnorm([n, 6, 3]))) == ["avg", "avg", "max"]
+    assert sorted(reductions(batchnorm([n, 6, n]))) == ["avg", "avg", "max", "max"]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        norm("layernorm", [4, 64], [1, 64]),
+        norm("adalayernorm", [4, 2, 64], [4, 1, 64]),
+        norm("instancenorm", [4, 2, 64], [1, 2, 1]),
+        batchnorm([4, 2, 64]),
+    ],
+)
+def test_variances_far_from_zero(build):
+    """The mean of squares less the squared mean would leave no digit of them in FLOAT."""
+    graph = build().graph.finalize()
+    rng = np.random.default_rng(0)
+    inputs = {t.uid: rng.uniform(0, 1, [int(str(n)) for n in t.shape]) for t in graph.inputs}
+    inputs[graph.ops[0].x.uid] += 4096
+    inputs[graph.ops[0].epsilon.uid] = np.full([1] * graph.ops[0].epsilon.rank, 1e-5)
+    inputs = {uid: np.asarray(array, np.float32) for uid, array in inputs.items()}
+    wanted, found = reference(graph, inputs), linalg_cpu.run(graph, inputs)
+    uid = graph.ops[0].inv_variance.uid
+    np.testing.assert_allclose(found[uid], wanted[uid], rtol=2e-3)

@@ -7,8 +7,9 @@ from dnnc import dtypes
 from dnnc import target as targets
 from dnnc.codegen import nvptx
 from dnnc.compiler import compile_graph
+from dnnc.dialect.fusion import partition
 from dnnc.dialect.pointwise_modes import MODES
-from dnnc.engines import matmul_sm90
+from dnnc.engines import engine_named, matmul_sm90
 from dnnc.engines.matmul_sm80 import WARPS
 from dnnc.options import Options
 from dnnc.target import of
@@ -85,6 +86,74 @@ def sums(axes):
     return build
 
 
+IMAGES = dnnc.Dim("N", max=1024)
+
+
+def channels_last(g, n, h, w, c):
+    return g.tensor([n, c, h, w], [h * w * c, 1, w * c, c])
+
+
+POOL = ([1, 1], [1, 1], [2, 2], [3, 3])
+
+
+def max_pool(generate_index):
+    def build():
+        g = new_graph(dtypes.f16)
+        x = channels_last(g, IMAGES, 112, 112, 64)
+        y, index = g.resample(x, "MAXPOOL", *POOL, generate_index=generate_index)
+        if index is not None:
+            index.set_output()
+        g.relu(y).set_output().set_stride(y.get_stride())
+        return g
+
+    return build
+
+
+def unpooled():
+    g = new_graph(dtypes.bf16)
+    loss = channels_last(g, IMAGES, 56, 56, 64)
+    dx = g.resample_backward(loss, "AVGPOOL_EXCLUDE_PADDING", *POOL)
+    dx.set_dim([IMAGES, 64, 112, 112]).set_output()
+    return g
+
+
+def upsampled():
+    g = new_graph(dtypes.f16)
+    x = channels_last(g, IMAGES, 56, 56, 64)
+    g.resample(x, "BILINEAR", [0.5] * 2, [1] * 2, [0.5] * 2, [2] * 2)[0].set_output()
+    return g
+
+
+def layernorm():
+    g = new_graph(dtypes.bf16)
+    x, scale, bias = g.tensor([M, 4096]), g.tensor([1, 4096]), g.tensor([1, 4096])
+    for tensor in g.layernorm("TRAINING", x, scale, bias, g.tensor_scalar(1e-5)):
+        tensor.set_output()
+    return g
+
+
+def layernorm_backward():
+    g = new_graph(dtypes.bf16)
+    dy, x, scale = g.tensor([M, 2048]), g.tensor([M, 2048]), g.tensor([1, 2048])
+    mean, inverse = (g.tensor([M, 1], data_type=dtypes.f32) for _ in range(2))
+    for tensor in g.layernorm_backward(dy, x, scale, mean, inverse):
+        tensor.set_output()
+    return g
+
+
+def softmax_of_channels():
+    g = new_graph(dtypes.f16)
+    g.softmax(g.tensor([M, 64, 28, 28]), 1).set_output()
+    return g
+
+
+def dropout():
+    g = new_graph(dtypes.f16)
+    kept = g.rng(g.tensor([1], data_type=dtypes.i64), 0, "BERNOULLI", 0.9, dim=[M, 4096])
+    g.mul(g.mul(g.tensor([M, 4096]), kept), 1 / 0.9).set_output()
+    return g
+
+
 CASES = {
     "matmul bias gelu": ("matmul_sm80", ffn("gelu"), {}),
     "matmul bias residual": ("matmul_sm80", ffn("residual", dtypes.bf16), {}),
@@ -100,6 +169,15 @@ CASES = {
     "reduction rows": ("reduction", sums((1,)), {}),
     "reduction columns": ("reduction", sums((0,)), {}),
     "reduction all": ("reduction", sums((0, 1)), {}),
+    "rows layernorm": ("rows", layernorm, {"ARRAY_SIZE_PER_THREAD": 32}),
+    "rows layernorm again": ("rows", layernorm, {"ARRAY_SIZE_PER_THREAD": 0, "TILE_COLS": 256}),
+    "rows layernorm backward": ("rows", layernorm_backward, {"STAGES": 0}),
+    "rows softmax of channels": ("rows", softmax_of_channels, {}),
+    "dropout": ("pointwise", dropout, {}),
+    "resample max": ("resample", max_pool(False), {}),
+    "resample max and index": ("resample", max_pool(True), {}),
+    "resample backward": ("resample", unpooled, {}),
+    "resample bilinear": ("resample", upsampled, {}),
 }
 
 
@@ -312,3 +390,15 @@ def test_large_tiles_are_refused_where_shared_memory_is_small():
     knobs = {"TILE_M": 128, "TILE_N": 256, "TILEK": 64, "STAGES": 3}
     with pytest.raises(dnnc.DnncError, match=r"shared memory: .* on sm_86"):
         assembled("matmul_sm80", ffn("gelu"), knobs, "sm_86")
+
+
+@pytest.mark.parametrize("build", [layernorm, layernorm_backward, softmax_of_channels])
+def test_no_rows_are_spilled(build):
+    """Of the candidates that hold most elements, and of rings."""
+    graph = build().graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    found = engine_named("rows").candidates(fusion, of("sm_90a"))
+    most = {(c["TILE_COLS"], c["STAGES"] > 0): c for c in found if c["TILE_CGA"] == 1}
+    assert len(most) > 3
+    for knobs in most.values():
+        assert_fits(assembled("rows", build, knobs, "sm_90a"), "sm_90a")

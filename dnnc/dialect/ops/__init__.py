@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from ..op import Op
+from .batch_norm import Batchnorm, BatchnormInference, BnFinalize, DbnWeight, Genstats
 from .conv import ConvFprop
 from .matmul import Matmul
 from .moe_grouped_matmul import MoeGroupedMatmul
-from .norm import Layernorm
+from .norm import Adalayernorm, Instancenorm, Layernorm, Rmsnorm
+from .norm_backward import (
+    AdalayernormBackward,
+    BatchnormBackward,
+    InstancenormBackward,
+    LayernormBackward,
+    RmsnormBackward,
+)
 from .pointwise import Pointwise
 from .reduction import Reduction
+from .resample import Resample, ResampleBackward
+from .rng import Rng
+from .softmax import Softmax, SoftmaxBackward
 from .views import Concatenate, Reshape, Slice, Transpose
 
 OPS: tuple[type[Op], ...] = (
@@ -21,7 +32,25 @@ OPS: tuple[type[Op], ...] = (
     Reshape,
     Concatenate,
     ConvFprop,
+    Resample,
+    ResampleBackward,
+    Rng,
     Layernorm,
+    Rmsnorm,
+    Adalayernorm,
+    Instancenorm,
+    Batchnorm,
+    BatchnormInference,
+    LayernormBackward,
+    RmsnormBackward,
+    AdalayernormBackward,
+    InstancenormBackward,
+    BatchnormBackward,
+    Genstats,
+    BnFinalize,
+    DbnWeight,
+    Softmax,
+    SoftmaxBackward,
 )
 
 BY_NAME = {op.op_name: op for op in OPS}

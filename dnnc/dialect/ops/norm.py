@@ -1,22 +1,35 @@
-"""Normalization, forward."""
+"""Normalization over rows, forward: layer, adaptive layer, instance and RMS norm."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import dtypes
 from ...dtypes import DType
-from ...errors import Status
-from ...expr import Expr
 from ..expansion import Steps
 from ..op import Op, attribute, operand, result
-from ..tensor import Tensor, packed_strides, text
+from ..tensor import Tensor
+from .norm_base import (
+    Norm,
+    axes_but,
+    channel_dims,
+    fill,
+    fill_like,
+    float64,
+    inverse_root,
+    moments,
+    reduced_dims,
+    row_axes,
+    scaled,
+)
+
+_WHY = "statistics in TRAINING, none in INFERENCE"
 
 
-class Layernorm(Op):
+class Layernorm(Norm):
     """Y = (X - mean) * inv_variance * scale + bias, over the axes where scale is not 1.
 
     X, Y [d0, ..., dn]; scale, bias [1 or d0, ..., 1 or dn]; epsilon, a scalar;
@@ -34,7 +47,7 @@ class Layernorm(Op):
 
     op_name = "layernorm"
     backend = "OPERATION_NORM_FORWARD"
-    role = "anchor"
+    prefix = "OPERATION_NORM_FWD"
 
     x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")
     scale: Tensor = operand("[1 or d0, ..., 1 or dn]", backend="SCALE_DESC")
@@ -53,82 +66,185 @@ class Layernorm(Op):
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalized axes."""
-        return tuple(axis for axis, n in enumerate(self.scale.shape) if n.constant != 1)
+        return row_axes(self.scale)
 
-    def _statistics_dims(self) -> tuple[Expr, ...]:
-        one = Expr.of(1)
-        return tuple(one if a in self.axes else n for a, n in enumerate(self.x.shape))
+    @classmethod
+    def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        is_kept = values["norm_forward_phase"] == "TRAINING"
+        return () if is_kept else ("mean", "inv_variance")
 
     def infer(self) -> None:
-        if self.y.dims is None:
-            self.y.dims = self.x.dims
-        if self.y.strides is None:
-            self.y.strides = self.x.strides
+        fill_like(self.y, self.x)
         for tensor in (self.mean, self.inv_variance):
-            if tensor is None:
-                continue
-            if tensor.dims is None:
-                tensor.dims = self._statistics_dims()
-            if tensor.strides is None:
-                tensor.strides = packed_strides(tensor.dims)
-            if tensor.dtype is None and self.compute_type.has_storage:
-                tensor.dtype = self.compute_type
+            fill(tensor, reduced_dims(self.x, self.axes), self.compute_type)
+
+    def verify_scale(self) -> None:
+        self.require_row_scale("C1", self.x, self.scale, self.axes)
 
     def verify(self) -> None:
         self.require_attribute_choices()
-        fits = self.scale.rank == self.x.rank and all(
-            s == x or s.constant == 1 for s, x in zip(self.scale.shape, self.x.shape, strict=True)
-        )
-        if not fits or not self.axes:  # layernorm_c1
-            raise self.error(
-                "C1",
-                f"scale has dims {text(self.scale.shape)}",
-                f"{text(self.x.shape)} with some dims 1, not all",
-                Status.BAD_PARAM_SHAPE_MISMATCH,
-            )
-        wanted = [("C2", self.bias, self.scale.shape), ("C3", self.y, self.x.shape)]
-        wanted += [("C4", t, self._statistics_dims()) for t in (self.mean, self.inv_variance)]
-        for constraint, tensor, dims in wanted:  # layernorm_c2, layernorm_c3, layernorm_c4
-            if tensor is not None and tensor.shape != dims:
-                raise self.error(
-                    constraint,
-                    f"{tensor.label} has dims {text(tensor.shape)}",
-                    text(dims),
-                    Status.BAD_PARAM_SHAPE_MISMATCH,
-                )
-        if self.epsilon.elements().constant != 1:  # layernorm_c3
-            raise self.error("C3", f"epsilon has dims {text(self.epsilon.shape)}", "one element")
-        training = self.norm_forward_phase == "TRAINING"
-        if any((t is not None) != training for t in (self.mean, self.inv_variance)):
-            raise self.error("C4", "statistics", "both in TRAINING, none in INFERENCE")
-        if self.compute_type not in (dtypes.f32, dtypes.f64):  # layernorm_c5
-            raise self.error(
-                "C5",
-                f"compute type {self.compute_type.cudnn}",
-                "FLOAT, DOUBLE",
-                Status.NOT_SUPPORTED_DATA_TYPE,
-            )
+        self.verify_scale()  # layernorm_c1
+        self.require_dims("C2", self.scale.shape, self.bias)  # layernorm_c2
+        self.require_dims("C3", self.x.shape, self.y)  # layernorm_c3
+        self.require_one_element("C3", "epsilon", self.epsilon)
+        self.require_results("C4", _WHY)  # layernorm_c4
+        self.require_dims("C4", reduced_dims(self.x, self.axes), self.mean, self.inv_variance)
+        self.require_float_arithmetic("C5")  # layernorm_c5
 
     def expand(self) -> Sequence[Op]:
         steps = Steps(self.name, self.compute_type, self.x.rank)
-        mean = steps.reduction("avg", self.x, self.axes)
-        centred = steps.pointwise("sub", self.x, mean)
-        square = steps.pointwise("mul", centred, centred)
-        variance = steps.reduction("avg", square, self.axes)
-        inv_variance = steps.pointwise("rsqrt", steps.pointwise("add", variance, self.epsilon))
+        mean, centred, variance = moments(steps, self.x, self.axes)
+        inv_variance = inverse_root(steps, variance, self.epsilon)
         steps.output(mean, self.mean)
         steps.output(inv_variance, self.inv_variance)
         normal = steps.pointwise("mul", centred, inv_variance)
-        if self.bias is None:
-            steps.pointwise("mul", normal, self.scale, to=self.y)
-        else:
-            steps.pointwise("add", steps.pointwise("mul", normal, self.scale), self.bias, to=self.y)
+        scaled(steps, normal, self.scale, self.bias, self.y)
         return steps.ops
 
     def reference(self, *operands: Any, **context: Any) -> Any:
-        x, scale, *bias, epsilon = (np.asarray(array, dtype=np.float64) for array in operands)
+        x, scale, *bias, epsilon = float64(operands)
         mean = np.mean(x, axis=self.axes, keepdims=True)
         variance = np.mean((x - mean) ** 2, axis=self.axes, keepdims=True)
         inv_variance = 1 / np.sqrt(variance + epsilon.reshape([1] * x.ndim))
         y = (x - mean) * inv_variance * scale + (bias[0] if bias else 0)
         return (y, mean, inv_variance) if self.norm_forward_phase == "TRAINING" else y
+
+
+class Adalayernorm(Layernorm):
+    """Y = (X - mean) * inv_variance * scale + bias, where scale and bias differ by batch.
+
+    X, Y [B, d1, ..., dn]; scale, bias [B or 1, 1 or d1, ..., 1 or dn]; epsilon, a scalar;
+    mean, inv_variance [B, d1 or 1, ..., dn or 1], 1 on the normalized axes, TRAINING only.
+    The normalized axes are those where scale is not 1, the first one apart.
+    inv_variance = 1 / sqrt(variance + epsilon), the variance being the mean squared distance.
+    Source: cuDNN graph API, NormalizationForward operation, mode ADA_LAYER_NORM.
+
+    Constraints:
+    (C1) scale has X's rank, each dim is X's or 1, and one at least after the first is not 1.
+    (C2) bias, where given, has scale's dims.
+    (C3) Y has X's dims; epsilon has one element.
+    (C4) mean and inv_variance are results in TRAINING and absent in INFERENCE.
+    (C5) the compute type is FLOAT or DOUBLE.
+    """
+
+    op_name = "adalayernorm"
+
+    scale: Tensor = operand("[B or 1, 1 or d1, ..., 1 or dn]", backend="SCALE_DESC")
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The normalized axes."""
+        return tuple(axis for axis in row_axes(self.scale) if axis > 0)
+
+    def verify_scale(self) -> None:
+        self.require_row_scale("C1", self.x, self.scale, self.axes, " after the first")
+
+
+class Instancenorm(Layernorm):
+    """Y = (X - mean) * inv_variance * scale + bias, over each channel of each image.
+
+    X, Y [N, C, (D, H,) W]; scale, bias [1, C, (1, 1,) 1]; epsilon, a scalar;
+    mean, inv_variance [N, C, (1, 1,) 1], TRAINING only.
+    inv_variance = 1 / sqrt(variance + epsilon), the variance being the mean squared distance.
+    Source: cuDNN graph API, NormalizationForward operation, mode INSTANCE_NORM.
+
+    Constraints:
+    (C1) X has rank 3 to 5; scale has dims [1, C, 1, ...].
+    (C2) bias, where given, has scale's dims.
+    (C3) Y has X's dims; epsilon has one element.
+    (C4) mean and inv_variance are results in TRAINING and absent in INFERENCE.
+    (C5) the compute type is FLOAT or DOUBLE.
+    """
+
+    op_name = "instancenorm"
+
+    x: Tensor = operand("[N, C, (D, H,) W]", frontend="input", backend="XDESC")
+    scale: Tensor = operand("[1, C, (1, 1,) 1]", backend="SCALE_DESC")
+    y: Tensor = result("[N, C, (D, H,) W]", backend="YDESC")
+    mean: Tensor | None = result("[N, C, (1, 1,) 1]", backend="MEAN_DESC", optional=True)
+    inv_variance: Tensor | None = result(
+        "[N, C, (1, 1,) 1]", backend="INV_VARIANCE_DESC", optional=True
+    )
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The normalized axes."""
+        return axes_but(self.x, 0, 1)
+
+    def verify_scale(self) -> None:
+        self.require_rank("C1", self.x, 3, 5)
+        self.require_dims("C1", channel_dims(self.x), self.scale)
+
+
+class Rmsnorm(Norm):
+    """Y = X * inv_variance * scale + bias, over the axes where scale is not 1.
+
+    X, Y [d0, ..., dn]; scale, bias [1 or d0, ..., 1 or dn]; epsilon, a scalar;
+    inv_variance [d0 or 1, ..., dn or 1], 1 on the normalized axes, TRAINING only.
+    inv_variance = 1 / sqrt(mean(X * X) + epsilon).
+    Source: cuDNN graph API, NormalizationForward operation, mode RMS_NORM.
+
+    Constraints:
+    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1.
+    (C2) bias, where given, has scale's dims.
+    (C3) Y has X's dims; epsilon has one element.
+    (C4) inv_variance is a result in TRAINING and absent in INFERENCE.
+    (C5) the compute type is FLOAT or DOUBLE.
+    """
+
+    op_name = "rmsnorm"
+    backend = "OPERATION_NORM_FORWARD"
+    prefix = "OPERATION_NORM_FWD"
+
+    x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")
+    scale: Tensor = operand("[1 or d0, ..., 1 or dn]", backend="SCALE_DESC")
+    bias: Tensor | None = operand("scale's dims", backend="BIAS_DESC", optional=True)
+    epsilon: Tensor = operand("a scalar", backend="EPSILON_DESC")
+    y: Tensor = result("[d0, ..., dn]", backend="YDESC")
+    inv_variance: Tensor | None = result("of each row", backend="INV_VARIANCE_DESC", optional=True)
+    norm_forward_phase: str = attribute(
+        "whether the statistics are kept", str, choices=("TRAINING", "INFERENCE"), backend="PHASE"
+    )
+    compute_type: DType = attribute(
+        "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
+    )
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The normalized axes."""
+        return row_axes(self.scale)
+
+    @classmethod
+    def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        return () if values["norm_forward_phase"] == "TRAINING" else ("inv_variance",)
+
+    def infer(self) -> None:
+        fill_like(self.y, self.x)
+        fill(self.inv_variance, reduced_dims(self.x, self.axes), self.compute_type)
+
+    def verify(self) -> None:
+        self.require_attribute_choices()
+        self.require_row_scale("C1", self.x, self.scale, self.axes)  # rmsnorm_c1
+        self.require_dims("C2", self.scale.shape, self.bias)  # rmsnorm_c2
+        self.require_dims("C3", self.x.shape, self.y)  # rmsnorm_c3
+        self.require_one_element("C3", "epsilon", self.epsilon)
+        self.require_results("C4", _WHY)  # rmsnorm_c4
+        self.require_dims("C4", reduced_dims(self.x, self.axes), self.inv_variance)
+        self.require_float_arithmetic("C5")  # rmsnorm_c5
+
+    def expand(self) -> Sequence[Op]:
+        steps = Steps(self.name, self.compute_type, self.x.rank)
+        square = steps.pointwise("mul", self.x, self.x)
+        mean_square = steps.reduction("avg", square, self.axes)
+        inv_variance = inverse_root(steps, mean_square, self.epsilon)
+        steps.output(inv_variance, self.inv_variance)
+        normal = steps.pointwise("mul", self.x, inv_variance)
+        scaled(steps, normal, self.scale, self.bias, self.y)
+        return steps.ops
+
+    def reference(self, *operands: Any, **context: Any) -> Any:
+        x, scale, *bias, epsilon = float64(operands)
+        mean_square = np.mean(x * x, axis=self.axes, keepdims=True)
+        inv_variance = 1 / np.sqrt(mean_square + epsilon.reshape([1] * x.ndim))
+        y = x * inv_variance * scale + (bias[0] if bias else 0)
+        return (y, inv_variance) if self.norm_forward_phase == "TRAINING" else y

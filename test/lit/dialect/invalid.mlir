@@ -362,6 +362,118 @@ func.func @conv_fprop_c5(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
 
 // -----
 
+func.func @resample_c1(%a: tensor<2x8x7x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM: resample:MAXPOOL (C1): stride [2]; accepted: 2 values}}
+  "dnn.resample"(%a) {compute_type = f32, denominator = 1 : i64, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf32>) -> tensor<2x8x4x3xf32>
+  return
+}
+
+// -----
+
+func.func @resample_c2(%a: tensor<2x8x7x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM: resample:MAXPOOL (C2): a padding of 3 around windows of 3; accepted: paddings below the window}}
+  "dnn.resample"(%a) {compute_type = f32, denominator = 1 : i64, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 3, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf32>) -> tensor<2x8x4x3xf32>
+  return
+}
+
+// -----
+
+func.func @resample_c3(%a: tensor<2x8x7x6xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED: resample:MAXPOOL (C3): padding_mode='ZERO_PAD' of MAXPOOL; accepted: NEG_INF_PAD}}
+  "dnn.resample"(%a) {compute_type = f32, denominator = 1 : i64, padding_mode = "ZERO_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf32>) -> tensor<2x8x4x3xf32>
+  return
+}
+
+// -----
+
+func.func @resample_c4(%a: tensor<2x8x7x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: resample:MAXPOOL (C4): [2, 8, 7, 6] to [2, 8, 4, 4]; accepted: [2, 8, 7, 6] to [2, 8, 4, 3]}}
+  "dnn.resample"(%a) {compute_type = f32, denominator = 1 : i64, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf32>) -> tensor<2x8x4x4xf32>
+  return
+}
+
+// -----
+
+func.func @resample_c5(%a: tensor<2x8x7x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM: resample:MAXPOOL (C5): no index; accepted: as generate_index says}}
+  "dnn.resample"(%a) {compute_type = f32, denominator = 1 : i64, generate_index = true, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf32>) -> tensor<2x8x4x3xf32>
+  return
+}
+
+// -----
+
+func.func @resample_c6(%a: tensor<2x8x7x6xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: resample:MAXPOOL (C6): compute type HALF; accepted: FLOAT, DOUBLE}}
+  "dnn.resample"(%a) {compute_type = f16, denominator = 1 : i64, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf32>) -> tensor<2x8x4x3xf32>
+  return
+}
+
+// -----
+
+func.func @resample_backward_c1(%a: tensor<2x8x4x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: resample_backward:AVGPOOL_INCLUDE_PADDING (C1): stride [2]; accepted: 2 values}}
+  "dnn.resample_backward"(%a) {compute_type = f32, denominator = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0>, padding_mode = "ZERO_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "AVGPOOL_INCLUDE_PADDING", stride = array<i64: 2>, window = array<i64: 3, 3>} : (tensor<2x8x4x3xf32>) -> tensor<2x8x7x6xf32>
+  return
+}
+
+// -----
+
+func.func @resample_backward_c2(%a: tensor<2x8x4x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: resample_backward:AVGPOOL_INCLUDE_PADDING (C2): fractions of 2; accepted: whole numbers for pooling}}
+  "dnn.resample_backward"(%a) {compute_type = f32, denominator = 2 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0>, padding_mode = "ZERO_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "AVGPOOL_INCLUDE_PADDING", stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x4x3xf32>) -> tensor<2x8x7x6xf32>
+  return
+}
+
+// -----
+
+func.func @resample_backward_c3(%a: tensor<2x8x4x3xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED: resample_backward:AVGPOOL_INCLUDE_PADDING (C3): padding_mode='EDGE_VAL_PAD' of AVGPOOL_INCLUDE_PADDING; accepted: ZERO_PAD}}
+  "dnn.resample_backward"(%a) {compute_type = f32, denominator = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0>, padding_mode = "EDGE_VAL_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "AVGPOOL_INCLUDE_PADDING", stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x4x3xf32>) -> tensor<2x8x7x6xf32>
+  return
+}
+
+// -----
+
+func.func @resample_backward_c4(%a: tensor<2x8x4x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: resample_backward:AVGPOOL_INCLUDE_PADDING (C4): [2, 8, 7, 9] to [2, 8, 4, 3]; accepted: [2, 8, 7, 9] to [2, 8, 4, 5]}}
+  "dnn.resample_backward"(%a) {compute_type = f32, denominator = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0>, padding_mode = "ZERO_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "AVGPOOL_INCLUDE_PADDING", stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x4x3xf32>) -> tensor<2x8x7x9xf32>
+  return
+}
+
+// -----
+
+func.func @resample_backward_c5(%a: tensor<2x8x4x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: resample_backward:MAXPOOL (C5): neither index nor input; accepted: one of them for MAXPOOL}}
+  "dnn.resample_backward"(%a) {compute_type = f32, denominator = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0>, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x4x3xf32>) -> tensor<2x8x7x6xf32>
+  return
+}
+
+// -----
+
+func.func @resample_backward_c6(%a: tensor<2x8x4x3xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: resample_backward:AVGPOOL_INCLUDE_PADDING (C6): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.resample_backward"(%a) {compute_type = i32, denominator = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0>, padding_mode = "ZERO_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "AVGPOOL_INCLUDE_PADDING", stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x4x3xf32>) -> tensor<2x8x7x6xf32>
+  return
+}
+
+// -----
+
+func.func @rng_c1(%a: tensor<2xi64>, %b: tensor<1xi64>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rng:UNIFORM (C1): tensor with uid ? has dims [2]; accepted: one element}}
+  "dnn.rng"(%a, %b) {distribution = "UNIFORM"} : (tensor<2xi64>, tensor<1xi64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @rng_c2(%a: tensor<1xi64>, %b: tensor<1xi64>) {
+  // expected-error@+1 {{BAD_PARAM: rng:BERNOULLI (C2): bernoulli_probability = 1.5; accepted: a probability from 0 to 1}}
+  "dnn.rng"(%a, %b) {bernoulli_probability = 1.5 : f64, distribution = "BERNOULLI"} : (tensor<1xi64>, tensor<1xi64>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
 func.func @layernorm_c1(%a: tensor<5x8xf32>, %b: tensor<1x1xf32>, %c: tensor<1x1xf32>, %d: tensor<1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm (C1): scale has dims [1, 1]; accepted: [5, 8] with some dims 1, not all}}
   "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x1xf32>, tensor<1x1xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
@@ -387,7 +499,7 @@ func.func @layernorm_c3(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8
 // -----
 
 func.func @layernorm_c4(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM: layernorm (C4): statistics; accepted: both in TRAINING, none in INFERENCE}}
+  // expected-error@+1 {{BAD_PARAM: layernorm (C4): result mean is missing; accepted: statistics in TRAINING, none in INFERENCE}}
   "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
   return
 }
@@ -397,6 +509,518 @@ func.func @layernorm_c4(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8
 func.func @layernorm_c5(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
   // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: layernorm (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
   "dnn.layernorm"(%a, %b, %c, %d) {compute_type = i32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @rmsnorm_c1(%a: tensor<5x8xf32>, %b: tensor<1x4xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm (C1): scale has dims [1, 4]; accepted: [5, 8] with some dims 1, not all}}
+  "dnn.rmsnorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<5x8xf32>, tensor<1x4xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_c2(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x4xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm (C2): tensor with uid ? has dims [1, 4]; accepted: [1, 8]}}
+  "dnn.rmsnorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x4xf32>, tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_c3(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm (C3): tensor with uid ? has dims [1, 4]; accepted: [5, 8]}}
+  "dnn.rmsnorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> (tensor<1x4xf32>, tensor<5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_c4(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: rmsnorm (C4): result inv_variance is missing; accepted: statistics in TRAINING, none in INFERENCE}}
+  "dnn.rmsnorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @rmsnorm_c5(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: rmsnorm (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.rmsnorm"(%a, %b, %c, %d) {compute_type = i32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x1x1xf32>, %c: tensor<5x1x8xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm (C1): scale has dims [5, 1, 1]; accepted: [5, 3, 8] with some dims 1, not all after the first}}
+  "dnn.adalayernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x1x1xf32>, tensor<5x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: tensor<1x1x8xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm (C2): tensor with uid ? has dims [1, 1, 8]; accepted: [5, 1, 8]}}
+  "dnn.adalayernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<1x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm (C3): tensor with uid ? has dims [1, 1, 8]; accepted: [5, 3, 8]}}
+  "dnn.adalayernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<1x1x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: adalayernorm (C4): result mean is missing; accepted: statistics in TRAINING, none in INFERENCE}}
+  "dnn.adalayernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 1>} : (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: adalayernorm (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.adalayernorm"(%a, %b, %c, %d) {compute_type = i32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x8xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C2): tensor with uid ? has dims [1, 3, 8]; accepted: [1, 3, 1]}}
+  "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x8xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C3): tensor with uid ? has dims [1, 3, 8]; accepted: [5, 3, 8]}}
+  "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<1x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_c4(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: instancenorm (C4): result mean is missing; accepted: statistics in TRAINING, none in INFERENCE}}
+  "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: instancenorm (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = i32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x1x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C2): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C3): tensor with uid ? has dims [5, 3, 4]; accepted: [5, 3, 8]}}
+  "dnn.batchnorm"(%a, %b, %c, %d) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x4xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_c4(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: batchnorm (C4): result next_running_var is missing; accepted: running statistics with both old ones and a momentum, none without}}
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: batchnorm (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_inference_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_inference (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.batchnorm_inference"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> tensor<5x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @batchnorm_inference_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_inference (C2): tensor with uid ? has dims [5, 3, 4]; accepted: [5, 3, 8]}}
+  "dnn.batchnorm_inference"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> tensor<5x3x4xf32>
+  return
+}
+
+// -----
+
+func.func @batchnorm_inference_c3(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: batchnorm_inference (C3): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.batchnorm_inference"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> tensor<5x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @layernorm_backward_c1(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x1xf32>, %d: tensor<5x1xf32>, %e: tensor<5x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C1): scale has dims [1, 1]; accepted: [5, 8] with some dims 1, not all}}
+  "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x1xf32>, tensor<5x1xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @layernorm_backward_c2(%a: tensor<5x1xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>, %e: tensor<5x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C2): tensor with uid ? has dims [5, 1]; accepted: [5, 8]}}
+  "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x1xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @layernorm_backward_c3(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>, %e: tensor<5x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C3): tensor with uid ? has dims [5, 8]; accepted: [5, 1]}}
+  "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @layernorm_backward_c4(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>, %e: tensor<5x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C4): tensor with uid ? has dims [5, 8]; accepted: [1, 8]}}
+  "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @layernorm_backward_c5(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>, %e: tensor<5x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: layernorm_backward (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_backward_c1(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x4xf32>, %d: tensor<5x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C1): scale has dims [1, 4]; accepted: [5, 8] with some dims 1, not all}}
+  "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x4xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_backward_c2(%a: tensor<5x4xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C2): tensor with uid ? has dims [5, 4]; accepted: [5, 8]}}
+  "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x4xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_backward_c3(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C3): tensor with uid ? has dims [1, 1]; accepted: [5, 1]}}
+  "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_backward_c4(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C4): tensor with uid ? has dims [1, 1]; accepted: [1, 8]}}
+  "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x1xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @rmsnorm_backward_c5(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: rmsnorm_backward (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = i32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C1): scale has dims [5, 1, 1]; accepted: [5, 3, 8] with some dims 1, not all after the first}}
+  "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x1x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_backward_c2(%a: tensor<5x1x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C2): tensor with uid ? has dims [5, 1, 8]; accepted: [5, 3, 8]}}
+  "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x1x8xf32>, tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C3): tensor with uid ? has dims [5, 1, 1]; accepted: [5, 3, 1]}}
+  "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x3x1xf32>, tensor<5x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C4): tensor with uid ? has dims [1, 1, 8]; accepted: [5, 1, 8]}}
+  "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x1x8xf32>, tensor<5x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @adalayernorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: adalayernorm_backward (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_backward_c2(%a: tensor<5x1x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C2): tensor with uid ? has dims [5, 1, 8]; accepted: [5, 3, 8]}}
+  "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x1x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C3): tensor with uid ? has dims [1, 3, 1]; accepted: [5, 3, 1]}}
+  "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C4): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @instancenorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: instancenorm_backward (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x1x8xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C1): tensor with uid ? has dims [1, 1, 8]; accepted: [1, 3, 1]}}
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x1x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_backward_c2(%a: tensor<5x3x1xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C2): tensor with uid ? has dims [5, 3, 1]; accepted: [5, 3, 8]}}
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x1xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<5x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C3): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C4): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x1x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: batchnorm_backward (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @genstats_c1(%a: tensor<8xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_SHAPE: genstats (C1): tensor with uid ? has dims [8]; accepted: rank 2 to 8}}
+  "dnn.genstats"(%a) {compute_type = f32} : (tensor<8xf32>) -> (tensor<1xf32>, tensor<1xf32>)
+  return
+}
+
+// -----
+
+func.func @genstats_c2(%a: tensor<5x3x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: genstats (C2): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.genstats"(%a) {compute_type = f32} : (tensor<5x3x8xf32>) -> (tensor<1x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @genstats_c3(%a: tensor<5x3x8xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: genstats (C3): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.genstats"(%a) {compute_type = i32} : (tensor<5x3x8xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @bn_finalize_c1(%a: tensor<1x6x1x1xf32>, %b: tensor<1x6x1x1xf32>, %c: tensor<1x6x1x1xf32>, %d: tensor<1x6x1x1xf32>, %e: tensor<1x1x1x1xf32>, %f: tensor<1x1x1x1xi64>, %g: tensor<1x6x1x1xf32>, %h: tensor<1x6x1x1xf32>, %i: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: bn_finalize (C1): tensor with uid ? has dims [1, 1, 1, 1]; accepted: [1, 6, 1, 1]}}
+  "dnn.bn_finalize"(%a, %b, %c, %d, %e, %f, %g, %h, %i) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xi64>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @bn_finalize_c2(%a: tensor<1x6xf32>, %b: tensor<1x6xf32>, %c: tensor<1x6xf32>, %d: tensor<1x6xf32>, %e: tensor<1x6xf32>, %f: tensor<1x6xf32>) {
+  // expected-error@+1 {{BAD_PARAM: bn_finalize (C2): epsilon has dims [1, 6]; accepted: one element}}
+  "dnn.bn_finalize"(%a, %b, %c, %d, %e, %f) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x6xf32>, tensor<1x6xf32>, tensor<1x6xf32>, tensor<1x6xf32>, tensor<1x6xf32>, tensor<1x6xf32>) -> (tensor<1x6xf32>, tensor<1x6xf32>, tensor<1x6xf32>, tensor<1x6xf32>)
+  return
+}
+
+// -----
+
+func.func @bn_finalize_c3(%a: tensor<1x6x1x1xf32>, %b: tensor<1x6x1x1xf32>, %c: tensor<1x6x1x1xf32>, %d: tensor<1x6x1x1xf32>, %e: tensor<1x1x1x1xf32>, %f: tensor<1x1x1x1xi64>, %g: tensor<1x6x1x1xf32>, %h: tensor<1x6x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: bn_finalize (C3): 1 of 3 are not given; accepted: running statistics with both old ones and a momentum, none without}}
+  "dnn.bn_finalize"(%a, %b, %c, %d, %e, %f, %g, %h) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xi64>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @bn_finalize_c4(%a: tensor<1x6x1x1xf32>, %b: tensor<1x6x1x1xf32>, %c: tensor<1x6x1x1xf32>, %d: tensor<1x6x1x1xf32>, %e: tensor<1x1x1x1xf32>, %f: tensor<1x1x1x1xi64>, %g: tensor<1x6x1x1xf32>, %h: tensor<1x6x1x1xf32>, %i: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: bn_finalize (C4): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.bn_finalize"(%a, %b, %c, %d, %e, %f, %g, %h, %i) {compute_type = i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xi64>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @dbn_weight_c1(%a: tensor<5x3x4xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: dbn_weight (C1): tensor with uid ? has dims [5, 3, 4]; accepted: [5, 3, 8]}}
+  "dnn.dbn_weight"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x4xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @dbn_weight_c2(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: dbn_weight (C2): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  "dnn.dbn_weight"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @dbn_weight_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: dbn_weight (C3): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.dbn_weight"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @softmax_c1(%a: tensor<5x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM: softmax (C1): axis=[1, -1]; accepted: axes from -2 to 1, each once}}
+  "dnn.softmax"(%a) {algorithm = "ACCURATE", axis = array<i64: 1, -1>, compute_type = f32} : (tensor<5x8xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @softmax_c2(%a: tensor<5x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: softmax (C2): tensor with uid ? has dims [5, 4]; accepted: [5, 8]}}
+  "dnn.softmax"(%a) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32} : (tensor<5x8xf32>) -> tensor<5x4xf32>
+  return
+}
+
+// -----
+
+func.func @softmax_c3(%a: tensor<5x8xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: softmax (C3): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.softmax"(%a) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = i32} : (tensor<5x8xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @softmax_backward_c1(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM: softmax_backward (C1): axis=[2]; accepted: axes from -2 to 1, each once}}
+  "dnn.softmax_backward"(%a, %b) {algorithm = "ACCURATE", axis = array<i64: 2>, compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @softmax_backward_c2(%a: tensor<5x1xf32>, %b: tensor<5x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: softmax_backward (C2): tensor with uid ? has dims [5, 1]; accepted: [5, 8]}}
+  "dnn.softmax_backward"(%a, %b) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32} : (tensor<5x1xf32>, tensor<5x8xf32>) -> tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @softmax_backward_c3(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: softmax_backward (C3): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.softmax_backward"(%a, %b) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = i32} : (tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<5x8xf32>
   return
 }
 

@@ -110,6 +110,167 @@ func.func @layernorm_without_bias(%x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, 
   return %0 : tensor<5x8xf32>
 }
 
+// CHECK-LABEL: func.func @rmsnorm_with_statistics
+// CHECK: "dnn.rmsnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>}
+func.func @rmsnorm_with_statistics(%x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, %bias: tensor<1x8xf32>, %epsilon: tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>) {
+  %0:2 = "dnn.rmsnorm"(%x, %scale, %bias, %epsilon) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>)
+  return %0#0, %0#1 : tensor<5x8xf32>, tensor<5x1xf32>
+}
+
+// CHECK-LABEL: func.func @rmsnorm_without_bias
+// CHECK: "dnn.rmsnorm"(%{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 0, 1>, resultSegmentSizes = array<i32: 1, 0>}
+func.func @rmsnorm_without_bias(%x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, %epsilon: tensor<1x1xf32>) -> tensor<5x8xf32> {
+  %0 = "dnn.rmsnorm"(%x, %scale, %epsilon) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 0, 1>, resultSegmentSizes = array<i32: 1, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
+  return %0 : tensor<5x8xf32>
+}
+
+// CHECK-LABEL: func.func @adalayernorm
+// CHECK: "dnn.adalayernorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>}
+func.func @adalayernorm(%x: tensor<4x5x8xf32>, %scale: tensor<4x1x8xf32>, %bias: tensor<4x1x8xf32>, %epsilon: tensor<1x1x1xf32>) -> (tensor<4x5x8xf32>, tensor<4x5x1xf32>, tensor<4x5x1xf32>) {
+  %0:3 = "dnn.adalayernorm"(%x, %scale, %bias, %epsilon) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<4x5x8xf32>, tensor<4x1x8xf32>, tensor<4x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<4x5x8xf32>, tensor<4x5x1xf32>, tensor<4x5x1xf32>)
+  return %0#0, %0#1, %0#2 : tensor<4x5x8xf32>, tensor<4x5x1xf32>, tensor<4x5x1xf32>
+}
+
+// CHECK-LABEL: func.func @instancenorm
+// CHECK: "dnn.instancenorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>}
+func.func @instancenorm(%x: tensor<2x3x4x5xf32>, %scale: tensor<1x3x1x1xf32>, %bias: tensor<1x3x1x1xf32>, %epsilon: tensor<1x1x1x1xf32>) -> (tensor<2x3x4x5xf32>, tensor<2x3x1x1xf32>, tensor<2x3x1x1xf32>) {
+  %0:3 = "dnn.instancenorm"(%x, %scale, %bias, %epsilon) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<2x3x4x5xf32>, tensor<1x3x1x1xf32>, tensor<1x3x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x3x4x5xf32>, tensor<2x3x1x1xf32>, tensor<2x3x1x1xf32>)
+  return %0#0, %0#1, %0#2 : tensor<2x3x4x5xf32>, tensor<2x3x1x1xf32>, tensor<2x3x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @batchnorm_with_running_statistics
+// CHECK: "dnn.batchnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>}
+func.func @batchnorm_with_running_statistics(%x: tensor<4x6x2x8xf32>, %scale: tensor<1x6x1x1xf32>, %bias: tensor<1x6x1x1xf32>, %in_running_mean: tensor<1x6x1x1xf32>, %in_running_var: tensor<1x6x1x1xf32>, %epsilon: tensor<1x1x1x1xf32>, %momentum: tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
+  %0:5 = "dnn.batchnorm"(%x, %scale, %bias, %in_running_mean, %in_running_var, %epsilon, %momentum) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return %0#0, %0#1, %0#2, %0#3, %0#4 : tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @batchnorm_without_running_statistics
+// CHECK: "dnn.batchnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>}
+func.func @batchnorm_without_running_statistics(%x: tensor<4x6x2x8xf32>, %scale: tensor<1x6x1x1xf32>, %bias: tensor<1x6x1x1xf32>, %epsilon: tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
+  %0:3 = "dnn.batchnorm"(%x, %scale, %bias, %epsilon) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return %0#0, %0#1, %0#2 : tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @batchnorm_inference
+// CHECK: "dnn.batchnorm_inference"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32}
+func.func @batchnorm_inference(%x: tensor<2x6x3x4xf32>, %mean: tensor<1x6x1x1xf32>, %inv_variance: tensor<1x6x1x1xf32>, %scale: tensor<1x6x1x1xf32>, %bias: tensor<1x6x1x1xf32>) -> tensor<2x6x3x4xf32> {
+  %0 = "dnn.batchnorm_inference"(%x, %mean, %inv_variance, %scale, %bias) {compute_type = f32} : (tensor<2x6x3x4xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) -> tensor<2x6x3x4xf32>
+  return %0 : tensor<2x6x3x4xf32>
+}
+
+// CHECK-LABEL: func.func @layernorm_backward
+// CHECK: "dnn.layernorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32}
+func.func @layernorm_backward(%dy: tensor<5x8xf32>, %x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, %mean: tensor<5x1xf32>, %inv_variance: tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>) {
+  %0:3 = "dnn.layernorm_backward"(%dy, %x, %scale, %mean, %inv_variance) {compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return %0#0, %0#1, %0#2 : tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>
+}
+
+// CHECK-LABEL: func.func @rmsnorm_backward_with_dbias
+// CHECK: "dnn.rmsnorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>}
+func.func @rmsnorm_backward_with_dbias(%dy: tensor<5x8xf32>, %x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, %inv_variance: tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>) {
+  %0:3 = "dnn.rmsnorm_backward"(%dy, %x, %scale, %inv_variance) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
+  return %0#0, %0#1, %0#2 : tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>
+}
+
+// CHECK-LABEL: func.func @rmsnorm_backward_without_dbias
+// CHECK: "dnn.rmsnorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, has_dbias = false, resultSegmentSizes = array<i32: 1, 1, 0>}
+func.func @rmsnorm_backward_without_dbias(%dy: tensor<5x8xf32>, %x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, %inv_variance: tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>) {
+  %0:2 = "dnn.rmsnorm_backward"(%dy, %x, %scale, %inv_variance) {compute_type = f32, has_dbias = false, resultSegmentSizes = array<i32: 1, 1, 0>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>)
+  return %0#0, %0#1 : tensor<5x8xf32>, tensor<1x8xf32>
+}
+
+// CHECK-LABEL: func.func @adalayernorm_backward
+// CHECK: "dnn.adalayernorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32}
+func.func @adalayernorm_backward(%dy: tensor<2x5x8xf32>, %x: tensor<2x5x8xf32>, %scale: tensor<2x1x8xf32>, %mean: tensor<2x5x1xf32>, %inv_variance: tensor<2x5x1xf32>) -> (tensor<2x5x8xf32>, tensor<2x1x8xf32>, tensor<2x1x8xf32>) {
+  %0:3 = "dnn.adalayernorm_backward"(%dy, %x, %scale, %mean, %inv_variance) {compute_type = f32} : (tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<2x1x8xf32>, tensor<2x5x1xf32>, tensor<2x5x1xf32>) -> (tensor<2x5x8xf32>, tensor<2x1x8xf32>, tensor<2x1x8xf32>)
+  return %0#0, %0#1, %0#2 : tensor<2x5x8xf32>, tensor<2x1x8xf32>, tensor<2x1x8xf32>
+}
+
+// CHECK-LABEL: func.func @instancenorm_backward
+// CHECK: "dnn.instancenorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32}
+func.func @instancenorm_backward(%dy: tensor<2x3x4x5xf32>, %x: tensor<2x3x4x5xf32>, %scale: tensor<1x3x1x1xf32>, %mean: tensor<2x3x1x1xf32>, %inv_variance: tensor<2x3x1x1xf32>) -> (tensor<2x3x4x5xf32>, tensor<1x3x1x1xf32>, tensor<1x3x1x1xf32>) {
+  %0:3 = "dnn.instancenorm_backward"(%dy, %x, %scale, %mean, %inv_variance) {compute_type = f32} : (tensor<2x3x4x5xf32>, tensor<2x3x4x5xf32>, tensor<1x3x1x1xf32>, tensor<2x3x1x1xf32>, tensor<2x3x1x1xf32>) -> (tensor<2x3x4x5xf32>, tensor<1x3x1x1xf32>, tensor<1x3x1x1xf32>)
+  return %0#0, %0#1, %0#2 : tensor<2x3x4x5xf32>, tensor<1x3x1x1xf32>, tensor<1x3x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @batchnorm_backward
+// CHECK: "dnn.batchnorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32}
+func.func @batchnorm_backward(%dy: tensor<4x6x3x2xf32>, %x: tensor<4x6x3x2xf32>, %scale: tensor<1x6x1x1xf32>, %mean: tensor<1x6x1x1xf32>, %inv_variance: tensor<1x6x1x1xf32>) -> (tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
+  %0:3 = "dnn.batchnorm_backward"(%dy, %x, %scale, %mean, %inv_variance) {compute_type = f32} : (tensor<4x6x3x2xf32>, tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) -> (tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return %0#0, %0#1, %0#2 : tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @genstats
+// CHECK: "dnn.genstats"(%{{.*}}) {compute_type = f32}
+func.func @genstats(%x: tensor<4x6x3x2xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
+  %0:2 = "dnn.genstats"(%x) {compute_type = f32} : (tensor<4x6x3x2xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return %0#0, %0#1 : tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @bn_finalize_with_running_statistics
+// CHECK: "dnn.bn_finalize"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>}
+func.func @bn_finalize_with_running_statistics(%sum: tensor<1x6x1x1xf32>, %sq_sum: tensor<1x6x1x1xf32>, %scale: tensor<1x6x1x1xf32>, %bias: tensor<1x6x1x1xf32>, %epsilon: tensor<1x1x1x1xf32>, %accum_count: tensor<1x1x1x1xi64>, %prev_running_mean: tensor<1x6x1x1xf32>, %prev_running_var: tensor<1x6x1x1xf32>, %momentum: tensor<1x1x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
+  %0:6 = "dnn.bn_finalize"(%sum, %sq_sum, %scale, %bias, %epsilon, %accum_count, %prev_running_mean, %prev_running_var, %momentum) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xi64>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return %0#0, %0#1, %0#2, %0#3, %0#4, %0#5 : tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @bn_finalize_without_running_statistics
+// CHECK: "dnn.bn_finalize"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>}
+func.func @bn_finalize_without_running_statistics(%sum: tensor<1x5xf32>, %sq_sum: tensor<1x5xf32>, %scale: tensor<1x5xf32>, %bias: tensor<1x5xf32>, %epsilon: tensor<1x1xf32>, %accum_count: tensor<1x1xf32>) -> (tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>) {
+  %0:4 = "dnn.bn_finalize"(%sum, %sq_sum, %scale, %bias, %epsilon, %accum_count) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0>} : (tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x1xf32>, tensor<1x1xf32>) -> (tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>)
+  return %0#0, %0#1, %0#2, %0#3 : tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>, tensor<1x5xf32>
+}
+
+// CHECK-LABEL: func.func @dbn_weight
+// CHECK: "dnn.dbn_weight"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32}
+func.func @dbn_weight(%dy: tensor<4x6x3x2xf32>, %x: tensor<4x6x3x2xf32>, %mean: tensor<1x6x1x1xf32>, %inv_variance: tensor<1x6x1x1xf32>, %scale: tensor<1x6x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
+  %0:5 = "dnn.dbn_weight"(%dy, %x, %mean, %inv_variance, %scale) {compute_type = f32} : (tensor<4x6x3x2xf32>, tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  return %0#0, %0#1, %0#2, %0#3, %0#4 : tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @softmax
+// CHECK: "dnn.softmax"(%{{.*}}) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32}
+func.func @softmax(%x: tensor<5x8xf32>) -> tensor<5x8xf32> {
+  %0 = "dnn.softmax"(%x) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32} : (tensor<5x8xf32>) -> tensor<5x8xf32>
+  return %0 : tensor<5x8xf32>
+}
+
+// CHECK-LABEL: func.func @softmax_backward
+// CHECK: "dnn.softmax_backward"(%{{.*}}, %{{.*}}) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32}
+func.func @softmax_backward(%dy: tensor<5x8xf32>, %y: tensor<5x8xf32>) -> tensor<5x8xf32> {
+  %0 = "dnn.softmax_backward"(%dy, %y) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<5x8xf32>
+  return %0 : tensor<5x8xf32>
+}
+
+// CHECK-LABEL: func.func @resample_with_index
+// CHECK: "dnn.resample"(%{{.*}}) {compute_type = f32, denominator = 1 : i64, generate_index = true, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 1>, stride = array<i64: 2, 2>, window = array<i64: 3, 3>}
+func.func @resample_with_index(%x: tensor<2x8x7x6xf16>) -> (tensor<2x8x4x3xf16>, tensor<2x8x4x3xi8>) {
+  %0:2 = "dnn.resample"(%x) {compute_type = f32, denominator = 1 : i64, generate_index = true, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 1>, stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf16>) -> (tensor<2x8x4x3xf16>, tensor<2x8x4x3xi8>)
+  return %0#0, %0#1 : tensor<2x8x4x3xf16>, tensor<2x8x4x3xi8>
+}
+
+// CHECK-LABEL: func.func @resample_of_halves
+// CHECK: "dnn.resample"(%{{.*}}) {compute_type = f32, denominator = 2 : i64, padding_mode = "EDGE_VAL_PAD", post_padding = array<i64: 2>, pre_padding = array<i64: 1>, resample_mode = "BILINEAR", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 1>, window = array<i64: 4>}
+func.func @resample_of_halves(%x: tensor<2x8x5xf32>) -> tensor<2x8x10xf32> {
+  %0 = "dnn.resample"(%x) {compute_type = f32, denominator = 2 : i64, padding_mode = "EDGE_VAL_PAD", post_padding = array<i64: 2>, pre_padding = array<i64: 1>, resample_mode = "BILINEAR", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 1>, window = array<i64: 4>} : (tensor<2x8x5xf32>) -> tensor<2x8x10xf32>
+  return %0 : tensor<2x8x10xf32>
+}
+
+// CHECK-LABEL: func.func @resample_backward
+// CHECK: "dnn.resample_backward"(%{{.*}}, %{{.*}}) {compute_type = f32, denominator = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 1>, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", stride = array<i64: 2, 2>, window = array<i64: 3, 3>}
+func.func @resample_backward(%dy: tensor<2x8x4x3xf16>, %index: tensor<2x8x4x3xi8>) -> tensor<2x8x7x6xf16> {
+  %0 = "dnn.resample_backward"(%dy, %index) {compute_type = f32, denominator = 1 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 1>, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", stride = array<i64: 2, 2>, window = array<i64: 3, 3>} : (tensor<2x8x4x3xf16>, tensor<2x8x4x3xi8>) -> tensor<2x8x7x6xf16>
+  return %0 : tensor<2x8x7x6xf16>
+}
+
+// CHECK-LABEL: func.func @rng
+// CHECK: "dnn.rng"(%{{.*}}, %{{.*}}) {bernoulli_probability = 2.500000e-01 : f64, distribution = "BERNOULLI"}
+func.func @rng(%seed: tensor<1xi64>, %offset: tensor<1x1xi64>) -> tensor<4x6xi1> {
+  %0 = "dnn.rng"(%seed, %offset) {bernoulli_probability = 2.500000e-01 : f64, distribution = "BERNOULLI"} : (tensor<1xi64>, tensor<1x1xi64>) -> tensor<4x6xi1>
+  return %0 : tensor<4x6xi1>
+}
+
 // CHECK-LABEL: func.func @size
 // CHECK: "dnn.size"() {value = #{{.*}}} : () -> index
 func.func @size() -> index attributes {dnn.symbols = [#dnn.symbol<"M", 1 : i64, 64 : i64, 1 : i64>]} {

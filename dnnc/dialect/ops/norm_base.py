@@ -1,0 +1,179 @@
+"""What norms and softmax share: axes, the dims that follow from them, and their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ...dtypes import DType
+from ...errors import Status
+from ...expr import Expr
+from ..expansion import Steps
+from ..op import Op
+from ..tensor import Tensor, packed_strides, text
+
+Dims = tuple[Expr, ...]
+
+_ONE = Expr.of(1)
+
+
+def row_axes(scale: Tensor) -> tuple[int, ...]:
+    """The axes where scale is not 1."""
+    return tuple(axis for axis, n in enumerate(scale.shape) if n.constant != 1)
+
+
+def axes_but(x: Tensor, *kept: int) -> tuple[int, ...]:
+    """The axes of a tensor without some."""
+    return tuple(axis for axis in range(x.rank) if axis not in kept)
+
+
+def reduced_dims(x: Tensor, axes: Sequence[int]) -> Dims:
+    """The dims of a tensor that is reduced over some axes: 1 there."""
+    return tuple(_ONE if axis in axes else n for axis, n in enumerate(x.shape))
+
+
+def channel_dims(x: Tensor) -> Dims:
+    """[1, C, 1, ..., 1] of a tensor [N, C, d2, ..., dn]."""
+    return reduced_dims(x, axes_but(x, 1))
+
+
+def fill_like(tensor: Tensor | None, model: Tensor) -> None:
+    """Gives a tensor of the model's dims what is open: dims and strides."""
+    if tensor is None:
+        return
+    if tensor.dims is None:
+        tensor.dims = model.dims
+    if tensor.strides is None:
+        tensor.strides = model.strides
+
+
+def fill(tensor: Tensor | None, dims: Dims, dtype: DType | None) -> None:
+    """Gives a small tensor what is open: dims, packed strides, and a type that tensors may have."""
+    if tensor is None:
+        return
+    if tensor.dims is None:
+        tensor.dims = dims
+    if tensor.strides is None:
+        tensor.strides = packed_strides(tensor.dims)
+    if tensor.dtype is None and dtype is not None and dtype.has_storage:
+        tensor.dtype = dtype
+
+
+def float64(arrays: Iterable[Any]) -> list[Any]:
+    """The arrays as a reference computes with them."""
+    return [np.asarray(array, dtype=np.float64) for array in arrays]
+
+
+class Norm(Op):
+    """The checks of an operation whose other tensors have dims that follow from its input's."""
+
+    compute_type: DType
+
+    def require_dims(self, constraint: str, dims: Dims, *tensors: Tensor | None) -> None:
+        """Those that are there have these dims."""
+        for tensor in tensors:
+            if tensor is not None and tensor.shape != dims:
+                raise self.error(
+                    constraint,
+                    f"{tensor.label} has dims {text(tensor.shape)}",
+                    text(dims),
+                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                )
+
+    def require_one_element(self, constraint: str, name: str, tensor: Tensor | None) -> None:
+        if tensor is not None and tensor.elements().constant != 1:
+            raise self.error(constraint, f"{name} has dims {text(tensor.shape)}", "one element")
+
+    def require_row_scale(
+        self,
+        constraint: str,
+        x: Tensor,
+        scale: Tensor,
+        axes: Sequence[int],
+        where: str = "",
+    ) -> None:
+        """scale fits x, and leaves axes to normalize; where: which may be normalized."""
+        fits = scale.rank == x.rank and all(
+            s == n or s.constant == 1 for s, n in zip(scale.shape, x.shape, strict=True)
+        )
+        if not fits or not axes:
+            raise self.error(
+                constraint,
+                f"scale has dims {text(scale.shape)}",
+                f"{text(x.shape)} with some dims 1, not all{where}",
+                Status.BAD_PARAM_SHAPE_MISMATCH,
+            )
+
+    def require_rank(self, constraint: str, x: Tensor, low: int, high: int) -> None:
+        if not low <= x.rank <= high:
+            raise self.error(
+                constraint,
+                f"{x.label} has dims {text(x.shape)}",
+                f"rank {low} to {high}",
+                Status.NOT_SUPPORTED_SHAPE,
+            )
+
+    def require_results(self, constraint: str, why: str) -> None:
+        """Every optional result is there, but for those that such an operation leaves out."""
+        absent = self.left_out(vars(self))
+        for field in self.fields_of("result"):
+            is_absent = getattr(self, field.name) is None
+            if is_absent != (field.name in absent):
+                how = "is missing" if is_absent else "is given"
+                raise self.error(constraint, f"result {field.name} {how}", why)
+
+    def require_together(self, constraint: str, why: str, *tensors: Tensor | None) -> None:
+        """All of them are there, or none."""
+        if len({tensor is None for tensor in tensors}) > 1:
+            missing = sum(tensor is None for tensor in tensors)
+            raise self.error(constraint, f"{missing} of {len(tensors)} are not given", why)
+
+    def require_float_arithmetic(self, constraint: str) -> None:
+        if self.compute_type not in (dtypes.f32, dtypes.f64):
+            raise self.error(
+                constraint,
+                f"compute type {self.compute_type.cudnn}",
+                "FLOAT, DOUBLE",
+                Status.NOT_SUPPORTED_DATA_TYPE,
+            )
+
+
+# ---- what expansions share
+
+
+def inverse_root(steps: Steps, variance: Tensor, epsilon: Tensor) -> Tensor:
+    """1 / sqrt(variance + epsilon)."""
+    return steps.pointwise("rsqrt", steps.pointwise("add", variance, epsilon))
+
+
+def moments(steps: Steps, x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+    """(mean, x - mean, variance), in two passes: the mean of squares less the squared mean
+    would cancel."""
+    mean = steps.reduction("avg", x, axes)
+    centred = steps.pointwise("sub", x, mean)
+    square = steps.pointwise("mul", centred, centred)
+    return mean, centred, steps.reduction("avg", square, axes)
+
+
+def scaled(steps: Steps, normal: Tensor, scale: Tensor, bias: Tensor | None, to: Tensor) -> Tensor:
+    """normal * scale + bias."""
+    if bias is None:
+        return steps.pointwise("mul", normal, scale, to=to)
+    return steps.pointwise("add", steps.pointwise("mul", normal, scale), bias, to=to)
+
+
+def running(steps: Steps, old: Tensor, new: Tensor, momentum: Tensor, to: Tensor | None) -> None:
+    """(1 - momentum) * old + momentum * new."""
+    kept = steps.pointwise("mul", steps.pointwise("sub", 1.0, momentum), old)
+    steps.pointwise("add", kept, steps.pointwise("mul", momentum, new), to=to)
+
+
+def unbiased(steps: Steps, variance: Tensor, count: Tensor | float) -> Tensor:
+    """variance * n / (n - 1), of n elements; the variance itself where n is 1."""
+    if not isinstance(count, Tensor):
+        return steps.pointwise("mul", variance, count / max(count - 1, 1))
+    less = steps.pointwise("max", steps.pointwise("sub", count, 1.0), 1.0)
+    return steps.pointwise("mul", variance, steps.pointwise("div", count, less))

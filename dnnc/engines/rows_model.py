@@ -1,0 +1,126 @@
+"""What a kernel of engine rows takes: blocks that load, wait for each other, and store.
+
+A block is at its rows for `_block_ns`; while some of a multiprocessor's blocks wait, others move
+bytes.  The numbers are fitted to layer norms, their gradients and softmax of 8192 rows of 1024
+to 65536 elements on an H100.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..target import Target
+from .engine import Prediction
+from .surface import LAUNCH_SECONDS
+
+_LOAD_NS = 900.0  # from the first load of a pass to its data
+_CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
+_ELEMENT_NS, _STAGED_ELEMENT_NS = 10.0, 20.0  # of work on each that a thread holds
+_BLOCK_RATE = 60.0  # bytes a nanosecond that one block loads or stores
+_L1_RATE = 110.0  # of what is read again
+_L1_BYTES = 96 << 10  # of the rows of all blocks that are found there again
+_SHARPNESS = 5.0  # of the change from waiting to the memory's rate
+_LINE = 64  # bytes of neighbours that are loaded together at full rate
+
+
+@dataclass(frozen=True)
+class RowsModel:
+    """A kernel.
+
+    rows, row: how many, and elements of one.  moved: bytes read and written once.  read: bytes
+    of whole inputs.  levels: of reductions.  threads: that share a row; block: of a block.
+    width: rows side by side in a thread.  held: elements of a thread, 0: rows are read again.
+    blocks: of a cluster.  resident: blocks of a multiprocessor that go through the rows, or 0.
+    is_staged: rows come through shared memory.  registers: of a thread.  columns: sums of them.
+    """
+
+    rows: int
+    row: int
+    moved: float
+    read: float
+    levels: int
+    threads: int
+    block: int
+    width: int
+    held: int
+    blocks: int
+    resident: int
+    is_staged: bool
+    registers: int
+    columns: int
+
+    @property
+    def rows_of_block(self) -> int:
+        return self.block // self.threads * self.width
+
+    @property
+    def groups(self) -> int:
+        return -(-self.rows // self.rows_of_block)
+
+    def predict(self, target: Target) -> Prediction:
+        together = self._resident(target)
+        block_ns, bytes_ = self._block_ns(together), self._block_bytes()
+        most = self.groups * self.blocks / target.sm_count
+        waiting = min(together, most) * bytes_ / block_ns
+        memory = 0.9 * target.dram_gbs / target.sm_count
+        rate = (waiting**-_SHARPNESS + memory**-_SHARPNESS) ** (-1 / _SHARPNESS)
+        moved = self.moved + self._read_again(together)
+        seconds = moved / (rate * target.sm_count * 1e9) * self._rounds(target, together)
+        seconds += 0.5e-9 * block_ns + self._columns_seconds(target, together)
+        bound = "memory" if waiting > memory else "latency"
+        return Prediction(LAUNCH_SECONDS + seconds, bound)
+
+    def _resident(self, target: Target) -> float:
+        """Blocks of a multiprocessor at the same time."""
+        threads = min(target.threads_sm, target.registers_sm // max(32, self.registers))
+        most = max(1, min(target.blocks_sm, threads // self.block))
+        return min(most, self.resident) if self.resident else most
+
+    def _block_bytes(self) -> float:
+        """That a block moves for the rows it works on together."""
+        return self.moved / max(1, self.rows) * self.rows_of_block / self.blocks
+
+    def _block_ns(self, together: float) -> float:
+        bytes_ = self._block_bytes()
+        share = self.read / max(1.0, self.moved)
+        exchange = 550 + 600 * self.block / 1024
+        if self.threads <= 32 and self.width == 1:
+            exchange = 650.0  # by shuffles
+        exchange += _CLUSTER_NS * (self.blocks - 1)
+        slow = 1.0
+        if self.width > 1:
+            slow = max(1.0, _LINE / (self.rows_of_block * 2))
+        if self.is_staged:
+            work = _STAGED_ELEMENT_NS * self.held
+            return 350 + 0.6 * exchange * self.levels + work + bytes_ / _BLOCK_RATE
+        if self.held:
+            work = _ELEMENT_NS * self.held
+            return _LOAD_NS + exchange * self.levels + work + slow * bytes_ / _BLOCK_RATE
+        again = bytes_ * share * self.levels / _L1_RATE
+        passes = (_LOAD_NS + 300) * (self.levels + 1)
+        passes += _CLUSTER_NS * (self.blocks - 1) * self.levels
+        elements = self.row / (self.threads * self.blocks)
+        return max(passes, 12.0 * elements) + again + slow * bytes_ / _BLOCK_RATE
+
+    def _read_again(self, together: float) -> float:
+        """Bytes that leave the first cache before they are read again."""
+        if self.held or self.is_staged:
+            return 0.0
+        rows = together * self._block_bytes() * self.read / max(1.0, self.moved)
+        return max(0.0, 1 - _L1_BYTES / max(1.0, rows)) * self.levels * self.read
+
+    def _rounds(self, target: Target, together: float) -> float:
+        """Blocks that go through the rows wait for those that have one more."""
+        if not self.resident:
+            return 1.0
+        clusters = together * target.sm_count / self.blocks
+        return math.ceil(self.groups / clusters) * clusters / max(self.groups, clusters)
+
+    def _columns_seconds(self, target: Target, together: float) -> float:
+        """Of the kernel that adds up what the blocks leave."""
+        if not self.columns:
+            return 0.0
+        rows = min(self.groups, together * target.sm_count / self.blocks)
+        partial = rows * self.block / self.threads * self.row * 4.0 * self.columns
+        return LAUNCH_SECONDS + 1.0e-6 + 2 * partial / 3.0e12

@@ -1,0 +1,372 @@
+"""Engine rows in the interpreter: orders of axes, threads, clusters, rings, sums of columns."""
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from dnnc.dialect.fusion import partition
+from dnnc.engines import ENGINES, heuristics
+from dnnc.engines.rows import ROWS, split_reductions
+from dnnc.errors import DnncError
+from dnnc.options import Options
+from dnnc.target import TARGETS, of
+from tests.support import machine
+from tests.support.checked import check, random_inputs
+
+SMALL = {
+    "TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 8, "TILE_CGA": 1, "CTA_COUNT": 0, "STAGES": 0,
+}  # fmt: skip
+
+
+def new_graph(io=dtypes.f16, **options):
+    defaults = {
+        "io_data_type": io,
+        "intermediate_data_type": dtypes.f32,
+        "compute_data_type": dtypes.f32,
+    }
+    return dnnc.pygraph("rows", **{**defaults, **options})
+
+
+def run(g, sizes=None, knobs=SMALL, **options):
+    options = {"target": "sm_90a", **options}
+    return check(g, sizes, engine="rows", knobs=knobs, **options)
+
+
+def reduced(g, x, mode, axes):
+    dims = [1 if axis in axes else n for axis, n in enumerate(x.get_dim())]
+    return g.reduction(x, mode).set_dim(dims)
+
+
+def softmax(dims, axes, strides=None, io=dtypes.f16):
+    g = new_graph(io)
+    x = g.tensor(dims, strides, name="x")
+    e = g.exp(g.sub(x, reduced(g, x, "max", axes)))
+    g.div(e, reduced(g, e, "add", axes)).set_output().set_name("y")
+    return g
+
+
+def layernorm(rows, columns, phase="TRAINING", io=dtypes.f16):
+    """Statistics are stored too; the mean is away from 0, where sums would cancel."""
+    g = new_graph(io)
+    x, scale, bias = g.tensor([rows, columns]), g.tensor([1, columns]), g.tensor([1, columns])
+    shifted = g.add(x, 3.0)
+    results = g.layernorm(phase, shifted, scale, bias, g.tensor_scalar(1e-3))
+    for tensor in results:
+        if tensor is not None:
+            tensor.set_output()
+    results[0].set_data_type(io)
+    return g
+
+
+def gradients(rows, columns, io=dtypes.f16):
+    """dx of an rms norm, and the gradients of scale and bias."""
+    g = new_graph(io)
+    x, dy = g.tensor([rows, columns], name="x"), g.tensor([rows, columns], name="dy")
+    scale, inverse = g.tensor([1, columns]), g.tensor([rows, 1], data_type=dtypes.f32)
+    normal, scaled = g.mul(x, inverse), g.mul(dy, scale)
+    mean = reduced(g, g.mul(normal, scaled), "avg", [1])
+    g.mul(inverse, g.sub(scaled, g.mul(normal, mean))).set_output()
+    for value in (g.mul(dy, normal), dy):
+        reduced(g, value, "add", [0]).set_output().set_data_type(dtypes.f32)
+    return g
+
+
+# ---- rows in registers, or read again
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("threads", [2, 8, 32, 64, 256])
+@pytest.mark.parametrize("held", [0, 8, 32])
+def test_threads_and_elements(threads, held):
+    """Rows of one warp's part, of warps, and of several rounds of all threads."""
+    columns = 72 if not held else min(520, threads * held - 8)
+    run(layernorm(9, columns), knobs={**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held})
+
+
+@pytest.mark.parametrize("columns", [2, 3, 7, 33, 100, 129])
+@pytest.mark.parametrize("io", [dtypes.f32, dtypes.bf16, dtypes.f16], ids=str)
+def test_odd_rows(columns, io):
+    for held in (0, 8):
+        run(softmax([5, columns], [1], io=io), knobs={**SMALL, "ARRAY_SIZE_PER_THREAD": held})
+
+
+@pytest.mark.parametrize("held", [0, 16])
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_clusters_share_rows(blocks, held):
+    knobs = {**SMALL, "TILE_CGA": blocks, "ARRAY_SIZE_PER_THREAD": held, "TILE_COLS": 64}
+    plan = run(layernorm(3, 1000), knobs=knobs)
+    assert plan.programs[0].variants[0].steps[0].launch.cluster == (blocks, 1, 1)
+
+
+def test_long_rows_are_read_again_by_all_threads():
+    run(softmax([2, 5000], [1]), knobs={**SMALL, "TILE_COLS": 256, "ARRAY_SIZE_PER_THREAD": 0})
+
+
+@pytest.mark.parametrize("held", [0, 4, 8])
+@pytest.mark.parametrize(
+    ("dims", "axes", "strides"),
+    [
+        ([3, 10, 4, 8], [1], None),  # channels, fragments across them
+        ([3, 10, 5, 7], [1], None),  # fragments of one element
+        ([3, 10, 4, 8], [0], None),
+        ([4, 6, 5], [1, 2], [1, 20, 4]),  # the kept axis is the fastest
+    ],
+    ids=str,
+)
+def test_fragments_across_rows(dims, axes, strides, held):
+    elements = int(np.prod([dims[axis] for axis in axes]))
+    for threads in (1, 4, 8):
+        if not held or held * threads >= elements:
+            knobs = {**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held}
+            run(softmax(dims, axes, strides), knobs=knobs)
+
+
+@pytest.mark.parametrize(
+    ("dims", "axes", "strides"),
+    [
+        ([3, 4, 2, 8], [1, 2, 3], None),
+        ([3, 4, 2, 8], [1, 2, 3], [64, 1, 32, 4]),
+        ([2, 3, 40], [2], [1000, 200, 2]),
+        ([4, 6, 16], [0, 2], None),
+    ],
+    ids=str,
+)
+def test_layouts(dims, axes, strides):
+    run(softmax(dims, axes, strides), knobs={**SMALL, "ARRAY_SIZE_PER_THREAD": 16})
+
+
+@pytest.mark.parametrize("rows", [1, 70])
+@pytest.mark.parametrize("columns", [8, 200])
+def test_one_plan_serves_every_size(rows, columns):
+    g = softmax([dnnc.Dim("R", max=4096), dnnc.Dim("C", max=256, multiple_of=8)], [1])
+    run(g, {"R": rows, "C": columns})
+
+
+def test_rows_of_unknown_length_are_read_again():
+    g = softmax([4, dnnc.Dim("C", max=1 << 20)], [1])
+    graph = g.graph.finalize()
+    config = heuristics.best_config(graph, of("sm_90a"))
+    assert config.choices[0].engine is ROWS
+    assert config.choices[0].knobs["ARRAY_SIZE_PER_THREAD"] == 0
+    check(g, {"C": 1003}, target="sm_90a")
+
+
+# ---- what may be around
+
+
+def test_residual_norm_activation_and_quantised_output():
+    """Both outputs of residual + norm, fp8 with its amax of each row."""
+    g = new_graph(dtypes.bf16)
+    x, r, scale = g.tensor([6, 256]), g.tensor([6, 256]), g.tensor([1, 256])
+    total = g.add(x, r).set_output().set_data_type(dtypes.bf16)
+    mean = reduced(g, g.mul(total, total), "avg", [1])
+    y = g.mul(g.mul(total, g.rsqrt(g.add(mean, 1e-5))), scale)
+    reduced(g, y, "amax", [1]).set_output().set_data_type(dtypes.f32)
+    g.mul(g.swish(y), 8.0).set_output().set_data_type(dtypes.f8e4m3)
+    run(g, knobs={**SMALL, "ARRAY_SIZE_PER_THREAD": 16})
+
+
+def test_boolean_masks_are_packed():
+    g = new_graph()
+    x = g.tensor([6, 136])
+    y = g.sub(x, reduced(g, x, "avg", [1]))
+    g.cmp_gt(y, 0.0).set_output().set_data_type(dtypes.i1)
+    g.relu(y).set_output()
+    run(g, knobs={**SMALL, "ARRAY_SIZE_PER_THREAD": 16})
+
+
+def test_booleans_of_parts_of_bytes_are_refused():
+    g = new_graph()
+    x = g.tensor([6, 12])
+    g.cmp_gt(g.sub(x, reduced(g, x, "avg", [1])), 0.0).set_output().set_data_type(dtypes.i1)
+    assert refusal(g).clause == "boolean output"
+
+
+@pytest.mark.parametrize("mode", ["min", "mul", "norm2", "mul_no_zeros"])
+def test_modes(mode):
+    g = new_graph(dtypes.f32)
+    x = g.tensor([5, 24])
+    y = g.add(g.mul(x, 0.5), 1.0)
+    g.sub(y, reduced(g, y, mode, [1])).set_output()
+    run(g, slack=8.0)
+
+
+def test_integers():
+    g = new_graph(dtypes.i8, intermediate_data_type=dtypes.i32, compute_data_type=dtypes.i32)
+    x = g.tensor([5, 48])
+    g.sub(x, reduced(g, x, "max", [1])).set_output().set_data_type(dtypes.i32)
+    run(g, knobs={**SMALL, "ARRAY_SIZE_PER_THREAD": 16})
+
+
+def test_views_before():
+    g = new_graph()
+    x = g.tensor([24, 6])
+    t = g.transpose(x, [1, 0])
+    g.sub(t, reduced(g, t, "max", [1])).set_output()
+    run(g)
+
+
+def test_three_levels():
+    g = new_graph(dtypes.f32)
+    x = g.tensor([4, 40])
+    a = g.sub(x, reduced(g, x, "avg", [1]))
+    b = g.div(a, reduced(g, a, "norm2", [1]))
+    g.sub(b, reduced(g, b, "max", [1])).set_output()
+    run(g, slack=4.0)
+
+
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+def test_special_values_stay_in_their_rows(special):
+    g = softmax([6, 40], [1], io=dtypes.f32)
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {})
+    next(iter(inputs.values()))[2, 7] = special
+    with np.errstate(invalid="ignore"):
+        run(g, inputs=inputs)
+
+
+@pytest.mark.parametrize("mean", [1e4, -3e4])
+def test_variances_far_from_zero(mean):
+    g = layernorm(4, 256, "INFERENCE", io=dtypes.f32)
+    inputs = random_inputs(g.graph.finalize(), {})
+    inputs[1] = (inputs[1] + mean).astype(np.float32)
+    # x itself has 2^-11 of such a mean.
+    run(g, inputs=inputs, allowance=1e-3)
+
+
+# ---- rings of rows in shared memory
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("held", [0, 16])
+def test_rows_come_through_a_ring(stages, held):
+    """More rows than blocks, so that stages are used again."""
+    knobs = {**SMALL, "TILE_COLS": 64, "ARRAY_SIZE_PER_THREAD": held, "CTA_COUNT": 1}
+    run(layernorm(300, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
+
+
+def test_rings_of_several_rows_and_sizes_known_at_run_time():
+    g = softmax([dnnc.Dim("R", max=4096), dnnc.Dim("C", max=64, multiple_of=8)], [1])
+    knobs = {**SMALL, "TILE_COLS": 8, "CTA_COUNT": 1, "STAGES": 2}
+    run(g, {"R": 2203, "C": 40}, knobs=knobs)
+    run(g, {"R": 3, "C": 64}, knobs=knobs)
+
+
+# ---- sums of columns
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize(
+    ("rows", "columns", "more"),
+    [
+        (9, 64, {"TILE_COLS": 8}),
+        (300, 520, {"TILE_COLS": 128}),
+        (600, 72, {"TILE_COLS": 32}),
+        (200, 1000, {"TILE_COLS": 64, "TILE_CGA": 2}),
+        (300, 1000, {"TILE_COLS": 128, "STAGES": 2}),
+        (600, 72, {"TILE_COLS": 16, "STAGES": 3}),
+        (7, 33, {"TILE_COLS": 32}),
+    ],
+    ids=str,
+)
+def test_sums_of_columns(rows, columns, more):
+    plan = run(gradients(rows, columns), knobs={**SMALL, "CTA_COUNT": 1, **more})
+    names = [step.launch.kernel for step in plan.programs[0].variants[0].steps]
+    assert names == ["fusion0_rows", "fusion0_rows_columns"]
+
+
+def test_results_repeat_bit_for_bit():
+    g = gradients(300, 200)
+    graph = g.graph.finalize()
+    knobs = {**SMALL, "CTA_COUNT": 1, "STAGES": 2}
+    plan = compile_graph(graph, "sm_90a", Options(engine="rows", knobs=tuple(knobs.items())))
+    inputs = random_inputs(graph, {})
+    first, second = (machine.current().run(plan, inputs, seed=seed) for seed in (1, 2))
+    for uid in first:
+        np.testing.assert_array_equal(first[uid], second[uid])
+
+
+def test_which_reductions_are_columns():
+    (fusion,) = (whole(gradients(8, 16)),)
+    along, columns = split_reductions(fusion)
+    assert [op.axes for op in along] == [(1,)]
+    assert [op.axes for op in columns] == [(0,), (0,)]
+
+
+# ---- the support surface
+
+
+def whole(g):
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    return fusion
+
+
+def refusal(g, target="sm_90a"):
+    (reason, *_) = ROWS.supports(whole(g), of(target))
+    return reason
+
+
+def test_refusals_name_the_clause():
+    g = new_graph()
+    x = g.tensor([4, 8])
+    g.relu(x).set_output()
+    assert refusal(g).clause == "operations"
+    g = new_graph()
+    x = g.tensor([4, 8, 6])
+    y = g.sub(x, reduced(g, x, "max", [2]))
+    g.sub(y, reduced(g, y, "max", [1])).set_output()
+    assert refusal(g).clause == "reductions"
+    g = gradients(4, 8)
+    g.tensor([1])
+    x = next(t for t in g.graph.tensors if t.name == "x")
+    x.set_stride([1, 4])
+    next(t for t in g.graph.tensors if t.name == "dy").set_stride([1, 4])
+    assert refusal(g).clause == "sums of columns"
+    assert refusal(gradients(4, 1 << 17)).clause == "sums of columns"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"ARRAY_SIZE_PER_THREAD": 1}, "as many as a row has"),
+        ({"TILE_COLS": 1024, "ARRAY_SIZE_PER_THREAD": 64}, "registers"),
+        ({"TILE_CGA": 2, "TILE_COLS": 8}, "whole warps"),
+        ({"STAGES": 2}, "CTA_COUNT of 1 or more"),
+    ],
+    ids=str,
+)
+def test_knobs_are_checked(more, said):
+    with pytest.raises(DnncError, match=said):
+        run(softmax([4, 64], [1]), knobs={**SMALL, **more})
+
+
+def test_clusters_want_hopper():
+    knobs = {**SMALL, "TILE_CGA": 2}
+    with pytest.raises(DnncError, match="TILE_CGA=1"):
+        run(softmax([4, 64], [1]), knobs=knobs, target="sm_80")
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("columns", [2, 8, 9, 100, 1024, 16384, 1 << 20])
+def test_what_is_taken_has_candidates(columns, target):
+    """All of which are legal, and leave something for the model to choose."""
+    for g in (softmax([64, columns], [1]), softmax([columns, 64], [0]), gradients(64, columns)):
+        fusion = whole(g)
+        if not ROWS.supports(fusion, target):
+            found = ROWS.candidates(fusion, target)
+            assert found
+            for knobs in found:
+                assert not ROWS.legal(knobs, fusion, target)
+                assert ROWS.predict(fusion, knobs, target).seconds > 0
+
+
+def test_norms_and_softmax_are_one_kernel_everywhere():
+    for target in TARGETS:
+        for g in (layernorm(64, 512), softmax([64, 512], [1]), softmax([8, 40, 6, 6], [1])):
+            config = heuristics.best_config(g.graph.finalize(), target)
+            assert [choice.engine for choice in config.choices] == [ROWS]
+    assert ROWS in ENGINES
