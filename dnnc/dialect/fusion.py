@@ -85,14 +85,21 @@ class Fusion:
 
 
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:
-    """The fusions of groups of operations, in an order in which each finds its inputs made."""
+    """The fusions of groups of operations, in an order in which each finds its inputs made.
+
+    An operation may be in several groups; the first of them stores what others read.
+    """
     fusions: list[Fusion] = []
     placed = [tuple(op for op in graph.live_ops if op in set(group)) for group in groups]
+    made = [{tensor for op in ops for tensor in op.results} for ops in placed]
+    read = [
+        {t for op in ops for t in op.operands} - own for ops, own in zip(placed, made, strict=True)
+    ]
+    stored: set[Tensor] = set()
     for index, ops in enumerate(placed):
-        made = {tensor for op in ops for tensor in op.results}
-        others = {t for group in placed if group is not ops for op in group for t in op.operands}
-        outputs = tuple(
-            t for op in ops for t in op.results if t in made and (not t.is_virtual or t in others)
-        )
+        others = {t for i, tensors in enumerate(read) if i != index for t in tensors}
+        results = (t for op in ops for t in op.results if t not in stored)
+        outputs = tuple(t for t in results if not t.is_virtual or t in others)
+        stored.update(outputs)
         fusions.append(Fusion(index, ops, outputs))
     return tuple(fusions)

@@ -12,14 +12,16 @@ from dataclasses import dataclass
 
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
-from ..dialect.op import Op
 from ..errors import DnncError, Status
 from ..options import DEFAULT_MODES
 from ..target import Target
 from . import ENGINES, engine_named
 from .engine import Engine, Prediction, Reason
+from .splitting import grown_groups
+from .surface import memory_seconds
 
 MODES = ("A", "B", "FALLBACK")
+_WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,10 @@ def _configs(graph: OperationGraph, target: Target, modes: Sequence[str]) -> Ite
 
 def _configs_of_mode(graph: OperationGraph, target: Target, mode: str) -> Iterator[EngineConfig]:
     (whole,) = partition(graph, [graph.live_ops])
-    for choice in choices(whole, target):
+    found = choices(whole, target)
+    if found and mode != "FALLBACK" and (faster := _faster_split(graph, target, found[0])):
+        yield faster
+    for choice in found:
         yield EngineConfig((choice,))
     if mode == "FALLBACK" and len(graph.live_ops) > 1:
         split = split_config(graph, target)
@@ -147,13 +152,33 @@ def _configs_of_mode(graph: OperationGraph, target: Target, mode: str) -> Iterat
             yield split
 
 
-def split_config(graph: OperationGraph, target: Target) -> EngineConfig | None:
+def _faster_split(graph: OperationGraph, target: Target, whole: Choice) -> EngineConfig | None:
+    """The graph without the engine that takes it whole, where that is far from the memory's rate
+    and several kernels are predicted to be faster."""
+    fusion = whole.fusion
+    floor = memory_seconds(fusion, target, blocks=1 << 20).seconds
+    has_sums = bool(fusion.with_role("reduction"))
+    is_fast = whole.prediction.seconds < 3 * floor + _WORTH_A_LOOK
+    if not has_sums or fusion.with_role("anchor") or is_fast:
+        return None
+    others = [engine for engine in ENGINES if engine is not whole.engine]
+    split = split_config(graph, target, others)
+    if split is None or split.seconds > 0.8 * whole.prediction.seconds:
+        return None
+    return split
+
+
+def split_config(
+    graph: OperationGraph, target: Target, engines: Sequence[Engine] = ENGINES
+) -> EngineConfig | None:
     """The graph as several fusions, each as large as an engine takes; None if one op has none."""
-    groups = _grown_groups(graph, target)
+    groups = grown_groups(graph, target, engines)
     if groups is None or len(groups) == 1:
         return None
-    best = [choices(fusion, target)[0] for fusion in partition(graph, groups)]
-    return EngineConfig(tuple(best), split_reason(graph, target))
+    found = [choices(fusion, target, engines) for fusion in partition(graph, groups)]
+    if not all(found):
+        return None
+    return EngineConfig(tuple(ranked[0] for ranked in found), split_reason(graph, target))
 
 
 def split_reason(graph: OperationGraph, target: Target) -> str:
@@ -161,42 +186,8 @@ def split_reason(graph: OperationGraph, target: Target) -> str:
     (whole,) = partition(graph, [graph.live_ops])
     declined = [f"{r.engine.name} ({r.reasons[0]})" for r in refusals(whole, target)]
     if len(declined) < len(ENGINES):
-        return "asked for"
+        return "asked for, or predicted to be faster than one fusion"
     return f"no engine takes the graph as one fusion: {'; '.join(declined)}"
-
-
-def _grown_groups(graph: OperationGraph, target: Target) -> list[list[Op]] | None:
-    """Groups in order: each operation joins the last group that it needs, if an engine agrees."""
-    groups: list[list[Op]] = []
-    producers = {tensor: op for op in graph.live_ops for tensor in op.results}
-    for op in graph.live_ops:
-        needed = [
-            i
-            for i, group in enumerate(groups)
-            if any(producers.get(tensor) in group for tensor in op.operands)
-        ]
-        place = max(needed, default=-1)
-        if place >= 0 and _is_taken(
-            graph, [*groups[:place], [*groups[place], op], *groups[place + 1 :]], place, target
-        ):
-            groups[place].append(op)
-        elif _is_taken(
-            graph, [*groups[: place + 1], [op], *groups[place + 1 :]], place + 1, target
-        ):
-            groups.insert(place + 1, [op])
-        else:
-            return None
-    return groups
-
-
-def _is_taken(
-    graph: OperationGraph, groups: Sequence[Sequence[Op]], place: int, target: Target
-) -> bool:
-    """Whether an engine takes one of the groups, given what the rest of the graph reads."""
-    placed = {op for group in groups for op in group}
-    rest = [[op] for op in graph.live_ops if op not in placed]
-    fusion = partition(graph, [*groups, *rest])[place]
-    return any(not engine.supports(fusion, target) for engine in ENGINES)
 
 
 def best_config(

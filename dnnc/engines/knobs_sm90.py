@@ -31,6 +31,7 @@ from .product import (
 from .surface import smem_reasons
 from .tile_sm90 import (
     LOAD_BUFFERS,
+    MOST_RAW_BITS,
     RAW_BUFFERS,
     STORE_BUFFERS,
     buffer_bytes,
@@ -289,7 +290,8 @@ def _raw_element_bytes(fusion: Fusion, op: Product, is_a: bool) -> int:
     ):
         return 0
     fitting = [t for t in (*read, operand) if t in fusion.inputs and t.shape == operand.shape]
-    return max((t.type.bits // 8 for t in fitting), default=0)
+    sizes = (t.type.bits // 8 for t in fitting if t.type.bits <= MOST_RAW_BITS)
+    return max(sizes, default=0)
 
 
 # ---- what a fusion says

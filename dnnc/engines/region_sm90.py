@@ -19,6 +19,7 @@ from ..mlir import ir
 from .engine import Knobs
 from .knobs_sm90 import FRAGMENTS, cluster_of, consumers_of, sides_of
 from .tile_sm90 import (
+    MOST_RAW_BITS,
     Tiling,
     chunk_columns,
     exchanges,
@@ -234,6 +235,7 @@ def raw_argument(region: Region, value: Any, axes: tuple[int, int]) -> int:
         if seen.get(argument) == {whole}
         and tensor.shape == tuple(region.dims_of(value))
         and not tensor.is_by_value
+        and tensor.type.bits <= MOST_RAW_BITS
         and tma.refusal(tensor, axes) is None
     ]
     arguments = list(region.arguments.values())

@@ -25,6 +25,7 @@ REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 LINE_BYTES = 128  # of a staged row at most: the widest swizzle
 STORE_BUFFERS = 2  # of a warpgroup
 LOAD_BUFFERS = 3
+MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
 RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 
 

@@ -34,7 +34,8 @@ class Fuse(Pass):
     """modes: heuristic modes, separated by spaces (default "A FALLBACK").
 
     partition: the partition itself, operations by place and fusions by "|", as in "0 1|2";
-    operations that no output depends on have no place and no fusion.
+    operations that no output depends on have no place and no fusion.  A pointwise or view
+    operation may be in several, which all compute it.
     """
 
     name: ClassVar[str] = "fuse"
@@ -78,8 +79,12 @@ def _parse_partition(text: str, graph: OperationGraph) -> list[list[Op]]:
             Status.BAD_PARAM, f"partition {text!r}", f"places 0 to {len(ops) - 1}, as 0 1|2"
         ) from error
     flat = [op for group in groups for op in group]
-    if len(set(flat)) != len(flat) or len(flat) != len(ops) or not all(groups):
-        raise DnncError(Status.BAD_PARAM, f"partition {text!r}", "every operation in one fusion")
+    twice = {op for op in flat if flat.count(op) > 1}
+    if set(flat) != set(ops) or not all(len(set(group)) == len(group) > 0 for group in groups):
+        raise DnncError(Status.BAD_PARAM, f"partition {text!r}", "every operation in a fusion")
+    if any(op.role not in ("pointwise", "view") for op in twice):
+        supported = "operations other than pointwise and view ones in one fusion only"
+        raise DnncError(Status.BAD_PARAM, f"partition {text!r}", supported)
     made: set[Any] = set()
     produced = {tensor for op in ops for tensor in op.results}
     for group in groups:

@@ -1,0 +1,126 @@
+"""Splits a graph into fusions: how far each grows, and what is computed again instead of stored.
+
+What one fusion makes and another reads is stored in between.  Pointwise work on tensors that are
+in memory anyway costs less than that: each fusion that needs it does it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dialect.fusion import partition
+from ..dialect.graph import OperationGraph
+from ..dialect.op import Op
+from ..dialect.tensor import Tensor
+from ..target import Target
+from .engine import Engine
+from .surface import bytes_of
+
+Groups = list[list[Op]]
+
+
+def grown_groups(graph: OperationGraph, target: Target, engines: Sequence[Engine]) -> Groups | None:
+    """Groups in order: each operation joins the last group that it needs, if an engine agrees.
+
+    None: there is an operation that no engine takes.
+    """
+    groups: Groups = []
+    producers = _producers(graph)
+    for op in graph.live_ops:
+        needed = [
+            i
+            for i, group in enumerate(groups)
+            if any(producers.get(tensor) in group for tensor in op.operands)
+        ]
+        place = max(needed, default=-1)
+        joined = [*groups[:place], [*groups[place], op], *groups[place + 1 :]] if groups else []
+        alone = [*groups[: place + 1], [op], *groups[place + 1 :]]
+        if place >= 0 and _is_taken(graph, joined, place, target, engines):
+            groups[place].append(op)
+        elif _is_taken(graph, alone, place + 1, target, engines):
+            groups.insert(place + 1, [op])
+        else:
+            return None
+    return _recomputed(graph, groups, target, engines)
+
+
+def _producers(graph: OperationGraph) -> dict[Tensor, Op]:
+    return {tensor: op for op in graph.live_ops for tensor in op.results}
+
+
+def _is_taken(
+    graph: OperationGraph, groups: Groups, place: int, target: Target, engines: Sequence[Engine]
+) -> bool:
+    """Whether an engine takes one of the groups, given what the rest of the graph reads."""
+    placed = {op for group in groups for op in group}
+    rest = [[op] for op in graph.live_ops if op not in placed]
+    fusion = partition(graph, [*groups, *rest])[place]
+    return any(not engine.supports(fusion, target) for engine in engines)
+
+
+def _recomputed(
+    graph: OperationGraph, groups: Groups, target: Target, engines: Sequence[Engine]
+) -> Groups:
+    """The groups, each with the work of others that it had better do itself."""
+    producers = _producers(graph)
+    stored = {t for group in groups for t in _passed_on(group, groups)}
+    for place in range(len(groups)):
+        for tensor in _read(groups[place]):
+            if tensor not in stored or tensor not in producers or not tensor.is_virtual:
+                continue
+            chain = _chain(tensor, producers, stored - {tensor})
+            if chain is None or not _is_cheaper(chain, tensor, groups[place]):
+                continue
+            own = {*groups[place], *chain}
+            changed = [*groups[:place], [op for op in graph.live_ops if op in own]]
+            changed += groups[place + 1 :]
+            if _is_taken(graph, changed, place, target, engines):
+                groups = changed
+    return _needed(graph, groups)
+
+
+def _needed(graph: OperationGraph, groups: Groups) -> Groups:
+    """The groups without what nobody reads any more."""
+    while True:
+        kept: Groups = []
+        for fusion in partition(graph, groups):
+            own = {op for tensor in fusion.outputs for op in fusion.upstream(tensor)}
+            kept.append([op for op in fusion.ops if op in own])
+        kept = [group for group in kept if group]
+        if kept == groups:
+            return groups
+        groups = kept
+
+
+def _read(group: Sequence[Op]) -> list[Tensor]:
+    made = {tensor for op in group for tensor in op.results}
+    return [t for t in dict.fromkeys(t for op in group for t in op.operands) if t not in made]
+
+
+def _passed_on(group: Sequence[Op], groups: Groups) -> set[Tensor]:
+    """What other groups read of a group's results."""
+    made = {tensor for op in group for tensor in op.results}
+    return made & {t for other in groups if other is not group for t in _read(other)}
+
+
+def _chain(tensor: Tensor, producers: dict[Tensor, Op], stored: set[Tensor]) -> list[Op] | None:
+    """The operations from what is in memory to a tensor; None if there are others than pointwise
+    and view ones."""
+    found: list[Op] = []
+    pending = [tensor]
+    while pending:
+        op = producers.get(pending.pop())
+        if op is None or op in found:
+            continue
+        if op.role not in ("pointwise", "view"):
+            return None
+        found.append(op)
+        pending += [t for t in op.operands if t not in stored and t.is_virtual]
+    return found
+
+
+def _is_cheaper(chain: Sequence[Op], tensor: Tensor, group: Sequence[Op]) -> bool:
+    """Whether reading what a chain reads takes no more than storing and reading its result."""
+    known = set(_read(group))
+    more = [t for t in _read(chain) if t not in known and not t.is_constant]
+    return bytes_of(more) <= 2 * bytes_of([tensor])

@@ -1,0 +1,93 @@
+"""Graphs as several fusions: what is computed again, and when that beats one kernel."""
+
+import pytest
+
+import dnnc
+from dnnc.compiler import compile_graph
+from dnnc.dialect.fusion import partition
+from dnnc.engines import ENGINES, heuristics
+from dnnc.engines.splitting import grown_groups
+from dnnc.errors import DnncError
+from dnnc.options import Options
+from dnnc.target import of
+from tests.support.checked import check
+
+SM90A = of("sm_90a")
+WITHOUT_ROWS = [engine for engine in ENGINES if engine.name != "rows"]
+
+
+def batchnorm(n, c, h, w):
+    g = dnnc.pygraph("bn", io_data_type="f16", intermediate_data_type="f32")
+    x = g.tensor([n, c, h, w], [c * h * w, 1, w * c, c], name="x")
+    scale, bias, mean, variance = (
+        g.tensor([1, c, 1, 1], data_type="f32", name=name)
+        for name in ("scale", "bias", "mean", "variance")
+    )
+    results = g.batchnorm(
+        input=x, scale=scale, bias=bias, in_running_mean=mean, in_running_var=variance,
+        epsilon=g.tensor_scalar(1e-3), momentum=g.tensor_scalar(0.1),
+    )  # fmt: skip
+    for i, tensor in enumerate(results):
+        tensor.set_output().set_data_type("f32" if i else "f16")
+    return g
+
+
+def split(g):
+    graph = g.graph.finalize()
+    groups = grown_groups(graph, SM90A, WITHOUT_ROWS)
+    return graph, partition(graph, groups)
+
+
+def test_pointwise_work_is_done_again_rather_than_stored():
+    graph, fusions = split(batchnorm(2, 16, 5, 5))
+    (x, *_) = graph.inputs
+    assert len(fusions) == 3
+    for fusion in fusions:
+        assert x in fusion.inputs
+        for tensor in fusion.outputs:  # nothing of x's size but the result itself
+            assert tensor.shape != x.shape or not tensor.is_virtual
+    stored = [tensor for fusion in fusions for tensor in fusion.outputs]
+    assert len(stored) == len(set(stored))
+    assert set(graph.outputs) <= set(stored)
+
+
+def test_what_is_cheaper_to_store_is_stored():
+    """A sum of many inputs is read again as one tensor."""
+    g = dnnc.pygraph("sums", io_data_type="f32")
+    total = g.tensor([64, 4096])
+    for _ in range(4):
+        total = g.add(total, g.tensor([64, 4096]))
+    mean = g.reduction(total, "avg").set_dim([64, 1])
+    g.sub(total, mean).set_output()
+    _, fusions = split(g)
+    assert [tensor.shape for tensor in fusions[0].outputs].count(total.shape) == 1
+
+
+def test_split_batchnorm_computes_what_the_reference_computes():
+    g = batchnorm(3, 16, 5, 4)
+    graph = g.graph.finalize()
+    config = heuristics.split_config(graph, SM90A, WITHOUT_ROWS)
+    plan = check(
+        g, target="sm_90a", partition=config.partition_text(graph), choices=config.choice_text,
+        allowance=1e-6,
+    )  # fmt: skip
+    assert len(plan.programs[0].fusions) == 3
+
+
+def test_few_channels_of_large_images_are_split_and_small_ones_are_one_kernel():
+    large = heuristics.best_config(batchnorm(64, 64, 56, 56).graph.finalize(), SM90A)
+    assert len(large.choices) == 3
+    assert "faster than one fusion" in large.split_reason
+    small = heuristics.best_config(batchnorm(2, 64, 4, 4).graph.finalize(), SM90A)
+    assert [choice.engine.name for choice in small.choices] == ["rows"]
+
+
+@pytest.mark.parametrize("text", ["0 1|1 2", "0 0 1 2", "0 1", "0 1 2|"])
+def test_partitions_are_checked(text):
+    """Only pointwise and view operations may be in several fusions."""
+    g = dnnc.pygraph("sum", io_data_type="f32")
+    x = g.tensor([4, 8])
+    y = g.reduction(g.exp(x), "add").set_dim([4, 1])
+    g.relu(y).set_output()
+    with pytest.raises(DnncError, match="partition"):
+        compile_graph(g.graph.finalize(), "sm_90a", Options(partition=text))
