@@ -169,7 +169,8 @@ def check_inside(seed, drawn=None, target=None):
     (whole,) = partition(graph, [graph.live_ops])
     reasons = engine_named(drawn.engine).supports(whole, target)
     assert not reasons, f"{drawn.engine}: {'; '.join(map(str, reasons))}\n{drawn.description}"
-    assert len(heuristics.best_config(graph, target).choices) == 1
+    config = heuristics.best_config(graph, target)
+    assert len(config.choices) == 1 or "faster than one fusion" in config.split_reason
     configs = list(heuristics.configs(graph, target))
     assert any(c.choices[0].engine.name == drawn.engine for c in configs)
 
