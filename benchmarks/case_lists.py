@@ -8,6 +8,19 @@ from .case import Case
 from .cases import AXES, add, bias_gelu, squares
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
 from .matmul_cases import LAYOUTS, matmul, matmul_of
+from .memory_cases import (
+    average_pool,
+    average_pool_backward,
+    batchnorm,
+    batchnorm_relu,
+    chain,
+    large_squares,
+    max_pool,
+    memory_of,
+    silu_mul,
+    strided,
+    transposed,
+)
 from .row_cases import KINDS, rows_of
 
 MATMUL_SIZES = (
@@ -36,6 +49,10 @@ GROUPED_SIZES = (
 
 
 ROW_COLUMNS = (1024, 4096, 8192, 16384, 65536)
+
+# (n, h, w, c)
+NORMALISED_IMAGES = ((32, 56, 56, 256), (256, 14, 14, 1024), (256, 56, 56, 64))
+POOLED_IMAGES = ((256, 112, 112, 64), (32, 56, 56, 256))
 
 
 def all_cases() -> list[Case]:
@@ -106,7 +123,20 @@ def rows() -> list[Case]:
     return found
 
 
-SETS = {"all": all_cases, "hopper": hopper, "fused": fused, "rows": rows}
+def memory() -> list[Case]:
+    """What is bound by memory, after streaming kernels of three sizes and reductions of 1 GiB."""
+    found = [add(8192, columns) for columns in (1024, 4096, 16384)]
+    found += [large_squares(65536, 8192, axes) for axes in AXES]
+    found += [batchnorm(*sizes) for sizes in NORMALISED_IMAGES]
+    found.append(batchnorm_relu(*NORMALISED_IMAGES[0]))
+    found += [max_pool(*sizes) for sizes in POOLED_IMAGES]
+    found += [make(*POOLED_IMAGES[1]) for make in (average_pool, average_pool_backward)]
+    found.append(silu_mul(8192, 14336))
+    found += [make(8192, 8192) for make in (chain, transposed, strided)]
+    return found
+
+
+SETS = {"all": all_cases, "hopper": hopper, "fused": fused, "rows": rows, "memory": memory}
 
 
 def case_of(id_: str) -> Case:
@@ -117,6 +147,8 @@ def case_of(id_: str) -> Case:
         return fused_of(id_)
     if id_.startswith("rows/"):
         return rows_of(id_)
+    if id_.startswith("memory/"):
+        return memory_of(id_)
     listed = {case.id: case for make in SETS.values() for case in make()}
     return listed[id_]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import fused_graphs, row_graphs
+from . import fused_graphs, memory_graphs, row_graphs
 from .case import Case
 
 _TYPES = {
@@ -53,7 +53,7 @@ class Graph:
 def build(library: Any, graph: Any, case: Case) -> Graph:
     """Adds a case's operations to a pygraph."""
     made = Graph(library, graph)
-    builders = fused_graphs.BUILDERS | row_graphs.BUILDERS
+    builders = fused_graphs.BUILDERS | row_graphs.BUILDERS | memory_graphs.BUILDERS
     if case.kind in builders:
         builders[case.kind](made, case.p)
         return made

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from . import cases
+from . import cases, memory_graphs
 from .case import Buffers, Case
 from .cases import TORCH_TYPES
 from .fused_graphs import EPSILON
@@ -27,6 +27,8 @@ def eager(case: Case) -> Call:
         return _FUSED[case.kind]
     if case.kind in _ROWS:
         return _ROWS[case.kind]
+    if case.kind in _MEMORY:
+        return _MEMORY[case.kind]
     if case.kind == "bias_gelu":
         return lambda s: functional.gelu(s["x"] + s["b"], approximate="tanh")
     if case.kind == "add":
@@ -70,6 +72,40 @@ _ROWS: dict[str, Call] = {
         s["dy"], s["x"], s["w"].shape, s["rstd"], s["w"], [True, True]
     ),
     "add_rmsnorm_fp8": _add_rmsnorm_fp8,
+}
+
+
+def _batchnorm(s: Buffers) -> Any:
+    """Torch's running statistics are updated in place: here those that go in."""
+    names = ("old_mean", "old_var", "scale", "bias")
+    return functional.batch_norm(
+        s["x"],
+        *(s[name].flatten() for name in names),
+        training=True,
+        momentum=memory_graphs.MOMENTUM,
+        eps=memory_graphs.EPSILON,
+    )
+
+
+def _average_pool_backward(s: Buffers) -> Any:
+    window, stride, padding = ([n, n] for n in memory_graphs.AVERAGE_POOL)
+    # Of the input, dims and layout are read; the output is a buffer of both.
+    return torch.ops.aten.avg_pool2d_backward(
+        s["dy"], s["dx"], window, stride, padding, False, True, None
+    )
+
+
+_MEMORY: dict[str, Call] = {
+    "batchnorm": _batchnorm,
+    "batchnorm_relu": lambda s: torch.relu(_batchnorm(s)),
+    "max_pool": lambda s: functional.max_pool2d(s["x"], *memory_graphs.MAX_POOL),
+    "average_pool": lambda s: functional.avg_pool2d(s["x"], *memory_graphs.AVERAGE_POOL),
+    "average_pool_backward": _average_pool_backward,
+    "silu_mul": lambda s: functional.silu(s["g"]) * s["u"],
+    "chain": lambda s: torch.relu((s["x"] * s["s"] + s["b"]) * s["r"] + s["z"]) * s["t"],
+    # Without a buffer for it, the sum would be laid out as its first operand is.
+    "transposed": lambda s: torch.add(s["x"].mT, s["z"], out=s["y"]),
+    "strided": lambda s: torch.add(s["x"][::2], s["z"], out=s["y"]),
 }
 
 

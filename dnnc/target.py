@@ -79,7 +79,7 @@ _SM89 = Target(
     "RTX 4090", 128, 1008.0, 82.6, _rates(165.2, 82.6, 660.6),
 )  # fmt: skip
 _SM90 = Target(
-    "sm_90", (9, 0), 78, 227 << 10, 228 << 10, 2048, 32, True,
+    "sm_90", (9, 0), 80, 227 << 10, 228 << 10, 2048, 32, True,
     "H100 SXM", 132, 3350.0, 66.9, _rates(989.0, 494.0, 1979.0),
 )  # fmt: skip
 _SM100 = Target(
@@ -96,7 +96,7 @@ TARGETS: tuple[Target, ...] = (
     _SM86,
     _SM89,
     _SM90,
-    replace(_SM90, name="sm_90a", ptx_version=80, arch_specific=True),
+    replace(_SM90, name="sm_90a", arch_specific=True),
     _SM100,
     replace(_SM100, name="sm_100a", ptx_version=86, arch_specific=True),
     _SM120,

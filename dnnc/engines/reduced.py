@@ -43,11 +43,10 @@ def sizes_along(op: Reduction) -> tuple[list[Expr], list[Expr]]:
 
 
 def runs_along_row(fusion: Fusion, op: Reduction) -> bool:
-    """Whether a reduction is over the fastest axis of its first whole input."""
+    """Whether a reduction is over the fastest axis of its widest whole input."""
     leaves = [t for t in fusion.inputs if t.shape == op.x.shape] or [op.x]
-    order = [
-        a for a in stride_order(leaves[0].shape, leaves[0].layout) if op.x.shape[a].constant != 1
-    ]
+    leaf = max(leaves, key=lambda t: t.type.bits)
+    order = [a for a in stride_order(leaf.shape, leaf.layout) if op.x.shape[a].constant != 1]
     return not order or order[-1] in op.axes
 
 

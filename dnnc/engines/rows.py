@@ -265,7 +265,7 @@ class RowsEngine:
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        reductions, _ = split_region(region)
+        reductions, columns = split_region(region)
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
         kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
@@ -277,6 +277,9 @@ class RowsEngine:
         ]
         fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
         is_row = not fastest or fastest[0] not in kept
+        # Views may have hidden from `legal` how memory runs; along rows everything is right.
+        is_row |= bool(columns or knobs["TILE_CGA"] > 1 or knobs["CTA_COUNT"])
+        is_row |= knobs["TILE_COLS"] > _MOST_PARTS
         inner = groups[1 if is_row else 0][-1:]
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
         smallest = min(max(8, t.type.bits) for t, _ in accesses)
@@ -368,7 +371,14 @@ def _registers(fusion: Fusion, knobs: Knobs) -> int:
         return round(40 + held * (len(columns) + 1.4))
     if columns:
         return 32 + held * (whole + 2 * len(columns))
-    return round(20 + held * (1.5 + whole))
+    row = along[0].axes
+    vectors = sum(
+        t.shape != along[0].x.shape and t.rank == along[0].x.rank
+        and all(t.shape[axis] == along[0].x.shape[axis] for axis in row)
+        for t in fusion.inputs
+    )  # fmt: skip
+    levels = len(_levels(fusion)) - 1
+    return round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
 
 
 def _holds_bytes(output: Tensor, first: Reduction) -> bool:

@@ -19,7 +19,8 @@ _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
 _ELEMENT_NS, _STAGED_ELEMENT_NS = 10.0, 20.0  # of work on each that a thread holds
 _BLOCK_RATE = 60.0  # bytes a nanosecond that one block loads or stores
 _L1_RATE = 110.0  # of what is read again
-_L1_BYTES = 96 << 10  # of the rows of all blocks that are found there again
+_L1_BYTES = 128 << 10  # of the rows of all blocks that are found there again
+_AGAIN = 1.06  # that rows which are read again take longer, beside all else
 _SHARPNESS = 5.0  # of the change from waiting to the memory's rate
 _LINE = 64  # bytes of neighbours that are loaded together at full rate
 
@@ -67,6 +68,8 @@ class RowsModel:
         rate = (waiting**-_SHARPNESS + memory**-_SHARPNESS) ** (-1 / _SHARPNESS)
         moved = self.moved + self._read_again(together)
         seconds = moved / (rate * target.sm_count * 1e9) * self._rounds(target, together)
+        if not self.held:
+            seconds *= _AGAIN
         seconds += 0.5e-9 * block_ns + self._columns_seconds(target, together)
         bound = "memory" if waiting > memory else "latency"
         return Prediction(LAUNCH_SECONDS + seconds, bound)
@@ -99,7 +102,7 @@ class RowsModel:
             return _LOAD_NS + exchange * self.levels + work + slow * bytes_ / _BLOCK_RATE
         again = bytes_ * share * self.levels / _L1_RATE
         passes = (_LOAD_NS + 300) * (self.levels + 1)
-        passes += _CLUSTER_NS * (self.blocks - 1) * self.levels
+        passes += 2 * _CLUSTER_NS * (self.blocks - 1) * self.levels
         elements = self.row / (self.threads * self.blocks)
         return max(passes, 12.0 * elements) + again + slow * bytes_ / _BLOCK_RATE
 

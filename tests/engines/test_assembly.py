@@ -392,6 +392,14 @@ def test_large_tiles_are_refused_where_shared_memory_is_small():
         assembled("matmul_sm80", ffn("gelu"), knobs, "sm_86")
 
 
+@pytest.mark.parametrize("target", [name for name in TARGETS if of(name).capability >= (9, 0)])
+def test_rows_come_through_rings_and_clusters(target):
+    ring = {"TILE_COLS": 128, "ARRAY_SIZE_PER_THREAD": 16, "CTA_COUNT": 1, "STAGES": 2}
+    assert_fits(assembled("rows", layernorm_backward, ring, target), target)
+    shared = {"TILE_COLS": 128, "ARRAY_SIZE_PER_THREAD": 16, "TILE_CGA": 2}
+    assert_fits(assembled("rows", layernorm, shared, target), target)
+
+
 @pytest.mark.parametrize("build", [layernorm, layernorm_backward, softmax_of_channels])
 def test_no_rows_are_spilled(build):
     """Of the candidates that hold most elements, and of rings."""

@@ -370,3 +370,25 @@ def test_norms_and_softmax_are_one_kernel_everywhere():
             config = heuristics.best_config(g.graph.finalize(), target)
             assert [choice.engine for choice in config.choices] == [ROWS]
     assert ROWS in ENGINES
+
+
+def test_inputs_of_different_orders_and_columns():
+    """Rows are those of the reduction that comes first; memory runs across them in part."""
+    g = new_graph()
+    x, y = g.tensor([6, 4, 8], [1, 48, 6]), g.tensor([6, 4, 8], data_type=dtypes.f32)
+    total = g.mul(x, y)
+    reduced(g, total, "add", [0]).set_output().set_data_type(dtypes.f32)
+    reduced(g, total, "avg", [1, 2]).set_output().set_data_type(dtypes.f32)
+    fusion = whole(g)
+    for knobs in ROWS.candidates(fusion, of("sm_90a"))[::7]:
+        if not ROWS.supports(fusion, of("sm_90a")):
+            run(g, knobs=knobs)
+
+
+@pytest.mark.parametrize("more", [{"TILE_CGA": 2}, {"TILE_COLS": 64}, {"CTA_COUNT": 1}], ids=str)
+def test_knobs_of_rows_behind_a_view_that_runs_across_them(more):
+    g = new_graph()
+    x = g.tensor([40, 64], name="x")
+    t = g.transpose(x, [1, 0])
+    g.sub(t, reduced(g, t, "max", [1])).set_output()
+    run(g, knobs={**SMALL, **more})

@@ -108,7 +108,8 @@ class Rng(Op):
         if strange:  # rng_c2
             raise self.error("C2", ", ".join(strange), ", ".join(values))
         problem = ""
-        if not all(map(math.isfinite, values.values())):
+        given_numbers: list[float | None] = list(values.values())
+        if any(value is None or not math.isfinite(value) for value in given_numbers):
             problem = "finite parameters"
         elif self.distribution == "BERNOULLI" and not 0 <= values["bernoulli_probability"] <= 1:
             problem = "a probability from 0 to 1"

@@ -18,7 +18,7 @@ func.func @place_that_is_none(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dn
 
 // -----
 
-// expected-error@+1 {{partition '0 1|2'; accepted: every operation in one fusion}}
+// expected-error@+1 {{partition '0 1|2'; accepted: every operation in a fusion}}
 func.func @operation_left_out(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dnn.graph} {
   %0 = "dnn.pointwise"(%x) {compute_type = f32, mode = "neg", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
   %1 = "dnn.pointwise"(%0) {compute_type = f32, mode = "exp", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>

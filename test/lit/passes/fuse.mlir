@@ -13,7 +13,7 @@
 // CHECK: "dnn.pointwise"{{.*}}mode = "exp"{{.*}}role = "g2"
 
 // A partition gives each operation a fusion; what they pass on has its uid at both ends.
-// EACH: dnn.split_reason = "asked for"
+// EACH: dnn.split_reason = "asked for,
 // EACH-LABEL: func.func private @prologue_product_epilogue_fusion0(
 // EACH-SAME: -> (tensor<8x16xf16, {{.*}}> {dnn.uid = 3 : i64})
 // EACH-LABEL: func.func private @prologue_product_epilogue_fusion1(
