@@ -19,7 +19,8 @@ _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
 _ELEMENT_NS, _STAGED_ELEMENT_NS = 10.0, 20.0  # of work on each that a thread holds
 _BLOCK_RATE = 60.0  # bytes a nanosecond that one block loads or stores
 _L1_RATE = 110.0  # of what is read again
-_L1_BYTES = 128 << 10  # of the rows of all blocks that are found there again
+_L1_BYTES = 96 << 10  # of the rows of several blocks that are found there again; of one's:
+_L1_BYTES_ALONE = 160 << 10
 _AGAIN = 1.06  # that rows which are read again take longer, beside all else
 _SHARPNESS = 5.0  # of the change from waiting to the memory's rate
 _LINE = 64  # bytes of neighbours that are loaded together at full rate
@@ -111,7 +112,8 @@ class RowsModel:
         if self.held or self.is_staged:
             return 0.0
         rows = together * self._block_bytes() * self.read / max(1.0, self.moved)
-        return max(0.0, 1 - _L1_BYTES / max(1.0, rows)) * self.levels * self.read
+        kept = _L1_BYTES if together > 1 else _L1_BYTES_ALONE
+        return max(0.0, 1 - kept / max(1.0, rows)) * self.levels * self.read
 
     def _rounds(self, target: Target, together: float) -> float:
         """Blocks that go through the rows wait for those that have one more."""
