@@ -160,6 +160,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_rows.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
         LinkedTest(_ASSEMBLY, "test_no_rows_are_spilled", "sm_90a"),
+        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_rows_is_needed", "sm_90a"),
         *_COMMON,
     ),
     "engine matmul_sm90": (

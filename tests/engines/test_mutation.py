@@ -241,6 +241,57 @@ def test_each_wait_of_hopper_is_needed(name, monkeypatch):
     assert alive == set(HOPPER_UNOBSERVABLE.get(name, {}))
 
 
+# ---- rows
+
+
+def rows_of_warps():
+    """Two levels; rows of two warps each."""
+    g = new_graph(dtypes.f32)
+    x = g.tensor([3, 200])
+    e = g.exp(g.sub(x, reduce(g, x, "max", (1,))))
+    g.div(e, reduce(g, e, "add", (1,))).set_output()
+    return g, ROWS | {"TILE_COLS": 64, "ARRAY_SIZE_PER_THREAD": 4}
+
+
+def rows_of_a_cluster():
+    g, knobs = rows_of_warps()
+    return g, knobs | {"TILE_COLS": 32, "TILE_CGA": 2}
+
+
+def rows_of_a_ring():
+    """One level, more rows than stages of all blocks, sums of columns."""
+    g = new_graph(dtypes.f32)
+    x = g.tensor([300, 68])
+    mean = reduce(g, x, "avg", (1,))
+    g.sub(x, mean).set_output()
+    reduce(g, x, "add", (0,)).set_output()
+    return g, ROWS | {"TILE_COLS": 128, "ARRAY_SIZE_PER_THREAD": 4, "CTA_COUNT": 1, "STAGES": 2}
+
+
+ROWS = {
+    "TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 4, "TILE_CGA": 1, "CTA_COUNT": 0, "STAGES": 0,
+}  # fmt: skip
+ROWS_CASES = {
+    "warps": rows_of_warps,
+    "cluster": rows_of_a_cluster,
+    "ring": rows_of_a_ring,
+}
+_NO_MORE_WRITES = "no block writes to another after it; it ends what the last exchange began"
+ROWS_UNOBSERVABLE = {
+    "cluster": {("barrier", -1): _NO_MORE_WRITES},
+    "ring": {("bar", place): _ONE_WARP for place in (-5, -4, -1)},
+}
+
+
+@pytest.mark.parametrize("name", ROWS_CASES)
+def test_each_wait_of_rows_is_needed(name):
+    found, alive = survivors(
+        ROWS_CASES[name], "rows", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS)
+    )
+    assert found
+    assert alive == set(ROWS_UNOBSERVABLE.get(name, {}))
+
+
 def test_the_unchanged_kernel_is_what_the_plan_runs():
     g, knobs = matmul()
     graph = g.graph.finalize()
