@@ -18,6 +18,7 @@ from .engine import Prediction
 
 _LAUNCH_SECONDS = 1.36e-6
 _FILL_SECONDS = 0.55e-6  # of a block: barriers, the first loads
+_CLUSTER_FILL_SECONDS = 0.4e-6  # more, of blocks that start together
 _TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
 _CLUSTER_SECONDS = 0.15e-6  # of a tile, where blocks wait for each other
 _RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
@@ -90,14 +91,17 @@ class HopperProduct:
         clusters *= -(-self.m // tall) + self.groups // 2
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         after = self._after_seconds()
-        busy = _FILL_SECONDS + rounds * (self._steps * self._step_seconds(target) + after)
+        fill = _FILL_SECONDS
+        if self.cluster != (1, 1) or self.splits > 1:
+            fill += _CLUSTER_FILL_SECONDS
+        busy = fill + rounds * (self._steps * self._step_seconds(target) + after)
         busy += self._steps * self._past_bytes(tall, wide) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * self._steps * self.splits
         own_rows = -(-self.m // max(1, self.groups))
         moved = self.moved_bytes + self._cold_bytes(-(-own_rows // tall), -(-self.n // wide))
         dram = moved / (target.dram_gbs * 1e9 * _DRAM_SHARE)
-        memory = dram + 0.8 * (_FILL_SECONDS + after)
+        memory = dram + 0.8 * (fill + after)
         l2 = read / (_L2_RATE * self.load_share)
         seconds = max(busy, memory, l2)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
