@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dnnc.dialect.fusion import Fusion, partition
 from dnnc.engines import Engine, engine_named
+from dnnc.engines.engine import Knobs
 from dnnc.target import Target, of
 
 from . import results
@@ -37,27 +39,37 @@ def run_judge(files: Sequence[Path], target: str) -> str:
 def shares_of(data: Mapping[str, Any], target: Target) -> dict[str, float]:
     """The share of the fastest configuration's speed that today's choice reaches: case -> share.
 
-    Knobs that an engine learned later have their first value.  Left out are configurations that
-    are refused now, and cases with fewer than three.
+    It chooses among what are candidates now.  Knobs that an engine learned later have their first
+    value.  Left out are configurations that are refused now, and cases with fewer than three.
     """
     found: dict[str, float] = {}
     for name, row in data["rows"].items():
         configs = [config for config in row["configs"] if "seconds" in config]
         timed = [(predicted(name.split()[0], c, target), c["seconds"]) for c in configs]
         legal = [(guess, seconds) for guess, seconds in timed if guess is not None]
-        if len(legal) > 2:
+        if len(legal) > 2 and min(legal)[0] < math.inf:
             _, chosen = min(legal)
             found[name] = min(seconds for _, seconds in legal) / chosen
     return found
 
 
 def predicted(case: str, config: Mapping[str, Any], target: Target) -> float | None:
-    """Seconds of a timed configuration; None where it is refused."""
+    """Seconds of a timed configuration; infinite: never chosen by itself; None: refused."""
     engine, whole = engine_named(config["engine"]), _whole(case)
-    knobs = {**_first_values(engine, whole, target), **config["knobs"]}
+    known = _first_values(engine, whole, target)
+    knobs = {**known, **{n: v for n, v in config["knobs"].items() if n in known}}
     if engine.supports(whole, target) or engine.legal(knobs, whole, target):
         return None
+    if knobs not in _candidates(engine, case, target):
+        return math.inf
     return engine.predict(whole, knobs, target).seconds
+
+
+def _candidates(engine: Engine, case: str, target: Target) -> Sequence[Knobs]:
+    key = (engine.name, case, target.name)
+    if key not in _CANDIDATES:
+        _CANDIDATES[key] = engine.candidates(_whole(case), target)
+    return _CANDIDATES[key]
 
 
 def _first_values(engine: Engine, whole: Fusion, target: Target) -> dict[str, int]:
@@ -74,3 +86,4 @@ def _whole(case: str) -> Fusion:
 
 
 _FUSIONS: dict[str, Fusion] = {}
+_CANDIDATES: dict[tuple[str, str, str], Sequence[Knobs]] = {}

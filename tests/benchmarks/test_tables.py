@@ -44,22 +44,27 @@ def test_compile_times():
 
 def test_judging_wants_three_configurations_of_a_case(tmp_path):
     pytest.importorskip("torch")
-    from benchmarks.judge import run_judge, shares_of
+    from benchmarks.judge import _whole, run_judge, shares_of
+    from dnnc.engines import engine_named
+    from dnnc.engines.heuristics import choices
     from dnnc.target import of
 
-    def config(rows, seconds):
-        knobs = {"TILE_M": rows, "TILE_N": 128, "STAGES": 4, "SWAP_AB": 0}
-        return {"engine": "matmul_sm90", "knobs": knobs, "seconds": seconds}
+    case, target = "matmul/bf16/none/4096x4096x4096", of("sm_90a")
+    ranked = choices(_whole(case), target, [engine_named("matmul_sm90")])
+    found = [ranked[0].knobs, ranked[5].knobs, ranked[9].knobs]
 
-    case = "matmul/bf16/none/4096x4096x4096"
-    configs = [config(64, 3.0), config(128, 1.0), config(256, 4.0), config(8, 0.5)]
-    data = {"rows": {case: {"configs": configs}}}
-    (share,) = shares_of(data, of("sm_90a")).values()
-    assert share in (1.0, 0.25)  # 8 rows are no tile of this side, whatever they took
+    def config(knobs, seconds):
+        return {"engine": "matmul_sm90", "knobs": dict(knobs), "seconds": seconds}
+
+    refused = config({**found[0], "TILE_M": 8, "TILE_N": 8}, 0.5)
+    by_hand = config({**found[0], "SCHED_POLICY": 1}, 1.0)
+    configs = [config(found[0], 2.0), config(found[1], 4.0), config(found[2], 3.0)]
+    data = {"rows": {case: {"configs": [*configs, refused, by_hand]}}}
+    assert shares_of(data, target) == {case: 0.5}
     few = {"rows": {case: {"configs": configs[:2]}}}
-    assert shares_of(few, of("sm_90a")) == {}
+    assert shares_of(few, target) == {}
     path = tmp_path / "a.json"
     path.write_text(json.dumps(data))
-    assert "1 shapes" in run_judge([path], "sm_90a")
+    assert "1 shapes: 0.500" in run_judge([path], "sm_90a")
     path.write_text(json.dumps(few))
     assert "no shapes" in run_judge([path], "sm_90a")
