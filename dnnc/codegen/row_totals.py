@@ -121,7 +121,8 @@ class RowTotals:
         for i, value in enumerate(values):
             width, element = ops.width_of(value), ops.element_of(value.type)
             size = element.width // 8
-            bytes_ = 2 * self.threads * self.rows * width * size
+            turns = 1 if isinstance(turn, int) else 2
+            bytes_ = turns * self.threads * self.rows * width * size
             buffer = self.kernel.shared(f"{name}_{i}", bytes_)
             base = ops.mul(turn, self.threads * self.rows)
 

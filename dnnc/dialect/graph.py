@@ -104,16 +104,19 @@ class OperationGraph:
         return [op for op in ops if op in live]
 
     def _expansion(self) -> list[Op]:
-        """The operations, composite ones replaced; new tensors have uids after the others."""
+        """The operations, composite ones replaced; new tensors have uids that are free."""
         found: list[Op] = []
         for op in self.ops:
             steps = op.expand()
             found += [op] if steps is None else steps
-        known = {t.uid for t in (*self._loose, *self.tensors) if t.uid is not None}
+        taken = {t.uid for t in (*self._loose, *self.tensors) if t.uid is not None}
+        free = 1
         for tensor in dict.fromkeys(t for op in found for t in (*op.operands, *op.results)):
             if tensor.uid is None:
-                tensor.uid = max(known) + 1
-                known.add(tensor.uid)
+                while free in taken:
+                    free += 1
+                tensor.uid = free
+                taken.add(free)
         return found
 
     def consumers(self, tensor: Tensor) -> Iterator[Op]:

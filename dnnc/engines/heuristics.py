@@ -218,7 +218,9 @@ def _explicit_config(
     knobs: Mapping[str, int],
 ) -> EngineConfig:
     if name is None:
-        config = best_config(graph, target, modes)
+        ranked = configs(graph, target, modes)
+        config = next((c for c in ranked if len(c.choices) == 1), None)
+        config = config or best_config(graph, target, modes)
         if len(config.choices) != 1:
             raise DnncError(
                 Status.BAD_PARAM,

@@ -31,7 +31,10 @@ def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
     first = reductions[0]
     for op in reductions[1:]:
         if (op.x.shape, op.y.shape) != (first.x.shape, first.y.shape):
-            what = f"{op.label} of {text(op.x.shape)}, {first.label} of {text(first.x.shape)}"
+            what, other = (
+                f"{r.label} of {text(r.x.shape)} to {text(r.y.shape)}" for r in (op, first)
+            )
+            what = f"{what}, {other}"
             return [Reason(Status.NOT_SUPPORTED_SHAPE, "reductions", what, "equal dims, axes")]
     return []
 

@@ -31,7 +31,7 @@ from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor, text
 from ..errors import Status
 from ..expr import Expr, product, typical
-from ..target import REGISTERS_PER_THREAD, WARP_THREADS, Target
+from ..target import REGISTERS_PER_THREAD, STATIC_SMEM_BYTES, WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .reduced import (
@@ -42,7 +42,7 @@ from .reduced import (
     runs_along_row,
     sizes_along,
 )
-from .rows_kernel import RowsEmitter, RowsTiling, split_region
+from .rows_kernel import COLUMNS_BYTES, RowsEmitter, RowsTiling, split_region
 from .rows_model import RowsModel
 from .surface import (
     boolean_reason,
@@ -102,6 +102,10 @@ class RowsEngine:
         if columns and not runs_along_row(fusion, first):
             what = f"{columns[0].label} beside rows that are not contiguous"
             return [Reason(Status.NOT_SUPPORTED_LAYOUT, "sums of columns", what, "contiguous rows")]
+        needed = sum(COLUMNS_BYTES * max(4, op.compute_type.bits // 8) for op in columns)
+        if needed > STATIC_SMEM_BYTES:
+            what = f"{len(columns)} sums of columns, {needed} bytes of shared memory"
+            return [pattern_reason(what, f"sums of at most {STATIC_SMEM_BYTES} bytes")]
         return []
 
     def _after_reasons(
@@ -135,7 +139,7 @@ class RowsEngine:
         for output in fusion.outputs:
             if output.shape not in dims:
                 what = f"{output.label} of dims {text(output.shape)}"
-                wanted = " or ".join(map(text, (first.x.shape, first.y.shape)))
+                wanted = " or ".join(sorted(map(text, dims)))
                 return [Reason(Status.NOT_SUPPORTED_SHAPE, "output dims", what, wanted)]
             if output.type.kind == "b" and not _holds_bytes(output, first):
                 return [boolean_reason(output)]
@@ -187,6 +191,9 @@ class RowsEngine:
         if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
             what = f"{held} elements of each of {resident} threads of a multiprocessor"
             return (knob_reason(what, "fewer: they do not fit the registers"),)
+        if (needed := _static_bytes(fusion, knobs)) > STATIC_SMEM_BYTES:
+            what = f"{needed} bytes of shared memory for the totals of {len(along)} reductions"
+            return (knob_reason(what, f"{STATIC_SMEM_BYTES}: fewer threads a row"),)
         if columns and not (held and knobs["CTA_COUNT"]):
             return (knob_reason("sums of columns", "held rows, CTA_COUNT of 1 or more"),)
         return self._ring_reasons(knobs, fusion, target, is_along=is_along)
@@ -280,6 +287,7 @@ class RowsEngine:
         # Views may have hidden from `legal` how memory runs; along rows everything is right.
         is_row |= bool(columns or knobs["TILE_CGA"] > 1 or knobs["CTA_COUNT"])
         is_row |= knobs["TILE_COLS"] > _MOST_PARTS
+        is_row |= any(t.type.kind == "b" and t.shape == tuple(dims) for _, t in region.outputs)
         inner = groups[1 if is_row else 0][-1:]
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
         smallest = min(max(8, t.type.bits) for t, _ in accesses)
@@ -379,6 +387,17 @@ def _registers(fusion: Fusion, knobs: Knobs) -> int:
     )  # fmt: skip
     levels = len(_levels(fusion)) - 1
     return round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
+
+
+def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    """Of shared memory, where the totals of all reductions are exchanged."""
+    along, _ = split_reductions(fusion)
+    threads = knobs["TILE_COLS"]
+    sizes = sum(max(4, op.compute_type.bits // 8) for op in along)
+    if runs_along_row(fusion, along[0]):
+        parts = max(1, threads // WARP_THREADS) * knobs["TILE_CGA"]
+        return 2 * max(_THREADS, threads) // threads * parts * sizes if parts > 1 else 0
+    return max(_THREADS, threads) * _width(fusion) * sizes if threads > 1 else 0
 
 
 def _holds_bytes(output: Tensor, first: Reduction) -> bool:

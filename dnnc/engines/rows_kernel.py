@@ -34,6 +34,7 @@ from ..mlir import arith, nvvm
 _COLUMN_THREADS = 256  # of the kernel that adds up columns
 _COLUMN_ROWS = 32  # of its threads that share a column
 _COLUMN_WIDTH = 4  # elements of its fragments, at most
+COLUMNS_BYTES = _COLUMN_THREADS * _COLUMN_WIDTH  # of shared memory, for each byte of a sum
 _ZERO = Index.of(0)
 
 

@@ -41,7 +41,9 @@ def grown_groups(graph: OperationGraph, target: Target, engines: Sequence[Engine
             groups.insert(place + 1, [op])
         else:
             return None
-    return _recomputed(graph, groups, target, engines)
+    changed = _recomputed(graph, groups, target, engines)
+    is_taken = (_is_taken(graph, changed, i, target, engines) for i in range(len(changed)))
+    return changed if all(is_taken) else groups
 
 
 def _producers(graph: OperationGraph) -> dict[Tensor, Op]:

@@ -113,3 +113,14 @@ def test_variances_far_from_zero(build):
     wanted, found = reference(graph, inputs), linalg_cpu.run(graph, inputs)
     uid = graph.ops[0].inv_variance.uid
     np.testing.assert_allclose(found[uid], wanted[uid], rtol=2e-3)
+
+
+def test_uids_of_steps_are_free_ones():
+    g = dnnc.pygraph("norm", io_data_type="f16")
+    x, scale = g.tensor([8, 64]).set_uid((1 << 63) - 1), g.tensor([1, 64]).set_uid(3)
+    g.layernorm("INFERENCE", x, scale, None, g.tensor_scalar(1e-5))[0].set_output()
+    graph = g.graph.finalize()
+    uids = {t.uid for op in graph.live_ops for t in (*op.operands, *op.results)}
+    assert max(uids - {x.uid}) < 20
+    with dnn.context():
+        dnn.to_mlir(graph)

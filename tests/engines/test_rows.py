@@ -392,3 +392,40 @@ def test_knobs_of_rows_behind_a_view_that_runs_across_them(more):
     t = g.transpose(x, [1, 0])
     g.sub(t, reduced(g, t, "max", [1])).set_output()
     run(g, knobs={**SMALL, **more})
+
+
+def test_totals_across_rows_fit_static_shared_memory():
+    """Levels of reductions over channels of 8-bit types, in f64: fewer threads share a row."""
+    g = new_graph(dtypes.i8, intermediate_data_type=dtypes.f64, compute_data_type=dtypes.f64)
+    x = g.tensor([1, 64, 8, 16])
+    for mode in ("avg", "max", "avg", "min"):
+        x = g.sub(x, reduced(g, x, mode, [1]))
+    x.set_output().set_data_type(dtypes.f32)
+    fusion = whole(g)
+    for target in TARGETS:
+        for knobs in ROWS.candidates(fusion, target):
+            assert not ROWS.legal(knobs, fusion, target)
+        assert compile_graph(g.graph, target).programs[0].kernels[0].static_smem_bytes <= 48 << 10
+    with pytest.raises(DnncError, match="shared memory for the totals"):
+        run(g, knobs={**SMALL, "ARRAY_SIZE_PER_THREAD": 2})
+    run(g, knobs={**SMALL, "TILE_COLS": 1, "ARRAY_SIZE_PER_THREAD": 0})
+
+
+def test_many_sums_of_columns_are_refused():
+    g = new_graph(dtypes.f32)
+    x = g.tensor([512, 64])
+    c = g.sub(x, reduced(g, x, "avg", [1])).set_output()
+    for i in range(14):
+        reduced(g, g.mul(c, float(i + 1)), "add", [0]).set_output()
+    assert refusal(g).clause == "operations"
+    assert "14 sums of columns" in refusal(g).what
+    compile_graph(g.graph, "sm_80")
+
+
+def test_booleans_beside_an_input_that_runs_across_the_rows():
+    g = new_graph(dtypes.f32)
+    x = g.tensor([40, 64], [1, 40])
+    y = g.cmp_gt(x, reduced(g, x, "avg", [1])).set_output().set_data_type(dtypes.i1)
+    y.set_dim([40, 64]).set_stride([64, 1])
+    for knobs in ROWS.candidates(whole(g), of("sm_90a")):
+        run(g, knobs=knobs)

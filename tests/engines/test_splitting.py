@@ -91,3 +91,10 @@ def test_partitions_are_checked(text):
     g.relu(y).set_output()
     with pytest.raises(DnncError, match="partition"):
         compile_graph(g.graph.finalize(), "sm_90a", Options(partition=text))
+
+
+def test_knobs_choose_the_engine_that_takes_the_graph_whole():
+    for sizes in ((2, 64, 4, 4), (64, 64, 56, 56)):
+        graph = batchnorm(*sizes).graph.finalize()
+        config = heuristics.best_config(graph, SM90A, knobs={"TILE_COLS": 4})
+        assert [choice.engine.name for choice in config.choices] == ["rows"]
