@@ -30,7 +30,8 @@ def new_graph(io=dtypes.f16, **options):
 
 
 def run(g, sizes=None, knobs=SMALL, **options):
-    options = {"target": "sm_90a", **options}
+    """A device's rsqrt and division are off by some units of f32, in which statistics are."""
+    options = {"target": "sm_90a", "slack": 4.0, "allowance": 1e-6, **options}
     return check(g, sizes, engine="rows", knobs=knobs, **options)
 
 
