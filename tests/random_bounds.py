@@ -344,11 +344,11 @@ def _sums(
     if tf32 and op.a.type == op.b.type == dtypes.f32:
         unit += {1: 2.0**-9.5, 3: 2.0**-19}[tf32]
     if fp8:
-        # Each further 32 products are cut by up to 2^-13 of the sum each; the first ones less.
+        # Each of 32 products may be cut by 2^-13 of the largest of them or of the sum so far.
         # In FLOAT, a partial sum leaves the accumulator after 128 of k.
         is_fast = op.compute_type == dtypes.fast_float_for_fp8
         steps = math.ceil((depth if is_fast else min(depth, 128)) / 32)
-        unit += 2.0**-12 + 2.0**-8 * (steps - 1)
+        unit += 2.0**-8 * steps
     if a.is_sharp.all() and b.is_sharp.all() and _is_coarse(size_a, size_b, size) and not fp8:
         unit = 0.0
     radius = np.matmul(size_a + a.radius, size_b + b.radius) - size + unit * size

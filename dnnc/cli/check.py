@@ -3,7 +3,7 @@
 
 Error = ||out - ref|| / ||ref|| (Frobenius), over the places where ref is finite.  Its bound is
 twice the unit of the narrowest float type on the way, and 2**-23 * K/4 for a sum over K terms,
-2**-12 * ceil(K/32) for one in FAST_FLOAT_FOR_FP8.
+2**-10 * ceil(K/32) for one of fp8, four of these at most but in FAST_FLOAT_FOR_FP8.
 No element may be off by more than 8 bounds times its row's largest; NaN and infinities must be in
 the same places; integers and booleans must be equal.
 """
@@ -135,8 +135,7 @@ def _fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
     if op.op_name not in _PRODUCTS or not op.operands[0].type.is_fp8:
         return 0
     steps = -(-_depth(op, sizes) // 32)
-    # The first one adds to 0, and is exact.
-    return (steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)) - 1
+    return steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)
 
 
 def _compute_type(op: Op) -> DType | None:

@@ -10,6 +10,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.errors import Status
+from dnnc.options import Options
 from dnnc.plan import format
 from dnnc.runtime import driver
 from tests.support import device
@@ -107,7 +108,8 @@ def test_plans_of_several_steps_with_workspace_are_captured():
     shifted = g.exp(g.sub(x, g.reduction(x, "max").set_dim([M, 1])))
     total = g.reduction(shifted, "add").set_dim([M, 1])
     g.div(shifted, total).set_output().set_name("y")
-    plan = dnnc.load(compile_graph(g.graph.finalize(), device.target()))
+    several = Options(partition="0|1 2 3 4")
+    plan = dnnc.load(compile_graph(g.graph.finalize(), device.target(), several))
     data = torch.randn(77, 256, device="cuda", dtype=torch.float16)
     pack = {"x": data, "y": torch.full_like(data, float("nan"))}
     needed = plan.workspace_size({"M": 77})
