@@ -55,13 +55,13 @@ def lanes(value: Any, combine: Combine) -> Any:
     return parts[0]
 
 
-def _shuffle_xor(value: Any, distance: int) -> Any:
+def shuffle_xor(value: Any, distance: int) -> Any:
     """Another lane's scalar (32 or 64 bits)."""
     bits = value.type.width
     word = ops.i32_type()
     if bits == 64:
         pair = llvm.BitcastOp(ir.VectorType.get([2], word), value).result
-        moved = ops.from_elements([_shuffle_xor(part, distance) for part in ops.elements(pair)])
+        moved = ops.from_elements([shuffle_xor(part, distance) for part in ops.elements(pair)])
         return llvm.BitcastOp(value.type, moved).result
     given = value if value.type == word else llvm.BitcastOp(word, value).result
     mask, clamp = ops.const(-1), ops.const(31)
@@ -73,7 +73,7 @@ def across_lanes(value: Any, count: int, combine: Combine, step: int = 1) -> Any
     """A fragment combined over groups of `count` lanes of a warp, `step` apart (powers of 2)."""
     distance = step * count // 2
     while distance >= step:
-        other = ops.from_elements([_shuffle_xor(e, distance) for e in ops.elements(value)])
+        other = ops.from_elements([shuffle_xor(e, distance) for e in ops.elements(value)])
         value = combine(value, other)
         distance //= 2
     return value
@@ -164,6 +164,32 @@ def accumulate(
     rounds = ops.div(ops.add(done, stride - 1), stride)
     rest = ops.add(first, ops.mul(rounds, stride))
     return ops.for_(rest, end, step, totals, one)
+
+
+def in_fours(
+    first: Any,
+    end: Any,
+    carried: Sequence[Any],
+    load: Callable[[Any], Any],
+    use: Callable[[Sequence[Any], Any], Sequence[Any]],
+) -> list[Any]:
+    """carried, after use(carried, load(i)) for i = first, first + 1, ... below end.
+
+    `UNROLL` loads come before their uses; the rest go one by one.
+    """
+
+    def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        for loaded in [load(ops.add(i, u)) for u in range(UNROLL)]:
+            carried = use(carried, loaded)
+        return carried
+
+    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        return use(carried, load(i))
+
+    count = ops.maximum(ops.sub(end, first), 0)
+    rest = ops.sub(ops.add(first, count), ops.rem(count, UNROLL))
+    carried = ops.for_(first, rest, UNROLL, carried, many)
+    return ops.for_(rest, end, 1, carried, one)
 
 
 def loop_extents(operation: Any, symbols: Sequence[Any]) -> dict[int, Expr]:

@@ -67,6 +67,10 @@ class Walk:
             self._known[key] = self._computed(tensor, at, width)
         return self._known[key]
 
+    def know(self, tensor: Any, at: Sequence[Coordinate], width: int, value: Any) -> None:
+        """Gives it the fragment of a tensor that was read elsewhere."""
+        self._known[(tensor, tuple(coordinate.key for coordinate in at), width)] = value
+
     def branch(self) -> Walk:
         """For a block inside this one: it knows what this walk knows, and keeps its own."""
         made = Walk(self.kernel, self.leaves, self.symbols, self.reducer)

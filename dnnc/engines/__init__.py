@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import DnncError, Status
 from .engine import Engine
 from .fallback import FALLBACK
+from .grid import GRID
 from .matmul_sm80 import MATMUL_SM80
 from .matmul_sm90 import MATMUL_SM90
 from .pointwise import POINTWISE
@@ -16,6 +17,7 @@ ENGINES: tuple[Engine, ...] = (
     POINTWISE,
     REDUCTION,
     ROWS,
+    GRID,
     MATMUL_SM90,
     MATMUL_SM80,
     RESAMPLE,

@@ -26,7 +26,7 @@ from ..codegen.output import Output
 from ..codegen.region import Access, Region, identity_access, loop_groups
 from ..codegen.walk import Reducer, Walk
 from ..dialect.fusion import Fusion
-from ..dialect.tensor import Tensor, dense_order, stride_order
+from ..dialect.tensor import Tensor, dense_order, stride_order, text
 from ..errors import Status
 from ..expr import ceildiv, product
 from ..target import Target
@@ -72,7 +72,7 @@ class PointwiseEngine:
                     Reason(
                         Status.NOT_SUPPORTED_SHAPE,
                         "output dims",
-                        f"outputs of dims {first.shape} and {output.shape}",
+                        f"outputs of dims {text(first.shape)} and {text(output.shape)}",
                         "outputs of equal dims",
                     )
                 )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 from ..codegen.region import Access, Region, identity_access
@@ -15,6 +15,7 @@ from ..dialect.tensor import Tensor, stride_order, text
 from ..errors import Status
 from ..expr import Expr
 from .engine import Reason
+from .surface import boolean_reason, pattern_reason
 
 
 def is_reduction_op(op: Op) -> TypeGuard[Reduction]:
@@ -36,6 +37,54 @@ def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
             )
             what = f"{what}, {other}"
             return [Reason(Status.NOT_SUPPORTED_SHAPE, "reductions", what, "equal dims, axes")]
+    return []
+
+
+def after_reasons(
+    fusion: Fusion, along: Sequence[Reduction], columns: Sequence[Reduction] = ()
+) -> list[Reason]:
+    """What follows is pointwise, of the dims of rows, of their results, or of columns."""
+    x, y = along[0].x.shape, along[0].y.shape
+    for op in fusion.ops:
+        above = {r for t in op.operands for r in fusion.upstream(t)}
+        if above & set[Op](columns):
+            dims, what = [columns[0].y.shape], "after the sums of columns"
+        elif above & set[Op](along) and op not in (*along, *columns):
+            dims, what = [x, y], "after the reductions"
+        else:
+            continue
+        if op.role != "pointwise" or any(t.shape not in dims for t in op.results):
+            found = f"{op.label} of dims {text(op.results[0].shape)}"
+            wanted = f"pointwise operations of dims {' or '.join(map(text, dims))}"
+            return [Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, what, found, wanted)]
+        parts = [fusion.upstream(t) for t in op.operands]
+        if above & set[Op](columns) and any(
+            p & set[Op](along) and not p & set[Op](columns) for p in parts
+        ):
+            return [pattern_reason(f"{op.label} of rows and of columns", "one of them")]
+    return []
+
+
+def output_reasons(
+    fusion: Fusion,
+    first: Reduction,
+    holds_bytes: Callable[[Tensor, Reduction], bool],
+    columns: Sequence[Reduction] = (),
+) -> list[Reason]:
+    """Outputs are of the dims of rows or of totals; holds_bytes: whether each byte of a boolean
+    output has one writer."""
+    dims = {first.x.shape, first.y.shape, *(op.y.shape for op in columns)}
+    for output in fusion.outputs:
+        if output.shape not in dims:
+            what = f"{output.label} of dims {text(output.shape)}"
+            wanted = " or ".join(sorted(map(text, dims)))
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "output dims", what, wanted)]
+        if output.type.kind == "b" and not holds_bytes(output, first):
+            return [boolean_reason(output)]
+        above = fusion.upstream(output)
+        if output.shape != first.x.shape and not above & set[Op](reductions_of(fusion)):
+            what = f"{output.label}, which no reduction leads to"
+            return [pattern_reason(what, "outputs of rows or of reductions")]
     return []
 
 
@@ -64,13 +113,37 @@ def accesses_of(region: Region, reductions: Sequence[Any]) -> list[tuple[Tensor,
             if leaf in region.arguments:
                 found.append((region.arguments[leaf], path))
 
-    rank = len(region.dims_of(inputs_of(reductions[0])[0]))
+    dims = region.dims_of(inputs_of(reductions[0])[0])
     for op in reductions:
-        add(inputs_of(op)[0], identity_access(rank))
+        add(inputs_of(op)[0], identity_access(len(dims)))
     for value, tensor in region.outputs:
-        found.append((tensor, identity_access(rank)))
-        add(value, identity_access(rank))
+        access = tuple(
+            ("loop", axis) if size == n else ("zero",)
+            for axis, (size, n) in enumerate(zip(tensor.shape, dims, strict=True))
+        )
+        found.append((tensor, access))
+        add(value, access)
     return [(t, a) for t, a in found if not t.is_by_value]
+
+
+def region_levels(
+    region: Region, reductions: Sequence[Any], together: Mapping[Any, Any] | None = None
+) -> list[list[Any]]:
+    """The reductions by how many of them, one after the other, they need.
+
+    together: a reduction -> another one, at whose level it is computed whatever it needs.
+    """
+    made = {op.results[0]: op for op in reductions}
+    depths: dict[Any, int] = {}
+    for op in reductions:  # in the order of the function, each after those it needs
+        if together and op in together:
+            depths[op] = depths[together[op]]
+            continue
+        value = inputs_of(op)[0]
+        whole = identity_access(len(region.dims_of(value)))
+        reached = region.accesses(value, whole, stop=made.__contains__)
+        depths[op] = 1 + max((depths[made[v]] for v, _ in reached if v in made), default=0)
+    return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
 
 
 def axis_order(dims: Sequence[Expr], accesses: Sequence[tuple[Tensor, Access]]) -> list[int]:

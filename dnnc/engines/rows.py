@@ -28,7 +28,7 @@ from ..codegen.walk import inputs_of
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.ops import Reduction
-from ..dialect.tensor import Tensor, text
+from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..expr import Expr, product, typical
 from ..target import REGISTERS_PER_THREAD, STATIC_SMEM_BYTES, WARP_THREADS, Target
@@ -36,8 +36,10 @@ from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .reduced import (
     accesses_of,
+    after_reasons,
     agreement_reasons,
     axis_order,
+    output_reasons,
     reductions_of,
     runs_along_row,
     sizes_along,
@@ -45,7 +47,6 @@ from .reduced import (
 from .rows_kernel import COLUMNS_BYTES, RowsEmitter, RowsTiling, split_region
 from .rows_model import RowsModel
 from .surface import (
-    boolean_reason,
     bytes_of,
     fp8_reasons,
     pattern_reason,
@@ -87,8 +88,8 @@ class RowsEngine:
         reasons = agreement_reasons(along)
         if not reasons:
             reasons += self._column_reasons(fusion, along[0], columns)
-            reasons += self._after_reasons(fusion, along, columns)
-            reasons += self._output_reasons(fusion, along[0], columns)
+            reasons += after_reasons(fusion, along, columns)
+            reasons += output_reasons(fusion, along[0], _holds_bytes, columns)
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
         if not reasons and columns and not self.candidates(fusion, target):
             what = f"sums of columns of up to {_row_elements(fusion).bounds()[1]} elements"
@@ -106,47 +107,6 @@ class RowsEngine:
         if needed > STATIC_SMEM_BYTES:
             what = f"{len(columns)} sums of columns, {needed} bytes of shared memory"
             return [pattern_reason(what, f"sums of at most {STATIC_SMEM_BYTES} bytes")]
-        return []
-
-    def _after_reasons(
-        self, fusion: Fusion, along: Sequence[Reduction], columns: Sequence[Reduction]
-    ) -> list[Reason]:
-        """What follows is pointwise, of the dims of rows, of their results, or of columns."""
-        x, y = along[0].x.shape, along[0].y.shape
-        for op in fusion.ops:
-            above = {r for t in op.operands for r in fusion.upstream(t)}
-            if above & set[Op](columns):
-                dims, what = [columns[0].y.shape], "after the sums of columns"
-            elif above & set[Op](along) and op not in (*along, *columns):
-                dims, what = [x, y], "after the reductions"
-            else:
-                continue
-            if op.role != "pointwise" or any(t.shape not in dims for t in op.results):
-                found = f"{op.label} of dims {text(op.results[0].shape)}"
-                wanted = f"pointwise operations of dims {' or '.join(map(text, dims))}"
-                return [Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, what, found, wanted)]
-            parts = [fusion.upstream(t) for t in op.operands]
-            if above & set[Op](columns) and any(
-                p & set[Op](along) and not p & set[Op](columns) for p in parts
-            ):
-                return [pattern_reason(f"{op.label} of rows and of columns", "one of them")]
-        return []
-
-    def _output_reasons(
-        self, fusion: Fusion, first: Reduction, columns: Sequence[Reduction]
-    ) -> list[Reason]:
-        dims = {first.x.shape, first.y.shape, *(op.y.shape for op in columns)}
-        for output in fusion.outputs:
-            if output.shape not in dims:
-                what = f"{output.label} of dims {text(output.shape)}"
-                wanted = " or ".join(sorted(map(text, dims)))
-                return [Reason(Status.NOT_SUPPORTED_SHAPE, "output dims", what, wanted)]
-            if output.type.kind == "b" and not _holds_bytes(output, first):
-                return [boolean_reason(output)]
-            above = fusion.upstream(output)
-            if output.shape != first.x.shape and not above & set[Op](reductions_of(fusion)):
-                what = f"{output.label}, which no reduction leads to"
-                return [pattern_reason(what, "outputs of rows or of reductions")]
         return []
 
     # ---- knobs

@@ -30,6 +30,7 @@ from ..codegen.row_totals import RowTotals
 from ..codegen.walk import Walk, inputs_of, is_reduction, reduced_axes
 from ..expr import Expr, ceildiv, minimum, product
 from ..mlir import arith, nvvm
+from .reduced import region_levels
 
 _COLUMN_THREADS = 256  # of the kernel that adds up columns
 _COLUMN_ROWS = 32  # of its threads that share a column
@@ -115,24 +116,13 @@ class RowsEmitter:
         self.is_row = t.along == "row"
         along_rows, self.columns = split_region(self.region)
         self.dims = self.region.dims_of(inputs_of(along_rows[0])[0])
-        self.levels = self._levels(along_rows)
+        self.levels = region_levels(self.region, along_rows)
         width = t.vector_elems
         self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
         self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
         self.narrow = replace(self.reduced, width=gcd(self.reduced.width, _COLUMN_WIDTH))
         self.groups = ceildiv(self.kept.fragments, t.rows)
         self.row_axes = tuple(axis for group in t.reduced for axis in group)
-
-    def _levels(self, reductions: Sequence[Any]) -> list[list[Any]]:
-        """The reductions along rows by how many of them, one after the other, they need."""
-        made = {op.results[0]: op for op in reductions}
-        depths: dict[Any, int] = {}
-        for op in reductions:  # in the order of the function, each after those it needs
-            value = inputs_of(op)[0]
-            whole = identity_access(len(self.dims))
-            reached = self.region.accesses(value, whole, stop=made.__contains__)
-            depths[op] = 1 + max((depths[made[v]] for v, _ in reached if v in made), default=0)
-        return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
 
     # ---- the whole
 

@@ -1,0 +1,302 @@
+# pyright: basic
+"""Engine grid: reductions whose results flow on, over more elements than a cluster holds.
+
+    batch norm: mean and variance of each channel of [N, H, W, C], normalise, scale, activate
+    quantise: amax of a whole tensor, divide
+
+One cooperative launch of as many blocks as are resident.  Each block has a slice of the reduced
+elements, of some of the kept ones; blocks leave their totals in global memory and meet, once for
+every level of reductions.  The first fragments of a slice stay in shared memory, the last ones in
+the second cache, so that the later passes read little again.  A variance takes no pass of its own
+(`codegen.moments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from ..codegen.output import Output
+from ..codegen.region import Region, loop_groups
+from ..codegen.row_parts import RowParts
+from ..codegen.walk import inputs_of, is_reduction
+from ..dialect.fusion import Fusion
+from ..dialect.op import Op
+from ..dialect.ops import Pointwise, Reduction
+from ..dialect.tensor import Tensor, stride_order, text
+from ..errors import Status
+from ..expr import Expr, product, typical
+from ..target import Target
+from .engine import Knob, Knobs, Prediction, Reason
+from .grid_kernel import GridEmitter, GridTiling, part_bytes
+from .product import knob_reason
+from .reduced import (
+    accesses_of,
+    after_reasons,
+    agreement_reasons,
+    axis_order,
+    output_reasons,
+    reductions_of,
+    runs_along_row,
+    sizes_along,
+)
+from .surface import (
+    LAUNCH_SECONDS,
+    bytes_of,
+    fp8_reasons,
+    pattern_reason,
+    smem_reasons,
+    too_large_reasons,
+)
+
+_THREADS = 512
+_REGISTERS = 128  # of a thread
+_ROWS = (512, 256, 128, 64, 32, 16, 8, 4)
+_HELD = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
+_L2_BYTES = 24 << 20  # of what was read last, that the second cache still has
+_MEET_SECONDS = 3.0e-6  # of a level: merge, write, wait, read
+_MEMSET_SECONDS = 1.5e-6
+_L2_RATE = 4.0e12
+_SHARE = 0.88  # of the memory's rate
+
+
+@dataclass(frozen=True)
+class GridEngine:
+    """See the file's docstring."""
+
+    name: str = "grid"
+    index: int = 8
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "reductions of equal dims and axes, also of what other such reductions give, whose "
+        "results flow on (batch norm, a tensor's amax and its quantisation), any mode; pointwise "
+        "and view operations before, pointwise ones after, of the dims of the input or of the "
+        "results; packed boolean outputs whose fastest axis is a multiple of 8 contiguous "
+        "elements; as many kept elements as half of the resident blocks take",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if heavy := fusion.with_role("anchor"):
+            return (pattern_reason(heavy[0].label, "reduction, pointwise, view"),)
+        reductions = reductions_of(fusion)
+        if not reductions:
+            return (pattern_reason("no reduction", "one reduction at least"),)
+        reasons = agreement_reasons(reductions)
+        if not reasons:
+            reasons += after_reasons(fusion, reductions)
+            reasons += output_reasons(fusion, reductions[0], _holds_bytes)
+        first = reductions[0].x.shape
+        if not reasons and not any(output.shape == first for output in fusion.outputs):
+            what = f"outputs without dims {text(first)}"
+            reasons.append(pattern_reason(what, "an output of the reduced tensor's dims"))
+        reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
+        if not reasons and not self.candidates(fusion, target):
+            what = f"{_kept_elements(fusion)} kept elements"
+            supported = f"few enough for {target.sm_count} multiprocessors"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "kept elements", what, supported))
+        return tuple(reasons)
+
+    # ---- knobs
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return (
+            Knob("TILE_ROWS", _ROWS, f"threads of a block's {_THREADS} along the reduced axes"),
+            Knob(
+                "ARRAY_SIZE_PER_THREAD", _HELD,
+                "fragments of each input that a thread keeps in shared memory",
+            ),
+        )  # fmt: skip
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        rows = knobs["TILE_ROWS"]
+        is_row = _is_along(fusion)
+        if is_row and rows != _THREADS:
+            return (knob_reason(f"TILE_ROWS={rows} along rows", f"TILE_ROWS={_THREADS}"),)
+        groups = -(-_kept_fragments(fusion).bounds()[1] // (_THREADS // rows))
+        if 2 * groups > target.sm_count:
+            what = f"{groups} groups of kept elements for {target.sm_count} blocks"
+            return (knob_reason(what, "two blocks of each at least: fewer TILE_ROWS"),)
+        if (registers := _registers(fusion)) > _REGISTERS:
+            return (knob_reason(f"{registers} registers of a thread", f"{_REGISTERS}"),)
+        return smem_reasons(_smem_bytes(fusion, knobs), target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        found: list[Knobs] = []
+        for rows in _ROWS:
+            columns = _THREADS // rows
+            if columns > 1 and columns // 2 >= typical(_kept_fragments(fusion)):
+                continue  # more would have nothing to do
+            for held in reversed(_HELD):
+                knobs = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held}
+                if not self.legal(knobs, fusion, target):
+                    found.append(knobs)
+                    break
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        columns = _THREADS // knobs["TILE_ROWS"]
+        groups = max(1, -(-typical(_kept_fragments(fusion)) // columns))
+        slices = max(1, target.sm_count // groups)
+        again = bytes_of(_read_again(fusion))
+        kept = target.sm_count * _THREADS * knobs["ARRAY_SIZE_PER_THREAD"]
+        kept *= sum(_fragment_bytes(fusion, t) for t in _read_again(fusion))
+        levels = _levels(fusion)
+        moved = bytes_of((*fusion.inputs, *fusion.outputs))
+        moved += levels * max(0, again - kept - _L2_BYTES)
+        rate = target.dram_gbs * 1e9 * _SHARE
+        if not _is_along(fusion):  # neighbours that are read as one piece
+            rate *= min(1.0, columns * _fragment_bytes(fusion, fusion.inputs[0]) / 128)
+        rate *= groups * slices / target.sm_count
+        parts = slices * columns * _part_bytes(fusion) * target.sm_count
+        meeting = _MEET_SECONDS + parts / _L2_RATE
+        seconds = LAUNCH_SECONDS + _MEMSET_SECONDS + levels * meeting + moved / rate
+        return Prediction(seconds, "memory" if moved / rate > levels * meeting else "latency")
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ()
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        reductions = [op for op in region.generics() if is_reduction(op)]
+        dims = region.dims_of(inputs_of(reductions[0])[0])
+        kept_dims = region.dims_of(reductions[0].results[0])
+        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
+        accesses = accesses_of(region, reductions)
+        order = axis_order(dims, accesses)
+        groups = [
+            loop_groups(dims, [a for a in order if (a in kept) == is_kept], accesses)
+            for is_kept in (True, False)
+        ]
+        is_row = knobs["TILE_ROWS"] == _THREADS
+        inner = groups[1 if is_row else 0][-1:]
+        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
+        smallest = min(max(8, t.type.bits) for t, _ in accesses)
+        return {
+            "kept": groups[0],
+            "reduced": groups[1],
+            "vector_elems": gcd(size.known_divisor(), max(1, 128 // smallest)),
+            "along": "row" if is_row else "column",
+            "rows": knobs["TILE_ROWS"],
+            "columns": _THREADS // knobs["TILE_ROWS"],
+            "held": knobs["ARRAY_SIZE_PER_THREAD"],
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        GridEmitter(region, GridTiling.of(tile), output).emit()
+
+
+# ---- what a fusion says
+
+
+def _is_along(fusion: Fusion) -> bool:
+    return runs_along_row(fusion, reductions_of(fusion)[0])
+
+
+def _kept_elements(fusion: Fusion) -> Expr:
+    return product(sizes_along(reductions_of(fusion)[0])[1])
+
+
+def _width(fusion: Fusion) -> int:
+    """Elements of a fragment, at most."""
+    smallest = min(max(8, t.type.bits) for t in (*fusion.inputs, *fusion.outputs))
+    return max(1, 128 // smallest)
+
+
+def _kept_fragments(fusion: Fusion) -> Expr:
+    """At most: the axes of a fragment may have a size that its width does not divide."""
+    if _is_along(fusion):
+        return _kept_elements(fusion)
+    first = reductions_of(fusion)[0]
+    inner = product(n for axis, n in enumerate(first.x.shape) if axis not in first.axes)
+    return -(-inner // gcd(_fastest(fusion).known_divisor(), _width(fusion)))
+
+
+def _fastest(fusion: Fusion) -> Expr:
+    """The size of the fastest axis of the whole tensors."""
+    first = reductions_of(fusion)[0]
+    leaves = [t for t in fusion.inputs if t.shape == first.x.shape] or [first.x]
+    leaf = max(leaves, key=lambda t: t.type.bits)
+    order = [a for a in stride_order(leaf.shape, leaf.layout) if leaf.shape[a].constant != 1]
+    return leaf.shape[order[-1]] if order else Expr.of(1)
+
+
+def _read_again(fusion: Fusion) -> list[Tensor]:
+    """Inputs that the first pass and a later one read."""
+    first = reductions_of(fusion)[0].x.shape
+    return [
+        t for t in fusion.inputs
+        if t.shape == first and t.type.kind != "b" and _is_reduced(fusion, t)
+    ]  # fmt: skip
+
+
+def _is_reduced(fusion: Fusion, tensor: Tensor) -> bool:
+    above = {op for r in reductions_of(fusion) for op in (r, *fusion.upstream(r.x))}
+    return any(tensor in op.operands for op in above)
+
+
+def _fragment_bytes(fusion: Fusion, tensor: Tensor) -> int:
+    return _width(fusion) * max(8, tensor.type.bits) // 8
+
+
+def _levels(fusion: Fusion) -> int:
+    """Of reductions, one after the other; a variance has its mean's."""
+    depths: dict[Op, int] = {}
+    for op in reductions_of(fusion):
+        above = [depths[r] for r in depths if r in fusion.upstream(op.x)]
+        is_variance = bool(above) and _is_squared_distance(fusion, op)
+        depths[op] = max(above, default=0) + (0 if is_variance else 1)
+    return max(depths.values())
+
+
+def _is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
+    """Whether it looks like a sum of (x - mean)^2; see `codegen.moments` for what is one."""
+    makers = {t: made for made in fusion.ops for t in made.results}
+    square = makers.get(op.x)
+    if not isinstance(square, Pointwise) or square.mode != "mul" or len({*square.operands}) > 1:
+        return False
+    centred = makers.get(square.operands[0])
+    return isinstance(centred, Pointwise) and centred.mode == "sub"
+
+
+def _part_bytes(fusion: Fusion) -> int:
+    reductions = reductions_of(fusion)
+    distances = sum(_is_squared_distance(fusion, op) for op in reductions)
+    sizes = [max(32, op.compute_type.bits) for op in reductions]
+    return part_bytes(sizes, distances, 1 if _is_along(fusion) else _width(fusion))
+
+
+def _smem_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    rows = knobs["TILE_ROWS"]
+    each = sum(_fragment_bytes(fusion, t) for t in _read_again(fusion))
+    exchange = RowParts.bytes(_THREADS // rows, rows, _part_bytes(fusion))
+    return exchange + each * knobs["ARRAY_SIZE_PER_THREAD"] * _THREADS
+
+
+def _registers(fusion: Fusion) -> int:
+    """Of a thread: an estimate, so that nothing is spilled."""
+    first = reductions_of(fusion)[0].x.shape
+    whole = sum(t.type.bits / 32 for t in fusion.inputs if t.shape == first)
+    return round(40 + _width(fusion) * (4 * whole + len(reductions_of(fusion)) + 2))
+
+
+def _holds_bytes(output: Tensor, first: Reduction) -> bool:
+    """Whether each byte of a boolean output is of one fragment."""
+    if output.elements().constant == 1:
+        return True
+    if output.shape != first.x.shape:
+        return False
+    order = [a for a in stride_order(output.shape, output.layout) if output.shape[a].constant != 1]
+    strides = [output.layout[axis] for axis in order[:-1]]
+    is_last = output.layout[order[-1]].constant == 1
+    is_last &= output.shape[order[-1]].known_divisor() % 8 == 0
+    return is_last and all(s.known_divisor() % 8 == 0 for s in strides)
+
+
+GRID = GridEngine()

@@ -1,0 +1,455 @@
+# pyright: basic
+"""The kernel of engine grid; see the engine for the whole.
+
+    for each level of reductions:
+        for the slice's fragments: load (keep the first ones in shared memory), combine
+        merge the block's rows; write the block's part; meet all blocks of the group; merge parts
+    for the slice's fragments, the last first: compute what comes after, store
+
+A block has a group of kept fragments, `columns` side by side, and a slice of the reduced elements.
+What was read last is read again first, while the second cache still has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..codegen import moments, ops, reduce
+from ..codegen.grid_barrier import COUNTER_BYTES, GridBarrier
+from ..codegen.index import Index
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops, coordinates_of
+from ..codegen.memory import register_type
+from ..codegen.moments import Shifted
+from ..codegen.output import Output
+from ..codegen.region import Access, Region, identity_access
+from ..codegen.row_parts import Merge, RowParts, single
+from ..codegen.smem import byte_pointer
+from ..codegen.walk import Walk, inputs_of, is_reduction
+from ..dialect.tensor import Tensor
+from ..expr import Expr, ceildiv, device_dim, maximum, minimum
+from .reduced import region_levels
+
+_ZERO = Index.of(0)
+_ALIGNMENT = 16  # of a value's parts
+
+
+@dataclass(frozen=True)
+class GridTiling:
+    """What `dnn.tile` says.
+
+    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
+    along: "row" if fragments lie along the reduced axes, else "column".
+    rows, columns: of a block's threads.
+    held: fragments of each input that a thread keeps in shared memory.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    vector_elems: int
+    along: str
+    rows: int
+    columns: int
+    held: int
+
+    @staticmethod
+    def of(tile: Mapping[str, Any]) -> GridTiling:
+        groups = {name: tuple(tuple(group) for group in tile[name]) for name in ("kept", "reduced")}
+        return GridTiling(**{**tile, **groups})
+
+    @property
+    def threads(self) -> int:
+        return self.rows * self.columns
+
+
+def slices_of(groups: Expr, sm_count: int) -> Expr:
+    """Of the reduced elements, each of them a block; sm_count: that the workspace is made for."""
+    resident = minimum(device_dim("sm_count"), sm_count)
+    return maximum(resident // maximum(groups, 1), 1)
+
+
+@dataclass
+class GridEmitter:
+    """The kernel of one fusion."""
+
+    region: Region
+    tiling: GridTiling
+    output: Output
+
+    def __post_init__(self) -> None:
+        t, region = self.tiling, self.region
+        reductions = [op for op in region.generics() if is_reduction(op)]
+        self.dims = region.dims_of(inputs_of(reductions[0])[0])
+        self.distances = moments.squared_distances(region)
+        self.levels = region_levels(region, reductions, self.distances)
+        self.is_row = t.along == "row"
+        width = t.vector_elems
+        self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
+        self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
+        self.groups = ceildiv(self.kept.fragments, t.columns)
+        self.slices = slices_of(self.groups, self.output.target.sm_count)
+
+    def emit(self) -> None:
+        kernel = self.output.kernel("", self.tiling.threads)
+        kernel.min_blocks = 1
+        counters = self.output.workspace("counters", self.groups * COUNTER_BYTES)
+        self.output.memset(counters, self.groups * COUNTER_BYTES)
+        self._name_parts()
+        with kernel.body():
+            _Block(self, kernel, kernel.workspace(counters)).emit()
+        self.output.launch(kernel, (self.groups * self.slices, 1, 1), cooperative=True)
+
+    # ---- the parts that blocks leave, by level
+
+    def _name_parts(self) -> None:
+        most = self.output.target.sm_count
+        self.parts = [
+            self.output.workspace(
+                f"parts{i}",
+                maximum(self.groups, most) * self.tiling.columns * self.part_bytes(level)
+                + _ALIGNMENT * 3 * len(level),
+            )
+            for i, level in enumerate(self.levels)
+        ]  # fmt: skip
+
+    def part_bytes(self, level: Sequence[Any]) -> int:
+        """Of one thread's values of a level."""
+        return part_bytes(
+            [op.results[0].type.element_type.width for op in level if op not in self.distances],
+            sum(op in self.distances for op in level),
+            1 if self.is_row else self.tiling.vector_elems,
+        )
+
+    @property
+    def exchange_bytes(self) -> int:
+        t = self.tiling
+        return RowParts.bytes(t.columns, t.rows, max(map(self.part_bytes, self.levels)))
+
+    # ---- what is read
+
+    @cached_property
+    def read_by_passes(self) -> list[dict[Any, set[Access]]]:
+        """Of each level, and of what comes after: argument -> how its elements are addressed."""
+        full = identity_access(len(self.dims))
+        stop = {op.results[0] for level in self.levels for op in level}
+        sources = [
+            [inputs_of(self.distances.get(op, op))[0] for op in level] for level in self.levels
+        ]
+        dims = tuple(self.dims)
+        sources.append([value for value, tensor in self.region.outputs if tensor.shape == dims])
+        passes: list[dict[Any, set[Access]]] = []
+        for values in sources:
+            found: dict[Any, set[Access]] = {}
+            for value in values:
+                for leaf, access in self.region.accesses(value, full, stop=stop.__contains__):
+                    if leaf in self.region.arguments:
+                        found.setdefault(leaf, set()).add(access)
+            passes.append(found)
+        return passes
+
+    @cached_property
+    def again(self) -> list[tuple[Any, Tensor]]:
+        """The inputs that are read in the first pass and again later, element by element."""
+        whole = {identity_access(len(self.dims))}
+        first, *later = self.read_by_passes
+        found = [
+            (value, self.region.arguments[value])
+            for value, accesses in first.items()
+            if accesses == whole and any(value in reads for reads in later)
+        ]
+        return [(v, t) for v, t in found if not t.is_by_value and t.type.kind != "b"]
+
+
+def part_bytes(bits: Sequence[int], distances: int, width: int) -> int:
+    """Of one thread's values: sums of elements of these sizes, and squared distances."""
+    return sum(bits) // 8 * width + distances * (4 + 8 * width)
+
+
+class _Block:
+    """One thread of one block."""
+
+    def __init__(self, grid: GridEmitter, kernel: Kernel, counters: Any):
+        self.grid, self.kernel, self.tiling = grid, kernel, grid.tiling
+        t = grid.tiling
+        self.width = t.vector_elems
+        block = ops.block_id()
+        self.slice = kernel.divide(block, grid.groups)
+        self.group = kernel.remainder(block, grid.groups, self.slice)
+        thread = ops.thread_id()
+        self.row, self.column = ops.div(thread, t.columns), ops.rem(thread, t.columns)
+        self.thread = thread
+        fragment = ops.add(ops.mul(self.group, t.columns), self.column)
+        count = kernel.size(grid.kept.fragments)
+        self.is_kept_inside = None if self.grid.is_row else ops.less(fragment, count)
+        clamped = fragment if grid.is_row else ops.minimum(fragment, ops.sub(count, 1))
+        self.at_kept = grid.kept.coordinates(kernel, clamped)
+        self._take_slice()
+        counter = ops.gep(counters, self.group, ops.i32_type())
+        self.barrier = GridBarrier(counter, kernel.size(grid.slices))
+        self.memory = kernel.dynamic_shared(grid.exchange_bytes + self._kept_bytes)
+        self.rows = RowParts(t.columns, t.rows, self.column, self.row, self.memory)
+        self.leaves: dict[Any, Any] = dict(grid.region.leaves(kernel))
+        self.walk = Walk(kernel, self.leaves, grid.region.symbols)
+        full = tuple(grid.dims)
+        outputs = grid.region.targets(kernel)
+        self.whole = [(v, o) for v, o in outputs if o.tensor.shape == full]
+        self.of_kept = [(v, o) for v, o in outputs if o.tensor.shape != full]
+
+    def _take_slice(self) -> None:
+        """first: reduced fragment of this thread; count: of its fragments, `rows` apart."""
+        kernel, t = self.kernel, self.tiling
+        total = self.grid.reduced.fragments
+        each = kernel.size(ceildiv(total, self.grid.slices))
+        low = ops.mul(self.slice, each)
+        end = ops.minimum(ops.add(low, each), kernel.size(total))
+        self.first = ops.add(low, self.row)
+        left = ops.maximum(ops.sub(end, self.first), 0)
+        self.count = ops.div(ops.add(left, t.rows - 1), t.rows)
+        self.held = ops.minimum(self.count, t.held)
+
+    # ---- shared memory: what a thread keeps, fragment by fragment
+
+    def _fragment_bytes(self, tensor: Tensor) -> int:
+        return self.width * tensor.type.bits // 8
+
+    @property
+    def _kept_bytes(self) -> int:
+        each = sum(self._fragment_bytes(tensor) for _, tensor in self.grid.again)
+        return each * self.tiling.held * self.tiling.threads
+
+    def _kept(self, number: int, i: Any) -> Any:
+        """Where this thread keeps its i-th fragment of an input."""
+        t = self.tiling
+        sizes = [self._fragment_bytes(tensor) for _, tensor in self.grid.again]
+        base = self.grid.exchange_bytes + sum(sizes[:number]) * t.held * t.threads
+        place = ops.add(ops.mul(i, t.threads), self.thread)
+        return byte_pointer(self.memory, ops.add(ops.mul(place, sizes[number]), base))
+
+    # ---- places
+
+    def at(self, i: Any) -> list[Any]:
+        fragment = ops.add(self.first, ops.mul(i, self.tiling.rows))
+        reduced = self.grid.reduced.coordinates(self.kernel, fragment)
+        return coordinates_of(len(self.grid.dims), self.at_kept, reduced)
+
+    # ---- the whole
+
+    def emit(self) -> None:
+        self._load_kept()
+        for number, level in enumerate(self.grid.levels):
+            parts = self._parts(number, level)
+            totals = self._totals(number, level, parts)
+            for op, total in zip(level, totals, strict=True):
+                self.leaves[op.results[0]] = reduce.Total(total)
+        self._store_of_kept()
+        if self.whole:
+            self._store_whole()
+
+    def _load_kept(self) -> None:
+        """Loads what is the same along the reduced axes once, ahead of the loops."""
+        reduced = {("loop", axis) for group in self.tiling.reduced for axis in group}
+        at = coordinates_of(len(self.grid.dims), self.at_kept)
+        for reads in self.grid.read_by_passes:
+            for leaf, accesses in reads.items():
+                for access in accesses:
+                    if all(a[0] in ("loop", "zero") for a in access) and not reduced & {*access}:
+                        where = [at[a[1]] if a[0] == "loop" else _ZERO for a in access]
+                        self.walk.value(leaf, where, self.width)
+
+    # ---- a level
+
+    def _parts(self, number: int, level: Sequence[Any]) -> list[list[Any]]:
+        """This thread's parts of a level's totals."""
+        grid = self.grid
+        sources = [inputs_of(grid.distances.get(op, op))[0] for op in level]
+        combines = [reduce.combiner(self.walk, op) for op in level]
+        shifted = self._shifted(level)
+        start: list[Any] = []
+        for op in level:
+            start += shifted[op].start() if op in shifted else [reduce.identity(op, self.width)]
+
+        def use(carried: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
+            left, found = list(carried), []
+            for op, combine, value in zip(level, combines, values, strict=True):
+                if op in shifted:
+                    found += shifted[op].add([left.pop(0), left.pop(0)], value)
+                else:
+                    found.append(combine(left.pop(0), value))
+            return found
+
+        sums = self._each_element(sources, start, use, is_first=number == 0)
+        parts: list[list[Any]] = []
+        for op, combine in zip(level, combines, strict=True):
+            if op in shifted:
+                part = shifted[op].part([sums.pop(0), sums.pop(0)], self.count)
+                parts.append(moments.folded(part) if grid.is_row else part)
+            else:
+                value = sums.pop(0)
+                parts.append([reduce.lanes(value, combine) if grid.is_row else value])
+        return parts
+
+    def _shifted(self, level: Sequence[Any]) -> dict[Any, Shifted]:
+        """Sums of squared distances -> what they start from, this thread's first elements."""
+        found = [op for op in level if op in self.grid.distances]
+        if not found:
+            return {}
+        walk = self.walk.branch()
+        last = ops.sub(self.kernel.size(self.grid.reduced.fragments), 1)
+        reduced = self.grid.reduced.coordinates(self.kernel, ops.minimum(self.first, last))
+        at = coordinates_of(len(self.grid.dims), self.at_kept, reduced)
+        return {
+            op: Shifted(walk.value(inputs_of(self.grid.distances[op])[0], at, self.width))
+            for op in found
+        }
+
+    def _merges(self, level: Sequence[Any]) -> list[Merge]:
+        return [
+            moments.merged if op in self.grid.distances
+            else single(reduce.combiner(self.walk, op))
+            for op in level
+        ]  # fmt: skip
+
+    def _totals(self, number: int, level: Sequence[Any], parts: Sequence[Any]) -> list[Any]:
+        """A level's totals, in all threads."""
+        merges = self._merges(level)
+        parts = self.rows.merged(parts, merges)
+        types = [[value.type for value in part] for part in parts]
+        base = self.kernel.workspace(self.grid.parts[number])
+        with ops.if_(ops.compare("eq", self.row, 0)):
+            for pointer, value in self._left(base, parts, self.slice):
+                ops.store(pointer, value, _aligned(value))
+        self.barrier.meet(number)
+        parts = self._gathered(base, level, types, merges)
+        parts = self.rows.merged(parts, merges)
+        return [part[-1] for part in parts]  # of moments, the squared distances
+
+    def _left(self, base: Any, parts: Sequence[Any], slice_: Any) -> list[tuple[Any, Any]]:
+        """(pointer, value) of this column's values in what a slice's block leaves."""
+        t = self.tiling
+        slices = self.kernel.size(self.grid.slices)
+        block = ops.add(ops.mul(self.group, slices), slice_)
+        place = ops.add(ops.mul(block, t.columns), self.column)
+        blocks = ops.mul(slices, self.kernel.size(self.grid.groups))
+        found = []
+        for value in [value for part in parts for value in part]:
+            size = ops.width_of(value) * ops.element_of(value.type).width // 8
+            found.append((byte_pointer(base, ops.mul(place, size)), value))
+            bytes_ = ops.add(ops.mul(blocks, size * t.columns), _ALIGNMENT - 1)
+            base = byte_pointer(base, ops.and_(bytes_, -_ALIGNMENT))
+        return found
+
+    def _gathered(
+        self, base: Any, level: Sequence[Any], types: Sequence[Any], merges: Sequence[Merge]
+    ) -> list[list[Any]]:
+        """The parts of some slices, every `rows`-th, merged by this thread."""
+        nothing = self._nothing(level, types)
+        sizes = [len(part) for part in nothing]
+        flat = [value for part in nothing for value in part]
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            loaded = [
+                ops.load(pointer, value.type, _aligned(value))
+                for pointer, value in self._left(base, _nested(carried, sizes), i)
+            ]
+            pairs = zip(_nested(carried, sizes), _nested(loaded, sizes), merges, strict=True)
+            return [value for a, b, merge in pairs for value in merge(a, b)]
+
+        slices = self.kernel.size(self.grid.slices)
+        return _nested(ops.for_(self.row, slices, self.tiling.rows, flat, step), sizes)
+
+    def _nothing(self, level: Sequence[Any], types: Sequence[Any]) -> list[list[Any]]:
+        """The parts of no elements."""
+        width = 1 if self.grid.is_row else self.width
+        return [
+            [ops.zeros(type_) for type_ in kinds] if op in self.grid.distances
+            else [reduce.identity(op, width)]
+            for op, kinds in zip(level, types, strict=True)
+        ]  # fmt: skip
+
+    # ---- loops over the slice
+
+    def _each_element(
+        self, sources: Sequence[Any], start: Sequence[Any], use: Any, *, is_first: bool
+    ) -> list[Any]:
+        """carried, after use(carried, the sources' values) of every fragment of this thread."""
+
+        def values(walk: Walk, at: Any) -> list[Any]:
+            return [walk.value(source, at, self.width) for source in sources]
+
+        if is_first:
+            carried = reduce.in_fours(0, self.held, start, lambda i: values(*self._keeping(i)), use)
+            return reduce.in_fours(
+                self.held,
+                self.count,
+                carried,
+                lambda i: values(self.walk.branch(), self.at(i)),
+                use,
+            )
+        return self._last_first(values, start, use)
+
+    def _last_first(self, values: Any, start: Sequence[Any], use: Any) -> list[Any]:
+        """As `_each_element`, in a later pass: first what was read last."""
+        last = ops.sub(self.count, 1)
+
+        def far(j: Any) -> Any:
+            return values(self.walk.branch(), self.at(ops.sub(last, j)))
+
+        carried = reduce.in_fours(0, ops.sub(self.count, self.held), start, far, use)
+        return reduce.in_fours(0, self.held, carried, lambda i: values(*self._near(i)), use)
+
+    def _keeping(self, i: Any) -> tuple[Walk, Any]:
+        """A walk at the i-th fragment, which is put into shared memory."""
+        walk, at = self.walk.branch(), self.at(i)
+        for number, (leaf, tensor) in enumerate(self.grid.again):
+            value = walk.value(leaf, at, self.width)
+            ops.store(self._kept(number, i), value, min(16, self._fragment_bytes(tensor)))
+        return walk, at
+
+    def _near(self, i: Any) -> tuple[Walk, Any]:
+        """A walk at the i-th fragment, which shared memory has."""
+        walk, at = self.walk.branch(), self.at(i)
+        for number, (leaf, tensor) in enumerate(self.grid.again):
+            type_ = ops.vector_type(register_type(tensor.type), self.width)
+            size = min(16, self._fragment_bytes(tensor))
+            walk.know(leaf, at, self.width, ops.load(self._kept(number, i), type_, size))
+        return walk, at
+
+    # ---- stores
+
+    def _store_whole(self) -> None:
+        def values(walk: Walk, at: Any) -> Any:
+            return at, [walk.value(value, at, self.width) for value, _ in self.whole]
+
+        def use(carried: Sequence[Any], found: Any) -> Sequence[Any]:
+            at, made = found
+            for (_, target), value in zip(self.whole, made, strict=True):
+                target.store(at, value, self.is_kept_inside)
+            return carried
+
+        self._last_first(values, [], use)
+
+    def _store_of_kept(self) -> None:
+        """The results of whole rows, by the first slice."""
+        if not self.of_kept:
+            return
+        is_first = ops.compare("eq", ops.or_(self.slice, self.row), 0)
+        at = coordinates_of(len(self.grid.dims), self.at_kept)
+        with ops.if_(ops.both(is_first, self.is_kept_inside)):
+            walk = self.walk.branch()
+            for value, target in self.of_kept:
+                target.store(at, walk.value(value, at, self.grid.kept.width))
+
+
+def _aligned(value: Any) -> int:
+    return min(_ALIGNMENT, ops.width_of(value) * ops.element_of(value.type).width // 8)
+
+
+def _nested(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    rest, found = list(values), []
+    for size in sizes:
+        found.append(rest[:size])
+        rest = rest[size:]
+    return found
