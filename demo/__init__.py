@@ -1,1 +1,1 @@
-"""A real transformer's feed-forward graphs, compiled ahead of time: `python -m demo`."""
+"""A real transformer's graphs, compiled ahead of time: `python -m demo`."""

@@ -1,10 +1,15 @@
-"""A real transformer's feed-forward graphs, compiled ahead of time, and run where that is possible.
+"""A real transformer's graphs, compiled ahead of time, and run where that is possible.
 
 The model is all-MiniLM-L6-v2, a sentence encoder of six layers, with its own weights and the
-activations that it has for a few sentences.  Each layer's feed-forward block is two graphs:
+activations that it has for a few sentences.  Each layer has five graphs:
 
-    ffn_in    y = gelu(x @ w1 + b1)           one fused kernel
-    ffn_out   y = x @ w2 + b2 + residual      one fused kernel
+    softmax       y = softmax(x / sqrt(d))        one fused kernel; x is q @ k^T
+    add_norm      y = layer_norm(x + residual)    one fused kernel
+    ffn_in        y = gelu(x @ w1 + b1)           one fused kernel
+    ffn_out       y = x @ w2 + b2 + residual      one fused kernel
+    layer_norm    y = layer_norm(x)               one fused kernel
+
+The attention's products stay in NumPy, as do the embeddings but for their add_norm.
 
 Steps: 1. compile a plan for each graph in f16 and bf16;  2. show every stage of the IR;
 3. load the plan files and run them on a CUDA device, or, without one, run the reference, and
@@ -33,7 +38,7 @@ from dnnc.runtime import ExecutionPlan
 from . import cases, device, graphs, plans, runs, sentences, stages
 from .cases import Case
 from .graphs import name_of
-from .model import Encoder, FeedForward
+from .model import Encoder, Part
 from .progress import bar
 from .runs import Run
 from .tables import table
@@ -102,9 +107,10 @@ def show_compilation(chosen: Settings) -> None:
     say(
         table(plans.HEADERS, [row for compiled in made for row in compiled.rows()]),
         "",
-        "compile ms: from graph to cubins, all targets of a plan.  spills: bytes a thread.",
+        "sizes: what a kernel is for; a plan launches one.  compile ms: from graph to cubins, all",
+        "targets of a plan.  spills: bytes a thread.",
         f"{len(made)} plans in {chosen.folder} after {time.perf_counter() - began:.1f} s.",
-        "The number of tokens is a symbol: a plan serves all layers and any number of tokens.",
+        "Numbers of tokens are symbols: a plan serves all layers and any number of tokens.",
     )
 
 
@@ -112,7 +118,7 @@ def show_compilation(chosen: Settings) -> None:
 
 
 def show_stages(chosen: Settings) -> None:
-    name, target = chosen.names[0], chosen.target.split(",")[-1].strip()
+    name, target = name_of("ffn_in", chosen.dtypes[0]), chosen.target.split(",")[-1].strip()
     title(f"2. Every stage of {name} for {target}")
     for stage in stages.write(graphs.build(name), target, chosen.folder / "stages"):
         length = stage.text.count("\n")
@@ -131,13 +137,14 @@ def show_stages(chosen: Settings) -> None:
 
 
 def show_runs(
-    chosen: Settings, blocks: Sequence[FeedForward], executables: Mapping[str, ExecutionPlan]
+    chosen: Settings, parts: Sequence[Part], executables: Mapping[str, ExecutionPlan]
 ) -> bool:
     """Whether all that was run is within its bound."""
     title("3. Run: the plan files on real activations")
-    found = [case for dtype in chosen.dtypes for case in runs.cases_of(blocks, dtype)]
+    shown = runs.shown_of(parts)
+    found = [case for dtype in chosen.dtypes for case in runs.cases_of(shown, dtype)]
     write_cases(chosen, found)
-    show_reference(chosen, blocks, found)
+    show_reference(chosen, shown, found)
     why_none = device.why_none()
     wanted = [case for case in found if case.layer < chosen.layers]
     if why_none:
@@ -170,19 +177,27 @@ def write_cases(chosen: Settings, found: Sequence[Case]) -> None:
     )
 
 
-def show_reference(chosen: Settings, blocks: Sequence[FeedForward], found: Sequence[Case]) -> None:
+def show_reference(chosen: Settings, shown: Sequence[Part], found: Sequence[Case]) -> None:
+    results = runs.model_results(shown)
+    layers = sorted({case.layer for case in found})
     rows: list[tuple[str, ...]] = []
     for name in chosen.names:
-        errors = (runs.rounding_error(c, blocks[c.layer]) for c in found if c.graph == name)
+        errors = (runs.rounding_error(case, results) for case in found if case.graph == name)
         rows.append((name, *(f"{error:.1e}" for error in errors)))
     say(
-        f"The graphs' reference on NumPy, all {len(blocks[0].x)} tokens of {chosen.pairs * 2} "
-        "sentences: what rounding inputs,",
-        "weights and outputs to 16 bits changes, against the model in float64.",
+        f"The graphs' reference on NumPy, all {tokens_of(found)} tokens of {chosen.pairs * 2} "
+        "sentences (softmax: of the first):",
+        "what rounding inputs, weights and outputs to 16 bits changes, against the model in "
+        "float64.",
         "",
-        table(("graph", *(f"layer {block.layer}" for block in blocks)), rows),
+        table(("graph", *(f"layer {layer}" for layer in layers)), rows),
         "",
     )
+
+
+def tokens_of(found: Sequence[Case]) -> int:
+    """Tokens of all sentences, which every case but softmax has."""
+    return max(case.tokens for case in found)
 
 
 def interpret(
@@ -190,8 +205,9 @@ def interpret(
 ) -> list[Run]:
     say(
         "Instead, the very PTX of the plans in an interpreter on NumPy, on a crop: the first "
-        f"{chosen.crop} of {wanted[0].tokens}",
-        f"tokens in each layer, the targets in turn ({chosen.target}).",
+        f"{chosen.crop} of {tokens_of(wanted)}",
+        f"tokens in each layer (softmax: of the first sentence), the targets in turn "
+        f"({chosen.target}).",
         "",
     )
     done: list[Run] = []
@@ -205,7 +221,7 @@ def interpret(
             else:
                 declined[f"{case.graph}: {run}"] = None
             shown.step(f"{case.graph}, layer {case.layer}")
-    say(error_table(chosen.names, done, "interpreted in", lambda seconds: f"{seconds:.1f} s"), "")
+    say(error_table(chosen.names, done, "interpreted in", lambda seconds: f"{seconds:.2f} s"), "")
     for line in declined:
         say(f"not interpreted: {line}")
     say("How long the interpreter takes says nothing of how fast the kernels are.")
@@ -216,7 +232,7 @@ def launch(
     chosen: Settings, wanted: Sequence[Case], executables: Mapping[str, ExecutionPlan]
 ) -> list[Run]:
     where = device.describe()
-    say(f"On {where}, all {wanted[0].tokens} tokens.", "")
+    say(f"On {where}, all {tokens_of(wanted)} tokens (softmax: of the first sentence).", "")
     done: list[Run] = []
     with bar(len(wanted)) as shown:
         for case in wanted:
@@ -259,7 +275,7 @@ def show_sentences(
     run = runs.runner_of(executables) if has_device else graphs.run_reference
     vectors = {"float64": encoder.embed(chosen.sentences)}
     for dtype in chosen.dtypes:
-        vectors[dtype] = encoder.embed(chosen.sentences, graphs.feed_forward(run, dtype))
+        vectors[dtype] = encoder.embed(chosen.sentences, graphs.computed_by(run, dtype))
     cosines = {name: rows @ rows.T for name, rows in vectors.items()}
     rows: list[tuple[str, ...]] = []
     for i in range(0, len(chosen.sentences), 2):
@@ -271,9 +287,10 @@ def show_sentences(
     say(
         table(("pair of sentences", *cosines, "other pairs"), rows),
         "",
-        f"float64: the model in NumPy.  {', '.join(chosen.dtypes)}: the same with its six "
-        "feed-forward blocks",
-        f"computed by {by}.  other pairs: the highest cosine with any other sentence.",
+        f"float64: the model in NumPy.  {', '.join(chosen.dtypes)}: the same with every "
+        "softmax, layer norm and",
+        f"feed-forward block computed by {by}.",
+        "other pairs: the highest cosine with any other sentence.",
     )
 
 
@@ -284,13 +301,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     say((__doc__ or "").strip())
     try:
         encoder = Encoder()
-        blocks = encoder.feed_forwards(chosen.sentences)
+        parts = encoder.parts(chosen.sentences)
         show_compilation(chosen)
         show_stages(chosen)
         executables = {
             name: dnnc.load(chosen.folder / f"{name}{format.SUFFIX}") for name in chosen.names
         }
-        is_good = show_runs(chosen, blocks, executables)
+        is_good = show_runs(chosen, parts, executables)
         show_sentences(chosen, encoder, executables)
     except (ModuleNotFoundError, OSError, dnnc.DnncError, InterpreterError) as error:
         print(f"\n{error}", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .numerics import Verdict, bound_of, judge, values_of
+from .numerics import Verdict, bound_of, judge, norm_terms, product_terms, values_of
 
 Array = Any
 
@@ -26,14 +26,19 @@ _BY_TOKEN = ("x", "residual")
 class Case:
     """A graph at one layer.
 
-    inputs: name -> bits [1, ...].  exact [1, tokens, N]: the output in float64, from the inputs
-    as they are after rounding.
+    inputs: name -> bits.  exact [1 or heads, tokens, N]: the output in float64, from the inputs as
+    they are after rounding.
     """
 
     graph: str
     layer: int
     inputs: Mapping[str, Array]
     exact: Array
+
+    @property
+    def kind(self) -> str:
+        """The graph's name without its data type."""
+        return self.graph.rpartition("_")[0]
 
     @property
     def dtype(self) -> str:
@@ -57,9 +62,21 @@ class Case:
 
     def judge(self, y: Array) -> Verdict:
         """How good an output is; y: its bits."""
-        x, w = (values_of(self.inputs[name], self.dtype) for name in ("x", "w"))
-        bound = bound_of(x, w, self.exact, self.dtype)
-        return judge(values_of(y, self.dtype), self.exact, bound)
+        return judge(values_of(y, self.dtype), self.exact, self._bound())
+
+    def _bound(self) -> float:
+        """The largest error that is allowed."""
+        values = self.values()
+        x = values["x"]
+        match self.kind:
+            case "ffn_in" | "ffn_out":
+                terms = product_terms(x, values["w"])
+            case "softmax":
+                terms = self.exact * (1 + np.abs(x))  # exp(x) is as far off as x is
+            case _:
+                added = [values[name] for name in _BY_TOKEN if name in values]
+                terms = norm_terms(added, values["scale"], values["bias"])
+        return bound_of(x.shape[-1], terms, self.exact, self.dtype)
 
 
 def write(path: str | os.PathLike[str], cases: Iterable[Case]) -> None:

@@ -1,4 +1,4 @@
-"""The demo's graphs by name, and a layer's feed-forward block run through them."""
+"""The demo's graphs by name, and the model's parts run through them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from typing import Any
 import dnnc
 from dnnc.dialect.reference import reference
 
-from . import ffn_in, ffn_out
-from .model import FeedForward
+from . import add_norm, ffn_in, ffn_out, layer_norm, softmax
+from .model import Compute, FeedForward, LayerNorm, Part, Softmax
 from .numerics import bits_of, values_of
 
 Array = Any
 
-BUILDERS = {"ffn_in": ffn_in.build, "ffn_out": ffn_out.build}
+# In the order in which a layer has them.
+BUILDERS: dict[str, Callable[[str], dnnc.pygraph]] = {
+    "softmax": softmax.build,
+    "add_norm": add_norm.build,
+    "ffn_in": ffn_in.build,
+    "ffn_out": ffn_out.build,
+    "layer_norm": layer_norm.build,
+}
 DTYPES = ("f16", "bf16")
 
 # Runs the graph of a name ("ffn_in_f16") on inputs by name; arrays are the 16-bit numbers' bits.
@@ -36,16 +43,36 @@ def build(name: str) -> dnnc.pygraph:
     return BUILDERS[graph](dtype)
 
 
-def inputs_in(block: FeedForward, dtype: str) -> dict[str, Array]:
-    """The inputs of ffn_in, as bits of the data type."""
-    arrays = {"x": block.x, "w": block.w1, "b": block.b1[None]}
-    return {name: bits_of(array[None], dtype) for name, array in arrays.items()}
+def graphs_of(part: Part) -> tuple[str, ...]:
+    """The graphs that compute a part, one after the other."""
+    match part:
+        case Softmax():
+            return ("softmax",)
+        case LayerNorm():
+            return ("layer_norm",) if part.residual is None else ("add_norm",)
+        case FeedForward():
+            return ("ffn_in", "ffn_out")
 
 
-def inputs_out(block: FeedForward, y_in: Array, dtype: str) -> dict[str, Array]:
-    """The inputs of ffn_out; y_in: what ffn_in gave, as bits."""
-    arrays = {"w": block.w2, "b": block.b2[None], "residual": block.x}
-    return {"x": y_in} | {name: bits_of(array[None], dtype) for name, array in arrays.items()}
+def inputs_of(graph: str, part: Part, before: Array | None, dtype: str) -> dict[str, Array]:
+    """The inputs of one of a part's graphs, as bits; before: what the part's last one gave."""
+    found = {name: bits_of(array, dtype) for name, array in _arrays(graph, part).items()}
+    return found if before is None else {"x": before} | found
+
+
+def _arrays(graph: str, part: Part) -> dict[str, Array]:
+    """The inputs that the part itself has, with the graph's dims."""
+    match part:
+        case Softmax():
+            return {"x": part.x}
+        case LayerNorm():
+            arrays = {"x": part.x, "residual": part.residual}
+            arrays |= {"scale": part.scale[None], "bias": part.bias[None]}
+        case FeedForward() if graph == "ffn_in":
+            arrays = {"x": part.x, "w": part.w1, "b": part.b1[None]}
+        case FeedForward():
+            arrays = {"w": part.w2, "b": part.b2[None], "residual": part.x}
+    return {name: array[None] for name, array in arrays.items() if array is not None}
 
 
 def run_exactly(name: str, inputs: Mapping[str, Array]) -> Array:
@@ -61,12 +88,13 @@ def run_reference(name: str, inputs: Mapping[str, Array]) -> Array:
     return bits_of(run_exactly(name, inputs), dtype_of(name))
 
 
-def feed_forward(run: Runner, dtype: str) -> Callable[[FeedForward], Array]:
-    """A layer's feed-forward block as both graphs in turn, for `Encoder.embed`."""
+def computed_by(run: Runner, dtype: str) -> Compute:
+    """What computes parts by their graphs in turn, for `Encoder.embed`."""
 
-    def block_of(block: FeedForward) -> Array:
-        y_in = run(name_of("ffn_in", dtype), inputs_in(block, dtype))
-        y = run(name_of("ffn_out", dtype), inputs_out(block, y_in, dtype))
-        return values_of(y, dtype)[0]
+    def compute(part: Part) -> Array:
+        y: Array = None
+        for graph in graphs_of(part):
+            y = run(name_of(graph, dtype), inputs_of(graph, part, y, dtype))
+        return values_of(y, dtype).reshape(part.x.shape)
 
-    return block_of
+    return compute

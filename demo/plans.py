@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dnnc import compiler, worker
 from dnnc.plan import format
-from dnnc.plan.plan import Plan, Program
+from dnnc.plan.plan import FusionRecord, Kernel, Plan, Program
 
 from . import graphs
 
-HEADERS = ("plan", "target", "compile ms", "file kB", "registers", "spills", "engine", "knobs")
+HEADERS = (
+    "plan",
+    "target",
+    "sizes",
+    "compile ms",
+    "file kB",
+    "kernel",
+    "registers",
+    "spills",
+    "engine",
+    "knobs",
+)
 
 # What the compiler does for each target of a plan; the graph and the plan take no time.
 STEPS_A_TARGET = len(compiler.STAGES) - 2
@@ -27,24 +38,43 @@ class Compiled:
     seconds: float
 
     def rows(self) -> list[tuple[object, ...]]:
-        """A line of `HEADERS` for each target."""
+        """A line of `HEADERS` for each kernel."""
         whole = (f"{1000 * self.seconds:.0f}", f"{self.path.stat().st_size / 1000:.0f}")
+        kernels = [
+            (self.plan.name, program.target, sizes, kernel, _fusion(program, kernel))
+            for program in self.plan.programs
+            for sizes, kernel in _launched(program)
+        ]
         return [
-            (self.plan.name, program.target, *(whole if i == 0 else ("", "")), *_facts(program))
-            for i, program in enumerate(self.plan.programs)
+            (*place, *(whole if i == 0 else ("", "")), *_facts(kernel, fusion))
+            for i, (*place, kernel, fusion) in enumerate(kernels)
         ]
 
 
-def _facts(program: Program) -> tuple[object, ...]:
-    knobs = (
-        " ".join(f"{name}={value}" for name, value in sorted(fusion.knobs.items()))
-        for fusion in program.fusions
-    )
+def _launched(program: Program) -> Iterator[tuple[str, Kernel]]:
+    """Each kernel, with the sizes that it is launched for."""
+    kernels = {kernel.name: kernel for kernel in program.kernels}
+    others = "any" if len(program.variants) == 1 else "other"
+    for variant in program.variants:
+        sizes = others if variant.guard == "1" else variant.guard
+        for step in variant.steps:
+            if step.launch is not None:
+                yield sizes, kernels[step.launch.kernel]
+
+
+def _fusion(program: Program, kernel: Kernel) -> FusionRecord:
+    """What a kernel was made for; kernels are called fusion0_..., counted in each module."""
+    place = int(kernel.name.removeprefix("fusion").partition("_")[0])
+    return [fusion for fusion in program.fusions if fusion.module == kernel.module][place]
+
+
+def _facts(kernel: Kernel, fusion: FusionRecord) -> tuple[object, ...]:
     return (
-        max(kernel.registers for kernel in program.kernels),
-        sum(kernel.spill_store_bytes + kernel.spill_load_bytes for kernel in program.kernels),
-        " + ".join(fusion.engine for fusion in program.fusions),
-        " + ".join(knobs),
+        kernel.name,
+        kernel.registers,
+        kernel.spill_store_bytes + kernel.spill_load_bytes,
+        fusion.engine,
+        " ".join(f"{name}={value}" for name, value in sorted(fusion.knobs.items())),
     )
 
 

@@ -14,7 +14,7 @@ from dnnc.runtime import ExecutionPlan
 from . import device, graphs
 from .cases import Case
 from .graphs import name_of
-from .model import FeedForward, exact_feed_forward, gelu
+from .model import EMBEDDINGS, FeedForward, Part, Softmax, exact, gelu
 from .numerics import Verdict, bits_of, judge, values_of
 
 Array = Any
@@ -33,28 +33,41 @@ class Run:
     seconds: float
 
 
-def cases_of(blocks: Sequence[FeedForward], dtype: str) -> list[Case]:
-    """Both graphs at every layer; the second takes what the first's reference gives."""
+def shown_of(parts: Sequence[Part]) -> list[Part]:
+    """One part of a kind a layer: the first sentence's softmax, and no embeddings."""
+    in_layers = (part for part in parts if part.layer != EMBEDDINGS)
+    return [part for part in in_layers if not isinstance(part, Softmax) or part.sentence == 0]
+
+
+def cases_of(parts: Sequence[Part], dtype: str) -> list[Case]:
+    """All graphs of some parts; a graph takes what the reference of the part's last one gives."""
     found: list[Case] = []
-    for block in blocks:
-        name = name_of("ffn_in", dtype)
-        inputs = graphs.inputs_in(block, dtype)
-        exact = graphs.run_exactly(name, inputs)
-        found.append(Case(name, block.layer, inputs, exact))
-        name = name_of("ffn_out", dtype)
-        inputs = graphs.inputs_out(block, bits_of(exact, dtype), dtype)
-        found.append(Case(name, block.layer, inputs, graphs.run_exactly(name, inputs)))
+    for part in parts:
+        before: Array = None
+        for graph in graphs.graphs_of(part):
+            name = name_of(graph, dtype)
+            inputs = graphs.inputs_of(graph, part, before, dtype)
+            y = graphs.run_exactly(name, inputs)
+            found.append(Case(name, part.layer, inputs, y))
+            before = bits_of(y, dtype)
     return found
 
 
-def rounding_error(case: Case, block: FeedForward) -> float:
-    """What the data type costs: the reference against the model, of which nothing is rounded."""
-    if case.graph.startswith("ffn_in"):
-        model = gelu(block.x @ block.w1 + block.b1)
-    else:
-        model = exact_feed_forward(block)
+def model_results(parts: Sequence[Part]) -> dict[tuple[str, int], Array]:
+    """(graph, layer) -> what the model, of which nothing is rounded, has there."""
+    found: dict[tuple[str, int], Array] = {}
+    for part in parts:
+        found[graphs.graphs_of(part)[-1], part.layer] = exact(part)
+        if isinstance(part, FeedForward):
+            found["ffn_in", part.layer] = gelu(part.x @ part.w1 + part.b1)
+    return found
+
+
+def rounding_error(case: Case, results: Mapping[tuple[str, int], Array]) -> float:
+    """What the data type costs: the reference against `model_results`."""
+    model = results[case.kind, case.layer]
     stored = values_of(bits_of(case.exact, case.dtype), case.dtype)
-    return judge(stored[0], model, 0.0).error
+    return judge(stored.reshape(model.shape), model, 0.0).error
 
 
 def on_device(executable: ExecutionPlan, case: Case, where: str) -> Run:
@@ -86,5 +99,5 @@ def in_interpreter(executable: ExecutionPlan, case: Case, first: int) -> Run | s
 
 
 def runner_of(executables: Mapping[str, ExecutionPlan]) -> graphs.Runner:
-    """The plans as what `graphs.feed_forward` calls: on the device, without timing."""
+    """The plans as what `graphs.computed_by` calls: on the device, without timing."""
     return lambda name, inputs: device.run(executables[name], inputs)[0]

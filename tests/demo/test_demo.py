@@ -10,7 +10,7 @@ import pytest
 
 from demo import __main__ as demo
 from demo import device, graphs, run_plans, runs
-from demo.model import Encoder, exact_feed_forward
+from demo.model import Encoder, exact
 from demo.numerics import UNIT
 from dnnc.runtime import driver, load
 
@@ -38,11 +38,30 @@ def test_quick(quick):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""  # no progress bar where nobody looks
     names = {path.name for path in folder.rglob("*") if path.is_file()}
-    assert {"ffn_in_f16.dnnplan", "ffn_out_f16.dnnplan", "cases.npz"} <= names
+    assert {f"{graph}_f16.dnnplan" for graph in graphs.BUILDERS} | {"cases.npz"} <= names
     assert {"1-graph.mlir", "2-fused.mlir", "3-linalg.mlir", "6-ptx.ptx"} <= names
     assert "gelu_fwd" in (folder / "stages" / "1-graph.mlir").read_text()
     assert "mma.sync" in (folder / "stages" / "6-ptx.ptx").read_text()
     assert "All are within what is allowed." in done.stdout
+
+
+@pytest.mark.parametrize("graph", graphs.BUILDERS)
+def test_every_plan_is_in_each_table(quick, graph):
+    """A row a kernel, the reference's row, and the row of what was run."""
+    _, done = quick
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith(f"  {graph}_f16 ")]
+    kernels, others = rows[:-2], rows[-2:]
+    engine = "matmul_sm80" if graph.startswith("ffn") else "rows"
+    assert {row[1] for row in kernels} == {"sm_80", "sm_90"}
+    assert all(engine in row and any("fusion0_" in word for word in row) for row in kernels)
+    assert all(float(row[1]) < 2 * UNIT["f16"] for row in others)
+
+
+@pytest.mark.parametrize("graph", graphs.BUILDERS)
+def test_every_plan_launches_one_kernel(quick, graph):
+    folder, _ = quick
+    for program in load(folder / f"{graph}_f16.dnnplan").plan.programs:
+        assert {len(variant.steps) for variant in program.variants} == {1}
 
 
 @needs_no_device
@@ -88,8 +107,8 @@ def test_run_plans_on_an_interpreted_device(quick):
     done = python("-c", RUN_WITHOUT_A_COMPILER, folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.split() == []
-    assert "2 plans of" in done.stdout
-    assert done.stdout.count(" ok") == 2
+    assert "5 plans of" in done.stdout
+    assert done.stdout.count(" ok") == 5
     assert "all match float64" in done.stdout
 
 
@@ -108,31 +127,34 @@ def test_run_plans_notices_what_no_kernel_wrote(quick, interpreted, monkeypatch,
     # Other tests may have loaded the compiler into this process.
     monkeypatch.setattr(run_plans, "loaded_compiler", lambda: [])
     assert run_plans.main([str(folder)]) == 1
-    assert capsys.readouterr().out.count("WRONG") == 2
+    assert capsys.readouterr().out.count("WRONG") == 5
 
 
 def test_the_demo_with_a_device(quick, interpreted, capsys):
     folder, _ = quick
     chosen = demo.Settings("sm_80", folder, dtypes=("f16",), layers=1, pairs=1)
     executables = {name: load(folder / f"{name}.dnnplan") for name in chosen.names}
-    blocks = Encoder().feed_forwards(chosen.sentences)
-    assert demo.show_runs(chosen, blocks, executables)
+    parts = Encoder().parts(chosen.sentences)
+    assert demo.show_runs(chosen, parts, executables)
     said = capsys.readouterr().out
     assert f"On {NAME}" in said
     assert "1.0 us" in said
     assert "no CUDA device" not in said
-    assert interpreted.launches == 2
+    assert interpreted.launches == 5
 
 
 def test_a_layer_on_a_device(quick, interpreted):
-    """Both plans in turn, on all tokens, as the sentences take them."""
+    """Its plans in turn, on all tokens, as the sentences take them."""
     folder, _ = quick
-    names = ("ffn_in_f16", "ffn_out_f16")
-    run = runs.runner_of({name: load(folder / f"{name}.dnnplan") for name in names})
-    block = Encoder().feed_forwards(["One sentence."])[3]
-    exact = exact_feed_forward(block)
-    y = graphs.feed_forward(run, "f16")(block)
-    assert np.linalg.norm(y - exact) / np.linalg.norm(exact) < 2 * UNIT["f16"]
+    plans = {name: load(folder / f"{name}.dnnplan") for name in demo.Settings("", folder).names[:5]}
+    compute = graphs.computed_by(runs.runner_of(plans), "f16")
+    parts = [part for part in Encoder().parts(["One sentence."]) if part.layer == 3]
+    assert len(parts) == 4
+    for part in parts:
+        y = exact(part)
+        allowed = 2 * UNIT["f16"]
+        assert np.linalg.norm(compute(part) - y) / np.linalg.norm(y) < allowed
+    assert interpreted.launches == 5
 
 
 def test_timing_is_bounded(monkeypatch):

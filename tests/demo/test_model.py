@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from demo import model
-from demo.model import Encoder, FeedForward, exact_feed_forward, gelu, layer_norm
+from demo.model import (
+    EMBEDDINGS,
+    Encoder,
+    FeedForward,
+    LayerNorm,
+    Softmax,
+    exact,
+    exact_feed_forward,
+    gelu,
+    layer_norm,
+)
 from demo.sentences import PAIRS
 
 SENTENCES = [sentence for pair in PAIRS for sentence in pair]
@@ -40,10 +50,44 @@ def test_tokens(encoder):
     assert encoder.tokens(["Hello world!"]) == [[101, 7592, 2088, 999, 102]]
 
 
-def test_feed_forward_blocks(encoder):
-    blocks = encoder.feed_forwards(SENTENCES)
+@pytest.fixture(scope="module")
+def parts(encoder):
+    return encoder.parts(SENTENCES)
+
+
+def test_parts_come_in_the_order_of_the_model(parts):
+    layer = [Softmax] * len(SENTENCES) + [LayerNorm, FeedForward, LayerNorm]
+    assert [type(part) for part in parts] == [LayerNorm] + 6 * layer
+    layers = [n for n in range(6) for _ in layer]
+    assert [part.layer for part in parts] == [EMBEDDINGS, *layers]
+    for part in parts:
+        y = exact(part)
+        assert y.shape == part.x.shape
+        assert np.isfinite(part.x).all()
+        assert np.isfinite(y).all()
+
+
+def test_softmax_parts(encoder, parts):
+    found = [part for part in parts if isinstance(part, Softmax) and part.layer == 4]
+    assert [part.sentence for part in found] == list(range(8))
+    for part, ids in zip(found, encoder.tokens(SENTENCES), strict=True):
+        assert part.x.shape == (12, len(ids), len(ids))
+        assert part.head_size == 32
+        np.testing.assert_allclose(exact(part).sum(axis=-1), 1)
+
+
+def test_layer_norm_parts(parts):
+    """Those of the embeddings and after attention add a residual: what the layer was given."""
+    norms = [part for part in parts if isinstance(part, LayerNorm)]
+    assert [part.residual is not None for part in norms] == [True] + 6 * [True, False]
+    for before, part in zip(norms[::2], norms[1::2], strict=False):
+        np.testing.assert_array_equal(exact(before), part.residual)
+    assert {part.epsilon for part in norms} == {1e-12}
+
+
+def test_feed_forward_parts(encoder, parts):
+    blocks = [part for part in parts if isinstance(part, FeedForward)]
     tokens = sum(map(len, encoder.tokens(SENTENCES)))
-    assert [block.layer for block in blocks] == list(range(6))
     for block in blocks:
         assert block.x.shape == (tokens, 384)
         assert block.w1.shape == (384, 1536)
@@ -51,10 +95,6 @@ def test_feed_forward_blocks(encoder):
         assert block.b1.shape == (1536,)
         assert block.b2.shape == (384,)
         assert block.w1.strides[0] == block.w2.strides[0] == 8  # columns are contiguous
-        assert np.isfinite(block.x).all()
-        y = exact_feed_forward(block)
-        assert y.shape == block.x.shape
-        assert np.isfinite(y).all()
     assert not np.allclose(blocks[0].x, blocks[1].x)
 
 
