@@ -7,12 +7,17 @@ import random
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
+from .image_norm_cases import (
+    batchnorm,
+    batchnorm_backward,
+    batchnorm_relu,
+    bn_add_relu,
+    drelu_fork_dbn,
+)
 from .matmul_cases import LAYOUTS, matmul, matmul_of
 from .memory_cases import (
     average_pool,
     average_pool_backward,
-    batchnorm,
-    batchnorm_relu,
     chain,
     large_squares,
     max_pool,
@@ -129,6 +134,8 @@ def memory() -> list[Case]:
     found += [large_squares(65536, 8192, axes) for axes in AXES]
     found += [batchnorm(*sizes) for sizes in NORMALISED_IMAGES]
     found.append(batchnorm_relu(*NORMALISED_IMAGES[0]))
+    for make in (bn_add_relu, batchnorm_backward, drelu_fork_dbn):
+        found += [make(*sizes) for sizes in NORMALISED_IMAGES]
     found += [max_pool(*sizes) for sizes in POOLED_IMAGES]
     found += [make(*POOLED_IMAGES[1]) for make in (average_pool, average_pool_backward)]
     found.append(silu_mul(8192, 14336))

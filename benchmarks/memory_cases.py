@@ -13,53 +13,17 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from . import cases
+from . import cases, image_norm_cases
 from .case import Buffers, Case
-from .cases import AXES, TOLERANCES
-from .memory_graphs import AVERAGE_POOL, EPSILON, MAX_POOL, pooled
+from .cases import AXES
+from .image_norm_cases import image, image_case, memory_case
+from .memory_graphs import AVERAGE_POOL, MAX_POOL, pooled
 
 # So many elements are squared in float64 at a time.
 _PIECE = 1 << 24
 
 
 # ---- images
-
-
-def batchnorm(n: int, h: int, w: int, c: int) -> Case:
-    """y = (x - mean) * rstd * scale + bias, with the batch's statistics of each channel.
-
-    They are outputs as well, [1, c, 1, 1] in f32, and so are the next running ones.
-    """
-    return _batchnorm("batchnorm", n, h, w, c, lambda y: y)
-
-
-def batchnorm_relu(n: int, h: int, w: int, c: int) -> Case:
-    """relu of a batch norm's y."""
-    return _batchnorm("batchnorm_relu", n, h, w, c, torch.relu)
-
-
-def _batchnorm(kind: str, n: int, h: int, w: int, c: int, activation: Callable[[Any], Any]) -> Case:
-    def make() -> Buffers:
-        # Channels differ, so that wrong statistics show.
-        x = _image(n, h, w, c).normal_().mul_(0.5 + _channel(c).uniform_())
-        x.add_(_channel(c).normal_())
-        return {
-            "x": x,
-            "scale": 1.0 + 0.1 * _channel(c).normal_(),
-            "bias": _channel(c).normal_(),
-            "old_mean": _channel(c).normal_(),
-            "old_var": 0.5 + _channel(c).uniform_(),
-            "y": torch.empty_like(x),
-            **{name: _channel(c) for name in ("mean", "rstd", "next_mean", "next_var")},
-        }
-
-    def exact(s: Buffers) -> Buffers:
-        x = s["x"].double()
-        variance, mean = torch.var_mean(x, (0, 2, 3), correction=0, keepdim=True)
-        factor = torch.rsqrt(variance + EPSILON) * s["scale"].double()
-        return {"y": activation((x - mean) * factor + s["bias"].double())}
-
-    return _of_image(kind, n, h, w, c, 2.0 * n * h * w * c, make, exact)
 
 
 def max_pool(n: int, h: int, w: int, c: int) -> Case:
@@ -104,12 +68,12 @@ def _pool(
     """read, written: buffers, of which x and dx are the large image; exact: of what is read."""
     small = (n, pooled(h, pool), pooled(w, pool), c)
 
-    def image(name: str) -> Any:
-        return _image(*((n, h, w, c) if name in ("x", "dx") else small))
+    def made(name: str) -> Any:
+        return image(*((n, h, w, c) if name in ("x", "dx") else small))
 
-    return _of_image(
+    return image_case(
         kind, n, h, w, c, n * c * (h * w + small[1] * small[2]),
-        lambda: {read: image(read).normal_(), written: image(written)},
+        lambda: {read: made(read).normal_(), written: made(written)},
         lambda s: {written: exact(s[read].double())},
     )  # fmt: skip
 
@@ -175,7 +139,7 @@ def _pointwise(
         return found | {"y": _empty(rows, columns)}
 
     p = {"rows": rows, "columns": columns}
-    return _case(kind, p, 3.0 * rows * columns, make, lambda s: {"y": exact(s)})
+    return memory_case(kind, p, 3.0 * rows * columns, make, lambda s: {"y": exact(s)})
 
 
 def large_squares(rows: int, columns: int, axes: str) -> Case:
@@ -191,8 +155,7 @@ def large_squares(rows: int, columns: int, axes: str) -> Case:
 
 
 KINDS: dict[str, Callable[..., Case]] = {
-    "batchnorm": batchnorm,
-    "batchnorm_relu": batchnorm_relu,
+    **image_norm_cases.KINDS,
     "max_pool": max_pool,
     "average_pool": average_pool,
     "average_pool_backward": average_pool_backward,
@@ -212,51 +175,5 @@ def memory_of(id_: str) -> Case:
     return made
 
 
-# ---- what they share
-
-
-def _of_image(
-    kind: str,
-    n: int,
-    h: int,
-    w: int,
-    c: int,
-    elements: float,
-    make: Callable[[], Buffers],
-    exact: Callable[[Buffers], Buffers],
-) -> Case:
-    return _case(kind, {"n": n, "h": h, "w": w, "c": c}, elements, make, exact)
-
-
-def _case(
-    kind: str,
-    p: dict[str, int],
-    elements: float,
-    make: Callable[[], Buffers],
-    exact: Callable[[Buffers], Buffers],
-) -> Case:
-    """elements: of 2 bytes each that are read or written."""
-    return Case(
-        id=f"memory/bf16/{kind}/{'x'.join(map(str, p.values()))}",
-        kind=kind,
-        p=p,
-        make=make,
-        exact=exact,
-        bytes=2.0 * elements,
-        unit="GB/s",
-        tolerance=TOLERANCES["bf16"],
-    )
-
-
-def _image(n: int, h: int, w: int, c: int) -> Any:
-    """[n, c, h, w] with channels last, also where a dim is 1."""
-    return _empty(n, h, w, c).permute(0, 3, 1, 2)
-
-
 def _empty(*dims: int) -> Any:
     return torch.empty(*dims, dtype=torch.bfloat16, device=cases.DEVICE)
-
-
-def _channel(c: int) -> Any:
-    """A number of each channel."""
-    return torch.empty(1, c, 1, 1, device=cases.DEVICE)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from . import cases, memory_graphs
+from . import cases, image_norm_graphs, memory_graphs
 from .case import Buffers, Case
 from .cases import TORCH_TYPES
 from .fused_graphs import EPSILON
@@ -82,9 +82,26 @@ def _batchnorm(s: Buffers) -> Any:
         s["x"],
         *(s[name].flatten() for name in names),
         training=True,
-        momentum=memory_graphs.MOMENTUM,
-        eps=memory_graphs.EPSILON,
+        momentum=image_norm_graphs.MOMENTUM,
+        eps=image_norm_graphs.EPSILON,
     )
+
+
+def _bn_add_relu(s: Buffers) -> Any:
+    y = torch.relu(_batchnorm(s) + s["z"])
+    return y, y > 0
+
+
+def _batchnorm_backward(s: Buffers, dy: Any) -> Any:
+    scale, mean, rstd = (s[name].flatten() for name in ("scale", "mean", "rstd"))
+    return torch.ops.aten.native_batch_norm_backward(
+        dy, s["x"], scale, None, None, mean, rstd, True, image_norm_graphs.EPSILON, [True] * 3
+    )
+
+
+def _drelu_fork_dbn(s: Buffers) -> Any:
+    dz = s["dy"] * s["bools"]
+    return dz, *_batchnorm_backward(s, dz)
 
 
 def _average_pool_backward(s: Buffers) -> Any:
@@ -98,6 +115,9 @@ def _average_pool_backward(s: Buffers) -> Any:
 _MEMORY: dict[str, Call] = {
     "batchnorm": _batchnorm,
     "batchnorm_relu": lambda s: torch.relu(_batchnorm(s)),
+    "bn_add_relu": _bn_add_relu,
+    "batchnorm_backward": lambda s: _batchnorm_backward(s, s["dy"]),
+    "drelu_fork_dbn": _drelu_fork_dbn,
     "max_pool": lambda s: functional.max_pool2d(s["x"], *memory_graphs.MAX_POOL),
     "average_pool": lambda s: functional.avg_pool2d(s["x"], *memory_graphs.AVERAGE_POOL),
     "average_pool_backward": _average_pool_backward,

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import cases, memory_cases, torch_peers  # noqa: E402
+from benchmarks import cases, image_norm_cases, memory_cases, torch_peers  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
+from benchmarks.image_norm_cases import unpacked  # noqa: E402
+from benchmarks.image_norm_graphs import EPSILON, MOMENTUM  # noqa: E402
 from benchmarks.memory_cases import KINDS, large_squares, memory_of  # noqa: E402
-from benchmarks.memory_graphs import EPSILON, MOMENTUM  # noqa: E402
+from dnnc.compiler import compile_graph  # noqa: E402
+from dnnc.interpreter.plans import run_plan  # noqa: E402
 
 from .test_cases import as_numpy, is_close  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
-OF_IMAGES = [kind for kind in KINDS if "batchnorm" in kind or "pool" in kind]
+NORMS = list(image_norm_cases.KINDS)
+OF_IMAGES = NORMS + [kind for kind in KINDS if "pool" in kind]
+# Of images, among the buffers.
+WITH_MORE = {"bn_add_relu": 3, "batchnorm_backward": 3, "drelu_fork_dbn": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -31,6 +38,16 @@ def small(kind):
 
 def run_reference(case, buffers):
     """Writes what the graph gives to the buffers, where its strides say."""
+    return run_graph(case, buffers, dnnc.reference)
+
+
+def run_interpreted(case, buffers):
+    """The same of the plan for sm_90a, in the interpreter."""
+    return run_graph(case, buffers, lambda g, inputs: run_plan(compile_graph(g, "sm_90a"), inputs))
+
+
+def run_graph(case, buffers, run):
+    """run: of a graph and its inputs, uid -> array.  Gives the names of the outputs."""
     graph, tensors = our_graph(case)
     names = {tensor.uid: name for name, tensor in tensors.items()}
     outputs = {tensor.uid for tensor in graph.outputs}
@@ -38,14 +55,22 @@ def run_reference(case, buffers):
     for name, tensor in tensors.items():
         dims, strides = ([int(size.constant) for size in sizes]
                          for sizes in (tensor.dims, tensor.strides))  # fmt: skip
-        placed[tensor.uid] = buffers[name].as_strided(dims, strides)
+        if tensor.type.kind == "b":
+            assert strides == list(buffers["x"].stride())
+            placed[tensor.uid] = unpacked(buffers[name], buffers["x"])
+        else:
+            placed[tensor.uid] = buffers[name].as_strided(dims, strides)
     for uid in outputs:
-        placed[uid].fill_(float("nan"))
+        if placed[uid].is_floating_point():
+            placed[uid].fill_(float("nan"))
     inputs = {uid: as_numpy(there) for uid, there in placed.items() if uid not in outputs}
-    found = dnnc.reference(graph, inputs)
+    found = run(graph, inputs)
     assert found.keys() == outputs
     for uid, value in found.items():
         placed[uid].copy_(torch.from_numpy(value.astype("float64")))
+        if placed[uid].dtype == torch.bool:
+            in_order = placed[uid].permute(0, 2, 3, 1).flatten().numpy()
+            buffers[names[uid]].copy_(torch.from_numpy(np.packbits(in_order, bitorder="little")))
     return {names[uid] for uid in outputs}
 
 
@@ -64,12 +89,15 @@ def test_graph_is_the_case(kind):
 def test_torch_is_the_case(kind):
     case = small(kind)
     buffers = case.make()
-    ((name, wanted),) = case.exact(buffers).items()
+    exact = case.exact(buffers)
     returned = torch_peers.eager(case)(buffers)
-    assert returned.shape == wanted.shape
-    assert is_close(case, returned, wanted)
-    # What torch writes is laid out as our output is.
-    assert returned.stride() == buffers[name].stride()
+    given = returned if isinstance(returned, tuple) else (returned,)
+    for (name, wanted), actual in zip(exact.items(), given, strict=kind != "bn_add_relu"):
+        assert is_close(case, actual, wanted), name
+        if name not in ("dscale", "dbias"):  # which torch has as [c]
+            assert actual.shape == wanted.shape
+            # What torch writes is laid out as our output is.
+            assert actual.stride() == buffers[name].stride()
 
 
 @pytest.mark.parametrize("kind", ["batchnorm", "batchnorm_relu"])
@@ -94,11 +122,70 @@ def test_statistics_of_batchnorm(kind):
         torch.testing.assert_close(updated, value, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", NORMS)
+def test_plan_of_a_batch_norm_is_the_case(kind):
+    case = small(kind)
+    buffers = case.make()
+    exact = case.exact(buffers)
+    run_interpreted(case, buffers)
+    for name, wanted in exact.items():
+        assert is_close(case, buffers[name], wanted), name
+
+
+@pytest.mark.parametrize("run", [run_reference, run_interpreted])
+def test_mask_says_where_y_is_above_zero(run):
+    case = small("bn_add_relu")
+    buffers = case.make()
+    run(case, buffers)
+    mask = unpacked(buffers["mask"], buffers["y"])
+    assert 0.2 < mask.double().mean() < 0.8
+    assert torch.equal(mask, buffers["y"] > 0)
+    y, bools = torch_peers.eager(case)(buffers)
+    assert torch.equal(bools, y > 0)
+    assert (bools != mask).double().mean() < 0.01
+
+
+def test_masks_are_unpacked_from_the_lowest_bit():
+    x = torch.empty(1, 1, 3, 4).permute(0, 3, 1, 2)  # so many bits are one byte and a half
+    bools = unpacked(torch.tensor([0b00000110, 0b11111000], dtype=torch.uint8), x)
+    assert bools.shape == x.shape
+    found = bools.permute(0, 2, 3, 1).int()
+    assert found.tolist() == [[[[0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 1]]]]
+
+
+@pytest.mark.parametrize("kind", ["batchnorm_backward", "drelu_fork_dbn"])
+def test_gradients_are_those_of_autograd(kind):
+    case = small(kind)
+    buffers = case.make()
+    x, scale = (buffers[name].double().requires_grad_() for name in ("x", "scale"))
+    bias = torch.zeros_like(scale, requires_grad=True)
+    y = torch.nn.functional.batch_norm(
+        x, None, None, scale.flatten(), bias.flatten(), training=True, eps=EPSILON
+    )
+    exact = case.exact(buffers)
+    y.backward(exact.get("dz", buffers["dy"].double()))
+    for name, leaf in (("dx", x), ("dscale", scale), ("dbias", bias)):
+        torch.testing.assert_close(exact[name], leaf.grad, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["batchnorm_backward", "drelu_fork_dbn"])
+def test_means_show_in_dx(kind):
+    """dx without either of the means that it has would not pass."""
+    case = small(kind)
+    buffers = case.make()
+    exact = case.exact(buffers)
+    count = exact["dx"].numel() / exact["dx"].shape[1]
+    slope = buffers["scale"].double() * buffers["rstd"].double() / count
+    normal = (buffers["x"].double() - buffers["mean"]) * buffers["rstd"]
+    for left_out in (slope * exact["dbias"], slope * exact["dscale"] * normal):
+        assert not is_close(case, exact["dx"] + left_out, exact["dx"])
+
+
 @pytest.mark.parametrize("kind", OF_IMAGES)
 def test_images_have_their_channels_last(kind):
     buffers = small(kind).make()
     images = [tensor for tensor in buffers.values() if tensor.dtype == torch.bfloat16]
-    assert len(images) == 2
+    assert len(images) == WITH_MORE.get(kind, 2)
     assert all(image.is_contiguous(memory_format=torch.channels_last) for image in images)
 
 
@@ -113,6 +200,9 @@ def test_large_squares_are_squares(axes, monkeypatch):
 
 def test_bytes():
     assert KINDS["batchnorm"](2, 4, 6, 8).bytes == 2 * 2 * (2 * 4 * 6 * 8)
+    assert KINDS["bn_add_relu"](2, 4, 6, 8).bytes == (2 * 3 + 1 / 8) * (2 * 4 * 6 * 8)
+    assert KINDS["batchnorm_backward"](2, 4, 6, 8).bytes == 2 * 3 * (2 * 4 * 6 * 8)
+    assert KINDS["drelu_fork_dbn"](2, 4, 6, 8).bytes == (2 * 4 + 1 / 8) * (2 * 4 * 6 * 8)
     assert KINDS["max_pool"](2, 4, 6, 8).bytes == 2 * 2 * 8 * (4 * 6 + 2 * 3)
     assert KINDS["average_pool_backward"](2, 5, 7, 8).bytes == 2 * 2 * 8 * (5 * 7 + 2 * 3)
     assert KINDS["chain"](4, 6).bytes == KINDS["strided"](4, 6).bytes == 2 * 3 * 4 * 6
