@@ -37,12 +37,18 @@ def offset_bits(tensor: Tensor) -> int:
 
 @dataclass(eq=False)
 class GlobalTensor:
-    """A tensor of global memory, as a leaf of a walk and as its target."""
+    """A tensor of global memory, as a leaf of a walk and as its target.
+
+    is_exclusive: nothing else that the kernel is given overlaps it.  pointer_: in place of the
+    kernel's argument.  is_streamed: the second cache had better keep other things than what is
+    stored.
+    """
 
     kernel: Kernel
     tensor: Tensor
     is_exclusive: bool = True
     pointer_: Any = None
+    is_streamed: bool = False
 
     @property
     def pointer(self) -> Any:
@@ -97,9 +103,10 @@ class GlobalTensor:
             element = register_type(self.tensor.type)
             size = self.tensor.type.bits // 8
             chunk = self._chunk(where, width) if where.is_consecutive else 1
+            put = ops.store_streamed if self.is_streamed else ops.store
             for i in range(0, width, chunk):
                 address = ops.gep(self.pointer, where.element(i), element)
-                ops.store(address, ops.part(value, i, chunk), size * chunk)
+                put(address, ops.part(value, i, chunk), size * chunk)
 
     # ---- packed booleans
 

@@ -21,6 +21,7 @@ from ..dialect import structure
 from ..expr import Expr, product
 from ..mlir import arith, ir
 from . import ops
+from .parts import Moments, combined, inverse, to_f32
 from .region import Region
 from .walk import indexing_maps, inputs_of, is_reduction, reduced_axes
 
@@ -147,8 +148,8 @@ class Shifted:
     def part(self, sums: Sequence[Any], count: Any) -> list[Any]:
         """[count, mean, squared distances from it]; count: of elements, i32."""
         off, squares = sums
-        number = arith.SIToFPOp(ops.f32_type(), ops.value_of(count)).result
-        average = arith.MulFOp(off, _splat(_inverse(number), off)).result
+        number = to_f32(count)
+        average = arith.MulFOp(off, ops.splat(inverse(number), ops.width_of(off))).result
         mean = arith.AddFOp(self.shift, average).result
         about_mean = arith.SubFOp(squares, arith.MulFOp(off, average).result).result
         none = ops.zeros(off.type)
@@ -159,36 +160,13 @@ class Shifted:
         return [number, mean, arith.SelectOp(is_some, about_mean, none).result]
 
 
-def merged(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
-    """The part of two parts' elements together."""
-    (count_a, mean_a, squares_a), (count_b, mean_b, squares_b) = a, b
-    count = arith.AddFOp(count_a, count_b).result
-    share = arith.MulFOp(count_b, _inverse(count)).result
-    off = arith.SubFOp(mean_b, mean_a).result
-    mean = arith.AddFOp(mean_a, arith.MulFOp(off, _splat(share, off)).result).result
-    weight = arith.MulFOp(count_a, share).result
-    # In this order, or what is 0 of a part without elements might overflow first.
-    between = arith.MulFOp(arith.MulFOp(off, _splat(weight, off)).result, off).result
-    squares = arith.AddFOp(arith.AddFOp(squares_a, squares_b).result, between).result
-    return [count, mean, squares]
-
-
 def folded(part: Sequence[Any]) -> list[Any]:
     """A part of scalars, of the elements of all lanes; each lane has the part's count."""
     count, means, squares = part
-    parts = [[count, m, s] for m, s in zip(ops.elements(means), ops.elements(squares), strict=True)]
-    while len(parts) > 1:
-        half = len(parts) // 2
-        pairs = zip(parts[:half], parts[half : 2 * half], strict=True)
-        parts = [merged(a, b) for a, b in pairs] + parts[2 * half :]
-    return parts[0]
-
-
-def _inverse(count: Any) -> Any:
-    """1 / count, 1 where that is 0."""
-    one = arith.ConstantOp(count.type, ir.FloatAttr.get(count.type, 1.0)).result
-    return arith.DivFOp(one, arith.MaximumFOp(count, one).result).result
-
-
-def _splat(value: Any, like: Any) -> Any:
-    return ops.splat(value, ops.width_of(like))
+    quantity = Moments()
+    total: Sequence[Any] = []
+    reference = [ops.extract(means, 0)]
+    for mean, square in zip(ops.elements(means), ops.elements(squares), strict=True):
+        opened = quantity.opened([count, mean, square], reference)
+        total = combined(quantity, total, opened) if total else opened
+    return list(quantity.closed(total, reference))

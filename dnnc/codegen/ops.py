@@ -265,6 +265,26 @@ def store(pointer: Any, value: Any, alignment: int) -> None:
     llvm.StoreOp(value, pointer, alignment=alignment)
 
 
+def store_streamed(pointer: Any, value: Any, size: int) -> None:
+    """Stores `size` aligned bytes to global memory, of which the second cache keeps others before
+    them; fewer than four as any store does."""
+    if size % 4:
+        store(pointer, value, size)
+        return
+    words = size // 4
+    parts = elements(llvm.BitcastOp(vector_type(i32_type(), words), value).result)
+    kind = {1: "b32", 2: "v2.b32", 4: "v4.b32"}[words]
+    listed = ", ".join(f"${i + 1}" for i in range(words))
+    listed = f"{{{listed}}}" if words > 1 else listed
+    llvm.inline_asm(
+        None,
+        [llvm.PtrToIntOp(i64_type(), pointer).result, *parts],
+        f"st.global.cs.{kind} [$0], {listed};",
+        ",".join(["l", *["r"] * words]),
+        has_side_effects=True,
+    )
+
+
 # ---- control flow
 
 

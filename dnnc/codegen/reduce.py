@@ -166,20 +166,21 @@ def accumulate(
     return ops.for_(rest, end, step, totals, one)
 
 
-def in_fours(
+def unrolled(
     first: Any,
     end: Any,
     carried: Sequence[Any],
     load: Callable[[Any], Any],
     use: Callable[[Sequence[Any], Any], Sequence[Any]],
+    together: int,
 ) -> list[Any]:
     """carried, after use(carried, load(i)) for i = first, first + 1, ... below end.
 
-    `UNROLL` loads come before their uses; the rest go one by one.
+    together: so many loads come before their uses; the rest go one by one.
     """
 
     def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        for loaded in [load(ops.add(i, u)) for u in range(UNROLL)]:
+        for loaded in [load(ops.add(i, u)) for u in range(together)]:
             carried = use(carried, loaded)
         return carried
 
@@ -187,8 +188,8 @@ def in_fours(
         return use(carried, load(i))
 
     count = ops.maximum(ops.sub(end, first), 0)
-    rest = ops.sub(ops.add(first, count), ops.rem(count, UNROLL))
-    carried = ops.for_(first, rest, UNROLL, carried, many)
+    rest = ops.sub(ops.add(first, count), ops.rem(count, together))
+    carried = ops.for_(first, rest, together, carried, many)
     return ops.for_(rest, end, 1, carried, one)
 
 

@@ -15,22 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product as product_of
 from math import gcd
 from typing import Any
 
+from ..codegen.group_totals import BlockShape
 from ..codegen.output import Output
+from ..codegen.parts import MOMENTS_BITS
 from ..codegen.region import Region, loop_groups
-from ..codegen.row_parts import RowParts
 from ..codegen.walk import inputs_of, is_reduction
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise, Reduction
 from ..dialect.tensor import Tensor, stride_order, text
-from ..errors import Status
 from ..expr import Expr, product, typical
-from ..target import Target
+from ..target import REGISTERS_PER_THREAD, Target
 from .engine import Knob, Knobs, Prediction, Reason
-from .grid_kernel import GridEmitter, GridTiling, part_bytes
+from .grid_kernel import GridEmitter, GridTiling
 from .product import knob_reason
 from .reduced import (
     accesses_of,
@@ -51,15 +52,14 @@ from .surface import (
     too_large_reasons,
 )
 
-_THREADS = 512
-_REGISTERS = 128  # of a thread
 _ROWS = (512, 256, 128, 64, 32, 16, 8, 4)
-_HELD = (0, 1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48)
-_L2_BYTES = 24 << 20  # of what was read last, that the second cache still has
-_MEET_SECONDS = 3.0e-6  # of a level: merge, write, wait, read
+_HELD = (0, 1, 2, 3, 4, 6, 8, 10, 12, 13, 14, 16, 20, 22, 24, 25, 26, 27, 32, 40, 48)
+_L2_BYTES = 19 << 20  # of what was read last, that the second cache still has
+_STAGES = (4, 2, 1, 8)
+_FEW_SLICES = 8  # whose parts every block combines itself
+_MEET_SECONDS = 5.0e-6  # of a level: combine, write, wait, read
 _MEMSET_SECONDS = 1.5e-6
-_L2_RATE = 4.0e12
-_SHARE = 0.88  # of the memory's rate
+_SHARE = 0.79  # of the memory's rate
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class GridEngine:
     support: tuple[str, ...] = (
         "reductions of equal dims and axes, also of what other such reductions give, whose "
         "results flow on (batch norm, a tensor's amax and its quantisation), any mode; pointwise "
-        "and view operations before, pointwise ones after, of the dims of the input or of the "
+        "operations before, and after, of the dims of the input or of the "
         "results; packed boolean outputs whose fastest axis is a multiple of 8 contiguous "
         "elements; as many kept elements as half of the resident blocks take",
     )
@@ -80,8 +80,8 @@ class GridEngine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if heavy := fusion.with_role("anchor"):
-            return (pattern_reason(heavy[0].label, "reduction, pointwise, view"),)
+        if others := [*fusion.with_role("anchor"), *fusion.with_role("view")]:
+            return (pattern_reason(others[0].label, "reduction, pointwise"),)
         reductions = reductions_of(fusion)
         if not reductions:
             return (pattern_reason("no reduction", "one reduction at least"),)
@@ -95,54 +95,57 @@ class GridEngine:
             reasons.append(pattern_reason(what, "an output of the reduced tensor's dims"))
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
         if not reasons and not self.candidates(fusion, target):
-            what = f"{_kept_elements(fusion)} kept elements"
-            supported = f"few enough for {target.sm_count} multiprocessors"
-            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "kept elements", what, supported))
+            # What takes least of everything is illegal too.
+            rows = _threads(target) if _is_along(fusion) else min(_ROWS)
+            least = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": min(_STAGES)}
+            reasons += self.legal(least, fusion, target)
         return tuple(reasons)
 
     # ---- knobs
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
         return (
-            Knob("TILE_ROWS", _ROWS, f"threads of a block's {_THREADS} along the reduced axes"),
+            Knob("TILE_ROWS", _ROWS, f"of {_threads(target)} threads along the reduced axes"),
             Knob(
                 "ARRAY_SIZE_PER_THREAD", _HELD,
                 "fragments of each input that a thread keeps in shared memory",
             ),
+            Knob("STAGES", _STAGES, "fragments that a thread loads before it uses the first"),
         )  # fmt: skip
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        rows = knobs["TILE_ROWS"]
-        is_row = _is_along(fusion)
-        if is_row and rows != _THREADS:
-            return (knob_reason(f"TILE_ROWS={rows} along rows", f"TILE_ROWS={_THREADS}"),)
-        groups = -(-_kept_fragments(fusion).bounds()[1] // (_THREADS // rows))
+        rows, threads = knobs["TILE_ROWS"], _threads(target)
+        if rows > threads or (_is_along(fusion) and rows != threads):
+            what = f"TILE_ROWS={rows} of {threads} threads"
+            return (knob_reason(what, f"up to {threads}; along rows {threads}"),)
+        groups = -(-_kept_fragments(fusion).bounds()[1] // (threads // rows))
         if 2 * groups > target.sm_count:
             what = f"{groups} groups of kept elements for {target.sm_count} blocks"
             return (knob_reason(what, "two blocks of each at least: fewer TILE_ROWS"),)
-        if (registers := _registers(fusion)) > _REGISTERS:
-            return (knob_reason(f"{registers} registers of a thread", f"{_REGISTERS}"),)
-        return smem_reasons(_smem_bytes(fusion, knobs), target)
+        most = min(REGISTERS_PER_THREAD, target.registers_sm // threads)
+        if (registers := _registers(fusion, knobs)) > most:
+            return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
+        return smem_reasons(_smem_bytes(fusion, knobs, target), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
-        for rows in _ROWS:
-            columns = _THREADS // rows
+        for rows in (n for n in _ROWS if n <= _threads(target)):
+            columns = _threads(target) // rows
             if columns > 1 and columns // 2 >= typical(_kept_fragments(fusion)):
                 continue  # more would have nothing to do
-            for held in reversed(_HELD):
-                knobs = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held}
+            for stages, held in product_of(_STAGES[:-1], reversed(_HELD)):
+                knobs = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held, "STAGES": stages}
                 if not self.legal(knobs, fusion, target):
                     found.append(knobs)
                     break
         return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        columns = _THREADS // knobs["TILE_ROWS"]
+        columns = _threads(target) // knobs["TILE_ROWS"]
         groups = max(1, -(-typical(_kept_fragments(fusion)) // columns))
         slices = max(1, target.sm_count // groups)
         again = bytes_of(_read_again(fusion))
-        kept = target.sm_count * _THREADS * knobs["ARRAY_SIZE_PER_THREAD"]
+        kept = target.sm_count * _threads(target) * knobs["ARRAY_SIZE_PER_THREAD"]
         kept *= sum(_fragment_bytes(fusion, t) for t in _read_again(fusion))
         levels = _levels(fusion)
         moved = bytes_of((*fusion.inputs, *fusion.outputs))
@@ -151,10 +154,9 @@ class GridEngine:
         if not _is_along(fusion):  # neighbours that are read as one piece
             rate *= min(1.0, columns * _fragment_bytes(fusion, fusion.inputs[0]) / 128)
         rate *= groups * slices / target.sm_count
-        parts = slices * columns * _part_bytes(fusion) * target.sm_count
-        meeting = _MEET_SECONDS + parts / _L2_RATE
-        seconds = LAUNCH_SECONDS + _MEMSET_SECONDS + levels * meeting + moved / rate
-        return Prediction(seconds, "memory" if moved / rate > levels * meeting else "latency")
+        meeting = levels * _MEET_SECONDS
+        seconds = LAUNCH_SECONDS + _MEMSET_SECONDS + meeting + moved / rate
+        return Prediction(seconds, "memory" if moved / rate > meeting else "latency")
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ()
@@ -167,23 +169,32 @@ class GridEngine:
         kept_dims = region.dims_of(reductions[0].results[0])
         kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
         accesses = accesses_of(region, reductions)
-        order = axis_order(dims, accesses)
+        # As `runs_along_row` has it, which `legal` goes by: by the inputs.
+        inputs = [(t, access) for t, access in accesses if t in region.arguments.values()]
+        order = axis_order(dims, inputs)
+        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
+        is_row = not fastest or fastest[0] not in kept
         groups = [
             loop_groups(dims, [a for a in order if (a in kept) == is_kept], accesses)
             for is_kept in (True, False)
         ]
-        is_row = knobs["TILE_ROWS"] == _THREADS
         inner = groups[1 if is_row else 0][-1:]
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
-        smallest = min(max(8, t.type.bits) for t, _ in accesses)
+        smallest = min(_bits(t) for t, _ in accesses)
+        width = gcd(size.known_divisor(), max(1, 128 // smallest))
+        columns = _threads(target) // knobs["TILE_ROWS"]
+        fragments = product(dims[axis] for axis in kept) // (1 if is_row else width)
+        blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
         return {
             "kept": groups[0],
             "reduced": groups[1],
-            "vector_elems": gcd(size.known_divisor(), max(1, 128 // smallest)),
+            "vector_elems": width,
             "along": "row" if is_row else "column",
             "rows": knobs["TILE_ROWS"],
-            "columns": _THREADS // knobs["TILE_ROWS"],
+            "columns": columns,
             "held": knobs["ARRAY_SIZE_PER_THREAD"],
+            "together": knobs["STAGES"],
+            "is_spread": blocks_of_entry > _FEW_SLICES,
         }
 
     # ---- code
@@ -193,6 +204,12 @@ class GridEngine:
 
 
 # ---- what a fusion says
+
+
+def _threads(target: Target) -> int:
+    """Of a block, the only one of its multiprocessor: fewer before sm_90, where code takes more
+    registers."""
+    return 512 if target.capability >= (9, 0) else 256
 
 
 def _is_along(fusion: Fusion) -> bool:
@@ -205,8 +222,13 @@ def _kept_elements(fusion: Fusion) -> Expr:
 
 def _width(fusion: Fusion) -> int:
     """Elements of a fragment, at most."""
-    smallest = min(max(8, t.type.bits) for t in (*fusion.inputs, *fusion.outputs))
+    smallest = min(_bits(t) for t in (*fusion.inputs, *fusion.outputs))
     return max(1, 128 // smallest)
+
+
+def _bits(tensor: Tensor) -> int:
+    """Of an element, as far as the size of fragments goes: eight booleans are a byte."""
+    return 16 if tensor.type.kind == "b" else max(8, tensor.type.bits)
 
 
 def _kept_fragments(fusion: Fusion) -> Expr:
@@ -237,8 +259,9 @@ def _read_again(fusion: Fusion) -> list[Tensor]:
 
 
 def _is_reduced(fusion: Fusion, tensor: Tensor) -> bool:
-    above = {op for r in reductions_of(fusion) for op in (r, *fusion.upstream(r.x))}
-    return any(tensor in op.operands for op in above)
+    reductions = reductions_of(fusion)
+    above = {op for r in reductions for op in fusion.upstream(r.x)}
+    return any(tensor in op.operands for op in (*reductions, *above))
 
 
 def _fragment_bytes(fusion: Fusion, tensor: Tensor) -> int:
@@ -265,25 +288,30 @@ def _is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
     return isinstance(centred, Pointwise) and centred.mode == "sub"
 
 
-def _part_bytes(fusion: Fusion) -> int:
-    reductions = reductions_of(fusion)
-    distances = sum(_is_squared_distance(fusion, op) for op in reductions)
-    sizes = [max(32, op.compute_type.bits) for op in reductions]
-    return part_bytes(sizes, distances, 1 if _is_along(fusion) else _width(fusion))
+def _quantities(fusion: Fusion) -> list[tuple[int, ...]]:
+    return [
+        MOMENTS_BITS if _is_squared_distance(fusion, op) else (max(32, op.compute_type.bits),)
+        for op in reductions_of(fusion)
+    ]
 
 
-def _smem_bytes(fusion: Fusion, knobs: Knobs) -> int:
+def _shape(fusion: Fusion, knobs: Knobs, target: Target) -> BlockShape:
     rows = knobs["TILE_ROWS"]
+    return BlockShape(rows, _threads(target) // rows, 1 if _is_along(fusion) else _width(fusion))
+
+
+def _smem_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
     each = sum(_fragment_bytes(fusion, t) for t in _read_again(fusion))
-    exchange = RowParts.bytes(_THREADS // rows, rows, _part_bytes(fusion))
-    return exchange + each * knobs["ARRAY_SIZE_PER_THREAD"] * _THREADS
+    exchange = _shape(fusion, knobs, target).smem_bytes(_quantities(fusion))
+    return exchange + each * knobs["ARRAY_SIZE_PER_THREAD"] * _threads(target)
 
 
-def _registers(fusion: Fusion) -> int:
+def _registers(fusion: Fusion, knobs: Knobs) -> int:
     """Of a thread: an estimate, so that nothing is spilled."""
     first = reductions_of(fusion)[0].x.shape
     whole = sum(t.type.bits / 32 for t in fusion.inputs if t.shape == first)
-    return round(40 + _width(fusion) * (4 * whole + len(reductions_of(fusion)) + 2))
+    loaded = knobs["STAGES"] * whole + len(reductions_of(fusion)) + 2
+    return round(40 + _width(fusion) * loaded)
 
 
 def _holds_bytes(output: Tensor, first: Reduction) -> bool:

@@ -6,27 +6,29 @@
         merge the block's rows; write the block's part; meet all blocks of the group; merge parts
     for the slice's fragments, the last first: compute what comes after, store
 
-A block has a group of kept fragments, `columns` side by side, and a slice of the reduced elements.
+A block has a group of kept fragments, `columns` side by side, and a slice of the reduced elements:
+every so many `rows` of them.
 What was read last is read again first, while the second cache still has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from ..codegen import moments, ops, reduce
 from ..codegen.grid_barrier import COUNTER_BYTES, GridBarrier
+from ..codegen.group_totals import BlockShape, GroupTotals
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.memory import register_type
 from ..codegen.moments import Shifted
 from ..codegen.output import Output
+from ..codegen.parts import MOMENTS_BITS, Moments, Plain
 from ..codegen.region import Access, Region, identity_access
-from ..codegen.row_parts import Merge, RowParts, single
 from ..codegen.smem import byte_pointer
 from ..codegen.walk import Walk, inputs_of, is_reduction
 from ..dialect.tensor import Tensor
@@ -34,7 +36,6 @@ from ..expr import Expr, ceildiv, device_dim, maximum, minimum
 from .reduced import region_levels
 
 _ZERO = Index.of(0)
-_ALIGNMENT = 16  # of a value's parts
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class GridTiling:
     kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
     along: "row" if fragments lie along the reduced axes, else "column".
     rows, columns: of a block's threads.
-    held: fragments of each input that a thread keeps in shared memory.
+    held: fragments of each input that a thread keeps in shared memory.  together: fragments that
+    a thread loads before it uses the first.  is_spread: see `GroupTotals`.
     """
 
     kept: tuple[tuple[int, ...], ...]
@@ -54,6 +56,8 @@ class GridTiling:
     rows: int
     columns: int
     held: int
+    together: int
+    is_spread: bool
 
     @staticmethod
     def of(tile: Mapping[str, Any]) -> GridTiling:
@@ -105,28 +109,29 @@ class GridEmitter:
     # ---- the parts that blocks leave, by level
 
     def _name_parts(self) -> None:
-        most = self.output.target.sm_count
+        most = maximum(self.groups, self.output.target.sm_count)
         self.parts = [
             self.output.workspace(
-                f"parts{i}",
-                maximum(self.groups, most) * self.tiling.columns * self.part_bytes(level)
-                + _ALIGNMENT * 3 * len(level),
+                f"parts{i}", most * self.shape.global_bytes(self.quantities(level))
             )
             for i, level in enumerate(self.levels)
-        ]  # fmt: skip
+        ]
 
-    def part_bytes(self, level: Sequence[Any]) -> int:
-        """Of one thread's values of a level."""
-        return part_bytes(
-            [op.results[0].type.element_type.width for op in level if op not in self.distances],
-            sum(op in self.distances for op in level),
-            1 if self.is_row else self.tiling.vector_elems,
-        )
+    def quantities(self, level: Sequence[Any]) -> list[tuple[int, ...]]:
+        """The bits of what threads make parts of."""
+        return [
+            MOMENTS_BITS if op in self.distances else (op.results[0].type.element_type.width,)
+            for op in level
+        ]
+
+    @property
+    def shape(self) -> BlockShape:
+        t = self.tiling
+        return BlockShape(t.rows, t.columns, 1 if self.is_row else t.vector_elems)
 
     @property
     def exchange_bytes(self) -> int:
-        t = self.tiling
-        return RowParts.bytes(t.columns, t.rows, max(map(self.part_bytes, self.levels)))
+        return max(self.shape.smem_bytes(self.quantities(level)) for level in self.levels)
 
     # ---- what is read
 
@@ -163,11 +168,6 @@ class GridEmitter:
         return [(v, t) for v, t in found if not t.is_by_value and t.type.kind != "b"]
 
 
-def part_bytes(bits: Sequence[int], distances: int, width: int) -> int:
-    """Of one thread's values: sums of elements of these sizes, and squared distances."""
-    return sum(bits) // 8 * width + distances * (4 + 8 * width)
-
-
 class _Block:
     """One thread of one block."""
 
@@ -190,24 +190,26 @@ class _Block:
         counter = ops.gep(counters, self.group, ops.i32_type())
         self.barrier = GridBarrier(counter, kernel.size(grid.slices))
         self.memory = kernel.dynamic_shared(grid.exchange_bytes + self._kept_bytes)
-        self.rows = RowParts(t.columns, t.rows, self.column, self.row, self.memory)
         self.leaves: dict[Any, Any] = dict(grid.region.leaves(kernel))
         self.walk = Walk(kernel, self.leaves, grid.region.symbols)
         full = tuple(grid.dims)
-        outputs = grid.region.targets(kernel)
+        # What is read again had better stay in the second cache.
+        targets = grid.region.targets(kernel)
+        outputs = [(v, replace(target, is_streamed=True)) for v, target in targets]
         self.whole = [(v, o) for v, o in outputs if o.tensor.shape == full]
         self.of_kept = [(v, o) for v, o in outputs if o.tensor.shape != full]
 
     def _take_slice(self) -> None:
-        """first: reduced fragment of this thread; count: of its fragments, `rows` apart."""
+        """first: reduced fragment of this thread; count: of its fragments, `step` apart.
+
+        All blocks go through the reduced elements together, each taking `rows` in its turn.
+        """
         kernel, t = self.kernel, self.tiling
-        total = self.grid.reduced.fragments
-        each = kernel.size(ceildiv(total, self.grid.slices))
-        low = ops.mul(self.slice, each)
-        end = ops.minimum(ops.add(low, each), kernel.size(total))
-        self.first = ops.add(low, self.row)
-        left = ops.maximum(ops.sub(end, self.first), 0)
-        self.count = ops.div(ops.add(left, t.rows - 1), t.rows)
+        total = kernel.size(self.grid.reduced.fragments)
+        self.step = kernel.size(self.grid.slices * t.rows)
+        self.first = ops.add(ops.mul(self.slice, t.rows), self.row)
+        left = ops.maximum(ops.sub(total, self.first), 0)
+        self.count = ops.div(ops.add(left, ops.sub(self.step, 1)), self.step)
         self.held = ops.minimum(self.count, t.held)
 
     # ---- shared memory: what a thread keeps, fragment by fragment
@@ -231,7 +233,7 @@ class _Block:
     # ---- places
 
     def at(self, i: Any) -> list[Any]:
-        fragment = ops.add(self.first, ops.mul(i, self.tiling.rows))
+        fragment = ops.add(self.first, ops.mul(i, self.step))
         reduced = self.grid.reduced.coordinates(self.kernel, fragment)
         return coordinates_of(len(self.grid.dims), self.at_kept, reduced)
 
@@ -305,69 +307,29 @@ class _Block:
             for op in found
         }
 
-    def _merges(self, level: Sequence[Any]) -> list[Merge]:
-        return [
-            moments.merged if op in self.grid.distances
-            else single(reduce.combiner(self.walk, op))
-            for op in level
-        ]  # fmt: skip
-
     def _totals(self, number: int, level: Sequence[Any], parts: Sequence[Any]) -> list[Any]:
         """A level's totals, in all threads."""
-        merges = self._merges(level)
-        parts = self.rows.merged(parts, merges)
-        types = [[value.type for value in part] for part in parts]
-        base = self.kernel.workspace(self.grid.parts[number])
-        with ops.if_(ops.compare("eq", self.row, 0)):
-            for pointer, value in self._left(base, parts, self.slice):
-                ops.store(pointer, value, _aligned(value))
-        self.barrier.meet(number)
-        parts = self._gathered(base, level, types, merges)
-        parts = self.rows.merged(parts, merges)
-        return [part[-1] for part in parts]  # of moments, the squared distances
-
-    def _left(self, base: Any, parts: Sequence[Any], slice_: Any) -> list[tuple[Any, Any]]:
-        """(pointer, value) of this column's values in what a slice's block leaves."""
-        t = self.tiling
-        slices = self.kernel.size(self.grid.slices)
-        block = ops.add(ops.mul(self.group, slices), slice_)
-        place = ops.add(ops.mul(block, t.columns), self.column)
-        blocks = ops.mul(slices, self.kernel.size(self.grid.groups))
-        found = []
-        for value in [value for part in parts for value in part]:
-            size = ops.width_of(value) * ops.element_of(value.type).width // 8
-            found.append((byte_pointer(base, ops.mul(place, size)), value))
-            bytes_ = ops.add(ops.mul(blocks, size * t.columns), _ALIGNMENT - 1)
-            base = byte_pointer(base, ops.and_(bytes_, -_ALIGNMENT))
-        return found
-
-    def _gathered(
-        self, base: Any, level: Sequence[Any], types: Sequence[Any], merges: Sequence[Merge]
-    ) -> list[list[Any]]:
-        """The parts of some slices, every `rows`-th, merged by this thread."""
-        nothing = self._nothing(level, types)
-        sizes = [len(part) for part in nothing]
-        flat = [value for part in nothing for value in part]
-
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            loaded = [
-                ops.load(pointer, value.type, _aligned(value))
-                for pointer, value in self._left(base, _nested(carried, sizes), i)
-            ]
-            pairs = zip(_nested(carried, sizes), _nested(loaded, sizes), merges, strict=True)
-            return [value for a, b, merge in pairs for value in merge(a, b)]
-
-        slices = self.kernel.size(self.grid.slices)
-        return _nested(ops.for_(self.row, slices, self.tiling.rows, flat, step), sizes)
-
-    def _nothing(self, level: Sequence[Any], types: Sequence[Any]) -> list[list[Any]]:
-        """The parts of no elements."""
-        width = 1 if self.grid.is_row else self.width
-        return [
-            [ops.zeros(type_) for type_ in kinds] if op in self.grid.distances
-            else [reduce.identity(op, width)]
-            for op, kinds in zip(level, types, strict=True)
+        quantities = [
+            Moments() if op in self.grid.distances
+            else Plain(reduce.combiner(self.walk, op), reduce.identity(op, 1))
+            for op in level
         ]  # fmt: skip
+        kernel, grid = self.kernel, self.grid
+        exchange = GroupTotals(
+            grid.shape, quantities, self.thread, self.row, self.column, self.memory,
+            kernel.workspace(grid.parts[number]), self.slice, kernel.size(grid.slices), self.group,
+            kernel.size(grid.groups), self._count_of, self.barrier,
+            is_spread=grid.tiling.is_spread,
+        )  # fmt: skip
+        return exchange.totals(parts)
+
+    def _count_of(self, slice_: Any) -> Any:
+        """Elements that a slice's block reduces, for each entry."""
+        total, rows = self.kernel.size(self.grid.reduced.fragments), self.tiling.rows
+        turns = ops.div(total, self.step)
+        left = ops.sub(ops.sub(total, ops.mul(turns, self.step)), ops.mul(slice_, rows))
+        count = ops.add(ops.mul(turns, rows), ops.maximum(ops.minimum(left, rows), 0))
+        return ops.mul(count, self.grid.reduced.width)
 
     # ---- loops over the slice
 
@@ -380,14 +342,12 @@ class _Block:
             return [walk.value(source, at, self.width) for source in sources]
 
         if is_first:
-            carried = reduce.in_fours(0, self.held, start, lambda i: values(*self._keeping(i)), use)
-            return reduce.in_fours(
-                self.held,
-                self.count,
-                carried,
-                lambda i: values(self.walk.branch(), self.at(i)),
-                use,
-            )
+            carried = self._loop(0, self.held, start, lambda i: values(*self._keeping(i)), use)
+
+            def load(i: Any) -> Any:
+                return values(self.walk.branch(), self.at(i))
+
+            return self._loop(self.held, self.count, carried, load, use)
         return self._last_first(values, start, use)
 
     def _last_first(self, values: Any, start: Sequence[Any], use: Any) -> list[Any]:
@@ -397,8 +357,11 @@ class _Block:
         def far(j: Any) -> Any:
             return values(self.walk.branch(), self.at(ops.sub(last, j)))
 
-        carried = reduce.in_fours(0, ops.sub(self.count, self.held), start, far, use)
-        return reduce.in_fours(0, self.held, carried, lambda i: values(*self._near(i)), use)
+        carried = self._loop(0, ops.sub(self.count, self.held), start, far, use)
+        return self._loop(0, self.held, carried, lambda i: values(*self._near(i)), use)
+
+    def _loop(self, first: Any, end: Any, carried: Sequence[Any], load: Any, use: Any) -> list[Any]:
+        return reduce.unrolled(first, end, carried, load, use, self.tiling.together)
 
     def _keeping(self, i: Any) -> tuple[Walk, Any]:
         """A walk at the i-th fragment, which is put into shared memory."""
@@ -441,15 +404,3 @@ class _Block:
             walk = self.walk.branch()
             for value, target in self.of_kept:
                 target.store(at, walk.value(value, at, self.grid.kept.width))
-
-
-def _aligned(value: Any) -> int:
-    return min(_ALIGNMENT, ops.width_of(value) * ops.element_of(value.type).width // 8)
-
-
-def _nested(values: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
-    rest, found = list(values), []
-    for size in sizes:
-        found.append(rest[:size])
-        rest = rest[size:]
-    return found

@@ -13,7 +13,7 @@ from dnnc.target import of
 from tests.support.checked import check
 
 SM90A = of("sm_90a")
-WITHOUT_ROWS = [engine for engine in ENGINES if engine.name != "rows"]
+OF_ONE_LEVEL = [engine for engine in ENGINES if engine.name not in ("rows", "grid")]
 
 
 def batchnorm(n, c, h, w):
@@ -34,7 +34,7 @@ def batchnorm(n, c, h, w):
 
 def split(g):
     graph = g.graph.finalize()
-    groups = grown_groups(graph, SM90A, WITHOUT_ROWS)
+    groups = grown_groups(graph, SM90A, OF_ONE_LEVEL)
     return graph, partition(graph, groups)
 
 
@@ -66,7 +66,7 @@ def test_what_is_cheaper_to_store_is_stored():
 def test_split_batchnorm_computes_what_the_reference_computes():
     g = batchnorm(3, 16, 5, 4)
     graph = g.graph.finalize()
-    config = heuristics.split_config(graph, SM90A, WITHOUT_ROWS)
+    config = heuristics.split_config(graph, SM90A, OF_ONE_LEVEL)
     plan = check(
         g, target="sm_90a", partition=config.partition_text(graph), choices=config.choice_text,
         allowance=1e-6,
@@ -74,12 +74,23 @@ def test_split_batchnorm_computes_what_the_reference_computes():
     assert len(plan.programs[0].fusions) == 3
 
 
-def test_few_channels_of_large_images_are_split_and_small_ones_are_one_kernel():
+def test_images_are_one_kernel_of_the_whole_grid_and_small_ones_of_a_block():
     large = heuristics.best_config(batchnorm(64, 64, 56, 56).graph.finalize(), SM90A)
-    assert len(large.choices) == 3
-    assert "faster than one fusion" in large.split_reason
+    assert [choice.engine.name for choice in large.choices] == ["grid"]
     small = heuristics.best_config(batchnorm(2, 64, 4, 4).graph.finalize(), SM90A)
     assert [choice.engine.name for choice in small.choices] == ["rows"]
+
+
+def test_a_graph_that_one_kernel_takes_slowly_is_split(monkeypatch):
+    without_grid = [engine for engine in ENGINES if engine.name != "grid"]
+    monkeypatch.setattr(heuristics, "ENGINES", without_grid)
+    graph = batchnorm(64, 64, 56, 56).graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    slow = heuristics.choices(whole, SM90A, without_grid)[0]
+    config = heuristics._faster_split(graph, SM90A, slow)
+    assert slow.engine.name == "rows"
+    assert len(config.choices) == 3
+    assert "faster than one fusion" in config.split_reason
 
 
 @pytest.mark.parametrize("text", ["0 1|1 2", "0 0 1 2", "0 1", "0 1 2|"])
@@ -94,7 +105,10 @@ def test_partitions_are_checked(text):
 
 
 def test_knobs_choose_the_engine_that_takes_the_graph_whole():
-    for sizes in ((2, 64, 4, 4), (64, 64, 56, 56)):
+    for sizes, name, knob in (
+        ((2, 64, 4, 4), "rows", {"TILE_COLS": 4}),
+        ((64, 64, 56, 56), "grid", {"TILE_ROWS": 128}),
+    ):
         graph = batchnorm(*sizes).graph.finalize()
-        config = heuristics.best_config(graph, SM90A, knobs={"TILE_COLS": 4})
-        assert [choice.engine.name for choice in config.choices] == ["rows"]
+        config = heuristics.best_config(graph, SM90A, knobs=knob)
+        assert [choice.engine.name for choice in config.choices] == [name]
