@@ -23,6 +23,7 @@ from dnnc.target import of
 
 from . import graphs, timing, torch_peers
 from .case import Buffers, Case
+from .cases import TORCH_TYPES
 from .compilers import Compilers, our_graph
 from .watch import Watch
 
@@ -117,8 +118,13 @@ def cudnn_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str
     graph.validate()
     graph.build_operation_graph()
     graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+    numbers = {
+        tensor.get_uid(): torch.full([1] * rank, value, dtype=TORCH_TYPES[dtype])
+        for tensor, (value, rank, dtype) in made.numbers.items()
+    }
     packs = [
         {tensor.get_uid(): _buffer(buffers[name]) for name, tensor in made.tensors.items()}
+        | numbers
         for buffers in sets
     ]
     found: list[tuple[float, int, timing.Launch]] = []

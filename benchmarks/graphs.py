@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import dnnc
+
 from . import fused_graphs, memory_graphs, row_graphs
 from .case import Case
 
@@ -22,12 +24,14 @@ _TYPES = {
 class Graph:
     """A graph under construction.
 
-    library: dnnc or cudnn.  graph: its pygraph.  tensors: by buffer's name.
+    library: dnnc or cudnn.  graph: its pygraph.  tensors: by buffer's name.  numbers: what is
+    passed by value: (number, rank, name of its type).
     """
 
     def __init__(self, library: Any, graph: Any):
         self.library, self.graph = library, graph
         self.tensors: dict[str, Any] = {}
+        self.numbers: dict[Any, tuple[float, int, str]] = {}
 
     def type(self, name: str) -> Any:
         return getattr(self.library.data_type, name)
@@ -37,6 +41,17 @@ class Graph:
             name=name, dim=dims, stride=strides, data_type=self.type(_TYPES[dtype])
         )
         self.tensors[name] = made
+        return made
+
+    def number(self, value: float, rank: int, dtype: str = "fp32") -> Any:
+        """A constant; cuDNN's norms take only those that are passed by value."""
+        if self.library is dnnc:
+            return self.graph.tensor_scalar(value, dnnc.scalar_type.COMPILE_TIME_CONST)
+        ones = [1] * rank
+        made = self.graph.tensor(
+            dim=ones, stride=ones, is_pass_by_value=True, data_type=self.type(_TYPES[dtype])
+        )
+        self.numbers[made] = (value, rank, dtype)
         return made
 
     def output(self, name: str, tensor: Any, dims: list[int], dtype: str) -> None:

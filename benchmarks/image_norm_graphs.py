@@ -32,10 +32,6 @@ def _sizes(p: Mapping[str, Any]) -> tuple[Sizes, Sizes]:
     return image(p["n"], p["h"], p["w"], p["c"]), image(1, 1, 1, p["c"])
 
 
-def _constant(made: Graph, value: float) -> Any:
-    return made.graph.tensor_scalar(value, made.library.scalar_type.COMPILE_TIME_CONST)
-
-
 # ---- forward
 
 
@@ -49,8 +45,8 @@ def _normalised(made: Graph, p: Mapping[str, Any]) -> tuple[Any, Sizes]:
         bias=made.input("bias", *channel, "fp32"),
         in_running_mean=made.input("old_mean", *channel, "fp32"),
         in_running_var=made.input("old_var", *channel, "fp32"),
-        epsilon=_constant(made, EPSILON),
-        momentum=_constant(made, MOMENTUM),
+        epsilon=made.number(EPSILON, 4),
+        momentum=made.number(MOMENTUM, 4),
     )
     names = ("mean", "rstd", "next_mean", "next_var")
     for name, tensor in zip(names, statistics, strict=True):
@@ -73,7 +69,7 @@ def _bn_add_relu(made: Graph, p: Mapping[str, Any]) -> None:
     normalised, sizes = _normalised(made, p)
     y = g.relu(input=g.add(a=normalised, b=made.input("z", *sizes, "bf16")))
     output(made, "y", y, sizes)
-    mask = g.cmp_gt(input=y, comparison=_constant(made, 0.0))
+    mask = g.cmp_gt(input=y, comparison=made.number(0.0, 4, "bf16"))
     output(made, "mask", mask, sizes)
     mask.set_data_type(made.type("BOOLEAN"))
 

@@ -34,10 +34,6 @@ def _output(
     tensor.set_stride(sizes[1])
 
 
-def _epsilon(made: Graph) -> Any:
-    return made.graph.tensor_scalar(EPSILON, made.library.scalar_type.COMPILE_TIME_CONST)
-
-
 def _layernorm(made: Graph, p: Mapping[str, Any]) -> None:
     at = _Sizes(p)
     y, mean, rstd = made.graph.layernorm(
@@ -45,7 +41,7 @@ def _layernorm(made: Graph, p: Mapping[str, Any]) -> None:
         input=_input(made, "x", at.whole),
         scale=_input(made, "w", at.column),
         bias=_input(made, "b", at.column),
-        epsilon=_epsilon(made),
+        epsilon=made.number(EPSILON, 4),
     )
     _output(made, "y", y, at.whole)
     _output(made, "mean", mean, at.row, "fp32")
@@ -58,7 +54,7 @@ def _rmsnorm(made: Graph, p: Mapping[str, Any]) -> None:
         norm_forward_phase=made.library.norm_forward_phase.INFERENCE,
         input=_input(made, "x", at.whole),
         scale=_input(made, "w", at.column),
-        epsilon=_epsilon(made),
+        epsilon=made.number(EPSILON, 4),
     )
     _output(made, "y", y, at.whole)
 
@@ -117,7 +113,7 @@ def _add_rmsnorm_fp8(made: Graph, p: Mapping[str, Any]) -> None:
         norm_forward_phase=made.library.norm_forward_phase.INFERENCE,
         input=z,
         scale=_input(made, "w", at.column),
-        epsilon=_epsilon(made),
+        epsilon=made.number(EPSILON, 4),
     )
     scale = g.tensor_scalar(SCALE, made.library.scalar_type.COMPILE_TIME_CONST)
     _output(made, "y", g.mul(a=y, b=scale), at.whole, "e4m3")
