@@ -57,13 +57,14 @@ class Steps:
         return self._added(op, made)
 
     def count(self, x: Tensor, axes: Sequence[int]) -> Tensor | float:
-        """How many elements some axes have; a tensor of one where a size is a symbol."""
+        """How many elements some axes have; where a size is a symbol, a tensor that the axes are
+        reduced in."""
         known = math.prod(x.shape[axis].constant or 1 for axis in axes)
         found: Tensor | float = float(known)
         for axis in axes:
             if x.shape[axis].constant is None:
                 index = self.pointwise("gen_index", x, axis=axis)
-                last = self.reduction("max", index, range(x.rank))
+                last = self.reduction("max", index, axes)  # of the axes that others are over
                 found = self.pointwise("mul", self.pointwise("add", last, 1.0), found)
         return found
 

@@ -81,6 +81,13 @@ def test_images_are_one_kernel_of_the_whole_grid_and_small_ones_of_a_block():
     assert [choice.engine.name for choice in small.choices] == ["rows"]
 
 
+def test_images_of_symbolic_sizes_are_one_kernel_too():
+    config = heuristics.best_config(
+        batchnorm(dnnc.Dim("N", max=256), 64, 56, 56).graph.finalize(), SM90A
+    )
+    assert [choice.engine.name for choice in config.choices] == ["grid"]
+
+
 def test_a_graph_that_one_kernel_takes_slowly_is_split(monkeypatch):
     without_grid = [engine for engine in ENGINES if engine.name != "grid"]
     monkeypatch.setattr(heuristics, "ENGINES", without_grid)
