@@ -177,6 +177,12 @@ class MatmulSm90Engine:
                 "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
             ),
             Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
+            Knob(
+                "SWIZZLE",
+                SWIZZLES,
+                "rows of the product whose tiles follow each other, so that they find B in the "
+                "second cache",
+            ),
             Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
         )
 
@@ -208,7 +214,7 @@ class MatmulSm90Engine:
                 "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
                 "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
                 "SPLIT_K_SLC": splits, "WARP_SPEC_CFG": producers, "STREAM_K": 0,
-                "SCHED_POLICY": 0,
+                "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
             }  # fmt: skip
             if not self.legal(knobs, fusion, target):
                 found.append(self._with_most_stages(knobs, fusion, target))
@@ -313,6 +319,8 @@ def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
     usable = Expr.of(multiprocessors)
     return (usable if blocks < 4 else usable * 7 // 8) // blocks
 
+
+SWIZZLES = (2048, 512, 1024, 4096, 8192)
 
 TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),

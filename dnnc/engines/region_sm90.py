@@ -30,7 +30,6 @@ from .tile_sm90 import (
 )
 
 OFFSETS = 2  # operand of the call of a grouped product: the first row of each group
-_GROUP_ROWS = 2048  # of the product, whose tiles follow each other
 
 
 def tiling_of(region: Region, knobs: Knobs) -> Tiling:
@@ -77,7 +76,7 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
         consumers=consumers_of(rows),
         stages=knobs["STAGES"],
         cluster=cluster,
-        group_rows=max(1, _GROUP_ROWS // (rows * cluster[0])),
+        group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
         operands=tuple(operands),
         products=tuple(products),
         promotes=row.a.is_fp8 and _compute_type(calls[0]) != dtypes.fast_float_for_fp8,

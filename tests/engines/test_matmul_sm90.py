@@ -23,6 +23,7 @@ TYPES = {
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SWAP_AB": 0,
     "SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0,
+    "SWIZZLE": 2048,
 }  # fmt: skip
 TALL = {**SMALL, "TILE_M": 128}
 

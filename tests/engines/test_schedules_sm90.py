@@ -124,6 +124,15 @@ def test_results_are_the_same_in_every_run(knobs, multiprocessors):
     np.testing.assert_array_equal(found[0], found[2])
 
 
+@pytest.mark.parametrize("rows", [512, 4096])
+def test_tiles_may_follow_each_other_in_other_orders(rows):
+    """Of a product of 10 x 3 tiles of 64 x 64: groups of 8 rows of tiles, and of all."""
+    g, _ = product(dtypes.f16, 640, 192, 64)
+    plan = run(g, knobs={**SMALL, "SWIZZLE": rows}, allowance=2.0**-18)
+    (fusion,) = plan.programs[0].fusions
+    assert fusion.knobs["SWIZZLE"] == rows
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
