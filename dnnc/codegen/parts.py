@@ -103,12 +103,12 @@ class Moments:
         count, mean, squares = part
         off = arith.SubFOp(mean, reference[0]).result
         # In this order: the count is 0 of a part without elements, whose mean says nothing.
-        weighted = arith.MulFOp(off, _splat(count, off)).result
+        weighted = times(off, count)
         return [count, weighted, _add(squares, arith.MulFOp(weighted, off).result)]
 
     def closed(self, opened: Part, reference: Part) -> Part:
         count, weighted, squares = opened
-        off = arith.MulFOp(weighted, _splat(inverse(count), weighted)).result
+        off = times(weighted, inverse(count))
         less = arith.SubFOp(squares, arith.MulFOp(weighted, off).result).result
         # Rounding may leave less than nothing; NaN stays.
         least = arith.MaximumFOp(less, ops.zeros(less.type)).result
@@ -130,8 +130,9 @@ def _add(a: Any, b: Any) -> Any:
     return arith.AddFOp(a, b).result
 
 
-def _splat(value: Any, like: Any) -> Any:
-    return ops.splat(value, ops.width_of(like))
+def times(value: Any, factor: Any) -> Any:
+    """A fragment times a scalar, or one of its kind."""
+    return arith.MulFOp(value, ops.splat(factor, ops.width_of(value))).result
 
 
 def to_f32(count: Any) -> Any:

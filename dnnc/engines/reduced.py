@@ -146,6 +146,44 @@ def region_levels(
     return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
 
 
+def reads_of_passes(
+    region: Region, levels: Sequence[Sequence[Any]], sources: Mapping[Any, Any] | None = None
+) -> list[dict[Any, set[Access]]]:
+    """Of each level, and of what comes after: argument -> how its elements are addressed.
+
+    sources: a reduction -> the one whose input it goes over instead of its own.
+    """
+    dims = region.dims_of(inputs_of(levels[0][0])[0])
+    stop = {op.results[0] for level in levels for op in level}
+    of = sources or {}
+    values = [[inputs_of(of.get(op, op))[0] for op in level] for level in levels]
+    values.append([value for value, tensor in region.outputs if tensor.shape == tuple(dims)])
+    passes: list[dict[Any, set[Access]]] = []
+    for group in values:
+        found: dict[Any, set[Access]] = {}
+        for value in group:
+            whole = identity_access(len(dims))
+            for leaf, access in region.accesses(value, whole, stop=stop.__contains__):
+                if leaf in region.arguments:
+                    found.setdefault(leaf, set()).add(access)
+        passes.append(found)
+    return passes
+
+
+def read_again(
+    region: Region, passes: Sequence[Mapping[Any, set[Access]]]
+) -> list[tuple[Any, Tensor]]:
+    """The arguments that are read in the first pass and again later, element by element."""
+    first, *later = passes
+    found = [
+        (value, region.arguments[value])
+        for value, accesses in first.items()
+        if accesses == {identity_access(region.arguments[value].rank)}
+        and any(value in reads for reads in later)
+    ]
+    return [(v, t) for v, t in found if not t.is_by_value and t.type.kind != "b"]
+
+
 def axis_order(dims: Sequence[Expr], accesses: Sequence[tuple[Tensor, Access]]) -> list[int]:
     """Axes from slowest to fastest in the largest tensor that is addressed along all of them."""
     whole = [

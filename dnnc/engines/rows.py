@@ -21,13 +21,14 @@ from itertools import product as product_of
 from math import gcd
 from typing import Any
 
+from ..codegen.fragments import kept_bytes
 from ..codegen.output import Output
 from ..codegen.region import Region, loop_groups
 from ..codegen.row_ring import MOST_ROWS, is_run, ring_bytes
 from ..codegen.walk import inputs_of
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import Reduction
+from ..dialect.ops import Pointwise, Reduction
 from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..expr import Expr, product, typical
@@ -40,7 +41,10 @@ from .reduced import (
     agreement_reasons,
     axis_order,
     output_reasons,
+    read_again,
+    reads_of_passes,
     reductions_of,
+    region_levels,
     runs_along_row,
     sizes_along,
 )
@@ -59,6 +63,14 @@ _MOST_THREADS = 1024
 _THREADS_OF_ROWS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 _ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)
 _LONG_ROW = 16384  # elements
+_KEPT_BYTES = 64 << 10  # of a row, from where on it may
+_EXCHANGE_BYTES = 4096  # of shared memory beside such a row, at most
+_FUNCTIONS = {
+    "exp", "log", "pow", "atan2", "sin", "cos", "tan", "erf", "tanh_fwd", "tanh_bwd",
+    "sigmoid_fwd", "sigmoid_bwd", "swish_fwd", "swish_bwd", "gelu_fwd", "gelu_bwd",
+    "gelu_approx_tanh_fwd", "gelu_approx_tanh_bwd", "elu_fwd", "elu_bwd", "softplus_fwd",
+    "softplus_bwd",
+}  # fmt: skip
 _MOST_PARTS = 32  # of a row, where fragments lie across rows
 
 
@@ -123,7 +135,10 @@ class RowsEngine:
                 "CTA_COUNT", (0, 1, 2, 4, 8),
                 "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
             ),
-            Knob("STAGES", (0, 2, 3, 4), "stages of rows in shared memory; 0: none"),
+            Knob(
+                "STAGES", (0, 1, 2, 3, 4),
+                "stages of rows in shared memory; 0: none; 1: a row that is read again stays there",
+            ),
         )  # fmt: skip
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
@@ -164,6 +179,11 @@ class RowsEngine:
         """Why rows can't come through shared memory."""
         if not (stages := knobs["STAGES"]):
             return ()
+        if stages == 1:
+            if is_along and not knobs["ARRAY_SIZE_PER_THREAD"] and _reads_again(fusion):
+                return ()
+            what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={knobs['ARRAY_SIZE_PER_THREAD']}"
+            return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
         first = split_reductions(fusion)[0][0]
         runs = [t for t in fusion.inputs if t.shape == first.x.shape and is_run(t, first.axes)]
         rows = max(_THREADS, knobs["TILE_COLS"]) // knobs["TILE_COLS"]
@@ -187,8 +207,10 @@ class RowsEngine:
         found: list[Knobs] = []
         counts, stages_of = ((1, 2, 4, 8), (0, 2, 3)) if columns else ((0,), (0,))
         for blocks, threads, held, count, stages in product_of(
-            (1, 2, 4, 8), _THREADS_OF_ROWS, sorted(_ELEMENTS), counts, stages_of
+            (1, 2, 4, 8), _THREADS_OF_ROWS, sorted(_ELEMENTS), counts, (1, *stages_of)
         ):
+            if stages == 1 and not self._is_worth_keeping(fusion, blocks, threads, target):
+                continue
             is_slow = is_along and not held and threads * 64 < min(row, 1 << 15)
             if is_slow or (blocks > 1 and row < (_LONG_ROW if columns else 2 * _LONG_ROW)):
                 continue  # a cluster waits longer than a block; few threads take long
@@ -202,6 +224,17 @@ class RowsEngine:
             if not is_wasteful and not self.legal(knobs, fusion, target):
                 found.append(knobs)
         return found
+
+    def _is_worth_keeping(self, fusion: Fusion, blocks: int, threads: int, target: Target) -> bool:
+        """Whether a row that is read again had better stay in shared memory.
+
+        One block of a multiprocessor computes while nothing is loaded: exponentials before a
+        reduction take longer than reading again does (softmax of 65536 elements: 1077 us, 945).
+        """
+        if _has_functions_before_sums(fusion) or threads != _MOST_THREADS or blocks > 1:
+            return False
+        row = _row_elements(fusion).bounds()[1]
+        return row * sum(max(8, t.type.bits) // 8 for t in _reads_again(fusion)) >= _KEPT_BYTES
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         along, columns = split_reductions(fusion)
@@ -220,7 +253,8 @@ class RowsEngine:
             held=knobs["ARRAY_SIZE_PER_THREAD"],
             blocks=knobs["TILE_CGA"],
             resident=knobs["CTA_COUNT"],
-            is_staged=knobs["STAGES"] > 0,
+            is_staged=knobs["STAGES"] > 1,
+            slot_bytes=_slot_bytes(fusion, knobs, target),
             registers=_registers(fusion, knobs),
             columns=len(columns),
         )
@@ -257,6 +291,7 @@ class RowsEngine:
         row = product(dims[axis] for group in groups[1] for axis in group)
         fragments = -(-row.bounds()[1] // (width if is_row else 1))
         step = threads * blocks
+        again = read_again(region, reads_of_passes(region, region_levels(region, reductions)))
         count = -(-fragments // step) if held else 0
         return {
             "kept": groups[0],
@@ -269,7 +304,8 @@ class RowsEngine:
             "is_whole": row.constant is not None and bool(held) and count * step == fragments,
             "cluster": blocks,
             "blocks": knobs["CTA_COUNT"],
-            "stages": knobs["STAGES"],
+            "stages": knobs["STAGES"] if knobs["STAGES"] > 1 else 0,
+            "slots": _slots([tensor for _, tensor in again], fragments, width, knobs, target),
         }
 
     # ---- code
@@ -358,6 +394,39 @@ def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
         parts = max(1, threads // WARP_THREADS) * knobs["TILE_CGA"]
         return 2 * max(_THREADS, threads) // threads * parts * sizes if parts > 1 else 0
     return max(_THREADS, threads) * _width(fusion) * sizes if threads > 1 else 0
+
+
+def _reads_again(fusion: Fusion) -> list[Tensor]:
+    """Inputs that the first pass over a row and a later one read."""
+    along, _ = split_reductions(fusion)
+    above = {op for r in along for op in fusion.upstream(r.x)}
+    return [
+        t for t in fusion.inputs
+        if t.shape == along[0].x.shape and t.type.kind != "b"
+        and any(t in op.operands for op in (*along, *above))
+    ]  # fmt: skip
+
+
+def _has_functions_before_sums(fusion: Fusion) -> bool:
+    along, _ = split_reductions(fusion)
+    above = {op for r in along for op in fusion.upstream(r.x)}
+    return any(isinstance(op, Pointwise) and op.mode in _FUNCTIONS for op in above)
+
+
+def _slots(tensors: Sequence[Tensor], fragments: int, width: int, knobs: Knobs, t: Target) -> int:
+    """Fragments that a thread keeps in shared memory, of so many of a row: what fits."""
+    if knobs["STAGES"] != 1 or not tensors:
+        return 0
+    threads = max(_THREADS, knobs["TILE_COLS"])
+    most = (t.smem_block_bytes - _EXCHANGE_BYTES) // kept_bytes(tensors, width, 1, threads)
+    return min(most, -(-fragments // (knobs["TILE_COLS"] * knobs["TILE_CGA"])))
+
+
+def _slot_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+    tensors, width = _reads_again(fusion), _width(fusion)
+    fragments = -(-_row_elements(fusion).bounds()[1] // width)
+    slots = _slots(tensors, fragments, width, knobs, target)
+    return kept_bytes(tensors, width, slots, max(_THREADS, knobs["TILE_COLS"]))
 
 
 def _holds_bytes(output: Tensor, first: Reduction) -> bool:

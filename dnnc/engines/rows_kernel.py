@@ -17,25 +17,31 @@ from functools import cached_property
 from math import gcd
 from typing import Any
 
-from ..codegen import cluster, ops, reduce
+from ..codegen import cluster, moments, ops, reduce
+from ..codegen.fragments import Fragments, kept_bytes
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.memory import GlobalTensor
+from ..codegen.moments import Shifted
 from ..codegen.output import Output
+from ..codegen.parts import inverse, times, to_f32
 from ..codegen.pipeline import Cursor
 from ..codegen.region import Access, Region, identity_access
 from ..codegen.row_ring import RowRing, is_run, ring_bytes
 from ..codegen.row_totals import RowTotals
 from ..codegen.walk import Walk, inputs_of, is_reduction, reduced_axes
+from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv, minimum, product
 from ..mlir import arith, nvvm
-from .reduced import region_levels
+from .reduced import read_again, reads_of_passes, region_levels
 
 _COLUMN_THREADS = 256  # of the kernel that adds up columns
 _COLUMN_ROWS = 32  # of its threads that share a column
 _COLUMN_WIDTH = 4  # elements of its fragments, at most
 COLUMNS_BYTES = _COLUMN_THREADS * _COLUMN_WIDTH  # of shared memory, for each byte of a sum
+_TOGETHER = 4  # fragments of a row that a thread loads together
+_MANY_THREADS = 512  # of a block; of more, each has fewer registers
 _ZERO = Index.of(0)
 
 
@@ -49,6 +55,7 @@ class RowsTiling:
     holds, 0 if the row is read again in each pass.  is_whole: those are the row exactly.
     cluster: blocks that share a row.  blocks: of a multiprocessor, which go through the rows; 0:
     a block for every group of rows.  stages: of the ring that rows come through, 0: none.
+    slots: fragments that a thread keeps in shared memory of a row that is read again.
     """
 
     kept: tuple[tuple[int, ...], ...]
@@ -62,6 +69,7 @@ class RowsTiling:
     cluster: int
     blocks: int
     stages: int
+    slots: int
 
     @staticmethod
     def of(tile: Mapping[str, Any]) -> RowsTiling:
@@ -117,12 +125,16 @@ class RowsEmitter:
         along_rows, self.columns = split_region(self.region)
         self.dims = self.region.dims_of(inputs_of(along_rows[0])[0])
         self.levels = region_levels(self.region, along_rows)
+        # Several blocks of a multiprocessor rather go over the row again: moments take registers.
+        found = moments.squared_distances(self.region) if t.slots else {}
+        self.distances = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
         width = t.vector_elems
         self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
         self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
         self.narrow = replace(self.reduced, width=gcd(self.reduced.width, _COLUMN_WIDTH))
         self.groups = ceildiv(self.kept.fragments, t.rows)
         self.row_axes = tuple(axis for group in t.reduced for axis in group)
+        self.memory: Any = None
 
     # ---- the whole
 
@@ -164,6 +176,8 @@ class RowsEmitter:
             kernel, self.is_row, t.row_threads, t.rows, t.cluster, self.lane, self.row, self.rank
         )
         self.first = ops.add(ops.mul(self.rank, t.row_threads), self.lane)
+        if t.slots:
+            self.memory = kernel.dynamic_shared(self._slot_bytes)
         if t.cluster > 1:
             cluster.arrive()
         number = ops.div(ops.block_id(), t.cluster)
@@ -272,10 +286,22 @@ class RowsEmitter:
             return group.streamed()
         return group.reread(sums) if leaves and self.columns else group.held(sums)
 
+    # ---- rows that are read again
+
+    @cached_property
+    def again(self) -> list[tuple[Any, Tensor]]:
+        return read_again(self.region, reads_of_passes(self.region, self.levels))
+
+    @property
+    def _slot_bytes(self) -> int:
+        t = self.tiling
+        tensors = [tensor for _, tensor in self.again]
+        return kept_bytes(tensors, t.vector_elems, t.slots, t.threads)
+
     # ---- columns
 
     @cached_property
-    def _row_elements(self) -> Expr:
+    def row_elements(self) -> Expr:
         return product(n for group in self.reduced.groups for n in self.reduced.extents(group))
 
     @property
@@ -284,14 +310,14 @@ class RowsEmitter:
 
     def _partials(self, i: int) -> str:
         element = ops.element_of(self.columns[i].results[0].type.element_type)
-        size = self._row_elements * self._partial_rows * (element.width // 8)
+        size = self.row_elements * self._partial_rows * (element.width // 8)
         return self.output.workspace(f"column{i}", size)
 
     def _store_partials(
         self, kernel: Kernel, names: Sequence[str], sums: Sequence[Any], place: Any
     ) -> None:
         t = self.tiling
-        base = ops.mul(place, kernel.size(self._row_elements)) if names else None
+        base = ops.mul(place, kernel.size(self.row_elements)) if names else None
         for i, name in enumerate(names):
             for u in range(t.held):
                 value = sums[i * t.held + u]
@@ -317,7 +343,7 @@ class RowsEmitter:
         fragment = ops.add(ops.mul(ops.block_id(), columns), column)
         count = kernel.size(self.narrow.fragments)
         clamped = ops.minimum(fragment, ops.sub(count, 1))
-        elements = kernel.size(self._row_elements)
+        elements = kernel.size(self.row_elements)
         leaves: dict[Any, Any] = self.region.leaves(kernel)
         walk = Walk(kernel, leaves, self.region.symbols)
         combines = [reduce.combiner(walk, op) for op in self.columns]
@@ -516,27 +542,97 @@ class _Group:
     # ---- rows that are read again in each pass
 
     def streamed(self) -> list[Any]:
-        t, rows = self.tiling, self.rows
-        end = self.kernel.size(rows.reduced.fragments)
+        rows, fragments = self.rows, self._fragments()
+        parts_of: dict[Any, Any] = {}  # sums of squared distances, once their mean is known
         for number, level in enumerate(rows.levels):
+            parts = self._streamed_parts(fragments, number, level, parts_of)
             combines = [reduce.combiner(self.walk, op) for op in level]
-
-            def load(i: Any, level: Sequence[Any] = level) -> list[Any]:
-                walk, at = self.walk.branch(), self.at(i)
-                return [walk.value(inputs_of(op)[0], at, self.width) for op in level]
-
-            start = [reduce.identity(op, self.width) for op in level]
-            parts = reduce.accumulate(combines, start, load, rows.first, end, t.step)
-            self._keep(level, rows.totals.combine(f"level{number}", parts, combines, self.turn))
-
-        def store(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            walk, at = self.walk.branch(), self.at(i)
-            values = [walk.value(value, at, self.width) for value, _ in self.whole]
-            for (_, target), value in zip(self.whole, values, strict=True):
-                target.store(at, value, self.is_row_inside)
-            return carried
-
+            totals = rows.totals.combine(f"level{number}", parts, combines, self.turn)
+            self._keep(level, totals)
         if self.whole:
-            ops.for_(rows.first, end, t.step, [], store)
+            fragments.later_pass(self._outputs_at, [], self._store_outputs, stores=True)
         self._store_of_rows()
         return []
+
+    def _streamed_parts(
+        self, fragments: Fragments, number: int, level: Sequence[Any], parts_of: dict[Any, Any]
+    ) -> list[Any]:
+        """This thread's parts of a level's totals.
+
+        parts_of: moments of the thread that earlier levels have left, by the sums of squared
+        distances that are made of them without another pass; this level leaves its own.
+        """
+        own = [op for op in level if op not in parts_of]
+        shifted = self._shifted(fragments, own)
+        start: list[Any] = []
+        for op in own:
+            start += [
+                reduce.identity(op, self.width),
+                *(shifted[op].start() if op in shifted else ()),
+            ]
+        combines = [reduce.combiner(self.walk, op) for op in own]
+
+        def values(walk: Walk, at: Any) -> list[Any]:
+            return [walk.value(inputs_of(op)[0], at, self.width) for op in own]
+
+        def use(carried: Any, found: Any) -> list[Any]:
+            left, made = list(carried), []
+            for op, combine, value in zip(own, combines, found, strict=True):
+                made.append(combine(left.pop(0), value))
+                if op in shifted:
+                    made += shifted[op].add([left.pop(0), left.pop(0)], value)
+            return made
+
+        sums: list[Any] = []
+        if own:
+            go = fragments.later_pass if number else fragments.first_pass
+            sums = go(values, start, use)
+        parts = {op: self._distances(op, parts_of[op]) for op in level if op in parts_of}
+        for op in own:
+            parts[op] = sums.pop(0)
+            if op in shifted:
+                part = shifted[op].part([sums.pop(0), sums.pop(0)], fragments.count)
+                found = moments.folded(part) if self.rows.is_row else part
+                parts_of.update((of, found) for of, x in self.rows.distances.items() if x == op)
+        return [parts[op] for op in level]
+
+    def _shifted(self, fragments: Fragments, level: Sequence[Any]) -> dict[Any, Shifted]:
+        """Sums whose squared distances are wanted too -> what those start from."""
+        wanted = [op for op in level if op in self.rows.distances.values()]
+        if not wanted:
+            return {}
+        walk, at = self.walk.branch(), fragments.at(0)
+        return {op: Shifted(walk.value(inputs_of(op)[0], at, self.width)) for op in wanted}
+
+    def _distances(self, op: Any, part: Sequence[Any]) -> Any:
+        """This thread's squared distances from the row's mean, by its own moments."""
+        count, mean, squares = part
+        total = self.leaves[self.rows.distances[op].results[0]].value
+        elements = to_f32(self.kernel.size(self.rows.row_elements))
+        off = arith.SubFOp(mean, times(total, inverse(elements))).result
+        return arith.AddFOp(squares, arith.MulFOp(times(off, count), off).result).result
+
+    def _fragments(self) -> Fragments:
+        """Those of this thread's row."""
+        t, rows = self.tiling, self.rows
+        left = ops.sub(self.kernel.size(rows.reduced.fragments), rows.first)
+        count = ops.div(ops.add(ops.maximum(left, 0), t.step - 1), t.step)
+
+        def at(i: Any) -> list[Any]:
+            return self.at(ops.add(rows.first, ops.mul(i, t.step)))
+
+        # So that several blocks of a multiprocessor have the registers, or the one of many threads.
+        together, stored = (2, 2) if t.threads > _MANY_THREADS else (_TOGETHER, 1)
+        return Fragments(
+            self.walk, self.width, at, count, rows.again, t.slots, t.threads, ops.thread_id(),
+            rows.memory, together, stored,
+        )  # fmt: skip
+
+    def _outputs_at(self, walk: Walk, at: Any) -> tuple[Any, list[Any]]:
+        return at, [walk.value(value, at, self.width) for value, _ in self.whole]
+
+    def _store_outputs(self, carried: Sequence[Any], found: Any) -> Sequence[Any]:
+        at, values = found
+        for (_, target), value in zip(self.whole, values, strict=True):
+            target.store(at, value, self.is_row_inside)
+        return carried

@@ -19,6 +19,7 @@ _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
 _ELEMENT_NS, _STAGED_ELEMENT_NS = 10.0, 20.0  # of work on each that a thread holds
 _BLOCK_RATE = 60.0  # bytes a nanosecond that one block loads or stores
 _L1_RATE = 110.0  # of what is read again
+_SLOT_RATE = 200.0  # of what shared memory has
 _L1_BYTES = 96 << 10  # of the rows of several blocks that are found there again; of one's:
 _L1_BYTES_ALONE = 160 << 10
 _AGAIN = 1.06  # that rows which are read again take longer, beside all else
@@ -35,6 +36,7 @@ class RowsModel:
     width: rows side by side in a thread.  held: elements of a thread, 0: rows are read again.
     blocks: of a cluster.  resident: blocks of a multiprocessor that go through the rows, or 0.
     is_staged: rows come through shared memory.  registers: of a thread.  columns: sums of them.
+    slot_bytes: shared memory of a block for rows that are read again.
     """
 
     rows: int
@@ -51,6 +53,7 @@ class RowsModel:
     is_staged: bool
     registers: int
     columns: int
+    slot_bytes: int = 0
 
     @property
     def rows_of_block(self) -> int:
@@ -69,7 +72,7 @@ class RowsModel:
         rate = (waiting**-_SHARPNESS + memory**-_SHARPNESS) ** (-1 / _SHARPNESS)
         moved = self.moved + self._read_again(together)
         seconds = moved / (rate * target.sm_count * 1e9) * self._rounds(target, together)
-        if not self.held:
+        if not self.held and not self.slot_bytes:
             seconds *= _AGAIN
         seconds += 0.5e-9 * block_ns + self._columns_seconds(target, together)
         bound = "memory" if waiting > memory else "latency"
@@ -79,6 +82,8 @@ class RowsModel:
         """Blocks of a multiprocessor at the same time."""
         threads = min(target.threads_sm, target.registers_sm // max(32, self.registers))
         most = max(1, min(target.blocks_sm, threads // self.block))
+        if self.slot_bytes:
+            most = max(1, min(most, target.smem_sm_bytes // (self.slot_bytes + 2048)))
         return min(most, self.resident) if self.resident else most
 
     def _block_bytes(self) -> float:
@@ -101,7 +106,7 @@ class RowsModel:
         if self.held:
             work = _ELEMENT_NS * self.held
             return _LOAD_NS + exchange * self.levels + work + slow * bytes_ / _BLOCK_RATE
-        again = bytes_ * share * self.levels / _L1_RATE
+        again = bytes_ * share * self.levels / (_SLOT_RATE if self.slot_bytes else _L1_RATE)
         passes = (_LOAD_NS + 300) * (self.levels + 1)
         passes += 2 * _CLUSTER_NS * (self.blocks - 1) * self.levels
         elements = self.row / (self.threads * self.blocks)
@@ -109,7 +114,7 @@ class RowsModel:
 
     def _read_again(self, together: float) -> float:
         """Bytes that leave the first cache before they are read again."""
-        if self.held or self.is_staged:
+        if self.held or self.is_staged or self.slot_bytes:
             return 0.0
         rows = together * self._block_bytes() * self.read / max(1.0, self.moved)
         kept = _L1_BYTES if together > 1 else _L1_BYTES_ALONE

@@ -7,7 +7,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
-from dnnc.engines import ENGINES, heuristics
+from dnnc.engines import ENGINES, heuristics, rows
 from dnnc.engines.rows import ROWS, split_reductions
 from dnnc.errors import DnncError
 from dnnc.options import Options
@@ -256,6 +256,49 @@ def test_rings_of_several_rows_and_sizes_known_at_run_time():
     run(g, {"R": 3, "C": 64}, knobs=knobs)
 
 
+# ---- rows that are read again from shared memory
+
+SLOTS = {**SMALL, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": 1}
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("threads", [8, 64, 256])
+@pytest.mark.parametrize("more", [{}, {"TILE_CGA": 2}, {"CTA_COUNT": 1}], ids=str)
+def test_rows_stay_in_shared_memory(threads, more):
+    knobs = {**SLOTS, "TILE_COLS": threads if "TILE_CGA" not in more else max(32, threads), **more}
+    columns = 8 * threads * 5 + 24  # some threads have a fragment more
+    for g in (layernorm(3, columns), softmax([5, columns + 3], [1])):
+        plan = run(g, knobs=knobs)
+        assert int(plan.programs[0].variants[0].steps[0].launch.dynamic_smem_bytes) > 0
+
+
+def test_rows_that_do_not_fit_shared_memory_are_read_from_where_they_are(monkeypatch):
+    monkeypatch.setattr(rows, "_EXCHANGE_BYTES", (227 << 10) - 3 * 128 * 16)
+    knobs = {**SLOTS, "TILE_COLS": 128}
+    for g in (layernorm(3, 8192 + 8), softmax([2, 8192], [1], io=dtypes.f32)):
+        plan = run(g, knobs=knobs)
+        assert plan.programs[0].variants[0].steps[0].launch.dynamic_smem_bytes == str(3 * 128 * 16)
+
+
+@pytest.mark.parametrize("mean", [1e4, -3e4])
+def test_variances_in_one_pass_far_from_zero(mean):
+    g = layernorm(4, 1000, "INFERENCE", io=dtypes.f32)
+    inputs = random_inputs(g.graph.finalize(), {})
+    inputs[1] = (inputs[1] + mean).astype(np.float32)
+    inputs[1][1, 0] = 0.0  # what distances are taken from, far from all others
+    inputs[1][2] = mean  # a variance of 0
+    run(g, inputs=inputs, knobs=SLOTS, allowance=1e-3)
+
+
+@pytest.mark.parametrize("special", [np.inf, np.nan])
+def test_special_values_of_rows_in_shared_memory_stay_in_them(special):
+    g = layernorm(4, 1000, io=dtypes.f32)
+    inputs = random_inputs(g.graph.finalize(), {})
+    inputs[1][2, 7] = special
+    with np.errstate(invalid="ignore"):
+        run(g, inputs=inputs, knobs=SLOTS)
+
+
 # ---- sums of columns
 
 
@@ -337,6 +380,7 @@ def test_refusals_name_the_clause():
         ({"TILE_COLS": 1024, "ARRAY_SIZE_PER_THREAD": 64}, "registers"),
         ({"TILE_CGA": 2, "TILE_COLS": 8}, "whole warps"),
         ({"STAGES": 2}, "CTA_COUNT of 1 or more"),
+        ({"STAGES": 1}, "ARRAY_SIZE_PER_THREAD=0"),
     ],
     ids=str,
 )
