@@ -150,6 +150,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/test_pointwise.py", "test_types_in_and_out", "sm_90"),
         *_COMMON,
     ),
+    "engine transpose": (
+        *_both("test_transpose.py", target=RUN_TARGET),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
     "engine reduction": (
         *_both("test_reduction.py"),
         LinkedTest("tests/gpu/test_large.py", "test_reductions"),
@@ -694,11 +698,16 @@ def _modes_part() -> Iterator[str]:
 
 @cache
 def casts(source: DType, result: DType) -> tuple[Fusion, ...]:
-    """From a type to a type: a cast, a sum, a cast before a product, averages."""
+    """From a type to a type: a cast, a transposed one, a sum, a cast before a product, averages."""
 
     def cast() -> Any:
         g = new_graph()
         y = g.identity(g.tensor([8, 8], data_type=source))
+        return finish(g, y.set_data_type(result))
+
+    def transposed() -> Any:
+        g = new_graph()
+        y = g.identity(g.tensor([8, 8], [1, 8], data_type=source)).set_stride([8, 1])
         return finish(g, y.set_data_type(result))
 
     def total() -> Any:
@@ -717,7 +726,7 @@ def casts(source: DType, result: DType) -> tuple[Fusion, ...]:
         y, _ = g.resample(x, "AVGPOOL_INCLUDE_PADDING", [0], [0], [2], [2])
         return finish(g, y.set_data_type(result))
 
-    return fusions((cast, total, product, pooled))
+    return fusions((cast, transposed, total, product, pooled))
 
 
 @cache

@@ -12,9 +12,11 @@ from .pointwise import POINTWISE
 from .reduction import REDUCTION
 from .resample import RESAMPLE
 from .rows import ROWS
+from .transpose import TRANSPOSE
 
 ENGINES: tuple[Engine, ...] = (
     POINTWISE,
+    TRANSPOSE,
     REDUCTION,
     ROWS,
     GRID,

@@ -31,7 +31,8 @@ from ..errors import Status
 from ..expr import ceildiv, product
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
-from .surface import fp8_reasons, memory_seconds, too_large_reasons
+from .surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
+from .turned import Sweep
 
 _THREADS = 256
 
@@ -109,7 +110,13 @@ class PointwiseEngine:
         return [{"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": unroll} for unroll in unrolls]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        return memory_seconds(fusion, target, blocks=self._blocks(fusion, knobs))
+        """What memory takes, and what gathers add where inputs run across the outputs."""
+        memory = memory_seconds(fusion, target, blocks=self._blocks(fusion, knobs))
+        gathered = Sweep.of_fusion(fusion).gathered_bytes()
+        if not gathered:
+            return memory
+        more = gathered / bytes_of((*fusion.inputs, *fusion.outputs))
+        return Prediction(memory.seconds + more * (memory.seconds - LAUNCH_SECONDS), "gathers")
 
     def _blocks(self, fusion: Fusion, knobs: Knobs) -> int:
         size = min(t.type.bits for t in fusion.tensors) or 8

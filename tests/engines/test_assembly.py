@@ -77,6 +77,16 @@ def transposed():
     return g
 
 
+def turned(io):
+    def build():
+        g = new_graph(io)
+        x, z = g.tensor([4096, 8192], [1, 4096]), g.tensor([4096, 8192])
+        g.gelu(g.add(x, z)).set_output().set_stride([8192, 1])
+        return g
+
+    return build
+
+
 def sums(axes):
     def build():
         g = new_graph(dtypes.bf16)
@@ -166,6 +176,9 @@ CASES = {
     "pointwise bias gelu": ("pointwise", bias_gelu, {}),
     "pointwise transposed": ("pointwise", transposed, {}),
     "pointwise every mode": ("pointwise", every_mode, {"ARRAY_SIZE_PER_THREAD": 1}),
+    "transpose": ("transpose", transposed, {}),
+    "transpose f32": ("transpose", turned(dtypes.f32), {}),
+    "transpose i8": ("transpose", turned(dtypes.i8), {"TILE_M": 128, "TILE_N": 128}),
     "reduction rows": ("reduction", sums((1,)), {}),
     "reduction columns": ("reduction", sums((0,)), {}),
     "reduction all": ("reduction", sums((0, 1)), {}),
@@ -398,6 +411,8 @@ def test_rows_come_through_rings_and_clusters(target):
     assert_fits(assembled("rows", layernorm_backward, ring, target), target)
     shared = {"TILE_COLS": 128, "ARRAY_SIZE_PER_THREAD": 16, "TILE_CGA": 2}
     assert_fits(assembled("rows", layernorm, shared, target), target)
+    kept = {"TILE_COLS": 1024, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": 1}
+    assert_fits(assembled("rows", layernorm, kept, target), target)
 
 
 @pytest.mark.parametrize("build", [layernorm, layernorm_backward, softmax_of_channels])

@@ -1,0 +1,321 @@
+# pyright: basic
+"""Engine transpose: pointwise work on inputs that run along another axis than the outputs.
+
+    y[r, c] = x[r, c] + z[r, c]     y and z run along c, the fast axis; x along r, the slow one
+
+A block works on a tile, TILE_M elements along the slow axis by TILE_N along the fast one.  What
+runs along the slow axis is read along it, turned in registers and shared memory, and met there by
+fragments along the fast axis, in which everything else is read, computed and stored:
+
+    x  --16 bytes along r-->  registers, turned  -->  shared memory  --16 bytes along c-->
+    z  --16 bytes along c------------------------------------------------------------->  y
+
+Both are groups of axes that all tensors agree on (NCHW to NHWC: H and W by C); tiles of the other
+axes, the batch, follow each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product as product_of
+from typing import Any
+
+from .. import dtypes
+from ..codegen.memory import MAX_ACCESS_BYTES
+from ..codegen.output import Output
+from ..codegen.region import Region
+from ..dialect.fusion import Fusion
+from ..dialect.ops import Pointwise
+from ..dialect.tensor import Tensor
+from ..errors import Status
+from ..expr import ceildiv, product, typical
+from ..mlir import ir
+from ..target import STATIC_SMEM_BYTES, WARP_THREADS, Target
+from .engine import Knob, Knobs, Prediction, Reason
+from .pointwise import PointwiseEngine
+from .product import knob_reason
+from .surface import LAUNCH_SECONDS, boolean_reason, memory_seconds
+from .transpose_kernel import TransposeEmitter, TransposeTiling
+from .turned import Read, Sweep
+
+_TILE_SIDES = (64, 32, 128)
+_MOST_THREADS = 512
+_MOST_ELEMENTS = (1 << 31) - max(_TILE_SIDES)  # along a group: tiles end below 2**31
+
+# Of what streaming kernels reach: loads wait for a barrier.  A guess until it is measured.
+_BANDWIDTH_SHARE = 0.85
+_WORD_BYTES = 4  # of a bank of shared memory
+_LINE_BYTES = 128  # that a tile's rows and columns should have in memory
+
+# Accesses of 16 bytes to all whole inputs that a thread has under way: with more, registers leave
+# room for few threads, which wait for each other at the barrier.
+_MOST_ACCESSES = 12
+_MOST_ELEMENTS_EACH = 64  # of an output, that are unrolled in a thread; of long work fewer
+_LONG_WORK = 8  # operations
+
+# Threads of a multiprocessor that registers leave room for, where bytes are little worked on: the
+# assembler would rather take all bytes apart at once, into four times the registers.
+_THREADS_OF_BYTES = 768
+_LIGHT_WORK = 32  # scalar operations
+_LIGHT_MATH = ("math.absf", "math.absi", "math.roundeven")
+
+
+@dataclass(frozen=True)
+class TransposeEngine(PointwiseEngine):
+    """See the file's docstring."""
+
+    name: str = "transpose"
+    index: int = 9
+    support: tuple[str, ...] = (
+        "graphs that pointwise takes, without boolean outputs, in which inputs run along another "
+        "axis than the outputs: all of those along the same one",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        reasons = super().supports(fusion, target)
+        return reasons or tuple(_layout_reasons(Sweep.of_fusion(fusion)))
+
+    def _boolean_reasons(self, fusion: Fusion) -> list[Reason]:
+        return [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"][:1]
+
+    # ---- knobs
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return (
+            Knob("TILE_M", _TILE_SIDES, "elements of a block's tile along the turned inputs"),
+            Knob("TILE_N", _TILE_SIDES, "elements of a block's tile along the outputs"),
+            Knob("ARRAY_SIZE_PER_THREAD", (8, 4, 2, 1, 16),
+                 "accesses of 16 bytes to the widest tensor that a thread makes"),
+        )  # fmt: skip
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        sweep = Sweep.of_fusion(fusion)
+        reasons: list[Reason] = []
+        threads = _threads(sweep, knobs)
+        if not WARP_THREADS <= threads <= _MOST_THREADS:
+            wanted = f"{WARP_THREADS} to {_MOST_THREADS} threads"
+            reasons.append(knob_reason(f"a block of {threads} threads", wanted))
+        needed = _smem_bytes(sweep, knobs["TILE_M"] * knobs["TILE_N"])
+        return (*reasons, *_smem_reasons(needed))
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        """Tiles whose lines are whole lines of memory, their neighbours, and small ones."""
+        sweep = Sweep.of_fusion(fusion)
+        whole = sum(_is_whole(sweep, read) for read in sweep.reads)
+        is_long = len(fusion.ops) > _LONG_WORK or any(
+            isinstance(op, Pointwise) and op.compute_type == dtypes.f64 for op in fusion.ops
+        )
+        elements = _MOST_ELEMENTS_EACH // (2 if is_long else 1)
+        most = min(8, elements * max(_whole_sizes(sweep)) // MAX_ACCESS_BYTES)
+        array = next((n for n in (8, 4, 2) if n <= most and n * whole <= _MOST_ACCESSES), 1)
+        other = 2 * array if 2 * array <= most else array // 2
+        wanted = tuple(min(64, side) if is_long else side for side in _line_sides(sweep))
+
+        def distance(tile: tuple[int, ...]) -> int:
+            pairs = zip(tile, wanted, strict=True)
+            return sum(abs(side.bit_length() - best.bit_length()) for side, best in pairs)
+
+        tiles = sorted(product_of(_TILE_SIDES, repeat=2), key=distance)
+        found = [
+            {"TILE_M": tile[0], "TILE_N": tile[1], "ARRAY_SIZE_PER_THREAD": n}
+            for n in (array, other)
+            for tile in tiles
+            if distance(tile) <= 1 or max(tile) == min(_TILE_SIDES)
+        ]
+        return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        """The bytes, at a share of the memory's rate; tiles past the edges cost as much."""
+        sweep = Sweep.of_fusion(fusion)
+        sides = knobs["TILE_M"], knobs["TILE_N"]
+        padded = 1.0
+        for group, side in zip((sweep.slow_group, sweep.groups[-1]), sides, strict=True):
+            extent = typical(sweep.extent(group))
+            padded *= -(-extent // side) * side / max(1, extent)
+        elements = typical(fusion.outputs[0].elements()) * padded
+        memory = memory_seconds(fusion, target, blocks=int(elements) // math.prod(sides))
+        lines = min(
+            min(_LINE_BYTES, side * size) for side, size in zip(sides, _sizes(sweep), strict=True)
+        )
+        share = _BANDWIDTH_SHARE * (1 + lines / _LINE_BYTES) / 2
+        stream = (memory.seconds - LAUNCH_SECONDS) * padded / share
+        return Prediction(LAUNCH_SECONDS + stream, memory.bound)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        sweep = Sweep.of_region(region)
+        sides = knobs["TILE_M"], knobs["TILE_N"]
+        threads = min(_MOST_THREADS, max(WARP_THREADS, _threads(sweep, knobs)))
+        each = math.prod(sides) // threads
+        is_of_bytes = min(_whole_sizes(sweep)) == 1 and _is_light(region)
+        arguments = list(region.arguments)
+        turned: list[dict[str, Any]] = []
+        for read in sweep.turned:
+            if sweep.across(read) != sweep.slow:
+                continue
+            vector, lines = _block_of(sweep, read, each)
+            turned.append(
+                {
+                    "argument": arguments.index(read.source),
+                    "path": list(read.path(sweep.dims)),
+                    "vector_elems": vector,
+                    "lines": lines,
+                }
+            )
+        return {
+            "loops": [list(group) for group in sweep.groups],
+            "slow": sweep.groups.index(sweep.slow_group),
+            "tile": list(sides),
+            "threads": threads,
+            "min_blocks": _THREADS_OF_BYTES // threads if is_of_bytes else 0,
+            "vector_elems": min(_fragment_width(sweep), each),
+            "turned": turned,
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        kernel = output.kernel("", tile["threads"])
+        kernel.min_blocks = tile["min_blocks"]
+        emitter = TransposeEmitter(region, TransposeTiling.of(tile), kernel)
+        with kernel.body():
+            emitter.emit()
+        output.launch(kernel, (emitter.blocks, 1, 1))
+
+
+def _layout_reasons(sweep: Sweep) -> list[Reason]:
+    """Which axes inputs and outputs run along, and how far."""
+    whole = {axis: axis for axis, n in enumerate(sweep.dims) if n.constant != 1}
+    for output in sweep.outputs if whole else ():
+        axis = sweep.fastest(output, whole)
+        if axis not in sweep.groups[-1]:
+            what = f"{output.label} runs along axis {axis}"
+            wanted = f"outputs that run along axis {sweep.fast}"
+            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "output order", what, wanted)]
+    axes = sorted({axis for axis in map(sweep.across, sweep.turned) if axis is not None})
+    if len(axes) != 1:
+        along = " and ".join(map(str, axes))
+        what = f"inputs that run along axes {along}" if axes else "no input runs across the outputs"
+        wanted = "inputs that run along one other axis than the outputs"
+        return [Reason(Status.NOT_SUPPORTED_LAYOUT, "turned inputs", what, wanted)]
+    least = min(_TILE_SIDES)
+    tiled = (sweep.slow_group, sweep.groups[-1])
+    rest = [group for group in sweep.groups if group not in tiled]
+    tiles = product(ceildiv(sweep.extent(group), least) for group in tiled)
+    blocks = product([tiles, *map(sweep.extent, rest)]).bounds()[1]
+    if blocks >= 1 << 31 or any(sweep.extent(g).bounds()[1] > _MOST_ELEMENTS for g in tiled):
+        wanted = f"fewer than {1 << 31} blocks, axes of at most {_MOST_ELEMENTS}"
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", f"{blocks} blocks", wanted)]
+    return list(_smem_reasons(_smem_bytes(sweep, least * least)))
+
+
+def _smem_reasons(needed: int) -> tuple[Reason, ...]:
+    if needed <= STATIC_SMEM_BYTES:
+        return ()
+    return (
+        Reason(
+            Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
+            "shared memory",
+            f"tiles of {needed} bytes",
+            f"at most {STATIC_SMEM_BYTES}",
+        ),
+    )
+
+
+def _smem_bytes(sweep: Sweep, elements: int) -> int:
+    return elements * sum(_bytes_of(read.tensor) for read in sweep.turned)
+
+
+def _bytes_of(tensor: Tensor) -> int:
+    """Of an element; booleans are a byte's eighth."""
+    return max(8, tensor.type.bits) // 8
+
+
+def _is_whole(sweep: Sweep, read: Read) -> bool:
+    """Whether an input has elements along both sides of a tile."""
+    return {sweep.fast, sweep.slow} <= read.loops(sweep.dims).keys()
+
+
+def _whole_sizes(sweep: Sweep) -> list[int]:
+    """Bytes of the elements of outputs and whole inputs."""
+    whole = [read.tensor for read in sweep.reads if _is_whole(sweep, read)]
+    return [_bytes_of(tensor) for tensor in (*whole, *sweep.outputs)]
+
+
+def _sizes(sweep: Sweep) -> tuple[int, int]:
+    """Bytes of the narrowest element that is read along the slow, written along the fast axis."""
+    narrow = min(_bytes_of(read.tensor) for read in sweep.turned)
+    return narrow, min(map(_bytes_of, sweep.outputs))
+
+
+def _line_sides(sweep: Sweep) -> tuple[int, ...]:
+    """A tile whose sides are lines of memory, or half of them where that is no small tile."""
+    widest = max(_whole_sizes(sweep))
+    least = 32 if widest == 8 else 64
+    return tuple(max(least, _LINE_BYTES // size) for size in _sizes(sweep))
+
+
+def _threads(sweep: Sweep, knobs: Knobs) -> int:
+    accesses = MAX_ACCESS_BYTES * knobs["ARRAY_SIZE_PER_THREAD"]
+    return knobs["TILE_M"] * knobs["TILE_N"] * max(_whole_sizes(sweep)) // accesses
+
+
+def _block_of(sweep: Sweep, read: Read, each: int) -> tuple[int, int]:
+    """(elements along the slow axis, lines) of the blocks in which a thread brings `each` in.
+
+    Wide loads are worth more than wide pieces for shared memory, as long as those are words.
+    """
+    size = _bytes_of(read.tensor)
+    lines = most = MAX_ACCESS_BYTES // size
+    loops = read.loops(sweep.dims)
+    vector = _aligned_elems(sweep, read.tensor, loops, sweep.slow_group, most)
+    while vector * lines > each:
+        if lines > 1 and (lines * size > _WORD_BYTES or vector == 1):
+            lines //= 2
+        else:
+            vector //= 2
+    return vector, lines
+
+
+def _fragment_width(sweep: Sweep) -> int:
+    """Elements of a fragment along the fast axis: 16 bytes of the narrowest tensor, and no more
+    than two accesses to the widest."""
+    sizes = _whole_sizes(sweep)
+    width = min(MAX_ACCESS_BYTES // min(sizes), 2 * MAX_ACCESS_BYTES // max(sizes))
+    loops = {axis: axis for axis in range(len(sweep.dims))}
+    for output in sweep.outputs:
+        width = _aligned_elems(sweep, output, loops, sweep.groups[-1], width)
+    return width
+
+
+def _aligned_elems(
+    sweep: Sweep, tensor: Tensor, loops: Mapping[int, int], group: Sequence[int], most: int
+) -> int:
+    """Elements along a group, a divisor of `most`, that any multiple of them starts aligned."""
+    if tensor.layout[loops[group[-1]]].constant != 1:
+        return 1
+    size = _bytes_of(tensor)
+    steps = [
+        tensor.layout[own].known_divisor()
+        for axis, own in loops.items()
+        if axis not in group and sweep.dims[axis].constant != 1
+    ]
+    known = math.gcd(*(step * size for step in steps), tensor.alignment, MAX_ACCESS_BYTES)
+    return math.gcd(max(1, known // size), sweep.extent(group).known_divisor(), most)
+
+
+def _is_light(region: Region) -> bool:
+    """Whether an element takes a few instructions."""
+    bodies = [generic.regions[0].blocks[0] for generic in region.generics()]
+    work = [view.operation for body in bodies for view in body.operations]
+    kinds = {op.name for op in work if op.name.startswith("math.")} - {*_LIGHT_MATH}
+    is_double = any(isinstance(r.type, ir.F64Type) for op in work for r in op.results)
+    return len(work) <= _LIGHT_WORK and not kinds and not is_double
+
+
+TRANSPOSE = TransposeEngine()
