@@ -38,6 +38,7 @@ from .reduced import (
     after_reasons,
     agreement_reasons,
     axis_order,
+    inputs_read_again,
     output_reasons,
     reductions_of,
     runs_along_row,
@@ -250,18 +251,7 @@ def _fastest(fusion: Fusion) -> Expr:
 
 
 def _read_again(fusion: Fusion) -> list[Tensor]:
-    """Inputs that the first pass and a later one read."""
-    first = reductions_of(fusion)[0].x.shape
-    return [
-        t for t in fusion.inputs
-        if t.shape == first and t.type.kind != "b" and _is_reduced(fusion, t)
-    ]  # fmt: skip
-
-
-def _is_reduced(fusion: Fusion, tensor: Tensor) -> bool:
-    reductions = reductions_of(fusion)
-    above = {op for r in reductions for op in fusion.upstream(r.x)}
-    return any(tensor in op.operands for op in (*reductions, *above))
+    return inputs_read_again(fusion, reductions_of(fusion))
 
 
 def _fragment_bytes(fusion: Fusion, tensor: Tensor) -> int:

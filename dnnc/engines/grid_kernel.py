@@ -19,21 +19,21 @@ from functools import cached_property
 from typing import Any
 
 from ..codegen import moments, ops, reduce
+from ..codegen.fragments import Fragments, kept_bytes
 from ..codegen.grid_barrier import COUNTER_BYTES, GridBarrier
 from ..codegen.group_totals import BlockShape, GroupTotals
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.memory import register_type
 from ..codegen.moments import Shifted
 from ..codegen.output import Output
 from ..codegen.parts import MOMENTS_BITS, Moments, Plain
-from ..codegen.region import Access, Region, identity_access
+from ..codegen.region import Access, Region
 from ..codegen.smem import byte_pointer
 from ..codegen.walk import Walk, inputs_of, is_reduction
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv, device_dim, maximum, minimum
-from .reduced import region_levels
+from .reduced import read_again, reads_of_passes, region_levels
 
 _ZERO = Index.of(0)
 
@@ -137,35 +137,11 @@ class GridEmitter:
 
     @cached_property
     def read_by_passes(self) -> list[dict[Any, set[Access]]]:
-        """Of each level, and of what comes after: argument -> how its elements are addressed."""
-        full = identity_access(len(self.dims))
-        stop = {op.results[0] for level in self.levels for op in level}
-        sources = [
-            [inputs_of(self.distances.get(op, op))[0] for op in level] for level in self.levels
-        ]
-        dims = tuple(self.dims)
-        sources.append([value for value, tensor in self.region.outputs if tensor.shape == dims])
-        passes: list[dict[Any, set[Access]]] = []
-        for values in sources:
-            found: dict[Any, set[Access]] = {}
-            for value in values:
-                for leaf, access in self.region.accesses(value, full, stop=stop.__contains__):
-                    if leaf in self.region.arguments:
-                        found.setdefault(leaf, set()).add(access)
-            passes.append(found)
-        return passes
+        return reads_of_passes(self.region, self.levels, self.distances)
 
     @cached_property
     def again(self) -> list[tuple[Any, Tensor]]:
-        """The inputs that are read in the first pass and again later, element by element."""
-        whole = {identity_access(len(self.dims))}
-        first, *later = self.read_by_passes
-        found = [
-            (value, self.region.arguments[value])
-            for value, accesses in first.items()
-            if accesses == whole and any(value in reads for reads in later)
-        ]
-        return [(v, t) for v, t in found if not t.is_by_value and t.type.kind != "b"]
+        return read_again(self.region, self.read_by_passes)
 
 
 class _Block:
@@ -189,7 +165,9 @@ class _Block:
         self._take_slice()
         counter = ops.gep(counters, self.group, ops.i32_type())
         self.barrier = GridBarrier(counter, kernel.size(grid.slices))
-        self.memory = kernel.dynamic_shared(grid.exchange_bytes + self._kept_bytes)
+        tensors = [tensor for _, tensor in grid.again]
+        slots = kept_bytes(tensors, self.width, t.held, t.threads)
+        self.memory = kernel.dynamic_shared(grid.exchange_bytes + slots)
         self.leaves: dict[Any, Any] = dict(grid.region.leaves(kernel))
         self.walk = Walk(kernel, self.leaves, grid.region.symbols)
         full = tuple(grid.dims)
@@ -210,25 +188,16 @@ class _Block:
         self.first = ops.add(ops.mul(self.slice, t.rows), self.row)
         left = ops.maximum(ops.sub(total, self.first), 0)
         self.count = ops.div(ops.add(left, ops.sub(self.step, 1)), self.step)
-        self.held = ops.minimum(self.count, t.held)
 
-    # ---- shared memory: what a thread keeps, fragment by fragment
-
-    def _fragment_bytes(self, tensor: Tensor) -> int:
-        return self.width * tensor.type.bits // 8
-
-    @property
-    def _kept_bytes(self) -> int:
-        each = sum(self._fragment_bytes(tensor) for _, tensor in self.grid.again)
-        return each * self.tiling.held * self.tiling.threads
-
-    def _kept(self, number: int, i: Any) -> Any:
-        """Where this thread keeps its i-th fragment of an input."""
+    @cached_property
+    def fragments(self) -> Fragments:
+        """This thread's."""
         t = self.tiling
-        sizes = [self._fragment_bytes(tensor) for _, tensor in self.grid.again]
-        base = self.grid.exchange_bytes + sum(sizes[:number]) * t.held * t.threads
-        place = ops.add(ops.mul(i, t.threads), self.thread)
-        return byte_pointer(self.memory, ops.add(ops.mul(place, sizes[number]), base))
+        slots = byte_pointer(self.memory, self.grid.exchange_bytes)
+        return Fragments(
+            self.walk, self.width, self.at, self.count, self.grid.again, t.held, t.threads,
+            self.thread, slots, t.together, t.together,
+        )  # fmt: skip
 
     # ---- places
 
@@ -282,7 +251,11 @@ class _Block:
                     found.append(combine(left.pop(0), value))
             return found
 
-        sums = self._each_element(sources, start, use, is_first=number == 0)
+        def values(walk: Walk, at: Any) -> list[Any]:
+            return [walk.value(source, at, self.width) for source in sources]
+
+        go = self.fragments.later_pass if number else self.fragments.first_pass
+        sums = go(values, start, use)
         parts: list[list[Any]] = []
         for op, combine in zip(level, combines, strict=True):
             if op in shifted:
@@ -331,55 +304,6 @@ class _Block:
         count = ops.add(ops.mul(turns, rows), ops.maximum(ops.minimum(left, rows), 0))
         return ops.mul(count, self.grid.reduced.width)
 
-    # ---- loops over the slice
-
-    def _each_element(
-        self, sources: Sequence[Any], start: Sequence[Any], use: Any, *, is_first: bool
-    ) -> list[Any]:
-        """carried, after use(carried, the sources' values) of every fragment of this thread."""
-
-        def values(walk: Walk, at: Any) -> list[Any]:
-            return [walk.value(source, at, self.width) for source in sources]
-
-        if is_first:
-            carried = self._loop(0, self.held, start, lambda i: values(*self._keeping(i)), use)
-
-            def load(i: Any) -> Any:
-                return values(self.walk.branch(), self.at(i))
-
-            return self._loop(self.held, self.count, carried, load, use)
-        return self._last_first(values, start, use)
-
-    def _last_first(self, values: Any, start: Sequence[Any], use: Any) -> list[Any]:
-        """As `_each_element`, in a later pass: first what was read last."""
-        last = ops.sub(self.count, 1)
-
-        def far(j: Any) -> Any:
-            return values(self.walk.branch(), self.at(ops.sub(last, j)))
-
-        carried = self._loop(0, ops.sub(self.count, self.held), start, far, use)
-        return self._loop(0, self.held, carried, lambda i: values(*self._near(i)), use)
-
-    def _loop(self, first: Any, end: Any, carried: Sequence[Any], load: Any, use: Any) -> list[Any]:
-        return reduce.unrolled(first, end, carried, load, use, self.tiling.together)
-
-    def _keeping(self, i: Any) -> tuple[Walk, Any]:
-        """A walk at the i-th fragment, which is put into shared memory."""
-        walk, at = self.walk.branch(), self.at(i)
-        for number, (leaf, tensor) in enumerate(self.grid.again):
-            value = walk.value(leaf, at, self.width)
-            ops.store(self._kept(number, i), value, min(16, self._fragment_bytes(tensor)))
-        return walk, at
-
-    def _near(self, i: Any) -> tuple[Walk, Any]:
-        """A walk at the i-th fragment, which shared memory has."""
-        walk, at = self.walk.branch(), self.at(i)
-        for number, (leaf, tensor) in enumerate(self.grid.again):
-            type_ = ops.vector_type(register_type(tensor.type), self.width)
-            size = min(16, self._fragment_bytes(tensor))
-            walk.know(leaf, at, self.width, ops.load(self._kept(number, i), type_, size))
-        return walk, at
-
     # ---- stores
 
     def _store_whole(self) -> None:
@@ -392,7 +316,7 @@ class _Block:
                 target.store(at, value, self.is_kept_inside)
             return carried
 
-        self._last_first(values, [], use)
+        self.fragments.later_pass(values, [], use, stores=True)
 
     def _store_of_kept(self) -> None:
         """The results of whole rows, by the first slice."""

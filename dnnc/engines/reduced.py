@@ -146,6 +146,18 @@ def region_levels(
     return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
 
 
+def inputs_read_again(fusion: Fusion, reductions: Sequence[Reduction]) -> list[Tensor]:
+    """Inputs that the first pass over what is reduced and a later one read."""
+    above = {op for r in reductions for op in fusion.upstream(r.x)}
+    return [
+        t
+        for t in fusion.inputs
+        if t.shape == reductions[0].x.shape
+        and t.type.kind != "b"
+        and any(t in op.operands for op in (*reductions, *above))
+    ]
+
+
 def reads_of_passes(
     region: Region, levels: Sequence[Sequence[Any]], sources: Mapping[Any, Any] | None = None
 ) -> list[dict[Any, set[Access]]]:

@@ -40,6 +40,7 @@ from .reduced import (
     after_reasons,
     agreement_reasons,
     axis_order,
+    inputs_read_again,
     output_reasons,
     read_again,
     reads_of_passes,
@@ -397,14 +398,7 @@ def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
 
 
 def _reads_again(fusion: Fusion) -> list[Tensor]:
-    """Inputs that the first pass over a row and a later one read."""
-    along, _ = split_reductions(fusion)
-    above = {op for r in along for op in fusion.upstream(r.x)}
-    return [
-        t for t in fusion.inputs
-        if t.shape == along[0].x.shape and t.type.kind != "b"
-        and any(t in op.operands for op in (*along, *above))
-    ]  # fmt: skip
+    return inputs_read_again(fusion, split_reductions(fusion)[0])
 
 
 def _has_functions_before_sums(fusion: Fusion) -> bool:
