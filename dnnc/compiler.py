@@ -425,6 +425,7 @@ def _threads(block: Sequence[int]) -> int:
 
 
 def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
+    peers = {t for op in graph.ops for field, t in op.tensors("operand") if field.is_peer}
     return tuple(
         TensorRecord(
             uid=t.uid or 0,
@@ -436,6 +437,7 @@ def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
             alignment=t.alignment,
             is_by_value=t.is_by_value,
             value=None if t.value is None else float(t.value),
+            is_peer=t in peers,
         )
         for role, tensors in (("input", graph.inputs), ("output", graph.outputs))
         for t in tensors

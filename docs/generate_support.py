@@ -167,6 +167,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_rows_is_needed", "sm_90a"),
         *_COMMON,
     ),
+    "engine grid": (
+        *_both("test_grid.py", target=HOPPER),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
     "engine matmul_sm90": (
         *_both("test_matmul_sm90.py", target=HOPPER),
         *_both("test_booleans_sm90.py", target=HOPPER),
@@ -189,6 +193,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine resample": (
         *_both("test_resample.py"),
         LinkedTest("tests/engines/test_resample.py", "test_other_types", "sm_90"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
+    "engine peers": (
+        *_both("test_peers.py"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine fallback": (
@@ -227,16 +235,17 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation rmsnorm": _NORMS,
     "operation adalayernorm": _NORMS,
     "operation instancenorm": _NORMS,
-    "operation batchnorm": _NORMS,
+    "operation batchnorm": (*_NORMS, *_both("test_peers.py")),
     "operation batchnorm_inference": _NORMS,
     "operation layernorm_backward": _NORMS,
     "operation rmsnorm_backward": _NORMS,
     "operation adalayernorm_backward": _NORMS,
     "operation instancenorm_backward": _NORMS,
-    "operation batchnorm_backward": _NORMS,
+    "operation batchnorm_backward": (*_NORMS, *_both("test_peers.py")),
     "operation genstats": _NORMS,
     "operation bn_finalize": _NORMS,
     "operation dbn_weight": _NORMS,
+    "operation peer_reduction": _both("test_peers.py"),
     "operation softmax": _NORMS,
     "operation softmax_backward": _NORMS,
     "operations that an engine takes": (
@@ -454,8 +463,9 @@ def status_on(engine: Engine, target: Target) -> str:
 
 @cache
 def samples(engine: Engine) -> tuple[Fusion, ...]:
-    """Graphs of every data type that the engine takes for some target."""
-    made = (f for t in dtypes.ALL for f in (*casts(t, dtypes.f32), *products(t)))
+    """Graphs of every data type that the engine takes for some target; or of several devices."""
+    made = [f for t in dtypes.ALL for f in (*casts(t, dtypes.f32), *products(t))]
+    made += fusions(EXAMPLES["peer_reduction"])
     return tuple(fusion for fusion in made if targets_of(engine, (fusion,)))
 
 

@@ -96,10 +96,10 @@ class GlobalTensor:
         """Writes a fragment where the condition (i1, None: always) holds."""
         width = ops.width_of(value)
         where = self._offset(at)
+        if self.tensor.type.kind == "b":
+            self._store_bits(where, value, width, condition=condition)
+            return
         with ops.if_(condition):
-            if self.tensor.type.kind == "b":
-                self._store_bits(where, value, width)
-                return
             element = register_type(self.tensor.type)
             size = self.tensor.type.bits // 8
             chunk = self._chunk(where, width) if where.is_consecutive else 1
@@ -130,18 +130,22 @@ class GlobalTensor:
         shifted = ops.shr(arith.ExtUIOp(ops.i32_type(), value).result, place)
         return arith.TruncIOp(ir.IntegerType.get_signless(1), shifted).result
 
-    def _store_bits(self, where: Index, value: Any, width: int, last: Any = None) -> None:
+    def _store_bits(
+        self, where: Index, value: Any, width: int, last: Any = None, condition: Any = None
+    ) -> None:
         """Whole bytes; last: the place of the last element, past which no byte is written."""
         only_one = self.tensor.elements().constant == 1
         is_whole = where.is_consecutive and where.divisor % 8 == 0 and width % 8 == 0
         assert only_one or is_whole, "a byte has one writer"
         byte = ir.IntegerType.get_signless(8)
         first = ops.shr(where.base, 3)
-        for i in range(0, width, 8):
-            packed = self._pack(ops.elements(value)[i : i + 8])
-            inside = None if last is None else ops.compare("sle", ops.add(where.base, i), last)
-            with ops.if_(inside):
-                ops.store(ops.gep(self.pointer, ops.add(first, i // 8), byte), packed, 1)
+        bits = ops.elements(value)
+        # Ahead of any branch: vectors of i1 that live across one go through local memory.
+        packed = [self._pack(bits[i : i + 8]) for i in range(0, width, 8)]
+        for i, whole in enumerate(packed):
+            inside = None if last is None else ops.compare("sle", ops.add(where.base, 8 * i), last)
+            with ops.if_(ops.both(condition, inside)):
+                ops.store(ops.gep(self.pointer, ops.add(first, i), byte), whole, 1)
 
     def store_bytes(self, at: Sequence[Coordinate], value: Any, last: Any) -> None:
         """Writes packed booleans, byte by byte, up to the one that holds the place `last`."""

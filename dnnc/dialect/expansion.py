@@ -56,10 +56,10 @@ class Steps:
         op = Reduction(mode=mode, x=x, y=made, compute_type=self.compute_type)
         return self._added(op, made)
 
-    def count(self, x: Tensor, axes: Sequence[int]) -> Tensor | float:
-        """How many elements some axes have; where a size is a symbol, a tensor that the axes are
-        reduced in."""
-        known = math.prod(x.shape[axis].constant or 1 for axis in axes)
+    def count(self, x: Tensor, axes: Sequence[int], times: int = 1) -> Tensor | float:
+        """How many elements some axes have, so many times; where a size is a symbol, a tensor that
+        the axes are reduced in."""
+        known = times * math.prod(x.shape[axis].constant or 1 for axis in axes)
         found: Tensor | float = float(known)
         for axis in axes:
             if x.shape[axis].constant is None:
@@ -73,13 +73,17 @@ class Steps:
         if to is not None:
             self.pointwise("identity", value, to=to)
 
+    def add(self, op: Op) -> None:
+        """The next operation, of any kind."""
+        op.name = self.name
+        op.infer()
+        self.ops.append(op)
+
     def _virtual(self) -> Tensor:
         return Tensor(is_virtual=True, dtype=self.compute_type)
 
     def _added(self, op: Op, made: Tensor) -> Tensor:
-        op.name = self.name
-        op.infer()
-        self.ops.append(op)
+        self.add(op)
         return made
 
     def _operand(self, value: Tensor | float) -> Tensor:

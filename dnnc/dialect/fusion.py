@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from string import ascii_lowercase
 
 from ..expr import Dim
 from .graph import OperationGraph
@@ -63,7 +64,7 @@ class Fusion:
             return found
         operands = self.anchor.operands
         for position in reversed(range(len(operands))):
-            role = f"g1{'abcdefgh'[position]}" if len(operands) > 1 else "g1"
+            role = f"g1{_letters(position)}" if len(operands) > 1 else "g1"
             for op in self.upstream(operands[position]):
                 found[op] = role
         found[self.anchor] = "anchor"
@@ -82,6 +83,12 @@ class Fusion:
 
     def __repr__(self) -> str:
         return f"<fusion {self.index}: {', '.join(op.label for op in self.ops)}>"
+
+
+def _letters(position: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    before, last = divmod(position, len(ascii_lowercase))
+    return (_letters(before - 1) if before else "") + ascii_lowercase[last]
 
 
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:

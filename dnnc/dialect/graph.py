@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -269,7 +270,20 @@ class OperationGraph:
                     f"strides {[str(s) for s in tensor.layout]} put two elements in one place",
                     "an output whose elements do not overlap",
                 )
+        self._verify_peers()
         symbols_of(self.tensors)
+
+    def _verify_peers(self) -> None:
+        """What devices exchange values through has no other use, in no other operation."""
+        used = Counter(tensor for op in self.ops for tensor in (*op.operands, *op.results))
+        for op in self.ops:
+            for field, tensor in op.tensors("operand"):
+                if field.is_peer and used[tensor] > 1:
+                    raise tensor.error(
+                        Status.BAD_PARAM,
+                        f"{field.name} of {op.label}, and used {used[tensor] - 1} times beside",
+                        "tensors of its own for each operation of several devices",
+                    )
 
     # ---- identity
 

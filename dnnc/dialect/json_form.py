@@ -127,7 +127,8 @@ def _op_to_json(op: Op) -> dict[str, Any]:
         for field in op.fields_of(kind):
             value = getattr(op, field.name)
             if field.variadic:
-                found[field.name] = [tensor.uid for tensor in value]
+                if value or not field.optional:
+                    found[field.name] = [tensor.uid for tensor in value]
             elif value is not None:
                 found[field.name] = value.uid
         return found
@@ -224,7 +225,7 @@ def _op_from_json(data: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> Op:
         if field.kind == "attribute":
             if field.name in given:
                 values[field.name] = value_from_json(given[field.name], field.type)
-        elif field.variadic:
+        elif field.variadic and (field.name in ends or not field.optional):
             uids = _list(ends, field.name, kind.op_name)
             values[field.name] = tuple(_tensor_of(tensors, uid, kind.op_name) for uid in uids)
         elif field.name in ends:

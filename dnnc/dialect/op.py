@@ -27,7 +27,9 @@ class Field:
     kind: "operand", "result" or "attribute".  doc: its meaning, shapes in brackets.
     frontend: its name in the pygraph method ("" = its name here).
     backend: its attribute name after the descriptor's prefix ("" = it has none).
-    optional: may be absent (None).  variadic: a tuple of tensors.
+    optional: may be absent (None).  variadic: a tuple of tensors, empty where it is absent.
+    is_peer: its tensors are several devices', through which they exchange values: the operation
+    writes them too.
     type: of an attribute: DType, int, float, bool, str, or tuple (of ints).
     choices: the strings that are accepted.  default: of an attribute.
     """
@@ -42,6 +44,7 @@ class Field:
     type: type = str
     choices: tuple[str, ...] = ()
     default: Any = None
+    is_peer: bool = False
 
     @property
     def parameter(self) -> str:
@@ -54,8 +57,15 @@ def operand(
     return Field("", "operand", doc, frontend, backend, optional)
 
 
-def operands(doc: str, *, frontend: str = "", backend: str = "") -> Any:  # tuple[Tensor, ...]
-    return Field("", "operand", doc, frontend, backend, variadic=True)
+def operands(
+    doc: str,
+    *,
+    frontend: str = "",
+    backend: str = "",
+    optional: bool = False,
+    is_peer: bool = False,
+) -> Any:  # tuple[Tensor, ...]
+    return Field("", "operand", doc, frontend, backend, optional, True, is_peer=is_peer)
 
 
 def result(
@@ -115,7 +125,7 @@ class Op:
             else:
                 raise TypeError(f"{self.op_name} needs {field.name}")
             if field.variadic:
-                value = tuple(value)
+                value = () if value is None else tuple(value)
             elif field.type is float and type(value) is int:
                 value = float(value)
             setattr(self, field.name, value)

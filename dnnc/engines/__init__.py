@@ -8,6 +8,7 @@ from .fallback import FALLBACK
 from .grid import GRID
 from .matmul_sm80 import MATMUL_SM80
 from .matmul_sm90 import MATMUL_SM90
+from .peers import PEERS
 from .pointwise import POINTWISE
 from .reduction import REDUCTION
 from .resample import RESAMPLE
@@ -23,6 +24,7 @@ ENGINES: tuple[Engine, ...] = (
     MATMUL_SM90,
     MATMUL_SM80,
     RESAMPLE,
+    PEERS,
     FALLBACK,
 )
 

@@ -21,6 +21,7 @@ from .splitting import grown_groups
 from .surface import memory_seconds
 
 MODES = ("A", "B", "FALLBACK")
+_MUCH_FASTER = 0.8  # of the seconds of what is there already
 _WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 
 
@@ -147,7 +148,7 @@ def _configs_of_mode(graph: OperationGraph, target: Target, mode: str) -> Iterat
     for choice in found:
         yield EngineConfig((choice,))
     if mode == "FALLBACK" and len(graph.live_ops) > 1:
-        split = split_config(graph, target)
+        split = _best_split(graph, target)
         if split is not None:
             yield split
 
@@ -155,16 +156,38 @@ def _configs_of_mode(graph: OperationGraph, target: Target, mode: str) -> Iterat
 def _faster_split(graph: OperationGraph, target: Target, whole: Choice) -> EngineConfig | None:
     """The graph without the engine that takes it whole, where that is far from the memory's rate
     and several kernels are predicted to be faster."""
-    fusion = whole.fusion
+    if not _is_slow(whole, target):
+        return None
+    split = split_config(graph, target, _all_but(whole.engine))
+    if split is None or split.seconds > _MUCH_FASTER * whole.prediction.seconds:
+        return None
+    return split
+
+
+def _is_slow(choice: Choice, target: Target) -> bool:
+    """Whether sums are far from the memory's rate."""
+    fusion = choice.fusion
+    if not fusion.with_role("reduction") or fusion.with_role("anchor"):
+        return False
     floor = memory_seconds(fusion, target, blocks=1 << 20).seconds
-    has_sums = bool(fusion.with_role("reduction"))
-    is_fast = whole.prediction.seconds < 3 * floor + _WORTH_A_LOOK
-    if not has_sums or fusion.with_role("anchor") or is_fast:
+    return choice.prediction.seconds >= 3 * floor + _WORTH_A_LOOK
+
+
+def _all_but(engine: Engine) -> list[Engine]:
+    return [other for other in ENGINES if other is not engine]
+
+
+def _best_split(graph: OperationGraph, target: Target) -> EngineConfig | None:
+    """The graph as fusions as large as they grow; without an engine that takes one of them, and
+    far from the memory's rate, where that is predicted to be faster."""
+    split = split_config(graph, target)
+    if split is None:
         return None
-    others = [engine for engine in ENGINES if engine is not whole.engine]
-    split = split_config(graph, target, others)
-    if split is None or split.seconds > 0.8 * whole.prediction.seconds:
-        return None
+    slow = dict.fromkeys(choice.engine for choice in split.choices if _is_slow(choice, target))
+    for engine in slow:
+        other = split_config(graph, target, _all_but(engine))
+        if other is not None and other.seconds < _MUCH_FASTER * split.seconds:
+            split = other
     return split
 
 

@@ -37,6 +37,8 @@ def grown_groups(graph: OperationGraph, target: Target, engines: Sequence[Engine
         alone = [*groups[: place + 1], [op], *groups[place + 1 :]]
         if place >= 0 and _is_taken(graph, joined, place, target, engines):
             groups[place].append(op)
+        elif (beside := _sibling(graph, groups, place, op, target, engines)) is not None:
+            groups[beside].append(op)
         elif _is_taken(graph, alone, place + 1, target, engines):
             groups.insert(place + 1, [op])
         else:
@@ -44,6 +46,29 @@ def grown_groups(graph: OperationGraph, target: Target, engines: Sequence[Engine
     changed = _recomputed(graph, groups, target, engines)
     is_taken = (_is_taken(graph, changed, i, target, engines) for i in range(len(changed)))
     return changed if all(is_taken) else groups
+
+
+def _sibling(
+    graph: OperationGraph,
+    groups: Groups,
+    place: int,
+    op: Op,
+    target: Target,
+    engines: Sequence[Engine],
+) -> int | None:
+    """Where pointwise work on what a group of one anchor gives can be done beside other such work
+    of the same dims."""
+    is_simple = place >= 0 and op.role == "pointwise"
+    if not is_simple or [other.role for other in groups[place]] != ["anchor"]:
+        return None
+    for i in range(place + 1, len(groups)):
+        shapes = {result.shape for other in groups[i] for result in other.results}
+        is_alike = all(other.role == "pointwise" for other in groups[i])
+        if is_alike and shapes == {op.results[0].shape}:
+            joined = [*groups[:i], [*groups[i], op], *groups[i + 1 :]]
+            if _is_taken(graph, joined, i, target, engines):
+                return i
+    return None
 
 
 def _producers(graph: OperationGraph) -> dict[Tensor, Op]:
@@ -63,7 +88,18 @@ def _is_taken(
 def _recomputed(
     graph: OperationGraph, groups: Groups, target: Target, engines: Sequence[Engine]
 ) -> Groups:
-    """The groups, each with the work of others that it had better do itself."""
+    """The groups, each with the work of others that it had better do itself.
+
+    What a group takes over may read what was stored for the group that had it: once more, then.
+    """
+    while (changed := _recomputed_once(graph, groups, target, engines)) != groups:
+        groups = changed
+    return groups
+
+
+def _recomputed_once(
+    graph: OperationGraph, groups: Groups, target: Target, engines: Sequence[Engine]
+) -> Groups:
     producers = _producers(graph)
     stored = {t for group in groups for t in _passed_on(group, groups)}
     for place in range(len(groups)):

@@ -125,7 +125,7 @@ def _op_body(kind: type[Op]) -> Callable[..., Any]:
             if f.kind == "attribute":
                 values[f.name] = _value(f, value)
             elif f.variadic:
-                values[f.name] = tuple(graph._operand(item, rank) for item in value)
+                values[f.name] = tuple(graph._operand(item, rank) for item in value or ())
             else:
                 values[f.name] = value if value is None else graph._operand(value, rank)
         if any(f.name == "compute_type" for f in kind.fields):
@@ -275,23 +275,6 @@ def _bounds(extent: int | None, s: slice) -> tuple[int, int, int]:
     return start, stop, step
 
 
-def _of_one_device(kind: type[Op]) -> Callable[..., Any]:
-    """A batch norm whose statistics are of one device's images."""
-    body = _op_body(kind)
-
-    def checked(graph: Any, given: dict[str, Any]) -> Any:
-        if len(given["peer_stats"] or ()):
-            raise DnncError(
-                Status.NOT_SUPPORTED,
-                f"peer_stats of {len(given['peer_stats'])} tensors",
-                "peer_stats=[], statistics of one device",
-                kind.op_name,
-            )
-        return body(graph, given)
-
-    return checked
-
-
 def _instancenorm_backward(graph: Any, given: dict[str, Any]) -> Any:
     for name in ("mean", "inv_variance"):
         if given[name] is None:
@@ -381,8 +364,9 @@ _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = 
     ),
     **{
         kind: (
-            [*_parameters(kind), _parameter("peer_stats", ()), *_COMMON],
-            _of_one_device(kind),
+            [*(p for p in _parameters(kind) if p.name != "peer_rank"), *_COMMON,
+             _parameter("peer_rank", None)],
+            _op_body(kind),
         )
         for kind in (Batchnorm, BatchnormBackward)
     },

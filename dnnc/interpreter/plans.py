@@ -33,7 +33,8 @@ def run_plan(
     seed: int = 0,
     module: Any = None,
 ) -> dict[int, Array]:
-    """The outputs of a plan, uid -> array of the logical dims in the tensor's type.
+    """The outputs of a plan, uid -> array of the logical dims in the tensor's type; also what its
+    tensors of peers hold afterwards.
 
     inputs: by uid or unique name, arrays of the logical dims (numbers for by-value tensors),
     converted to the tensors' types.  sizes: values of symbols that no input shows.
@@ -170,7 +171,7 @@ class _Machine:
         """Every output, read back; an element that was not written is an error."""
         found: dict[int, Array] = {}
         for record in self.plan.tensors:
-            if record.role != "output":
+            if record.role != "output" and not record.is_peer:
                 continue
             dtype = dtypes.of(record.dtype)
             places = element_places(*self._shape(record))

@@ -31,6 +31,7 @@ from ..dialect.ops import (
     Concatenate,
     Matmul,
     MoeGroupedMatmul,
+    PeerReduction,
     Pointwise,
     Reduction,
     Resample,
@@ -49,6 +50,7 @@ from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
 from ..rounding import round_to, widen
 from .fuse import target_of
+from .linalg_peers import peer_reduction
 from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
 from .pass_base import Pass
@@ -546,6 +548,7 @@ _RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
     Resample: resample,
     ResampleBackward: resample_backward,
     Rng: rng,
+    PeerReduction: peer_reduction,
 }
 
 

@@ -36,6 +36,8 @@ class TensorRecord:
     dims, strides: in elements.  dtype: dnnc's name.  alignment: bytes that divide its address.
     role: "input" or "output".  is_by_value: a number, not a buffer.
     value: a by-value tensor's default.
+    is_peer: an input through which devices exchange values: kernels write it too, and its buffer
+    may be on any device whose memory this one accesses.
     """
 
     uid: int
@@ -47,6 +49,7 @@ class TensorRecord:
     alignment: int = 16
     is_by_value: bool = False
     value: float | None = None
+    is_peer: bool = False
 
 
 @dataclass(frozen=True)

@@ -213,9 +213,13 @@ def placed(buffer: Buffer, where: str) -> Buffer:
 
 
 def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int) -> None:
-    """A buffer has the tensor's data type, dims, strides, alignment and device."""
+    """A buffer has the tensor's data type, dims, strides, alignment and device.
+
+    That of a peer's tensor may be on any device: whether this one has access to its memory is what
+    the caller sees to.
+    """
     where, record = tensor.label, tensor.record
-    if buffer.device is not None and buffer.device != device:
+    if buffer.device not in (None, device) and not record.is_peer:
         raise DnncError(
             Status.BAD_PARAM, f"a buffer on device {buffer.device}", f"device {device}", where
         )
@@ -286,10 +290,11 @@ class Span:
 
 
 def verify_apart(spans: Sequence[Span], may_alias: Sequence[tuple[int, int]]) -> None:
-    """No output overlaps another tensor, unless the plan allows the two one buffer."""
+    """No output overlaps another tensor, unless the plan allows the two one buffer; nor does what
+    devices exchange values through."""
     allowed = {tuple(pair) for pair in may_alias}
     for span in spans:
-        if span.record.role != "output":
+        if span.record.role != "output" and not span.record.is_peer:
             continue
         for other in spans:
             if other is span or not span.overlaps(other):

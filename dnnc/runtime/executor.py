@@ -300,7 +300,8 @@ class ExecutionPlan:
 
     def _device_of(self, given: _Given, device: int | None) -> driver.Device:
         if device is None:
-            known = (b.device for b in given.buffers if b.device is not None)
+            pairs = zip(self.plan.tensors, given.buffers, strict=True)
+            known = (b.device for t, b in pairs if b.device is not None and not t.is_peer)
             device = next(known, None)
         return driver.device(device)
 

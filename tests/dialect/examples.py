@@ -237,7 +237,25 @@ def norm_backward(method, x, scale, statistics, io=dtypes.f32, strides=None, **k
     return build
 
 
-def batchnorm(x, is_running=True, momentum=0.1, strides=None):
+def peers_of(g, channels, devices, rank=3, dims=None):
+    """A tensor of each device, to exchange statistics of channels through."""
+    dims = dims or [devices, 4 * channels, *[1] * (rank - 2)]
+    return [g.tensor(list(dims), data_type=dtypes.f32) for _ in range(devices)]
+
+
+def peer_reduction(dims=(1, 6, 1), devices=2, rank=0, mode="moments", peer_dims=None, **options):
+    def build():
+        g = new_graph()
+        a, b = g.tensor(list(dims)), g.tensor(list(dims))
+        peers = peers_of(g, dims[1], devices, len(dims), peer_dims)
+        return finish(g, *g.peer_reduction(a, b, peers, mode, rank, name="all", **options))
+
+    return build
+
+
+def batchnorm(x, is_running=True, momentum=0.1, strides=None, devices=0, rank=None, peer_dims=None):
+    """devices: how many have a part of the statistics, by tensors of peer_dims; 0: this one."""
+
     def build():
         g = new_graph()
         channels = [1, x[1], *[1] * (len(x) - 2)]
@@ -245,8 +263,26 @@ def batchnorm(x, is_running=True, momentum=0.1, strides=None):
         old = (mean, variance) if is_running else (None, None)
         factor = g.tensor_scalar(momentum, "RUNTIME_PARAM") if is_running else None
         epsilon = g.tensor_scalar(1e-3)
-        made = g.batchnorm(g.tensor(list(x), strides), scale, bias, *old, epsilon, factor)
+        peers = peers_of(g, x[1], devices, len(x), peer_dims)
+        image = g.tensor(list(x), strides)
+        made = g.batchnorm(
+            image, scale, bias, *old, epsilon, factor, peer_stats=peers, peer_rank=rank
+        )
         return finish(g, *(tensor for tensor in made if tensor is not None))
+
+    return build
+
+
+def batchnorm_backward(x, devices, rank, strides=None, io=dtypes.f32, peer_dims=None):
+    """A graph of the gradients of a batch norm over several devices."""
+
+    def build():
+        g = new_graph(io_data_type=io)
+        channels = [1, x[1], *[1] * (len(x) - 2)]
+        dy, image = g.tensor(list(x), strides), g.tensor(list(x), strides)
+        small = [g.tensor(channels, data_type=dtypes.f32) for _ in range(3)]
+        peers = peers_of(g, x[1], devices, len(x), peer_dims)
+        return finish(g, *g.batchnorm_backward(dy, image, *small, peer_stats=peers, peer_rank=rank))
 
     return build
 
@@ -490,6 +526,9 @@ EXAMPLES = {
         batchnorm([4, 6, 3, 2], False, strides=[36, 1, 12, 6]),
         batchnorm([M, 6]),
         batchnorm([1, 6, 1, 1]),
+        batchnorm([4, 6, 3], devices=2, rank=1),
+        batchnorm([4, 6, 3, 2], False, strides=[36, 1, 12, 6], devices=3, rank=0),
+        batchnorm([B, 6], devices=1, rank=0),
     ],
     "batchnorm_inference": [
         batchnorm_inference([2, 6, 3, 4]),
@@ -524,6 +563,8 @@ EXAMPLES = {
         norm_backward(
             "batchnorm_backward", [B, 6, 2, 2], [1, 6, 1, 1], [1, 6, 1, 1], strides=[24, 1, 12, 6]
         ),
+        batchnorm_backward([4, 6, 3], 2, 0),
+        batchnorm_backward([B, 6, 2, 2], 3, 2, [24, 1, 12, 6], dtypes.f16),
     ],
     "genstats": [
         genstats([4, 6, 3, 2]),
@@ -533,6 +574,12 @@ EXAMPLES = {
     "dbn_weight": [
         dbn_weight([4, 6, 3, 2]),
         dbn_weight([B, 6, 2, 2], [24, 1, 12, 6]),
+    ],
+    "peer_reduction": [
+        peer_reduction(),
+        peer_reduction((1, 5, 1, 1), 3, 2, "add"),
+        peer_reduction((1, M), 32, 7),
+        peer_reduction((1, 300, 1), 8, 1),
     ],
     "softmax": [
         softmax([5, 8]),
@@ -635,6 +682,7 @@ ROWS = {
     "batchnorm_backward": norm_backward("batchnorm_backward", [5, 3, 8], [1, 3, 1], [1, 3, 1]),
 }
 BN, BN_PLAIN = batchnorm([5, 3, 8]), batchnorm([5, 3, 8], False)
+PEER_ROW = [2, 3, 1]  # of one number a channel, of which there must be four
 
 
 def broken_norm(name, scale, bias, missing):
@@ -786,6 +834,8 @@ BROKEN = {
     ("batchnorm", "C3"): changed(BN_PLAIN, "y", [5, 3, 4]),
     ("batchnorm", "C4"): changed(BN, next_running_var=None),
     ("batchnorm", "C5"): changed(BN, **INTEGERS),
+    ("batchnorm", "C6"): batchnorm([5, 3, 8], devices=2, rank=0, peer_dims=PEER_ROW),
+    ("batchnorm", "C7"): batchnorm([5, 3, 8], devices=2, rank=2),
     ("batchnorm_inference", "C1"): changed(batchnorm_inference([5, 3, 8]), "mean", [5, 3, 1]),
     ("batchnorm_inference", "C2"): changed(batchnorm_inference([5, 3, 8]), "y", [5, 3, 4]),
     ("batchnorm_inference", "C3"): changed(batchnorm_inference([5, 3, 8]), **INTEGERS),
@@ -794,6 +844,8 @@ BROKEN = {
     **broken_norm_backward("adalayernorm_backward", [5, 1, 1], [5, 1, 8], [5, 1, 1], [1, 1, 8]),
     **broken_norm_backward("instancenorm_backward", [5, 3, 1], [5, 1, 8], [1, 3, 1], [5, 3, 1]),
     **broken_norm_backward("batchnorm_backward", [1, 1, 8], [5, 3, 1], [5, 3, 1], [1, 1, 1]),
+    ("batchnorm_backward", "C6"): batchnorm_backward([5, 3, 8], 2, 0, peer_dims=PEER_ROW),
+    ("batchnorm_backward", "C7"): batchnorm_backward([5, 3, 8], 2, None),
     ("genstats", "C1"): broken(lambda g: g.genstats(g.tensor([8]))),
     ("genstats", "C2"): changed(genstats([5, 3, 8]), "sq_sum", [5, 3, 1]),
     ("genstats", "C3"): changed(genstats([5, 3, 8]), **INTEGERS),
@@ -806,6 +858,10 @@ BROKEN = {
     ("dbn_weight", "C1"): changed(dbn_weight([5, 3, 8]), "dy", [5, 3, 4]),
     ("dbn_weight", "C2"): changed(dbn_weight([5, 3, 8]), "eq_bias", [5, 3, 1]),
     ("dbn_weight", "C3"): changed(dbn_weight([5, 3, 8]), **INTEGERS),
+    ("peer_reduction", "C1"): changed(peer_reduction(), "d", [1, 3, 1]),
+    ("peer_reduction", "C2"): peer_reduction(compute_data_type=dtypes.f64),
+    ("peer_reduction", "C3"): peer_reduction(peer_dims=[2, 6, 1]),
+    ("peer_reduction", "C4"): peer_reduction(devices=2, rank=-1),
     ("softmax", "C1"): softmax([5, 8], [1, -1]),
     ("softmax", "C2"): changed(softmax([5, 8]), "y", [5, 4]),
     ("softmax", "C3"): changed(softmax([5, 8]), **INTEGERS),

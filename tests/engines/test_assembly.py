@@ -1,5 +1,7 @@
 """Kernels of every engine, assembled for every architecture that is claimed: no spills."""
 
+from functools import partial
+
 import pytest
 
 import dnnc
@@ -14,6 +16,8 @@ from dnnc.engines.matmul_sm80 import WARPS
 from dnnc.options import Options
 from dnnc.target import of
 
+from ..dialect.examples import peer_reduction
+from .test_grid import add_relu_mask, batchnorm, gradients, scaled_by_amax
 from .test_matmul_sm80 import new_graph as matmul_graph
 from .test_matmul_sm80 import product, strides
 from .test_matmul_sm90 import softmax
@@ -186,11 +190,21 @@ CASES = {
     "rows layernorm again": ("rows", layernorm, {"ARRAY_SIZE_PER_THREAD": 0, "TILE_COLS": 256}),
     "rows layernorm backward": ("rows", layernorm_backward, {"STAGES": 0}),
     "rows softmax of channels": ("rows", softmax_of_channels, {}),
+    "grid batchnorm": (
+        "grid",
+        partial(batchnorm, dnnc.Dim("N", max=512), 64, 28, 28, io="bf16"),
+        {},
+    ),
+    "grid mask": ("grid", partial(batchnorm, 32, 256, 28, 28, after=add_relu_mask), {}),
+    "grid gradients": ("grid", partial(gradients, 64, 1024, 14, 14, masked=True), {}),
+    "grid amax": ("grid", partial(scaled_by_amax, M, 4096), {}),
     "dropout": ("pointwise", dropout, {}),
     "resample max": ("resample", max_pool(False), {}),
     "resample max and index": ("resample", max_pool(True), {}),
     "resample backward": ("resample", unpooled, {}),
     "resample bilinear": ("resample", upsampled, {}),
+    "peers": ("peers", peer_reduction((1, 2048, 1, 1), 8, 3), {}),
+    "peers of 32": ("peers", peer_reduction((1, M), 32, 0, "add"), {}),
 }
 
 

@@ -33,7 +33,8 @@ SIGNATURES = {
 @pytest.mark.parametrize("method", SIGNATURES)
 def test_parameters_are_those_of_cudnn_frontend(method):
     names = list(inspect.signature(getattr(dnnc.pygraph, method)).parameters)
-    assert names == ["self", *SIGNATURES[method].split(), "compute_data_type", "name"]
+    wanted = ["self", *SIGNATURES[method].split(), "compute_data_type", "name"]
+    assert names == wanted + ["peer_rank"] * ("peer_stats" in wanted)  # which is ours
 
 
 @pytest.mark.parametrize("method", ["layernorm", "adalayernorm", "instancenorm"])
@@ -82,16 +83,60 @@ def test_batch_norm_with_a_mean_but_no_variance_is_refused():
         g.validate()
 
 
-@pytest.mark.parametrize("method", ["batchnorm", "batchnorm_backward"])
-def test_statistics_of_several_devices_are_refused(method):
+def of_several_devices(method, peers, **options):
+    """A graph of 8 channels with tensors of peers; peers: (dims, strides, type) of each."""
     g = new_graph()
-    x, small = g.tensor([4, 8, 16]), g.tensor([1, 8, 1])
+    x, small = g.tensor([4, 8, 16]), g.tensor([1, 8, 1], data_type="FLOAT")
+    tensors = [g.tensor(dims, strides, data_type=kind) for dims, strides, kind in peers]
     given = (x, small, small, small, small, 1e-5, 0.1)
     if method == "batchnorm_backward":
         given = (x, x, small, small, small)
-    with pytest.raises(DnncError, match=r"peer_stats of 2 tensors.*peer_stats=\[\]") as caught:
-        getattr(g, method)(*given, peer_stats=[small, small])
-    assert caught.value.status is Status.NOT_SUPPORTED
+    getattr(g, method)(*given, peer_stats=tensors, **options)[0].set_output()
+    return g
+
+
+PEER = ([2, 32, 1], None, "FLOAT")
+REFUSED_PEERS = [
+    ([PEER] * 2, None, "C7", "peer_rank=None; accepted: 0 to 1, which of the peers' tensors"),
+    ([PEER] * 2, 2, "C7", "peer_rank=2; accepted: 0 to 1"),
+    ([], 0, "C7", "peer_rank=0 without peer_stats"),
+    ([PEER] * 3, 0, "C6", r"has dims \[2, 32, 1\]; accepted: \[3, 32, 1\]"),
+    ([PEER] * 33, 0, "C6", "tensors of 33 devices; accepted: 1 to 32"),
+    ([PEER, ([2, 32, 1], None, "HALF")], 0, "C6", "data type f16.*accepted: f32"),
+    ([PEER, ([2, 32, 1], [1, 2, 1], "FLOAT")], 0, "C6", r"strides \[1, 2, 1\].*of stride 32"),
+]
+
+
+@pytest.mark.parametrize("method", ["batchnorm", "batchnorm_backward"])
+@pytest.mark.parametrize(("peers", "rank", "constraint", "message"), REFUSED_PEERS)
+def test_tensors_of_peers_that_do_not_fit_are_refused(method, peers, rank, constraint, message):
+    with pytest.raises(DnncError, match=message) as caught:
+        of_several_devices(method, peers, peer_rank=rank).validate()
+    assert caught.value.where == f"{method} ({constraint})"
+
+
+@pytest.mark.parametrize("method", ["batchnorm", "batchnorm_backward"])
+def test_several_devices_compute_in_float(method):
+    g = of_several_devices(method, [PEER] * 2, peer_rank=0, compute_data_type="DOUBLE")
+    with pytest.raises(DnncError, match=r"DOUBLE, of several devices; accepted: FLOAT") as caught:
+        g.validate()
+    assert caught.value.status is Status.NOT_SUPPORTED_DATA_TYPE
+
+
+def test_each_device_has_a_tensor_and_each_operation_has_its_own():
+    g = new_graph()
+    x, small = g.tensor([4, 8, 16]), g.tensor([1, 8, 1], data_type="FLOAT")
+    one, two = (g.tensor([2, 32, 1], data_type="FLOAT") for _ in range(2))
+    g.batchnorm_backward(x, x, small, small, small, [one, one], peer_rank=0)[0].set_output()
+    with pytest.raises(DnncError, match=r"a tensor of two devices"):
+        g.validate()
+    g = new_graph()
+    x, small = g.tensor([4, 8, 16]), g.tensor([1, 8, 1], data_type="FLOAT")
+    one, two = (g.tensor([2, 32, 1], data_type="FLOAT") for _ in range(2))
+    for _ in range(2):
+        g.batchnorm_backward(x, x, small, small, small, [one, two], peer_rank=0)[0].set_output()
+    with pytest.raises(DnncError, match=r"used 1 times beside; accepted: tensors of its own"):
+        g.validate()
 
 
 def test_what_is_missing_is_named():

@@ -182,3 +182,24 @@ def test_the_last_cta_adds_up():
             body, np.zeros(1, np.uint32), (16, np.uint32), (1, np.uint32), grid=16, seed=seed
         )
         assert total[0] == 136
+
+
+@pytest.mark.parametrize("opcode", ["red.release.sys", "atom.relaxed.gpu"])
+def test_lanes_of_a_warp_add_to_several_allocations(opcode: str):
+    """Even threads to one, odd ones to the other."""
+    result = "" if opcode.startswith("red") else "%f3, "
+    body = f"""
+    and.b32 %r1, %thread, 1;
+    setp.eq.u32 %p1, %r1, 0;
+    selp.b64 %rd1, %ptr0, %ptr1, %p1;
+    cvt.rn.f32.u32 %f1, %thread;
+    {opcode}.global.add.f32 {result}[%rd1], %f1;
+    bar.sync 0;
+    ld.acquire.sys.global.f32 %f2, [%rd1];
+    mad.wide.u32 %rd2, %thread, 4, %ptr2;
+    st.global.f32 [%rd2], %f2;
+    """
+    (seen,) = run(
+        body, np.zeros(1, np.float32), np.full(1, 0.5, np.float32), (64, np.float32), block=64
+    )
+    np.testing.assert_array_equal(seen.reshape(-1, 2), [[992, 1024.5]] * 32)

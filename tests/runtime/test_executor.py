@@ -181,6 +181,35 @@ def test_overlapping_buffers(fake):
         bind(apart, pack={1: X, 2: X})
 
 
+def exchanging():
+    """The plan, with x a tensor of peers."""
+    x, *others = WHOLE.tensors
+    return dataclasses.replace(WHOLE, tensors=(dataclasses.replace(x, is_peer=True), *others))
+
+
+def test_a_tensor_of_peers_may_be_on_another_device(fake, monkeypatch):
+    asked = []
+    monkeypatch.setattr(driver, "device", lambda n=None: asked.append(n) or fake.place)
+    near = bfloat16(Y, 128)
+    bind(exchanging(), pack={1: bfloat16(X, 128, index=1), 2: near})()
+    bind(exchanging(), pack={1: X, 2: near})()
+    assert set(asked) == {0}  # the device of the others, whatever comes first
+    fake.memory_of = {X: 3}
+    bind(exchanging(), pack={1: X, 2: Y})()
+    with pytest.raises(DnncError, match="a buffer on device 1"):
+        bind(exchanging(), pack={1: X, 2: bfloat16(Y, 128, index=1)}, device=0)
+    fake.memory_of = {X: None}
+    with pytest.raises(DnncError, match="is no memory of a CUDA device"):
+        bind(exchanging(), pack={1: X, 2: Y})
+
+
+def test_a_tensor_of_peers_overlaps_nothing(fake):
+    inputs = tuple(dataclasses.replace(t, role="input") for t in exchanging().tensors)
+    plan = dataclasses.replace(exchanging(), tensors=inputs, may_alias=())
+    with pytest.raises(DnncError, match="its buffer overlaps that of tensor 'y'"):
+        bind(plan, pack={1: X, 2: X + 128})
+
+
 def test_workspace(fake):
     refused(fake, "none is given; accepted: 33280 bytes", workspace=None)
     refused(fake, "multiple of 256", Status.BAD_PARAM_MISALIGNED_POINTER, workspace=WORKSPACE + 16)

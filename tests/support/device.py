@@ -90,7 +90,8 @@ def verify_gaps(data, places, dtype, name):
 
 
 def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2):
-    """uid -> stored array; run `repeats` times, which must give the same bytes."""
+    """uid -> stored array, of peers' tensors too; run `repeats` times, which must give the same
+    bytes."""
     executable = runtime.load(plan)
     given = {plan.tensor(key if isinstance(key, int | str) else key.uid).uid: value
              for key, value in inputs.items()}  # fmt: skip
@@ -114,18 +115,19 @@ def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2):
                 data = stored_bytes(value, dtype, dims, places, size)
             else:
                 data = np.full(size, POISON, np.uint8)
-                outputs[record.uid] = (record, places, size)
+            if record.role == "output" or record.is_peer:
+                outputs[record.uid] = (record, places, data)
             pack[record.uid] = memory.holding(data)
         needed = executable.workspace_size(sizes)
         workspace = memory.holding(np.full(needed, POISON, np.uint8)) if needed else None
         bound = executable.bind(pack, workspace, sizes=sizes)
         results = []
         for _ in range(repeats):
-            for uid, (_, _, size) in outputs.items():
-                driver.upload(pack[uid], np.full(size, POISON, np.uint8))
+            for uid, (_, _, data) in outputs.items():
+                driver.upload(pack[uid], data)
             bound()
             driver.synchronize()
-            results.append({uid: memory.download(pack[uid], entry[2])
+            results.append({uid: memory.download(pack[uid], entry[2].size)
                             for uid, entry in outputs.items()})  # fmt: skip
         memory.verify_guards()
         found = {}

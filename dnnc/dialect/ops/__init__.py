@@ -15,6 +15,7 @@ from .norm_backward import (
     LayernormBackward,
     RmsnormBackward,
 )
+from .peer_reduction import PeerReduction
 from .pointwise import Pointwise
 from .reduction import Reduction
 from .resample import Resample, ResampleBackward
@@ -49,6 +50,7 @@ OPS: tuple[type[Op], ...] = (
     Genstats,
     BnFinalize,
     DbnWeight,
+    PeerReduction,
     Softmax,
     SoftmaxBackward,
 )

@@ -11,7 +11,7 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ..expansion import Steps
-from ..op import Op, attribute, operand, result
+from ..op import Op, attribute, operand, operands, result
 from ..tensor import MAX_RANK, Tensor
 from .norm_base import (
     Norm,
@@ -26,6 +26,7 @@ from .norm_base import (
     scaled,
     unbiased,
 )
+from .peer_reduction import combined, drawn_peer, exchanged, split_peers, verify_peers
 
 _WHY_RUNNING = "running statistics with both old ones and a momentum, none without"
 
@@ -38,7 +39,11 @@ class Batchnorm(Norm):
     inv_variance = 1 / sqrt(variance + epsilon), the variance being the mean squared distance.
     next_running = (1 - momentum) * in_running + momentum * new, where the new variance is the
     unbiased one, variance * n / (n - 1) of n elements of a channel (variance if n is 1).
+    With peer_stats, one tensor of each of several devices, the statistics are those of all devices'
+    X together, and n counts all their elements: every device runs the same graph at the same time,
+    on an X of the same dims, with the same tensors in the same order.  See peer_reduction.
     Source: cuDNN graph API, NormalizationForward operation, mode BATCH_NORM, phase TRAINING.
+    peer_rank is ours: which of the tensors is this device's own.
 
     Constraints:
     (C1) X has rank 2 or more; scale has dims [1, C, 1, ...].
@@ -46,7 +51,10 @@ class Batchnorm(Norm):
     (C3) Y has X's dims; epsilon and momentum have one element.
     (C4) the running mean and variance and the momentum are given together or not at all; the
          next ones are results where they are given.
-    (C5) the compute type is FLOAT or DOUBLE.
+    (C5) the compute type is FLOAT or DOUBLE, FLOAT with peer_stats.
+    (C6) peer_stats are none, or up to 32 different tensors of FLOAT, of dims [their count, 4 * C,
+         1, ...], packed.
+    (C7) peer_rank is 0 to their count less 1, given where they are.
     """
 
     op_name = "batchnorm"
@@ -64,6 +72,10 @@ class Batchnorm(Norm):
     )
     epsilon: Tensor = operand("a scalar", backend="EPSILON_DESC")
     momentum: Tensor | None = operand("a scalar", backend="EXP_AVG_FACTOR_DESC", optional=True)
+    peer_stats: tuple[Tensor, ...] = operands(
+        "[devices, 4 * C, 1, ...], one of each device",
+        backend="PEER_STAT_DESCS", optional=True, is_peer=True,
+    )  # fmt: skip
     y: Tensor = result("[N, C, d2, ..., dn]", backend="YDESC")
     mean: Tensor = result("[1, C, 1, ...]", backend="MEAN_DESC")
     inv_variance: Tensor = result("[1, C, 1, ...]", backend="INV_VARIANCE_DESC")
@@ -76,6 +88,8 @@ class Batchnorm(Norm):
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
     )
+
+    peer_rank: int | None = attribute("which of peer_stats is its device's own", int, optional=True)
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -104,10 +118,17 @@ class Batchnorm(Norm):
         self.require_together("C4", _WHY_RUNNING, *given, self.momentum)  # batchnorm_c4
         self.require_results("C4", _WHY_RUNNING)
         self.require_float_arithmetic("C5")  # batchnorm_c5
+        verify_peers(self, "C5", "C6", "C7")  # batchnorm_c6, batchnorm_c7
+
+    def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
+        return drawn_peer(self, tensor, rng, sizes)
 
     def expand(self) -> Sequence[Op]:
         steps = Steps(self.name, self.compute_type, self.x.rank)
         mean, centred, variance = moments(steps, self.x, self.axes)
+        if self.peer_stats:
+            mean, variance = exchanged(steps, self, "moments", mean, variance)
+            centred = steps.pointwise("sub", self.x, mean)
         inv_variance = inverse_root(steps, variance, self.epsilon)
         steps.output(mean, self.mean)
         steps.output(inv_variance, self.inv_variance)
@@ -116,21 +137,24 @@ class Batchnorm(Norm):
         old_mean, old_variance, momentum = self.in_running_mean, self.in_running_var, self.momentum
         if old_mean is not None and old_variance is not None and momentum is not None:
             running(steps, old_mean, mean, momentum, self.next_running_mean)
-            new = unbiased(steps, variance, steps.count(self.x, self.axes))
+            count = steps.count(self.x, self.axes, max(1, len(self.peer_stats)))
+            new = unbiased(steps, variance, count)
             running(steps, old_variance, new, momentum, self.next_running_var)
         return steps.ops
 
     def reference(self, *operands: Any, **context: Any) -> Any:
-        x, scale, bias, *rest = float64(operands)
+        arrays, peers = split_peers(self, operands)
+        x, scale, bias, *rest = arrays
         epsilon = rest[0 if self.momentum is None else 2].reshape([1] * x.ndim)
         mean = np.mean(x, axis=self.axes, keepdims=True)
         variance = np.mean((x - mean) ** 2, axis=self.axes, keepdims=True)
+        mean, variance = combined("moments", mean, variance, peers, self.peer_rank)
         inv_variance = 1 / np.sqrt(variance + epsilon)
         made = ((x - mean) * inv_variance * scale + bias, mean, inv_variance)
         if self.momentum is None:
             return made
         old_mean, old_variance, momentum = rest[0], rest[1], rest[3].reshape(())
-        n = x.size // x.shape[1]
+        n = max(1, len(peers)) * x.size // x.shape[1]
         variance = variance * n / max(n - 1, 1)
         next_mean = (1 - momentum) * old_mean + momentum * mean
         return *made, next_mean, (1 - momentum) * old_variance + momentum * variance

@@ -10,7 +10,7 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ..expansion import Steps
-from ..op import Op, attribute, operand, result
+from ..op import Op, attribute, operand, operands, result
 from ..tensor import MAX_RANK, Tensor
 from .norm_base import (
     Norm,
@@ -22,6 +22,7 @@ from .norm_base import (
     reduced_dims,
     row_axes,
 )
+from .peer_reduction import combined, drawn_peer, exchanged, split_peers, verify_peers
 
 
 class LayernormBackward(Norm):
@@ -148,6 +149,15 @@ class ChannelNormBackward(LayernormBackward):
     def shared_axes(self) -> tuple[int, ...]:
         return axes_but(self.x, 1)
 
+    @property
+    def devices(self) -> int:
+        """How many have a part of the averages' elements."""
+        return 1
+
+    def over_devices(self, steps: Steps, along: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+        """The two sums, over all devices."""
+        return along, total
+
     def expand(self) -> Sequence[Op]:
         """Two sums over the normalized axes, of which dX and dscale and dbias are made."""
         steps = Steps(self.name, self.compute_type, self.x.rank)
@@ -155,13 +165,14 @@ class ChannelNormBackward(LayernormBackward):
         normal = steps.pointwise("mul", centred, self.inv_variance)
         along = steps.reduction("add", steps.pointwise("mul", self.dy, normal), self.axes)
         total = steps.reduction("add", self.dy, self.axes)
+        along, total = self.over_devices(steps, along, total)
         others = tuple(axis for axis in self.shared_axes if axis not in self.axes)
         for value, made in ((along, self.dscale), (total, self.dbias)):
             if others:
                 steps.reduction("add", value, others, to=made)
             else:
                 steps.output(value, made)
-        count = steps.count(self.x, self.axes)
+        count = steps.count(self.x, self.axes, self.devices)
         mean_along = steps.pointwise("div", along, count)
         rest = steps.pointwise("sub", self.dy, steps.pointwise("div", total, count))
         rest = steps.pointwise("sub", rest, steps.pointwise("mul", normal, mean_along))
@@ -214,14 +225,21 @@ class BatchnormBackward(ChannelNormBackward):
     With M = (X - mean) * inv_variance and avg over all axes but that of channels,
     dX = scale * inv_variance * (dY - avg(dY) - M * avg(dY * M)); dscale and dbias are the sums
     of dY * M and of dY over the same axes.
+    With peer_stats, one tensor of each of several devices, averages and sums are over all devices'
+    dY and X together: every device runs the same graph at the same time, on tensors of the same
+    dims, with the same peer_stats in the same order.  See peer_reduction.
     Source: cuDNN graph API, NormalizationBackward operation, mode BATCH_NORM.
+    peer_rank is ours: which of the tensors is this device's own.
 
     Constraints:
     (C1) X has rank 2 or more; scale has dims [1, C, 1, ...].
     (C2) dY and dX have X's dims.
     (C3) mean and inv_variance have scale's dims.
     (C4) dscale and dbias have scale's dims.
-    (C5) the compute type is FLOAT or DOUBLE.
+    (C5) the compute type is FLOAT or DOUBLE, FLOAT with peer_stats.
+    (C6) peer_stats are none, or up to 32 different tensors of FLOAT, of dims [their count, 4 * C,
+         1, ...], packed.
+    (C7) peer_rank is 0 to their count less 1, given where they are.
     """
 
     op_name = "batchnorm_backward"
@@ -231,7 +249,12 @@ class BatchnormBackward(ChannelNormBackward):
     scale: Tensor = operand("[1, C, 1, ...]", backend="SCALE_DESC")
     mean: Tensor = operand("[1, C, 1, ...]", backend="MEAN_DESC")
     inv_variance: Tensor = operand("[1, C, 1, ...]", backend="INV_VARIANCE_DESC")
+    peer_stats: tuple[Tensor, ...] = operands(
+        "[devices, 4 * C, 1, ...], one of each device",
+        backend="PEER_STAT_DESCS", optional=True, is_peer=True,
+    )  # fmt: skip
     dx: Tensor = result("[N, C, d2, ..., dn]", backend="DXDESC")
+    peer_rank: int | None = attribute("which of peer_stats is its device's own", int, optional=True)
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -241,6 +264,31 @@ class BatchnormBackward(ChannelNormBackward):
     def verify_scale(self) -> None:
         self.require_rank("C1", self.x, 2, MAX_RANK)
         self.require_dims("C1", channel_dims(self.x), self.scale)
+
+    def verify(self) -> None:
+        super().verify()
+        verify_peers(self, "C5", "C6", "C7")  # batchnorm_backward_c6, batchnorm_backward_c7
+
+    @property
+    def devices(self) -> int:
+        return max(1, len(self.peer_stats))
+
+    def over_devices(self, steps: Steps, along: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+        return exchanged(steps, self, "add", along, total) if self.peer_stats else (along, total)
+
+    def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
+        return drawn_peer(self, tensor, rng, sizes)
+
+    def reference(self, *operands: Any, **context: Any) -> Any:
+        arrays, peers = split_peers(self, operands)
+        dy, x, scale, mean, inv_variance = arrays
+        normal = (x - mean) * inv_variance
+        along, total = (
+            np.sum(values, axis=self.axes, keepdims=True) for values in (dy * normal, dy)
+        )
+        along, total = combined("add", along, total, peers, self.peer_rank)
+        n = self.devices * x.size // x.shape[1]
+        return scale * inv_variance * (dy - total / n - normal * along / n), along, total
 
 
 class RmsnormBackward(Norm):

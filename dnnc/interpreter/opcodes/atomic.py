@@ -136,33 +136,35 @@ def _apply(
     update: Update,
 ) -> Array:
     """Update memory lane by lane, lanes of different addresses together; returns old values."""
-    arena, index, fail = _find(m, access, where, active)
-    order = m.numpy_rng.permutation(where.size)
-    if where.size > 1:
-        order = order[np.argsort(index[order], kind="stable")]
-    ordered = index[order]
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    lengths = np.diff(np.append(starts, ordered.size))
     old = np.empty(where.size, access.of.dtype)
-    b = operands[0]
-    c = operands[1] if len(operands) > 1 else b
-    # Round k does the k-th lane of every address that has so many.
-    for turn in range(int(lengths.max())):
-        lanes = order[starts[lengths > turn] + turn]
-        values, states = arena.load(index[lanes], access.size, access.of.code, 1)
-        if states is not None:
-            bad = int((states != CLEAN).any(axis=1).argmax())
-            raise fail("is updated before it was written", int(lanes[bad]))
-        old[lanes] = values
-        arena.store(index[lanes], access.size, update(values, b[lanes], c[lanes]))
+    fail = m.failing(access.instruction, where, active)
+    for arena, index, places in _find(m, access, where, active, fail):
+        order = m.numpy_rng.permutation(index.size)
+        if index.size > 1:
+            order = order[np.argsort(index[order], kind="stable")]
+        ordered = index[order]
+        starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+        lengths = np.diff(np.append(starts, ordered.size))
+        b = operands[0]
+        c = operands[1] if len(operands) > 1 else b
+        # Round k does the k-th lane of every address that has so many.
+        for turn in range(int(lengths.max())):
+            chosen = order[starts[lengths > turn] + turn]
+            lanes = places[chosen]
+            values, states = arena.load(index[chosen], access.size, access.of.code, 1)
+            if states is not None:
+                bad = int((states != CLEAN).any(axis=1).argmax())
+                raise fail("is updated before it was written", int(lanes[bad]))
+            old[lanes] = values
+            arena.store(index[chosen], access.size, update(values, b[lanes], c[lanes]))
     return old
 
 
 def _find(
-    m: Machine, access: Access, where: Array, active: Array | None
-) -> tuple[Arena, Array, Fail]:
-    """The arena and byte indices of the addresses, which must all be in one allocation."""
-    fail = m.failing(access.instruction, where, active)
+    m: Machine, access: Access, where: Array, active: Array | None, fail: Fail
+) -> list[tuple[Arena, Array, Array]]:
+    """(arena, byte indices, their positions in `where`) of each allocation that is addressed."""
+    everywhere = np.arange(where.size)
     space = access.space
     if space == "generic":
         is_shared = int(where[0]) >> WINDOW_SHIFT == SHARED_WINDOW >> WINDOW_SHIFT
@@ -177,10 +179,10 @@ def _find(
         if m.hopper is not None:
             m.hopper.proxy.refuse_read(index, access.size, fail)
             m.hopper.proxy.wrote(index, access.size, thread_numbers(m, active))
-        return m.shared.arena, index, fail
+        return [(m.shared.arena, index, everywhere)]
     found = m.memory.locate(where.view(np.uint64), access.size, fail)
-    if not isinstance(found, tuple):
-        raise fail("is in another allocation than that of the first lane: not modelled", 0)
-    if found[0].read_only:
-        raise fail("is in constant memory", 0)
-    return found[0].arena, found[1], fail
+    parts = [(*found, everywhere)] if isinstance(found, tuple) else found
+    for region, _, places in parts:
+        if region.read_only:
+            raise fail("is in constant memory", int(places[0]))
+    return [(region.arena, index, places) for region, index, places in parts]

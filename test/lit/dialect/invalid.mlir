@@ -636,7 +636,7 @@ func.func @instancenorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: ten
 
 func.func @batchnorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
-  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -644,7 +644,7 @@ func.func @batchnorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor
 
 func.func @batchnorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x1x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C2): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
-  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -652,7 +652,7 @@ func.func @batchnorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor
 
 func.func @batchnorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C3): tensor with uid ? has dims [5, 3, 4]; accepted: [5, 3, 8]}}
-  "dnn.batchnorm"(%a, %b, %c, %d) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x4xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm"(%a, %b, %c, %d) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x4xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -660,7 +660,7 @@ func.func @batchnorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor
 
 func.func @batchnorm_c4(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM: batchnorm (C4): result next_running_var is missing; accepted: running statistics with both old ones and a momentum, none without}}
-  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -668,7 +668,23 @@ func.func @batchnorm_c4(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor
 
 func.func @batchnorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
   // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: batchnorm (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
-  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_c6(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>, %e: tensor<2x3x1xf32>, %f: tensor<2x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C6): tensor with uid ? has dims [2, 3, 1]; accepted: [2, 12, 1]}}
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_c7(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>, %e: tensor<2x12x1xf32>, %f: tensor<2x12x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: batchnorm (C7): peer_rank=None; accepted: 0 to 1, which of the peers' tensors is the device's own}}
+  "dnn.batchnorm"(%a, %b, %c, %d, %e, %f) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -860,7 +876,7 @@ func.func @instancenorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>
 
 func.func @batchnorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x1x8xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C1): tensor with uid ? has dims [1, 1, 8]; accepted: [1, 3, 1]}}
-  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x1x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x1x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -868,7 +884,7 @@ func.func @batchnorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %
 
 func.func @batchnorm_backward_c2(%a: tensor<5x3x1xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C2): tensor with uid ? has dims [5, 3, 1]; accepted: [5, 3, 8]}}
-  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x1xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x1xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -876,7 +892,7 @@ func.func @batchnorm_backward_c2(%a: tensor<5x3x1xf32>, %b: tensor<5x3x8xf32>, %
 
 func.func @batchnorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<5x3x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C3): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
-  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -884,7 +900,7 @@ func.func @batchnorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %
 
 func.func @batchnorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C4): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
-  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x1x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x1x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -892,7 +908,23 @@ func.func @batchnorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %
 
 func.func @batchnorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
   // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: batchnorm_backward (C5): compute type INT32; accepted: FLOAT, DOUBLE}}
-  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = i32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_backward_c6(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<2x3x1xf32>, %g: tensor<2x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C6): tensor with uid ? has dims [2, 3, 1]; accepted: [2, 12, 1]}}
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @batchnorm_backward_c7(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<2x12x1xf32>, %g: tensor<2x12x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: batchnorm_backward (C7): peer_rank=2; accepted: 0 to 1, which of the peers' tensors is the device's own}}
+  "dnn.batchnorm_backward"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 2 : i64} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 
@@ -973,6 +1005,38 @@ func.func @dbn_weight_c2(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tenso
 func.func @dbn_weight_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
   // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: dbn_weight (C3): compute type INT32; accepted: FLOAT, DOUBLE}}
   "dnn.dbn_weight"(%a, %b, %c, %d, %e) {compute_type = i32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @peer_reduction_c1(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x12x1xf32>, %d: tensor<2x12x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: peer_reduction:moments (C1): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
+  "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "moments", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @peer_reduction_c2(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x12x1xf32>, %d: tensor<2x12x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: peer_reduction:moments (C2): compute type DOUBLE, of several devices; accepted: FLOAT}}
+  "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f64, mode = "moments", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @peer_reduction_c3(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x3x1xf32>, %d: tensor<2x3x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: peer_reduction:moments (C3): tensor with uid ? has dims [2, 3, 1]; accepted: [2, 12, 1]}}
+  "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "moments", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @peer_reduction_c4(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x12x1xf32>, %d: tensor<2x12x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: peer_reduction:moments (C4): peer_rank=-1; accepted: 0 to 1, which of the peers' tensors is the device's own}}
+  "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "moments", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = -1 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
 

@@ -139,17 +139,24 @@ func.func @instancenorm(%x: tensor<2x3x4x5xf32>, %scale: tensor<1x3x1x1xf32>, %b
 }
 
 // CHECK-LABEL: func.func @batchnorm_with_running_statistics
-// CHECK: "dnn.batchnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>}
+// CHECK: "dnn.batchnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>}
 func.func @batchnorm_with_running_statistics(%x: tensor<4x6x2x8xf32>, %scale: tensor<1x6x1x1xf32>, %bias: tensor<1x6x1x1xf32>, %in_running_mean: tensor<1x6x1x1xf32>, %in_running_var: tensor<1x6x1x1xf32>, %epsilon: tensor<1x1x1x1xf32>, %momentum: tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
-  %0:5 = "dnn.batchnorm"(%x, %scale, %bias, %in_running_mean, %in_running_var, %epsilon, %momentum) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  %0:5 = "dnn.batchnorm"(%x, %scale, %bias, %in_running_mean, %in_running_var, %epsilon, %momentum) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
   return %0#0, %0#1, %0#2, %0#3, %0#4 : tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
 }
 
 // CHECK-LABEL: func.func @batchnorm_without_running_statistics
-// CHECK: "dnn.batchnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>}
+// CHECK: "dnn.batchnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>}
 func.func @batchnorm_without_running_statistics(%x: tensor<4x6x2x8xf32>, %scale: tensor<1x6x1x1xf32>, %bias: tensor<1x6x1x1xf32>, %epsilon: tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
-  %0:3 = "dnn.batchnorm"(%x, %scale, %bias, %epsilon) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  %0:3 = "dnn.batchnorm"(%x, %scale, %bias, %epsilon) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
   return %0#0, %0#1, %0#2 : tensor<4x6x2x8xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @batchnorm_of_two_devices
+// CHECK: "dnn.batchnorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>}
+func.func @batchnorm_of_two_devices(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>, %e: tensor<2x12x1xf32>, %f: tensor<2x12x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) {
+  %0:3 = "dnn.batchnorm"(%a, %b, %c, %d, %e, %f) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return %0#0, %0#1, %0#2 : tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>
 }
 
 // CHECK-LABEL: func.func @batchnorm_inference
@@ -195,10 +202,17 @@ func.func @instancenorm_backward(%dy: tensor<2x3x4x5xf32>, %x: tensor<2x3x4x5xf3
 }
 
 // CHECK-LABEL: func.func @batchnorm_backward
-// CHECK: "dnn.batchnorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32}
+// CHECK: "dnn.batchnorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>}
 func.func @batchnorm_backward(%dy: tensor<4x6x3x2xf32>, %x: tensor<4x6x3x2xf32>, %scale: tensor<1x6x1x1xf32>, %mean: tensor<1x6x1x1xf32>, %inv_variance: tensor<1x6x1x1xf32>) -> (tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
-  %0:3 = "dnn.batchnorm_backward"(%dy, %x, %scale, %mean, %inv_variance) {compute_type = f32} : (tensor<4x6x3x2xf32>, tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) -> (tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
+  %0:3 = "dnn.batchnorm_backward"(%dy, %x, %scale, %mean, %inv_variance) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4x6x3x2xf32>, tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) -> (tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
   return %0#0, %0#1, %0#2 : tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @batchnorm_backward_of_two_devices
+// CHECK: "dnn.batchnorm_backward"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64}
+func.func @batchnorm_backward_of_two_devices(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<2x12x1xf32>, %g: tensor<2x12x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) {
+  %0:3 = "dnn.batchnorm_backward"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return %0#0, %0#1, %0#2 : tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>
 }
 
 // CHECK-LABEL: func.func @genstats
@@ -227,6 +241,13 @@ func.func @bn_finalize_without_running_statistics(%sum: tensor<1x5xf32>, %sq_sum
 func.func @dbn_weight(%dy: tensor<4x6x3x2xf32>, %x: tensor<4x6x3x2xf32>, %mean: tensor<1x6x1x1xf32>, %inv_variance: tensor<1x6x1x1xf32>, %scale: tensor<1x6x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) {
   %0:5 = "dnn.dbn_weight"(%dy, %x, %mean, %inv_variance, %scale) {compute_type = f32} : (tensor<4x6x3x2xf32>, tensor<4x6x3x2xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
   return %0#0, %0#1, %0#2, %0#3, %0#4 : tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>
+}
+
+// CHECK-LABEL: func.func @peer_reduction
+// CHECK: "dnn.peer_reduction"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64}
+func.func @peer_reduction(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x12x1xf32>, %d: tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>) {
+  %0:2 = "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  return %0#0, %0#1 : tensor<1x3x1xf32>, tensor<1x3x1xf32>
 }
 
 // CHECK-LABEL: func.func @softmax

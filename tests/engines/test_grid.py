@@ -1,0 +1,320 @@
+"""Engine grid in the interpreter: batch norms and their gradients, masks, a tensor's amax."""
+
+import re
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from dnnc.dialect.fusion import partition
+from dnnc.engines import heuristics
+from dnnc.engines.grid import GRID
+from dnnc.errors import DnncError
+from dnnc.options import Options
+from dnnc.target import TARGETS, of
+from tests.support import machine
+from tests.support.checked import check, random_inputs
+
+CONFIG = {"TILE_ROWS": 64, "ARRAY_SIZE_PER_THREAD": 1, "STAGES": 4}
+ALONG = {**CONFIG, "TILE_ROWS": 512}
+
+
+def run(g, sizes=None, knobs=CONFIG, **options):
+    """A device's rsqrt and division are off by some units of f32, in which statistics are."""
+    options = {"target": "sm_90a", "slack": 4.0, "allowance": 1e-6, **options}
+    return check(g, sizes, engine="grid", knobs=knobs, **options)
+
+
+def new_graph(io):
+    return dnnc.pygraph(
+        "grid", io_data_type=io, intermediate_data_type="f32", compute_data_type="f32"
+    )
+
+
+class Images:
+    """Tensors [n, c, h, w] with channels last, and [1, c, 1, 1] in f32."""
+
+    def __init__(self, g, n, c, *spatial):
+        self.g, self.dims = g, [n, c, *spatial]
+        self.channels = c
+
+    def image(self, name, **options):
+        return self.g.tensor(self.dims, channels_last(self.dims), name=name, **options)
+
+    def channel(self, name):
+        return self.g.tensor(
+            [1, self.channels, *[1] * (len(self.dims) - 2)], data_type="f32", name=name
+        )
+
+
+def channels_last(dims):
+    _, c, *spatial = dims
+    strides, step = [], c
+    for extent in reversed(spatial):
+        strides.insert(0, step)
+        step = step * extent
+    return [step, 1, *strides]
+
+
+def batchnorm(n, c, *spatial, io="f16", running=True, after=None):
+    """after: (graph, images, y) -> what is stored in y's place."""
+    g = new_graph(io)
+    of_images = Images(g, n, c, *spatial)
+    old = [of_images.channel(name) if running else None for name in ("old_mean", "old_var")]
+    y, *statistics = g.batchnorm(
+        input=of_images.image("x"), scale=of_images.channel("scale"),
+        bias=of_images.channel("bias"), in_running_mean=old[0], in_running_var=old[1],
+        epsilon=g.tensor_scalar(1e-3), momentum=g.tensor_scalar(0.1) if running else None,
+    )  # fmt: skip
+    for tensor in statistics:
+        if tensor is not None:
+            tensor.set_output().set_data_type("f32")
+    made = after(g, of_images, y) if after else y
+    made.set_output().set_name("y")
+    return g
+
+
+def add_relu_mask(g, images, y):
+    made = g.relu(g.add(y, images.image("z")))
+    mask = g.cmp_gt(made, 0.0).set_output().set_data_type(dtypes.i1).set_name("mask")
+    mask.set_stride(channels_last(images.dims))
+    return made
+
+
+def gradients(n, c, *spatial, io="f16", masked=False):
+    g = new_graph(io)
+    images = Images(g, n, c, *spatial)
+    dy = images.image("dy")
+    if masked:
+        dy = g.mul(dy, images.image("mask", data_type=dtypes.i1)).set_output().set_name("dz")
+    results = g.batchnorm_backward(
+        dy, images.image("x"), *(images.channel(name) for name in ("scale", "mean", "rstd"))
+    )
+    for i, tensor in enumerate(results):
+        tensor.set_output().set_data_type("f32" if i else io)
+    return g
+
+
+def quantised(rows, columns, io="bf16"):
+    g = new_graph(io)
+    x = g.tensor([rows, columns], name="x")
+    largest = g.reduction(x, "amax").set_dim([1, 1]).set_output().set_data_type("f32")
+    g.div(g.mul(x, 448.0), largest).set_output().set_data_type("f8E4M3FN").set_name("y")
+    return g
+
+
+def scaled_by_amax(rows, columns):
+    """As `quantised`, in types of every architecture."""
+    g = new_graph("bf16")
+    x = g.tensor([rows, columns])
+    g.div(x, g.reduction(x, "amax").set_dim([1, 1])).set_output()
+    return g
+
+
+def whole(g):
+    graph = g.graph.finalize()
+    return partition(graph, [graph.live_ops])[0]
+
+
+# ---- graphs
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize(("c", "io"), [(64, "bf16"), (36, "f16"), (7, "f32"), (1000, "bf16")])
+def test_batch_norm(c, io):
+    rows = 64 if c < 100 else 16
+    # The mean of a channel may be far smaller than its elements.
+    run(batchnorm(3, c, 5, 7, io=io), knobs={**CONFIG, "TILE_ROWS": rows}, allowance=1e-4)
+
+
+@pytest.mark.parametrize("dims", [(2, 40, 3, 4, 5), (700, 16), (1, 8, 1, 2), (2, 24, 40, 1)])
+def test_batch_norm_of_other_ranks_and_sizes(dims):
+    run(batchnorm(*dims, running=False))
+
+
+def test_batch_norm_with_channels_ahead():
+    """The fastest axis is reduced: a block has one channel at a time."""
+    g = new_graph("f16")
+    x = g.tensor([2, 5, 12, 12])
+    scale, bias = (g.tensor([1, 5, 1, 1], data_type="f32") for _ in range(2))
+    y, *statistics = g.batchnorm(x, scale, bias, None, None, g.tensor_scalar(1e-3), None)
+    for tensor in (y, *statistics[:2]):
+        tensor.set_output()
+    run(g, knobs=ALONG)
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("io", ["bf16", "f32"])
+def test_residual_activation_and_packed_mask(io):
+    run(batchnorm(3, 40, 5, 7, io=io, after=add_relu_mask), knobs={**CONFIG, "STAGES": 2})
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("c", [16, 72])
+def test_gradients(c, masked):
+    run(gradients(3, c, 6, 7, masked=masked))
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("dims", [(300, 128), (7, 33), (1, 8)])
+def test_a_whole_tensor_is_quantised(dims):
+    run(quantised(*dims), knobs=ALONG)
+
+
+def test_sizes_known_at_run_time():
+    g = batchnorm(dnnc.Dim("N", max=64), 24, 5, dnnc.Dim("W", max=64))
+    for n, w in ((1, 1), (3, 17), (64, 9)):
+        run(g, {"N": n, "W": w})
+
+
+def test_levels_that_are_no_variance():
+    """Softmax over pixels: the largest, then the sum of exponentials: two meetings more."""
+    g = new_graph("f16")
+    x = g.tensor([600, 24], name="x")
+    e = g.exp(g.sub(x, g.reduction(x, "max").set_dim([1, 24])))
+    g.div(e, g.reduction(e, "add").set_dim([1, 24])).set_output()
+    run(g)
+
+
+@pytest.mark.parametrize("mode", ["min", "mul", "norm1", "norm2", "avg", "mul_no_zeros"])
+def test_modes(mode):
+    g = new_graph("f32")
+    x = g.tensor([70, 12], name="x")
+    total = g.reduction(x, mode).set_dim([1, 12])
+    g.sub(x, total).set_output()
+    run(g, slack=16.0)
+
+
+def test_integers_and_doubles():
+    for kind in ("i32", "f64"):
+        g = dnnc.pygraph(
+            "sums", io_data_type=kind, intermediate_data_type=kind, compute_data_type=kind
+        )
+        x = g.tensor([90, 20], name="x")
+        g.sub(x, g.reduction(x, "add").set_dim([1, 20])).set_output()
+        run(g)
+
+
+# ---- knobs
+
+
+@pytest.mark.parametrize("rows", [4, 64, 512])
+@pytest.mark.parametrize(("held", "stages"), [(0, 1), (3, 2), (8, 8)])
+def test_knobs(rows, held, stages):
+    knobs = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held, "STAGES": stages}
+    run(batchnorm(2, 24, 10, 30), knobs=knobs)
+
+
+def test_results_repeat_bit_for_bit():
+    g = gradients(4, 24, 20, 13)
+    graph = g.graph.finalize()
+    plan = compile_graph(graph, "sm_90a", Options(engine="grid"))
+    inputs = random_inputs(graph, {})
+    found = [machine.current().run(plan, inputs, sizes={}, seed=seed) for seed in range(3)]
+    for uid in found[0]:
+        np.testing.assert_array_equal(found[0][uid], found[1][uid])
+        np.testing.assert_array_equal(found[0][uid], found[2][uid])
+
+
+def test_mean_and_variance_are_one_level():
+    """Blocks meet twice for a level; two levels of softmax meet twice as often."""
+    assert meetings(batchnorm(64, 64, 56, 56)) == 2
+    assert meetings(gradients(64, 64, 56, 56)) == 2
+
+
+def meetings(g):
+    plan = compile_graph(g.graph.finalize(), "sm_90a", Options(engine="grid"))
+    text = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    return len(re.findall(r"red\.release\.gpu", text))
+
+
+# ---- numbers
+
+
+@pytest.mark.parametrize("mean", [1e4, -3e4])
+def test_variances_far_from_zero(mean):
+    """Channel 1 begins far from its other elements, channel 2 has a variance of 0."""
+    g = batchnorm(3, 8, 9, 10, io="f32", running=False)
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {})
+    x = next(t for t in graph.inputs if t.name == "x")
+    inputs[x.uid] = (inputs[x.uid] + mean).astype(np.float32)
+    inputs[x.uid][0, 1, 0, 0] = 0.0
+    inputs[x.uid][:, 2] = mean
+    # x itself has 2^-11 of such a mean.
+    run(g, inputs=inputs, allowance=1e-3)
+
+
+@pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
+def test_special_values_stay_in_their_channels(special):
+    g = batchnorm(3, 8, 9, 10, io="f32")
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {})
+    x = next(t for t in graph.inputs if t.name == "x")
+    inputs[x.uid][1, 3, 4, 5] = special
+    with np.errstate(invalid="ignore"):
+        run(g, inputs=inputs)
+
+
+# ---- what is taken
+
+
+def refusal(g, target="sm_90a"):
+    (reason, *_) = GRID.supports(whole(g), of(target))
+    return reason
+
+
+def test_refusals_name_what_is_wrong():
+    g = new_graph("f16")
+    x = g.tensor([8, 16, 32])
+    first = g.reduction(x, "add").set_dim([1, 16, 32])
+    g.add(g.add(x, first), g.reduction(x, "add").set_dim([8, 1, 32])).set_output()
+    assert "equal dims, axes" in str(refusal(g))
+    g = new_graph("f16")
+    g.reduction(g.tensor([8, 16]), "add").set_dim([1, 16]).set_output()
+    assert "an output of the reduced tensor's dims" in str(refusal(g))
+    g = new_graph("f16")
+    g.relu(g.tensor([8, 16])).set_output()
+    assert "one reduction at least" in str(refusal(g))
+    g = new_graph("f16")
+    x = g.transpose(g.tensor([8, 16]), [1, 0])
+    g.sub(x, g.reduction(x, "add").set_dim([1, 8])).set_output()
+    assert "transpose" in str(refusal(g))
+    assert "boolean" in str(refusal(batchnorm(2, 36, 4, 4, after=add_relu_mask)))
+    assert "groups of kept elements" in str(refusal(batchnorm(2, 1 << 17, 1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"ARRAY_SIZE_PER_THREAD": 48}, "shared memory"),
+        ({"STAGES": 8}, "registers"),
+        ({"TILE_ROWS": 512}, "groups of kept elements"),
+    ],
+    ids=str,
+)
+def test_knobs_are_checked(more, said):
+    with pytest.raises(DnncError, match=said):
+        run(gradients(2, 1000, 4, 4, io="f32", masked=True), knobs={**CONFIG, "STAGES": 2, **more})
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+def test_what_is_taken_has_candidates(target):
+    for g in (batchnorm(64, 64, 56, 56), gradients(32, 1024, 14, 14), quantised(4096, 4096)):
+        fusion = whole(g)
+        if not GRID.supports(fusion, target):
+            found = GRID.candidates(fusion, target)
+            assert found
+            for knobs in found:
+                assert not GRID.legal(knobs, fusion, target)
+                assert GRID.predict(fusion, knobs, target).seconds > 0
+
+
+@pytest.mark.parametrize("build", [batchnorm, gradients])
+@pytest.mark.parametrize("sizes", [(256, 64, 56, 56), (256, 1024, 14, 14), (32, 256, 56, 56)])
+def test_images_are_taken_whole(build, sizes):
+    config = heuristics.best_config(build(*sizes).graph.finalize(), of("sm_90a"))
+    assert [choice.engine.name for choice in config.choices] == ["grid"]
