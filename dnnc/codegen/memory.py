@@ -139,8 +139,10 @@ class GlobalTensor:
         assert only_one or is_whole, "a byte has one writer"
         byte = ir.IntegerType.get_signless(8)
         first = ops.shr(where.base, 3)
-        bits = ops.elements(value)
-        # Ahead of any branch: vectors of i1 that live across one go through local memory.
+        # Ahead of any branch, and as bytes: the back end keeps room in local memory for vectors of
+        # i1 that are taken apart.
+        wide = arith.ExtUIOp(ops.vector_type(byte, width), value).result
+        bits = ops.elements(wide)
         packed = [self._pack(bits[i : i + 8]) for i in range(0, width, 8)]
         for i, whole in enumerate(packed):
             inside = None if last is None else ops.compare("sle", ops.add(where.base, 8 * i), last)
@@ -159,10 +161,10 @@ class GlobalTensor:
             ops.store(ops.gep(self.pointer, ops.shr(where.base, 3), byte.type), byte, 1)
 
     def _pack(self, bits: Sequence[Any]) -> Any:
-        byte = ir.IntegerType.get_signless(8)
+        """Eight bytes of 0 or 1 as one."""
         total: Any = 0
         for place, bit in enumerate(bits):
-            wide = ops.shl(arith.ExtUIOp(byte, bit).result, place)
+            wide = ops.shl(bit, place)
             total = wide if place == 0 else ops.or_(total, wide)
         return total
 

@@ -124,7 +124,7 @@ class GridEngine:
             what = f"{groups} groups of kept elements for {target.sm_count} blocks"
             return (knob_reason(what, "two blocks of each at least: fewer TILE_ROWS"),)
         most = min(REGISTERS_PER_THREAD, target.registers_sm // threads)
-        if (registers := _registers(fusion, knobs)) > most:
+        if (registers := _registers(fusion, knobs, target)) > most:
             return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
         return smem_reasons(_smem_bytes(fusion, knobs, target), target)
 
@@ -296,12 +296,13 @@ def _smem_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
     return exchange + each * knobs["ARRAY_SIZE_PER_THREAD"] * _threads(target)
 
 
-def _registers(fusion: Fusion, knobs: Knobs) -> int:
+def _registers(fusion: Fusion, knobs: Knobs, target: Target) -> int:
     """Of a thread: an estimate, so that nothing is spilled."""
     first = reductions_of(fusion)[0].x.shape
     whole = sum(t.type.bits / 32 for t in fusion.inputs if t.shape == first)
     loaded = knobs["STAGES"] * whole + len(reductions_of(fusion)) + 2
-    return round(40 + _width(fusion) * loaded)
+    more = 32 if target.capability >= (10, 0) else 0  # what code for them takes beside
+    return round(40 + more + _width(fusion) * loaded)
 
 
 def _holds_bytes(output: Tensor, first: Reduction) -> bool:
