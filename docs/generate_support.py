@@ -463,9 +463,11 @@ def status_on(engine: Engine, target: Target) -> str:
 
 @cache
 def samples(engine: Engine) -> tuple[Fusion, ...]:
-    """Graphs of every data type that the engine takes for some target; or of several devices."""
+    """Graphs of every data type that the engine takes for some target; norms, also of several
+    devices."""
     made = [f for t in dtypes.ALL for f in (*casts(t, dtypes.f32), *products(t))]
     made += fusions(EXAMPLES["peer_reduction"])
+    made += fusions(EXAMPLES["batchnorm"])
     return tuple(fusion for fusion in made if targets_of(engine, (fusion,)))
 
 
