@@ -130,10 +130,12 @@ class GroupTotals:
             ]
         self._gather_blocks()
         ops.barrier()
-        return [
+        found = [
             ops.load(pointer, type_, min(_ALIGNMENT, size))
             for pointer, type_, size in self._places_of_totals(self.column, width)
         ]
+        ops.barrier()  # the next level may leave its parts here
+        return found
 
     # ---- warps
 

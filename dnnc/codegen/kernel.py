@@ -95,13 +95,17 @@ class Kernel:
             f"{{{flags}}}",
         )
 
-    def workspace(self, name: str) -> Any:
-        """The address of a workspace buffer that the engine asked for by this name."""
+    def workspace(self, name: str, *, is_exclusive: bool = True) -> Any:
+        """The address of a workspace buffer that the engine asked for by this name.
+
+        is_exclusive: no other block writes what this one reads.
+        """
+        flags = "llvm.align = 256 : i64" + (", llvm.noalias" if is_exclusive else "")
         return self._argument(
             ("workspace", name),
             ir.Type.parse("!llvm.ptr<1>"),
             Arg.workspace(name),
-            "{llvm.align = 256 : i64, llvm.noalias}",
+            f"{{{flags}}}",
         )
 
     def tensor_map(self, recipe: TensorMap) -> Any:

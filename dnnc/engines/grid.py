@@ -37,7 +37,6 @@ from .reduced import (
     accesses_of,
     after_reasons,
     agreement_reasons,
-    axis_order,
     inputs_read_again,
     output_reasons,
     reductions_of,
@@ -57,6 +56,7 @@ _ROWS = (512, 256, 128, 64, 32, 16, 8, 4)
 _HELD = (0, 1, 2, 3, 4, 6, 8, 10, 12, 13, 14, 16, 20, 22, 24, 25, 26, 27, 32, 40, 48)
 _L2_BYTES = 19 << 20  # of what was read last, that the second cache still has
 _STAGES = (4, 2, 1, 8)
+_MOST_GROUPS = 16  # of blocks; a device has as many multiprocessors, however few
 _FEW_SLICES = 8  # whose parts every block combines itself
 _MEET_SECONDS = 5.0e-6  # of a level: combine, write, wait, read
 _MEMSET_SECONDS = 1.5e-6
@@ -75,7 +75,7 @@ class GridEngine:
         "results flow on (batch norm, a tensor's amax and its quantisation), any mode; pointwise "
         "operations before, and after, of the dims of the input or of the "
         "results; packed boolean outputs whose fastest axis is a multiple of 8 contiguous "
-        "elements; as many kept elements as half of the resident blocks take",
+        "elements; up to 16 groups of kept elements, of 1024 each where types have 16 bits",
     )
 
     # ---- the support surface
@@ -91,6 +91,9 @@ class GridEngine:
             reasons += after_reasons(fusion, reductions)
             reasons += output_reasons(fusion, reductions[0], _holds_bytes)
         first = reductions[0].x.shape
+        if not any(t.shape == first for t in fusion.inputs):
+            what = f"inputs without dims {text(first)}"
+            reasons.append(pattern_reason(what, "an input of the reduced tensor's dims"))
         if not reasons and not any(output.shape == first for output in fusion.outputs):
             what = f"outputs without dims {text(first)}"
             reasons.append(pattern_reason(what, "an output of the reduced tensor's dims"))
@@ -120,9 +123,9 @@ class GridEngine:
             what = f"TILE_ROWS={rows} of {threads} threads"
             return (knob_reason(what, f"up to {threads}; along rows {threads}"),)
         groups = -(-_kept_fragments(fusion).bounds()[1] // (threads // rows))
-        if 2 * groups > target.sm_count:
-            what = f"{groups} groups of kept elements for {target.sm_count} blocks"
-            return (knob_reason(what, "two blocks of each at least: fewer TILE_ROWS"),)
+        if groups > _MOST_GROUPS:
+            what = f"{groups} groups of kept elements"
+            return (knob_reason(what, f"up to {_MOST_GROUPS}: fewer TILE_ROWS"),)
         most = min(REGISTERS_PER_THREAD, target.registers_sm // threads)
         if (registers := _registers(fusion, knobs, target)) > most:
             return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
@@ -170,9 +173,10 @@ class GridEngine:
         kept_dims = region.dims_of(reductions[0].results[0])
         kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
         accesses = accesses_of(region, reductions)
-        # As `runs_along_row` has it, which `legal` goes by: by the inputs.
-        inputs = [(t, access) for t, access in accesses if t in region.arguments.values()]
-        order = axis_order(dims, inputs)
+        # As `runs_along_row` has it, which `legal` goes by.
+        whole = [t for t in region.arguments.values() if t.shape == tuple(dims)]
+        leaf = max(whole, key=lambda t: t.type.bits)
+        order = stride_order(leaf.shape, leaf.layout)
         fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
         is_row = not fastest or fastest[0] not in kept
         groups = [
@@ -272,6 +276,8 @@ def _is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
     """Whether it looks like a sum of (x - mean)^2; see `codegen.moments` for what is one."""
     makers = {t: made for made in fusion.ops for t in made.results}
     square = makers.get(op.x)
+    if op.mode == "norm2":
+        return isinstance(square, Pointwise) and square.mode == "sub"
     if not isinstance(square, Pointwise) or square.mode != "mul" or len({*square.operands}) > 1:
         return False
     centred = makers.get(square.operands[0])

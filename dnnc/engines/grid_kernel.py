@@ -290,7 +290,8 @@ class _Block:
         kernel, grid = self.kernel, self.grid
         exchange = GroupTotals(
             grid.shape, quantities, self.thread, self.row, self.column, self.memory,
-            kernel.workspace(grid.parts[number]), self.slice, kernel.size(grid.slices), self.group,
+            kernel.workspace(grid.parts[number], is_exclusive=False),
+            self.slice, kernel.size(grid.slices), self.group,
             kernel.size(grid.groups), self._count_of, self.barrier,
             is_spread=grid.tiling.is_spread,
         )  # fmt: skip

@@ -181,7 +181,8 @@ class RowsEngine:
         if not (stages := knobs["STAGES"]):
             return ()
         if stages == 1:
-            if is_along and not knobs["ARRAY_SIZE_PER_THREAD"] and _reads_again(fusion):
+            fits = _static_bytes(fusion, knobs) <= _EXCHANGE_BYTES
+            if is_along and not knobs["ARRAY_SIZE_PER_THREAD"] and _reads_again(fusion) and fits:
                 return ()
             what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={knobs['ARRAY_SIZE_PER_THREAD']}"
             return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
@@ -281,7 +282,7 @@ class RowsEngine:
         is_row = not fastest or fastest[0] not in kept
         # Views may have hidden from `legal` how memory runs; along rows everything is right.
         is_row |= bool(columns or knobs["TILE_CGA"] > 1 or knobs["CTA_COUNT"])
-        is_row |= knobs["TILE_COLS"] > _MOST_PARTS
+        is_row |= knobs["TILE_COLS"] > _MOST_PARTS or knobs["STAGES"] == 1
         is_row |= any(t.type.kind == "b" and t.shape == tuple(dims) for _, t in region.outputs)
         inner = groups[1 if is_row else 0][-1:]
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)

@@ -263,6 +263,41 @@ def test_special_values_stay_in_their_channels(special):
 # ---- what is taken
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_inputs_of_several_layouts(is_last):
+    """The first of the widest inputs says which way fragments lie, in the plan as in `legal`."""
+    g = new_graph("f16")
+    dims = [4, 96 if is_last else 12, 6, 6]
+    z = g.tensor(dims, channels_last(dims) if not is_last else None, name="z")
+    x = g.tensor(dims, channels_last(dims) if is_last else None, name="x")
+    total = g.reduction(x, "add").set_dim([1, dims[1], 1, 1])
+    g.add(g.relu(z), g.mul(x, total)).set_output()
+    run(g, knobs={**(CONFIG if is_last else ALONG), "STAGES": 2}, allowance=1e-4)
+
+
+def test_a_norm_of_distances_is_of_moments():
+    g = new_graph("f16")
+    x = g.tensor([4, 2048, 8, 8], channels_last([4, 2048, 8, 8]))
+    off = g.sub(x, g.reduction(x, "avg").set_dim([1, 2048, 1, 1]))
+    g.div(off, g.reduction(off, "norm2").set_dim([1, 2048, 1, 1])).set_output()
+    for knobs in GRID.candidates(whole(g), of("sm_90a")):
+        options = Options(engine="grid", knobs=tuple(knobs.items()))
+        plan = compile_graph(g.graph, "sm_90a", options)
+        step = plan.programs[0].variants[0].steps[-1]
+        assert int(step.launch.dynamic_smem_bytes) <= of("sm_90a").smem_block_bytes
+
+
+def test_levels_of_several_totals_where_every_block_combines_all():
+    """More groups than slices: totals stay in shared memory, where the next parts come."""
+    g = new_graph("f16")
+    x = g.tensor([40, 1024], name="x")
+    off = g.sub(x, g.reduction(x, "max").set_dim([1, 1024]))
+    least = g.reduction(off, "min").set_dim([1, 1024])
+    total = g.reduction(g.exp(off), "add").set_dim([1, 1024])
+    g.add(g.div(g.exp(off), total), least).set_output()
+    run(g, knobs={**CONFIG, "STAGES": 2})
+
+
 def refusal(g, target="sm_90a"):
     (reason, *_) = GRID.supports(whole(g), of(target))
     return reason
@@ -298,8 +333,9 @@ def test_refusals_name_what_is_wrong():
     ids=str,
 )
 def test_knobs_are_checked(more, said):
+    g = gradients(2, 1000, 4, 4, io="f32", masked=True)
     with pytest.raises(DnncError, match=said):
-        run(gradients(2, 1000, 4, 4, io="f32", masked=True), knobs={**CONFIG, "STAGES": 2, **more})
+        run(g, knobs={**CONFIG, "TILE_ROWS": 16, "STAGES": 2, **more})
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)
