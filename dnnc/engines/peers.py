@@ -8,8 +8,8 @@
 
 The flag is element 2 * C of row 0, a float; all is zeroed by the caller before each execution.
 Peers' tensors are passed by their addresses: memory of other devices works as that of this one
-where the caller has enabled the access.  The kernel waits for the others' kernels, so that all
-devices have to run the graph at the same time.
+where the caller has enabled the access, and atomics reach it (NVLink).  The kernel waits for the
+others' kernels, so that all devices have to run the graph at the same time.
 Source: PTX ISA, "Memory Consistency Model".
 """
 
