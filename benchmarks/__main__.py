@@ -34,6 +34,9 @@ def parser() -> argparse.ArgumentParser:
 
     kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
     kernels.add_argument("--set", choices=SET_NAMES, default="all", help="of cases")
+    kernels.add_argument(
+        "--seed", type=int, help="20 cases bound by memory, drawn by it, in place of a set"
+    )
     kernels.add_argument("--match", default="", help="regular expression over case ids")
     kernels.add_argument(
         "--columns", default="dnnc,cudnn,torch,torch_compile", help="default: %(default)s"

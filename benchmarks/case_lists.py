@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
@@ -143,7 +141,23 @@ def memory() -> list[Case]:
     return found
 
 
-SETS = {"all": all_cases, "hopper": hopper, "fused": fused, "rows": rows, "memory": memory}
+def small() -> list[Case]:
+    """Tensors so small that a call takes as long as its launches do."""
+    found = [make(128, 768) for make in KINDS.values()]
+    found += [make(64, 128) for make in (silu_mul, chain, transposed, strided)]
+    for make in (batchnorm, batchnorm_relu, batchnorm_backward, max_pool, average_pool):
+        found.append(make(2, 14, 14, 64))
+    return found
+
+
+SETS = {
+    "all": all_cases,
+    "hopper": hopper,
+    "fused": fused,
+    "rows": rows,
+    "memory": memory,
+    "small": small,
+}
 
 
 def case_of(id_: str) -> Case:
@@ -158,25 +172,3 @@ def case_of(id_: str) -> Case:
         return memory_of(id_)
     listed = {case.id: case for make in SETS.values() for case in make()}
     return listed[id_]
-
-
-def generated(seed: int, count: int = 20) -> list[Case]:
-    """Matmuls that nobody listed: sizes from 1 to 16384, log-uniform, some odd; by seed.
-
-    Heuristics are fitted on seeds below 1000 and judged on others.
-    """
-    draw = random.Random(seed)
-
-    def size(smallest: int, largest: int) -> int:
-        value = round(2 ** draw.uniform(smallest, largest))
-        return value if draw.random() < 0.2 else max(8, value // 8 * 8)
-
-    found: list[Case] = []
-    while len(found) < count:
-        batch = draw.choice((1, 1, 1, draw.randint(2, 32)))
-        m, n, k = size(0, 14), size(5, 14), size(5, 14)
-        if 2.0 * batch * m * n * k > 1.5e12 or batch * (m * n + m * k + n * k) > 1 << 30:
-            continue
-        dtype, epilogue = draw.choice(("bf16", "fp16")), draw.choice(BIASED)
-        found.append(matmul(dtype, epilogue, batch, m, n, k))
-    return found

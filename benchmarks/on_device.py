@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from . import case_lists, contestants, kernels, results, sweep
+from . import case_lists, contestants, generated, kernels, results, sweep
 from .case import Case
 from .compilers import Compilers
 from .contestants import Bench
@@ -33,7 +33,8 @@ def run(given: Namespace, watch: Watch) -> None:
 
 def chosen(given: Namespace) -> list[Case]:
     """The cases that `kernels` is asked for."""
-    listed = case_lists.SETS[given.set]()
+    drawn = given.seed is not None
+    listed = generated.memory_bound(given.seed) if drawn else case_lists.SETS[given.set]()
     return [case for case in listed if re.search(given.match, case.id)]
 
 
@@ -47,7 +48,7 @@ def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
 
 
 def _sweep(given: Namespace, bench: Bench, made: Results) -> None:
-    shapes = case_lists.generated(given.seed, given.count)
+    shapes = generated.matmuls(given.seed, given.count)
     if given.match:
         listed = {case.id: case for make in case_lists.SETS.values() for case in make()}
         shapes = [case for id_, case in listed.items() if re.search(given.match, id_)]

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import SET_NAMES, case_lists, cases, torch_peers  # noqa: E402
+from benchmarks import SET_NAMES, case_lists, cases, generated, torch_peers  # noqa: E402
 from benchmarks.compilers import Compilers, our_graph  # noqa: E402
 from benchmarks.matmul_cases import LAYOUTS, matmul, matmul_of  # noqa: E402
 from dnnc.options import Options  # noqa: E402
@@ -95,6 +95,15 @@ def test_ids_are_unique_and_parse(name):
     for case in listed:
         again = case_lists.case_of(case.id)
         assert (again.id, again.p, again.unit) == (case.id, case.p, case.unit)
+
+
+def test_generated_cases_are_those_of_their_seed():
+    for draw in (generated.matmuls, generated.memory_bound):
+        drawn = [case.id for case in draw(1000)]
+        assert len(drawn) == 20
+        assert drawn == [case.id for case in draw(1000)]
+        assert drawn != [case.id for case in draw(1001)]
+    assert len({case.kind for case in generated.memory_bound(1000, 200)}) > 15
 
 
 @pytest.mark.parametrize("id_", ["bf16/nope/8x8x8", "bf16/none/8x8x8/tn", "bf16/none/1x8x8x8"])
