@@ -2,11 +2,11 @@
 """Scalar operations on fragments: which instruction each one becomes.
 
 Exact functions stay `math` operations, which the pipeline turns into calls of libdevice and
-links (2 ulp or better in f32).  With `fastmath<afn>` (or `arcp` on a division) the hardware's
-approximations are used instead.  Their errors, relative unless said: exp, log, rsqrt, sqrt and
-the division within about 2**-22 (PTX ISA, "Floating Point Instructions"); tanh within 2**-10.9;
-erf within 1.5e-7 absolute (Abramowitz and Stegun, 7.1.26).  Results of exp and of the division
-(whose divisor is at least 1) that are subnormal become 0.
+links (2 ulp or better in f32).  With `fastmath<afn>` the hardware's approximations are used
+instead, and with `arcp` on a division whose divisor is at least 1.  Their errors, relative unless
+said: exp, log, rsqrt, sqrt and divisions within about 2**-22 (PTX ISA, "Floating Point
+Instructions"); tanh within 2**-10.9; erf within 1.5e-7 absolute (Abramowitz and Stegun, 7.1.26).
+Results of exp and of a division with `arcp` that are subnormal become 0.
 fp8 is carried as i8; conversions saturate and keep NaN.
 """
 
@@ -34,8 +34,10 @@ def lower(
     if op.name == "arith.truncf" and str(result) in _F8:
         return _to_f8(operands[0], str(result), width)
     rule = _APPROXIMATE.get(op.name)
-    if rule is not None and _allows(op, "arcp" if op.name == "arith.divf" else "afn"):
+    if rule is not None and allows(op, "arcp" if op.name == "arith.divf" else "afn"):
         return rule(*operands)
+    if op.name == "arith.divf" and allows(op, "afn"):
+        return _full_div(*operands)
     if op.name in ("math.sqrt", "math.rsqrt"):  # libdevice's are approximations in f32
         return _exact_root(operands[0], is_reciprocal=op.name == "math.rsqrt")
     made = ir.Operation.create(
@@ -62,7 +64,7 @@ def _register(type_: Any) -> Any:
     return ir.IntegerType.get_signless(8) if str(type_) in _F8 else type_
 
 
-def _allows(op: Any, flag: str) -> bool:
+def allows(op: Any, flag: str) -> bool:
     return "fastmath" in op.attributes and flag in str(op.attributes["fastmath"])
 
 
@@ -118,6 +120,12 @@ def _log(x: Any) -> Any:
 
 def _div(x: Any, y: Any) -> Any:
     return _mul(x, _rcp(y))
+
+
+def _full_div(x: Any, y: Any) -> Any:
+    f32, pairs = ir.F32Type.get(), zip(ops.elements(x), ops.elements(y), strict=True)
+    divided = [llvm.inline_asm(f32, [a, b], "div.full.f32 $0, $1, $2;", "=f,f,f") for a, b in pairs]
+    return ops.from_elements(divided)
 
 
 def _erf(x: Any) -> Any:

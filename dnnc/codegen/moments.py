@@ -21,55 +21,50 @@ from ..dialect import structure
 from ..expr import Expr, product
 from ..mlir import arith, ir
 from . import ops
+from .matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
 from .parts import Moments, combined, inverse, to_f32
 from .region import Region
-from .walk import indexing_maps, inputs_of, is_reduction, reduced_axes
+from .walk import inputs_of, is_reduction, reduced_axes
 
 
 def squared_distances(region: Region) -> dict[Any, Any]:
     """Sum of (x - avg(x))^2 -> the sum of x; both are reducing generics of f32."""
-    sums = [op for op in region.generics() if is_reduction(op) and _is_sum(op)]
+    sums = [op for op in region.generics() if is_reduction(op) and is_sum(op)]
     found = {op: _sum_behind(region, op) for op in sums}
     return {op: of for op, of in found.items() if of is not None and of in sums}
 
 
-def _is_sum(operation: Any) -> bool:
-    body = _body(operation)
-    is_added = [op.name for op in body] == ["arith.addf"]
-    return is_added and operation.results[0].type.element_type == ops.f32_type()
-
-
 def _sum_behind(region: Region, operation: Any) -> Any:
     """The sum of x, where an operation sums (x - avg(x))^2; else None."""
-    square = _pointwise(inputs_of(operation)[0])
-    body = _body(square) if square else []
-    if [op.name for op in body] != ["arith.mulf"] or not _is_plain(square):
+    square = pointwise(inputs_of(operation)[0])
+    body = body_of(square) if square else []
+    if [op.name for op in body] != ["arith.mulf"] or not is_plain(square):
         return None
-    factors = [_operand_of(square, value) for value in body[0].operands]
+    factors = [operand_of(square, value) for value in body[0].operands]
     if any(factor is None for factor in factors) or factors[0] != factors[1]:
         return None
-    centred = _pointwise(factors[0])
-    body = _body(centred) if centred else []
+    centred = pointwise(factors[0])
+    body = body_of(centred) if centred else []
     names = [op.name for op in body]
     if not names or names[-1] != "arith.subf" or set(names[:-1]) - {"arith.extf"}:
         return None
-    x, mean = (_operand_of(centred, value) for value in body[-1].operands)
-    if x is None or mean is None or not _is_plain(centred, x):
+    x, mean = (operand_of(centred, value) for value in body[-1].operands)
+    if x is None or mean is None or not is_plain(centred, x):
         return None
     total = _averaged(region, mean)
     if total is None or reduced_axes(total) != reduced_axes(operation):
         return None
-    return total if _source(inputs_of(total)[0]) == _source(x) else None
+    return total if source_of(inputs_of(total)[0]) == source_of(x) else None
 
 
 def _averaged(region: Region, value: Any) -> Any:
     """The sum that a value is, divided by the number of elements; else None."""
-    value = _source(value)
-    divided = _pointwise(value)
-    body = _body(divided) if divided else []
+    value = source_of(value)
+    divided = pointwise(value)
+    body = body_of(divided) if divided else []
     if [op.name for op in body] != ["arith.index_cast", "arith.sitofp", "arith.divf"]:
         return None
-    total = _operand_of(divided, body[-1].operands[0])
+    total = operand_of(divided, body[-1].operands[0])
     if total is None or body[-1].operands[1] != body[1].results[0]:
         return None
     total = total.owner
@@ -85,44 +80,6 @@ def _number(region: Region, value: Any) -> Expr | None:
     if op.name == "arith.constant":
         return Expr.of(ir.IntegerAttr(op.attributes["value"]).value)
     return structure.read_size(op, region.symbols) if op.name == "dnn.size" else None
-
-
-def _source(value: Any) -> Any:
-    """Where a value comes from, if all that happens to it is exact conversions."""
-    while (op := _pointwise(value)) and _is_plain(op):
-        if len(inputs_of(op)) != 1 or any(o.name != "arith.extf" for o in _body(op)):
-            break
-        value = inputs_of(op)[0]
-    return value
-
-
-def _pointwise(value: Any) -> Any:
-    """The generic without a reduction that a value comes from; None: something else."""
-    op = value.owner
-    if isinstance(op, ir.Block) or op.name != "linalg.generic" or is_reduction(op):
-        return None
-    return op
-
-
-def _body(operation: Any) -> list[Any]:
-    views = operation.regions[0].blocks[0].operations
-    return [view.operation for view in views][:-1]
-
-
-def _operand_of(operation: Any, value: Any) -> Any:
-    """The tensor whose element a body's value is, up to exact conversions; else None."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == "arith.extf":
-        value = value.owner.operands[0]
-    arguments = list(operation.regions[0].blocks[0].arguments)
-    inputs = inputs_of(operation)
-    return inputs[arguments.index(value)] if value in arguments[: len(inputs)] else None
-
-
-def _is_plain(operation: Any, *operands: Any) -> bool:
-    """Whether some operands (default: all) are read at the place that is computed."""
-    maps, inputs = indexing_maps(operation), inputs_of(operation)
-    same = {v for v, m in zip(inputs, maps, strict=False) if m == maps[-1]}
-    return set(operands or inputs) <= same
 
 
 # ---- one thread's part

@@ -149,14 +149,16 @@ class Scalars:
     """Builds scalar operations in a compute type (f32, f64, i32 or i1).
 
     approximate: "exact", or "fast": functions may use hardware approximations of about 2**-22,
-    or "coarse": of about 2**-11 (tanh).  The IR says so by `fastmath<afn>`; `arcp` on divisions.
+    or "coarse": of about 2**-11 (tanh).  The IR says so by `fastmath<afn>`; `arcp` on divisions
+    by at least 1.  is_division_exact: whether `div` is to nearest all the same.
     """
 
-    def __init__(self, dtype: DType, approximate: str = "exact"):
+    def __init__(self, dtype: DType, approximate: str = "exact", *, is_division_exact: bool = True):
         self.dtype = dtype
         self.type = element_type(dtype)
         self.is_float = dtype.is_float
         self.approximate = approximate
+        self.is_division_exact = is_division_exact
 
     # ---- values
 
@@ -197,7 +199,8 @@ class Scalars:
 
     def div(self, x: Any, y: Any) -> Any:
         if self.is_float:
-            return arith.DivFOp(x, y).result
+            flags = self._flags("none" if self.is_division_exact else "afn")
+            return arith.DivFOp(x, y, fastmath=flags).result
         zero, quotient = self._divided(x, y)
         return arith.SelectOp(zero, self.const(0), quotient).result
 

@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
 from math import gcd
-from typing import Any
+from typing import Any, TypeGuard
 
+from .. import dtypes
 from ..codegen.fragments import kept_bytes
 from ..codegen.output import Output
 from ..codegen.region import Region, loop_groups
@@ -230,10 +231,12 @@ class RowsEngine:
     def _is_worth_keeping(self, fusion: Fusion, blocks: int, threads: int, target: Target) -> bool:
         """Whether a row that is read again had better stay in shared memory.
 
-        One block of a multiprocessor computes while nothing is loaded: exponentials before a
-        reduction take longer than reading again does (softmax of 65536 elements: 1077 us, 945).
+        One block of a multiprocessor computes while nothing is loaded: functions before a
+        reduction take longer than reading again does, if they have a pass of their own.
         """
-        if _has_functions_before_sums(fusion) or threads != _MOST_THREADS or blocks > 1:
+        if threads != _MOST_THREADS or blocks > 1:
+            return False
+        if _has_functions_before_sums(fusion) and not _sums_of_exponentials(fusion):
             return False
         row = _row_elements(fusion).bounds()[1]
         return row * sum(max(8, t.type.bits) // 8 for t in _reads_again(fusion)) >= _KEPT_BYTES
@@ -248,7 +251,7 @@ class RowsEngine:
             row=typical(product(reduced)),
             moved=moved,
             read=whole,
-            levels=len(_levels(fusion)),
+            levels=_passes(fusion, knobs),
             threads=knobs["TILE_COLS"],
             block=max(_THREADS, knobs["TILE_COLS"]),
             width=1 if runs_along_row(fusion, along[0]) else _width(fusion),
@@ -352,6 +355,36 @@ def _levels(fusion: Fusion) -> list[int]:
         above = [depths[r] for r in along if r in depths and r in fusion.upstream(op.x)]
         depths[op] = 1 + max(above, default=0)
     return sorted(set(depths.values()))
+
+
+def _passes(fusion: Fusion, knobs: Knobs) -> int:
+    """Passes over a row for its reductions: some are made of what an earlier pass has found."""
+    found = len(_levels(fusion))
+    return found if knobs["ARRAY_SIZE_PER_THREAD"] else found - len(_sums_of_exponentials(fusion))
+
+
+@functools.lru_cache(maxsize=256)
+def _sums_of_exponentials(fusion: Fusion) -> list[Reduction]:
+    """Sums of exp(x - max(x)); see `codegen.exponentials`, which asks the region itself."""
+    along, _ = split_reductions(fusion)
+    if not runs_along_row(fusion, along[0]):
+        return []
+    return [op for op in along if _maximum_behind(fusion, op)]
+
+
+def _maximum_behind(fusion: Fusion, op: Reduction) -> bool:
+    exponential = fusion.producers.get(op.x)
+    if op.mode != "add" or not _is_pointwise(exponential, "exp") or op.x.type is not dtypes.f32:
+        return False
+    centred = fusion.producers.get(exponential.x)
+    if not _is_pointwise(centred, "sub") or centred.b is None:
+        return False
+    maximum = fusion.producers.get(centred.b)
+    return isinstance(maximum, Reduction) and (maximum.mode, maximum.x) == ("max", centred.x)
+
+
+def _is_pointwise(op: Op | None, mode: str) -> TypeGuard[Pointwise]:
+    return isinstance(op, Pointwise) and op.mode == mode
 
 
 def _row_elements(fusion: Fusion) -> Expr:

@@ -11,13 +11,14 @@ A level is the reductions that need those of the levels before, and no others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import gcd
 from typing import Any
 
 from ..codegen import cluster, moments, ops, reduce
+from ..codegen.exponentials import RunningSum, sums_of_exponentials
 from ..codegen.fragments import Fragments, kept_bytes
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
@@ -27,6 +28,7 @@ from ..codegen.moments import Shifted
 from ..codegen.output import Output
 from ..codegen.parts import inverse, times, to_f32
 from ..codegen.pipeline import Cursor
+from ..codegen.reduce import Combine
 from ..codegen.region import Access, Region, identity_access
 from ..codegen.row_ring import RowRing, is_run, ring_bytes
 from ..codegen.row_totals import RowTotals
@@ -43,6 +45,9 @@ COLUMNS_BYTES = _COLUMN_THREADS * _COLUMN_WIDTH  # of shared memory, for each by
 _TOGETHER = 4  # fragments of a row that a thread loads together
 _MANY_THREADS = 512  # of a block; of more, each has fewer registers
 _ZERO = Index.of(0)
+
+# Of a reduction, what makes a thread's part of it, once the totals that it needs are known.
+Later = dict[Any, Callable[[], Any]]
 
 
 @dataclass(frozen=True)
@@ -128,6 +133,8 @@ class RowsEmitter:
         # Several blocks of a multiprocessor rather go over the row again: moments take registers.
         found = moments.squared_distances(self.region) if t.slots else {}
         self.distances = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
+        found = sums_of_exponentials(self.region) if self.is_row and not t.held else {}
+        self.exponentials = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
         width = t.vector_elems
         self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
         self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
@@ -543,9 +550,9 @@ class _Group:
 
     def streamed(self) -> list[Any]:
         rows, fragments = self.rows, self._fragments()
-        parts_of: dict[Any, Any] = {}  # sums of squared distances, once their mean is known
+        later: Later = {}
         for number, level in enumerate(rows.levels):
-            parts = self._streamed_parts(fragments, number, level, parts_of)
+            parts = self._streamed_parts(fragments, number, level, later)
             combines = [reduce.combiner(self.walk, op) for op in level]
             totals = rows.totals.combine(f"level{number}", parts, combines, self.turn)
             self._keep(level, totals)
@@ -555,54 +562,60 @@ class _Group:
         return []
 
     def _streamed_parts(
-        self, fragments: Fragments, number: int, level: Sequence[Any], parts_of: dict[Any, Any]
+        self, fragments: Fragments, number: int, level: Sequence[Any], later: Later
     ) -> list[Any]:
         """This thread's parts of a level's totals.
 
-        parts_of: moments of the thread that earlier levels have left, by the sums of squared
-        distances that are made of them without another pass; this level leaves its own.
+        later: what earlier levels have left, by the reductions that are made of it without another
+        pass, once those levels' totals are known; this level leaves its own.
         """
-        own = [op for op in level if op not in parts_of]
-        shifted = self._shifted(fragments, own)
-        start: list[Any] = []
-        for op in own:
-            start += [
-                reduce.identity(op, self.width),
-                *(shifted[op].start() if op in shifted else ()),
-            ]
-        combines = [reduce.combiner(self.walk, op) for op in own]
+        own = [op for op in level if op not in later]
+        states = [self._state(op, number, fragments) for op in own]
+        sizes = [len(state.start()) for state in states]
 
         def values(walk: Walk, at: Any) -> list[Any]:
             return [walk.value(inputs_of(op)[0], at, self.width) for op in own]
 
         def use(carried: Any, found: Any) -> list[Any]:
-            left, made = list(carried), []
-            for op, combine, value in zip(own, combines, found, strict=True):
-                made.append(combine(left.pop(0), value))
-                if op in shifted:
-                    made += shifted[op].add([left.pop(0), left.pop(0)], value)
-            return made
+            each = zip(states, _split(carried, sizes), found, strict=True)
+            return [new for state, old, value in each for new in state.add(old, value)]
 
         sums: list[Any] = []
         if own:
             go = fragments.later_pass if number else fragments.first_pass
-            sums = go(values, start, use)
-        parts = {op: self._distances(op, parts_of[op]) for op in level if op in parts_of}
-        for op in own:
-            parts[op] = sums.pop(0)
-            if op in shifted:
-                part = shifted[op].part([sums.pop(0), sums.pop(0)], fragments.count)
-                found = moments.folded(part) if self.rows.is_row else part
-                parts_of.update((of, found) for of, x in self.rows.distances.items() if x == op)
+            sums = go(values, [v for state in states for v in state.start()], use)
+        parts = {op: later[op]() for op in level if op in later}
+        for op, state, found in zip(own, states, _split(sums, sizes), strict=True):
+            parts[op] = found[0]
+            later.update(self._left(op, state, found, fragments))
         return [parts[op] for op in level]
 
-    def _shifted(self, fragments: Fragments, level: Sequence[Any]) -> dict[Any, Shifted]:
-        """Sums whose squared distances are wanted too -> what those start from."""
-        wanted = [op for op in level if op in self.rows.distances.values()]
-        if not wanted:
-            return {}
+    def _state(self, op: Any, number: int, fragments: Fragments) -> Any:
+        """What a thread adds up for a reduction, and for those that are made of it later."""
+        combine = reduce.combiner(self.walk, op)
+        sums = [other for other, of in self.rows.exponentials.items() if of == op]
+        if sums:
+            return RunningSum(self.walk, sums[0], combine, self.width)
+        plain = _Plain(combine, reduce.identity(op, self.width))
+        if op not in self.rows.distances.values():
+            return plain
         walk, at = self.walk.branch(), fragments.at(0)
-        return {op: Shifted(walk.value(inputs_of(op)[0], at, self.width)) for op in wanted}
+        return _WithMoments(plain, Shifted(walk.value(inputs_of(op)[0], at, self.width)))
+
+    def _left(self, op: Any, state: Any, found: Sequence[Any], fragments: Fragments) -> Later:
+        """By reduction, what makes this thread's part of it of a state of another one."""
+        if isinstance(state, RunningSum):
+            sums = [other for other, of in self.rows.exponentials.items() if of == op]
+            return {other: partial(self._scaled, state, found, op) for other in sums}
+        if isinstance(state, _WithMoments):
+            part = state.shifted.part(found[1:], fragments.count)
+            part = moments.folded(part) if self.rows.is_row else part
+            squares = [other for other, of in self.rows.distances.items() if of == op]
+            return {other: partial(self._distances, other, part) for other in squares}
+        return {}
+
+    def _scaled(self, state: RunningSum, found: Sequence[Any], maximum: Any) -> Any:
+        return state.part(found, self.leaves[maximum.results[0]].value)
 
     def _distances(self, op: Any, part: Sequence[Any]) -> Any:
         """This thread's squared distances from the row's mean, by its own moments."""
@@ -636,3 +649,40 @@ class _Group:
         for (_, target), value in zip(self.whole, values, strict=True):
             target.store(at, value, self.is_row_inside)
         return carried
+
+
+# ---- what a thread adds up in one pass
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """[the total of each lane]."""
+
+    combine: Combine
+    nothing: Any
+
+    def start(self) -> list[Any]:
+        return [self.nothing]
+
+    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
+        return [self.combine(state[0], value)]
+
+
+@dataclass(frozen=True)
+class _WithMoments:
+    """[the total, and what its squared distances are made of]."""
+
+    plain: _Plain
+    shifted: Shifted
+
+    def start(self) -> list[Any]:
+        return [*self.plain.start(), *self.shifted.start()]
+
+    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
+        return [*self.plain.add(state[:1], value), *self.shifted.add(state[1:], value)]
+
+
+def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:
+    """Runs of values, of these sizes."""
+    left = list(values)
+    return [[left.pop(0) for _ in range(size)] for size in sizes]

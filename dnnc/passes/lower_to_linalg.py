@@ -165,14 +165,26 @@ class _Lowering:
             return "coarse"
         return "fast" if self._is_rounded_later(result) else "exact"
 
+    def stays_float(self, value: Tensor) -> bool:
+        """Whether all that is made of it is floats: 5.9999995 is no 5 then."""
+        return all(t.type.is_float for t in self._made_of(value, lambda t: True))
+
     def _is_rounded_later(self, value: Tensor) -> bool:
         """Whether every way from it to memory passes a type of 16 bits or less."""
-        if value.type.bits <= 16:
-            return True
-        if value in self.fusion.outputs:
-            return False
-        users = [op for op in self.fusion.ops if value in op.operands]
-        return all(self._is_rounded_later(result) for op in users for result in op.results)
+        wide = [t for t in self._made_of(value, lambda t: t.type.bits > 16) if t.type.bits > 16]
+        return not any(t in self.fusion.outputs for t in wide)
+
+    def _made_of(self, value: Tensor, goes_on: Callable[[Tensor], bool]) -> set[Tensor]:
+        """The value and what is made of it, but not of tensors where it does not go on."""
+        found, pending = {value}, [value]
+        while pending:
+            tensor = pending.pop()
+            if goes_on(tensor):
+                users = [op for op in self.fusion.ops if tensor in op.operands]
+                new = {result for op in users for result in op.results} - found
+                found |= new
+                pending += new
+        return found
 
 
 def _constant_of(source: Tensor, dtype: DType) -> Any:
@@ -190,7 +202,9 @@ def _pointwise(low: _Lowering, op: Pointwise) -> None:
     compute = op.compute_type
     operands = [pair for source in op.operands for pair in low.operand(source, op.y)]
     is_copy = op.mode == "identity" and op.x.type == op.y.type
-    scalars = Scalars(compute, low.approximation(op))
+    scalars = Scalars(
+        compute, low.approximation(op), is_division_exact=not low.stays_float(op.results[0])
+    )
 
     def body(*given: Any) -> Any:
         rest = list(given)

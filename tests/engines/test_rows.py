@@ -1,5 +1,7 @@
 """Engine rows in the interpreter: orders of axes, threads, clusters, rings, sums of columns."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
-from dnnc.engines import ENGINES, heuristics, rows
+from dnnc.engines import ENGINES, heuristics, rows, rows_kernel
 from dnnc.engines.rows import ROWS, split_reductions
 from dnnc.errors import DnncError
 from dnnc.options import Options
@@ -297,6 +299,37 @@ def test_special_values_of_rows_in_shared_memory_stay_in_them(special):
     inputs[1][2, 7] = special
     with np.errstate(invalid="ignore"):
         run(g, inputs=inputs, knobs=SLOTS)
+
+
+# ---- softmax of long rows in two passes
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("stages", [0, 1])
+@pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
+def test_maximum_and_sum_of_exponentials_in_one_pass(stages, io):
+    """Maxima that grow in every fragment, infinities, NaN, rows of nothing but -inf."""
+    g = softmax([8, 1003 if stages else 1000], [1], io=io)
+    inputs = random_inputs(g.graph.finalize(), {})
+    (x,) = inputs.values()
+    x[0] = np.arange(x.shape[1])
+    x[1] = -np.arange(x.shape[1])
+    x[2, :600] = -np.inf  # the first fragments of all threads
+    x[3] = -np.inf
+    x[4, 700] = np.inf
+    x[5, 3] = np.nan
+    x[6] = 6e4
+    with np.errstate(invalid="ignore"):
+        run(g, inputs=inputs, knobs={**SLOTS, "STAGES": stages})
+
+
+@pytest.mark.parametrize(("io", "passes"), [(dtypes.f16, 2), (dtypes.f32, 3)], ids=str)
+def test_passes_of_a_softmax(io, passes):
+    """Exact exponentials are added up once the maximum is known."""
+    plan = run(softmax([8, 1000], [1], io=io), knobs={**SLOTS, "STAGES": 0})
+    ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    unrolled = rows_kernel._TOGETHER + 1  # loads of a pass that stores nothing
+    assert len(re.findall(r"\bld\.global", ptx)) // unrolled == passes - 1
 
 
 # ---- sums of columns

@@ -1,0 +1,54 @@
+# pyright: basic
+"""What generics of a region compute: questions by which patterns in it are found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..mlir import ir
+from . import ops
+from .walk import indexing_maps, inputs_of, is_reduction
+
+
+def is_sum(operation: Any) -> bool:
+    body = body_of(operation)
+    is_added = [op.name for op in body] == ["arith.addf"]
+    return is_added and operation.results[0].type.element_type == ops.f32_type()
+
+
+def source_of(value: Any) -> Any:
+    """Where a value comes from, if all that happens to it is exact conversions."""
+    while (op := pointwise(value)) and is_plain(op):
+        if len(inputs_of(op)) != 1 or any(o.name != "arith.extf" for o in body_of(op)):
+            break
+        value = inputs_of(op)[0]
+    return value
+
+
+def pointwise(value: Any) -> Any:
+    """The generic without a reduction that a value comes from; None: something else."""
+    op = value.owner
+    if isinstance(op, ir.Block) or op.name != "linalg.generic" or is_reduction(op):
+        return None
+    return op
+
+
+def body_of(operation: Any) -> list[Any]:
+    views = operation.regions[0].blocks[0].operations
+    return [view.operation for view in views][:-1]
+
+
+def operand_of(operation: Any, value: Any) -> Any:
+    """The tensor whose element a body's value is, up to exact conversions; else None."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "arith.extf":
+        value = value.owner.operands[0]
+    arguments = list(operation.regions[0].blocks[0].arguments)
+    inputs = inputs_of(operation)
+    return inputs[arguments.index(value)] if value in arguments[: len(inputs)] else None
+
+
+def is_plain(operation: Any, *operands: Any) -> bool:
+    """Whether some operands (default: all) are read at the place that is computed."""
+    maps, inputs = indexing_maps(operation), inputs_of(operation)
+    same = {v for v, m in zip(inputs, maps, strict=False) if m == maps[-1]}
+    return set(operands or inputs) <= same
