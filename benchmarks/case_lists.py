@@ -161,7 +161,7 @@ SETS = {
 
 
 def case_of(id_: str) -> Case:
-    """The case of an id: any matmul, any fused one, or one of a list."""
+    """The case of an id, of any sizes."""
     if id_.startswith("matmul/"):
         return matmul_of(id_)
     if id_.startswith("fused/"):
@@ -170,5 +170,8 @@ def case_of(id_: str) -> Case:
         return rows_of(id_)
     if id_.startswith("memory/"):
         return memory_of(id_)
-    listed = {case.id: case for make in SETS.values() for case in make()}
-    return listed[id_]
+    family, _, kind, sizes = id_.split("/")
+    rows, columns = (int(size) for size in sizes.split("x"))
+    if family == "reduction":
+        return squares(rows, columns, kind.removeprefix("squares_"))
+    return {"add": add, "bias_gelu": bias_gelu}[kind](rows, columns)

@@ -19,6 +19,13 @@ from .kernel import Kernel
 from .reduce import Combine
 
 _DIRECT = 8  # parts that every thread loads itself; of more, each lane loads some
+_MANY = 32  # threads that share a row across rows; of more, those of a warp combine first
+ROWS_ACROSS = 4  # fragments side by side in such a block
+
+
+def parts_across(threads: int, rows: int) -> int:
+    """Parts of a row in shared memory, where so many threads share each of so many rows."""
+    return threads // (WARP_THREADS // rows) if threads > _MANY else threads
 
 
 @dataclass(frozen=True)
@@ -117,27 +124,35 @@ class RowTotals:
     ) -> list[Any]:
         if self.threads == 1:
             return list(values)
+        count = parts_across(self.threads, self.rows)
+        together = self.threads // count
+        values = [
+            reduce.across_lanes(value, together, combine, self.rows) if together > 1 else value
+            for value, combine in zip(values, combines, strict=True)
+        ]
+        is_giver = ops.compare("eq", ops.and_(self.lane, together - 1), 0)
         placed = []
         for i, value in enumerate(values):
             width, element = ops.width_of(value), ops.element_of(value.type)
             size = element.width // 8
             turns = 1 if isinstance(turn, int) else 2
-            bytes_ = turns * self.threads * self.rows * width * size
+            bytes_ = turns * count * self.rows * width * size
             buffer = self.kernel.shared(f"{name}_{i}", bytes_)
-            base = ops.mul(turn, self.threads * self.rows)
+            base = ops.mul(turn, count * self.rows)
 
             def pointer(other: Any, buffer=buffer, base=base, width=width, element=element) -> Any:
                 column = ops.add(ops.mul(other, self.rows), self.row)
                 return ops.gep(buffer, ops.mul(ops.add(base, column), width), element)
 
             alignment = min(16, size * width)
-            ops.store(pointer(self.lane), value, alignment)
+            with ops.if_(is_giver if together > 1 else None):
+                ops.store(pointer(ops.div(self.lane, together)), value, alignment)
             placed.append((pointer, alignment))
         ops.barrier()
         found = []
         for (pointer, alignment), value, combine in zip(placed, values, combines, strict=True):
             total = ops.load(pointer(0), value.type, alignment)
-            for other in range(1, self.threads):
+            for other in range(1, count):
                 total = combine(total, ops.load(pointer(other), value.type, alignment))
             found.append(total)
         return found

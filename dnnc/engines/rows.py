@@ -26,6 +26,7 @@ from ..codegen.fragments import kept_bytes
 from ..codegen.output import Output
 from ..codegen.region import Region, loop_groups
 from ..codegen.row_ring import MOST_ROWS, is_run, ring_bytes
+from ..codegen.row_totals import ROWS_ACROSS, parts_across
 from ..codegen.walk import inputs_of
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
@@ -73,7 +74,7 @@ _FUNCTIONS = {
     "gelu_approx_tanh_fwd", "gelu_approx_tanh_bwd", "elu_fwd", "elu_bwd", "softplus_fwd",
     "softplus_bwd",
 }  # fmt: skip
-_MOST_PARTS = 32  # of a row, where fragments lie across rows
+_MOST_ACROSS = 64  # threads that share a row, where fragments lie across rows
 
 
 @dataclass(frozen=True)
@@ -153,9 +154,9 @@ class RowsEngine:
             return (knob_reason(f"TILE_CGA={blocks}, TILE_COLS={threads}", "whole warps"),)
         is_along = runs_along_row(fusion, along[0])
         if not is_along:
-            if blocks > 1 or threads > _MOST_PARTS or knobs["CTA_COUNT"]:
+            if blocks > 1 or threads > _MOST_ACROSS or knobs["CTA_COUNT"]:
                 what = f"TILE_COLS={threads}, TILE_CGA={blocks}, CTA_COUNT={knobs['CTA_COUNT']}"
-                supported = f"TILE_COLS up to {_MOST_PARTS}, TILE_CGA=1, CTA_COUNT=0"
+                supported = f"TILE_COLS up to {_MOST_ACROSS}, TILE_CGA=1, CTA_COUNT=0"
                 return (knob_reason(f"{what} across rows", supported),)
         elif threads < 2:
             return (knob_reason("TILE_COLS=1", "2 or more along rows"),)
@@ -164,7 +165,7 @@ class RowsEngine:
             what = f"{threads * blocks} threads of {held} elements for rows of {row}"
             return (knob_reason(what, "as many as a row has, or ARRAY_SIZE_PER_THREAD=0"),)
         registers = _registers(fusion, knobs)
-        resident = max(threads, _THREADS) * max(1, knobs["CTA_COUNT"])
+        resident = _block(threads, is_along) * max(1, knobs["CTA_COUNT"])
         if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
             what = f"{held} elements of each of {resident} threads of a multiprocessor"
             return (knob_reason(what, "fewer: they do not fit the registers"),)
@@ -253,7 +254,7 @@ class RowsEngine:
             read=whole,
             levels=_passes(fusion, knobs),
             threads=knobs["TILE_COLS"],
-            block=max(_THREADS, knobs["TILE_COLS"]),
+            block=_block(knobs["TILE_COLS"], runs_along_row(fusion, along[0])),
             width=1 if runs_along_row(fusion, along[0]) else _width(fusion),
             held=knobs["ARRAY_SIZE_PER_THREAD"],
             blocks=knobs["TILE_CGA"],
@@ -285,7 +286,7 @@ class RowsEngine:
         is_row = not fastest or fastest[0] not in kept
         # Views may have hidden from `legal` how memory runs; along rows everything is right.
         is_row |= bool(columns or knobs["TILE_CGA"] > 1 or knobs["CTA_COUNT"])
-        is_row |= knobs["TILE_COLS"] > _MOST_PARTS or knobs["STAGES"] == 1
+        is_row |= knobs["TILE_COLS"] > _MOST_ACROSS or knobs["STAGES"] == 1
         is_row |= any(t.type.kind == "b" and t.shape == tuple(dims) for _, t in region.outputs)
         inner = groups[1 if is_row else 0][-1:]
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
@@ -303,7 +304,7 @@ class RowsEngine:
             "reduced": groups[1],
             "vector_elems": width,
             "along": "row" if is_row else "column",
-            "threads": max(_THREADS, threads),
+            "threads": _block(threads, is_row),
             "row_threads": threads,
             "held": count,
             "is_whole": row.constant is not None and bool(held) and count * step == fragments,
@@ -420,6 +421,11 @@ def _registers(fusion: Fusion, knobs: Knobs) -> int:
     return round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
 
 
+def _block(threads: int, is_along: bool) -> int:
+    """Threads of a block; across rows, several lie side by side, so that whole sectors are read."""
+    return max(_THREADS, threads if is_along else ROWS_ACROSS * threads)
+
+
 def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
     """Of shared memory, where the totals of all reductions are exchanged."""
     along, _ = split_reductions(fusion)
@@ -428,7 +434,8 @@ def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
     if runs_along_row(fusion, along[0]):
         parts = max(1, threads // WARP_THREADS) * knobs["TILE_CGA"]
         return 2 * max(_THREADS, threads) // threads * parts * sizes if parts > 1 else 0
-    return max(_THREADS, threads) * _width(fusion) * sizes if threads > 1 else 0
+    rows = _block(threads, False) // threads
+    return parts_across(threads, rows) * rows * _width(fusion) * sizes if threads > 1 else 0
 
 
 def _reads_again(fusion: Fusion) -> list[Tensor]:

@@ -103,7 +103,9 @@ def test_generated_cases_are_those_of_their_seed():
         assert len(drawn) == 20
         assert drawn == [case.id for case in draw(1000)]
         assert drawn != [case.id for case in draw(1001)]
-    assert len({case.kind for case in generated.memory_bound(1000, 200)}) > 15
+    drawn = generated.memory_bound(1000, 200)
+    assert len({case.kind for case in drawn}) > 15
+    assert all(case_lists.case_of(case.id).p == case.p for case in drawn)
 
 
 @pytest.mark.parametrize("id_", ["bf16/nope/8x8x8", "bf16/none/8x8x8/tn", "bf16/none/1x8x8x8"])

@@ -103,6 +103,15 @@ def test_clusters_share_rows(blocks, held):
     assert plan.programs[0].variants[0].steps[0].launch.cluster == (blocks, 1, 1)
 
 
+@pytest.mark.feature
+@pytest.mark.parametrize(("threads", "held"), [(32, 8), (64, 0), (64, 8)])
+def test_many_threads_share_rows_that_lie_side_by_side(threads, held):
+    g = softmax([200, 72], [0])
+    run(g, knobs={**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held})
+    g = softmax([2, 65, 33], [0, 1], io=dtypes.f32)  # fragments of one element, idle threads
+    run(g, knobs={**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held})
+
+
 def test_long_rows_are_read_again_by_all_threads():
     run(softmax([2, 5000], [1]), knobs={**SMALL, "TILE_COLS": 256, "ARRAY_SIZE_PER_THREAD": 0})
 
