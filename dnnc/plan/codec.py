@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar, cast
 
@@ -43,72 +43,163 @@ def _is_default(record: Any, field: Any) -> bool:
 
 def decode(kind: type[Record], data: Any, where: str = "plan") -> Record:
     """The record of JSON data; what does not fit the types is BAD_PARAM with the place."""
-    if not isinstance(data, dict):
-        raise _bad(where, f"{data!r:.40}", "an object")
-    given = cast("dict[str, Any]", data)
-    hints = _hints(kind)
-    required = _decode(tuple[str, ...], given.get("required", []), f"{where}.required")
-    unknown = [name for name in required if name not in hints]
-    if unknown:
-        raise DnncError(
-            Status.SERIALIZATION_VERSION_MISMATCH,
-            f"needs {', '.join(map(str, unknown))}, which this version does not know",
-            "a newer dnnc",
-            where,
-        )
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(cast(Any, kind)):
-        if not field.metadata.get("json", True):
-            continue
-        if field.name in given:
-            values[field.name] = _decode(
-                hints[field.name], given[field.name], f"{where}.{field.name}"
-            )
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise _bad(where, f"no {field.name}", f"a field {field.name}")
-    return kind(**values)
+    try:
+        return _decoder(kind)(data)
+    except _Misfit as misfit:
+        place = where + "".join(reversed(misfit.path))
+        raise DnncError(misfit.status, misfit.what, misfit.supported, place) from None
+
+
+class _Misfit(Exception):
+    """What does not fit, on its way out: each level adds its name to the path, innermost first.
+
+    So places cost nothing where everything fits, which is what the time of reading a plan is.
+    """
+
+    def __init__(self, what: str, supported: str, status: Status = Status.BAD_PARAM):
+        super().__init__(what)
+        self.what = what
+        self.supported = supported
+        self.status = status
+        self.path: list[str] = []
+
+
+_Decoder = Callable[[Any], Any]
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
-
-
-def _decode(hint: Any, data: Any, where: str) -> Any:
+def _decoder(hint: Any) -> _Decoder:
+    """The function that makes a value of a type from JSON data."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if dataclasses.is_dataclass(hint):
-        return decode(cast(Any, hint), data, where)
+        return _record_decoder(hint)
     if origin is types.UnionType:
-        if data is None:
-            return None
-        return _decode(next(a for a in arguments if a is not type(None)), data, where)
+        return _optional_decoder(_decoder(next(a for a in arguments if a is not type(None))))
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        return _list_decoder(_decoder(arguments[0]))
     if origin is tuple:
-        return _decode_tuple(arguments, data, where)
+        return _fixed_list_decoder([_decoder(argument) for argument in arguments])
     if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(data, dict):
-            raise _bad(where, f"{data!r:.40}", "an object")
-        entries = cast("dict[str, Any]", data)
-        return {key: _decode(arguments[1], item, f"{where}.{key}") for key, item in entries.items()}
+        return _mapping_decoder(_decoder(arguments[1]))
     if hint is Any:
-        return data
-    if hint is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
-    if not isinstance(data, hint) or (hint is int and isinstance(data, bool)):
-        raise _bad(where, f"{data!r:.40}", f"a value of type {hint.__name__}")
-    return data
+        return lambda data: data
+    return _decode_float if hint is float else _plain_decoder(hint)
 
 
-def _decode_tuple(arguments: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
+def _record_decoder(kind: Any) -> _Decoder:
+    hints = typing.get_type_hints(kind)
+    fields = [
+        (field.name, _decoder(hints[field.name]), _has_default(field))
+        for field in dataclasses.fields(kind)
+        if field.metadata.get("json", True)
+    ]
+
+    def decode_record(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _Misfit(f"{data!r:.40}", "an object")
+        given = cast("dict[str, Any]", data)
+        if "required" in given:
+            _verify_required(given["required"], hints)
+        values: dict[str, Any] = {}
+        for name, decode_field, has_default in fields:
+            if name in given:
+                try:
+                    values[name] = decode_field(given[name])
+                except _Misfit as misfit:
+                    misfit.path.append(f".{name}")
+                    raise
+            elif not has_default:
+                raise _Misfit(f"no {name}", f"a field {name}")
+        return kind(**values)
+
+    return decode_record
+
+
+def _has_default(field: dataclasses.Field[Any]) -> bool:
+    missing = dataclasses.MISSING
+    return field.default is not missing or field.default_factory is not missing
+
+
+def _verify_required(required: Any, known: Mapping[str, Any]) -> None:
+    """Names of fields that a reader may not skip."""
+    try:
+        names = _decoder(tuple[str, ...])(required)
+    except _Misfit as misfit:
+        misfit.path.append(".required")
+        raise
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise _Misfit(
+            f"needs {', '.join(unknown)}, which this version does not know",
+            "a newer dnnc",
+            Status.SERIALIZATION_VERSION_MISMATCH,
+        )
+
+
+def _optional_decoder(decode_value: _Decoder) -> _Decoder:
+    return lambda data: None if data is None else decode_value(data)
+
+
+def _list_decoder(decode_item: _Decoder) -> _Decoder:
+    def decode_list(data: Any) -> Any:
+        return _decoded_items([decode_item] * len(_list(data)), data)
+
+    return decode_list
+
+
+def _fixed_list_decoder(decoders: Sequence[_Decoder]) -> _Decoder:
+    def decode_list(data: Any) -> Any:
+        if len(_list(data)) != len(decoders):
+            raise _Misfit(f"{len(data)} values", f"{len(decoders)}")
+        return _decoded_items(decoders, data)
+
+    return decode_list
+
+
+def _list(data: Any) -> list[Any]:
     if not isinstance(data, list):
-        raise _bad(where, f"{data!r:.40}", "a list")
-    items = cast("list[Any]", data)
-    if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return tuple(_decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(items))
-    if len(items) != len(arguments):
-        raise _bad(where, f"{len(items)} values", f"{len(arguments)}")
-    pairs = zip(arguments, items, strict=True)
-    return tuple(_decode(hint, item, f"{where}[{i}]") for i, (hint, item) in enumerate(pairs))
+        raise _Misfit(f"{data!r:.40}", "a list")
+    return cast("list[Any]", data)
 
 
-def _bad(where: str, what: str, supported: str) -> DnncError:
-    return DnncError(Status.BAD_PARAM, what, supported, where)
+def _decoded_items(decoders: Sequence[_Decoder], data: list[Any]) -> tuple[Any, ...]:
+    made: list[Any] = []
+    try:
+        for decode_item, item in zip(decoders, data, strict=True):
+            made.append(decode_item(item))
+    except _Misfit as misfit:
+        misfit.path.append(f"[{len(made)}]")
+        raise
+    return tuple(made)
+
+
+def _mapping_decoder(decode_value: _Decoder) -> _Decoder:
+    def decode_mapping(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise _Misfit(f"{data!r:.40}", "an object")
+        made: dict[str, Any] = {}
+        for key, item in cast("dict[str, Any]", data).items():
+            try:
+                made[key] = decode_value(item)
+            except _Misfit as misfit:
+                misfit.path.append(f".{key}")
+                raise
+        return made
+
+    return decode_mapping
+
+
+def _decode_float(data: Any) -> float:
+    if not isinstance(data, int | float) or isinstance(data, bool):
+        raise _Misfit(f"{data!r:.40}", "a value of type float")
+    return float(data)
+
+
+def _plain_decoder(kind: type) -> _Decoder:
+    def decode_plain(data: Any) -> Any:
+        # `type` and not isinstance: true is no integer.
+        if type(data) is not kind:
+            raise _Misfit(f"{data!r:.40}", f"a value of type {kind.__name__}")
+        return data
+
+    return decode_plain

@@ -163,7 +163,7 @@ class Bundle:
         if len(found) != 1:
             raise DnncError(
                 Status.BAD_PARAM,
-                f"{len(found)} plans are called {name!r}",
+                f"{len(found)} plans, and no name" if name is None else f"no plan {name!r}",
                 f"one of {', '.join(self.names)}",
                 self.where,
             )

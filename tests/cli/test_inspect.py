@@ -79,8 +79,8 @@ def test_a_bundle(plan, folder, here):
     assert "workspace 256 B" in one
     assert "fusion1_" in one
     said = error_of(dnnc("inspect", "both.dnnplan", "--plan", "thrice"))
-    assert "0 plans are called 'thrice'; accepted: one of ffn, twice" in said
-    assert "2 plans are called None" in error_of(dnnc("inspect", "both.dnnplan", "--ptx"))
+    assert "no plan 'thrice'; accepted: one of ffn, twice" in said
+    assert "2 plans, and no name" in error_of(dnnc("inspect", "both.dnnplan", "--ptx"))
 
 
 def test_its_parts(plan):

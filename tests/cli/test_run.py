@@ -173,7 +173,7 @@ def test_rounded_inputs_are_noted(plan, arrays):
         (["x=text.npy"], "x=text.npy: data type <U1; accepted: floats, integers, booleans"),
         (["inputs.npz", "-o", "out.txt"], "suffix '.txt'; accepted: .npz, .npy"),
         (["inputs.npz", "-o", "no/out.npz"], "no/out.npz: can't be written: No such file"),
-        (["inputs.npz", "--plan", "other"], "0 plans are called 'other'; accepted: one of ffn"),
+        (["inputs.npz", "--plan", "other"], "no plan 'other'; accepted: one of ffn"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )  # fmt: skip

@@ -90,7 +90,7 @@ def test_a_bundle_shares_blobs_and_reads_one_plan_at_a_time(tmp_path):
     assert bundle.plan("b") == renamed("b")
     with pytest.raises(DnncError, match="one of a, b"):
         bundle.plan("c")
-    with pytest.raises(DnncError, match="2 plans are called None"):
+    with pytest.raises(DnncError, match="2 plans, and no name; accepted: one of a, b"):
         bundle.plan()
 
 
