@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
 from .options import DEFAULT_MODES, DEFAULTS, Options
@@ -20,6 +21,7 @@ def compile(
     modes: tuple[str, ...] = DEFAULT_MODES,
     variants: int = DEFAULTS.most_variants,
     in_process: bool = False,
+    cache: bool = True,
 ) -> Plan:
     """Compiles a graph ahead of time, on a machine with or without a GPU.
 
@@ -27,7 +29,8 @@ def compile(
     `sm_90a`, or several by commas, for one plan with code for all.  engine, knobs: an explicit
     choice (default: the best prediction).  modes: heuristic modes in order.  variants: how many
     configs a plan of symbols may hold for different sizes, where no engine is asked for.
-    in_process: compile here and not in the worker process.
+    in_process: compile here and not in the worker process.  cache: take the plan from the cache
+    if it is there, and keep it there; False to compile anew.
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
@@ -36,17 +39,17 @@ def compile(
     options = Options(
         modes=tuple(modes),
         engine=engine,
-        knobs=tuple((knobs or {}).items()),
+        knobs=tuple(sorted((knobs or {}).items())),
         most_variants=variants,
     )
+    finalized, rows = graph_of(graph), targets.of_list(target)
     if in_process:
-        from .compiler import compile_graph
+        from .cache import plans
 
-        return compile_graph(graph_of(graph), target, options)
+        return plans.compiled_here(finalized, rows, options, cache=cache)
     from . import worker
 
-    worker.start()  # it loads the compiler while the graph is verified
-    return worker.compile_graph(graph_of(graph), target, options)
+    return worker.compile_graph(finalized, rows, options, cache=cache)
 
 
 def reference(

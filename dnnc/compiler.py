@@ -9,7 +9,6 @@ compilation is a pure function of the graph, the target, the options and the too
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from . import __version__, log, mlir, passes, tools
+from . import __version__, keys, log, mlir, passes, tools
 from . import target as targets
 from .codegen import nvptx
 from .codegen.nvptx import Assembled
@@ -217,7 +216,7 @@ _store = MemoryStore()
 
 
 def _assembled(ptx: str, target: Target, store: Store) -> Assembled:
-    key = _hash("cubin", ptx, target.name, tools.versions(), nvptx.OPTIONS)
+    key = _store_key("cubin", ptx, target.name, tools.versions(), nvptx.OPTIONS)
     known = store.get(key)
     if known is not None:
         length = int.from_bytes(known[:8], "little")
@@ -232,7 +231,8 @@ def _assembled(ptx: str, target: Target, store: Store) -> Assembled:
 
 
 def _kernel_text_key(work: Compilation) -> str:
-    return _hash("ptx", str(_gpu_module(work.module)), work.target.name, tools.versions())
+    text = str(_gpu_module(work.module))
+    return _store_key("ptx", text, work.target.name, tools.versions())
 
 
 def _through_kernels(work: Compilation, store: Store, report: Report) -> None:
@@ -248,9 +248,8 @@ def _through_kernels(work: Compilation, store: Store, report: Report) -> None:
     work.stage = "ptx"
 
 
-def _hash(*parts: Any) -> str:
-    text = json.dumps([__version__, *parts], sort_keys=True, default=list)
-    return hashlib.sha256(text.encode()).hexdigest()
+def _store_key(kind: str, *parts: Any) -> str:
+    return f"{kind}-{keys.hash_of(kind, *parts)}"
 
 
 # ---- the whole way
@@ -270,7 +269,7 @@ def compile_graph(
     (default: this process's memory).  report: called with (stage, seconds) after each stage.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
-    rows = _rows(target)
+    rows = targets.rows_of(target)
     graph.finalize()
     plans = [_for_target(graph, row, options, store or _store, report) for row in rows]
     return _merged(plans, _plan_key(graph, rows, options))
@@ -348,14 +347,7 @@ def _guarded(parts: Mapping[str, Plan], guards: Sequence[tuple[str, str]]) -> Pl
 
 def _plan_key(graph: OperationGraph, rows: Sequence[Target], options: Options) -> str:
     """The hash of everything that a plan depends on."""
-    names = [row.name for row in rows]
-    return _hash("plan", graph.canonical_text(), names, vars(options), tools.versions())
-
-
-def _rows(target: str | Target | Sequence[Target]) -> tuple[Target, ...]:
-    if isinstance(target, Target):
-        return (target,)
-    return targets.of_list(target) if isinstance(target, str) else tuple(target)
+    return keys.plan_key(graph.canonical_text(), [row.name for row in rows], options)
 
 
 def finish(work: Compilation, options: Options = DEFAULTS) -> Plan:

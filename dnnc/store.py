@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from typing import Protocol
 
@@ -15,7 +16,7 @@ class Store(Protocol):
 
 
 class MemoryStore:
-    """A store in memory that drops what was not used longest.
+    """A store in memory that drops what was not used longest; threads may share it.
 
     max_bytes: how much it holds (default 256 MiB).
     """
@@ -24,18 +25,41 @@ class MemoryStore:
         self.max_bytes = max_bytes
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def get(self, key: str) -> bytes | None:
-        if key not in self._kept:
-            return None
-        self._kept.move_to_end(key)
-        return self._kept[key]
+        with self._lock:
+            if key not in self._kept:
+                return None
+            self._kept.move_to_end(key)
+            return self._kept[key]
 
     def put(self, key: str, data: bytes) -> None:
         if len(data) > self.max_bytes:
             return
-        self._bytes += len(data) - len(self._kept.pop(key, b""))
-        self._kept[key] = data
-        while self._bytes > self.max_bytes:
-            _, dropped = self._kept.popitem(last=False)
-            self._bytes -= len(dropped)
+        with self._lock:
+            self._bytes += len(data) - len(self._kept.pop(key, b""))
+            self._kept[key] = data
+            while self._bytes > self.max_bytes:
+                _, dropped = self._kept.popitem(last=False)
+                self._bytes -= len(dropped)
+
+
+class LayeredStore:
+    """A store in front of another: what the second has comes to the first when it is used."""
+
+    def __init__(self, front: Store, back: Store):
+        self.front = front
+        self.back = back
+
+    def get(self, key: str) -> bytes | None:
+        data = self.front.get(key)
+        if data is None:
+            data = self.back.get(key)
+            if data is not None:
+                self.front.put(key, data)
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        self.front.put(key, data)
+        self.back.put(key, data)

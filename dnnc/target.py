@@ -7,7 +7,7 @@ compatible).  The rates are those of one usual part; only `predict` of the engin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .errors import DnncError, Status
@@ -129,6 +129,13 @@ def of_list(names: str) -> tuple[Target, ...]:
             Status.BAD_PARAM_DUPLICATED_ENTRIES, f"targets {names}", "each target once", "target"
         )
     return rows
+
+
+def rows_of(target: str | Target | Sequence[Target]) -> tuple[Target, ...]:
+    """The rows of `sm_80,sm_90a`, of a row, or of several."""
+    if isinstance(target, Target):
+        return (target,)
+    return of_list(target) if isinstance(target, str) else tuple(target)
 
 
 def of_capability(major: int, minor: int) -> Target:

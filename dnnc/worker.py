@@ -13,7 +13,6 @@ Messages are a JSON object and, where its `bytes` says so, that many bytes after
 from __future__ import annotations
 
 import atexit
-import hashlib
 import json
 import os
 import subprocess
@@ -24,14 +23,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from . import __version__, log, tools
+from . import log
 from . import target as targets
+from .cache import place, plans
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
-from .options import Options
-from .plan import format
+from .options import DEFAULTS, Options
+from .plan import codec, format
 from .plan.plan import Plan
-from .store import MemoryStore
+from .store import MemoryStore, Store
 from .target import Target
 
 Report = Callable[[str, float], None]
@@ -83,6 +83,7 @@ class Worker:
         self._process: subprocess.Popen[bytes] | None = None
         self._errors: Any = None
         self._owner = 0
+        self._is_asked = False
 
     def start(self) -> None:
         """Starts the child ahead of the first request, so that it loads meanwhile."""
@@ -104,6 +105,7 @@ class Worker:
                 env={**os.environ, "PYTHONPATH": path},
             )
             self._owner = os.getpid()
+            self._is_asked = False
             _log.info("started the compile worker, process %d", self._process.pid)
         return self._process
 
@@ -111,6 +113,7 @@ class Worker:
         """Sends a request and gives the plan's bytes; an error is raised as it was there."""
         with self._lock:
             process = self._started()
+            self._is_asked = True
             assert process.stdin is not None
             assert process.stdout is not None
             try:
@@ -155,6 +158,8 @@ class Worker:
         """Ends the child."""
         with self._lock:
             if self._process is not None and self._owner == os.getpid():
+                if not self._is_asked:
+                    self._process.kill()  # it is still loading what nobody needs
                 if self._process.stdin is not None:
                     self._process.stdin.close()
                 self._process.wait(timeout=10)
@@ -163,7 +168,6 @@ class Worker:
 
 _worker = Worker()
 atexit.register(_worker.close)
-_plans = MemoryStore()
 
 
 def start() -> None:
@@ -176,41 +180,35 @@ def compile_graph(
     target: str | Target | Sequence[Target] = "sm_90",
     options: Options | None = None,
     *,
+    cache: bool = True,
     report: Report = lambda stage, seconds: None,
 ) -> Plan:
     """`dnnc.compiler.compile_graph` in this process's worker.
 
-    options: None for the defaults.  The same request again in this process
-    is answered from memory.
+    options: None for the defaults.  cache: False to compile anew, whatever was kept before; else
+    a request that was answered before is answered from this process's memory or from disk, and
+    no worker is started for it.
     """
     graph.finalize()
-    rows = [target] if isinstance(target, Target) else target
-    names = (
-        [row.name for row in targets.of_list(rows)]
-        if isinstance(rows, str)
-        else [row.name for row in rows]
-    )
-    message = {
-        "graph": graph.canonical_text(),
-        "targets": names,
-        "options": {} if options is None else vars(options),
-    }
-    key = _key(message)
-    known = _plans.get(key)
-    if known is not None:
-        _log.debug("graph '%s' for %s: from memory", graph.name, ",".join(names))
-        return format.read(known)
-    began = time.perf_counter()
-    made = _worker.request(message, report)
-    _plans.put(key, made)
-    plan = format.read(made)
-    _log.info("%s in %.0f ms", plan.summary, 1e3 * (time.perf_counter() - began))
-    return plan
+    rows = targets.rows_of(target)
+    chosen = options or DEFAULTS
+    settings = place.settings()
 
+    def make() -> tuple[bytes, Plan]:
+        began = time.perf_counter()
+        message = {
+            "graph": graph.canonical_text(),
+            "targets": [row.name for row in rows],
+            "options": codec.encode(chosen),
+            "cache": codec.encode(settings) if cache else "none",
+        }
+        made = _worker.request(message, report)
+        plan = format.read(made)
+        _log.info("%s in %.0f ms", plan.summary, 1e3 * (time.perf_counter() - began))
+        return made, plan
 
-def _key(message: dict[str, Any]) -> str:
-    text = json.dumps([__version__, tools.versions(), message], sort_keys=True, default=list)
-    return hashlib.sha256(text.encode()).hexdigest()
+    store = place.store_of(settings) if cache else None
+    return plans.kept_or_made(graph, rows, chosen, store, make)
 
 
 # ---- errors across the pipe
@@ -237,15 +235,18 @@ def _serve(request: dict[str, Any], report: Report) -> bytes:
     from .compiler import compile_graph
     from .dialect.json_form import from_json
 
-    settings = dict(request["options"])
-    for name in ("modes", "knobs", "guards"):
-        if name in settings:
-            settings[name] = tuple(
-                tuple(item) if isinstance(item, list) else item for item in settings[name]
-            )
+    options = codec.decode(Options, request["options"], "options")
     graph = from_json(json.loads(request["graph"]))
     rows = [targets.of(name) for name in request["targets"]]
-    return format.to_bytes(compile_graph(graph, rows, Options(**settings), report=report))
+    store = _store_of(request.get("cache"))
+    return format.to_bytes(compile_graph(graph, rows, options, store=store, report=report))
+
+
+def _store_of(cache: Any) -> Store:
+    """The store for code that a request names: "none", null for memory alone, or a place."""
+    if cache == "none":
+        return MemoryStore()
+    return place.store_of(None if cache is None else codec.decode(place.Settings, cache, "cache"))
 
 
 def _run() -> None:

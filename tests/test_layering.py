@@ -22,6 +22,7 @@ LAYERS = (
     ("dialect",),
     ("mlir",),
     ("plan",),
+    ("keys",),
     ("store", "target", "tools", "options", "log", "rounding"),
     ("dtypes", "expr"),
     ("errors",),

@@ -10,10 +10,13 @@ import typer
 
 from .. import target as targets
 from .. import worker
+from ..cache import place, plans
 from ..errors import DnncError, Status
-from ..options import DEFAULTS
+from ..options import DEFAULTS, Options
+from ..plan import format
 from ..plan.format import write, write_whole
 from ..plan.plan import Plan
+from ..store import MemoryStore
 from ..target import Target
 from . import console, files
 from .arguments import (
@@ -29,6 +32,7 @@ from .arguments import (
     parse_settings,
 )
 from .files import Source
+from .kept import kept
 from .summary import print_summary
 
 
@@ -82,6 +86,9 @@ def compile_file(
             "--in-process", help="Compile in this process, not in the worker (for debuggers)."
         ),
     ] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Compile anew, and keep nothing.")
+    ] = False,
 ) -> None:
     """Compiles a graph to a plan, or prints any stage on the way.
 
@@ -89,32 +96,55 @@ def compile_file(
     text of each stage up to ptx is a graph file again: a compilation that resumes from it makes
     the same cubin.  A text with several targets holds one after the other, separated by
     "// -----".  A text or a cubin is of the config for typical sizes alone.
+
+    A plan that was made before is taken from the cache (dnnc cache info).
     """
     modes = parse_modes(mode)
     knobs = tuple(sorted(parse_settings(knob or [], "--knob").items()))
     named = targets.of_list(target) if target else None
-    if emit in (Stage.cubin, Stage.plan) and not in_process:
+    most = variants if emit is Stage.plan else 1
+    choice: dict[str, Any] = {
+        "modes": modes, "engine": engine, "knobs": knobs, "most_variants": most,
+    }  # fmt: skip
+    known = kept(graph, named, Options(**choice)) if emit is Stage.plan and not no_cache else None
+    if known is not None and (file := known.find()) is not None:
+        _write_kept(file, graph, output)
+        return
+    if emit in (Stage.cubin, Stage.plan) and not in_process and _is_likely_new(graph, no_cache):
         worker.start()  # it loads the compiler while this process reads the graph
     source = files.read_source(graph)
     _verify_stage(source, emit, bool(engine or knobs))
     rows = _rows(source, named)
-    most = variants if emit is Stage.plan else 1
-    choice = {"modes": modes, "engine": engine, "knobs": knobs, "most_variants": most}
     if ORDER.index(emit) < ORDER.index(Stage.cubin):
         _write_text(_texts(source, rows, emit, choice), output)
         return
     if emit is Stage.cubin:
         _verify_one_cubin(rows, output)
     with console.compiling([row.name for row in rows], stages=7) as times:
-        plan = compiled(source, rows, choice, times, in_process)
+        plan = compiled(source, rows, choice, times, in_process, cache=not no_cache)
     if emit is Stage.cubin:
         code = plan.blobs[plan.programs[0].modules[0].cubin]
         write_whole(str(output), code)
         console.note(f"wrote {output} ({len(code):,} bytes)")
         return
+    if known is not None:
+        known.keep(plan, source.stage)
     path = str(output or default_output(graph, plan))
     write(path, plan)
     print_summary(plan, path, times.by_target)
+
+
+def _write_kept(file: bytes, graph: str, output: Path | None) -> None:
+    """Writes a plan of the cache as it was made."""
+    plan = format.read(file)
+    path = str(output or default_output(graph, plan))
+    write_whole(path, file)
+    print_summary(plan, path, [])
+
+
+def _is_likely_new(graph: str, no_cache: bool) -> bool:
+    """Whether the plan is to be compiled for all that is known before the graph is read."""
+    return no_cache or place.settings() is None or Path(graph).suffix != ".py"
 
 
 # ---- arguments
@@ -174,7 +204,6 @@ def _texts(
     """The text of a stage, for each target."""
     from ..compiler import advance, resume, start
     from ..dialect import dnn
-    from ..options import Options
 
     found: list[str] = []
     for row in rows:
@@ -190,23 +219,25 @@ def compiled(
     choice: dict[str, Any],
     times: console.StageTimes,
     in_process: bool = False,
+    cache: bool = True,
 ) -> Plan:
     """The plan of a graph file, of the worker where it has to be compiled from the graph.
 
-    choice: fields of `compiler.Options`.  A text at a later stage goes on in this process.
+    choice: fields of `Options`.  cache: False to compile anew.  A text at a later stage goes on
+    in this process.
     """
-    from ..compiler import advance, compile_graph, finish, resume
-    from ..dialect import dnn
-    from ..options import Options
-
     options = Options(**choice)
     if source.stage != Stage.graph:
+        from ..compiler import advance, finish, resume
+        from ..dialect import dnn
+
+        store = place.store() if cache else MemoryStore()
         with dnn.context():
             work = resume(source.text)
-            return finish(advance(work, Stage.cubin, options, report=times), options)
+            return finish(advance(work, Stage.cubin, options, store, times), options)
     if in_process:
-        return compile_graph(source.graph, rows, options, report=times)
-    return worker.compile_graph(source.graph, rows, options, report=times)
+        return plans.compiled_here(source.graph, rows, options, cache=cache, report=times)
+    return worker.compile_graph(source.graph, rows, options, cache=cache, report=times)
 
 
 def _write_text(texts: Sequence[str], output: Path | None) -> None:

@@ -263,6 +263,19 @@ class Plan:
     tools: Mapping[str, str] = field(default_factory=dict)
     blobs: tuple[bytes, ...] = field(default=(), metadata={"json": False})
 
+    def serialize(self) -> bytes:
+        """The bytes of a `.dnnplan` file with this plan, for `deserialize` and `dnnc.load`."""
+        from . import format
+
+        return format.to_bytes(self)
+
+    @staticmethod
+    def deserialize(data: bytes) -> Plan:
+        """The plan of such bytes; what is truncated or altered is BAD_PARAM."""
+        from . import format
+
+        return format.read(data)
+
     @functools.cached_property
     def dims(self) -> dict[str, Dim]:
         """Symbol name -> symbol, for parsing expressions."""

@@ -179,7 +179,6 @@ def test_a_text_goes_on_to_later_stages_only(ffn):
 
 def test_no_assembler(ffn, here, monkeypatch):
     """Without nvJitLink and ptxas, PTX is still made, and a cubin is an error."""
-    from dnnc import compiler
     from dnnc.codegen import nvptx
     from dnnc.errors import DnncError, Status
 
@@ -189,8 +188,7 @@ def test_no_assembler(ffn, here, monkeypatch):
         )
 
     monkeypatch.setattr(nvptx, "assemble", absent)
-    monkeypatch.setattr(compiler, "_store", compiler.MemoryStore())
     assert ".visible .entry" in dnnc("compile", ffn, "--emit", "ptx").stdout
-    said = error_of(dnnc("compile", ffn, "--in-process", "-o", "a.dnnplan"))
+    said = error_of(dnnc("compile", ffn, "--in-process", "--no-cache", "-o", "a.dnnplan"))
     assert said.startswith("NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING: no assembler")
     assert list(here.iterdir()) == []

@@ -1,0 +1,44 @@
+"""Plans by the bytes of a graph file: a second index, which needs no look at the graph.
+
+An entry of the index is the store's key of a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import keys, tools
+from ..options import Options
+from ..store import Store
+from . import plans
+
+
+def file_key(
+    data: bytes, suffix: str, targets: Sequence[str] | None, default: str, options: Options
+) -> str:
+    """The index's key of a file.
+
+    suffix: says how the file is read.  targets: those asked for, by name; None for what the file
+    names, or else the default.
+    """
+    wanted = None if targets is None else list(targets)
+    parts = (data, suffix, wanted, default, options, tools.versions())
+    return f"file-{keys.hash_of('file', *parts)}"
+
+
+def find(store: Store, key: str) -> bytes | None:
+    """The plan's file, if index and store have it."""
+    known = store.get(key)
+    return None if known is None else store.get(known.decode())
+
+
+def keep(store: Store, key: str, plan_key: str) -> None:
+    """Notes the plan of a file that was compiled from its graph, and so is in the store."""
+    store.put(key, plans.entry_key(plan_key).encode())
+
+
+def keep_file(store: Store, key: str, file: bytes) -> None:
+    """Keeps the plan of a file that does not tell its graph alone: the text of a later stage."""
+    own = plans.entry_key(key)
+    store.put(own, file)
+    store.put(key, own.encode())

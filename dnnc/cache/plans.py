@@ -1,0 +1,70 @@
+"""Plans by the key of everything that they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .. import keys, log
+from ..dialect.graph import OperationGraph
+from ..options import Options
+from ..plan import format
+from ..plan.plan import Plan
+from ..store import MemoryStore, Store
+from ..target import Target
+from . import place
+
+_log = log.logger(__name__)
+
+
+def entry_key(key: str) -> str:
+    """The store's key of a plan, by the plan's."""
+    return f"plan-{key}"
+
+
+def kept_or_made(
+    graph: OperationGraph,
+    rows: Sequence[Target],
+    options: Options,
+    store: Store | None,
+    make: Callable[[], tuple[bytes, Plan]],
+) -> Plan:
+    """The plan of a finalized graph: the store's, or else made and kept there.
+
+    store: None to make it in any case, and keep it nowhere.  make: compiles; gives the plan's
+    file and the plan.
+    """
+    if store is None:
+        return make()[1]
+    names = [row.name for row in rows]
+    key = entry_key(keys.plan_key(graph.canonical_text(), names, options))
+    known = store.get(key)
+    if known is not None:
+        _log.debug("graph '%s' for %s: from the cache", graph.name, ",".join(names))
+        return format.read(known)
+    file, plan = make()
+    store.put(key, file)
+    return plan
+
+
+def compiled_here(
+    graph: OperationGraph,
+    rows: Sequence[Target],
+    options: Options,
+    *,
+    cache: bool = True,
+    report: Callable[[str, float], None] = lambda stage, seconds: None,
+) -> Plan:
+    """`dnnc.compiler.compile_graph` in this process, through the cache.
+
+    cache: False to compile anew, and keep nothing.
+    """
+    graph.finalize()
+    store = place.store() if cache else None
+
+    def make() -> tuple[bytes, Plan]:
+        from ..compiler import compile_graph  # loads MLIR, which a plan that is there does not need
+
+        plan = compile_graph(graph, rows, options, store=store or MemoryStore(), report=report)
+        return format.to_bytes(plan), plan
+
+    return kept_or_made(graph, rows, options, store, make)
