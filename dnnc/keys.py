@@ -74,5 +74,5 @@ def _modules(package: str) -> Iterator[str]:
     for folder, inside, files in os.walk(package):
         inside[:] = [name for name in inside if name not in _NOT_COMPILING]
         for name in files:
-            if name.endswith(".py"):
+            if name.endswith((".py", ".json")):
                 yield os.path.join(folder, name)
