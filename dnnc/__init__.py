@@ -24,6 +24,7 @@ _LAZY = {
     "get_stream": "dnnc.frontends.handle",
     "heur_mode": "dnnc.frontends.enums",
     "load": "dnnc.runtime",
+    "load_bundle": "dnnc.runtime",
     "moe_grouped_matmul_mode": "dnnc.frontends.enums",
     "norm_forward_phase": "dnnc.frontends.enums",
     "numerical_note": "dnnc.frontends.enums",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .bound import BoundPlan
+from .bundle import LoadedBundle, load_bundle
 from .executor import ExecutionPlan, load
 
-__all__ = ["BoundPlan", "ExecutionPlan", "load"]
+__all__ = ["BoundPlan", "ExecutionPlan", "LoadedBundle", "load", "load_bundle"]

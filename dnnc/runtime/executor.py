@@ -118,6 +118,10 @@ class ExecutionPlan:
             if text in plan.dims
         ]
 
+    def serialize(self) -> bytes:
+        """The bytes of a `.dnnplan` file with the plan, for `load`."""
+        return self.plan.serialize()
+
     # ---- sizes
 
     def sizes(
