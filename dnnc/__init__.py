@@ -18,6 +18,7 @@ _LAZY = {
     "behavior_note": "dnnc.frontends.enums",
     "build_plan_policy": "dnnc.frontends.enums",
     "convolution_mode": "dnnc.frontends.enums",
+    "create_device_properties": "dnnc.frontends.device_properties",
     "create_handle": "dnnc.frontends.handle",
     "data_type": "dnnc.frontends.enums",
     "destroy_handle": "dnnc.frontends.handle",

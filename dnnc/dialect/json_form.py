@@ -49,8 +49,11 @@ def to_json(graph: OperationGraph) -> dict[str, Any]:
     }
 
 
-def from_json(data: Any) -> OperationGraph:
-    """The finalized graph of a JSON form; a malformed one is BAD_PARAM with the place."""
+def from_json(data: Any, tensor_type: type[Tensor] = Tensor) -> OperationGraph:
+    """The finalized graph of a JSON form; a malformed one is BAD_PARAM with the place.
+
+    tensor_type: what its tensors are.
+    """
     record = _record(data, "graph")
     if record.get("dnnc_graph") != VERSION:
         raise _bad("graph", f"dnnc_graph = {record.get('dnnc_graph')!r}", str(VERSION))
@@ -66,7 +69,7 @@ def from_json(data: Any) -> OperationGraph:
     tensors: dict[int, Tensor] = {}
     ragged: list[tuple[Tensor, int]] = []
     for entry in _list(record, "tensors", "graph"):
-        tensor, offset_uid = _tensor_from_json(_record(entry, "tensor"), dims)
+        tensor, offset_uid = _tensor_from_json(_record(entry, "tensor"), dims, tensor_type)
         assert tensor.uid is not None
         if tensor.uid in tensors:
             raise _bad("tensor", f"uid {tensor.uid} twice", "each uid once")
@@ -168,7 +171,7 @@ def _require_types(values: Mapping[str, Any], types: Mapping[str, type], where: 
 
 
 def _tensor_from_json(
-    data: Mapping[str, Any], dims: Mapping[str, Dim]
+    data: Mapping[str, Any], dims: Mapping[str, Dim], tensor_type: type[Tensor]
 ) -> tuple[Tensor, int | None]:
     _require_types(data, {"uid": int, "dtype": str}, "tensor")
     where = f"tensor {data['uid']}"
@@ -179,7 +182,7 @@ def _tensor_from_json(
             for size in _list(data, key, where)
         )
 
-    tensor = Tensor(
+    tensor = tensor_type(
         uid=data["uid"],
         dims=sizes("dims"),
         strides=sizes("strides"),

@@ -14,12 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .. import dtypes
 from .. import target as targets
 from ..dialect.graph import OperationGraph
-from ..dialect.json_form import to_json
+from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
 from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
 from ..dtypes import DType
@@ -152,7 +153,8 @@ class pygraph:
     FAST_FLOAT_FOR_FP8 is that of matmuls, and means FLOAT for other operations.
     handle: the device and stream of the plans.  sm_version: compile for a device that is not here
     (90 or 900 for Hopper, sm_90a).  target: by name, several by commas ("sm_80,sm_90a").
-    device_property: an object whose `target` is an architecture's name.
+    device_property: a device that is not here, as `dnnc.create_device_properties` gives it.
+    sm_count: multiprocessors that the ranking of plans counts with, in place of the target's.
     kernel_cache, is_dynamic_shape_enabled: accepted; kernels of graphs that differ in sizes only
     are always shared.
     is_override_shape_enabled: accepted; sizes that are to change are `dnnc.Dim`s.
@@ -363,6 +365,13 @@ class pygraph:
 
     def _targets(self) -> tuple[Target, ...]:
         """What to compile for: asked for, else the device that is here."""
+        if self.sm_count is None:
+            return self._asked_targets()
+        if self.sm_count < 1:
+            raise DnncError(Status.BAD_PARAM, f"sm_count={self.sm_count}", "1 or more")
+        return tuple(replace(row, sm_count=self.sm_count) for row in self._asked_targets())
+
+    def _asked_targets(self) -> tuple[Target, ...]:
         if self._target is not None:
             return targets.of_list(self._target)
         if self._device_property is not None:
@@ -571,12 +580,48 @@ class pygraph:
 
         return format.to_bytes(self.plan.plan)
 
-    @staticmethod
-    def deserialize(data: bytes) -> Any:
-        """The execution plan of such bytes; buffers are bound by the original uids."""
-        from ..runtime import load
+    def deserialize(self, *arguments: Any) -> None:
+        """Makes this new graph the one that was serialized: `deserialize(data)`, or
+        `deserialize(handle, data)`, whose handle it takes.
 
-        return load(data)
+        data: the bytes of `serialize`, with a plan that can be executed at once; buffers are
+        bound by the original uids.  A str is the JSON form of a graph (its `repr`), which is
+        planned as any other.
+        """
+        data = self._received(arguments)
+        if isinstance(data, str):
+            self._become(_json(data))
+            return
+        from ..plan import format
+        from .restored import RestoredPlans
+
+        plan = format.read(bytes(data))
+        self._become(dict(plan.graph))
+        self._plans = RestoredPlans(plan)
+
+    def _received(self, arguments: Sequence[Any]) -> Any:
+        """The data that `deserialize` is given, after a handle."""
+        *handles, data = arguments or (None,)
+        if len(handles) > 1 or not isinstance(data, str | bytes | bytearray | memoryview | list):
+            kinds = ", ".join(type(argument).__name__ for argument in arguments)
+            raise TypeError(f"deserialize({kinds}): takes data, or a handle and data")
+        if self.graph.tensors or self._plans is not None:
+            raise DnncError(
+                Status.BAD_PARAM_NOT_FINALIZED,
+                "deserialize() of a graph that has tensors",
+                "a new graph",
+                f"graph '{self.graph.name}'",
+            )
+        if handles:
+            get_stream(handles[0])  # one that is closed, or none, is an error
+            (self.handle,) = handles
+        return data
+
+    def _become(self, data: Any) -> None:
+        self.graph = from_json(data, GraphTensor)
+        for tensor in self.graph.tensors:
+            if isinstance(tensor, GraphTensor):
+                tensor._graph = self
 
     def key(self) -> int:
         """A hash of topology, sizes and types, for caches of graphs."""
@@ -586,6 +631,15 @@ class pygraph:
     def __repr__(self) -> str:
         self.build_operation_graph()
         return json.dumps(to_json(self.graph))
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DnncError(
+            Status.BAD_PARAM, f"not JSON: {error}", "the JSON form of a graph", "deserialize"
+        ) from error
 
 
 def _is_host_tensor(value: Any) -> bool:
