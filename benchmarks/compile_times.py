@@ -73,6 +73,7 @@ def _graph(activation: str) -> Any:
 
 def run_compile_times(results: Results, rounds: int) -> None:
     """Adds a row of milliseconds for each way."""
+    os.environ["DNNC_CACHE"] = "0"  # of the children, too: they shall compile
     for name, parts in (("first, this process", _HERE), ("first, worker process", _WORKER)):
         code = _FIRST.format(**parts)
         seconds = [

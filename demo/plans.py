@@ -91,7 +91,7 @@ def compile_all(
             took.append(seconds)
             step(f"{name}: {stage}")
 
-        plan = worker.compile_graph(graphs.build(name).graph, target, report=report)
+        plan = worker.compile_graph(graphs.build(name).graph, target, cache=False, report=report)
         path = folder / f"{name}{format.SUFFIX}"
         format.write(path, plan)
         found.append(Compiled(plan, path, sum(took)))

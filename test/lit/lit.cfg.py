@@ -21,6 +21,7 @@ config.test_source_root = os.path.dirname(os.path.abspath(__file__))
 config.test_exec_root = lit_config.params.get("exec_root", os.path.join(ROOT, "build", "lit"))
 os.makedirs(config.test_exec_root, exist_ok=True)
 config.environment["PYTHONPATH"] = ROOT
+config.environment["DNNC_CACHE"] = "0"
 
 filecheck = lit_config.params.get("filecheck", f"{sys.executable} -m filecheck")
 

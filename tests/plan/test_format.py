@@ -265,14 +265,36 @@ def test_an_index_that_is_no_json_is_refused(index):
         format.read(header + index)
 
 
-def test_a_plan_goes_by_the_name_that_the_index_gives():
-    data = bytearray(format.to_bytes(WHOLE))
+def with_index(plans, change):
+    """The file of plans, whose index was changed by who knows how to hash it."""
+    data = format.to_bytes(plans)
     length = int.from_bytes(data[16:24], "little")
-    index = data[56 : 56 + length].replace(b'"name":"whole"', b'"name":"other"')
-    data[24:56] = sha256(index).digest()
-    data[56 : 56 + length] = index
+    index = json.loads(data[56 : 56 + length])
+    change(index)
+    text = json.dumps(index).encode()
+    head = struct.pack("<8sIIQ32s", format.MAGIC, 1, 0, len(text), sha256(text).digest())
+    return head + text + data[56 + length :]
+
+
+def test_a_plan_goes_by_the_name_that_the_index_gives():
+    data = with_index(WHOLE, lambda index: index["plans"][0].update(name="other"))
     with pytest.raises(DnncError, match="plan 'whole' under 'other'"):
-        format.read(bytes(data))
+        format.read(data)
+
+
+@pytest.mark.parametrize("place", ["index", "entry", "section"])
+def test_an_index_may_ask_for_a_newer_reader(place):
+    def change(index):
+        entry = index["plans"][1]
+        records = {"index": index, "entry": entry, "section": entry["blobs"][0]}
+        records[place].update(colour="blue", required=["colour"])
+
+    plans = [renamed("a"), renamed("b")]
+    with pytest.raises(DnncError, match=r"needs colour.*a newer dnnc") as caught:
+        format.Bundle(with_index(plans, change))
+    assert caught.value.status is Status.SERIALIZATION_VERSION_MISMATCH
+    optional = with_index(plans, lambda index: index["plans"][1].update(colour="blue"))
+    assert format.Bundle(optional).plan("b") == renamed("b")
 
 
 @pytest.mark.parametrize(
