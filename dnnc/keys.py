@@ -7,6 +7,7 @@ import functools
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -54,12 +55,25 @@ def plan_key(graph_text: str, targets: Sequence[str], options: Options) -> str:
 
 
 @functools.cache
-def sources() -> str:
-    """The SHA-256 of the modules that compile.
+def installation() -> str:
+    """The SHA-256 of what compiles here and has no version in a key.
 
-    A key names dnnc by its version.  What outlives a process is told apart by this, too: whoever
-    changes an engine must not get the code of the one before.
+    A key names dnnc and its tools by their versions.  What outlives a process is told apart by
+    this, too: whoever changes an engine must not get the code of the one before.
     """
+    return hash_of(_sources(), _unversioned_assembler())
+
+
+def _unversioned_assembler() -> list[Any]:
+    """Path, size and time of the ptxas that is used where its package is not installed."""
+    path = shutil.which("ptxas")
+    if path is None or tools.versions()["nvidia-cuda-nvcc"] != "absent":
+        return []
+    status = os.stat(path)
+    return [path, status.st_size, status.st_mtime_ns]
+
+
+def _sources() -> str:
     found = hashlib.sha256()
     package = os.path.dirname(os.path.abspath(__file__))
     for path in sorted(_modules(package)):

@@ -51,8 +51,8 @@ class DiskStore:
 
     directory: made when something is put.  max_bytes: how much it holds; the entries that were
     not used longest are dropped.  A process looks at the whole when it first puts something, and
-    again when it has put a sixteenth of the limit.  salt: distinguishes the entries of different
-    sources of dnnc.
+    again when it has put a sixteenth of the limit.  salt: tells apart the entries of different
+    installations of dnnc.
     An entry that is altered is removed and not there.  A folder that can't be read or written is
     an empty store, with a warning: no compilation fails by its cache.
     """

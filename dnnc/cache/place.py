@@ -33,7 +33,7 @@ class Settings:
 
     def disk(self) -> DiskStore:
         """The store in the folder."""
-        return DiskStore(Path(self.directory), self.max_bytes, keys.sources())
+        return DiskStore(Path(self.directory), self.max_bytes, keys.installation())
 
 
 def settings() -> Settings | None:
@@ -54,8 +54,14 @@ def configured() -> Settings:
 
 
 def _default_directory() -> str:
-    import platformdirs
-
+    try:
+        import platformdirs
+    except ImportError as error:
+        raise DnncError(
+            Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+            "the package platformdirs is not installed",
+            f'pip install "dnnc[compiler]", or {SWITCH}=0',
+        ) from error
     return platformdirs.user_cache_dir("dnnc", appauthor=False)
 
 

@@ -19,6 +19,8 @@ def print_summary(plan: Plan, path: str, times: Sequence[dict[str, float]]) -> N
             console.field("split", f"{program.target}: {program.split_reason}")
     if times:
         _print_times(plan, times)
+    else:
+        console.note("from the cache; --no-cache compiles anew")
 
 
 def _print_kernels(plan: Plan) -> None:

@@ -82,6 +82,7 @@ def test_every_door_gives_the_same_plan(cache, files, monkeypatch):
     for file in ("sum.py", "sum.json", "sum.mlir", "sum.json"):
         result = dnnc("compile", file, "-t", "sm_80", "-o", f"{file}.dnnplan")
         assert result.exit_code == 0, result.output
+        assert result.stderr == "from the cache; --no-cache compiles anew\n"
         assert (files / f"{file}.dnnplan").read_bytes() == made
 
 

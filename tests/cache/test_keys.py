@@ -100,27 +100,32 @@ def test_what_has_no_canonical_form_has_no_key(value):
 
 def test_sources_are_told_apart_by_their_bytes(tmp_path, monkeypatch):
     package = tmp_path / "dnnc"
-    for name in ("engines/rows.py", "cli/run.py", "keys.py"):
+    for name in ("engines/rows.py", "errata.json", "cli/run.py", "keys.py"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
-        (package / name).write_text("one = 1\n")
+        (package / name).write_text("1\n")
     monkeypatch.setattr(keys, "__file__", str(package / "keys.py"))
-    found = []
+    found = [keys._sources()]
+    (package / "cli" / "run.py").write_text("2\n")
+    assert keys._sources() == found[0]
+    (package / "engines" / "rows.py").write_text("2\n")
+    found.append(keys._sources())
+    (package / "engines" / "rows.py").rename(package / "engines" / "columns.py")
+    found.append(keys._sources())
+    (package / "engines" / "more.py").write_text("")
+    found.append(keys._sources())
+    (package / "errata.json").write_text("[]\n")
+    found.append(keys._sources())
+    assert len(set(found)) == len(found)
 
-    def look():
-        keys.sources.cache_clear()
-        found.append(keys.sources())
 
-    try:
-        look()
-        (package / "cli" / "run.py").write_text("two = 2\n")
-        look()
-        assert found[0] == found[1]
-        (package / "engines" / "rows.py").write_text("two = 2\n")
-        look()
-        (package / "engines" / "rows.py").rename(package / "engines" / "columns.py")
-        look()
-        (package / "engines" / "more.py").write_text("")
-        look()
-    finally:
-        keys.sources.cache_clear()
-    assert len(set(found)) == 4
+@pytest.mark.parametrize("version", ["absent", "13.0"])
+def test_an_assembler_without_a_version_is_told_apart_by_its_file(tmp_path, monkeypatch, version):
+    ptxas = tmp_path / "ptxas"
+    monkeypatch.setattr(tools, "versions", lambda: {"nvidia-cuda-nvcc": version})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = [keys._unversioned_assembler()]
+    for text in ("#!/bin/sh\n", "#!/bin/sh\ntrue\n"):
+        ptxas.write_text(text)
+        ptxas.chmod(0o755)
+        found.append(keys._unversioned_assembler())
+    assert len(set(map(str, found))) == (3 if version == "absent" else 1)
