@@ -1,14 +1,17 @@
 """Processes that use one cache at once, of which one is killed: `python -m tests.cache.crowd`.
 
 Each process asks for the same plans in an order of its own; a plan that is not there is "made"
-from its number, which takes a while.  It says nothing and ends with status 0 if every plan was
-right.
+from its number, which takes a while.  Between them it keeps large entries that nobody else asks
+for, and so nobody mends.  It ends with status 0 if every plan was right and no entry was found
+altered, which a part of one would be.
 """
 
 import dataclasses
 import functools
+import logging
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -24,6 +27,8 @@ PROCESSES = 16
 PLANS = 24
 # Seconds in which the killed one may be anywhere in its work.
 SPAN = 0.25
+# Entries of one process alone, large enough to be killed while they are written.
+OWN = bytes(1_500_000)
 
 
 def graph(number):
@@ -45,8 +50,10 @@ def file(number):
 
 
 def use_all(settings, graphs, seed):
-    """Status 0 if every plan that the cache gives is right."""
+    """Status 0 if every plan that the cache gives is right, and no entry is altered."""
     draw = random.Random(seed)
+    warnings = []
+    logging.getLogger("dnnc.cache.disk").addFilter(lambda record: warnings.append(record) or False)
     store = settings.disk()
 
     def make(number):
@@ -58,7 +65,9 @@ def use_all(settings, graphs, seed):
         found = plans.kept_or_made(graphs[number], row, Options(), store, lambda n=number: make(n))
         if found != plan(number):
             return 1
-    return 0
+        if number % 4 == 0:
+            store.put(f"cubin-{draw.random()}", OWN)
+    return 2 if warnings else 0
 
 
 def run(settings, graphs, draw):
@@ -98,13 +107,15 @@ def main(folder, rounds, seed):
         file(number)  # once, and not in every child
     for turn in range(rounds):
         # By turns all is kept, or entries are dropped while others use them.
-        settings = place.Settings(f"{folder}/{turn}", (1 << 30, 1 << 20)[turn % 2])
+        settings = place.Settings(f"{folder}/{turn}", (1 << 30, 1 << 24)[turn % 2])
         statuses, victim = run(settings, graphs, draw)
         was_killed += statuses.pop(victim) == -signal.SIGKILL
         assert set(statuses.values()) == {0}, f"round {turn}: {statuses}"
-        assert strange_files(settings) == [], f"round {turn}: {strange_files(settings)}"
+        strange = strange_files(settings)
+        assert strange == [], f"round {turn}: {strange}"
         # What the killed one left undone is done by the next.
         assert use_all(settings, graphs, draw.random()) == 0
+        shutil.rmtree(settings.directory)
     print(was_killed)
 
 
