@@ -22,7 +22,7 @@ from ..expr import typical
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .pointwise import PointwiseEngine
-from .surface import fp8_reasons, memory_seconds, pattern_reason, too_large_reasons
+from .surface import LAUNCH_SECONDS, fp8_reasons, memory_seconds, pattern_reason, too_large_reasons
 
 # Multiply-adds a second that the loop over global memory reaches, as a share of the f32 rate.
 _ARITHMETIC_SHARE = 0.05
@@ -82,10 +82,10 @@ class FallbackEngine(PointwiseEngine):
             _terms(op) * max(1, elements // max(1, typical(op.results[0].elements())))
             for op in fusion.ops
         )
-        # An output's sum runs in one thread, about 20 cycles a term however idle the rest is.
-        chain = max((_chain(op) for op in fusion.ops), default=0) * 20 / 1.5e9
+        # An output's sum runs in one thread, about 60 cycles a term however idle the rest is.
+        chain = max((_chain(op) for op in fusion.ops), default=0) * 60 / 1.5e9
         busy = 2 * terms / (target.f32_tflops * 1e12 * _ARITHMETIC_SHARE)
-        if busy + chain > memory.seconds:
+        if busy + chain > memory.seconds - LAUNCH_SECONDS:
             return Prediction(memory.seconds + busy + chain, "arithmetic in single threads")
         return memory
 
