@@ -40,6 +40,7 @@ _LAZY = {
     "scalar_type": "dnnc.frontends.enums",
     "set_stream": "dnnc.frontends.handle",
     "tensor_reordering": "dnnc.frontends.enums",
+    "write_c": "dnnc.emit",
     "write_plan": "dnnc.plan.format",
     "DnncError": "dnnc.errors",
     "Status": "dnnc.errors",

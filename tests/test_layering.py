@@ -21,6 +21,7 @@ LAYERS = (
     ("codegen",),
     ("dialect",),
     ("mlir",),
+    ("emit",),
     ("plan",),
     ("keys",),
     ("store", "target", "tools", "options", "log", "rounding"),
@@ -32,6 +33,7 @@ RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 # Beside the order: part -> what alone it may import of the package.
 LEAVES = {"plan", "dtypes", "expr", "errors", "target", "store", "tools", "log", "rounding"}
 ONLY = {
+    "emit": LEAVES,
     "runtime": LEAVES,
     "interpreter": LEAVES,
 }

@@ -75,6 +75,7 @@ class Stage(StrEnum):
     ptx = "ptx"
     cubin = "cubin"
     plan = "plan"
+    c = "c"
 
 
 class Mode(StrEnum):

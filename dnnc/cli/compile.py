@@ -18,14 +18,14 @@ from ..plan.format import write, write_whole
 from ..plan.plan import Plan
 from ..store import MemoryStore
 from ..target import Target
-from . import console, files
+from . import as_c, console, files
 from .arguments import (
     DEFAULT_MODES,
     DEFAULT_TARGET,
     ORDER,
     SEPARATOR,
-    Graph,
     Modes,
+    PlanName,
     Stage,
     Targets,
     parse_modes,
@@ -46,11 +46,18 @@ def register(app: typer.Typer) -> None:
         "dnnc compile ffn.py --engine matmul_sm80 --knob TILE_M=64 --knob STAGES=3",
         "dnnc compile ffn.py --emit linalg | dnnc opt - -p lower-to-kernels",
         "dnnc compile ffn.py --emit nvvm -o ffn.mlir; dnnc compile ffn.mlir --emit ptx",
+        "dnnc compile ffn.dnnplan --emit c -o ffn.c; cc -c ffn.c",
     )
 
 
 def compile_file(
-    graph: Graph,
+    graph: Annotated[
+        str,
+        typer.Argument(
+            metavar="GRAPH",
+            help="A .py, .json, .mlir or .ptx file; - is stdin (.mlir).  A .dnnplan for --emit c.",
+        ),
+    ],
     target: Targets = None,
     emit: Annotated[
         Stage, typer.Option("--emit", "-e", help="Stop at a stage and write that.")
@@ -75,11 +82,12 @@ def compile_file(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to write.  [dim]\\[default: GRAPH's name with .dnnplan, in this folder; "
-            "stdout for a text][/]",
+            help="Where to write.  [dim]\\[default: GRAPH's name with .dnnplan, or with .h and .c, "
+            "in this folder; stdout for a text][/]",
             show_default=False,
         ),
     ] = None,
+    plan_name: PlanName = None,
     in_process: Annotated[
         bool,
         typer.Option(
@@ -97,20 +105,30 @@ def compile_file(
     the same cubin.  A text with several targets holds one after the other, separated by
     "// -----".  A text or a cubin is of the config for typical sizes alone.
 
+    --emit c writes the plan, of a graph or of a .dnnplan file, as a header and a source in C that
+    need the CUDA driver alone.  The name of FILE is what their functions are called by.
+
     A plan that was made before is taken from the cache (dnnc cache info).
     """
     modes = parse_modes(mode)
     knobs = tuple(sorted(parse_settings(knob or [], "--knob").items()))
     named = targets.of_list(target) if target else None
-    most = variants if emit is Stage.plan else 1
-    choice: dict[str, Any] = {
-        "modes": modes, "engine": engine, "knobs": knobs, "most_variants": most,
-    }  # fmt: skip
-    known = kept(graph, named, Options(**choice)) if emit is Stage.plan and not no_cache else None
-    if known is not None and (file := known.find()) is not None:
-        _write_kept(file, graph, output)
+    if as_c.is_plan(graph, plan_name):
+        wanted = [row.name for row in named or ()]
+        plan = as_c.read_plan(graph, plan_name, wanted, emit, bool(engine or knobs))
+        as_c.write(plan, str(output or _default_c(graph, plan)))
         return
-    if emit in (Stage.cubin, Stage.plan) and not in_process and _is_likely_new(graph, no_cache):
+    is_whole = emit in (Stage.plan, Stage.c)
+    choice: dict[str, Any] = {
+        "modes": modes, "engine": engine, "knobs": knobs,
+        "most_variants": variants if is_whole else 1,
+    }  # fmt: skip
+    known = kept(graph, named, Options(**choice)) if is_whole and not no_cache else None
+    if known is not None and (file := known.find()) is not None:
+        _write_kept(file, graph, emit, output)
+        return
+    is_compiled = emit in (Stage.cubin, Stage.plan, Stage.c)
+    if is_compiled and not in_process and _is_likely_new(graph, no_cache):
         worker.start()  # it loads the compiler while this process reads the graph
     source = files.read_source(graph)
     _verify_stage(source, emit, bool(engine or knobs))
@@ -129,14 +147,20 @@ def compile_file(
         return
     if known is not None:
         known.keep(plan, source.stage)
+    if emit is Stage.c:
+        as_c.write(plan, str(output or _default_c(graph, plan)), times.by_target)
+        return
     path = str(output or default_output(graph, plan))
     write(path, plan)
     print_summary(plan, path, times.by_target)
 
 
-def _write_kept(file: bytes, graph: str, output: Path | None) -> None:
-    """Writes a plan of the cache as it was made."""
+def _write_kept(file: bytes, graph: str, emit: Stage, output: Path | None) -> None:
+    """Writes a plan of the cache as it was made, or as C."""
     plan = format.read(file)
+    if emit is Stage.c:
+        as_c.write(plan, str(output or _default_c(graph, plan)), [])
+        return
     path = str(output or default_output(graph, plan))
     write_whole(path, file)
     print_summary(plan, path, [])
@@ -193,6 +217,11 @@ def default_output(graph: str, plan: Plan) -> str:
     """ffn.dnnplan for models/ffn.py, in the current folder."""
     name = plan.name if graph == files.STDIN else Path(graph).name.partition(".")[0]
     return f"{name}{files.PLAN_SUFFIX}"
+
+
+def _default_c(graph: str, plan: Plan) -> str:
+    """ffn, for ffn.h and ffn.c"""
+    return default_output(graph, plan).removesuffix(files.PLAN_SUFFIX)
 
 
 # ---- compiling

@@ -13,10 +13,20 @@ def print_summary(plan: Plan, path: str, times: Sequence[dict[str, float]]) -> N
     """The file, then a line a kernel, then the times of the stages."""
     size = Path(path).stat().st_size
     console.heading(f"{path}: plan '{plan.name}', {size:,} bytes, key {plan.key[:12]}")
+    print_kernels(plan)
+    print_times(plan, times)
+
+
+def print_kernels(plan: Plan) -> None:
+    """A line a kernel, and why there are several."""
     _print_kernels(plan)
     for program in plan.programs:
         if program.split_reason:
             console.field("split", f"{program.target}: {program.split_reason}")
+
+
+def print_times(plan: Plan, times: Sequence[dict[str, float]]) -> None:
+    """The times of the stages; none: a remark that the plan was there."""
     if times:
         _print_times(plan, times)
     else:

@@ -80,6 +80,14 @@ class TensorMap:
     oob_fill: str = "NONE"
 
 
+# Data types of tensor maps -> the driver's names after CU_TENSOR_MAP_DATA_TYPE_.
+TENSOR_MAP_TYPES = {
+    "f32": "FLOAT32", "f64": "FLOAT64", "f16": "FLOAT16", "bf16": "BFLOAT16", "i32": "INT32",
+    "i64": "INT64", "i8": "UINT8", "ui8": "UINT8", "f8E4M3FN": "UINT8", "f8E5M2": "UINT8",
+    "tf32": "TFLOAT32",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Arg:
     """One kernel argument.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DnncError, Status
-from ..plan.plan import TensorMap
+from ..plan.plan import TENSOR_MAP_TYPES, TensorMap
 
 # CUDA driver API: a stream that is the default one, and what a stream says while it captures.
 DEFAULT_STREAM = 0
@@ -244,12 +244,6 @@ def driver_version() -> str:
 
 # ---- tensor maps
 
-_TENSOR_MAP_TYPES = {
-    "f32": "FLOAT32", "f64": "FLOAT64", "f16": "FLOAT16", "bf16": "BFLOAT16", "i32": "INT32",
-    "i64": "INT64", "i8": "UINT8", "ui8": "UINT8", "f8E4M3FN": "UINT8", "f8E5M2": "UINT8",
-    "tf32": "TFLOAT32",
-}  # fmt: skip
-
 
 def tensor_map(
     recipe: TensorMap, address: int, dims: Sequence[int], strides: Sequence[int]
@@ -270,7 +264,7 @@ def tensor_map(
         name("L2promotion", f"L2_PROMOTION_{recipe.l2_promotion}"),
         name("FloatOOBfill", f"FLOAT_OOB_FILL_{recipe.oob_fill}"),
     )
-    head = (name("DataType", f"DATA_TYPE_{_TENSOR_MAP_TYPES[recipe.dtype]}"), len(dims), address)
+    head = (name("DataType", f"DATA_TYPE_{TENSOR_MAP_TYPES[recipe.dtype]}"), len(dims), address)
     if recipe.mode == "tiled":
         box = [api.cuuint32_t(value) for value in recipe.box]
         made = _call("cuTensorMapEncodeTiled", *head, *u64, box, u32, *tail)

@@ -171,7 +171,7 @@ def test_a_text_goes_on_to_later_stages_only(ffn):
     said = error_of(dnnc("compile", "-", "--emit", "fused", stdin=text))
     assert said == (
         "BAD_PARAM: stdin: --emit fused of a text at stage linalg; "
-        "accepted: linalg, kernel, nvvm, ptx, cubin, plan"
+        "accepted: linalg, kernel, nvvm, ptx, cubin, plan, c"
     )
     said = error_of(dnnc("compile", "-", "--engine", "fallback", stdin=text))
     assert "whose engines are chosen; accepted: a graph" in said

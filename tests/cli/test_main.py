@@ -65,6 +65,6 @@ def test_without_its_packages_it_says_how_to_install_them(monkeypatch, capsys, a
 
 
 def test_its_stages_and_modes_are_the_compilers():
-    assert tuple(arguments.Stage) == compiler.STAGES
+    assert tuple(arguments.Stage) == (*compiler.STAGES, "c")
     assert tuple(arguments.Mode) == heuristics.MODES
     assert tuple(arguments.DEFAULT_MODES.split(",")) == heuristics.DEFAULT_MODES
