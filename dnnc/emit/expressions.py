@@ -2,7 +2,9 @@
 
 Python's integers have no bounds, those of C have 64 bits.  Where the ranges of the symbols show
 that nothing leaves them, plain operators are printed; elsewhere, functions that note an overflow
-(`checked_add`, ...), as all divisions note a divisor that is not positive: `s->is_bad`.
+(`checked_add`, ...), as divisions note a divisor that may not be positive: `s->is_bad`.  Such a
+function gives 0 then, which is outside the range that its value has: what takes its value is
+printed as a function too.
 """
 
 from __future__ import annotations
@@ -46,9 +48,11 @@ class Printer:
         """A condition; "1" and "0" where it follows without sizes."""
         parts: list[str] = []
         for relation, left, right in guard.comparisons:
+            if left == right and _is_sure(self.expression(left)):
+                left = right = Expr.of(0)  # compilers warn of what is compared with itself
             if left.constant is not None and right.constant is not None:
                 if not Guard(((relation, left, right),)).holds({}):
-                    return "0"
+                    return " && ".join([*parts, "0"])  # those before it are evaluated all the same
                 continue
             parts.append(f"{self.expression(left)} {relation} {self.expression(right)}")
         return " && ".join(parts) or "1"
@@ -64,7 +68,7 @@ class Printer:
         magnitude, reach = self._product(monomial, abs(coefficient))
         signed = reach if coefficient > 0 else (-reach[1], -reach[0])
         total = (span[0] + signed[0], span[1] + signed[1])
-        if _fits(total) and _fits(signed):
+        if _fits(total) and _fits(signed) and _is_sure(text, magnitude):
             return f"{text} {'+' if coefficient > 0 else '-'} {magnitude}", total
         added, _ = self._product(monomial, coefficient)
         return f"checked_add(s, {text}, {added})", total
@@ -76,7 +80,9 @@ class Printer:
             text, span = _times(text, span, part, reach)
         if coefficient == -1 and text:
             negative = (-span[1], -span[0])
-            return (f"-{text}", negative) if _fits(negative) else _times(text, span, "-1", (-1, -1))
+            if _fits(negative) and _is_sure(text):
+                return f"-{text}", negative
+            return _times(text, span, "-1", (-1, -1))
         if coefficient != 1 or not text:
             text, span = _times(text, span, literal(coefficient), (coefficient, coefficient))
         return text, span
@@ -96,12 +102,14 @@ class Printer:
         return f"{function}(s, {texts})"
 
     def _division(self, function: str, a: Expr, b: Expr) -> str:
-        (low, high), (least, _) = a.bounds(), b.bounds()
-        if low >= 0 and least > 0 and _fits((low, high)):
+        (low, high), (least, most) = a.bounds(), b.bounds()
+        is_sure = _is_sure(self.expression(a), self.expression(b))
+        if low >= 0 and least > 0 and _fits((low, high)) and _fits((least, most)) and is_sure:
             if function != "ceildiv":
                 return f"({self.operand(a)} {'/' if function == '//' else '%'} {self.operand(b)})"
             up = a + (b.constant or 0) - 1
-            if b.constant is not None and _fits(up.bounds()):
+            is_sure = _fits(up.bounds()) and _is_sure(self.expression(up))
+            if b.constant is not None and is_sure:
                 return f"({self.operand(up)} / {literal(b.constant)})"
         name = {"//": "floor_div", "%": "floor_mod", "ceildiv": "ceil_div"}[function]
         return f"{name}(s, {self.expression(a)}, {self.expression(b)})"
@@ -121,7 +129,7 @@ def _times(text: str, span: _Span, factor: str, reach: _Span) -> tuple[str, _Spa
     total = min(corners), max(corners)
     if not text:
         return factor, total
-    if _fits(total) and _fits(reach):
+    if _fits(total) and _fits(reach) and _is_sure(text, factor):
         factor = f"({factor})" if factor.startswith("-") else factor
         return f"{text} * {factor}", total
     return f"checked_mul(s, {text}, {factor})", total
@@ -133,6 +141,11 @@ def _span_of(atom: _Atom) -> _Span:
 
 def _fits(span: _Span) -> bool:
     return _LOWEST < span[0] and span[1] <= _HIGHEST
+
+
+def _is_sure(*texts: str) -> bool:
+    """Whether nothing in these can fail."""
+    return not any("(s, " in text for text in texts)
 
 
 def _is_primary(value: Expr, text: str) -> bool:

@@ -206,7 +206,7 @@ def grouped():
 
 def softmax():
     g = new_graph("softmax")
-    g.softmax(g.tensor([4, M, 4096], name="x"), use_stats=False)[0].set_output()
+    g.softmax(g.tensor([4, M, 4096], name="x"), axis=-1).set_output()
     return g
 
 
@@ -214,12 +214,12 @@ def streamed():
     return product(4096, 256, dnnc.Dim("M", max=512))
 
 
-SM90 = {"knobs": {}, "target": "sm_90a"}
 CASES = {
     "scaled": (scaled, {"target": "sm_80"}, [1, 3, 4096], A100),
     "variants": (product, {"target": "sm_80,sm_90"}, [1, 16, 857, 4096], A100),
     "later": (product, {"target": "sm_80"}, [100], LATER),
     "hopper": (product, {"target": "sm_90a", "engine": "matmul_sm90"}, [1, 100, 4096], H100),
+    "rows": (softmax, {"target": "sm_80"}, [1, 100], A100),
     "split": (twice, {"target": "sm_80"}, [1, 130], A100),
     "grid": (lambda: batchnorm(8, 64, 7, 7), {"target": "sm_90a", "engine": "grid"}, [1], H100),
     "grouped": (grouped, {"target": "sm_90a", "engine": "matmul_sm90"}, [1], H100),
