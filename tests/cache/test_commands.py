@@ -135,6 +135,19 @@ def test_a_file_that_is_not_there_is_named(cache, tmp_path):
     assert "missing.json: can't be read" in error_of(dnnc("compile", tmp_path / "missing.json"))
 
 
+def test_c_of_a_kept_plan(cache, files):
+    """The same plan, of the cache or not, as a plan or as C."""
+    first = dnnc("compile", "sum.json", "--emit", "c", "-o", "one")
+    assert (first.exit_code, "from the cache" in first.stderr) == (0, False)
+    compiled("sum.json")
+    again = dnnc("compile", "sum.json", "--emit", "c", "-o", "folder/one")
+    assert "can't be written" in error_of(again)
+    texts = {name: (files / name).read_text() for name in ("one.h", "one.c")}
+    again = dnnc("compile", "sum.json", "--emit", "c", "-o", "one.c")
+    assert (again.exit_code, again.stderr) == (0, "from the cache; --no-cache compiles anew\n")
+    assert {name: (files / name).read_text() for name in texts} == texts
+
+
 # ---- dnnc cache
 
 

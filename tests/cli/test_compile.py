@@ -1,5 +1,6 @@
 """`dnnc compile`: plans, stages, resuming, choices, and what it refuses."""
 
+import dataclasses
 import json
 import re
 
@@ -192,3 +193,60 @@ def test_no_assembler(ffn, here, monkeypatch):
     said = error_of(dnnc("compile", ffn, "--in-process", "--no-cache", "-o", "a.dnnplan"))
     assert said.startswith("NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING: no assembler")
     assert list(here.iterdir()) == []
+
+
+# ---- C
+
+
+def test_a_graph_and_its_plan_give_the_same_c(ffn, plan, here):
+    result = dnnc("compile", ffn, "-t", "sm_80,sm_90a", "--emit", "c")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("ffn.h, ffn.c: plan 'ffn', ")
+    assert "functions  ffn_load, ffn_workspace_size, ffn_run, ffn_unload, ffn_err" in result.stdout
+    assert "build      cc -std=c99 -c ffn.c; link with -lcuda" in result.stdout
+    assert re.search(r"sm_80 .*TILE_M=\d+.* fusion0_\w+ +\d+ +0 B +\d+ B", result.stdout)
+    texts = {path.name: path.read_bytes() for path in here.iterdir()}
+    assert sorted(texts) == ["ffn.c", "ffn.h"]
+    (here / "of_plan").mkdir()
+    result = dnnc("compile", plan, "--emit", "c", "-o", "of_plan/ffn.c")
+    assert result.exit_code == 0, result.output
+    assert {path.name: path.read_bytes() for path in (here / "of_plan").iterdir()} == texts
+
+
+def test_c_of_some_targets_of_a_plan(plan, here):
+    result = dnnc("compile", plan, "--emit", "c", "-t", "sm_90a", "-o", "one")
+    assert result.exit_code == 0, result.output
+    assert "for sm_90a, key" in (here / "one.h").read_text()
+    assert "sm_80," not in (here / "one.c").read_text()
+
+
+def test_c_of_one_plan_of_a_bundle(plan, here):
+    first = format.read(plan)
+    format.write("both.dnnplan", [first, dataclasses.replace(first, name="other")])
+    said = error_of(dnnc("compile", "both.dnnplan", "--emit", "c"))
+    assert "accepted: one of ffn, other" in said
+    result = dnnc("compile", "both.dnnplan", "--emit", "c", "--plan", "other", "-o", "net")
+    assert result.exit_code == 0, result.output
+    assert "plan 'other' for sm_80, sm_90a" in (here / "net.h").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "--emit plan of a plan; accepted: c"),
+        (["--emit", "ptx"], "--emit ptx of a plan; accepted: c"),
+        (["--emit", "c", "--engine", "fallback"], "for a plan, whose engines are chosen"),
+        (["--emit", "c", "-t", "sm_90"], "the plan has no code for sm_90; accepted: sm_80, sm_90a"),
+        (["--emit", "c", "-o", "no/folder/a"], "can't be written: No such file or directory"),
+        (["--emit", "c", "--plan", "other"], "no plan 'other'; accepted: one of ffn"),
+    ],
+    ids=" ".join,
+)
+def test_what_a_plan_is_not_compiled_to(arguments, said, plan, here):
+    assert said in error_of(dnnc("compile", plan, *arguments))
+    assert list(here.iterdir()) == []
+
+
+def test_a_graph_is_no_bundle(ffn, here):
+    said = error_of(dnnc("compile", ffn, "--plan", "ffn"))
+    assert said == f"BAD_PARAM: {ffn}: --plan ffn of a graph; accepted: .dnnplan"

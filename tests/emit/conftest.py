@@ -8,7 +8,7 @@ from . import c_compiler
 @pytest.fixture(scope="session")
 def fake_object(tmp_path_factory):
     made = tmp_path_factory.mktemp("driver") / "fake_driver.o"
-    options = ("-std=gnu99", "-Wall", "-Wextra", "-Werror")
+    options = ("-std=gnu11", "-Wall", "-Wextra", "-Werror")
     source = c_compiler.HERE / "fake_driver.c"
     c_compiler.c("-fPIC", "-c", source, "-o", made, options=options)
     return made

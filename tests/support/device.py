@@ -89,10 +89,10 @@ def verify_gaps(data, places, dtype, name):
     assert (rows[gaps] == POISON).all(), f"{name}: a kernel wrote between the elements"
 
 
-def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2):
+def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2, load=runtime.load):
     """uid -> stored array, of peers' tensors too; run `repeats` times, which must give the same
-    bytes."""
-    executable = runtime.load(plan)
+    bytes.  load: makes of a plan what has the runtime's `workspace_size` and `bind`."""
+    executable = load(plan)
     given = {plan.tensor(key if isinstance(key, int | str) else key.uid).uid: value
              for key, value in inputs.items()}  # fmt: skip
     sizes = _sizes(plan, given, sizes or {})
