@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dnnc.emit.arithmetic import arithmetic
@@ -144,7 +144,14 @@ SIZES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=12, deadline=None)
+# An example is many expressions, which are compiled together.
+SLOW = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
+}
+
+
+@settings(max_examples=12, **SLOW)
 @given(st.lists(TREES, min_size=20, max_size=60), st.lists(SIZES, min_size=5, max_size=20))
 def test_random_expressions(values, many):
     printer = Printer(NAMES)
@@ -159,7 +166,7 @@ RELATIONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 GUARDS = st.lists(st.tuples(RELATIONS, TREES, TREES), max_size=3).map(lambda c: Guard(tuple(c)))
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6, **SLOW)
 @given(st.lists(GUARDS, min_size=10, max_size=30), st.lists(SIZES, min_size=5, max_size=10))
 def test_random_guards(guards, many):
     printer = Printer(NAMES)

@@ -1,6 +1,7 @@
 """The text of headers and sources: strict C99, C++, names, determinism, what is refused."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -61,7 +62,7 @@ def test_equal_plans_have_equal_text(tmp_path):
     for seed in ("1", "2"):
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-            env={**__import__("os").environ, "PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed},
         )  # fmt: skip
         assert done.stdout == "".join(c_text(WHOLE, "whole"))
 
