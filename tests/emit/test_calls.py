@@ -134,7 +134,7 @@ def programs():
             WHOLE.programs[1].modules[0],
             cubin=2 * number,
             ptx=2 * number + 1,
-            ptx_runs_later=not exact,
+            ptx_runs_later=target != "sm_90a",
         )
         yield dataclasses.replace(
             WHOLE.programs[1], target=target, capability=capability, exact=exact, modules=(module,)

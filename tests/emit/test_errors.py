@@ -176,9 +176,9 @@ def test_what_errors_say(loaded):
 M = Symbol("M", 0, 1 << 62, 1)
 
 
-def plan_of(*variants, symbol=M, dims=("8",)):
+def plan_of(*variants, symbol=M, dims=("8",), strides=("1",)):
     tensors = tuple(
-        TensorRecord(uid, name, dims, ("1",), "f32", role)
+        TensorRecord(uid, name, dims, strides, "f32", role)
         for uid, name, role in ((1, "x", "input"), (2, "y", "output"))
     )
     program = dataclasses.replace(WHOLE.programs[1], variants=variants)
@@ -244,7 +244,8 @@ def test_the_largest_that_still_go(made):
 def test_a_grid_of_nothing_asks_for_nothing(made):
     """Neither its arguments nor its shared memory are looked at; empty tensors may be at 0."""
     variant = launched(grid=("M", "1", "1"), args=[Arg.scalar("9 // M", "i64")], smem=str(1 << 30))
-    plan = plan_of(variant, dims=("M",), symbol=Symbol("M", 0, 4096, 1))
+    symbol = Symbol("M", 0, 4096, 1)
+    plan = plan_of(variant, dims=("8", "M"), strides=("4096", "1"), symbol=symbol)
     built = made(plan)
     assert built.run({"x": 0, "y": 0, "M": 0}) == "SUCCESS"
     assert built.lines() == []
