@@ -88,11 +88,18 @@ def across_rows(
     """
     if rows == 1:
         return value
-    columns = kernel.threads // rows
+    size = ops.element_of(value.type).width // 8
+    buffer = kernel.shared(name, kernel.threads * ops.width_of(value) * size)
+    return through_rows(buffer, value, column, row, kernel.threads // rows, rows, combine)
+
+
+def through_rows(
+    buffer: Any, value: Any, column: Any, row: Any, columns: int, rows: int, combine: Combine
+) -> Any:
+    """`across_rows` in a buffer of columns * rows fragments, which all threads have read."""
     width = ops.width_of(value)
     element = ops.element_of(value.type)
     size = element.width // 8
-    buffer = kernel.shared(name, columns * rows * width * size)
     place = ops.mul(ops.add(ops.mul(row, columns), column), width)
     alignment = min(16, size * width)
     ops.store(ops.gep(buffer, place, element), value, alignment)

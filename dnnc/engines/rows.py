@@ -427,13 +427,16 @@ def _block(threads: int, is_along: bool) -> int:
 
 
 def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
-    """Of shared memory, where the totals of all reductions are exchanged."""
-    along, _ = split_reductions(fusion)
+    """Of shared memory, where totals of rows are exchanged, and a block's sums of columns."""
+    along, columns = split_reductions(fusion)
     threads = knobs["TILE_COLS"]
     sizes = sum(max(4, op.compute_type.bits // 8) for op in along)
     if runs_along_row(fusion, along[0]):
         parts = max(1, threads // WARP_THREADS) * knobs["TILE_CGA"]
-        return 2 * max(_THREADS, threads) // threads * parts * sizes if parts > 1 else 0
+        summed = sum(max(4, op.compute_type.bits // 8) for op in columns)
+        of_block = _THREADS * _width(fusion) * summed if threads < _THREADS else 0
+        exchanged = 2 * max(_THREADS, threads) // threads * parts * sizes if parts > 1 else 0
+        return exchanged + of_block
     rows = _block(threads, False) // threads
     return parts_across(threads, rows) * rows * _width(fusion) * sizes if threads > 1 else 0
 

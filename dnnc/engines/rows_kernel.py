@@ -192,8 +192,7 @@ class RowsEmitter:
             self._emit_group(kernel, number, 0, {}, [])
         else:
             sums = self._emit_groups(kernel, number)
-            place = ops.add(ops.mul(number, t.rows), self.row)
-            self._store_partials(kernel, partials, sums, place)
+            self._store_partials(kernel, partials, sums, number)
         if t.cluster > 1:
             cluster.wait()  # no block ends while others write to it
 
@@ -311,29 +310,48 @@ class RowsEmitter:
     def row_elements(self) -> Expr:
         return product(n for group in self.reduced.groups for n in self.reduced.extents(group))
 
-    @property
-    def _partial_rows(self) -> Expr:
-        return self._grid * self.tiling.rows
-
     def _partials(self, i: int) -> str:
         element = ops.element_of(self.columns[i].results[0].type.element_type)
-        size = self.row_elements * self._partial_rows * (element.width // 8)
+        size = self.row_elements * self._grid * (element.width // 8)
         return self.output.workspace(f"column{i}", size)
 
     def _store_partials(
-        self, kernel: Kernel, names: Sequence[str], sums: Sequence[Any], place: Any
+        self, kernel: Kernel, names: Sequence[str], sums: Sequence[Any], number: Any
     ) -> None:
+        """The sums of all rows of a block, or of a cluster's; number: its place among them."""
         t = self.tiling
-        base = ops.mul(place, kernel.size(self.row_elements)) if names else None
-        for i, name in enumerate(names):
-            for u in range(t.held):
-                value = sums[i * t.held + u]
+        if not names:
+            return
+        base = ops.mul(number, kernel.size(self.row_elements))
+        is_first = None if t.rows == 1 else ops.compare("eq", self.row, 0)
+        walk = Walk(kernel, {}, self.region.symbols)
+        for i, (name, op) in enumerate(zip(names, self.columns, strict=True)):
+            combine, values = reduce.combiner(walk, op), sums[i * t.held : (i + 1) * t.held]
+            for u, value in enumerate(self._of_block(kernel, name, values, combine)):
                 element = ops.element_of(value.type)
                 fragment = ops.add(self.first, u * t.step)
                 at = ops.add(base, ops.mul(fragment, t.vector_elems))
-                with ops.if_(self.inside(kernel, fragment)):
+                with ops.if_(ops.both(self.inside(kernel, fragment), is_first)):
                     pointer = ops.gep(kernel.workspace(name), at, element)
                     ops.store(pointer, value, min(16, element.width // 8 * t.vector_elems))
+
+    def _of_block(
+        self, kernel: Kernel, name: str, values: Sequence[Any], combine: Combine
+    ) -> list[Any]:
+        """Fragments combined over the rows that lie side by side; right in the first of them."""
+        t = self.tiling
+        if t.rows == 1:
+            return list(values)
+        size = ops.element_of(values[0].type).width // 8
+        buffer = kernel.shared(f"{name}_rows", t.threads * t.vector_elems * size)
+        found = []
+        for value in values:
+            made = reduce.through_rows(
+                buffer, value, self.lane, self.row, t.row_threads, t.rows, combine
+            )
+            found.append(made)
+            ops.barrier()  # all have read what the next one overwrites
+        return found
 
     def inside(self, kernel: Kernel, fragment: Any) -> Any:
         """Whether a fragment is one of the row's; None: it always is."""
@@ -366,9 +384,7 @@ class RowsEmitter:
             return found
 
         start = [reduce.identity(op, width) for op in self.columns]
-        totals = reduce.accumulate(
-            combines, start, load, row, kernel.size(self._partial_rows), rows
-        )
+        totals = reduce.accumulate(combines, start, load, row, kernel.size(self._grid), rows)
         totals = [
             reduce.across_rows(kernel, f"columns{i}", total, column, row, rows, combine)
             for i, (total, combine) in enumerate(zip(totals, combines, strict=True))

@@ -132,5 +132,5 @@ class RowsModel:
         if not self.columns:
             return 0.0
         rows = min(self.groups, together * target.sm_count / self.blocks)
-        partial = rows * self.block / self.threads * self.row * 4.0 * self.columns
+        partial = rows * self.row * 4.0 * self.columns
         return LAUNCH_SECONDS + 1.0e-6 + 2 * partial / 3.0e12
