@@ -158,9 +158,9 @@ def advance(
 
 
 def _fused(work: Compilation, options: Options, store: Store) -> None:
-    graph = dnn.from_mlir(work.module)
     partition, choices = options.partition, options.choices
     if not partition:
+        graph = dnn.from_mlir(work.module)
         config = heuristics.best_config(
             graph, work.target, options.modes, engine=options.engine, knobs=dict(options.knobs)
         )
@@ -172,15 +172,16 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
 
 
 def _linalg(work: Compilation, options: Options, store: Store) -> None:
-    passes.run(work.module, [passes.LowerToLinalg(), passes.Tile()])
+    passes.run(work.module, [passes.LowerToLinalg(), passes.Tile()], is_verified=True)
 
 
 def _kernel(work: Compilation, options: Options, store: Store) -> None:
-    passes.run(work.module, [passes.LowerToKernels(), passes.AssignWorkspace()])
+    steps = [passes.LowerToKernels(), passes.AssignWorkspace()]
+    passes.run(work.module, steps, is_verified=True)
 
 
 def _nvvm(work: Compilation, options: Options, store: Store) -> None:
-    passes.run(work.module, [passes.LowerToNvvm()])
+    passes.run(work.module, [passes.LowerToNvvm()], is_verified=True)
 
 
 def _ptx(work: Compilation, options: Options, store: Store) -> None:

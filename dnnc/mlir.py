@@ -83,6 +83,16 @@ def _linalg() -> Any:
     return package
 
 
+def declare_dialect(name: str) -> None:
+    """Says that a dialect is defined elsewhere than in the bindings.
+
+    They look for a module of it whenever they show one of its operations or attributes, and
+    search the path again each time that there is none.
+    """
+    place = f"{_PACKAGE}._mlir.dialects.{name}"
+    sys.modules.setdefault(place, types.ModuleType(place))
+
+
 _install_stub_parent()
 ir = _load("ir")
 PassManager = _load("passmanager").PassManager

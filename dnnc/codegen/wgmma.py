@@ -14,6 +14,7 @@ Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": "Register 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -117,9 +118,7 @@ class AccumulatorLayout:
     n: int
 
     def __post_init__(self) -> None:
-        places = {self.place(t, r) for t in range(WARPGROUP_THREADS) for r in range(self.registers)}
-        assert len(places) == M * self.n, f"{self} is not one to one"
-        assert max(places) == (M - 1, self.n - 1), f"{self} leaves the tile"
+        _verify_accumulators(self)
 
     @property
     def registers(self) -> int:
@@ -142,6 +141,18 @@ class AccumulatorLayout:
     def step(register: int) -> tuple[int, int]:
         """(rows, columns) from a thread's register 0 to another."""
         return 8 * (register // 2 % 2), 8 * (register // 4) + register % 2
+
+
+@functools.cache  # 24,576 places for 192 columns
+def _verify_accumulators(layout: AccumulatorLayout) -> None:
+    steps = [layout.step(register) for register in range(layout.registers)]
+    places = {
+        (row + down, column + right)
+        for row, column in map(layout.origin, range(WARPGROUP_THREADS))
+        for down, right in steps
+    }
+    assert len(places) == M * layout.n, f"{layout} is not one to one"
+    assert max(places) == (M - 1, layout.n - 1), f"{layout} leaves the tile"
 
 
 @dataclass(frozen=True)

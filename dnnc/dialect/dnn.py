@@ -33,6 +33,9 @@ from .tensor import DEFAULT_ALIGNMENT, Tensor
 # ---- the dialect
 
 
+mlir.declare_dialect("dnn")
+
+
 class Dnn(ext.Dialect, name="dnn"):  # type: ignore[call-arg]
     """The dialect; its attributes and operations are made below."""
 
@@ -188,8 +191,25 @@ def layout_attribute(sizes: Sequence[Expr], symbols: Sequence[str]) -> Any:
     return Layout.get(ir.AffineMapAttr.get(ir.AffineMap.get(0, len(symbols), results)))
 
 
-def read_layout(type_: Any, symbols: Sequence[Dim]) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+_Layout = tuple[tuple[Expr, ...], tuple[Expr, ...]]
+
+# Each verification reads each type again.  By text: a type would keep its context alive.
+_layouts: dict[tuple[str, tuple[Dim, ...]], _Layout] = {}
+_MOST_LAYOUTS = 4096
+
+
+def read_layout(type_: Any, symbols: Sequence[Dim]) -> _Layout:
     """(dims, strides) of a tensor type; without a layout it is packed row-major."""
+    key = (str(type_), tuple(symbols))
+    found = _layouts.get(key)
+    if found is None:
+        if len(_layouts) >= _MOST_LAYOUTS:
+            _layouts.clear()
+        found = _layouts[key] = _layout_of(type_, symbols)
+    return found
+
+
+def _layout_of(type_: Any, symbols: Sequence[Dim]) -> _Layout:
     ranked = ir.RankedTensorType(type_)
     if ranked.encoding is None:
         if not ranked.has_static_shape:

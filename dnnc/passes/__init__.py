@@ -50,9 +50,15 @@ def run(
     module: Any,
     steps: Sequence[Step],
     after: Callable[[str, Any], None] = lambda name, module: None,
+    *,
+    is_verified: bool = False,
 ) -> None:
-    """Runs passes over a module that is verified before and after each; `after` sees it."""
-    _verified(module, "its input")
+    """Runs passes over a module that is verified before and after each; `after` sees it.
+
+    is_verified: the module comes as another pass, or `mlir.parse`, left it.
+    """
+    if not is_verified:
+        _verified(module, "its input")
     for step in steps:
         if isinstance(step, Pass):
             _run_ours(module, step)
