@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from types import MappingProxyType
 
 from .errors import DnncError, Status
@@ -127,11 +127,15 @@ class Expr:
             return value
         if isinstance(value, Dim):
             return Expr((((value,), 1),))
-        return _make({(): int(value)})
+        return _constant(int(value))
 
     def __add__(self, other: Size) -> Expr:
+        summand = Expr.of(other)
+        a, b = self.constant, summand.constant
+        if a is not None and b is not None:
+            return _constant(a + b)
         terms = dict(self.terms)
-        for monomial, coefficient in Expr.of(other).terms:
+        for monomial, coefficient in summand.terms:
             terms[monomial] = terms.get(monomial, 0) + coefficient
         return _make(terms)
 
@@ -142,8 +146,13 @@ class Expr:
         return self + -Expr.of(other)
 
     def __mul__(self, other: Size) -> Expr:
-        terms: dict[_Monomial, int] = {}
         factor = Expr.of(other)
+        a, b = self.constant, factor.constant
+        if a is not None and b is not None:
+            return _constant(a * b)
+        if a == 1 or b == 1:
+            return factor if a == 1 else self
+        terms: dict[_Monomial, int] = {}
         if len(self.terms) * len(factor.terms) > MAX_TERMS:
             raise _bad(
                 f"a size that is a sum of {len(self.terms) * len(factor.terms)} products",
@@ -194,11 +203,11 @@ class Expr:
     @property
     def constant(self) -> int | None:
         """The value, when it needs no symbol."""
-        if not self.terms:
-            return 0
-        if len(self.terms) == 1 and self.terms[0][0] == ():
-            return self.terms[0][1]
-        return None
+        terms = self.terms
+        if len(terms) == 1:
+            monomial, coefficient = terms[0]
+            return None if monomial else coefficient
+        return None if terms else 0
 
     def dims(self) -> frozenset[Dim]:
         """Every symbol in it."""
@@ -222,6 +231,8 @@ class Expr:
 
     def bounds(self) -> tuple[int, int]:
         """Smallest and largest value over the ranges of its symbols (may be wider than true)."""
+        if (constant := self.constant) is not None:
+            return constant, constant
         low = high = 0
         for monomial, coefficient in self.terms:
             span = reduce(_span_product, map(_atom_bounds, monomial), (1, 1))
@@ -231,6 +242,8 @@ class Expr:
 
     def known_divisor(self) -> int:
         """The largest number that is known to divide every value (0 for the constant 0)."""
+        if (constant := self.constant) is not None:
+            return abs(constant)
         divisors = (
             math.prod(map(_atom_divisor, monomial)) * coefficient
             for monomial, coefficient in self.terms
@@ -300,6 +313,11 @@ def assuming(sizes: Mapping[str, int]) -> Generator[None]:
         yield
     finally:
         _assumed.reset(token)
+
+
+def assumed() -> tuple[tuple[str, int], ...]:
+    """What is assumed now, as (name, size) pairs in the order of the names."""
+    return tuple(sorted(_assumed.get().items()))
 
 
 def typical(size: Expr) -> int:
@@ -384,9 +402,15 @@ def _bad(what: str, supported: str) -> DnncError:
     return DnncError(Status.BAD_PARAM, what, supported)
 
 
+@lru_cache(maxsize=4096)
+def _constant(value: int) -> Expr:
+    return Expr((((), value),) if value else ())
+
+
 def _make(terms: Mapping[_Monomial, int]) -> Expr:
     kept = [(monomial, coefficient) for monomial, coefficient in terms.items() if coefficient]
-    kept.sort(key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))
+    if len(kept) > 1:
+        kept.sort(key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))
     return Expr(tuple(kept))
 
 

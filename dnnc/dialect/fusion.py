@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from string import ascii_lowercase
+from typing import Any, TypeVar
 
-from ..expr import Dim
+from ..expr import Dim, assumed
 from .graph import OperationGraph
 from .op import Op
 from .tensor import Tensor, symbols_of
@@ -40,6 +41,11 @@ class Fusion:
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor, each once."""
         return tuple(dict.fromkeys(t for op in self.ops for t in (*op.operands, *op.results)))
+
+    @cached_property
+    def remembered(self) -> dict[Any, Any]:
+        """What functions marked `remembered` and `remembered_at_sizes` found of it."""
+        return {}
 
     @property
     def symbols(self) -> dict[str, Dim]:
@@ -89,6 +95,35 @@ def _letters(position: int) -> str:
     """a, b, ..., z, aa, ab, ..."""
     before, last = divmod(position, len(ascii_lowercase))
     return (_letters(before - 1) if before else "") + ascii_lowercase[last]
+
+
+_T = TypeVar("_T")
+
+
+def remembered(function: Callable[[Fusion], _T]) -> Callable[[Fusion], _T]:
+    """A function of a fusion alone, which is computed once for each: it does not change."""
+
+    @wraps(function)
+    def recall(fusion: Fusion) -> _T:
+        known = fusion.remembered
+        if function not in known:
+            known[function] = function(fusion)
+        return known[function]
+
+    return recall
+
+
+def remembered_at_sizes(function: Callable[[Fusion], _T]) -> Callable[[Fusion], _T]:
+    """A function of a fusion and of what `expr.typical` takes its symbols as."""
+
+    @wraps(function)
+    def recall(fusion: Fusion) -> _T:
+        known, key = fusion.remembered, (function, assumed())
+        if key not in known:
+            known[key] = function(fusion)
+        return known[key]
+
+    return recall
 
 
 def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fusion, ...]:

@@ -102,6 +102,7 @@ class Op:
     prefix: ClassVar[str] = ""
     role: str = "anchor"
     fields: ClassVar[tuple[Field, ...]] = ()
+    _by_kind: ClassVar[Mapping[str, tuple[Field, ...]]] = {}
 
     name: str = ""
 
@@ -114,6 +115,8 @@ class Op:
         # A field of the base class may be described anew; it keeps its place.
         inherited = [own.pop(field.name, field) for field in cls.fields]
         cls.fields = (*inherited, *own.values())
+        kinds = dict.fromkeys(field.kind for field in cls.fields)
+        cls._by_kind = {kind: tuple(f for f in cls.fields if f.kind == kind) for kind in kinds}
 
     def __init__(self, *, name: str = "", **values: Any):
         self.name = name
@@ -136,7 +139,7 @@ class Op:
 
     @classmethod
     def fields_of(cls, kind: str) -> tuple[Field, ...]:
-        return tuple(field for field in cls.fields if field.kind == kind)
+        return cls._by_kind.get(kind, ())
 
     def tensors(self, kind: str) -> Iterator[tuple[Field, Tensor]]:
         """(field, tensor) of each operand or result that is present, in order."""

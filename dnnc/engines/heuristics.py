@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
@@ -53,12 +54,11 @@ class EngineConfig:
     def seconds(self) -> float:
         return sum(choice.prediction.seconds for choice in self.choices)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """eng3_TILE_M=128_TILE_N=128; parts of a split are joined by +."""
         return "+".join(
-            "_".join([f"eng{c.engine.index}", *(f"{k}={v}" for k, v in sorted(c.knobs.items()))])
-            for c in self.choices
+            _joined("_", f"eng{c.engine.index}", tuple(c.knobs.items())) for c in self.choices
         )
 
     @property
@@ -87,9 +87,13 @@ class EngineConfig:
     def choice_text(self) -> str:
         """The choices as the option of pass `select-engine`: engine:KNOB=value:..., by |."""
         return "|".join(
-            ":".join([c.engine.name, *(f"{k}={v}" for k, v in sorted(c.knobs.items()))])
-            for c in self.choices
+            _joined(":", c.engine.name, tuple(c.knobs.items())) for c in self.choices
         )
+
+
+@lru_cache(maxsize=4096)
+def _joined(separator: str, engine: str, knobs: tuple[tuple[str, int], ...]) -> str:
+    return separator.join([engine, *(f"{name}={value}" for name, value in sorted(knobs))])
 
 
 @dataclass(frozen=True)

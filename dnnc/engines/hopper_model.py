@@ -12,6 +12,7 @@ how fast operands are loaded, on those and a dozen whose rows begin at lines of 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from ..target import Target
 from .engine import Prediction
@@ -48,24 +49,35 @@ _MORE_COLUMNS = 24  # that an instruction takes beside its own
 
 
 @dataclass(frozen=True)
-class HopperProduct:
-    """A product and how it is tiled.
+class HopperWork:
+    """A product.
 
-    m, n, k, count: sizes, and how many products. tile, cluster: along M and N. depth: of a stage.
-    swaps: whether N lies along the instruction's rows. splits: blocks that share k. products:
-    matmuls with one epilogue. moved_bytes: of global memory in all. is_heavy: whether the epilogue
-    has costly functions. is_direct: whether outputs are stored from registers. load_share: of the
-    copy engine's rate. computed_rows: of the operands' tiles that come out of g1, together.
-    producers: warpgroups that compute them; 0: those that multiply do. mma_tflops: the tensor
-    cores' rate for the operand type. residents: how many clusters run at the same time. groups: of
-    rows of A, each of which has a tile that is not full. streams: the last tiles are cut along k,
-    so that blocks end together.
+    m, n, k, count: sizes, and how many products.  moved_bytes: of global memory in all.
+    groups: of rows of A, each of which has a tile that is not full.
     """
 
     m: int
     n: int
     k: int
     count: int
+    moved_bytes: int
+    groups: int = 0
+
+
+@dataclass(frozen=True)
+class HopperTile:
+    """How a product is tiled; what does not depend on its sizes is computed once.
+
+    tile, cluster: along M and N.  depth: of a stage.
+    swaps: whether N lies along the instruction's rows. splits: blocks that share k. products:
+    matmuls with one epilogue. is_heavy: whether the epilogue
+    has costly functions. is_direct: whether outputs are stored from registers. load_share: of the
+    copy engine's rate. computed_rows: of the operands' tiles that come out of g1, together.
+    producers: warpgroups that compute them; 0: those that multiply do. mma_tflops: the tensor
+    cores' rate for the operand type. residents: how many clusters run at the same time.
+    streams: the last tiles are cut along k, so that blocks end together.
+    """
+
     tile: tuple[int, int]
     cluster: tuple[int, int]
     stages: int
@@ -73,7 +85,6 @@ class HopperProduct:
     swaps: bool
     splits: int
     products: int
-    moved_bytes: int
     is_heavy: bool
     is_direct: bool
     load_share: float
@@ -81,64 +92,69 @@ class HopperProduct:
     producers: int
     mma_tflops: float
     residents: int
-    groups: int = 0
-    streams: bool = False
+    streams: bool
+    target: Target
 
-    def predict(self, target: Target) -> Prediction:
+    def predict(self, work: HopperWork) -> Prediction:
         """Seconds, and what they are bound by."""
-        tall, wide = (tile * blocks for tile, blocks in zip(self.tile, self.cluster, strict=True))
-        clusters = self.count * -(-self.n // wide)
-        clusters *= -(-self.m // tall) + self.groups // 2
+        tall, wide = self._tall_wide
+        rows, columns = -(-work.m // tall), -(-work.n // wide)
+        clusters = work.count * columns * (rows + work.groups // 2)
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
-        after = self._after_seconds()
-        fill = _FILL_SECONDS
-        if self.cluster != (1, 1) or self.splits > 1:
-            fill += _CLUSTER_FILL_SECONDS
-        busy = fill + rounds * (self._steps * self._step_seconds(target) + after)
-        busy += self._steps * self._past_bytes(tall, wide) / _PAST_RATE
+        steps = -(-(-(-work.k // self.depth)) // self.splits)  # stages of a block's tile
+        busy = self._fill_seconds + rounds * (steps * self._step_seconds + self._after_seconds)
+        busy += steps * self._past_bytes(work) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
-        read = clusters * blocks * self._stage_bytes * self._steps * self.splits
-        own_rows = -(-self.m // max(1, self.groups))
-        moved = self.moved_bytes + self._cold_bytes(-(-own_rows // tall), -(-self.n // wide))
-        dram = moved / (target.dram_gbs * 1e9 * _DRAM_SHARE)
-        memory = dram + 0.8 * (fill + after)
+        read = clusters * blocks * self._stage_bytes * steps * self.splits
+        if work.groups > 1:
+            rows = -(-(-(-work.m // work.groups)) // tall)
+        moved = work.moved_bytes + self._cold_bytes(work, rows, columns)
+        dram = moved / (self.target.dram_gbs * 1e9 * _DRAM_SHARE)
+        memory = dram + 0.8 * (self._fill_seconds + self._after_seconds)
         l2 = read / (_L2_RATE * self.load_share)
         seconds = max(busy, memory, l2)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
-    def _past_bytes(self, tall: int, wide: int) -> int:
+    @cached_property
+    def _tall_wide(self) -> tuple[int, int]:
+        """Rows and columns of a cluster."""
+        return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
+
+    @cached_property
+    def _fill_seconds(self) -> float:
+        if self.cluster != (1, 1) or self.splits > 1:
+            return _FILL_SECONDS + _CLUSTER_FILL_SECONDS
+        return _FILL_SECONDS
+
+    def _past_bytes(self, work: HopperWork) -> int:
         """What the last block loads for a stage past the tensors' ends, as zeros."""
-        past_m = min(self.tile[0], -self.m % tall) if not self.groups else 0
-        past_n = min(self.tile[1], -self.n % wide)
+        tall, wide = self._tall_wide
+        past_m = min(self.tile[0], -work.m % tall) if not work.groups else 0
+        past_n = min(self.tile[1], -work.n % wide)
         return (past_m + self.products * past_n) * 128
 
-    def _cold_bytes(self, rows: int, columns: int) -> float:
+    def _cold_bytes(self, work: HopperWork, rows: int, columns: int) -> float:
         """What tiles side by side load more than once, because they do before it is in L2.
 
         rows, columns: of tiles of clusters, of a matrix or a group.
         """
         element = 128 / self.depth
         again_b, again_a = (min(tiles, _COLD_LOADS) - 1 for tiles in (rows, columns))
-        once = again_b * self.n * self.products * max(1, self.groups) + again_a * self.m
-        return self.count * once * self.k * element
+        once = again_b * work.n * self.products * max(1, work.groups) + again_a * work.m
+        return work.count * once * work.k * element
 
-    @property
-    def _steps(self) -> int:
-        """Stages of a block's tile."""
-        panels = -(-self.k // self.depth)
-        return -(-panels // self.splits)
-
-    @property
+    @cached_property
     def _stage_bytes(self) -> float:
         """What a block loads for a stage; what it shares with others counts in part."""
         rows, columns = self.tile
         return (rows / self.cluster[1] + self.products * columns / self.cluster[0]) * 128
 
-    def _step_seconds(self, target: Target) -> float:
+    @cached_property
+    def _step_seconds(self) -> float:
         rows, columns = self.tile[::-1] if self.swaps else self.tile
         worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
-        rate = self.mma_tflops * 1e12 / target.sm_count * _RATE_SHARE
+        rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
         worked += _MORE_COLUMNS
         multiply = 2 * rows * worked * self.depth * self.products / rate
         load = self._stage_bytes / (_LOAD_RATE * self.load_share)
@@ -150,6 +166,7 @@ class HopperProduct:
             multiply += elements / _FRAGMENT_RATE
         return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
 
+    @cached_property
     def _after_seconds(self) -> float:
         """What follows a tile's products."""
         elements = self.tile[0] * self.tile[1]
@@ -166,6 +183,10 @@ class HopperProduct:
         if self.splits > 1:
             seconds += _SPLIT_SECONDS[self.splits] + elements * 4 / _SPLIT_RATE
         return seconds
+
+
+# A few hundred tiles are judged for each graph, at several sizes where it has symbols.
+hopper_tile = lru_cache(maxsize=4096)(HopperTile)
 
 
 def load_share(pitch_bytes: int) -> float:

@@ -29,7 +29,7 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.schedule import TileOrder
 from ..codegen.walk import Walk
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dtypes import DType
 from ..errors import Status
 from ..expr import ceildiv, typical
@@ -47,7 +47,7 @@ from .product import (
     matmul_of,
     sizes_of,
 )
-from .product_model import TiledProduct, lines
+from .product_model import OperandLines, TiledProduct
 from .surface import (
     bytes_of,
     fp8_reasons,
@@ -158,25 +158,22 @@ class MatmulSm80Engine:
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         op = matmul_of(fusion)
-        m, n, k, count = (typical(size) for size in sizes_of(op))
+        work, (a, b) = _work(fusion), _operand_lines(fusion)
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         warps_m, warps_n = WARPS[tile]
         return TiledProduct(
-            m,
-            n,
-            k,
-            count,
+            *work.sizes,
             tile,
             knobs["TILEK"],
             knobs["STAGES"],
             warps_m * warps_n * WARP_THREADS,
             _smem_bytes(knobs, op.a.type),
             op.a.type.bits // 8,
-            lines(op.a, op.a.rank - 1, knobs["TILEK"]),
-            lines(op.b, op.b.rank - 2, knobs["TILEK"]),
+            a.time(knobs["TILEK"]),
+            b.time(knobs["TILEK"]),
             knobs.get("TF32", 1),
-            bytes_of((*fusion.inputs, *fusion.outputs)),
-            any(is_heavy(other) for other in fusion.ops),
+            work.moved_bytes,
+            work.is_heavy,
             target.mma_tflops[op.a.type.name],
         ).predict(target)
 
@@ -212,6 +209,29 @@ class MatmulSm80Engine:
             kernel.min_blocks = emitter.blocks_together
             emitter.emit()
         output.launch(kernel, (emitter.order.tiles, 1, 1))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all."""
+
+    sizes: tuple[int, int, int, int]
+    moved_bytes: int
+    is_heavy: bool
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion) -> _Work:
+    m, n, k, count = map(typical, sizes_of(matmul_of(fusion)))
+    moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
+    return _Work((m, n, k, count), moved_bytes, any(map(is_heavy, fusion.ops)))
+
+
+@remembered
+def _operand_lines(fusion: Fusion) -> tuple[OperandLines, OperandLines]:
+    op = matmul_of(fusion)
+    a, b = op.a, op.b
+    return OperandLines.of(a, a.rank - 1), OperandLines.of(b, b.rank - 2)
 
 
 def _smem_bytes(knobs: Knobs, operand: DType) -> int:

@@ -16,9 +16,9 @@ outputs whose columns are contiguous and for few rows.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product as product_of
 from typing import Any
 
 from .. import dtypes
@@ -27,37 +27,32 @@ from ..codegen.cluster import Cluster
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.stream_sum import StreamSum
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered_at_sizes
 from ..dialect.ops import MoeGroupedMatmul
 from ..dtypes import DType
 from ..errors import Status
 from ..expr import Expr, Size, device_dim, minimum, typical
 from ..target import Target
-from .bits_sm90 import bits_reasons, swaps_of_bits
+from .bits_sm90 import bits_reasons
 from .engine import Knob, Knobs, Prediction, Reason
-from .hopper_model import HopperProduct, load_share
+from .facts_sm90 import SPLITS, facts_of, promotes
+from .hopper_model import HopperWork, hopper_tile
 from .knobs_sm90 import (
     COLUMNS,
     FRAGMENTS,
     MOST_BLOCKS,
     ROWS,
     STAGES,
-    computes_operands,
+    SWIZZLES,
+    candidates_of,
     illegal_reasons,
-    instruction_for,
     most_columns,
-    pitch_bytes,
-    promotes,
-    smem_bytes_of,
 )
 from .matmul_sm90_kernel import Emitter
 from .product import (
     Product,
     compute_reasons,
-    flowing_reductions,
     groups_of,
-    is_along_columns,
-    is_heavy,
     matmul_of,
     matmuls_of,
     products_reasons,
@@ -66,10 +61,7 @@ from .product import (
 )
 from .region_sm90 import instruction_of, tiling_of
 from .surface import bytes_of, pattern_reason, too_large_reasons
-from .tile_sm90 import (
-    Tiling,
-    stored_by_tma,
-)
+from .tile_sm90 import Tiling
 
 _MOST_PRODUCTS = 2
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
@@ -166,7 +158,7 @@ class MatmulSm90Engine:
             Knob("STAGES", STAGES, "stages in shared memory"),
             Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
             Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
-            Knob("SPLIT_K_SLC", (1, 2, 4, 8), "blocks of a cluster that share a tile's k"),
+            Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's k"),
             Knob(
                 "WARP_SPEC_CFG",
                 (1, 2, FRAGMENTS),
@@ -190,77 +182,33 @@ class MatmulSm90Engine:
         return illegal_reasons(knobs, fusion, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        op = matmul_of(fusion)
-        m, *_ = sizes_of(op)
-        whole = [t for t in fusion.outputs if t.shape == op.c.shape]
-        swaps = [int(bool(whole) and is_along_columns(whole[0]))]
-        if computes_operands(fusion):
-            swaps = [0, 1]  # consumers compute the operand along the rows, of either side
-        if not swaps[0] and typical(m) <= 64:
-            swaps = [1, 0]
-        if flowing_reductions(fusion):
-            swaps = [0]
-        swaps_of_booleans = swaps_of_bits(fusion)
-        swaps = [swap for swap in swaps if swap in swaps_of_booleans] or swaps_of_booleans
-        clusters = (*_CLUSTERS, (1, 4, 1)) if flowing_reductions(fusion) else _CLUSTERS
-        found: list[Knobs] = []
-        for swap, (rows, columns), (*cluster, splits), producers in product_of(
-            swaps, TILES, clusters, (FRAGMENTS, 2, 1) if computes_operands(fusion) else (1,)
-        ):
-            tile = (columns, rows) if swap else (rows, columns)
-            if producers == FRAGMENTS and rows > 128:
-                continue  # a warpgroup that computes two blocks of rows waits for itself
-            knobs = {
-                "TILE_M": tile[0], "TILE_N": tile[1], "STAGES": 2,
-                "TILE_CGA_M": cluster[0], "TILE_CGA_N": cluster[1], "SWAP_AB": swap,
-                "SPLIT_K_SLC": splits, "WARP_SPEC_CFG": producers, "STREAM_K": 0,
-                "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
-            }  # fmt: skip
-            if not self.legal(knobs, fusion, target):
-                found.append(self._with_most_stages(knobs, fusion, target))
-        return found
-
-    def _with_most_stages(self, knobs: dict[str, int], fusion: Fusion, target: Target) -> Knobs:
-        """As many stages as fit, up to what covers the latency of loads; all else is legal."""
-        few, more = (smem_bytes_of({**knobs, "STAGES": n}, fusion) for n in (2, 3))
-        fitting = 2 + (target.smem_block_bytes - few) // (more - few)
-        return {**knobs, "STAGES": max(n for n in STAGES if n <= max(fitting, min(STAGES)))}
+        m, *_ = sizes_of(matmul_of(fusion))
+        found = candidates_of(facts_of(fusion), target, has_few_rows=typical(m) <= 64)
+        return [dict(knobs) for knobs in found]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        op = matmul_of(fusion)
-        m, n, k, count = (typical(size) for size in sizes_of(op))
-        row = instruction_for(op)
-        blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] * knobs["SPLIT_K_SLC"]
-        swaps = bool(knobs["SWAP_AB"])
-        whole = [t for t in fusion.outputs if t.shape == op.c.shape]
-        residents = resident_clusters(target.sm_count, blocks).constant
-        assert residents is not None
+        facts, swaps = facts_of(fusion), bool(knobs["SWAP_AB"])
+        cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+        tile = (knobs["TILE_M"], knobs["TILE_N"])
         takes_fragments = knobs["WARP_SPEC_CFG"] == FRAGMENTS
-        computed = sum(
-            side
-            for t, side in ((op.a, knobs["TILE_M"]), (op.b, knobs["TILE_N"]))
-            if t in fusion.producers
-        )
-        return HopperProduct(
-            m, n, k, count,
-            (knobs["TILE_M"], knobs["TILE_N"]),
-            (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"]),
+        return hopper_tile(
+            tile,
+            cluster,
             knobs["STAGES"],
-            row.panel_k,
+            facts.row.panel_k,
             swaps,
             knobs["SPLIT_K_SLC"],
-            len(matmuls_of(fusion)),
-            bytes_of((*fusion.inputs, *fusion.outputs)),
-            any(is_heavy(other) for other in fusion.ops),
-            any(t.type.kind != "b" and not stored_by_tma(t, swaps=swaps) for t in whole),
-            min(load_share(pitch_bytes(t)) for t in (op.a, op.b)),
-            computed,
+            facts.products,
+            facts.is_heavy,
+            facts.is_direct[swaps],
+            facts.load_share,
+            facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
             0 if takes_fragments else knobs["WARP_SPEC_CFG"],
-            target.mma_tflops[_RATE_OF[op.a.type]],
-            residents,
-            typical(groups_of(fusion)),
+            target.mma_tflops[_RATE_OF[facts.row.a]],
+            _residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
-        ).predict(target)  # fmt: skip
+            target,
+        ).predict(_work(fusion))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         op = matmul_of(fusion)
@@ -302,6 +250,14 @@ class MatmulSm90Engine:
         emitter.epilogue.exits.emit_second(output)
 
 
+@remembered_at_sizes
+def _work(fusion: Fusion) -> HopperWork:
+    op = matmul_of(fusion)
+    m, n, k, count = (typical(size) for size in sizes_of(op))
+    moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
+    return HopperWork(m, n, k, count, moved_bytes, typical(groups_of(fusion)))
+
+
 def _make_slots(tiling: Tiling, output: Output) -> None:
     """Buffers of the sums that blocks leave to each other, and flags, which are lowered."""
     blocks = output.target.sm_count
@@ -320,13 +276,12 @@ def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
     return (usable if blocks < 4 else usable * 7 // 8) // blocks
 
 
-SWIZZLES = (2048, 512, 1024, 4096, 8192)
+@functools.cache
+def _residents(multiprocessors: int, blocks: int) -> int:
+    found = resident_clusters(multiprocessors, blocks).constant
+    assert found is not None
+    return found
 
-TILES = (
-    (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
-    (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
-)  # fmt: skip
-_CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 
 _RATE_OF: Mapping[DType, str] = {
     dtypes.f16: "f16", dtypes.bf16: "bf16", dtypes.f32: "f32", dtypes.i8: "i8",

@@ -61,7 +61,7 @@ class TiledProduct:
 
     m, n, k, count: sizes, and how many products.  tile: (rows, columns).  depth: of a stage.
     threads: of a block.  smem_bytes: of a block.  element_bytes: of an operand.
-    a_lines, b_lines: see `lines`.  products: tensor-core products for one of the graph's.
+    a_lines, b_lines: see `OperandLines.time`.  products: tensor-core products for one of the graph's.
     moved_bytes: of global memory in all.  is_heavy: whether the epilogue has costly functions.
     mma_tflops: the tensor cores' rate for the operand type.
     """
@@ -116,17 +116,33 @@ class TiledProduct:
         return _FILL_SECONDS + -(-self.k // self.depth) * step + epilogue
 
 
-def lines(operand: Tensor, k_axis: int, depth: int) -> float:
-    """The time of a tile's copies against copies of whole lines.
+@dataclass(frozen=True)
+class OperandLines:
+    """What of an operand's layout says how many lines a tile's copies touch.
 
-    k_axis: the operand's axis along K.  A stage holds `depth` elements along it; where they are
-    consecutive and few, or rows begin inside a line, more lines are touched for the same bytes.
+    is_along_k: whether consecutive elements are.  is_split: whether rows begin inside a line.
     """
-    other = operand.rank - 1 if k_axis == operand.rank - 2 else operand.rank - 2
-    element_bytes = max(1, operand.type.bits // 8)
-    is_along_k = operand.layout[k_axis].constant == 1
-    run_bytes = min(_LINE_BYTES, depth * element_bytes) if is_along_k else _LINE_BYTES
-    pitch = operand.layout[other if is_along_k else k_axis]
-    touched = _LINE_BYTES / run_bytes
-    touched += pitch.known_divisor() * element_bytes % _LINE_BYTES != 0
-    return 1 + _LINE_SHARE * (touched - 1)
+
+    element_bytes: int
+    is_along_k: bool
+    is_split: bool
+
+    @staticmethod
+    def of(operand: Tensor, k_axis: int) -> OperandLines:
+        """k_axis: the operand's axis along K."""
+        other = operand.rank - 1 if k_axis == operand.rank - 2 else operand.rank - 2
+        element_bytes = max(1, operand.type.bits // 8)
+        is_along_k = operand.layout[k_axis].constant == 1
+        pitch = operand.layout[other if is_along_k else k_axis]
+        is_split = pitch.known_divisor() * element_bytes % _LINE_BYTES != 0
+        return OperandLines(element_bytes, is_along_k, is_split)
+
+    def time(self, depth: int) -> float:
+        """The time of a tile's copies against copies of whole lines.
+
+        A stage holds `depth` elements along K; where they are consecutive and few, or rows begin
+        inside a line, more lines are touched for the same bytes.
+        """
+        run_bytes = min(_LINE_BYTES, depth * self.element_bytes) if self.is_along_k else _LINE_BYTES
+        touched = _LINE_BYTES / run_bytes + self.is_split
+        return 1 + _LINE_SHARE * (touched - 1)

@@ -340,16 +340,19 @@ class pygraph:
 
     def validate(self) -> None:
         """Infers and checks the whole graph; ValueError or cudnnGraphNotSupportedError."""
+        self._infer_again()
+        self.graph.validate()
+
+    def _infer_again(self) -> None:
         self._require_unplanned()
         for tensor in self.graph.tensors:
             if isinstance(tensor, GraphTensor):
                 tensor.infer_again()
-        self.graph.validate()
 
     def build_operation_graph(self) -> None:
-        """Fixes the graph: uids are assigned, operations ordered."""
+        """Validates and fixes the graph: uids are assigned, operations ordered."""
         if not self.graph.is_finalized:
-            self.validate()
+            self._infer_again()
             self.graph.finalize()
 
     def create_execution_plans(self, modes: Sequence[Any] = ("A", "FALLBACK")) -> None:
