@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from string import ascii_lowercase
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ..expr import Dim, assumed
 from .graph import OperationGraph
@@ -76,8 +76,17 @@ class Fusion:
         found[self.anchor] = "anchor"
         return found
 
-    def upstream(self, tensor: Tensor) -> set[Op]:
+    def upstream(self, tensor: Tensor) -> frozenset[Op]:
         """The operations of the fusion that `tensor` depends on."""
+        if tensor not in self._upstreams:
+            self._upstreams[tensor] = self._found_upstream(tensor)
+        return self._upstreams[tensor]
+
+    @cached_property
+    def _upstreams(self) -> dict[Tensor, frozenset[Op]]:
+        return {}
+
+    def _found_upstream(self, tensor: Tensor) -> frozenset[Op]:
         found: set[Op] = set()
         pending = [tensor]
         while pending:
@@ -85,7 +94,7 @@ class Fusion:
             if op is not None and op not in found:
                 found.add(op)
                 pending.extend(op.operands)
-        return found
+        return frozenset(found)
 
     def __repr__(self) -> str:
         return f"<fusion {self.index}: {', '.join(op.label for op in self.ops)}>"
@@ -97,30 +106,35 @@ def _letters(position: int) -> str:
     return (_letters(before - 1) if before else "") + ascii_lowercase[last]
 
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def remembered(function: Callable[[Fusion], _T]) -> Callable[[Fusion], _T]:
-    """A function of a fusion alone, which is computed once for each: it does not change."""
+def remembered(
+    function: Callable[Concatenate[Fusion, _P], _T],
+) -> Callable[Concatenate[Fusion, _P], _T]:
+    """A function of a fusion, which does not change, and of hashable arguments.
 
+    Each answer is found once, kept with the fusion, and not to be changed.
+    """
+    return _remembered(function, lambda: ())
+
+
+def remembered_at_sizes(
+    function: Callable[Concatenate[Fusion, _P], _T],
+) -> Callable[Concatenate[Fusion, _P], _T]:
+    """The same of a function that depends, too, on what `expr.typical` takes symbols as."""
+    return _remembered(function, assumed)
+
+
+def _remembered(
+    function: Callable[Concatenate[Fusion, _P], _T], more: Callable[[], Hashable]
+) -> Callable[Concatenate[Fusion, _P], _T]:
     @wraps(function)
-    def recall(fusion: Fusion) -> _T:
-        known = fusion.remembered
-        if function not in known:
-            known[function] = function(fusion)
-        return known[function]
-
-    return recall
-
-
-def remembered_at_sizes(function: Callable[[Fusion], _T]) -> Callable[[Fusion], _T]:
-    """A function of a fusion and of what `expr.typical` takes its symbols as."""
-
-    @wraps(function)
-    def recall(fusion: Fusion) -> _T:
-        known, key = fusion.remembered, (function, assumed())
+    def recall(fusion: Fusion, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        known, key = fusion.remembered, (function, more(), args, *kwargs.items())
         if key not in known:
-            known[key] = function(fusion)
+            known[key] = function(fusion, *args, **kwargs)
         return known[key]
 
     return recall

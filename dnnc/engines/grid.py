@@ -24,7 +24,7 @@ from ..codegen.output import Output
 from ..codegen.parts import MOMENTS_BITS
 from ..codegen.region import Region, loop_groups
 from ..codegen.walk import inputs_of, is_reduction
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise, Reduction
 from ..dialect.tensor import Tensor, stride_order, text
@@ -217,14 +217,17 @@ def _threads(target: Target) -> int:
     return 512 if target.capability >= (9, 0) else 256
 
 
+@remembered
 def _is_along(fusion: Fusion) -> bool:
     return runs_along_row(fusion, reductions_of(fusion)[0])
 
 
+@remembered
 def _kept_elements(fusion: Fusion) -> Expr:
     return product(sizes_along(reductions_of(fusion)[0])[1])
 
 
+@remembered
 def _width(fusion: Fusion) -> int:
     """Elements of a fragment, at most."""
     smallest = min(_bits(t) for t in (*fusion.inputs, *fusion.outputs))
@@ -236,6 +239,7 @@ def _bits(tensor: Tensor) -> int:
     return 16 if tensor.type.kind == "b" else max(8, tensor.type.bits)
 
 
+@remembered
 def _kept_fragments(fusion: Fusion) -> Expr:
     """At most: the axes of a fragment may have a size that its width does not divide."""
     if _is_along(fusion):
@@ -245,6 +249,7 @@ def _kept_fragments(fusion: Fusion) -> Expr:
     return -(-inner // gcd(_fastest(fusion).known_divisor(), _width(fusion)))
 
 
+@remembered
 def _fastest(fusion: Fusion) -> Expr:
     """The size of the fastest axis of the whole tensors."""
     first = reductions_of(fusion)[0]
@@ -254,6 +259,7 @@ def _fastest(fusion: Fusion) -> Expr:
     return leaf.shape[order[-1]] if order else Expr.of(1)
 
 
+@remembered
 def _read_again(fusion: Fusion) -> list[Tensor]:
     return inputs_read_again(fusion, reductions_of(fusion))
 
@@ -262,6 +268,7 @@ def _fragment_bytes(fusion: Fusion, tensor: Tensor) -> int:
     return _width(fusion) * max(8, tensor.type.bits) // 8
 
 
+@remembered
 def _levels(fusion: Fusion) -> int:
     """Of reductions, one after the other; a variance has its mean's."""
     depths: dict[Op, int] = {}
@@ -284,6 +291,7 @@ def _is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
     return isinstance(centred, Pointwise) and centred.mode == "sub"
 
 
+@remembered
 def _quantities(fusion: Fusion) -> list[tuple[int, ...]]:
     return [
         MOMENTS_BITS if _is_squared_distance(fusion, op) else (max(32, op.compute_type.bits),)

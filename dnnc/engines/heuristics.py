@@ -86,9 +86,7 @@ class EngineConfig:
     @property
     def choice_text(self) -> str:
         """The choices as the option of pass `select-engine`: engine:KNOB=value:..., by |."""
-        return "|".join(
-            _joined(":", c.engine.name, tuple(c.knobs.items())) for c in self.choices
-        )
+        return "|".join(_joined(":", c.engine.name, tuple(c.knobs.items())) for c in self.choices)
 
 
 @lru_cache(maxsize=4096)

@@ -68,14 +68,13 @@ class HopperWork:
 class HopperTile:
     """How a product is tiled; what does not depend on its sizes is computed once.
 
-    tile, cluster: along M and N.  depth: of a stage.
-    swaps: whether N lies along the instruction's rows. splits: blocks that share k. products:
-    matmuls with one epilogue. is_heavy: whether the epilogue
-    has costly functions. is_direct: whether outputs are stored from registers. load_share: of the
-    copy engine's rate. computed_rows: of the operands' tiles that come out of g1, together.
-    producers: warpgroups that compute them; 0: those that multiply do. mma_tflops: the tensor
-    cores' rate for the operand type. residents: how many clusters run at the same time.
-    streams: the last tiles are cut along k, so that blocks end together.
+    tile, cluster: along M and N.  depth: of a stage.  swaps: whether N lies along the
+    instruction's rows.  splits: blocks that share k.  products: matmuls with one epilogue.
+    is_heavy: whether the epilogue has costly functions.  is_direct: whether outputs are stored
+    from registers.  load_share: of the copy engine's rate.  computed_rows: of the operands' tiles
+    that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
+    do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
+    at the same time.  streams: the last tiles are cut along k, so that blocks end together.
     """
 
     tile: tuple[int, int]
@@ -98,17 +97,17 @@ class HopperTile:
     def predict(self, work: HopperWork) -> Prediction:
         """Seconds, and what they are bound by."""
         tall, wide = self._tall_wide
-        rows, columns = -(-work.m // tall), -(-work.n // wide)
-        clusters = work.count * columns * (rows + work.groups // 2)
+        columns = -(-work.n // wide)
+        clusters = work.count * columns * (-(-work.m // tall) + work.groups // 2)
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
-        steps = -(-(-(-work.k // self.depth)) // self.splits)  # stages of a block's tile
+        panels = -(-work.k // self.depth)
+        steps = -(-panels // self.splits)  # stages of a block's tile
         busy = self._fill_seconds + rounds * (steps * self._step_seconds + self._after_seconds)
         busy += steps * self._past_bytes(work) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * steps * self.splits
-        if work.groups > 1:
-            rows = -(-(-(-work.m // work.groups)) // tall)
-        moved = work.moved_bytes + self._cold_bytes(work, rows, columns)
+        own_rows = -(-work.m // max(1, work.groups))
+        moved = work.moved_bytes + self._cold_bytes(work, -(-own_rows // tall), columns)
         dram = moved / (self.target.dram_gbs * 1e9 * _DRAM_SHARE)
         memory = dram + 0.8 * (self._fill_seconds + self._after_seconds)
         l2 = read / (_L2_RATE * self.load_share)

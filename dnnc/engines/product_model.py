@@ -61,9 +61,9 @@ class TiledProduct:
 
     m, n, k, count: sizes, and how many products.  tile: (rows, columns).  depth: of a stage.
     threads: of a block.  smem_bytes: of a block.  element_bytes: of an operand.
-    a_lines, b_lines: see `OperandLines.time`.  products: tensor-core products for one of the graph's.
-    moved_bytes: of global memory in all.  is_heavy: whether the epilogue has costly functions.
-    mma_tflops: the tensor cores' rate for the operand type.
+    a_lines, b_lines: see `OperandLines.time`.  products: tensor-core products for one of the
+    graph's.  moved_bytes: of global memory in all.  is_heavy: whether the epilogue has costly
+    functions.  mma_tflops: the tensor cores' rate for the operand type.
     """
 
     m: int

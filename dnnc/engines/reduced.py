@@ -8,7 +8,7 @@ from typing import Any, TypeGuard
 
 from ..codegen.region import Access, Region, identity_access
 from ..codegen.walk import inputs_of
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor, stride_order, text
@@ -23,8 +23,9 @@ def is_reduction_op(op: Op) -> TypeGuard[Reduction]:
     return op.role == "reduction"
 
 
-def reductions_of(fusion: Fusion) -> list[Reduction]:
-    return [op for op in fusion.ops if is_reduction_op(op)]
+@remembered
+def reductions_of(fusion: Fusion) -> Sequence[Reduction]:
+    return tuple(op for op in fusion.ops if is_reduction_op(op))
 
 
 def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
@@ -94,6 +95,7 @@ def sizes_along(op: Reduction) -> tuple[list[Expr], list[Expr]]:
     return reduced, [n for axis, n in enumerate(op.x.shape) if axis not in op.axes]
 
 
+@remembered
 def runs_along_row(fusion: Fusion, op: Reduction) -> bool:
     """Whether a reduction is over the fastest axis of its widest whole input."""
     leaves = [t for t in fusion.inputs if t.shape == op.x.shape] or [op.x]

@@ -14,7 +14,6 @@ blocks go through the rows; a second kernel adds up what the blocks leave.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
@@ -28,7 +27,7 @@ from ..codegen.region import Region, loop_groups
 from ..codegen.row_ring import MOST_ROWS, is_run, ring_bytes
 from ..codegen.row_totals import ROWS_ACROSS, parts_across
 from ..codegen.walk import inputs_of
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise, Reduction
 from ..dialect.tensor import Tensor
@@ -323,7 +322,7 @@ class RowsEngine:
 # ---- what a fusion says
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def split_reductions(fusion: Fusion) -> tuple[list[Reduction], list[Reduction]]:
     """(reductions along rows, sums of columns): the first reduction says what a row is, if
     others need it; else the one whose axes run fastest."""
@@ -348,7 +347,7 @@ def _is_across(op: Reduction, row: Reduction) -> bool:
     return op.x.shape == row.x.shape and bool(kept) and list(op.axes) == kept
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def _levels(fusion: Fusion) -> list[int]:
     along, _ = split_reductions(fusion)
     depths: dict[Op, int] = {}
@@ -364,7 +363,7 @@ def _passes(fusion: Fusion, knobs: Knobs) -> int:
     return found if knobs["ARRAY_SIZE_PER_THREAD"] else found - len(_sums_of_exponentials(fusion))
 
 
-@functools.lru_cache(maxsize=256)
+@remembered
 def _sums_of_exponentials(fusion: Fusion) -> list[Reduction]:
     """Sums of exp(x - max(x)); see `codegen.exponentials`, which asks the region itself."""
     along, _ = split_reductions(fusion)
@@ -388,21 +387,36 @@ def _is_pointwise(op: Op | None, mode: str) -> TypeGuard[Pointwise]:
     return isinstance(op, Pointwise) and op.mode == mode
 
 
+@remembered
 def _row_elements(fusion: Fusion) -> Expr:
     along, _ = split_reductions(fusion)
     return product(sizes_along(along[0])[0])
 
 
+@remembered
 def _width(fusion: Fusion) -> int:
     smallest = min(max(8, t.type.bits) for t in (*fusion.inputs, *fusion.outputs))
     return max(1, 128 // smallest)
+
+
+@remembered
+def _whole_and_vectors(fusion: Fusion) -> tuple[int, int]:
+    """How many inputs have the dims of the rows, and how many those of one row."""
+    first = split_reductions(fusion)[0][0]
+    dims = first.x.shape
+    vectors = sum(
+        t.shape != dims and t.rank == len(dims)
+        and all(t.shape[axis] == dims[axis] for axis in first.axes)
+        for t in fusion.inputs
+    )  # fmt: skip
+    return sum(t.shape == dims for t in fusion.inputs), vectors
 
 
 def _registers(fusion: Fusion, knobs: Knobs) -> int:
     """Of a thread: an estimate, so that nothing is spilled."""
     along, columns = split_reductions(fusion)
     held = knobs["ARRAY_SIZE_PER_THREAD"]
-    whole = sum(t.shape == along[0].x.shape for t in fusion.inputs)
+    whole, vectors = _whole_and_vectors(fusion)
     if not held:
         return 64
     if not runs_along_row(fusion, along[0]):
@@ -411,12 +425,6 @@ def _registers(fusion: Fusion, knobs: Knobs) -> int:
         return round(40 + held * (len(columns) + 1.4))
     if columns:
         return 32 + held * (whole + 2 * len(columns))
-    row = along[0].axes
-    vectors = sum(
-        t.shape != along[0].x.shape and t.rank == along[0].x.rank
-        and all(t.shape[axis] == along[0].x.shape[axis] for axis in row)
-        for t in fusion.inputs
-    )  # fmt: skip
     levels = len(_levels(fusion)) - 1
     return round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
 
@@ -441,10 +449,12 @@ def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
     return parts_across(threads, rows) * rows * _width(fusion) * sizes if threads > 1 else 0
 
 
+@remembered
 def _reads_again(fusion: Fusion) -> list[Tensor]:
     return inputs_read_again(fusion, split_reductions(fusion)[0])
 
 
+@remembered
 def _has_functions_before_sums(fusion: Fusion) -> bool:
     along, _ = split_reductions(fusion)
     above = {op for r in along for op in fusion.upstream(r.x)}

@@ -11,7 +11,7 @@ from dnnc.codegen import nvptx
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.pointwise_modes import MODES
-from dnnc.engines import engine_named, matmul_sm90
+from dnnc.engines import engine_named, knobs_sm90
 from dnnc.engines.matmul_sm80 import WARPS
 from dnnc.options import Options
 from dnnc.target import of
@@ -341,7 +341,7 @@ F8 = ("FP8_E4M3", "FP8_E5M2")
 HOPPER = {
     **{
         f"gelu {rows}x{columns}": (rows, columns, hopper("HALF", "HALF", gelu), {})
-        for rows, columns in matmul_sm90.TILES
+        for rows, columns in knobs_sm90.TILES
     },
     "residual": (128, 256, hopper("BFLOAT16", "BFLOAT16", scaled_residual), {}),
     "mask": (128, 256, hopper("HALF", "HALF", relu_and_mask), {}),
