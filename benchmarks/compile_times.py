@@ -1,4 +1,7 @@
-"""Compile times of the FFN graph, without a GPU: first of a process, warm, and repeated."""
+"""Compile times of the FFN graph, without a GPU: first of a process, warm, and repeated.
+
+And the time in which a graph's configs are ranked, from a process's second graph on.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,8 @@ _WORKER = {"import_more": "", "compile": "dnnc.compile(g, 'sm_90')"}
 _ACTIVATIONS = ("relu", "swish", "tanh", "sigmoid", "elu", "gelu_approx_tanh", "softplus")
 # Of rows: milliseconds by stage.
 _STAGES = "warm, by stage"
+_CHECK = "support check + heuristic A, matmul + bias + GELU, second graph"
+_CHECKED = 30  # graphs
 
 
 def metadata() -> dict[str, Any]:
@@ -82,7 +87,41 @@ def run_compile_times(results: Results, rounds: int) -> None:
             for _ in range(rounds)
         ]  # fmt: skip
         results.add(name, _row(seconds))
+    _support_checks(results, "sm_90a")
+    _support_checks(results, "sm_90")
     _warm(results, rounds)
+
+
+def _support_checks(results: Results, target: str) -> None:
+    """Adds the milliseconds in which configs are ranked for graphs that differ in all sizes."""
+    found: list[dict[str, float]] = []
+    for i in range(1 + _CHECKED):
+        g = _sized_graph(512 + 64 * i, 1536 + 128 * i, 384 + 64 * i, target)
+        parts = {
+            "validate": g.validate,
+            "build_operation_graph": g.build_operation_graph,
+            "create_execution_plans": lambda g=g: g.create_execution_plans(["A"]),
+            "check_support": g.check_support,
+        }
+        found.append({part: _timed(call) for part, call in parts.items()})
+    later = found[1:]
+    results.add(f"{_CHECK}, {target}", _row([sum(parts.values()) for parts in later], digits=2))
+    medians = {part: statistics.median(parts[part] for parts in later) for part in later[0]}
+    results.add(
+        f"{_CHECK}, {target}, by part",
+        {part: round(1e3 * seconds, 2) for part, seconds in medians.items()},
+    )
+
+
+def _sized_graph(m: int, n: int, k: int, target: str) -> Any:
+    import dnnc
+
+    options = {"io_data_type": "bf16", "intermediate_data_type": "f32"}
+    g = dnnc.pygraph("ffn", target=target, **options)
+    x, w = g.tensor([1, m, k], name="x"), g.tensor([1, k, n], [n * k, 1, k], name="w")
+    biased = g.bias(g.matmul(x, w), g.tensor([1, 1, n], name="b"))
+    g.gelu(biased).set_output().set_name("y")
+    return g
 
 
 def _warm(results: Results, rounds: int) -> None:
@@ -130,10 +169,10 @@ def _timed(call: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _row(seconds: list[float]) -> dict[str, Any]:
+def _row(seconds: list[float], digits: int = 1) -> dict[str, Any]:
     return {
-        "median_ms": round(1e3 * statistics.median(seconds), 1),
-        "most_ms": round(1e3 * max(seconds), 1),
+        "median_ms": round(1e3 * statistics.median(seconds), digits),
+        "most_ms": round(1e3 * max(seconds), digits),
         "rounds": len(seconds),
     }
 
@@ -152,7 +191,7 @@ def markdown(data: dict[str, Any]) -> str:
         if "median_ms" in row:
             lines.append(f"| {name} | {row['median_ms']:.1f} | {row['most_ms']:.1f} |")
     for name, row in data["rows"].items():
-        if name.startswith(_STAGES):
+        if "median_ms" not in row:
             shown = ", ".join(f"{stage} {ms} ms" for stage, ms in row.items())
-            lines += ["", f"{name.capitalize()}: {shown}."]
+            lines += ["", f"{name[:1].upper()}{name[1:]}: {shown}."]
     return "\n".join(lines)

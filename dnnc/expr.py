@@ -317,7 +317,8 @@ def assuming(sizes: Mapping[str, int]) -> Generator[None]:
 
 def assumed() -> tuple[tuple[str, int], ...]:
     """What is assumed now, as (name, size) pairs in the order of the names."""
-    return tuple(sorted(_assumed.get().items()))
+    sizes = _assumed.get()
+    return tuple(sorted(sizes.items())) if sizes else ()
 
 
 def typical(size: Expr) -> int:

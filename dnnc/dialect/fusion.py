@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from string import ascii_lowercase
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from ..expr import Dim, assumed
 from .graph import OperationGraph
@@ -106,35 +106,34 @@ def _letters(position: int) -> str:
     return (_letters(before - 1) if before else "") + ascii_lowercase[last]
 
 
-_P = ParamSpec("_P")
+_A = TypeVarTuple("_A")
 _T = TypeVar("_T")
 
 
-def remembered(
-    function: Callable[Concatenate[Fusion, _P], _T],
-) -> Callable[Concatenate[Fusion, _P], _T]:
+def remembered(function: Callable[[Fusion, *_A], _T]) -> Callable[[Fusion, *_A], _T]:
     """A function of a fusion, which does not change, and of hashable arguments.
 
     Each answer is found once, kept with the fusion, and not to be changed.
     """
-    return _remembered(function, lambda: ())
 
-
-def remembered_at_sizes(
-    function: Callable[Concatenate[Fusion, _P], _T],
-) -> Callable[Concatenate[Fusion, _P], _T]:
-    """The same of a function that depends, too, on what `expr.typical` takes symbols as."""
-    return _remembered(function, assumed)
-
-
-def _remembered(
-    function: Callable[Concatenate[Fusion, _P], _T], more: Callable[[], Hashable]
-) -> Callable[Concatenate[Fusion, _P], _T]:
     @wraps(function)
-    def recall(fusion: Fusion, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        known, key = fusion.remembered, (function, more(), args, *kwargs.items())
+    def recall(fusion: Fusion, *args: *_A) -> _T:
+        known, key = fusion.remembered, (function, args)
         if key not in known:
-            known[key] = function(fusion, *args, **kwargs)
+            known[key] = function(fusion, *args)
+        return known[key]
+
+    return recall
+
+
+def remembered_at_sizes(function: Callable[[Fusion, *_A], _T]) -> Callable[[Fusion, *_A], _T]:
+    """The same of a function that depends, too, on what `expr.typical` takes symbols as."""
+
+    @wraps(function)
+    def recall(fusion: Fusion, *args: *_A) -> _T:
+        known, key = fusion.remembered, (function, args, assumed())
+        if key not in known:
+            known[key] = function(fusion, *args)
         return known[key]
 
     return recall

@@ -11,8 +11,8 @@ how fast operands are loaded, on those and a dozen whose rows begin at lines of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ..target import Target
 from .engine import Prediction
@@ -94,33 +94,42 @@ class HopperTile:
     streams: bool
     target: Target
 
+    _tall: int = field(init=False)  # rows and columns of a cluster
+    _wide: int = field(init=False)
+    _fill: float = field(init=False)
+    _step: float = field(init=False)
+    _after: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        vars(self).update(
+            _tall=self.tile[0] * self.cluster[0],
+            _wide=self.tile[1] * self.cluster[1],
+            _fill=self._fill_seconds(),
+            _step=self._step_seconds(),
+            _after=self._after_seconds(),
+        )
+
     def predict(self, work: HopperWork) -> Prediction:
         """Seconds, and what they are bound by."""
-        tall, wide = self._tall_wide
+        tall, wide = self._tall, self._wide
         columns = -(-work.n // wide)
         clusters = work.count * columns * (-(-work.m // tall) + work.groups // 2)
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         panels = -(-work.k // self.depth)
         steps = -(-panels // self.splits)  # stages of a block's tile
-        busy = self._fill_seconds + rounds * (steps * self._step_seconds + self._after_seconds)
+        busy = self._fill + rounds * (steps * self._step + self._after)
         busy += steps * self._past_bytes(work) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * steps * self.splits
         own_rows = -(-work.m // max(1, work.groups))
         moved = work.moved_bytes + self._cold_bytes(work, -(-own_rows // tall), columns)
         dram = moved / (self.target.dram_gbs * 1e9 * _DRAM_SHARE)
-        memory = dram + 0.8 * (self._fill_seconds + self._after_seconds)
+        memory = dram + 0.8 * (self._fill + self._after)
         l2 = read / (_L2_RATE * self.load_share)
         seconds = max(busy, memory, l2)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
-    @cached_property
-    def _tall_wide(self) -> tuple[int, int]:
-        """Rows and columns of a cluster."""
-        return self.tile[0] * self.cluster[0], self.tile[1] * self.cluster[1]
-
-    @cached_property
     def _fill_seconds(self) -> float:
         if self.cluster != (1, 1) or self.splits > 1:
             return _FILL_SECONDS + _CLUSTER_FILL_SECONDS
@@ -128,9 +137,8 @@ class HopperTile:
 
     def _past_bytes(self, work: HopperWork) -> int:
         """What the last block loads for a stage past the tensors' ends, as zeros."""
-        tall, wide = self._tall_wide
-        past_m = min(self.tile[0], -work.m % tall) if not work.groups else 0
-        past_n = min(self.tile[1], -work.n % wide)
+        past_m = min(self.tile[0], -work.m % self._tall) if not work.groups else 0
+        past_n = min(self.tile[1], -work.n % self._wide)
         return (past_m + self.products * past_n) * 128
 
     def _cold_bytes(self, work: HopperWork, rows: int, columns: int) -> float:
@@ -143,13 +151,12 @@ class HopperTile:
         once = again_b * work.n * self.products * max(1, work.groups) + again_a * work.m
         return work.count * once * work.k * element
 
-    @cached_property
+    @property
     def _stage_bytes(self) -> float:
         """What a block loads for a stage; what it shares with others counts in part."""
         rows, columns = self.tile
         return (rows / self.cluster[1] + self.products * columns / self.cluster[0]) * 128
 
-    @cached_property
     def _step_seconds(self) -> float:
         rows, columns = self.tile[::-1] if self.swaps else self.tile
         worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
@@ -165,7 +172,6 @@ class HopperTile:
             multiply += elements / _FRAGMENT_RATE
         return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
 
-    @cached_property
     def _after_seconds(self) -> float:
         """What follows a tile's products."""
         elements = self.tile[0] * self.tile[1]

@@ -66,25 +66,28 @@ def consumers_of(rows: int) -> int:
 # ---- candidates
 
 
-@functools.lru_cache(maxsize=256)
-def candidates_of(facts: ProductFacts, target: Target, *, has_few_rows: bool) -> tuple[Knobs, ...]:
+def candidates_of(facts: ProductFacts, target: Target, *, has_few_rows: bool) -> list[Knobs]:
     """The legal choices that are worth a look; not to be changed.
 
     has_few_rows: the product has up to 64.
     """
-    flows = facts.width > 0
     swaps = [int(facts.is_along_columns)]
     if facts.computes:
         swaps = [0, 1]  # consumers compute the operand along the rows, of either side
     if not swaps[0] and has_few_rows:
         swaps = [1, 0]
-    if flows:
+    if facts.width:
         swaps = [0]
-    swaps = [swap for swap in swaps if swap in facts.swaps] or list(facts.swaps)
-    clusters = (*_CLUSTERS, (1, 4, 1)) if flows else _CLUSTERS
+    swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps
+    return [knobs for swap in swaps for knobs in _legal_choices(facts, target, swap)]
+
+
+@functools.lru_cache(maxsize=512)
+def _legal_choices(facts: ProductFacts, target: Target, swap: int) -> tuple[Knobs, ...]:
+    clusters = (*_CLUSTERS, (1, 4, 1)) if facts.width else _CLUSTERS
     found: list[Knobs] = []
-    for swap, (rows, columns), (*cluster, splits), producers in product_of(
-        swaps, TILES, clusters, (FRAGMENTS, 2, 1) if facts.computes else (1,)
+    for (rows, columns), (*cluster, splits), producers in product_of(
+        TILES, clusters, (FRAGMENTS, 2, 1) if facts.computes else (1,)
     ):
         tile = (columns, rows) if swap else (rows, columns)
         if producers == FRAGMENTS and rows > 128:
@@ -95,26 +98,25 @@ def candidates_of(facts: ProductFacts, target: Target, *, has_few_rows: bool) ->
             "SPLIT_K_SLC": splits, "WARP_SPEC_CFG": producers, "STREAM_K": 0,
             "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
         }  # fmt: skip
-        if not _illegal(knobs, facts, target):
-            found.append(_with_most_stages(knobs, facts, target))
+        if _apart_from_smem(knobs, facts):
+            continue
+        stage, rest = _smem_parts(knobs, facts)
+        fitting = (target.smem_block_bytes - rest) // stage
+        if fitting >= min(STAGES):  # as many as fit, up to what covers the latency of loads
+            knobs["STAGES"] = max(n for n in STAGES if n <= fitting)
+            found.append(knobs)
     return tuple(found)
-
-
-def _with_most_stages(knobs: dict[str, int], facts: ProductFacts, target: Target) -> Knobs:
-    """As many stages as fit, up to what covers the latency of loads; all else is legal."""
-    stage, rest = _smem_parts(knobs, facts)
-    fitting = max((target.smem_block_bytes - rest) // stage, min(STAGES))
-    return {**knobs, "STAGES": max(n for n in STAGES if n <= fitting)}
 
 
 # ---- what goes together
 
 
 def illegal_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-    return _illegal(knobs, facts_of(fusion), target)
+    facts = facts_of(fusion)
+    return _apart_from_smem(knobs, facts) or smem_reasons(smem_bytes_of(knobs, fusion), target)
 
 
-def _illegal(knobs: Knobs, facts: ProductFacts, target: Target) -> tuple[Reason, ...]:
+def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     rows, columns = sides_of(knobs)
     if rows not in ROWS or columns not in COLUMNS or not facts.row.takes_columns(columns):
         name = f"tile {knobs['TILE_M']}x{knobs['TILE_N']}, SWAP_AB={knobs['SWAP_AB']}"
@@ -160,7 +162,7 @@ def _illegal(knobs: Knobs, facts: ProductFacts, target: Target) -> tuple[Reason,
         # A row of a box has 16 bytes at least.
         what = f"chunks of {chunk} columns of {min([*staged, *loaded])} bytes"
         return (knob_reason(what, "tiles and slices of 16 columns or more"),)
-    return smem_reasons(_smem_bytes(knobs, facts), target)
+    return ()
 
 
 def _row_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
@@ -199,10 +201,10 @@ def _split_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
 
 def _schedule_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     """Which tiles may be cut along k, or taken one by one."""
-    blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] * knobs["SPLIT_K_SLC"]
     names = [name for name in ("STREAM_K", "SCHED_POLICY") if knobs[name]]
     if not names:
         return ()
+    blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] * knobs["SPLIT_K_SLC"]
     if len(names) > 1 or blocks > 1 or facts.is_grouped:
         what = f"{' and '.join(names)} with clusters, groups or each other"
         return (knob_reason(what, "one of them, SPLIT_K_SLC=1, TILE_CGA_*=1, a plain matmul"),)
@@ -249,11 +251,7 @@ def _staged_bytes(
 
 def smem_bytes_of(knobs: Knobs, fusion: Fusion) -> int:
     """No less than the kernel will need; what stays unused is seen when it is made."""
-    return _smem_bytes(knobs, facts_of(fusion))
-
-
-def _smem_bytes(knobs: Knobs, facts: ProductFacts) -> int:
-    stage, rest = _smem_parts(knobs, facts)
+    stage, rest = _smem_parts(knobs, facts_of(fusion))
     return knobs["STAGES"] * stage + rest
 
 
