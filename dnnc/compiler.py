@@ -10,6 +10,7 @@ compilation is a pure function of the graph, the target, the options and the too
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -285,14 +286,15 @@ def _for_target(
     report("choose", time.perf_counter() - began)
     texts = list(dict.fromkeys(choices for _, choices in explicit.guards))
     works: list[Compilation] = []
-    with dnn.context(), ThreadPoolExecutor(1) as assembler:
+    assemblers = min(len(texts), os.cpu_count() or 1)
+    with dnn.context(), ThreadPoolExecutor(assemblers) as assembler:
         waiting = []
         for variant, choices in enumerate(texts):
             work = start(graph, target, variant)
             chosen = replace(explicit, choices=choices)
             advance(work, "kernel", chosen, store, report)
             _through_kernels(work, store, report)
-            # The assembler has a thread of its own, beside the next config's lowering.
+            # Assemblers have threads of their own, beside the next config's lowering.
             waiting.append(assembler.submit(advance, work, "cubin", chosen, store))
             works.append(work)
         for future in waiting:
