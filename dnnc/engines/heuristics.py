@@ -26,6 +26,11 @@ _MUCH_FASTER = 0.8  # of the seconds of what is there already
 _WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 
 
+@lru_cache(maxsize=4096)
+def _name(engine: int, knobs: tuple[tuple[str, int], ...]) -> str:
+    return "_".join([f"eng{engine}", *(f"{name}={value}" for name, value in sorted(knobs))])
+
+
 @dataclass(frozen=True)
 class Choice:
     """An engine and its knobs for one fusion."""
@@ -57,9 +62,7 @@ class EngineConfig:
     @cached_property
     def name(self) -> str:
         """eng3_TILE_M=128_TILE_N=128; parts of a split are joined by +."""
-        return "+".join(
-            _joined("_", f"eng{c.engine.index}", tuple(c.knobs.items())) for c in self.choices
-        )
+        return "+".join(_name(c.engine.index, tuple(c.knobs.items())) for c in self.choices)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -86,12 +89,10 @@ class EngineConfig:
     @property
     def choice_text(self) -> str:
         """The choices as the option of pass `select-engine`: engine:KNOB=value:..., by |."""
-        return "|".join(_joined(":", c.engine.name, tuple(c.knobs.items())) for c in self.choices)
-
-
-@lru_cache(maxsize=4096)
-def _joined(separator: str, engine: str, knobs: tuple[tuple[str, int], ...]) -> str:
-    return separator.join([engine, *(f"{name}={value}" for name, value in sorted(knobs))])
+        return "|".join(
+            ":".join([c.engine.name, *(f"{k}={v}" for k, v in sorted(c.knobs.items()))])
+            for c in self.choices
+        )
 
 
 @dataclass(frozen=True)
