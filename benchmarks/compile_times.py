@@ -8,11 +8,12 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from .results import Results
@@ -81,12 +82,7 @@ def run_compile_times(results: Results, rounds: int) -> None:
     os.environ["DNNC_CACHE"] = "0"  # of the children, too: they shall compile
     for name, parts in (("first, this process", _HERE), ("first, worker process", _WORKER)):
         code = _FIRST.format(**parts)
-        seconds = [
-            float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
-                                 check=True).stdout)
-            for _ in range(rounds)
-        ]  # fmt: skip
-        results.add(name, _row(seconds))
+        results.add(name, _row([_timed_by_itself(code) for _ in range(rounds)]))
     _support_checks(results, "sm_90a")
     _support_checks(results, "sm_90")
     _warm(results, rounds)
@@ -94,7 +90,7 @@ def run_compile_times(results: Results, rounds: int) -> None:
 
 def _support_checks(results: Results, target: str) -> None:
     """Adds the milliseconds in which configs are ranked for graphs that differ in all sizes."""
-    found: list[dict[str, float]] = []
+    found: list[dict[str, Timing]] = []
     for i in range(1 + _CHECKED):
         g = _sized_graph(512 + 64 * i, 1536 + 128 * i, 384 + 64 * i, target)
         parts = {
@@ -105,8 +101,8 @@ def _support_checks(results: Results, target: str) -> None:
         }
         found.append({part: _timed(call) for part, call in parts.items()})
     later = found[1:]
-    results.add(f"{_CHECK}, {target}", _row([sum(parts.values()) for parts in later], digits=2))
-    medians = {part: statistics.median(parts[part] for parts in later) for part in later[0]}
+    results.add(f"{_CHECK}, {target}", _row([_sum(parts.values()) for parts in later], digits=2))
+    medians = {part: statistics.median(parts[part][0] for parts in later) for part in later[0]}
     results.add(
         f"{_CHECK}, {target}, by part",
         {part: round(1e3 * seconds, 2) for part, seconds in medians.items()},
@@ -143,7 +139,7 @@ def _other_graphs(results: Results, suffix: str, target: str, options: Any) -> N
 
     # Each is another kernel: what is assembled once is not assembled again.
     compile_graph(_graph("gelu").graph.finalize(), target, options)
-    seconds: list[float] = []
+    timings: list[Timing] = []
     stages: dict[str, list[float]] = {}
     for activation in _ACTIVATIONS:
         graph = _graph(activation).graph.finalize()
@@ -153,27 +149,50 @@ def _other_graphs(results: Results, suffix: str, target: str, options: Any) -> N
             # A plan of several tiles goes through a stage with each.
             found[stage] = found.get(stage, 0.0) + seconds
 
-        seconds.append(
+        timings.append(
             _timed(lambda g=graph, r=report: compile_graph(g, target, options, report=r))
         )
         for stage, taken in found.items():
             stages.setdefault(stage, []).append(taken)
-    results.add(f"warm, another graph{suffix}", _row(seconds))
+    results.add(f"warm, another graph{suffix}", _row(timings))
     results.add(f"{_STAGES}{suffix}", {s: round(1e3 * statistics.median(t), 1)
                                        for s, t in stages.items()})  # fmt: skip
 
 
-def _timed(call: Callable[[], object]) -> float:
-    began = time.perf_counter()
+# Seconds that went by, and that processors worked on this process and the children it waited for.
+Timing = tuple[float, float]
+
+
+def _timed(call: Callable[[], object]) -> Timing:
+    began, worked = time.perf_counter(), _processor_seconds()
     call()
-    return time.perf_counter() - began
+    return time.perf_counter() - began, _processor_seconds() - worked
 
 
-def _row(seconds: list[float], digits: int = 1) -> dict[str, Any]:
+def _timed_by_itself(code: str) -> Timing:
+    """Of code that prints how many seconds went by, in an interpreter of its own."""
+    command, worked = [sys.executable, "-c", code], _processor_seconds()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(done.stdout), _processor_seconds() - worked
+
+
+def _processor_seconds() -> float:
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def _sum(timings: Iterable[Timing]) -> Timing:
+    went_by, worked = zip(*timings, strict=True)
+    return sum(went_by), sum(worked)
+
+
+def _row(timings: Sequence[Timing], digits: int = 1) -> dict[str, Any]:
+    went_by, worked = zip(*timings, strict=True)
     return {
-        "median_ms": round(1e3 * statistics.median(seconds), digits),
-        "most_ms": round(1e3 * max(seconds), digits),
-        "rounds": len(seconds),
+        "median_ms": round(1e3 * statistics.median(went_by), digits),
+        "most_ms": round(1e3 * max(went_by), digits),
+        "processor_ms": round(1e3 * statistics.median(worked), digits),
+        "rounds": len(timings),
     }
 
 
@@ -184,12 +203,13 @@ def markdown(data: dict[str, Any]) -> str:
         f"{meta['processor']}, {meta['cores']} cores, Python {meta['python']}, "
         f"dnnc {meta['dnnc']}; {meta['date']}.",
         "",
-        "| FFN graph, one target | median ms | slowest ms |",
-        "|---|---:|---:|",
+        "| FFN graph, one target | median ms | slowest ms | processor ms |",
+        "|---|---:|---:|---:|",
     ]
     for name, row in data["rows"].items():
         if "median_ms" in row:
-            lines.append(f"| {name} | {row['median_ms']:.1f} | {row['most_ms']:.1f} |")
+            worked = f"{row['processor_ms']:.1f}" if "processor_ms" in row else ""
+            lines.append(f"| {name} | {row['median_ms']:.1f} | {row['most_ms']:.1f} | {worked} |")
     for name, row in data["rows"].items():
         if "median_ms" not in row:
             shown = ", ".join(f"{stage} {ms} ms" for stage, ms in row.items())

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import compile_times
+from benchmarks.results import Results
 
 
 def test_sets_of_cases():
@@ -33,11 +34,13 @@ def test_compile_times():
     meta = {"processor": "P", "cores": 2, "python": "3", "dnnc": "0", "date": "2026-01-01"}
     rows = {
         "warm, another graph": {"median_ms": 300.0, "most_ms": 400.0, "rounds": 7},
+        "repeated": {"median_ms": 1.04, "most_ms": 2.0, "processor_ms": 0.9, "rounds": 7},
         "warm, by stage": {"fused": 40.0, "cubin": 70.0},
         "warm, by stage, sm_90a, one tile": {"fused": 50.0},
     }
     lines = compile_times.markdown({"metadata": meta, "rows": rows}).splitlines()
-    assert "| warm, another graph | 300.0 | 400.0 |" in lines
+    assert "| warm, another graph | 300.0 | 400.0 |  |" in lines
+    assert "| repeated | 1.0 | 2.0 | 0.9 |" in lines
     assert "Warm, by stage: fused 40.0 ms, cubin 70.0 ms." in lines
     assert "Warm, by stage, sm_90a, one tile: fused 50.0 ms." in lines
 
@@ -68,3 +71,15 @@ def test_judging_wants_three_configurations_of_a_case(tmp_path):
     assert "1 shapes: 0.500" in run_judge([path], "sm_90a")
     path.write_text(json.dumps(few))
     assert "no shapes" in run_judge([path], "sm_90a")
+
+
+def test_support_checks_are_timed(tmp_path, monkeypatch):
+    monkeypatch.setattr(compile_times, "_CHECKED", 2)
+    made = Results(tmp_path / "made.json", "compile", {})
+    compile_times._support_checks(made, "sm_90a")
+    row, parts = made.rows.values()
+    assert row["rounds"] == 2
+    assert 0 < row["median_ms"] <= row["most_ms"]
+    assert list(parts) == [
+        "validate", "build_operation_graph", "create_execution_plans", "check_support",
+    ]  # fmt: skip
