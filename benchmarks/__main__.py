@@ -1,4 +1,4 @@
-"""python -m benchmarks: kernels, variants, sweep, judge, host, compile, report."""
+"""python -m benchmarks: kernels, variants, sweep, judge, host, host-alone, compile, report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from . import SET_NAMES
 
@@ -69,6 +68,8 @@ def parser() -> argparse.ArgumentParser:
     judge.add_argument("files", nargs="+", type=Path, help="results of sweep and variants")
     judge.add_argument("--target", default="sm_90a", help="default: %(default)s")
     command("host", "host time of one execution, on a GPU")
+    alone = command("host-alone", "Python's part of the host time, without a GPU")
+    alone.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     compile_ = command("compile", "compile times, without a GPU")
     compile_.add_argument("--rounds", type=int, default=9, help="default: %(default)s")
     report = commands.add_parser("report", help="Markdown tables of results files")
@@ -89,6 +90,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         made = Results(given.out, "compile", compile_times.metadata())
         compile_times.run_compile_times(made, given.rounds)
+        return 0
+    if given.command == "host-alone":
+        from . import host_alone
+        from .results import Results
+
+        made = Results(given.out, "host", host_alone.metadata())
+        host_alone.run_host_alone(made, given.rounds)
         return 0
     try:
         import torch
@@ -123,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def tables(path: Path, match: str = "") -> str:
     """The Markdown of one results file."""
-    from . import compile_times, results
+    from . import compile_times, host_table, results
 
     data = json.loads(path.read_text())
     if data["kind"] == "kernels":
@@ -131,18 +139,9 @@ def tables(path: Path, match: str = "") -> str:
     if data["kind"] == "compile":
         return compile_times.markdown(data)
     if data["kind"] == "host":
-        return host_markdown(data)
+        return host_table.markdown(data)
     lines = [f"| {data['kind']} | |", "|---|---:|"]
     return "\n".join([*lines, *(f"| {n} | {row} |" for n, row in data["rows"].items())])
-
-
-def host_markdown(data: dict[str, Any]) -> str:
-    """The table of host times."""
-    lines = ["| call | us | worst us |", "|---|---:|---:|"]
-    for name, row in data["rows"].items():
-        cells = [f"{row[key]:.1f}" if key in row else "" for key in ("host_us", "worst_us")]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

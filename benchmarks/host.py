@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ import dnnc
 from dnnc import worker
 from dnnc.options import Options
 
-from . import contestants, new_sizes
+from . import contestants, host_table, new_sizes
 from .compilers import Compilers, our_graph
 from .contestants import Bench
 from .matmul_cases import matmul
@@ -24,19 +24,38 @@ CALLS = 200
 ROUNDS = 15
 
 
-def microseconds(call: Callable[[], object]) -> float:
-    """Median over rounds of the host's time a call; the queue is emptied between rounds."""
-    for _ in range(20):
-        call()
-    found: list[float] = []
-    for _ in range(ROUNDS):
-        torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(CALLS):
-            call()
-        found.append((time.perf_counter() - began) / CALLS)
+def microseconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, dict[str, Any]]:
+    """Rows: the median over rounds of the host's time a call.
+
+    Each round has all of them, one after another, so that ratios are of one time; the queue is
+    emptied before each.
+    """
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    rows: dict[str, dict[str, Any]] = {}
+    for round_ in range(ROUNDS + 1):
+        for name, call in calls.items():
+            if name in rows:
+                continue
+            try:
+                found[name].append(_seconds(call))
+            except Exception as error:  # whatever a peer raises
+                rows[name] = {"error": str(error)[:200]}
+        if round_ == 0:  # warms up
+            found = {name: [] for name in calls}
+    for name, seconds in found.items():
+        rows.setdefault(name, {"host_us": round(1e6 * statistics.median(seconds or [0.0]), 2)})
+    return {name: rows[name] for name in calls}
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    """Of the host, a call, without those that run on the device still."""
     torch.cuda.synchronize()
-    return round(1e6 * statistics.median(found), 2)
+    began = time.perf_counter()
+    for _ in range(CALLS):
+        call()
+    seconds = (time.perf_counter() - began) / CALLS
+    torch.cuda.synchronize()
+    return seconds
 
 
 def run_host(results: Results) -> None:
@@ -45,11 +64,10 @@ def run_host(results: Results) -> None:
     buffers = case.make()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        for name, call in {**_ours(case, buffers, stream), **_peers(case, buffers, stream)}.items():
-            try:
-                results.add(name, {"host_us": microseconds(call)})
-            except Exception as error:  # whatever a peer raises
-                results.add(name, {"error": str(error)[:200]})
+        calls = {**_ours(case, buffers, stream), **_peers(case, buffers, stream)}
+        rows = microseconds(calls)
+        for name, row in {**rows, **host_table.ratios(rows)}.items():
+            results.add(name, row)
         for way in ("a symbol", "override_shapes"):
             results.add(f"dnnc: first execute at a new size, through {way}", _first(way, stream))
 
@@ -61,10 +79,12 @@ def _ours(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], object
     arrays = {tensor: shaped[name] for name, tensor in tensors.items()}
     addresses = {tensor: array.data_ptr() for tensor, array in arrays.items()}
     bound = plan.bind(addresses, stream=stream.cuda_stream)
+    ((launch, arguments),) = bound.calls  # the same kernel, configuration and arguments
     return {
-        "dnnc: bound plan": bound,
-        "dnnc: execute, torch tensors": lambda: plan.execute(arrays, stream=stream.cuda_stream),
-        "dnnc: execute, addresses": lambda: plan.execute(addresses, stream=stream.cuda_stream),
+        host_table.BARE: lambda: launch(*arguments),
+        host_table.BOUND: bound,
+        host_table.TENSORS: lambda: plan.execute(arrays, stream=stream.cuda_stream),
+        host_table.ADDRESSES: lambda: plan.execute(addresses, stream=stream.cuda_stream),
     }
 
 
@@ -84,7 +104,7 @@ def _peers(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], objec
         print(f"cudnn: {error}")
         return found
     launch = columns["cudnn"][0]
-    return {**found, "cudnn: execute, torch tensors": lambda: launch(0)}
+    return {**found, host_table.CUDNN: lambda: launch(0)}
 
 
 def _first(way: str, stream: Any) -> dict[str, float]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import pytest
 
 from benchmarks.new_sizes import MOST_ROWS, K, N, SymbolicPlan, first_times, row_counts
@@ -12,19 +10,10 @@ from tests.runtime.fake_driver import FakeDriver, FakeTorchTensor
 STREAM = 77
 
 
-class Device(NamedTuple):
-    """As torch's, it can be a key."""
-
-    type: str = "cuda"
-    index: int = 0
-
-
 def arrays(rows):
     def array(address, *dims, strides=None):
         strides = strides or (dims[1] * dims[2], dims[2], 1)
-        made = FakeTorchTensor(address << 32, dims, strides, "torch.bfloat16")
-        made.device = Device()
-        return made
+        return FakeTorchTensor(address << 32, dims, strides, "torch.bfloat16")
 
     return {
         "x": array(1, 1, rows, K),
@@ -49,5 +38,5 @@ def test_each_size_is_launched_once(way, monkeypatch):
     waits = []
     row = first_times(execute, arrays, lambda: waits.append(len(fake.launches)), [5, 300, 64, 7])
     assert waits == [0, 1, 2, 3, 4]
-    assert all(config.hStream == STREAM for config, _, _ in fake.launches)
+    assert all(launch.stream == STREAM for launch in fake.launches)
     assert 0 < row["host_us"] <= row["worst_us"]

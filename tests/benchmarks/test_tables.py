@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import compile_times
+from benchmarks import compile_times, host_table
 from benchmarks.results import Results
 
 
@@ -23,10 +23,28 @@ def test_host_times():
         "new size": {"host_us": 80.0, "worst_us": 95.25},
         "peer": {"error": "no plan"},
     }
-    assert command.host_markdown({"rows": rows}).splitlines()[2:] == [
+    assert host_table.markdown({"rows": rows}).splitlines()[2:] == [
         "| bound | 5.5 |  |",
         "| new size | 80.0 | 95.2 |",
         "| peer |  |  |",
+    ]
+
+
+def test_ratios_of_host_times():
+    rows = {
+        host_table.BARE: {"host_us": 4.0},
+        host_table.BOUND: {"host_us": 5.0},
+        host_table.TENSORS: {"host_us": 7.0},
+        host_table.CUDNN: {"error": "no plan"},
+    }
+    ratios = host_table.ratios(rows)
+    assert ratios == {f"{host_table.BOUND} / {host_table.BARE}": {"ratio": 1.25, "most": 1.3}}
+    rows[host_table.CUDNN] = {"host_us": 16.0}
+    assert [row["ratio"] for row in host_table.ratios(rows).values()] == [1.25, 0.312, 0.438]
+    assert host_table.markdown({"rows": {**rows, **ratios}}).splitlines()[-3:] == [
+        "| ratio | | at most |",
+        "|---|---:|---:|",
+        f"| {host_table.BOUND} / {host_table.BARE} | 1.25 | 1.3 |",
     ]
 
 
