@@ -86,6 +86,9 @@ def test_guards():
     assert not guard.holds({"M": 64, "N": 5})
     assert parse_guard("1").holds({})
     assert parse_guard(str(guard), DIMS) == guard
+    for sizes in ({"M": 64, "N": 4}, {"M": 65, "N": 4}, {"M": 64, "N": 5}):
+        assert guard.compiled()(sizes) == guard.holds(sizes)
+    assert parse_guard("1").compiled()({})
 
 
 def test_device_variables_are_names_of_their_own():
@@ -127,6 +130,7 @@ def test_bounds_divisors_and_text_hold(tree, eighth, n):
     divisor = tree.known_divisor()
     assert value % divisor == 0 if divisor else value == 0
     assert parse(str(tree), DIMS).evaluate({"M": m, "N": n}) == value
+    assert expr.compiled(tree)({"M": m, "N": n}) == value
 
 
 @given(st.integers(1, (1 << 31) - 1), st.integers(0, (1 << 31) - 1))
@@ -142,3 +146,11 @@ def test_magic_of_a_symbol_is_evaluated_late():
         {"M": 24}
     )
     assert quotient == 123456 // 24
+
+
+def test_compiled_expressions_refuse_to_divide_by_nothing():
+    for text in ("100 // (M - 8)", "ceildiv(100, M - 8)", "magic(M - 8)"):
+        quotient = expr.compiled(parse(text, DIMS))
+        assert quotient({"M": 16}) == parse(text, DIMS).evaluate({"M": 16})
+        with pytest.raises(DnncError, match="divides by 0"):
+            quotient({"M": 8})

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from . import enums
 from .enums import text_of
 from .handle import Handle, get_stream
 from .methods import methods
+from .overrides import Overrides
 
 
 class GraphTensor(Tensor):
@@ -187,6 +188,7 @@ class pygraph:
         self._sm_version = sm_version
         self._device_property = device_property
         self._plans: Any = None
+        self._overrides: Overrides | None = None
 
     # ---- tensors
 
@@ -521,7 +523,7 @@ class pygraph:
         pack: Mapping[Any, Any],
         workspace: Any,
         handle: Handle | None,
-        sizes: Mapping[str, int],
+        sizes: Mapping[str, int] | None,
     ) -> None:
         chosen = handle or self.handle
         plan.execute(pack, workspace, stream=get_stream(chosen) if chosen else 0, sizes=sizes)
@@ -531,49 +533,71 @@ class pygraph:
         uids: Sequence[int] | None,
         shapes: Sequence[Sequence[int]] | None,
         strides: Sequence[Sequence[int]] | None,
-    ) -> dict[str, int]:
+    ) -> Mapping[str, int] | None:
         """The sizes of symbols that overrides give; fixed sizes and strides can't change."""
-        found: dict[str, int] = {}
-        count = len(uids or ())
-        for name, given in (("override_shapes", shapes), ("override_strides", strides)):
-            if given is not None and len(given) != count:
-                raise self._override_error(f"{len(given)} {name}", f"{count}, one a uid")
-        tensors = [self.graph.tensor(uid) for uid in uids or ()]
-        for place, tensor in enumerate(tensors):
-            for size, actual in self._pairs(tensor, tensor.shape, shapes, place):
-                if size.constant is None and found.setdefault(str(size), actual) == actual:
-                    continue
-                if size.constant != actual:
-                    raise self._override_error(
-                        f"override of the size {size} by {actual}",
-                        "one value for each dnnc.Dim, fixed sizes as they are",
-                    )
-        for place, tensor in enumerate(tensors):
-            for stride, actual in self._pairs(tensor, tensor.layout, strides, place):
-                known = all(dim.name in found for dim in stride.dims())
-                if not known or stride.evaluate(found) != actual:
-                    raise self._override_error(
-                        f"override of the stride {stride} by {actual}",
-                        "strides as they follow from the sizes",
-                    )
-        return found
+        if uids is None and shapes is None and strides is None:
+            return None
+        if self._overrides is None or self._overrides.graph is not self.graph:
+            self._overrides = Overrides(self.graph)
+        return self._overrides.sizes(uids or (), shapes, strides)
 
-    def _pairs(
+    # ---- CUDA graphs
+
+    def populate_cuda_graph(
         self,
-        tensor: Tensor,
-        sizes: Sequence[Expr],
-        given: Sequence[Sequence[int]] | None,
-        place: int,
-    ) -> Iterable[tuple[Expr, int]]:
-        if given is None:
-            return ()
-        if len(given[place]) != len(sizes):
-            what = f"{len(given[place])} values for {tensor.label}"
-            raise self._override_error(what, f"{len(sizes)}")
-        return zip(sizes, given[place], strict=True)
+        handle: Handle | None,
+        variant_pack: Mapping[Any, Any],
+        workspace: Any,
+        cuda_graph: Any,
+        override_uids: Sequence[int] | None = None,
+        override_shapes: Sequence[Sequence[int]] | None = None,
+        override_strides: Sequence[Sequence[int]] | None = None,
+        *,
+        dependencies: Sequence[Any] = (),
+    ) -> tuple[Any, ...]:
+        """Adds the selected plan's launches to a CUDA graph, a node each, and gives the nodes.
 
-    def _override_error(self, what: str, supported: str) -> DnncError:
-        return DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, supported, "override")
+        handle: the device of addresses; its stream is not used.  variant_pack, workspace,
+        override_*: as those of `execute`.  cuda_graph: a CUgraph (cudaGraph_t) or its integer
+        handle.  dependencies: nodes of it that the first one waits for.
+        """
+        return self.plan.populate_cuda_graph(
+            variant_pack, workspace, cuda_graph,
+            dependencies=dependencies, device=self._device_of(handle),
+            sizes=self._overridden(override_uids, override_shapes, override_strides),
+        )  # fmt: skip
+
+    def update_cuda_graph(
+        self,
+        handle: Handle | None,
+        variant_pack: Mapping[Any, Any],
+        workspace: Any,
+        cuda_graph: Any,
+        override_uids: Sequence[int] | None = None,
+        override_shapes: Sequence[Sequence[int]] | None = None,
+        override_strides: Sequence[Sequence[int]] | None = None,
+        *,
+        nodes: Sequence[Any] | None = None,
+        executable: Any = None,
+    ) -> None:
+        """Gives a CUDA graph that the selected plan populated other buffers, numbers or sizes.
+
+        nodes: those that `populate_cuda_graph` gave; None where the graph has no others.
+        executable: a CUgraphExec made of the graph, which is changed in place of the graph.
+        Nodes of another plan, or sizes that take other kernels, are BAD_PARAM_CUDA_GRAPH_MISMATCH.
+        """
+        self.plan.update_cuda_graph(
+            variant_pack, workspace, cuda_graph,
+            nodes=nodes, executable=executable, device=self._device_of(handle),
+            sizes=self._overridden(override_uids, override_shapes, override_strides),
+        )  # fmt: skip
+
+    def _device_of(self, handle: Handle | None) -> int | None:
+        chosen = handle or self.handle
+        if chosen is None:
+            return None
+        get_stream(chosen)  # which refuses a handle that was destroyed
+        return chosen.device
 
     # ---- the graph as data
 

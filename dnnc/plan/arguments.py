@@ -76,11 +76,18 @@ def _address(addresses: Mapping[int, int], uid: int) -> int:
 def pack_integer(value: int, type_: str) -> bytes:
     """A 32- or 64-bit argument; unsigned values up to the type's width wrap."""
     code, bits = _INTEGERS[type_]
+    wrapped = unsigned(value, type_)
+    return struct.pack(code, wrapped if wrapped < 1 << (bits - 1) else wrapped - (1 << bits))
+
+
+def unsigned(value: int, type_: str) -> int:
+    """The bits of a 32- or 64-bit argument, as a number from 0 up."""
+    bits = _INTEGERS[type_][1]
     if not -(1 << (bits - 1)) <= value < 1 << bits:
         raise DnncError(
             Status.NOT_SUPPORTED_SHAPE, f"argument {value} does not fit {type_}", "smaller sizes"
         )
-    return struct.pack(code, value if value < 1 << (bits - 1) else value - (1 << bits))
+    return value & ((1 << bits) - 1)
 
 
 def pack_number(value: float | int, type_: str) -> bytes:

@@ -1,27 +1,73 @@
 # pyright: basic
-"""The argument block of a launch, as the driver takes it."""
+"""The argument block of a launch: where each argument lies, and the memory that holds them."""
 
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import DnncError, Status
+from ..plan.arguments import pack_number
+from ..plan.plan import Arg
 
-class Parameters:
-    """The argument block of a launch: `address` is the driver's array of pointers to arguments."""
-
-    def __init__(self, arguments: Sequence[bytes]):
-        # Tensor maps must lie at multiples of 64 bytes.
-        self._storage = [_aligned(data) for data in arguments]
-        pointers = [ctypes.addressof(item) for _, item in self._storage]
-        self._array = (ctypes.c_void_p * max(1, len(pointers)))(*pointers)
-        self.address = ctypes.addressof(self._array)
+# Tensor maps must lie at multiples of 64 bytes, other arguments at multiples of their size.
+_MAP_BYTES, _MAP_ALIGNMENT, _ALIGNMENT = 128, 64, 16
+_SCALARS = {"i32": "I", "i64": "Q"}
 
 
-def _aligned(data: bytes) -> tuple[Any, Any]:
-    owner = (ctypes.c_char * (len(data) + 64))()
-    start = -ctypes.addressof(owner) % 64
-    view = (ctypes.c_char * len(data)).from_buffer(owner, start)
-    view[:] = data
-    return owner, view
+class Layout:
+    """Where the arguments of a launch lie, in one block with the driver's array of pointers ahead.
+
+    All is filled by one call: a `struct` format has the whole block.
+    """
+
+    def __init__(self, args: Sequence[Arg]):
+        self._offsets: list[int] = []
+        codes = [f"<{len(args)}Q"]
+        end = 8 * len(args)
+        for arg in args:
+            code = _code(arg)
+            alignment = _MAP_ALIGNMENT if arg.kind == "tensor_map" else _ALIGNMENT
+            gap = -end % alignment
+            codes.append(f"{gap}x{code}")
+            self._offsets.append(end + gap)
+            end += gap + struct.calcsize(f"<{code}")
+        self._struct = struct.Struct("".join(codes))
+        self._memory = ctypes.c_char * (max(end, 8) + _MAP_ALIGNMENT)
+
+    def filled(self, values: Sequence[Any]) -> Block:
+        """A block of its own with these values: integers from 0 up, or bytes."""
+        memory = self._memory()
+        base = ctypes.addressof(memory)
+        start = -base % _MAP_ALIGNMENT
+        address = base + start
+        pointers = [address + offset for offset in self._offsets]
+        self._struct.pack_into(memory, start, *pointers, *values)
+        return Block(memory, address)
+
+
+class Block:
+    """Arguments in memory; address: of the array of pointers to them, as the driver takes it."""
+
+    def __init__(self, memory: Any, address: int):
+        self._memory = memory
+        self.address = address
+
+
+def _code(arg: Arg) -> str:
+    """The `struct` code of an argument's value."""
+    if arg.kind in ("pointer", "workspace", "peer"):
+        return "Q"
+    if arg.kind == "scalar":
+        return _SCALARS[arg.type]
+    if arg.kind == "by_value":
+        return f"{len(pack_number(0, arg.type))}s"
+    if arg.kind == "bytes":
+        return f"{len(bytes.fromhex(arg.data))}s"
+    if arg.kind == "tensor_map" and arg.tensor_map is not None:
+        return f"{_MAP_BYTES}s"
+    raise DnncError(
+        Status.SERIALIZATION_VERSION_MISMATCH, f"argument kind {arg.kind!r}", "a newer dnnc"
+    )

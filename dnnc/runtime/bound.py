@@ -3,72 +3,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ..plan.arguments import Environment, pack
 from . import driver
-from .args import Parameters
-from .sized import Sized, SizedLaunch
+from .laid_out import KernelStep, Steps
 
 
 class BoundPlan:
     """Launches of a plan with every argument laid out.
 
-    Calling it launches and does nothing else; the same object may be called from a stream that
-    a CUDA graph is captured from.
+    Calling it launches and does nothing else: it allocates nothing, waits for nothing, and may be
+    called from a stream that a CUDA graph is captured from.  The calling thread's current context
+    is what it was afterwards.  A call writes nothing of it, so threads may call it at the same
+    time; what their kernels do to one set of buffers is for the caller's streams to order.
+
+    stream: what it launches on.  calls: (the driver's function, arguments) of each step, in order.
     """
 
-    def __init__(
-        self,
-        sized: Sized,
-        place: driver.Device,
-        stream: int,
-        addresses: Mapping[int, int],
-        numbers: Mapping[int, float | int],
-        workspace: int,
-        peers: Mapping[int, Mapping[int, int]] | None = None,
-        keep: Any = None,
-    ):
-        """addresses, numbers: by uid.  workspace: its address.  keep: buffers to keep alive."""
-        env = Environment(int, addresses, numbers, workspace, driver.tensor_map, peers)
-        self._device = place
+    def __init__(self, place: driver.Device, steps: Steps, stream: int, keep: Any = None):
+        """keep: buffers to keep alive."""
         self._keep = keep
-        self._launch, self._memset, self._success = driver.launcher()
-        self._steps: list[Any] = []
-        for step in sized.steps:
-            if isinstance(step, SizedLaunch):
-                self._steps.append(_launch(step, env))
-            else:
-                base = workspace if step.uid < 0 else addresses[step.uid]
-                self._steps.append(("memset", base + step.offset, step.value, step.bytes))
-        self.stream = stream
+        self._plan_steps = steps
+        self._configs = [
+            driver.launch_config(step.sized.grid, step.sized.smem, step.sized.launch)
+            for step in steps
+            if isinstance(step, KernelStep)
+        ]
+        self._launch, self._memset, self._current = driver.calls()
+        self._context = place.context
         self.set_stream(stream)
 
-    def __call__(self) -> None:
-        driver.make_current(self._device)
-        for step in self._steps:
-            if step[0] == "launch":
-                _, config, function, parameters = step
-                (result,) = self._launch(config, function, parameters.address, 0)
-            else:
-                _, address, value, count = step
-                (result,) = self._memset(address, value, count, self.stream)
-            if result != self._success:
-                raise driver.launch_failed(step[0], result)
-
     def set_stream(self, stream: int) -> None:
-        """Makes later calls launch on another stream."""
+        """Makes later calls launch on another stream; not while another thread calls it."""
         self.stream = stream
-        for step in self._steps:
-            if step[0] == "launch":
-                step[1].hStream = stream
+        for config in self._configs:
+            config.hStream = stream
+        configs = iter(self._configs)
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = [
+            (self._launch, (next(configs), step.sized.function, step.arguments.address, 0))
+            if isinstance(step, KernelStep)
+            else (self._memset, (step.address, step.value, step.bytes, stream))
+            for step in self._plan_steps
+        ]
 
+    def __call__(self, context: Any = None) -> None:
+        """context: the thread's current one, where the caller has just asked for it."""
+        if context is None:
+            result, context = self._current()
+            if result:
+                raise driver.call_failed(self._current, result)
+        if context != self._context:
+            self._call_elsewhere(context)
+            return
+        for call, arguments in self.calls:
+            (result,) = call(*arguments)
+            if result:
+                raise driver.call_failed(call, result)
 
-def _launch(step: SizedLaunch, env: Environment) -> tuple[Any, ...]:
-    launch = step.launch
-    config = driver.launch_config(
-        step.grid, launch.block, step.smem, launch.cluster, launch.cooperative, launch.programmatic
-    )
-    arguments = [arg if isinstance(arg, bytes) else pack(arg, env) for arg in step.args]
-    return ("launch", config, step.function, Parameters(arguments))
+    def _call_elsewhere(self, context: Any) -> None:
+        """Launches while the device's own context is current, and goes back to the thread's."""
+        driver.set_current(self._context)
+        try:
+            self(self._context)
+        finally:
+            driver.set_current(context)

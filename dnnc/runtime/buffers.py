@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -63,9 +63,7 @@ def buffer_of(value: Any, where: Where) -> Buffer:
                 Status.BAD_PARAM_NULL_POINTER, "address 0", "a device address", _name(where)
             )
         return Buffer(value)
-    if kind not in _IS_TORCH:
-        _IS_TORCH[kind] = kind.__module__.partition(".")[0] == "torch"
-    if _IS_TORCH[kind]:
+    if is_torch(kind):
         return _of_torch(value, where)
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None:
@@ -80,7 +78,10 @@ def buffer_of(value: Any, where: Where) -> Buffer:
     )
 
 
-_IS_TORCH: dict[type, bool] = {}
+@functools.cache
+def is_torch(kind: type) -> bool:
+    """Whether a class is one of torch's tensors."""
+    return any(base.__module__.partition(".")[0] == "torch" for base in kind.__mro__)
 
 
 def signature_of(value: Any) -> Hashable:
@@ -93,10 +94,9 @@ def signature_of(value: Any) -> Hashable:
         return value
     if kind is float:
         return value.hex()  # tells -0 from 0
-    if _IS_TORCH.get(kind):
-        device = value.device
-        if device.type == "cuda":
-            return (value.data_ptr(), value.shape, value.stride(), value.dtype, device)
+    if is_torch(kind):
+        if value.is_cuda:
+            return (value.data_ptr(), value.shape, value.stride(), value.dtype, value.device)
         if value.numel() == 1:  # a number, which may change where it stands
             return signature_of(value.item())
     if isinstance(value, np.ndarray | np.generic) and value.size == 1:
@@ -115,16 +115,10 @@ def _on_host(kind: str, where: Where) -> DnncError:
 
 
 def _of_torch(value: Any, where: Where) -> Buffer:
-    device = value.device
-    if device.type != "cuda":
-        raise _on_host(f"a tensor on {device}", where)
-    return Buffer(
-        value.data_ptr(),
-        tuple(value.shape),
-        value.stride(),
-        _dtype_or_none(value.dtype),
-        device.index,
-    )
+    if not value.is_cuda:
+        raise _on_host(f"a tensor on {value.device}", where)
+    dims, strides, dtype = tuple(value.shape), value.stride(), _dtype_or_none(value.dtype)
+    return Buffer(value.data_ptr(), dims, strides, dtype, value.get_device())
 
 
 @functools.cache
@@ -235,7 +229,7 @@ def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int) -> None:
     if tensor.dtype.kind == "b":
         _verify_packed(tensor, buffer)
         return
-    if buffer.dtype != tensor.dtype:
+    if buffer.dtype is not tensor.dtype and buffer.dtype != tensor.dtype:
         raise DnncError(
             Status.BAD_PARAM, f"data type {buffer.dtype or 'unknown'}", str(tensor.dtype), where
         )
@@ -273,8 +267,7 @@ def _verify_packed(tensor: SizedTensor, buffer: Buffer) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """The bytes that a tensor takes."""
 
     record: TensorRecord
@@ -292,6 +285,9 @@ class Span:
 def verify_apart(spans: Sequence[Span], may_alias: Sequence[tuple[int, int]]) -> None:
     """No output overlaps another tensor, unless the plan allows the two one buffer; nor does what
     devices exchange values through."""
+    ordered = sorted([(span.start, span.start + span.bytes) for span in spans if span.bytes])
+    if all([before[1] <= after[0] for before, after in itertools.pairwise(ordered)]):
+        return
     allowed = {tuple(pair) for pair in may_alias}
     for span in spans:
         if span.record.role != "output" and not span.record.is_peer:
@@ -361,7 +357,7 @@ def number_of(record: TensorRecord, value: Any) -> float | int:
         value = record.value
     if value is None:
         raise DnncError(Status.BAD_PARAM, "no value", "a number", where)
-    if type(value).__module__.partition(".")[0] == "torch" and value.device.type == "cpu":
+    if is_torch(type(value)) and value.device.type == "cpu":
         value = value.item() if value.numel() == 1 else value
     if isinstance(value, bool | int | float):
         return value

@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import importlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import DnncError, Status
-from ..plan.plan import TENSOR_MAP_TYPES, TensorMap
+from ..plan.plan import TENSOR_MAP_TYPES, Launch, TensorMap
 
 # CUDA driver API: a stream that is the default one, and what a stream says while it captures.
 DEFAULT_STREAM = 0
@@ -100,6 +101,9 @@ def device(ordinal: int | None = None) -> Device:
     """A device, by default the one of the current context, else device 0."""
     if ordinal is None:
         ordinal = _current_ordinal()
+    found = _devices.get(ordinal)
+    if found is not None:
+        return found
     with _lock:
         if ordinal not in _devices:
             _devices[ordinal] = _open(ordinal)
@@ -140,67 +144,115 @@ def make_current(where: Device) -> None:
         _call("cuCtxSetCurrent", where.context)
 
 
+def set_current(context: Any) -> None:
+    """Makes a context current in this thread."""
+    _call("cuCtxSetCurrent", context)
+
+
+class entered:
+    """Inside, a device's primary context is current, and what CUDA forbids while a stream is
+    captured (loading code, for one) is allowed: nothing here waits for a stream.
+
+    Afterwards the thread's context and its capture mode are as they were.
+    """
+
+    def __init__(self, where: Device):
+        self._own = where.context
+
+    def __enter__(self) -> None:
+        self._before = _call("cuCtxGetCurrent")
+        if int(self._before) != int(self._own):
+            set_current(self._own)
+        relaxed = _api().CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        self._mode = _call("cuThreadExchangeStreamCaptureMode", relaxed)
+
+    def __exit__(self, *error: object) -> None:
+        _call("cuThreadExchangeStreamCaptureMode", self._mode)
+        if int(self._before) != int(self._own):
+            set_current(self._before)
+
+
 def load_module(code: bytes) -> Any:
     """Loads a cubin, or PTX that the driver then compiles."""
     return _call("cuModuleLoadData", code, status=Status.NOT_SUPPORTED_ARCH_MISMATCH)
 
 
-def kernel(module: Any, name: str, dynamic_smem_bytes: int, clustered: bool = False) -> Any:
-    """A kernel of a module, allowed as much dynamic shared memory as it asks for."""
-    api = _api()
-    function = _call("cuModuleGetFunction", module, name.encode())
-    if dynamic_smem_bytes > 48 * 1024:
-        kind = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _call("cuFuncSetAttribute", function, kind, dynamic_smem_bytes)
-    if clustered:
-        kind = api.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        _call("cuFuncSetAttribute", function, kind, 1)
-    return function
+def kernel(module: Any, name: str) -> Any:
+    """A kernel of a module."""
+    return _call("cuModuleGetFunction", module, name.encode())
 
 
-def launch_config(
-    grid: Sequence[int],
-    block: Sequence[int],
-    dynamic_smem_bytes: int,
-    cluster: Sequence[int] = (1, 1, 1),
-    cooperative: bool = False,
-    programmatic: bool = False,
-) -> Any:
-    """A launch configuration; its stream is set before each launch."""
+def allow_dynamic_smem(function: Any, bytes_: int) -> None:
+    """Lets launches of a kernel ask for as many bytes, and no more: without it, for 48 KiB."""
+    kind = _api().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    _call("cuFuncSetAttribute", function, kind, bytes_)
+
+
+def allow_large_clusters(function: Any) -> None:
+    """Lets launches of a kernel have clusters of more than 8 blocks."""
+    kind = _api().CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    _call("cuFuncSetAttribute", function, kind, 1)
+
+
+def launch_config(grid: Sequence[int], dynamic_smem_bytes: int, launch: Launch) -> Any:
+    """The configuration of a launch; its stream is set before it is used."""
     api = _api()
     config = api.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
     config.sharedMemBytes = dynamic_smem_bytes
-    attributes = []
-
-    def attribute(kind: str) -> Any:
-        made = api.CUlaunchAttribute()
-        made.id = getattr(api.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{kind}")
-        attributes.append(made)
-        return made.value
-
-    if tuple(cluster) != (1, 1, 1):
-        value = attribute("CLUSTER_DIMENSION")
-        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster
-    if cooperative:
-        attribute("COOPERATIVE").cooperative = 1
-    if programmatic:
-        attribute("PROGRAMMATIC_STREAM_SERIALIZATION").programmaticStreamSerializationAllowed = 1
-    if attributes:
-        config.attrs = attributes
-    config.numAttrs = len(attributes)
+    kinds = _node_attributes(launch)
+    if launch.programmatic:
+        kinds.append("PROGRAMMATIC_STREAM_SERIALIZATION")
+    if kinds:
+        config.attrs = [_launch_attribute(kind, launch) for kind in kinds]
+    config.numAttrs = len(kinds)
     return config
 
 
-def launcher() -> tuple[Any, Any, Any]:
-    """(cuLaunchKernelEx, cuMemsetD8Async, CUDA_SUCCESS): for callers that loop over launches."""
+def _launch_attribute(kind: str, launch: Launch) -> Any:
     api = _api()
-    return api.cuLaunchKernelEx, api.cuMemsetD8Async, api.CUresult.CUDA_SUCCESS
+    made = api.CUlaunchAttribute()
+    made.id = getattr(api.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{kind}")
+    _set_attribute(made.value, kind, launch)
+    return made
 
 
-def launch_failed(call: str, result: Any) -> DnncError:
-    return _failed(_api(), call, result, Status.EXECUTION_FAILED_CUDA_DRIVER)
+def _node_attributes(launch: Launch) -> list[str]:
+    """Attributes that a launch and a node of a graph have alike."""
+    kinds = ["CLUSTER_DIMENSION"] if launch.cluster != (1, 1, 1) else []
+    return [*kinds, "COOPERATIVE"] if launch.cooperative else kinds
+
+
+def _set_attribute(value: Any, kind: str, launch: Launch) -> None:
+    if kind == "CLUSTER_DIMENSION":
+        value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = launch.cluster
+    elif kind == "COOPERATIVE":
+        value.cooperative = 1
+    else:
+        value.programmaticStreamSerializationAllowed = 1
+
+
+class Calls(NamedTuple):
+    """Driver functions for callers that loop over launches.
+
+    Each returns a tuple whose first item is its result, which is 0 where it succeeded.
+    launch: cuLaunchKernelEx.  memset: cuMemsetD8Async.  current: cuCtxGetCurrent.
+    """
+
+    launch: Callable[..., Any]
+    memset: Callable[..., Any]
+    current: Callable[[], Any]
+
+
+def calls() -> Calls:
+    api = _api()
+    return Calls(api.cuLaunchKernelEx, api.cuMemsetD8Async, api.cuCtxGetCurrent)
+
+
+def call_failed(call: Callable[..., Any], result: Any) -> DnncError:
+    """The error of one of `calls` that returned another result than 0."""
+    return _failed(_api(), call.__name__, result, Status.EXECUTION_FAILED_CUDA_DRIVER)
 
 
 def synchronize(stream: int = DEFAULT_STREAM) -> None:
@@ -244,33 +296,127 @@ def driver_version() -> str:
 
 # ---- tensor maps
 
+Encoder = Callable[[int, Sequence[int], Sequence[int]], bytes]
 
-def tensor_map(
-    recipe: TensorMap, address: int, dims: Sequence[int], strides: Sequence[int]
-) -> bytes:
-    """The 128 bytes of a tensor map; dims, strides: the recipe's, evaluated."""
-    import ctypes
 
+def tensor_map_encoder(recipe: TensorMap) -> Encoder:
+    """A function of (address, dims, strides) that makes the 128 bytes of a tensor map.
+
+    dims, strides: the recipe's, evaluated.
+    """
     api = _api()
 
     def name(kind: str, value: str) -> Any:
         return getattr(getattr(api, f"CUtensorMap{kind}"), f"CU_TENSOR_MAP_{value}")
 
-    u64 = [api.cuuint64_t(value) for value in dims], [api.cuuint64_t(value) for value in strides]
-    u32 = [api.cuuint32_t(value) for value in recipe.element_strides]
+    u64, u32 = api.cuuint64_t, api.cuuint32_t
+    dtype = name("DataType", f"DATA_TYPE_{TENSOR_MAP_TYPES[recipe.dtype]}")
+    steps = list(map(u32, recipe.element_strides))
     tail = (
+        steps,
         name("Interleave", f"INTERLEAVE_{recipe.interleave}"),
         name("Swizzle", f"SWIZZLE_{recipe.swizzle}"),
         name("L2promotion", f"L2_PROMOTION_{recipe.l2_promotion}"),
         name("FloatOOBfill", f"FLOAT_OOB_FILL_{recipe.oob_fill}"),
     )
-    head = (name("DataType", f"DATA_TYPE_{TENSOR_MAP_TYPES[recipe.dtype]}"), len(dims), address)
     if recipe.mode == "tiled":
-        box = [api.cuuint32_t(value) for value in recipe.box]
-        made = _call("cuTensorMapEncodeTiled", *head, *u64, box, u32, *tail)
+        call, box = "cuTensorMapEncodeTiled", (list(map(u32, recipe.box)),)
     else:
-        made = _call(
-            "cuTensorMapEncodeIm2col", *head, *u64, list(recipe.lower), list(recipe.upper),
-            recipe.channels_per_pixel, recipe.pixels_per_column, u32, *tail,
-        )  # fmt: skip
-    return ctypes.string_at(made.getPtr(), 128)
+        call = "cuTensorMapEncodeIm2col"
+        corners = (list(recipe.lower), list(recipe.upper))
+        box = (*corners, recipe.channels_per_pixel, recipe.pixels_per_column)
+
+    def encode(address: int, dims: Sequence[int], strides: Sequence[int]) -> bytes:
+        sizes = list(map(u64, dims)), list(map(u64, strides))
+        made = _call(call, dtype, len(dims), address, *sizes, *box, *tail)
+        return ctypes.string_at(made.getPtr(), 128)
+
+    return encode
+
+
+# ---- CUDA graphs
+
+
+def add_kernel_node(graph: Any, after: Sequence[Any], params: Any, launch: Launch) -> Any:
+    """Adds a kernel to a CUgraph; params: of `kernel_node_params`."""
+    node = _call("cuGraphAddKernelNode", graph, list(after), len(after), params)
+    api = _api()
+    for kind in _node_attributes(launch):
+        value = api.CUkernelNodeAttrValue()
+        _set_attribute(value, kind, launch)
+        name = getattr(api.CUkernelNodeAttrID, f"CU_LAUNCH_ATTRIBUTE_{kind}")
+        _call("cuGraphKernelNodeSetAttribute", node, name, value)
+    return node
+
+
+def kernel_node_params(
+    function: Any, grid: Sequence[int], dynamic_smem_bytes: int, launch: Launch, arguments: int
+) -> Any:
+    """What a kernel node does; arguments: address of the pointers to them, which are copied."""
+    params = _api().CUDA_KERNEL_NODE_PARAMS()
+    params.func = function
+    params.gridDimX, params.gridDimY, params.gridDimZ = grid
+    params.blockDimX, params.blockDimY, params.blockDimZ = launch.block
+    params.sharedMemBytes = dynamic_smem_bytes
+    params.kernelParams = arguments
+    return params
+
+
+def add_memset_node(graph: Any, after: Sequence[Any], params: Any, where: Device) -> Any:
+    """Adds a memset to a CUgraph; params: of `memset_node_params`."""
+    return _call("cuGraphAddMemsetNode", graph, list(after), len(after), params, where.context)
+
+
+def memset_node_params(address: int, value: int, bytes_: int) -> Any:
+    params = _api().CUDA_MEMSET_NODE_PARAMS()
+    params.dst, params.value = address, value
+    params.elementSize, params.width, params.height = 1, bytes_, 1
+    return params
+
+
+def set_kernel_node(node: Any, params: Any, executable: Any = None) -> None:
+    """Changes a kernel node, or what an instantiated graph does in its place."""
+    if executable is None:
+        _call("cuGraphKernelNodeSetParams", node, params)
+    else:
+        _call("cuGraphExecKernelNodeSetParams", executable, node, params)
+
+
+def set_memset_node(node: Any, params: Any, where: Device, executable: Any = None) -> None:
+    """Changes a memset node, or what an instantiated graph does in its place."""
+    if executable is None:
+        _call("cuGraphMemsetNodeSetParams", node, params)
+    else:
+        _call("cuGraphExecMemsetNodeSetParams", executable, node, params, where.context)
+
+
+def graph_nodes(graph: Any) -> list[Any]:
+    """The nodes of a CUgraph."""
+    _, count = _call("cuGraphGetNodes", graph)
+    return list(_call("cuGraphGetNodes", graph, count)[0])[:count] if count else []
+
+
+def node_handle(node: Any) -> Any:
+    """A node of a graph, which may be given as its integer handle."""
+    return _api().CUgraphNode(node) if isinstance(node, int) else node
+
+
+def kernel_of(node: Any) -> Any:
+    """(handle of its function, block) of a kernel node; None for a node of another kind."""
+    kind = _call("cuGraphNodeGetType", node)
+    if kind != _api().CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL:
+        return None
+    found = _call("cuGraphKernelNodeGetParams", node)
+    # A number: what `func` gives is a view of the record, and ends with it.
+    return int(found.func), (found.blockDimX, found.blockDimY, found.blockDimZ)
+
+
+def is_memset(node: Any) -> bool:
+    """Whether a node of a graph is a memset."""
+    return _call("cuGraphNodeGetType", node) == _api().CUgraphNodeType.CU_GRAPH_NODE_TYPE_MEMSET
+
+
+def nodes_before(node: Any) -> list[Any]:
+    """The nodes that a node of a graph depends on."""
+    *_, count = _call("cuGraphNodeGetDependencies", node)
+    return list(_call("cuGraphNodeGetDependencies", node, count)[0])[:count] if count else []

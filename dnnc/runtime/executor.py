@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from .. import log
 from ..errors import DnncError, Status
 from ..plan import format
 from ..plan.plan import Launch, Plan, Program
-from . import driver
+from . import cuda_graphs, driver
 from .bound import BoundPlan
 from .buffers import (
     NO_BUFFER,
@@ -23,16 +23,18 @@ from .buffers import (
     label,
     number_of,
     placed,
-    signature_of,
     verify_apart,
     verify_buffer,
     verify_workspace,
 )
-from .sized import Sized, sized
+from .laid_out import Bound, Steps, lay_out
+from .recent import Recent
+from .seen import Seen
+from .sized import Sized, Sizer
 
 _log = log.logger(__name__)
 
-# How many sets of sizes, and of buffers, an execution plan remembers.
+# How many sets of sizes, and tensor maps, a plan remembers on a device.
 _REMEMBERED = 256
 
 
@@ -77,13 +79,18 @@ def choose_program(plan: Plan, capability: tuple[int, int]) -> tuple[Program, bo
 
 @dataclass
 class _Loaded:
-    """A plan's program on one device, and what was worked out for sizes there."""
+    """A plan's program on one device, and what was worked out for sizes there.
+
+    smem: bytes of dynamic shared memory that launches of a kernel may ask for.
+    """
 
     device: driver.Device
     program: Program
-    modules: list[Any]
-    kernels: dict[Hashable, Any] = field(default_factory=dict)
-    sized: dict[Hashable, Sized] = field(default_factory=dict)
+    kernels: dict[str, Any]
+    sizer: Any = None
+    smem: dict[str, int] = field(default_factory=dict)
+    sized: Recent[Sized] = field(default_factory=lambda: Recent(_REMEMBERED))
+    maps: Recent[bytes] = field(default_factory=lambda: Recent(_REMEMBERED))
 
 
 @dataclass(frozen=True)
@@ -98,13 +105,19 @@ class _Given:
 
 
 class ExecutionPlan:
-    """A plan that can be bound to buffers and launched; threads may share it."""
+    """A plan that can be bound to buffers and launched; threads may share it.
+
+    It is loaded on a device when it is first used there.  No method changes the calling thread's
+    current context.
+    """
 
     def __init__(self, plan: Plan):
         self.plan = plan
         self._loaded: dict[int, _Loaded] = {}
-        self._bound: dict[Hashable, BoundPlan] = {}
+        self._loading: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._seen = Seen()
+        self._current: Any = None
         self._places: dict[Any, int] = {t.uid: i for i, t in enumerate(plan.tensors)}
         for i, tensor in enumerate(plan.tensors):
             if tensor.name and plan.tensor(tensor.name) is not None:
@@ -195,27 +208,25 @@ class ExecutionPlan:
         buffer shows.  A buffer of a wrong data type, dims, strides, alignment or device, one
         that is missing or unknown, and outputs that overlap are BAD_PARAM errors.
         """
-        return self._bind_pack(
-            pack, workspace, stream=stream, sizes=sizes, peers=peers, device=device,
-            keep=(pack, workspace),
-        )  # fmt: skip
+        place, steps = self._lay_out(pack, workspace, sizes, peers, device)
+        return BoundPlan(place, steps, stream, keep=(pack, workspace))
 
-    def _bind_pack(
+    def _lay_out(
         self,
         pack: Mapping[Any, Any],
         workspace: Any,
-        *,
-        stream: int,
         sizes: Mapping[str, int] | None,
         peers: Mapping[int, Mapping[int, int]] | None = None,
         device: int | None = None,
-        keep: Any = None,
-    ) -> BoundPlan:
+    ) -> tuple[driver.Device, Steps]:
+        """(the device, the steps of the plan there on these buffers), after every check."""
         given = self._given(pack)
-        loaded = self._load(self._device_of(given, device))
-        found = self._sizes(given.buffers, sizes)
-        base = buffer_of(workspace, self._workspace_label) if workspace is not None else NO_BUFFER
-        return self._bind(loaded, given, found, base, stream, peers, keep)
+        place = self._device_of(given, device)
+        with driver.entered(place):
+            loaded = self._load(place)
+            found = self._sizes(given.buffers, sizes)
+            own = NO_BUFFER if workspace is None else buffer_of(workspace, self._workspace_label)
+            return place, self._bind(loaded, given, found, own, peers or {})
 
     def execute(
         self,
@@ -225,37 +236,76 @@ class ExecutionPlan:
         stream: int = driver.DEFAULT_STREAM,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
-        """Binds and launches on a stream; does not allocate and does not wait.
+        """Binds and launches on a stream; allocates no device memory and does not wait.
 
         What was bound and found right before is launched without another check, as long as
-        addresses, dims, strides, data types, numbers and sizes are the same.
+        addresses, dims, strides, data types, devices, numbers, sizes and stream are the same.
+        The device is that of the arrays; of addresses alone, that of the current context.
         """
-        key = self._signature(pack, workspace, stream, sizes)
-        bound = self._bound.get(key)
+        if self._current is None:
+            self._current = driver.calls().current
+        result, context = self._current()
+        if result:
+            raise driver.call_failed(self._current, result)
+        bound = self._seen.find(pack, workspace, stream, sizes, context)
         if bound is None:
-            # It keeps no buffer alive: those of a later call are its caller's.
-            bound = self._bind_pack(pack, workspace, stream=stream, sizes=sizes)
-            if key is not None:
-                _remember(self._bound, key, bound)
-        bound()
+            bound = self._find_or_bind(pack, workspace, stream, sizes, context)
+        bound(context)
 
-    def _signature(
+    def _find_or_bind(
+        self, pack: Any, workspace: Any, stream: int, sizes: Any, context: Any
+    ) -> BoundPlan:
+        def bind() -> BoundPlan:
+            # It keeps no buffer alive: those of a later call are its caller's.
+            return BoundPlan(*self._lay_out(pack, workspace, sizes), stream)
+
+        return self._seen.find_or_bind(pack, workspace, stream, sizes, context, bind)
+
+    # ---- CUDA graphs
+
+    def populate_cuda_graph(
         self,
         pack: Mapping[Any, Any],
         workspace: Any,
-        stream: int,
-        sizes: Mapping[str, int] | None,
-    ) -> Hashable:
-        """What tells two calls apart; None where a value can't be told so."""
-        try:
-            values = tuple(map(signature_of, pack.values()))
-            own = None if workspace is None else signature_of(workspace)
-        except DnncError:
-            return None  # binding says what is wrong
-        # Addresses alone leave the device to the current context.
-        has_device = any(type(value) is tuple for value in values)
-        place = None if has_device else driver.device().ordinal
-        return tuple(pack), values, own, stream, tuple(sizes.items()) if sizes else (), place
+        graph: Any,
+        *,
+        dependencies: Sequence[Any] = (),
+        sizes: Mapping[str, int] | None = None,
+        peers: Mapping[int, Mapping[int, int]] | None = None,
+        device: int | None = None,
+    ) -> tuple[Any, ...]:
+        """Adds the plan's launches to a CUDA graph, a node each, and gives the nodes in order.
+
+        pack, workspace, sizes, peers, device: as those of `bind`.  graph: a CUgraph or its integer
+        handle.  dependencies: nodes of it that the first one waits for.  The graph refers to the
+        buffers, it does not keep them alive.
+        """
+        place, steps = self._lay_out(pack, workspace, sizes, peers, device)
+        with driver.entered(place):
+            return cuda_graphs.populate(graph, steps, place, dependencies)
+
+    def update_cuda_graph(
+        self,
+        pack: Mapping[Any, Any],
+        workspace: Any,
+        graph: Any,
+        *,
+        nodes: Sequence[Any] | None = None,
+        executable: Any = None,
+        sizes: Mapping[str, int] | None = None,
+        peers: Mapping[int, Mapping[int, int]] | None = None,
+        device: int | None = None,
+    ) -> None:
+        """Gives the plan's nodes of a CUDA graph other buffers, numbers or sizes.
+
+        graph: that was populated by this plan.  nodes: those that `populate_cuda_graph` gave; None
+        where the graph has no others.  executable: a CUgraphExec that was instantiated from the
+        graph, which is changed in place of the graph itself.
+        Nodes of another plan, or sizes that take other kernels, are BAD_PARAM_CUDA_GRAPH_MISMATCH.
+        """
+        place, steps = self._lay_out(pack, workspace, sizes, peers, device)
+        with driver.entered(place):
+            cuda_graphs.update(graph, steps, place, nodes, executable, f"plan '{self.plan.name}'")
 
     @property
     def _workspace_label(self) -> str:
@@ -315,20 +365,11 @@ class ExecutionPlan:
         given: _Given,
         sizes: Mapping[str, int],
         workspace: Buffer,
-        stream: int,
-        peers: Mapping[int, Mapping[int, int]] | None,
-        keep: Any,
-    ) -> BoundPlan:
+        peers: Mapping[int, Mapping[int, int]],
+    ) -> Steps:
         place = loaded.device
         known = self._sized(loaded, sizes)
-        spans: list[Span] = []
-        for tensor, buffer in zip(known.tensors, given.buffers, strict=True):
-            if buffer is NO_BUFFER:
-                continue
-            if tensor.bytes:
-                buffer = placed(buffer, tensor.label)
-            verify_buffer(tensor, buffer, place.ordinal)
-            spans.append(Span(tensor.record, buffer.address, tensor.bytes))
+        spans = list(self._spans(known, given, place.ordinal))
         verify_apart(spans, self.plan.may_alias)
         base = 0
         if known.workspace_bytes:
@@ -336,58 +377,76 @@ class ExecutionPlan:
                 workspace, known.workspace_bytes, spans, place.ordinal, self._workspace_label
             )
         addresses = {span.record.uid: span.start for span in spans}
-        driver.make_current(place)
-        return BoundPlan(known, place, stream, addresses, given.numbers, base, peers, keep)
+        return lay_out(known, Bound(addresses, given.numbers, base, peers), loaded.maps)
+
+    def _spans(self, known: Sized, given: _Given, device: int) -> Iterator[Span]:
+        """Where each buffer lies, after it was found to fit its tensor."""
+        for tensor, buffer in zip(known.tensors, given.buffers, strict=True):
+            if buffer is NO_BUFFER:
+                continue
+            if tensor.bytes:
+                buffer = placed(buffer, tensor.label)
+            verify_buffer(tensor, buffer, device)
+            yield Span(tensor.record, buffer.address, tensor.bytes)
 
     # ---- code on the device
 
     def _load(self, place: driver.Device) -> _Loaded:
+        """The plan on a device, whose context is current; loading waits for no other device's."""
         loaded = self._loaded.get(place.ordinal)
         if loaded is not None:
             return loaded
         with self._lock:
+            lock = self._loading.setdefault(place.ordinal, threading.Lock())
+        with lock:
             if place.ordinal not in self._loaded:
-                program, from_ptx = choose_program(self.plan, place.capability)
-                driver.make_current(place)
-                blobs = self.plan.blobs
-                modules = [
-                    driver.load_module(blobs[m.ptx] + b"\0" if from_ptx else blobs[m.cubin])
-                    for m in program.modules
-                ]
-                self._loaded[place.ordinal] = _Loaded(place, program, modules)
-                code = "PTX, compiled by the driver" if from_ptx else "cubin"
-                _log.info(
-                    "plan '%s' on device %d: %s of %s",
-                    self.plan.name, place.ordinal, code, program.target,
-                )  # fmt: skip
+                self._loaded[place.ordinal] = self._load_now(place)
             return self._loaded[place.ordinal]
+
+    def _load_now(self, place: driver.Device) -> _Loaded:
+        program, from_ptx = choose_program(self.plan, place.capability)
+        blobs = self.plan.blobs
+        modules = [
+            driver.load_module(blobs[m.ptx] + b"\0" if from_ptx else blobs[m.cubin])
+            for m in program.modules
+        ]
+        # All of them now: a size that takes another kernel is not to wait for its code.
+        kernels = {k.name: driver.kernel(modules[k.module], k.name) for k in program.kernels}
+        loaded = _Loaded(place, program, kernels)
+
+        def function(launch: Launch, smem: int) -> Any:
+            return self._function(loaded, launch, smem)
+
+        loaded.sizer = Sizer(self.plan, program, place, function)
+        _log.info(
+            "plan '%s' on device %d: %s of %s",
+            self.plan.name, place.ordinal,
+            "PTX, compiled by the driver" if from_ptx else "cubin", program.target,
+        )  # fmt: skip
+        return loaded
 
     def _sized(self, loaded: _Loaded, sizes: Mapping[str, int]) -> Sized:
         key = tuple(sorted(sizes.items()))
         found = loaded.sized.get(key)
         if found is None:
-            _log.debug("plan '%s' at sizes %s", self.plan.name, dict(sizes))
-            driver.make_current(loaded.device)
-
-            def function(launch: Launch, smem: int) -> Any:
-                return self._function(loaded, launch, smem)
-
-            found = sized(self.plan, loaded.program, loaded.device, sizes, function)
-            _remember(loaded.sized, key, found)
+            _log.debug("plan '%s' at sizes %s", self.plan.name, sizes)
+            found = loaded.sizer.at(sizes)
+            loaded.sized.add(key, found)
         return found
 
     def _function(self, loaded: _Loaded, launch: Launch, smem: int) -> Any:
-        key = (launch.kernel, smem, launch.cluster != (1, 1, 1))
+        """A kernel that may be launched so; what it was allowed before stays allowed."""
+        found = loaded.kernels[launch.kernel]
         with self._lock:
-            if key not in loaded.kernels:
-                record = next(k for k in loaded.program.kernels if k.name == launch.kernel)
-                module = loaded.modules[record.module]
-                loaded.kernels[key] = driver.kernel(module, launch.kernel, smem, key[2])
-        return loaded.kernels[key]
+            if launch.kernel not in loaded.smem:
+                loaded.smem[launch.kernel] = _SMEM_WITHOUT_ASKING
+                if launch.cluster != (1, 1, 1):
+                    driver.allow_large_clusters(found)
+            if smem > loaded.smem[launch.kernel]:
+                driver.allow_dynamic_smem(found, smem)
+                loaded.smem[launch.kernel] = smem
+        return found
 
 
-def _remember(known: dict[Hashable, Any], key: Hashable, value: Any) -> None:
-    """Keeps a value; when there are too many, all are dropped, which needs no lock."""
-    if len(known) >= _REMEMBERED:
-        known.clear()
-    known[key] = value
+# CUDA: more dynamic shared memory than this is for kernels that were allowed it.
+_SMEM_WITHOUT_ASKING = 48 * 1024

@@ -1,26 +1,29 @@
 # pyright: basic
-"""What the sizes alone decide of a plan on a device: the variant, shapes, grids, arguments.
+"""What sizes alone decide of a plan on a device: the variant, shapes, grids, arguments.
 
-It is worked out once for each set of sizes; binding then fills in addresses and numbers.
+It is worked out once for each set of sizes; binding then fills in addresses and numbers.  A plan's
+texts are parsed and compiled once, when it is loaded: a new set of sizes only evaluates them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from ..plan.arguments import pack_integer
-from ..plan.plan import Arg, Launch, Memset, Plan, Program, TensorRecord, Variant
+from ..expr import Evaluator, compiled
+from ..plan.arguments import unsigned
+from ..plan.plan import Arg, Launch, Memset, Plan, Program, Step, TensorMap, TensorRecord
 from . import driver
+from .args import Layout
 from .buffers import label
+from .picking import picker
 
 
-@dataclass(frozen=True)
-class SizedTensor:
+class SizedTensor(NamedTuple):
     """A tensor of known dims.
 
     bytes: from its first to its last element.
@@ -34,22 +37,45 @@ class SizedTensor:
     bytes: int
 
 
-@dataclass(frozen=True)
-class SizedLaunch:
+class Pointer(NamedTuple):
+    """An argument that is an address: of a tensor, of the workspace (uid -1), or of a peer's."""
+
+    place: int
+    uid: int
+    offset: int
+    rank: int | None = None
+
+
+class SizedMap(NamedTuple):
+    """A tensor map but for its address.  uid: the tensor, -1: the workspace."""
+
+    place: int
+    uid: int
+    offset: int
+    encode: driver.Encoder
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class SizedLaunch(NamedTuple):
     """A launch whose grid and arguments are known but for addresses and numbers.
 
-    args: bytes, or an Arg whose expressions are numbers.
+    values: of arguments in their order, None for those that `pointers`, `maps` and `numbers` have
+    by their place.  numbers: (place, uid, data type).
     """
 
     function: Any
     grid: tuple[int, int, int]
     smem: int
     launch: Launch
-    args: tuple[bytes | Arg, ...]
+    layout: Layout
+    values: tuple[Any, ...]
+    pointers: tuple[Pointer, ...]
+    maps: tuple[SizedMap, ...]
+    numbers: tuple[tuple[int, int, str], ...]
 
 
-@dataclass(frozen=True)
-class SizedMemset:
+class SizedMemset(NamedTuple):
     uid: int
     offset: int
     value: int
@@ -68,95 +94,192 @@ class Sized:
 Function = Callable[[Launch, int], Any]
 
 
-def sized(
-    plan: Plan,
-    program: Program,
-    place: driver.Device,
-    sizes: Mapping[str, int],
-    function: Function,
-) -> Sized:
-    """function: gives a launch's loaded kernel, ready for so many bytes of shared memory."""
-    known = {**sizes, **place.variables}
+class Sizer:
+    """A plan's program on a device, ready to be worked out for sizes; threads may share it."""
 
-    values: dict[str, int] = {}
+    def __init__(self, plan: Plan, program: Program, place: driver.Device, function: Function):
+        """function: gives a launch's kernel, ready for so many bytes of shared memory."""
+        self._plan = plan
+        self._place = place
+        self._variants = [
+            (plan.guard(v.guard).compiled(), v.workspace_bytes, [_step(s) for s in v.steps])
+            for v in program.variants
+        ]
+        self._guards = " or ".join(v.guard for v in program.variants)
+        self._function = function
+        texts = {text for v in program.variants for text in _texts(v.workspace_bytes, v.steps)}
+        texts |= {text for t in plan.tensors for text in (*t.dims, *t.strides)}
+        constants = {text: plan.expression(text).constant for text in texts}
+        self._fixed = {text: value for text, value in constants.items() if value is not None}
+        self._evaluators = {
+            text: compiled(plan.expression(text)) for text in texts if text not in self._fixed
+        }
+        self._tensors = [_tensor(record, self._fixed) for record in plan.tensors]
 
-    def evaluate(text: str) -> int:
-        found = values.get(text)
-        if found is None:
-            found = values[text] = plan.expression(text).evaluate(known)
-        return found
-
-    variant = _variant(plan, program, known)
-    steps: list[SizedLaunch | SizedMemset] = []
-    for step in variant.steps:
-        if step.memset is not None and (made := _memset(step.memset, evaluate)):
-            steps.append(made)
-        elif step.launch is not None and (made := _launch(step.launch, place, evaluate, function)):
-            steps.append(made)
-    return Sized(
-        tuple(_tensor(record, evaluate) for record in plan.tensors),
-        evaluate(variant.workspace_bytes),
-        tuple(steps),
-    )
-
-
-def _variant(plan: Plan, program: Program, known: Mapping[str, int]) -> Variant:
-    for variant in program.variants:
-        if plan.guard(variant.guard).holds(known):
-            return variant
-    raise DnncError(
-        Status.NOT_SUPPORTED_SHAPE,
-        f"no variant of the plan takes sizes {dict(known)}",
-        " or ".join(variant.guard for variant in program.variants),
-        f"plan '{plan.name}'",
-    )
-
-
-def _tensor(record: TensorRecord, evaluate: Callable[[str], int]) -> SizedTensor:
-    dtype = dtypes.of(record.dtype)
-    dims, strides = (tuple(map(evaluate, texts)) for texts in (record.dims, record.strides))
-    last = sum((extent - 1) * stride for extent, stride in zip(dims, strides, strict=True))
-    bytes_ = 0 if 0 in dims else dtype.storage_bytes(last + 1)
-    return SizedTensor(record, label(record), dtype, dims, strides, bytes_)
-
-
-def _memset(memset: Memset, evaluate: Callable[[str], int]) -> SizedMemset | None:
-    count = evaluate(memset.bytes)
-    return SizedMemset(memset.uid, evaluate(memset.offset), memset.value, count) if count else None
-
-
-def _launch(
-    launch: Launch, place: driver.Device, evaluate: Callable[[str], int], function: Function
-) -> SizedLaunch | None:
-    x, y, z = (evaluate(extent) for extent in launch.grid)
-    if 0 in (x, y, z):
-        return None  # nothing to do for these sizes
-    if x >= 1 << 31 or max(y, z) >= 1 << 16:
-        raise DnncError(
-            Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM, f"grid {(x, y, z)}", "below 2**31, 2**16, 2**16"
+    def at(self, sizes: Mapping[str, int]) -> Sized:
+        """The plan for values of its symbols."""
+        known = {**sizes, **self._place.variables}
+        values = _Values(self._fixed, self._evaluators, known)
+        _, workspace_bytes, steps = self._variant(known)
+        made = [step.at(values, self._place, self._function) for step in steps]
+        return Sized(
+            tuple([t.at(values) if isinstance(t, _Tensor) else t for t in self._tensors]),
+            values[workspace_bytes],
+            tuple([step for step in made if step is not None]),
         )
-    smem = evaluate(launch.dynamic_smem_bytes)
-    if smem > place.max_dynamic_smem_bytes:
+
+    def _variant(self, known: Mapping[str, int]) -> Any:
+        """The first whose guard holds."""
+        for variant in self._variants:
+            if variant[0](known):
+                return variant
         raise DnncError(
-            Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
-            f"kernel {launch.kernel} needs {smem} bytes of shared memory",
-            f"{place.max_dynamic_smem_bytes} on {place.name}",
+            Status.NOT_SUPPORTED_SHAPE,
+            f"no variant of the plan takes sizes {known}",
+            self._guards,
+            f"plan '{self._plan.name}'",
         )
-    args = tuple(_argument(arg, evaluate) for arg in launch.args)
-    return SizedLaunch(function(launch, smem), (x, y, z), smem, launch, args)
 
 
-def _argument(arg: Arg, evaluate: Callable[[str], int]) -> bytes | Arg:
-    if arg.kind == "scalar":
-        return pack_integer(evaluate(arg.value), arg.type)
-    if arg.kind == "bytes":
-        return bytes.fromhex(arg.data)
-    if arg.tensor_map is None:
-        return replace(arg, offset=str(evaluate(arg.offset)))
-    recipe = arg.tensor_map
+class _Values(dict[str, int]):
+    """Values of texts, each evaluated when it is first asked for."""
 
-    def numbers(texts: Sequence[str]) -> tuple[str, ...]:
-        return tuple(str(evaluate(text)) for text in texts)
+    def __init__(
+        self,
+        fixed: Mapping[str, int],
+        evaluators: Mapping[str, Evaluator],
+        known: Mapping[str, int],
+    ):
+        super().__init__(fixed)
+        self._evaluators, self._known = evaluators, known
 
-    dims, strides, (offset,) = map(numbers, (recipe.dims, recipe.strides, (recipe.offset,)))
-    return replace(arg, tensor_map=replace(recipe, dims=dims, strides=strides, offset=offset))
+    def __missing__(self, text: str) -> int:
+        value = self[text] = self._evaluators[text](self._known)
+        return value
+
+
+def _texts(workspace_bytes: str, steps: Sequence[Step]) -> list[str]:
+    """Every expression of a variant."""
+    found = [workspace_bytes]
+    for step in steps:
+        if step.memset is not None:
+            found += [step.memset.offset, step.memset.bytes]
+        if step.launch is not None:
+            found += [*step.launch.grid, step.launch.dynamic_smem_bytes]
+            for arg in step.launch.args:
+                found += [arg.offset, *([arg.value] if arg.kind == "scalar" else [])]
+                if arg.tensor_map is not None:
+                    recipe = arg.tensor_map
+                    found += [*recipe.dims, *recipe.strides, recipe.offset]
+    return found
+
+
+class _Tensor:
+    """A tensor whose dims are still texts."""
+
+    def __init__(self, record: TensorRecord):
+        self._about = (record, label(record), dtypes.of(record.dtype))
+        self._dims, self._strides = picker(record.dims), picker(record.strides)
+
+    def at(self, values: Mapping[str, int]) -> SizedTensor:
+        record, text, dtype = self._about
+        dims, strides = self._dims(values), self._strides(values)
+        bytes_ = 0
+        if 0 not in dims:
+            last = sum([(n - 1) * stride for n, stride in zip(dims, strides, strict=True)])
+            bytes_ = dtype.storage_bytes(last + 1)
+        return SizedTensor(record, text, dtype, dims, strides, bytes_)
+
+
+def _tensor(record: TensorRecord, fixed: Mapping[str, int]) -> _Tensor | SizedTensor:
+    """The tensor itself if no size changes it."""
+    made = _Tensor(record)
+    return made.at(fixed) if fixed.keys() >= {*record.dims, *record.strides} else made
+
+
+def _step(step: Step) -> _Memset | _Launch:
+    if step.memset is not None:
+        return _Memset(step.memset)
+    assert step.launch is not None, "the reader refuses a step of nothing"
+    return _Launch(step.launch)
+
+
+class _Memset:
+    def __init__(self, memset: Memset):
+        self._memset = memset
+
+    def at(self, values: _Values, place: driver.Device, function: Function) -> SizedMemset | None:
+        memset = self._memset
+        count = values[memset.bytes]
+        if not count:
+            return None
+        return SizedMemset(memset.uid, values[memset.offset], memset.value, count)
+
+
+class _Launch:
+    """A launch whose grid and arguments are still texts."""
+
+    def __init__(self, launch: Launch):
+        self._launch = launch
+        self._layout = Layout(launch.args)
+        self._grid = picker(launch.grid)
+        self._fixed: list[Any] = [None] * len(launch.args)
+        self._scalars: list[tuple[int, str, str]] = []
+        self._pointers: list[tuple[int, int, str, int | None]] = []
+        self._maps: list[_Map] = []
+        self._numbers: list[tuple[int, int, str]] = []
+        for place, arg in enumerate(launch.args):
+            self._add(place, arg)
+
+    def _add(self, place: int, arg: Arg) -> None:
+        if arg.kind == "scalar":
+            self._scalars.append((place, arg.value, arg.type))
+        elif arg.kind == "by_value":
+            self._numbers.append((place, arg.uid, arg.type))
+        elif arg.kind == "bytes":
+            self._fixed[place] = bytes.fromhex(arg.data)
+        elif arg.tensor_map is not None:
+            self._maps.append(_Map(place, arg.tensor_map))
+        else:
+            uid = -1 if arg.kind == "workspace" else arg.uid
+            rank = arg.rank if arg.kind == "peer" else None
+            self._pointers.append((place, uid, arg.offset, rank))
+
+    def at(self, values: _Values, place: driver.Device, function: Function) -> SizedLaunch | None:
+        launch = self._launch
+        x, y, z = grid = self._grid(values)
+        if 0 in grid:
+            return None  # nothing to do for these sizes
+        if x >= 1 << 31 or max(y, z) >= 1 << 16:
+            raise DnncError(
+                Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM, f"grid {grid}", "below 2**31, 2**16, 2**16"
+            )
+        smem = values[launch.dynamic_smem_bytes]
+        if smem > place.max_dynamic_smem_bytes:
+            raise DnncError(
+                Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
+                f"kernel {launch.kernel} needs {smem} bytes of shared memory",
+                f"{place.max_dynamic_smem_bytes} on {place.name}",
+            )
+        filled = list(self._fixed)
+        for at, text, type_ in self._scalars:
+            filled[at] = unsigned(values[text], type_)
+        return SizedLaunch(
+            function(launch, smem), (x, y, z), smem, launch, self._layout, tuple(filled),
+            tuple([Pointer(at, uid, values[text], rank) for at, uid, text, rank in self._pointers]),
+            tuple([map_.at(values) for map_ in self._maps]),
+            tuple(self._numbers),
+        )  # fmt: skip
+
+
+class _Map:
+    """A tensor map whose dims are still texts."""
+
+    def __init__(self, place: int, recipe: TensorMap):
+        self._about = (place, recipe.uid, recipe.offset, driver.tensor_map_encoder(recipe))
+        self._dims, self._strides = picker(recipe.dims), picker(recipe.strides)
+
+    def at(self, values: Mapping[str, int]) -> SizedMap:
+        place, uid, offset, encode = self._about
+        dims, strides = self._dims(values), self._strides(values)
+        return SizedMap(place, uid, values[offset], encode, dims, strides)

@@ -3,6 +3,7 @@
 Its architecture is later than all that plans have cubins for, so that they are loaded as PTX.
 """
 
+import contextlib
 import ctypes
 from types import SimpleNamespace
 
@@ -28,10 +29,13 @@ class InterpretedDriver:
             "device": lambda ordinal=None: self.place,
             "driver_version": lambda: "13.0",
             "make_current": lambda place: None,
+            "entered": lambda place: contextlib.nullcontext(),
             "load_module": lambda code: parse(code.rstrip(b"\0").decode()),
-            "kernel": lambda module, name, smem, clustered=False: (module, name),
+            "kernel": lambda module, name: (module, name),
+            "allow_dynamic_smem": lambda function, bytes_: None,
+            "allow_large_clusters": lambda function: None,
             "launch_config": self._config,
-            "launcher": lambda: (self._launch, None, 0),
+            "calls": lambda: driver.Calls(self._launch, self._memset, lambda: (0, 1)),
             "synchronize": lambda stream=0: None,
             "allocate": self.memory.allocate,
             "free": lambda address: None,
@@ -42,8 +46,11 @@ class InterpretedDriver:
         for name, function in replacements.items():
             monkeypatch.setattr(driver, name, function)
 
-    def _config(self, grid, block, smem, cluster=(1, 1, 1), cooperative=False, programmatic=False):
-        return SimpleNamespace(grid=tuple(grid), block=tuple(block), smem=smem)
+    def _config(self, grid, smem, launch):
+        return SimpleNamespace(grid=tuple(grid), block=tuple(launch.block), smem=smem)
+
+    def _memset(self, address, value, count, stream):
+        raise NotImplementedError("no plan of the tests has a memset")
 
     def _launch(self, config, function, parameters, extra):
         module, name = function

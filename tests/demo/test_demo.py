@@ -123,7 +123,8 @@ def interpreted(monkeypatch):
 
 def test_run_plans_notices_what_no_kernel_wrote(quick, interpreted, monkeypatch, capsys):
     folder, _ = quick
-    monkeypatch.setattr(driver, "launcher", lambda: (lambda *_: (0,), None, 0))
+    idle = driver.Calls(lambda *_: (0,), lambda *_: (0,), lambda: (0, 1))
+    monkeypatch.setattr(driver, "calls", lambda: idle)
     # Other tests may have loaded the compiler into this process.
     monkeypatch.setattr(run_plans, "loaded_compiler", lambda: [])
     assert run_plans.main([str(folder)]) == 1

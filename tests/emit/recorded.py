@@ -45,6 +45,9 @@ class Recorder:
     def cuCtxGetCurrent(self):
         return self._done, CONTEXT
 
+    def cuThreadExchangeStreamCaptureMode(self, mode):
+        return self._done, mode
+
     def cuCtxGetDevice(self):
         return self._done, 0
 

@@ -1,8 +1,10 @@
 """The runtime on a device: streams, captured graphs, buffers of other libraries, refusals."""
 
+import concurrent.futures
+import gc
 import subprocess
 import sys
-import threading
+import weakref
 
 import pytest
 
@@ -12,7 +14,7 @@ from dnnc.compiler import compile_graph
 from dnnc.errors import Status
 from dnnc.options import Options
 from dnnc.plan import format
-from dnnc.runtime import driver
+from dnnc.runtime import driver, seen
 from tests.support import device
 
 torch = pytest.importorskip("torch")
@@ -147,16 +149,101 @@ def test_cupy_dlpack_and_addresses(plan):
     assert_right(pack)
 
 
+def in_threads(work, count):
+    """Runs work(i) in as many threads; what one raises is raised here."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        for done in [pool.submit(work, i) for i in range(count)]:
+            done.result()
+
+
 def test_threads_share_a_plan(plan):
     packs = [tensors(50 + i) for i in range(8)]
     torch.cuda.synchronize()
-    threads = [threading.Thread(target=plan.execute, args=(pack,)) for pack in packs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(lambda i: plan.execute(packs[i]), 8)
     for pack in packs:
         assert_right(pack)
+
+
+def test_threads_with_streams_sizes_and_forms_of_their_own():
+    """A plan that nothing was loaded of: eight threads at once, each with its buffers."""
+    plan = dnnc.load(scaled_sum())
+    packs = [[tensors(100 * i + 7 * j + 1) for j in range(12)] for i in range(8)]
+    streams = [torch.cuda.Stream() for _ in range(8)]
+    torch.cuda.synchronize()
+
+    def work(i):
+        for j, pack in enumerate(packs[i] * 3):
+            given = pack if j % 3 else {key: array.data_ptr() for key, array in pack.items()}
+            sizes = None if j % 3 else {"M": pack["x"].shape[0]}
+            plan.execute(given, stream=streams[(i + j) % 8].cuda_stream, sizes=sizes)
+
+    in_threads(work, 8)
+    for pack in [pack for some in packs for pack in some]:
+        assert_right(pack)
+
+
+def test_threads_of_several_devices():
+    count = torch.cuda.device_count()
+    if count < 2:
+        pytest.skip("one device")
+    plan = dnnc.load(scaled_sum())
+    packs = []
+    for i in range(8):
+        with torch.cuda.device(i % count):
+            packs.append(tensors(64 + i))
+    for ordinal in range(count):
+        torch.cuda.synchronize(ordinal)
+    in_threads(lambda i: [plan.execute(packs[i]) for _ in range(20)], 8)
+    assert torch.cuda.current_device() == 0
+    for i, pack in enumerate(packs):
+        with torch.cuda.device(i % count):
+            assert_right(pack)
+
+
+def test_another_device_is_not_made_the_current_one(plan):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one device")
+    with torch.cuda.device(1):
+        pack = tensors()
+    torch.cuda.synchronize(1)
+    for _ in range(2):
+        plan.execute(pack)
+        assert torch.cuda.current_device() == 0
+    torch.cuda.synchronize(1)
+    assert_right(pack)
+
+
+def test_tensors_that_changed_in_place_are_checked_again(plan):
+    """Addresses stay, so that it is torch's own check that notices."""
+    assert seen._torch_guards() is not None, "calls with tensors take twice as long"
+    x = torch.randn(64, 64, device="cuda", dtype=torch.float16)
+    pack = {"x": x, "z": torch.randn_like(x), "y": torch.full_like(x, float("nan"))}
+    for _ in range(2):
+        plan.execute(pack)
+    assert_right(pack)
+    x.t_()
+    refused(plan, pack, Status.BAD_PARAM, "strides")
+    x.t_()
+    x.data = x.data.view(torch.bfloat16)
+    refused(plan, pack, Status.BAD_PARAM, "data type bf16")
+    x.data = x.data.view(torch.float16)
+    x.resize_(32, 64)
+    refused(plan, pack, Status.BAD_PARAM_SHAPE_MISMATCH, "dims")
+    plan.execute({key: array[:32] for key, array in pack.items()})
+    plan.execute({"x": x, "z": pack["z"][:32], "y": pack["y"][:32]})
+    torch.cuda.synchronize()
+    exact = (x.double() + pack["z"][:32].double()) * 2
+    torch.testing.assert_close(pack["y"][:32].double(), exact, rtol=2e-3, atol=2e-3)
+
+
+def test_what_was_seen_does_not_outlive_tensors(plan):
+    pack = tensors(4321)
+    plan.execute(pack)
+    torch.cuda.synchronize()
+    dead = [weakref.ref(value) for value in pack.values()]
+    del pack
+    gc.collect()
+    assert [ref() for ref in dead] == [None] * 3
 
 
 def test_ptx_of_an_earlier_architecture_is_compiled_on_loading():

@@ -1,57 +1,336 @@
-"""A stand-in for the CUDA driver: it records what would be launched."""
+"""A stand-in for the CUDA driver: it records what would be launched.
 
+Its types are those of cuda-bindings; of its functions there are those that the runtime calls.  They
+refuse what the driver refuses: no context, a function of another context, a launch that asks for
+more shared memory than its kernel was allowed.
+"""
+
+import ctypes
+import itertools
+import threading
+from collections import Counter
 from types import SimpleNamespace
+from typing import NamedTuple
+
+from cuda.bindings import driver as real
 
 from dnnc.runtime import driver
 
+OK = real.CUresult.CUDA_SUCCESS
+NO_CONTEXT = real.CUresult.CUDA_ERROR_INVALID_CONTEXT
+WRONG_HANDLE = real.CUresult.CUDA_ERROR_INVALID_HANDLE
+WRONG_VALUE = real.CUresult.CUDA_ERROR_INVALID_VALUE
+_IDS = real.CUlaunchAttributeID
+
+# Sizes of the arguments of the hand-made plan's kernels, as their code would tell.
+ARGUMENT_BYTES = {"main": (128, 128, 8, 8, 8, 4, 8, 4, 3), "small": (8,)}
+
+
+class Launch(NamedTuple):
+    """A kernel that was launched, or that a node launches."""
+
+    kernel: str
+    device: int
+    grid: tuple
+    block: tuple
+    smem: int
+    stream: int | None
+    cluster: tuple
+    cooperative: bool
+    programmatic: bool
+    args: tuple
+    addresses: tuple
+
+
+class Memset(NamedTuple):
+    address: int
+    value: int
+    bytes: int
+    stream: int | None
+
 
 class FakeDriver:
-    """Installed over dnnc.runtime.driver's functions by the fixture `fake`."""
+    """Installed in place of cuda.bindings.driver by `install`.
 
-    def __init__(self, capability=(9, 0), ordinal=0):
-        self.launches = []
-        self.memsets = []
-        self.modules = []
-        self.tensor_maps = []
-        self.memory_of = {}  # address -> device, None for the host; others are the device's own
-        self.place = driver.Device(ordinal, "fake", capability, 132, 232448, context=1)
+    launches, memsets, modules, tensor_maps: what there was.  calls: how often each function was
+    called.  memory_of: address -> device, None for the host; others are of device `home`.
+    foreign: contexts that are not the primary ones -> their device.
+    """
+
+    def __init__(self, capability=(9, 0), ordinal=0, devices=2, argument_bytes=ARGUMENT_BYTES):
+        self.launches, self.memsets, self.modules, self.tensor_maps = [], [], [], []
+        self.calls = Counter()
+        self.memory_of = {}
+        self.capability, self.home, self.devices = capability, ordinal, devices
+        self.argument_bytes = argument_bytes
+        self.max_dynamic_smem_bytes = 232448
+        self.foreign = {}
+        self.before = {}  # name of a function -> what is called ahead of it
+        self._functions = {}  # handle -> (name, device, module)
+        self._allowed = {}  # handle -> bytes of dynamic shared memory
+        self._handles = itertools.count(0x100)
+        self._thread = threading.local()
+        self.graphs = {}  # handle -> nodes in the order they were added
 
     def install(self, monkeypatch):
-        replacements = {
-            "is_available": lambda: True,
-            "device": lambda ordinal=None: self.place,
-            "make_current": lambda place: None,
-            "load_module": self._load,
-            "kernel": lambda module, name, smem, clustered=False: (module, name, smem),
-            "launch_config": self._config,
-            "launcher": lambda: (self._launch, self._memset, 0),
-            "tensor_map": self._tensor_map,
-            "memory_device": lambda address: self.memory_of.get(address, self.place.ordinal),
+        monkeypatch.setattr(driver, "_api", lambda: self)
+        monkeypatch.setattr(driver, "_devices", {})
+        self.use(self.home)
+
+    def __getattr__(self, name):
+        """The types and enumerators of the binding; functions are counted."""
+        if not name.startswith("cu") or name.startswith("cuuint"):
+            return getattr(real, name)
+        call = object.__getattribute__(self, f"_{name}")
+
+        def counted(*arguments):
+            self.calls[name] += 1
+            if name in self.before:
+                self.before[name]()
+            return call(*arguments)
+
+        counted.__name__ = name
+        setattr(self, name, counted)
+        return counted
+
+    # ---- devices and contexts
+
+    def use(self, device):
+        """Makes a device's context current in this thread; None: none."""
+        self._thread.context = 0 if device is None else 0x1000 + device
+
+    @property
+    def current(self):
+        return getattr(self._thread, "context", 0)
+
+    def _device_of(self, context):
+        return self.foreign[context] if context in self.foreign else context - 0x1000
+
+    def _cuDeviceGetCount(self):
+        return OK, self.devices
+
+    def _cuDriverGetVersion(self):
+        return OK, 13000
+
+    def _cuDeviceGet(self, ordinal):
+        return OK, ordinal
+
+    def _cuDeviceGetName(self, count, device):
+        return OK, b"fake\0"
+
+    def _cuDeviceGetAttribute(self, kind, device):
+        values = {
+            "COMPUTE_CAPABILITY_MAJOR": self.capability[0],
+            "COMPUTE_CAPABILITY_MINOR": self.capability[1],
+            "MULTIPROCESSOR_COUNT": 132,
+            "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": self.max_dynamic_smem_bytes,
         }
-        for name, function in replacements.items():
-            monkeypatch.setattr(driver, name, function)
+        return OK, values[kind.name.removeprefix("CU_DEVICE_ATTRIBUTE_")]
 
-    def _load(self, code):
+    def _cuDevicePrimaryCtxRetain(self, device):
+        return OK, real.CUcontext(0x1000 + device)
+
+    def _cuCtxGetCurrent(self):
+        return OK, real.CUcontext(self.current)
+
+    def _cuCtxSetCurrent(self, context):
+        self._thread.context = int(context)
+        return (OK,)
+
+    def _cuCtxGetDevice(self):
+        return OK, real.CUdevice(self._device_of(self.current))
+
+    def _cuThreadExchangeStreamCaptureMode(self, mode):
+        was = getattr(self._thread, "mode", real.CUstreamCaptureMode(0))
+        self._thread.mode = mode
+        return OK, was
+
+    @property
+    def capture_mode(self):
+        return getattr(self._thread, "mode", real.CUstreamCaptureMode(0))
+
+    def _cuGetErrorString(self, result):
+        return OK, b"as the fake says"
+
+    def _cuPointerGetAttribute(self, kind, address):
+        found = self.memory_of.get(int(address), self.home)
+        return (WRONG_VALUE, None) if found is None else (OK, found)
+
+    # ---- code
+
+    def _cuModuleLoadData(self, code):
+        if not self.current:
+            return NO_CONTEXT, None
         self.modules.append(code)
-        return len(self.modules) - 1
+        return OK, (len(self.modules) - 1, self._device_of(self.current))
 
-    def _config(self, grid, block, smem, cluster=(1, 1, 1), cooperative=False, programmatic=False):
-        return SimpleNamespace(
-            grid=tuple(grid), block=tuple(block), smem=smem, cluster=tuple(cluster),
-            cooperative=cooperative, programmatic=programmatic, hStream=None,
+    def _cuModuleGetFunction(self, module, name):
+        handle = next(self._handles)
+        self._functions[handle] = (name.decode(), module[1], module[0])
+        self._allowed[handle] = 48 * 1024
+        return OK, real.CUfunction(handle)
+
+    def _cuFuncSetAttribute(self, function, kind, value):
+        if kind.name.endswith("MAX_DYNAMIC_SHARED_SIZE_BYTES"):
+            self._allowed[int(function)] = value
+        return (OK,)
+
+    def _cuTensorMapEncodeTiled(self, *arguments):
+        return self._encode("tiled", *arguments)
+
+    def _cuTensorMapEncodeIm2col(self, *arguments):
+        return self._encode("im2col", *arguments)
+
+    def _encode(self, mode, dtype, rank, address, dims, strides, *others):
+        self.tensor_maps.append((mode, address, list(map(int, dims)), list(map(int, strides))))
+        return OK, real.CUtensorMap()
+
+    # ---- launches
+
+    def _cuLaunchKernelEx(self, config, function, parameters, extra):
+        attributes = {a.id: a.value for a in config.attrs[: config.numAttrs]}
+        result, made = self._launch(config, function, parameters, int(config.hStream), attributes)
+        if result == OK:
+            self.launches.append(made)
+        return (result,)
+
+    def _launch(self, config, function, parameters, stream, attributes):
+        name, device, _ = self._functions[int(function)]
+        if not self.current:
+            return NO_CONTEXT, None
+        if device != self._device_of(self.current) or self.current in self.foreign:
+            return WRONG_HANDLE, None
+        if config.sharedMemBytes > self._allowed[int(function)]:
+            return WRONG_VALUE, None
+        sizes = self.argument_bytes.get(name, ())
+        kind = ctypes.POINTER(ctypes.c_void_p * max(1, len(sizes)))
+        addresses = tuple(ctypes.cast(parameters, kind).contents[: len(sizes)])
+        dims = attributes.get(_IDS.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+        cluster = dims.clusterDim if dims else SimpleNamespace(x=1, y=1, z=1)
+        programmatic = _IDS.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION in attributes
+        return OK, Launch(
+            name, device, (config.gridDimX, config.gridDimY, config.gridDimZ),
+            (config.blockDimX, config.blockDimY, config.blockDimZ), config.sharedMemBytes,
+            stream, (cluster.x, cluster.y, cluster.z),
+            _IDS.CU_LAUNCH_ATTRIBUTE_COOPERATIVE in attributes, programmatic,
+            tuple(ctypes.string_at(p, n) for p, n in zip(addresses, sizes, strict=True)), addresses,
         )  # fmt: skip
 
-    def _launch(self, config, function, parameters, extra):
-        self.launches.append((config, function, parameters))
-        return (0,)
+    def _cuMemsetD8Async(self, address, value, count, stream):
+        if not self.current:
+            return (NO_CONTEXT,)
+        self.memsets.append(Memset(address, value, count, stream))
+        return (OK,)
 
-    def _memset(self, address, value, count, stream):
-        self.memsets.append((address, value, count, stream))
-        return (0,)
+    # ---- graphs
 
-    def _tensor_map(self, recipe, address, dims, strides):
-        self.tensor_maps.append((recipe.mode, address, list(dims), list(strides)))
-        return bytes(128)
+    def graph(self):
+        """A new empty graph."""
+        handle = next(self._handles)
+        self.graphs[handle] = []
+        return handle
+
+    def nodes(self, graph):
+        """What its nodes do, in the order they were added."""
+        return [node.work for node in self.graphs[int(graph)]]
+
+    def _node(self, handle):
+        return next(n for nodes in self.graphs.values() for n in nodes if n.handle == int(handle))
+
+    def _add(self, graph, after, count, kind, work):
+        assert len(after) == count
+        assert all(type(node) is real.CUgraphNode for node in after)
+        handle = next(self._handles)
+        made = SimpleNamespace(handle=handle, kind=kind, work=work, after=list(map(int, after)))
+        self.graphs[int(graph)].append(made)
+        return OK, real.CUgraphNode(handle)
+
+    def _kernel(self, params):
+        result, made = self._launch(params, params.func, params.kernelParams, None, {})
+        assert result == OK
+        return made
+
+    def _cuGraphAddKernelNode(self, graph, after, count, params):
+        made = self._add(graph, after, count, "KERNEL", self._kernel(params))
+        node = self._node(made[1])
+        node.func = int(params.func)
+        node.block = (params.blockDimX, params.blockDimY, params.blockDimZ)
+        return made
+
+    def _cuGraphCreate(self, flags):
+        return OK, real.CUgraph(self.graph())
+
+    def _cuGraphInstantiate(self, graph, flags):
+        """What is instantiated is a dictionary: handle of a node -> what it does."""
+        return OK, {node.handle: node.work for node in self.graphs[int(graph)]}
+
+    def _cuGraphLaunch(self, executable, stream):
+        for work in executable.values():
+            done = self.launches if isinstance(work, Launch) else self.memsets
+            done.append(work._replace(stream=stream))
+        return (OK,)
+
+    def _cuGraphKernelNodeSetAttribute(self, handle, kind, value):
+        assert type(value) is real.CUkernelNodeAttrValue
+        node = self._node(handle)
+        kind = _IDS(real.CUkernelNodeAttrID(kind))
+        if kind == _IDS.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            dims = value.clusterDim
+            node.work = node.work._replace(cluster=(dims.x, dims.y, dims.z))
+        else:
+            assert kind == _IDS.CU_LAUNCH_ATTRIBUTE_COOPERATIVE, "no attribute of a node"
+            node.work = node.work._replace(cooperative=bool(value.cooperative))
+        return (OK,)
+
+    def _cuGraphAddMemsetNode(self, graph, after, count, params, context):
+        assert int(context) == self.current
+        return self._add(graph, after, count, "MEMSET", self._memset(params))
+
+    @staticmethod
+    def _memset(params):
+        assert (params.elementSize, params.height) == (1, 1)
+        return Memset(int(params.dst), params.value, params.width, None)
+
+    def _cuGraphKernelNodeSetParams(self, handle, params):
+        node = self._node(handle)
+        node.work, node.func = self._changed(node, params), int(params.func)
+        return (OK,)
+
+    def _cuGraphExecKernelNodeSetParams(self, executable, handle, params):
+        executable[int(handle)] = self._changed(self._node(handle), params)
+        return (OK,)
+
+    def _changed(self, node, params):
+        """What a node does with other parameters; its attributes stay."""
+        made = self._kernel(params)
+        return made._replace(cluster=node.work.cluster, cooperative=node.work.cooperative)
+
+    def _cuGraphMemsetNodeSetParams(self, handle, params):
+        self._node(handle).work = self._memset(params)
+        return (OK,)
+
+    def _cuGraphExecMemsetNodeSetParams(self, executable, handle, params, context):
+        executable[int(handle)] = self._memset(params)
+        return (OK,)
+
+    def _cuGraphGetNodes(self, graph, count=0):
+        handles = [real.CUgraphNode(node.handle) for node in self.graphs[int(graph)]]
+        return OK, handles[::-1][:count], len(handles)  # in no order that means anything
+
+    def _cuGraphNodeGetDependencies(self, handle, count=0):
+        after = [real.CUgraphNode(other) for other in self._node(handle).after]
+        return OK, after[:count], len(after)
+
+    def _cuGraphNodeGetType(self, handle):
+        kinds = real.CUgraphNodeType
+        return OK, getattr(kinds, f"CU_GRAPH_NODE_TYPE_{self._node(handle).kind}")
+
+    def _cuGraphKernelNodeGetParams(self, handle):
+        node = self._node(handle)
+        found = real.CUDA_KERNEL_NODE_PARAMS()
+        found.func = real.CUfunction(node.func)
+        found.blockDimX, found.blockDimY, found.blockDimZ = node.block
+        return OK, found
 
 
 class Array:
@@ -72,14 +351,22 @@ class FakeTorchTensor:
 
     def __init__(self, address, shape, strides, dtype, device="cuda", index=0):
         self._address, self.shape, self._strides = address, shape, strides
-        self.dtype = dtype
-        self.device = SimpleNamespace(type=device, index=index if device == "cuda" else None)
+        self.dtype, self.is_cuda = dtype, device == "cuda"
+        self.device = Place(device, index if device == "cuda" else None)
 
     def data_ptr(self):
         return self._address
 
     def stride(self):
         return self._strides
+
+    def get_device(self):
+        return self.device.index if self.is_cuda else -1
+
+
+class Place(NamedTuple):
+    type: str
+    index: int | None
 
 
 FakeTorchTensor.__module__ = "torch"

@@ -1,0 +1,87 @@
+# pyright: basic
+"""The steps of a plan with every address and argument filled in, for launches and graph nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..errors import DnncError, Status
+from ..plan.arguments import pack_number
+from .args import Block
+from .recent import Recent
+from .sized import Sized, SizedLaunch, SizedMap
+
+
+class KernelStep(NamedTuple):
+    sized: SizedLaunch
+    arguments: Block
+
+
+class MemsetStep(NamedTuple):
+    address: int
+    value: int
+    bytes: int
+
+
+Steps = tuple[KernelStep | MemsetStep, ...]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a caller gave, checked.
+
+    addresses, numbers: by uid.  workspace: its address, 0 for none.  peers: rank -> addresses.
+    """
+
+    addresses: Mapping[int, int]
+    numbers: Mapping[int, float | int]
+    workspace: int
+    peers: Mapping[int, Mapping[int, int]]
+
+    def address(self, uid: int, rank: int | None = None) -> int:
+        """Of a tensor, of the workspace for uid -1, of a peer's tensor where a rank is given."""
+        if rank is not None:
+            if rank not in self.peers:
+                raise DnncError(
+                    Status.BAD_PARAM, f"no buffers of rank {rank}", "peers of all ranks"
+                )
+            return _of(self.peers[rank], uid)
+        return self.workspace if uid < 0 else _of(self.addresses, uid)
+
+
+def _of(addresses: Mapping[int, int], uid: int) -> int:
+    if uid not in addresses:
+        raise DnncError(Status.BAD_PARAM, f"no buffer for uid {uid}", "a buffer for every tensor")
+    return addresses[uid]
+
+
+def lay_out(sized: Sized, bound: Bound, maps: Recent[bytes]) -> Steps:
+    """maps: tensor maps that were made before; those of weights are the same at every size."""
+    return tuple([
+        _kernel(step, bound, maps) if isinstance(step, SizedLaunch)
+        else MemsetStep(bound.address(step.uid) + step.offset, step.value, step.bytes)
+        for step in sized.steps
+    ])  # fmt: skip
+
+
+def _kernel(step: SizedLaunch, bound: Bound, maps: Recent[bytes]) -> KernelStep:
+    values = list(step.values)
+    for place, uid, offset, rank in step.pointers:
+        values[place] = bound.address(uid, rank) + offset
+    for place, uid, type_ in step.numbers:
+        values[place] = pack_number(bound.numbers[uid], type_)
+    for map_ in step.maps:
+        values[map_.place] = _encoded(map_, bound, maps)
+    return KernelStep(step, step.layout.filled(values))
+
+
+def _encoded(map_: SizedMap, bound: Bound, maps: Recent[bytes]) -> bytes:
+    address = bound.address(map_.uid) + map_.offset
+    key = (map_.encode, address, map_.dims, map_.strides)
+    found = maps.get(key)
+    if found is None:
+        found = map_.encode(address, map_.dims, map_.strides)
+        maps.add(key, found)
+    return found
