@@ -13,6 +13,7 @@ ROOT = Path(__file__).parent.parent / "dnnc"
 LAYERS = (
     ("cli", "torch", "autotune"),
     ("api",),
+    ("backend",),
     ("frontends",),
     ("worker", "cache"),
     ("compiler",),
@@ -37,7 +38,7 @@ ONLY = {
     "runtime": LEAVES,
     "interpreter": LEAVES,
 }
-USERS_OF_RUNTIME = {"cli", "torch", "autotune", "frontends", "runtime"}
+USERS_OF_RUNTIME = {"cli", "torch", "autotune", "backend", "frontends", "runtime"}
 USERS_OF_INTERPRETER = {"cli", "interpreter"}
 
 
@@ -120,6 +121,12 @@ def test_runtime_loads_no_compiler(statement):
     assert not [name for name in loaded if name.startswith(strange)]
     if statement == "import dnnc":
         assert "numpy" not in loaded
+
+
+def test_descriptors_load_no_compiler():
+    loaded = loaded_modules("import dnnc.backend")
+    strange = ("numba_cuda_mlir", "dnnc.mlir", "dnnc.compiler", "dnnc.passes", "dnnc.engines")
+    assert not [name for name in loaded if name.startswith(strange)]
 
 
 def test_a_graph_is_written_verified_and_run_without_mlir():

@@ -1,0 +1,224 @@
+"""Operation descriptors of cuDNN that the dialect has no operation for.
+
+They take and check what cuDNN's take; a graph that holds one is refused, with the reason.  Once
+the dialect has the operation, its descriptor is derived and the rows here are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes
+from ..dialect.ops import ConvFprop
+from ..dtypes import DType
+from ..errors import Status
+from .descriptor import Given, Kind
+from .enums import cudnnBackendAttributeType_t as Type
+from .enums import cudnnBackendDescriptorType_t as DescriptorType
+from .nodes import Node, Refusal, Tensors
+from .tables import (
+    DATA_TYPE,
+    DESCRIPTOR,
+    INT32,
+    INT64,
+    REAL,
+    SOME,
+    Row,
+    kind,
+    tensor_row,
+)
+from .tensors import TensorSpec
+
+Check = Callable[[Given], None]
+
+
+def _rows_of_tensors(required: str, optional: str = "") -> list[Row]:
+    rows = [tensor_row(suffix) for suffix in required.split()]
+    return rows + [tensor_row(suffix, required=False) for suffix in optional.split()]
+
+
+def _kind(name: str, prefix: str, rows: list[Row], check: Check, hint: str) -> Kind:
+    """A descriptor that graphs refuse; hint: what to do without it."""
+
+    def build(given: Given) -> Node:
+        check(given)
+        refusal = Refusal(
+            Status.NOT_SUPPORTED_GRAPH_PATTERN, "dnnc has no such operation yet", hint, name
+        )
+        return Node(_nothing, refusal)
+
+    return kind(name, prefix, rows, build)
+
+
+def _nothing(tensors: Tensors, peer_rank: int) -> list[Any]:
+    return []
+
+
+def _specs(given: Given, suffixes: str) -> list[TensorSpec]:
+    """The tensors that are set, of some attributes."""
+    return [given.payload(suffix) for suffix in suffixes.split() if suffix in given]
+
+
+def _require_types(given: Given, suffix: str, accepted: Sequence[DType]) -> None:
+    for spec in _specs(given, suffix):
+        if spec.dtype not in accepted:
+            raise given.error(suffix, f"data type {spec.dtype}", ", ".join(map(str, accepted)))
+
+
+def _require_ranks(given: Given, suffixes: str, rank: int) -> None:
+    for suffix in suffixes.split():
+        if suffix in given and len(given.payload(suffix).dims) != rank:
+            count = len(given.payload(suffix).dims)
+            raise given.error(
+                suffix, f"{count} dimensions", f"{rank}", Status.BAD_PARAM_SHAPE_MISMATCH
+            )
+
+
+def _require_equal_dims(given: Given, first: str, second: str) -> None:
+    specs = _specs(given, f"{first} {second}")
+    if len(specs) == 2 and specs[0].dims != specs[1].dims:
+        raise given.error(
+            second, f"dimensions {[str(n) for n in specs[1].dims]}",
+            f"{[str(n) for n in specs[0].dims]}, as of {first}", Status.BAD_PARAM_SHAPE_MISMATCH,
+        )  # fmt: skip
+
+
+# ---- convolution, backward
+
+
+def _check_convolution(image: str, filter: str, response: str) -> Check:
+    """The tensors constitute the forward convolution that it is the gradient of."""
+
+    def check(given: Given) -> None:
+        values = dict(given.payload("CONV_DESC"))
+        del values["SPATIAL_DIMS"]
+        tensors = Tensors()
+        x, w, y = (tensors(given.payload(end)) for end in (image, filter, response))
+        ConvFprop(x=x, w=w, y=y, **values).verify()
+
+    return check
+
+
+def _convolution(name: str, prefix: str, tensors: str, check: Check) -> Kind:
+    scaled = [Row("ALPHA", REAL, SOME, required=True), Row("BETA", REAL, SOME, required=True)]
+    link = Row("CONV_DESC", DESCRIPTOR, of="CONVOLUTION", required=True)
+    rows = [*scaled, link, *_rows_of_tensors(tensors)]
+    return _kind(name, prefix, rows, check, "the forward convolution, or matmuls")
+
+
+_HALVES = (dtypes.f16, dtypes.bf16, dtypes.f8e4m3, dtypes.f8e5m2)
+_INDICES = (dtypes.i32, dtypes.i64)
+
+
+def _check_signal(given: Given) -> None:
+    _require_equal_dims(given, "XDESC", "YDESC")
+
+
+def _check_paged_cache(given: Given) -> None:
+    _require_types(given, "CONTAINER_DESC", _HALVES)
+    _require_types(given, "YDESC", _HALVES)
+    _require_types(given, "PAGE_TABLE_DESC", (dtypes.i32,))
+    _require_types(given, "SEQUENCE_DESC", _INDICES)
+    _require_ranks(given, "CONTAINER_DESC YDESC PAGE_TABLE_DESC SEQUENCE_DESC", 4)
+    if not given.payload("YDESC").is_virtual:
+        raise given.error("YDESC", "a tensor that is not virtual", "a virtual tensor")
+
+
+def _check_block_scale(given: Given) -> None:
+    _require_equal_dims(given, "XDESC", "YDESC")
+
+
+def _check_nothing(given: Given) -> None:
+    """What the tables say is all that is checked."""
+
+
+def _check_sdpa(given: Given) -> None:
+    _require_ranks(given, "QDESC KDESC VDESC ODESC STATSDESC", 4)
+
+
+_DECOMPOSED = "the matmuls, pointwise operations and reductions that it stands for"
+_MATH_PREC = Row("MATH_PREC", DATA_TYPE, required=True)
+_BLOCK_SIZE = Row("BLOCK_SIZE", INT32, SOME, required=True)
+
+
+def _band(prefix: str) -> list[Row]:
+    return [
+        *_rows_of_tensors(f"{prefix}XDESC {prefix}YDESC"),
+        Row(f"{prefix}LOWER_BANDWIDTH", INT64, required=True),
+        Row(f"{prefix}UPPER_BANDWIDTH", INT64, required=True),
+        Row(f"{prefix}AXIS", INT64, required=True),
+        Row(f"{prefix}PAD_VALUE", REAL),
+    ]
+
+
+KINDS: tuple[Kind, ...] = (
+    _convolution(
+        "OPERATION_CONVOLUTION_BACKWARD_DATA", "OPERATION_CONVOLUTION_BWD_DATA", "W DX DY",
+        _check_convolution("DX", "W", "DY"),
+    ),
+    _convolution(
+        "OPERATION_CONVOLUTION_BACKWARD_FILTER", "OPERATION_CONVOLUTION_BWD_FILTER", "DW X DY",
+        _check_convolution("X", "DW", "DY"),
+    ),
+    _kind(
+        "OPERATION_SIGNAL", "OPERATION_SIGNAL",
+        [
+            Row("MODE", Type.CUDNN_TYPE_SIGNAL_MODE, required=True),
+            Row("VALUE", INT64, required=True),
+            *_rows_of_tensors("FLAGDESC", "XDESC YDESC"),
+        ],
+        _check_signal, "plans that are launched in order, on streams with events",
+    ),
+    _kind(
+        "OPERATION_PAGED_CACHE_LOAD", "OPERATION_PAGED_CACHE_LOAD",
+        _rows_of_tensors("CONTAINER_DESC YDESC SEQUENCE_DESC PAGE_TABLE_DESC"),
+        _check_paged_cache, "keys and values in one piece",
+    ),
+    _kind(
+        "OPERATION_BLOCK_SCALE_QUANTIZE", "OPERATION_BLOCK_SCALE_QUANTIZE",
+        [*_rows_of_tensors("XDESC YDESC SCALE_DESC"), _MATH_PREC, _BLOCK_SIZE],
+        _check_block_scale, "a scale of the whole tensor",
+    ),
+    _kind(
+        "OPERATION_BLOCK_SCALE_DEQUANTIZE", "OPERATION_BLOCK_SCALE_DEQUANTIZE",
+        [
+            *_rows_of_tensors("XDESC SCALE_DESC YDESC"), _MATH_PREC, _BLOCK_SIZE,
+            Row("NEG_SCALE", Type.CUDNN_TYPE_BOOLEAN),
+        ],
+        _check_block_scale, "a scale of the whole tensor",
+    ),
+    _kind(
+        "OPERATION_EXPAND_BAND_MATRIX", "OPERATION_EXPAND_BAND_MATRIX",
+        [*_band(""), *_rows_of_tensors("", "KV_TOKEN_OFFSET_DESC SPECULATIVE_MASK_DESC")],
+        _check_nothing, _DECOMPOSED,
+    ),
+    # The last attribute has no MATRIX in its name.
+    _kind(
+        "OPERATION_CONTRACT_BAND_MATRIX", "OPERATION_CONTRACT_BAND",
+        [*_band("MATRIX_"), Row("MAX_TOKEN_VALUE", INT64)],
+        _check_nothing, _DECOMPOSED,
+    ),
+    _kind(
+        "OPERATION_SDPA_FWD", "OPERATION_SDPA_FWD",
+        _rows_of_tensors(
+            "QDESC KDESC VDESC ODESC",
+            "STATSDESC SCALEDESC BLOCK_MASK_DESC PAGE_TABLE_KDESC PAGE_TABLE_VDESC SEQ_LEN_QDESC "
+            "SEQ_LEN_KVDESC",
+        ),
+        _check_sdpa, _DECOMPOSED,
+    ),
+    _kind(
+        "OPERATION_SDPA_BWD", "OPERATION_SDPA_BWD",
+        _rows_of_tensors(
+            "QDESC KDESC VDESC ODESC STATSDESC DQDESC DKDESC DVDESC DODDESC",
+            "SCALEDESC SEQ_LEN_QDESC SEQ_LEN_KVDESC",
+        ),
+        _check_sdpa, _DECOMPOSED,
+    ),
+)  # fmt: skip
+
+
+def foreign_kinds() -> dict[DescriptorType, Kind]:
+    """The descriptors by type."""
+    return {made.type: made for made in KINDS}

@@ -1,0 +1,93 @@
+"""The operation graph descriptor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..dialect.graph import OperationGraph
+from ..errors import DnncError, Status
+from ..frontends.handle import Handle
+from . import engines
+from .descriptor import Given, Record
+from .enums import cudnnBackendDescriptorType_t as DescriptorType
+from .nodes import Node, Tensors
+from .tables import BOOLEAN, DESCRIPTOR, HANDLE, INT64, SOME, Row, kind
+
+
+@dataclass(frozen=True)
+class GraphPayload:
+    """graph: finalized.  handle: where its plans run unless they say."""
+
+    graph: OperationGraph
+    handle: Handle | None
+
+
+def _build(given: Given) -> GraphPayload:
+    nodes: list[Node] = [record.payload for record in given.all("OPS")]
+    for node in nodes:
+        if node.refusal is not None:
+            raise DnncError(*node.refusal)
+    handle: Handle | None = given.one("HANDLE")
+    tensors = Tensors()
+    graph = OperationGraph()
+    for node in nodes:
+        for op in node.make(tensors, _rank(handle)):
+            graph.add(op)
+    _require_read(given, tensors)
+    if any(getattr(op, "peer_stats", ()) for op in graph.ops) and _device(handle) is None:
+        raise given.error(
+            "HANDLE", "no device for PEER_STAT_DESCS",
+            "a handle of dnnc.create_handle(device), whose device is the place among them",
+        )  # fmt: skip
+    return GraphPayload(graph.finalize(), handle)
+
+
+def _device(handle: Handle | None) -> int | None:
+    return None if handle is None else handle.device
+
+
+def _rank(handle: Handle | None) -> int:
+    return _device(handle) or 0
+
+
+def _require_read(given: Given, tensors: Tensors) -> None:
+    """What no engine reads must not be asked for."""
+    for spec in tensors.specs:
+        what = ""
+        if spec.reordering != "NONE":
+            what = f"tensor {spec.uid} is reordered, {spec.reordering}"
+        elif spec.ragged_offset is not None:
+            what = f"tensor {spec.uid} has a ragged offset"
+        if what:
+            raise given.error("OPS", what, "strides alone", Status.NOT_SUPPORTED_LAYOUT)
+
+
+def _count(record: Record) -> Sequence[int]:
+    return (engines.engine_count(),)
+
+
+_OPERATIONS = [
+    member.name.removeprefix("CUDNN_BACKEND_").removesuffix("_DESCRIPTOR")
+    for member in DescriptorType
+    if member.name.startswith("CUDNN_BACKEND_OPERATION_")
+]
+
+OPERATIONGRAPH = kind(
+    "OPERATIONGRAPH",
+    "OPERATIONGRAPH",
+    [
+        Row("HANDLE", HANDLE),
+        Row("OPS", DESCRIPTOR, SOME, of=_OPERATIONS, required=True),
+        Row("ENGINE_GLOBAL_COUNT", INT64, access="read-only"),
+        Row("IS_DYNAMIC_SHAPE_ENABLED", BOOLEAN, default=False),
+        Row(
+            "IS_SAME_TOPOLOGY",
+            BOOLEAN,
+            access="unsupported",
+            why="kernels of graphs that differ in sizes only are always shared",
+        ),
+    ],
+    _build,
+    {"ENGINE_GLOBAL_COUNT": _count},
+)

@@ -1,0 +1,139 @@
+"""What finalized operation descriptors hold: nodes, which make operations of a graph's tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..dialect.op import Op
+from ..dialect.ops import Pointwise
+from ..dialect.tensor import Tensor, packed_strides, sizes
+from ..dtypes import DType
+from ..errors import Status
+from .tensors import TensorSpec, conflict
+
+_POINTWISE: type[Op] = Pointwise  # made of fields by name, as any operation
+
+
+class Tensors:
+    """The tensors of a graph, one for each uid, and constants."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[TensorSpec, Tensor]] = {}
+
+    def __call__(self, spec: TensorSpec) -> Tensor:
+        """The tensor of a descriptor; two that differ must not have one uid."""
+        if spec.uid not in self._known:
+            tensor = spec.tensor()
+            self._known[spec.uid] = (spec, tensor)
+            if spec.ragged_offset is not None:
+                tensor.ragged_offset = self(spec.ragged_offset)
+        known, tensor = self._known[spec.uid]
+        if known != spec:
+            raise conflict(spec.uid)
+        return tensor
+
+    @property
+    def specs(self) -> Iterable[TensorSpec]:
+        return (spec for spec, _ in self._known.values())
+
+
+class Refusal(NamedTuple):
+    """Why no graph may have what a descriptor says: what an error of it holds."""
+
+    status: Status
+    what: str
+    supported: str
+    where: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation as a descriptor says it.
+
+    make: the operation, and those that scale its tensors, of a graph's tensors and the rank of
+    its device.  refusal: why no graph may have it.
+    """
+
+    make: Callable[[Tensors, int], list[Op]]
+    refusal: Refusal | None = None
+
+    def verified(self) -> Node:
+        """Itself, when its operations hold by themselves."""
+        for op in self.make(Tensors(), 0):
+            op.verify_fields()
+            op.infer()
+            op.verify()
+        return self
+
+
+def constant(value: float | int, dtype: DType, rank: int) -> Tensor:
+    """A number as a tensor that is part of the graph."""
+    ones = sizes([1] * rank)
+    return Tensor(dims=ones, strides=ones, dtype=dtype, value=value)
+
+
+def unsupported(name: str, what: str, supported: str) -> Refusal:
+    """The refusal of an attribute's value."""
+    return Refusal(Status.NOT_SUPPORTED, what, supported, f"CUDNN_ATTR_{name}")
+
+
+def made(
+    op: type[Op], values: Mapping[str, Any], alpha: float, tensors: Tensors, peer_rank: int
+) -> list[Op]:
+    """An operation of a graph's tensors, and the one that scales its result by alpha."""
+    given = {name: _tensor(value, tensors) for name, value in values.items()}
+    if given.get("peer_stats"):
+        given["peer_rank"] = peer_rank
+    if isinstance(given.get("seed"), int):
+        given["seed"] = constant(given["seed"], dtypes.i64, 1)
+    if alpha == 1.0:
+        return [op(**given)]
+    field = op.fields_of("result")[0].name
+    compute = given["compute_type"]
+    kept = given[field]
+    given[field] = _virtual_like(kept, compute)
+    return [op(**given), _scaling(given[field], alpha, kept, compute)]
+
+
+def _tensor(value: Any, tensors: Tensors) -> Any:
+    if isinstance(value, TensorSpec):
+        return tensors(value)
+    if isinstance(value, tuple) and value and isinstance(value[0], TensorSpec):
+        return tuple(tensors(item) for item in value)
+    return value
+
+
+def _virtual_like(tensor: Tensor, compute: DType) -> Tensor:
+    """A tensor of a graph's inside, of the same dims."""
+    return Tensor(
+        dims=tensor.dims, strides=packed_strides(tensor.shape), dtype=_scale_type(compute),
+        is_virtual=True,
+    )  # fmt: skip
+
+
+def _scale_type(compute: DType) -> DType:
+    return compute if compute in (dtypes.f32, dtypes.f64) else dtypes.f32
+
+
+def _scaling(x: Tensor, alpha: float, y: Tensor, compute: DType) -> Op:
+    dtype = _scale_type(compute)
+    factor = constant(alpha, dtype, x.rank)
+    return _POINTWISE(x=x, b=factor, y=y, mode="mul", compute_type=dtype)
+
+
+def made_pointwise(
+    values: Mapping[str, Any], factors: Mapping[str, float], tensors: Tensors, peer_rank: int
+) -> list[Op]:
+    """A pointwise operation, and those that scale its operands."""
+    given = {name: _tensor(value, tensors) for name, value in values.items()}
+    before: list[Op] = []
+    for name, factor in factors.items():
+        if factor == 1.0:
+            continue
+        x = given[name]
+        given[name] = _virtual_like(x, given["compute_type"])
+        before.append(_scaling(x, factor, given[name], given["compute_type"]))
+    return [*before, _POINTWISE(**given)]

@@ -1,0 +1,150 @@
+"""The tensor descriptor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dialect.tensor import Tensor, text
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from ..expr import Expr
+from . import enums
+from .attributes import dtype_of
+from .descriptor import Given
+from .enums import cudnnBackendAttributeType_t as Type
+from .tables import AXES, BOOLEAN, DATA_TYPE, INT64, Row, kind, tensor_row
+
+_VECTORS = (
+    enums.cudnnDataType_t.CUDNN_DATA_INT8x4,
+    enums.cudnnDataType_t.CUDNN_DATA_UINT8x4,
+    enums.cudnnDataType_t.CUDNN_DATA_INT8x32,
+)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What a tensor descriptor says; equal ones with one uid are one tensor of a graph."""
+
+    uid: int
+    dtype: DType
+    dims: tuple[Expr, ...]
+    strides: tuple[Expr, ...]
+    alignment: int
+    is_virtual: bool
+    is_by_value: bool
+    reordering: str
+    ragged_offset: TensorSpec | None
+
+    def tensor(self) -> Tensor:
+        """A tensor of a graph; its ragged offset is left to whoever has the graph."""
+        return Tensor(
+            uid=self.uid,
+            dims=self.dims,
+            strides=self.strides,
+            dtype=self.dtype,
+            is_virtual=self.is_virtual,
+            is_output=not self.is_virtual,
+            is_by_value=self.is_by_value,
+            alignment=self.alignment,
+            reordering=self.reordering,
+        )
+
+
+def _build(given: Given) -> TensorSpec:
+    dims = tuple(Expr.of(size) for size in given.all("DIMENSIONS"))
+    strides = tuple(Expr.of(size) for size in given.all("STRIDES"))
+    if len(dims) != len(strides):
+        raise given.error(
+            "STRIDES", f"{len(strides)} strides of {len(dims)} dimensions", "one a dimension",
+            Status.BAD_PARAM_SHAPE_MISMATCH,
+        )  # fmt: skip
+    for suffix, sizes in (("DIMENSIONS", dims), ("STRIDES", strides)):
+        if any(size.constant is not None and size.constant < 1 for size in sizes):
+            raise given.error(suffix, text(sizes), "positive numbers")
+    dtype = _dtype(given)
+    _verify_alignment(given, dtype)
+    _verify_vectors(given, dtype)
+    reordering = given.one("REORDERING_MODE").name.removeprefix("CUDNN_TENSOR_REORDERING_")
+    spec = TensorSpec(
+        uid=given.one("UNIQUE_ID"),
+        dtype=dtype,
+        dims=dims,
+        strides=strides,
+        alignment=given.one("BYTE_ALIGNMENT"),
+        is_virtual=given.one("IS_VIRTUAL"),
+        is_by_value=given.one("IS_BY_VALUE"),
+        reordering=reordering,
+        ragged_offset=given.payload("RAGGED_OFFSET_DESC"),
+    )
+    spec.tensor().verify()
+    return spec
+
+
+def _dtype(given: Given) -> DType:
+    value = given.one("DATA_TYPE")
+    if value in _VECTORS:
+        raise given.error(
+            "DATA_TYPE", value.name, "CUDNN_DATA_INT8 or CUDNN_DATA_UINT8", Status.NOT_SUPPORTED
+        )
+    dtype = dtype_of(value)
+    if dtype is None:
+        raise given.error(
+            "DATA_TYPE", value.name, "a data type of dnnc.data_type",
+            Status.NOT_SUPPORTED_DATA_TYPE,
+        )  # fmt: skip
+    return dtype
+
+
+def _verify_alignment(given: Given, dtype: DType) -> None:
+    alignment, size = given.one("BYTE_ALIGNMENT"), max(1, dtype.bits // 8)
+    if alignment < 1 or alignment % size:
+        raise given.error(
+            "BYTE_ALIGNMENT", f"{alignment} of {dtype}", f"a positive multiple of {size}"
+        )
+
+
+def _verify_vectors(given: Given, dtype: DType) -> None:
+    count = given.one("VECTOR_COUNT")
+    if count == 1:
+        return
+    if "VECTORIZED_DIMENSION" not in given:
+        raise given.error("VECTORIZED_DIMENSION", "it is not set", "the vectorized dimension")
+    raise given.error(
+        "VECTOR_COUNT", f"{count} elements of {dtype}",
+        "1: tensors of dnnc are not vectorized; their strides may be any",
+        Status.NOT_SUPPORTED_LAYOUT,
+    )  # fmt: skip
+
+
+TENSOR = kind(
+    "TENSOR",
+    "TENSOR",
+    [
+        Row("BYTE_ALIGNMENT", INT64, required=True),
+        Row("DATA_TYPE", DATA_TYPE, required=True),
+        Row("DIMENSIONS", INT64, AXES, required=True, takes_sizes=True),
+        Row("STRIDES", INT64, AXES, required=True, takes_sizes=True),
+        Row("VECTOR_COUNT", INT64, default=1),
+        Row("VECTORIZED_DIMENSION", INT64),
+        Row("UNIQUE_ID", INT64, required=True),
+        Row("IS_VIRTUAL", BOOLEAN, default=False),
+        Row("IS_BY_VALUE", BOOLEAN, default=False),
+        Row(
+            "REORDERING_MODE",
+            Type.CUDNN_TYPE_TENSOR_REORDERING_MODE,
+            default=enums.cudnnBackendTensorReordering_t.CUDNN_TENSOR_REORDERING_NONE,
+        ),
+        tensor_row("RAGGED_OFFSET_DESC", required=False),
+    ],
+    _build,
+)
+
+
+def conflict(uid: int) -> DnncError:
+    """Two tensors of one graph that differ have one uid."""
+    return DnncError(
+        Status.BAD_PARAM_DUPLICATED_ENTRIES,
+        f"tensors that differ have the uid {uid}",
+        "a uid for one tensor only",
+        "operation graph",
+    )
