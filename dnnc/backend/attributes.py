@@ -203,7 +203,7 @@ def _real(item: Any, kind: Type, error: _Error) -> float:
     value = float(item)
     if kind is Type.CUDNN_TYPE_FLOAT:
         try:
-            return struct.unpack("f", struct.pack("f", value))[0]
+            return struct.unpack("<f", struct.pack("<f", value))[0]
         except OverflowError:
             raise error(f"{value}", "a number of FLOAT", Status.BAD_PARAM_OUT_OF_BOUND) from None
     return value

@@ -69,9 +69,14 @@ class KnobRange:
 
 def knob_type(name: str) -> KnobType:
     """cuDNN's type of a knob, or dnnc's own."""
-    members = KnobType.__members__
-    own = f"DNNC_KNOB_TYPE_{name}"
-    return members[own] if own in members else members[f"CUDNN_KNOB_TYPE_{name}"]
+    for text in (f"CUDNN_KNOB_TYPE_{name}", f"DNNC_KNOB_TYPE_{name}"):
+        if text in KnobType.__members__:
+            return KnobType[text]
+    raise DnncError(
+        Status.INTERNAL_ERROR_UNEXPECTED_VALUE,
+        f"knob {name} has no type",
+        "DNNC_KNOB_TYPE_* of dnnc.backend.enums for knobs that cuDNN has not",
+    )
 
 
 def knob_name(kind: KnobType) -> str:
