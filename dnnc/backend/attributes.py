@@ -102,7 +102,8 @@ def read_elements(attribute: Attribute, kind: Type, count: Any, given: Any, wher
         return Elements(kind, (_text(given, count, error),))
     if not attribute.low <= count <= attribute.high:
         raise error(f"{count} elements", attribute.counts)
-    items = _items(given, count, error)
+    is_null = given is None and count == 1 and kind is Type.CUDNN_TYPE_VOID_PTR
+    items = (None,) if is_null else _items(given, count, error)
     convert = _converter(attribute, kind, error)
     return Elements(kind, tuple(convert(item) for item in items))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -165,7 +166,7 @@ def _rows(given: Given, suffix: str, count: int) -> list[list[int]]:
         return []
     rows = given.one(suffix)
     try:
-        found = [[int(value) for value in row] for row in rows or ()]
+        found = [[operator.index(value) for value in row] for row in rows or ()]
     except TypeError:
         raise given.error(suffix, f"{rows!r:.40}", "a list of lists of integers") from None
     if len(found) != count:

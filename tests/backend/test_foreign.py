@@ -1,0 +1,158 @@
+"""Descriptors of operations that dnnc has not: taken, checked, and refused with the graph."""
+
+import pytest
+
+from dnnc import DnncError, Status
+from dnnc import backend as b
+from dnnc.backend import foreign
+from dnnc.backend.enums import CONSTANTS
+from dnnc.backend.kinds import KINDS
+
+from .building import DATA_TYPE, DOUBLE, I64, D, graph_of, made, name_of, tensor
+
+HALF, INT32 = b.CUDNN_DATA_HALF, b.CUDNN_DATA_INT32
+
+
+def tensors(prefix, **given):
+    return [(name_of(prefix, end), D, [value]) for end, value in given.items()]
+
+
+def operation(kind, *rows):
+    return made(CONSTANTS[f"CUDNN_BACKEND_OPERATION_{kind}_DESCRIPTOR"], *rows)
+
+
+def image(uid, channels=4):
+    return tensor(uid, [2, channels, 8, 8], dtype=HALF)
+
+
+def convolution_rows(prefix, **given):
+    parameters = made(
+        b.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
+        (b.CUDNN_ATTR_CONVOLUTION_COMP_TYPE, DATA_TYPE, [b.CUDNN_DATA_FLOAT]),
+        (b.CUDNN_ATTR_CONVOLUTION_CONV_MODE, b.CUDNN_TYPE_CONVOLUTION_MODE, [1]),
+        (b.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, I64, [2]),
+        *((name_of("CONVOLUTION", end), I64, values) for end, values in (
+            ("PRE_PADDINGS", [1, 1]), ("POST_PADDINGS", [1, 1]),
+            ("FILTER_STRIDES", [1, 1]), ("DILATIONS", [1, 1]))),
+    )  # fmt: skip
+    scaled = [(name_of(prefix, "ALPHA"), DOUBLE, [1.0]), (name_of(prefix, "BETA"), DOUBLE, [0.0])]
+    return [*tensors(prefix, CONV_DESC=parameters, **given), *scaled]
+
+
+def filters(uid):
+    return tensor(uid, [6, 4, 3, 3], dtype=HALF)
+
+
+def signal():
+    prefix = "OPERATION_SIGNAL"
+    return operation(
+        "SIGNAL",
+        (b.CUDNN_ATTR_OPERATION_SIGNAL_MODE, b.CUDNN_TYPE_SIGNAL_MODE, [b.CUDNN_SIGNAL_WAIT]),
+        (b.CUDNN_ATTR_OPERATION_SIGNAL_VALUE, I64, [3]),
+        *tensors(prefix, FLAGDESC=tensor(1, [1], dtype=INT32), XDESC=image(2), YDESC=image(3)),
+    )
+
+
+def paged_cache_load(y_is_virtual=True, table=INT32):
+    y = tensor(4, [2, 3, 64, 8], dtype=HALF, virtual=y_is_virtual)
+    return operation(
+        "PAGED_CACHE_LOAD",
+        *tensors(
+            "OPERATION_PAGED_CACHE_LOAD", YDESC=y,
+            CONTAINER_DESC=tensor(1, [9, 3, 16, 8], dtype=HALF),
+            SEQUENCE_DESC=tensor(2, [2, 1, 1, 1], dtype=INT32),
+            PAGE_TABLE_DESC=tensor(3, [2, 1, 4, 1], dtype=table),
+        ),
+    )  # fmt: skip
+
+
+def block_scale(kind):
+    prefix = f"OPERATION_BLOCK_SCALE_{kind}"
+    return operation(
+        f"BLOCK_SCALE_{kind}",
+        *tensors(prefix, XDESC=image(1), YDESC=image(2), SCALE_DESC=image(3, 1)),
+        (name_of(prefix, "MATH_PREC"), DATA_TYPE, [b.CUDNN_DATA_FLOAT]),
+        (name_of(prefix, "BLOCK_SIZE"), b.CUDNN_TYPE_INT32, [32]),
+    )
+
+
+def band(kind, prefix):
+    return operation(
+        f"{kind}_BAND_MATRIX",
+        *tensors(prefix, XDESC=image(1), YDESC=image(2)),
+        *((name_of(prefix, end), I64, [1]) for end in
+          ("LOWER_BANDWIDTH", "UPPER_BANDWIDTH", "AXIS")),
+    )  # fmt: skip
+
+
+def attention(kind, ends):
+    given = {f"{end}DESC": image(uid) for uid, end in enumerate(ends.split())}
+    return operation(f"SDPA_{kind}", *tensors(f"OPERATION_SDPA_{kind}", **given))
+
+
+def data_gradient():
+    prefix = "OPERATION_CONVOLUTION_BWD_DATA"
+    rows = convolution_rows(prefix, W=filters(1), DX=image(2), DY=image(3, 6))
+    return operation("CONVOLUTION_BACKWARD_DATA", *rows)
+
+
+def filter_gradient(response=6):
+    prefix = "OPERATION_CONVOLUTION_BWD_FILTER"
+    rows = convolution_rows(prefix, DW=filters(1), X=image(2), DY=image(3, response))
+    return operation("CONVOLUTION_BACKWARD_FILTER", *rows)
+
+
+ALL = {
+    "CONVOLUTION_BACKWARD_DATA": data_gradient,
+    "CONVOLUTION_BACKWARD_FILTER": filter_gradient,
+    "SIGNAL": signal,
+    "PAGED_CACHE_LOAD": paged_cache_load,
+    "BLOCK_SCALE_QUANTIZE": lambda: block_scale("QUANTIZE"),
+    "BLOCK_SCALE_DEQUANTIZE": lambda: block_scale("DEQUANTIZE"),
+    "EXPAND_BAND_MATRIX": lambda: band("EXPAND", "OPERATION_EXPAND_BAND_MATRIX"),
+    "CONTRACT_BAND_MATRIX": lambda: band("CONTRACT", "OPERATION_CONTRACT_BAND_MATRIX"),
+    "SDPA_FWD": lambda: attention("FWD", "Q K V O STATS"),
+    "SDPA_BWD": lambda: attention("BWD", "Q K V O STATS DQ DK DV DOD"),
+}
+
+
+def test_they_are_all_here():
+    assert {f"OPERATION_{name}" for name in ALL} == {
+        kind.type.name.removeprefix("CUDNN_BACKEND_").removesuffix("_DESCRIPTOR")
+        for kind in foreign.KINDS
+    }
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_descriptor_is_taken_and_the_graph_refused(name):
+    if KINDS[CONSTANTS[f"CUDNN_BACKEND_OPERATION_{name}_DESCRIPTOR"]] not in foreign.KINDS:
+        pytest.skip("the dialect has it")
+    operation = ALL[name]()
+    for _ in range(2):  # the refusal is made anew each time
+        with pytest.raises(DnncError, match="dnnc has no such operation yet") as caught:
+            graph_of(operation)
+        assert caught.value.status is Status.NOT_SUPPORTED_GRAPH_PATTERN
+        assert caught.value.where == f"OPERATION_{name}"
+        assert caught.value.supported
+
+
+@pytest.mark.parametrize("kind", foreign.KINDS, ids=lambda kind: kind.type.name)
+def test_what_is_missing_is_asked_for(kind):
+    with pytest.raises(DnncError, match="it is not set") as caught:
+        made(kind.type)
+    assert caught.value.status is Status.BAD_PARAM
+
+
+@pytest.mark.parametrize(
+    ("build", "status"),
+    [
+        (lambda: filter_gradient(response=7), Status.BAD_PARAM_SHAPE_MISMATCH),
+        (lambda: paged_cache_load(y_is_virtual=False), Status.BAD_PARAM),
+        (lambda: paged_cache_load(table=b.CUDNN_DATA_FLOAT), Status.BAD_PARAM),
+        (lambda: attention("FWD", "Q K V"), Status.BAD_PARAM),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_descriptor(build, status):
+    with pytest.raises(DnncError) as caught:
+        build()
+    assert caught.value.status is status
