@@ -2,6 +2,7 @@
 
 import gc
 import random
+import sys
 import threading
 import weakref
 
@@ -11,7 +12,7 @@ from dnnc import DnncError, Status
 from dnnc import backend as b
 from dnnc.backend.descriptor import Record
 
-from .building import made, tensor
+from .building import made, opened, tensor
 from .rules import RULES, Model
 
 SEQUENCES, LENGTH = 500, 40
@@ -222,6 +223,15 @@ class Sequence:
         self.check(statuses, answer(b.destroy_descriptor, pair[1])[0], "destroy", pair[0].kind)
 
 
+@pytest.fixture
+def _switching():
+    """Threads take turns at almost every instruction."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
 def records():
     """Finalized states that are alive."""
     return sum(isinstance(item, Record) for item in gc.get_objects())
@@ -269,6 +279,7 @@ ALLOWED = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("_switching")
 @pytest.mark.parametrize("seed", range(4))
 def test_descriptors_that_threads_share_are_finalized_and_destroyed_once(seed):
     """All call anything at any time; one finalize and one destroy of each has success."""
@@ -325,17 +336,26 @@ def test_descriptors_that_threads_share_are_finalized_and_destroyed_once(seed):
     assert done["destroy"] == [1] * len(shared)
 
 
+@pytest.mark.usefixtures("_switching")
 def test_two_that_are_set_on_each_other_never_wait_for_each_other():
     name, kind = b.CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, b.CUDNN_TYPE_BACKEND_DESCRIPTOR
-    for _ in range(200):
-        pair = [b.create_descriptor(b.CUDNN_BACKEND_TENSOR_DESCRIPTOR) for _ in range(2)]
+    numbers = b.CUDNN_TYPE_INT64
+    rest = [
+        (b.CUDNN_ATTR_TENSOR_UNIQUE_ID, numbers, [1]),
+        (b.CUDNN_ATTR_TENSOR_DATA_TYPE, b.CUDNN_TYPE_DATA_TYPE, [0]),
+        (b.CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, numbers, [4]),
+        (b.CUDNN_ATTR_TENSOR_DIMENSIONS, numbers, [4]),
+        (b.CUDNN_ATTR_TENSOR_STRIDES, numbers, [1]),
+    ]
+    for _ in range(300):
+        pair = [opened(b.CUDNN_BACKEND_TENSOR_DESCRIPTOR, *rest) for _ in range(2)]
         for one, other in (pair, pair[::-1]):
             b.set_attribute(one, name, kind, 1, other)
         start = threading.Barrier(2)
 
         def work(descriptor, start=start):
             start.wait()
-            assert answer(b.finalize, descriptor)[0].category is Status.BAD_PARAM
+            assert answer(b.finalize, descriptor)[0] is Status.BAD_PARAM_NOT_FINALIZED
 
         threads = [threading.Thread(target=work, args=(item,), daemon=True) for item in pair]
         for thread in threads:
@@ -347,19 +367,26 @@ def test_two_that_are_set_on_each_other_never_wait_for_each_other():
 
 def test_destroying_frees_what_a_descriptor_holds_at_once():
     """Without the garbage collector, also where others were finalized with it."""
+    kind = b.CUDNN_TYPE_BACKEND_DESCRIPTOR
     x, y = tensor(1, [4, 6]), tensor(2, [24])
     reshape = made(
         b.CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR,
-        (b.CUDNN_ATTR_OPERATION_RESHAPE_XDESC, b.CUDNN_TYPE_BACKEND_DESCRIPTOR, [x]),
-        (b.CUDNN_ATTR_OPERATION_RESHAPE_YDESC, b.CUDNN_TYPE_BACKEND_DESCRIPTOR, [y]),
+        (b.CUDNN_ATTR_OPERATION_RESHAPE_XDESC, kind, [x]),
+        (b.CUDNN_ATTR_OPERATION_RESHAPE_YDESC, kind, [y]),
     )
-    held = [weakref.ref(item._record) for item in (x, y, reshape)]
+    open_ = b.create_descriptor(b.CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR)
+    b.set_attribute(open_, b.CUDNN_ATTR_OPERATION_RESHAPE_XDESC, kind, 1, tensor(3, [4]))
+    set_on_it = weakref.ref(next(iter(open_._values.values())).values[0])
+    states = [weakref.ref(item._record) for item in (x, y, reshape)]
+    descriptors = [weakref.ref(item) for item in (x, y)]
     gc.disable()
     try:
-        b.destroy_descriptor(x)
-        b.destroy_descriptor(y)
-        assert all(ref() is not None for ref in held)
+        del x, y  # what is finalized keeps their states, not them
+        assert all(ref() is None for ref in descriptors)
+        assert all(ref() is not None for ref in states)
         b.destroy_descriptor(reshape)
-        assert all(ref() is None for ref in held)
+        assert all(ref() is None for ref in states)
+        b.destroy_descriptor(open_)
+        assert set_on_it() is None
     finally:
         gc.enable()
