@@ -49,6 +49,9 @@ _LAZY = {
 }
 
 
+# Packages that are imported when they are first used.
+_PACKAGES = ("backend",)
+
 # Names that are shorter where they are defined.
 _RENAMED = {"read_plan": "read", "write_plan": "write"}
 
@@ -57,8 +60,10 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module = importlib.import_module(_LAZY[name])
         return getattr(module, _RENAMED.get(name, name))
+    if name in _PACKAGES:
+        return importlib.import_module(f"dnnc.{name}")
     raise AttributeError(f"module 'dnnc' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY])
+    return sorted([*globals(), *_LAZY, *_PACKAGES])

@@ -92,12 +92,12 @@ def engine_count() -> int:
 
 def default_config(graph: OperationGraph, target: Target, index: int) -> Config:
     """The config of an engine without knobs set; NOT_SUPPORTED kinds where it declines."""
-    if index == CHOSEN:
-        from ..engines import heuristics
+    from ..engines import heuristics
 
-        found = heuristics.best_config(graph, target, _MODES_OF_CHOSEN)
-        return Config(graph, target, CHOSEN, found)
-    return config_with(graph, target, index, {})
+    if index != CHOSEN:
+        return config_with(graph, target, index, {})
+    found = heuristics.best_config(graph, target, _MODES_OF_CHOSEN)
+    return Config(graph, target, CHOSEN, found)
 
 
 def config_with(
@@ -106,10 +106,13 @@ def config_with(
     """An engine's config with some knobs set, the others as fits them best.
 
     An engine that declines the graph, a knob that it has not and a value that the knob can't take
-    are NOT_SUPPORTED kinds, with the reasons.
+    are NOT_SUPPORTED kinds, with the reasons; so is any knob of index 0.
     """
     from ..engines import heuristics
 
+    if index == CHOSEN:
+        what = "knobs of engine 0, the heuristics' choice"
+        raise DnncError(Status.NOT_SUPPORTED, what, "knobs of an engine by its own index")
     engine, whole = _engine_of(graph, target, index)
     try:
         named = {knob_name(kind): value for kind, value in knobs.items()}

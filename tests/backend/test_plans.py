@@ -235,12 +235,19 @@ def test_knobs_that_the_engine_has_not_are_refused(knobs, status):
     assert error.supported
 
 
+def test_the_heuristics_choice_has_no_knobs():
+    error = refused(config, engine(ffn(), 0), (b.CUDNN_KNOB_TYPE_TILE_M, 64))
+    assert error.status is Status.NOT_SUPPORTED
+    assert "its own index" in error.supported
+
+
 def test_engines_that_are_refused_say_why():
     graph = ffn()
-    for index in (-1, 11, 1 << 40):
+    last = max(e.index for e in ENGINES)
+    for index in (-1, last + 1, 1 << 40):
         error = refused(engine, graph, index)
         assert error.status is Status.NOT_SUPPORTED
-        assert error.supported == "0 to 10"
+        assert error.supported == f"0 to {last}"
     error = refused(engine, graph, 5)  # Hopper's
     assert error.status is Status.NOT_SUPPORTED_ARCH_MISMATCH
     assert "matmul_sm90" in error.what

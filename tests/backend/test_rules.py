@@ -439,3 +439,30 @@ def test_what_no_engine_reads_of_a_tensor_is_refused_with_the_graph():
         y = tensor(2, [4, 2])
         copy = pointwise(b.CUDNN_POINTWISE_IDENTITY, X=x, Y=y)
         assert status_of(graph_of, copy) is Status.NOT_SUPPORTED_LAYOUT
+
+
+def test_devices_that_meet_are_told_apart_by_their_handles():
+    """A batch norm of two devices: the place among them is the handle's device."""
+    dims, ones = [4, 6, 2], [1, 6, 1]
+    x, y = tensor(1, dims), tensor(2, dims)
+    small = {end: tensor(uid, ones) for uid, end in enumerate(
+        ("SCALE_DESC", "BIAS_DESC", "MEAN_DESC", "INV_VARIANCE_DESC"), 3)}  # fmt: skip
+    epsilon = tensor(7, [1, 1, 1])
+    peers = [tensor(uid, [2, 24, 1]) for uid in (8, 9)]
+    prefix = "OPERATION_NORM_FWD"
+    norm = made(
+        b.CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR,
+        (name_of(prefix, "MODE"), b.CUDNN_TYPE_NORM_MODE, [b.CUDNN_BATCH_NORM]),
+        (name_of(prefix, "PHASE"), b.CUDNN_TYPE_NORM_FWD_PHASE, [b.CUDNN_NORM_FWD_TRAINING]),
+        (name_of(prefix, "XDESC"), D, [x]),
+        (name_of(prefix, "YDESC"), D, [y]),
+        (name_of(prefix, "EPSILON_DESC"), D, [epsilon]),
+        (name_of(prefix, "PEER_STAT_DESCS"), D, peers),
+        *((name_of(prefix, end), D, [value]) for end, value in small.items()),
+    )
+    for rank in (0, 1):
+        graph = graph_of(norm, handle=dnnc.create_handle(rank))
+        assert b.operation_graph(graph).ops[0].peer_rank == rank
+    assert status_of(lambda: graph_of(norm)) is Status.BAD_PARAM
+    assert status_of(lambda: graph_of(norm, handle=dnnc.create_handle())) is Status.BAD_PARAM
+    assert status_of(lambda: graph_of(norm, handle=dnnc.create_handle(2))) is Status.BAD_PARAM
