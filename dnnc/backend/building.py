@@ -206,7 +206,7 @@ def _packed_groups(given: Given, value: Any, spatial: int) -> Any:
         )
     dims = (*value.dims[:at], outer * inner, *value.dims[at + 2 :])
     strides = (*value.strides[:at], inner_stride, *value.strides[at + 2 :])
-    return replace(value, dims=dims, strides=strides)
+    return replace(value, dims=dims, strides=strides, had_groups=True)
 
 
 def _has(given: Given, suffix: str) -> bool:

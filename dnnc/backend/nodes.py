@@ -32,7 +32,7 @@ class Tensors:
                 tensor.ragged_offset = self(spec.ragged_offset)
         known, tensor = self._known[spec.uid]
         if known != spec:
-            raise conflict(spec.uid)
+            raise conflict(known, spec)
         return tensor
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
@@ -23,7 +23,10 @@ _VECTORS = (
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a tensor descriptor says; equal ones with one uid are one tensor of a graph."""
+    """What a tensor descriptor says; equal ones with one uid are one tensor of a graph.
+
+    had_groups: its groups, a dim of the descriptor, are a part of the channels here.
+    """
 
     uid: int
     dtype: DType
@@ -34,6 +37,7 @@ class TensorSpec:
     is_by_value: bool
     reordering: str
     ragged_offset: TensorSpec | None
+    had_groups: bool = field(default=False, compare=False)
 
     def tensor(self) -> Tensor:
         """A tensor of a graph; its ragged offset is left to whoever has the graph."""
@@ -140,11 +144,18 @@ TENSOR = kind(
 )
 
 
-def conflict(uid: int) -> DnncError:
+def conflict(one: TensorSpec, other: TensorSpec) -> DnncError:
     """Two tensors of one graph that differ have one uid."""
+    if one.had_groups or other.had_groups:
+        return DnncError(
+            Status.NOT_SUPPORTED_GRAPH_PATTERN,
+            f"tensor {one.uid} has a dim of groups, and an operation beside the convolution",
+            "[N, G * C, ...] for all of them",
+            "operation graph",
+        )
     return DnncError(
         Status.BAD_PARAM_DUPLICATED_ENTRIES,
-        f"tensors that differ have the uid {uid}",
+        f"tensors that differ have the uid {one.uid}",
         "a uid for one tensor only",
         "operation graph",
     )

@@ -17,7 +17,7 @@ from dnnc.runtime import driver
 from tests.demo.interpreted_driver import InterpretedDriver
 from tests.support.compare import assert_close
 
-from .building import device
+from .building import device, pointwise
 
 n, g, c, d, h, w = 2, 3, 4, 5, 6, 7
 k, t, r, s = 8, 3, 3, 3
@@ -170,6 +170,15 @@ def test_a_grouped_convolution_is_the_same_in_both_forms(dims):
     found = dnnc.reference(graph, {ord("x"): x, ord("w"): taps}, exact_outputs=True)[ord("y")]
     first = x[:1, :c, :t, :r, :s] * taps[:1, :, ::-1, ::-1, ::-1]
     np.testing.assert_allclose(found[0, 0, 0, 0, 0], first.sum())
+
+
+def test_a_tensor_with_groups_has_no_other_operation():
+    tensors = [tensor_9_3_1(uid, shape) for uid, shape in zip("xwy", GROUPED, strict=True)]
+    fprop = fprop_9_3_1(*tensors, convolution_9_3_1(), 0.0)
+    after = pointwise(CUDNN_POINTWISE_RELU_FWD, X=tensors[2], Y=tensor_9_3_1("z", GROUPED[2]))
+    with pytest.raises(DnncError, match="has a dim of groups") as caught:
+        operation_graph_9_3_1(dnnc.create_handle(), fprop, after)
+    assert caught.value.status is Status.NOT_SUPPORTED_GRAPH_PATTERN
 
 
 def test_tensors_that_are_no_convolution_are_bad_parameters():
