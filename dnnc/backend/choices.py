@@ -168,7 +168,7 @@ ENGINECFG = kind(
         ),
         Row("KNOB_CHOICES", DESCRIPTOR, ANY, of="KNOB_CHOICE"),
         Row("WORKSPACE_SIZE", INT64, access="read-only"),
-        Row("SHARED_MEMORY_USED", INT64, access="read-only"),
+        Row("SHARED_MEMORY_USED", INT32, access="read-only"),
     ],
     _engine_config,
     {

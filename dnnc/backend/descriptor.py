@@ -210,6 +210,9 @@ class Descriptor:
         return attribute
 
     def _require_settable(self, attribute: Attribute) -> None:
+        if self.kind.build is None:
+            what = "nobody but dnnc sets attributes of such descriptors"
+            raise self._error(Status.NOT_SUPPORTED, what, "get_attribute", attribute.name)
         if attribute.access in ("read-only", "input"):
             raise self._error(Status.BAD_PARAM, "it is read-only", "get_attribute", attribute.name)
         if attribute.access == "unsupported":

@@ -60,11 +60,9 @@ def of_device(ordinal: int | None) -> DeviceProperties:
 
 def _build(given: Given) -> DeviceProperties:
     ways = [end for end in ("DEVICE_ID", "HANDLE", "JSON_REPRESENTATION") if end in given]
-    if len(ways) != 1:
-        raise given.error(
-            "DEVICE_ID", f"{' and '.join(ways) or 'nothing'} is set",
-            "one of DEVICE_ID, HANDLE and JSON_REPRESENTATION",
-        )  # fmt: skip
+    if len(ways) > 1:
+        what = f"{' and '.join(ways)} are set"
+        raise given.error("DEVICE_ID", what, "one of them, or none for the current device")
     if ways == ["JSON_REPRESENTATION"]:
         return from_json(given.one("JSON_REPRESENTATION"))
     handle: Handle | None = given.one("HANDLE")
@@ -73,7 +71,7 @@ def _build(given: Given) -> DeviceProperties:
     except DnncError as error:
         if error.status is Status.NOT_SUPPORTED_ARCH_MISMATCH:
             raise
-        raise given.error(ways[0], str(error), "a device", Status.NOT_INITIALIZED) from error
+        raise given.error("DEVICE_ID", str(error), "a device", Status.NOT_INITIALIZED) from error
 
 
 def _read_json(record: Record) -> tuple[str, ...]:

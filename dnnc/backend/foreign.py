@@ -139,7 +139,6 @@ def _check_sdpa(given: Given) -> None:
 
 _DECOMPOSED = "the matmuls, pointwise operations and reductions that it stands for"
 _MATH_PREC = Row("MATH_PREC", DATA_TYPE, required=True)
-_BLOCK_SIZE = Row("BLOCK_SIZE", INT32, SOME, required=True)
 
 
 def _band(prefix: str) -> list[Row]:
@@ -148,7 +147,7 @@ def _band(prefix: str) -> list[Row]:
         Row(f"{prefix}LOWER_BANDWIDTH", INT64, required=True),
         Row(f"{prefix}UPPER_BANDWIDTH", INT64, required=True),
         Row(f"{prefix}AXIS", INT64, required=True),
-        Row(f"{prefix}PAD_VALUE", REAL),
+        Row(f"{prefix}PAD_VALUE", Type.CUDNN_TYPE_FLOAT),
     ]
 
 
@@ -177,13 +176,17 @@ KINDS: tuple[Kind, ...] = (
     ),
     _kind(
         "OPERATION_BLOCK_SCALE_QUANTIZE", "OPERATION_BLOCK_SCALE_QUANTIZE",
-        [*_rows_of_tensors("XDESC YDESC SCALE_DESC"), _MATH_PREC, _BLOCK_SIZE],
+        [
+            *_rows_of_tensors("XDESC YDESC SCALE_DESC"), _MATH_PREC,
+            Row("BLOCK_SIZE", INT32, required=True),
+        ],
         _check_block_scale, "a scale of the whole tensor",
     ),
     _kind(
         "OPERATION_BLOCK_SCALE_DEQUANTIZE", "OPERATION_BLOCK_SCALE_DEQUANTIZE",
         [
-            *_rows_of_tensors("XDESC SCALE_DESC YDESC"), _MATH_PREC, _BLOCK_SIZE,
+            *_rows_of_tensors("XDESC SCALE_DESC YDESC"), _MATH_PREC,
+            Row("BLOCK_SIZE", INT32, (1, 2), required=True),
             Row("NEG_SCALE", Type.CUDNN_TYPE_BOOLEAN),
         ],
         _check_block_scale, "a scale of the whole tensor",

@@ -97,6 +97,8 @@ PARAMETERS: dict[str, Parameters] = {
     ),
 }
 
+_DOUBLE = (Type.CUDNN_TYPE_DOUBLE,)
+
 # Attribute, without CUDNN_ATTR_ -> its types, where the field's Python type does not say them.
 TYPES: dict[str, tuple[Type, ...]] = {
     "POINTWISE_MODE": (Type.CUDNN_TYPE_POINTWISE_MODE,),
@@ -109,10 +111,15 @@ TYPES: dict[str, tuple[Type, ...]] = {
     "RESAMPLE_STRIDES": (INT64, FRACTION),
     "RESAMPLE_WINDOW_DIMS": (INT64, FRACTION),
     "RNG_DISTRIBUTION": (Type.CUDNN_TYPE_RNG_DISTRIBUTION,),
+    "RNG_NORMAL_DIST_MEAN": _DOUBLE,
+    "RNG_NORMAL_DIST_STANDARD_DEVIATION": _DOUBLE,
+    "RNG_UNIFORM_DIST_MAXIMUM": _DOUBLE,
+    "RNG_UNIFORM_DIST_MINIMUM": _DOUBLE,
+    "RNG_BERNOULLI_DIST_PROBABILITY": _DOUBLE,
     "OPERATION_RNG_SEED": (INT64, DESCRIPTOR),
     "OPERATION_NORM_FWD_PHASE": (Type.CUDNN_TYPE_NORM_FWD_PHASE,),
     "OPERATION_MOE_GROUPED_MATMUL_MODE": (Type.CUDNN_TYPE_MOE_GROUPED_MATMUL_MODE,),
-    "OPERATION_MOE_GROUPED_MATMUL_TOP_K": (INT32, INT64),
+    "OPERATION_MOE_GROUPED_MATMUL_TOP_K": (INT32,),
 }
 
 # What cuDNN's enumerators have before the choice of the operation's field.
@@ -147,7 +154,7 @@ EXTRAS: dict[str, list[Row]] = {
     "POINTWISE": [_NAN],
     "CONVOLUTION": [_SPATIAL_DIMS],
     "RESAMPLE": [_SPATIAL_DIMS, _NAN],
-    "MATMUL": [Row("PADDING_VALUE", REAL, default=0.0)],
+    "MATMUL": [Row("PADDING_VALUE", (*REAL, INT32, INT64), default=0.0)],
     "REDUCTION": [Row("IS_DETERMINISTIC", BOOLEAN)],
     "OPERATION_POINTWISE": [
         Row("ALPHA1", REAL, default=1.0),

@@ -74,7 +74,7 @@ def _build(given: Given) -> TensorSpec:
         dtype=dtype,
         dims=dims,
         strides=strides,
-        alignment=given.one("BYTE_ALIGNMENT"),
+        alignment=_power_of_two(given.one("BYTE_ALIGNMENT")),
         is_virtual=given.one("IS_VIRTUAL"),
         is_by_value=given.one("IS_BY_VALUE"),
         reordering=reordering,
@@ -105,6 +105,11 @@ def _verify_alignment(given: Given, dtype: DType) -> None:
         raise given.error(
             "BYTE_ALIGNMENT", f"{alignment} of {dtype}", f"a positive multiple of {size}"
         )
+
+
+def _power_of_two(alignment: int) -> int:
+    """What an address that is a multiple of the alignment is also a multiple of."""
+    return alignment & -alignment
 
 
 def _verify_vectors(given: Given, dtype: DType) -> None:

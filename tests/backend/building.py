@@ -328,6 +328,8 @@ class Writer:
             return b.CUDNN_TYPE_FRACTION, [Fraction(v, op.denominator) for v in value]
         if field.type is tuple:
             return I64, list(value)
+        if field.name == "top_k":
+            return b.CUDNN_TYPE_INT32, [value]
         return (DOUBLE, [value]) if field.type is float else (I64, [value])
 
     def _beside(self, op, prefix):

@@ -85,6 +85,8 @@ class Model:
         if self.state == "final":
             return {Status.NOT_INITIALIZED}
         row = self.rules.get(name)
+        if row is not None and self.kind == "KNOB_INFO":
+            return {Status.NOT_SUPPORTED}
         if row is None or row.is_read_only:
             return {BAD}
         if type_ != row.type:
