@@ -21,7 +21,6 @@ from typing import Any
 from ..errors import DnncError, Status
 from . import enums
 from .descriptor import Attributes, Descriptor, require_descriptor
-from .devices import DeviceProperties
 from .enums import CONSTANTS, ENUMERATIONS
 from .kinds import KINDS
 from .plans import run
@@ -139,7 +138,6 @@ def execution_plan(descriptor: Descriptor) -> Any:
 __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
     "Attributes",
     "Descriptor",
-    "DeviceProperties",
     "create_descriptor",
     "destroy_descriptor",
     "execute",

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from .. import __version__, tools
+from .. import keys
 from .. import target as targets
 from ..options import Options
 from ..plan.plan import Plan
@@ -22,10 +20,9 @@ def _options(config: Config) -> Options:
 
 
 def key_of(config: Config) -> str:
-    """What the plan of a config depends on, hashed."""
-    parts = [__version__, tools.versions(), config.graph.canonical_text(), config.target.name]
-    text = json.dumps([*parts, vars(_options(config))], sort_keys=True, default=list)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """What the plan of a config depends on, hashed; also for those that outlive this process."""
+    text, target = config.graph.canonical_text(), config.target.name
+    return keys.hash_of(keys.plan_key(text, [target], _options(config)), keys.installation())
 
 
 def plan_of(config: Config) -> Plan:

@@ -7,58 +7,57 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from .. import target as targets
 from ..errors import DnncError, Status
+from ..frontends.device_properties import VERSION, DeviceProperties, create_device_properties
 from ..frontends.handle import Handle
 from ..target import Target
 from .descriptor import Given, Record
 from .tables import CHAR, HANDLE, INT32, Row, kind
 
-_VERSION = 1
-
 
 @dataclass(frozen=True)
-class DeviceProperties:
-    """A device as far as compiling needs it; `dnnc.pygraph` takes it as `device_property`.
+class Device:
+    """A device as far as planning needs it.
 
-    target: a row of `dnnc.target`.
+    target: what is compiled for it.  text: its JSON.
     """
 
     target: Target
-
-    def to_json(self) -> str:
-        """{"dnnc_device": 1, "target": "sm_90a"}."""
-        return json.dumps({"dnnc_device": _VERSION, "target": self.target.name})
+    text: str
 
 
-def from_json(text: str) -> DeviceProperties:
-    """The device of such text; BAD_PARAM if it is another, ARCH_MISMATCH for unknown targets."""
+def of_properties(properties: DeviceProperties) -> Device:
+    """A device that was described by `dnnc.create_device_properties`."""
+    return Device(properties.target, properties.serialize())
 
-    def error(what: str) -> DnncError:
-        accepted = '{"dnnc_device": 1, "target": "sm_90a"}, or another target'
-        return DnncError(Status.BAD_PARAM, what, accepted, "device properties")
 
+def of_target(name: str) -> Device:
+    """A usual device of a target, which JSON names: {"dnnc_device": 1, "target": "sm_90a"}."""
+    return Device(targets.of(name), json.dumps({"dnnc_device": VERSION, "target": name}))
+
+
+def from_json(text: str) -> Device:
+    """The device of the JSON of device properties, or of one that names a target.
+
+    Other text is BAD_PARAM; a target that dnnc has not is NOT_SUPPORTED_ARCH_MISMATCH.
+    """
     try:
         data: Any = json.loads(text)
-    except ValueError as reason:
-        raise error(f"no JSON: {reason}") from None
-    if not isinstance(data, dict) or data.keys() != {"dnnc_device", "target"}:
-        raise error(f"{text:.60}")
-    if data["dnnc_device"] != _VERSION or not isinstance(data["target"], str):
-        raise error(f"{text:.60}")
-    return DeviceProperties(targets.of(data["target"]))
+    except (ValueError, RecursionError):
+        data = None
+    if isinstance(data, dict) and cast("dict[str, Any]", data).keys() == {"dnnc_device", "target"}:
+        if data["dnnc_device"] == VERSION and isinstance(data["target"], str):
+            return of_target(data["target"])
+    try:
+        return of_properties(create_device_properties(text))
+    except RecursionError:
+        raise DnncError(Status.BAD_PARAM, "nested too deeply", "device properties") from None
 
 
-def of_device(ordinal: int | None) -> DeviceProperties:
-    """The properties of a device that is here, None for the current one."""
-    from ..runtime import driver
-
-    return DeviceProperties(targets.of_capability(*driver.device(ordinal).capability))
-
-
-def _build(given: Given) -> DeviceProperties:
+def _build(given: Given) -> Device:
     ways = [end for end in ("DEVICE_ID", "HANDLE", "JSON_REPRESENTATION") if end in given]
     if len(ways) > 1:
         what = f"{' and '.join(ways)} are set"
@@ -66,8 +65,9 @@ def _build(given: Given) -> DeviceProperties:
     if ways == ["JSON_REPRESENTATION"]:
         return from_json(given.one("JSON_REPRESENTATION"))
     handle: Handle | None = given.one("HANDLE")
+    ordinal = given.one("DEVICE_ID") if handle is None else handle.device
     try:
-        return of_device(given.one("DEVICE_ID") if handle is None else handle.device)
+        return of_properties(create_device_properties(ordinal))
     except DnncError as error:
         if error.status is Status.NOT_SUPPORTED_ARCH_MISMATCH:
             raise
@@ -75,7 +75,7 @@ def _build(given: Given) -> DeviceProperties:
 
 
 def _read_json(record: Record) -> tuple[str, ...]:
-    return (record.payload.to_json(),)
+    return (record.payload.text,)
 
 
 DEVICEPROP = kind(
@@ -93,11 +93,11 @@ DEVICEPROP = kind(
 
 def target_of(given: Given, handle: Handle | None) -> Target:
     """What to compile for: the DEVICEPROP that is set, else the handle's or the current device."""
-    properties: DeviceProperties | None = given.payload("DEVICEPROP")
-    if properties is not None:
-        return properties.target
+    device: Device | None = given.payload("DEVICEPROP")
+    if device is not None:
+        return device.target
     try:
-        return of_device(None if handle is None else handle.device).target
+        return create_device_properties(None if handle is None else handle.device).target
     except DnncError as error:
         raise given.error(
             "DEVICEPROP", f"it is not set, and there is no device: {error}",

@@ -15,7 +15,7 @@ from ..plan import format
 from ..plan.plan import Plan
 from . import caches, compiled
 from .descriptor import Given, Record, require_descriptor
-from .devices import DeviceProperties
+from .devices import Device
 from .engines import Config
 from .tables import ANY, CHAR, DESCRIPTOR, HANDLE, INT64, VOID_PTR, Row, kind, kind_of
 
@@ -78,10 +78,10 @@ def _build(given: Given) -> Any:
 
 
 def _verify_device(given: Given, config: Config) -> None:
-    properties: DeviceProperties | None = given.payload("DEVICEPROP")
-    if properties is not None and properties.target != config.target:
+    device: Device | None = given.payload("DEVICEPROP")
+    if device is not None and device.target.name != config.target.name:
         raise given.error(
-            "DEVICEPROP", f"{properties.target}", f"{config.target}, as of the engine config"
+            "DEVICEPROP", f"{device.target}", f"{config.target}, as of the engine config"
         )
 
 

@@ -409,7 +409,7 @@ def test_device_properties_of_a_device_that_is_here(monkeypatch):
         [],  # the current one
     ):
         here = made(b.CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, *way)
-        assert json.loads(got(here, name, b.CUDNN_TYPE_CHAR))["target"] == "sm_90a"
+        assert json.loads(got(here, name, b.CUDNN_TYPE_CHAR))["capability"] == [9, 0]
     # Engines take it from the device, too, if nothing else says it.
     found = made(
         b.CUDNN_BACKEND_ENGINE_DESCRIPTOR,
@@ -447,13 +447,23 @@ def test_without_a_device_the_properties_are_asked_for(monkeypatch):
     assert refused(b.finalize, here).status is Status.NOT_INITIALIZED
 
 
-def test_a_pygraph_takes_the_properties():
-    g = dnnc.pygraph(
-        io_data_type="HALF", device_property=b.DeviceProperties(dnnc.target.of("sm_86"))
+def test_properties_that_a_device_wrote_down_elsewhere():
+    text = (
+        '{"capability": [8, 6], "dnnc_device": 1, "max_dynamic_smem_bytes": 101376, '
+        '"name": "NVIDIA A10", "sm_count": 72}'
     )
-    g.relu(g.tensor([4, 8])).set_output()
-    g.build()
-    assert g.plan.plan.programs[0].target == "sm_86"
+    name = b.CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION
+    there = made(b.CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, (name, b.CUDNN_TYPE_CHAR, text))
+    assert got(there, name, b.CUDNN_TYPE_CHAR) == text
+    assert dnnc.create_device_properties(text).serialize() == text
+    found = made(
+        b.CUDNN_BACKEND_ENGINE_DESCRIPTOR,
+        (b.CUDNN_ATTR_ENGINE_OPERATION_GRAPH, D, [ffn()]),
+        (b.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, I64, [4]),
+        (b.CUDNN_ATTR_ENGINE_DEVICEPROP, D, [there]),
+    )
+    plan = plan_of(config(found), (b.CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, D, [there]))
+    assert json.loads(json_of(plan))["targets"] == ["sm_86"]
 
 
 # ---- variant packs
