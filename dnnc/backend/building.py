@@ -133,7 +133,7 @@ def _finished(op: type[Op], given: Given, values: dict[str, Any]) -> Node:
         values["generate_index"] = "IDXDESC" in given
     if op.op_name == "rmsnorm_backward":
         values["has_dbias"] = "DBIAS_DESC" in given
-    if spatial is not None:
+    if op.backend.startswith("OPERATION_CONVOLUTION"):
         values = {n: _packed_groups(given, v, spatial) for n, v in values.items()}
     alpha = given.one("ALPHA") if _has_alpha(op) else 1.0
     return Node(partial(made, op, values, alpha), refusal).verified()

@@ -62,7 +62,6 @@ class Row:
         self.access, self.why, self.takes_sizes = access, why, takes_sizes
 
     def attribute(self, prefix: str) -> Attribute:
-        # One attribute lacks a part of the prefix that its neighbours have.
         text = f"CUDNN_ATTR_{prefix}_{self.suffix}"
         low, high = self.counts
         return Attribute(

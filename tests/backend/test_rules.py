@@ -393,6 +393,36 @@ def test_pointwise_tensors_belong_to_their_mode():
     assert wrong is Status.BAD_PARAM
 
 
+def test_windows_are_of_the_spatial_dims():
+    windows = made(
+        b.CUDNN_BACKEND_RESAMPLE_DESCRIPTOR,
+        (b.CUDNN_ATTR_RESAMPLE_MODE, b.CUDNN_TYPE_RESAMPLE_MODE, [b.CUDNN_RESAMPLE_MAXPOOL]),
+        (b.CUDNN_ATTR_RESAMPLE_PADDING_MODE, b.CUDNN_TYPE_PADDING_MODE, [b.CUDNN_NEG_INF_PAD]),
+        (b.CUDNN_ATTR_RESAMPLE_SPATIAL_DIMS, I64, [2]),
+        (b.CUDNN_ATTR_RESAMPLE_WINDOW_DIMS, I64, [2, 2]),
+        (b.CUDNN_ATTR_RESAMPLE_STRIDES, b.CUDNN_TYPE_FRACTION, [Fraction(2), (4, 2)]),
+        (b.CUDNN_ATTR_RESAMPLE_PRE_PADDINGS, I64, [0, 0]),
+        (b.CUDNN_ATTR_RESAMPLE_POST_PADDINGS, I64, [0, 0]),
+    )
+
+    def pooled(x, y, *more):
+        return made(
+            b.CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR,
+            (b.CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC, D, [windows]),
+            (b.CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC, D, [tensor(1, x)]),
+            (b.CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC, D, [tensor(2, y)]),
+            *more,
+        )
+
+    (op,) = b.operation_graph(graph_of(pooled([2, 3, 8, 8], [2, 3, 4, 4]))).ops
+    assert (op.stride, op.window, op.denominator, op.index) == ((2, 2), (2, 2), 1, None)
+    # A convolution's tensors may have a dim of groups, a pooling's have not.
+    error = status_of(pooled, [2, 3, 3, 8, 8], [2, 3, 3, 4, 4])
+    assert error is Status.BAD_PARAM
+    added = (b.CUDNN_ATTR_OPERATION_RESAMPLE_FWD_BETA, b.CUDNN_TYPE_FLOAT, [1.0])
+    assert status_of(graph_of, pooled([2, 3, 8, 8], [2, 3, 4, 4], added)) is Status.NOT_SUPPORTED
+
+
 def test_norms_by_mode_and_phase():
     x, y = tensor(1, [2, 3, 4]), tensor(2, [2, 3, 4])
     scale, epsilon = tensor(3, [1, 3, 4]), tensor(4, [1, 1, 1])
