@@ -6,11 +6,12 @@ in memory anyway costs less than that: each fusion that needs it does it again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..dialect.fusion import partition
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
+from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..target import Target
 from .engine import Engine
@@ -106,6 +107,8 @@ def _recomputed_once(
         for tensor in _read(groups[place]):
             if tensor not in stored or tensor not in producers or not tensor.is_virtual:
                 continue
+            if _is_tested(tensor, groups[place], producers):
+                continue
             chain = _chain(tensor, producers, stored - {tensor})
             if chain is None or not _is_cheaper(chain, tensor, groups[place]):
                 continue
@@ -115,6 +118,22 @@ def _recomputed_once(
             if _is_taken(graph, changed, place, target, engines):
                 groups = changed
     return _needed(graph, groups)
+
+
+def _is_tested(tensor: Tensor, group: Sequence[Op], producers: Mapping[Tensor, Op]) -> bool:
+    """Whether a group looks where a tensor equals what another group made, maybe of this tensor:
+    an index does so with its maximum.
+
+    Computed again it may differ in its last bit: what is approximate depends on a fusion's outputs.
+    """
+    others = {t for t in _read(group) if t in producers and t is not tensor}
+    return any(
+        isinstance(op, Pointwise)
+        and op.mode in ("cmp_eq", "cmp_neq")
+        and tensor in op.operands
+        and not others.isdisjoint(op.operands)
+        for op in group
+    )
 
 
 def _needed(graph: OperationGraph, groups: Groups) -> Groups:
