@@ -291,12 +291,10 @@ def row_reductions_that_flow(region: Region) -> int:
         op for op in region.generics() if is_reduction(op)
         and reduced_axes(op) == [len(dims) - 1] and region.dims_of(inputs_of(op)[0]) == dims
     ]  # fmt: skip
-    flows = any(
-        leads_to(op.results[0], value)
-        for op in along_rows
-        for value, tensor in region.outputs
-        if tensor.shape == tuple(dims)
-    )
+    whole = [value for value, tensor in region.outputs if tensor.shape == tuple(dims)]
+    # The index of a maximum, or a log-sum-exp, goes on into another reduction only.
+    whole += [inputs_of(op)[0] for op in region.generics() if is_reduction(op)]
+    flows = any(leads_to(op.results[0], value) for op in along_rows for value in whole)
     return len(along_rows) if flows else 0
 
 
