@@ -72,9 +72,9 @@ class GridEngine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "reductions of equal dims and axes, also of what other such reductions give, whose "
-        "results flow on (batch norm, a tensor's amax and its quantisation), any mode; pointwise "
-        "operations before, and after, of the dims of the input or of the "
-        "results; packed boolean outputs whose fastest axis is a multiple of 8 contiguous "
+        "results flow on (batch norm, a tensor's amax and its quantisation, the index of its "
+        "maximum), any mode; pointwise operations before, and after, of the dims of the input or "
+        "of the results; packed boolean outputs whose fastest axis is a multiple of 8 contiguous "
         "elements; up to 16 groups of kept elements, of 1024 each where types have 16 bits",
     )
 
@@ -94,9 +94,11 @@ class GridEngine:
         if not any(t.shape == first for t in fusion.inputs):
             what = f"inputs without dims {text(first)}"
             reasons.append(pattern_reason(what, "an input of the reduced tensor's dims"))
-        if not reasons and not any(output.shape == first for output in fusion.outputs):
-            what = f"outputs without dims {text(first)}"
-            reasons.append(pattern_reason(what, "an output of the reduced tensor's dims"))
+        has_whole = any(output.shape == first for output in fusion.outputs)
+        if not reasons and not has_whole and _levels(fusion) == 1:
+            what = f"outputs without dims {text(first)}, reductions that need no other"
+            wanted = "an output of the reduced tensor's dims, or a reduction of what another gives"
+            reasons.append(pattern_reason(what, wanted))
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
         if not reasons and not self.candidates(fusion, target):
             # What takes least of everything is illegal too.

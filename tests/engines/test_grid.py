@@ -313,6 +313,11 @@ def test_refusals_name_what_is_wrong():
     g.reduction(g.tensor([8, 16]), "add").set_dim([1, 16]).set_output()
     assert "an output of the reduced tensor's dims" in str(refusal(g))
     g = new_graph("f16")
+    x = g.tensor([8, 16])  # a mean and a variance are found in one pass
+    centred = g.sub(x, g.reduction(x, "avg").set_dim([1, 16]).set_output())
+    g.reduction(g.mul(centred, centred), "avg").set_dim([1, 16]).set_output()
+    assert "a reduction of what another gives" in str(refusal(g))
+    g = new_graph("f16")
     g.relu(g.tensor([8, 16])).set_output()
     assert "one reduction at least" in str(refusal(g))
     g = new_graph("f16")
