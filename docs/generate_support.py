@@ -26,7 +26,7 @@ from dnnc import dtypes
 from dnnc.dialect.fusion import Fusion, partition
 from dnnc.dialect.op import Op
 from dnnc.dialect.ops import OPS, Pointwise
-from dnnc.dialect.ops.reduction import REDUCTION_MODES, ReductionMode
+from dnnc.dialect.ops.reduction import INDEXED_MODES, REDUCTION_MODES, ReductionMode
 from dnnc.dialect.pointwise_modes import MODES, Mode
 from dnnc.dtypes import DType
 from dnnc.engines import ENGINES, heuristics
@@ -214,7 +214,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_grouped_sm90.py", target=HOPPER),
     ),
     "operation pointwise": _both("test_pointwise.py"),
-    "operation reduction": _both("test_reduction.py"),
+    "operation reduction": (*_both("test_reduction.py"), *_both("test_reduction_index.py")),
     "operation transpose": _VIEWS,
     "operation slice": _VIEWS,
     "operation reshape": _both(
@@ -269,7 +269,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         ),
         LinkedTest("tests/dialect/test_linalg_cpu.py", "test_special_values"),
     ),
-    "reduction modes": _both("test_reduction.py", "test_modes", "test_integers"),
+    "reduction modes": (
+        *_both("test_reduction.py", "test_modes", "test_integers"),
+        *_both("test_reduction_index.py"),
+    ),
     "data types": (
         *_both("test_pointwise.py", "test_types_in_and_out"),
         *_both("test_reduction.py", "test_fallback_multiplies_every_type"),
@@ -673,6 +676,7 @@ def _reduction_mode_row(mode: ReductionMode) -> Sequence[object]:
         f"`CUDNN_REDUCE_TENSOR_{mode.name.upper()}`",
         f"`{mode.formula}`",
         _types(_compute_types([reduction_of(mode.name)])),
+        "yes" if mode.name in INDEXED_MODES else "no",
         engines_text(graphs_of_reduction_mode(mode)),
     )
 
@@ -690,7 +694,10 @@ Tests: {tests}
 _REDUCTION_MODES = """\
 ## Reduction modes
 
-The sum, or what stands for it, goes over the axes where the result has one element.
+The sum, or what stands for it, goes over the axes where the result has one element. Index: whether
+`generate_index=True` gives a second result, the places of the first elements that equal the first
+([rule](numerics.md#the-table)); `rows` and `grid` take it as one kernel, `matmul_sm90` after a
+product with rows of up to 768 elements.
 
 Tests: {tests}
 """
@@ -701,7 +708,7 @@ def _modes_part() -> Iterator[str]:
     header = ("mode", "cuDNN", "pygraph", "formula", "compute types", "engines")
     yield table(header, map(_mode_row, MODES))
     yield _REDUCTION_MODES.format(tests=links("reduction modes"))
-    header = ("mode", "cuDNN", "formula", "compute types", "engines")
+    header = ("mode", "cuDNN", "formula", "compute types", "index", "engines")
     yield table(header, map(_reduction_mode_row, REDUCTION_MODES))
 
 

@@ -118,8 +118,11 @@ def bounds(
     for op in graph.ops:
         operands = [boxes[tensor] for tensor in op.operands]
         with np.errstate(all="ignore"):
-            made = _evaluate(op, operands, sizes, tf32, fp8)
-            boxes[op.results[0]] = _stored(made, op.results[0].type)
+            made = [_evaluate(op, operands, sizes, tf32, fp8)]
+            if isinstance(op, Reduction) and op.index is not None:
+                made.append(_index(op, *operands))
+            for tensor, box in zip(op.results, made, strict=True):
+                boxes[tensor] = _stored(box, tensor.type)
     return {tensor.uid: boxes[tensor] for tensor in graph.outputs}
 
 
@@ -380,14 +383,14 @@ def _reduction(op: Reduction, x: Box) -> Box:
     axes = op.axes
     if not axes:
         axes = tuple(range(x.mid.ndim))[:0]
-    mid = op.reference(x.mid)
+    mid = _value(op, x.mid)
     wild = np.any(x.wild, axis=axes, keepdims=True)
     if op.compute_type == dtypes.i32:
         loose = np.any(~x.is_sharp, axis=axes, keepdims=True)
         return Box(mid, mid, mid, wild | loose)
     x = _computed(x, op.x.type, op.compute_type)
     if op.mode in ("min", "max"):
-        return Box(mid, op.reference(x.low), op.reference(x.high), wild)
+        return Box(mid, _value(op, x.low), _value(op, x.high), wild)
     size, radius = np.nan_to_num(np.abs(np.asarray(x.mid, float))), x.radius
     if op.mode == "amax":
         inner, outer = np.maximum(size - radius, 0), size + radius
@@ -397,6 +400,35 @@ def _reduction(op: Reduction, x: Box) -> Box:
     if op.mode in ("mul", "mul_no_zeros"):
         return _product(op, x, mid, wild)
     return _sum(op, mid, wild, size, radius)
+
+
+def _value(op: Reduction, x: Array) -> Array:
+    """Its first result."""
+    made = op.reference(x)
+    return made if op.index is None else made[0]
+
+
+def _index(op: Reduction, x: Box) -> Box:
+    """The places from the first to the last element that may be the extreme."""
+    mid = op.reference(x.mid)[1]
+    wild = np.any(x.wild, axis=op.axes, keepdims=True)
+    if op.compute_type == dtypes.i32:
+        return Box(mid, mid, mid, wild | np.any(~x.is_sharp, axis=op.axes, keepdims=True))
+    x = _computed(x, op.x.type, op.compute_type)
+    values, low, high = (np.asarray(part, float) for part in (x.mid, x.low, x.high))
+    if op.mode == "min":
+        low, high = -high, -low
+    elif op.mode == "amax":
+        size = np.abs(values)
+        low, high = np.maximum(size - x.radius, 0), size + x.radius
+    is_nan = np.isnan(values)
+    least = np.max(np.where(is_nan, -np.inf, low), axis=op.axes, keepdims=True)
+    may_be = np.where(is_nan.any(axis=op.axes, keepdims=True), is_nan, high >= least)
+    order = [axis for axis in range(values.ndim) if axis not in op.axes]
+    rows = may_be.transpose(*order, *op.axes).reshape(mid.size, -1)
+    last = rows.shape[1] - 1 - np.argmax(rows[:, ::-1], axis=1)
+    ends = [end.reshape(mid.shape) for end in (np.argmax(rows, axis=1), last)]
+    return Box(mid, *ends, wild)
 
 
 def _sum(op: Reduction, mid: Array, wild: Array, size: Array, radius: Array) -> Box:

@@ -23,6 +23,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.dialect.ops import MoeGroupedMatmul, Pointwise
 from dnnc.dialect.ops.reduction import BY_NAME as REDUCTIONS
+from dnnc.dialect.ops.reduction import INDEXED_MODES
 from dnnc.dialect.pointwise_modes import MODES, Mode
 from dnnc.dialect.tensor import Tensor, dense_order, packed_strides, sizes
 from dnnc.expr import Expr, product
@@ -202,6 +203,7 @@ KINDS = {
     "pointwise": 52,
     "matmul": 10,
     "reduction": 11,
+    "indexed": 2,
     "transpose": 7,
     "slice": 7,
     "reshape": 6,
@@ -671,6 +673,27 @@ class Builder:
         node = self.finished(made, self.result_type(sketch), dims, sketch, [x])
         node.has_sum = True
         return node
+
+    def indexed(self) -> Node:
+        """The places of extremes, and maybe the extremes."""
+        x = self.operand()
+        axes = self.axes(x)
+        dims = tuple(Expr.of(1) if axis in axes else n for axis, n in enumerate(x.dims))
+        mode, compute = (
+            pick(self.rng, INDEXED_MODES),
+            pick(self.rng, {dtypes.f32: 9, dtypes.f64: 1}),
+        )
+        value = self.tame(np.abs(x.sketch) if mode == "amax" else x.sketch)
+        made, index = self.g.reduction(self.realize(x), mode, compute, generate_index=True)
+        made.set_dim(dims).set_stride(self.strides(dims))
+        index.set_dim(dims)
+        node = self.finished(made, self.result_type(value), dims, value, [x])
+        count = self.count(x.dims) // max(1, self.count(dims))
+        places = self.rng.integers(0, max(1, min(count, LARGEST)), SAMPLES)
+        # Whatever size a symbol has, INT64 holds its places.
+        place = self.finished(index, dtypes.i64, dims, places, [x])
+        node.has_sum = place.has_sum = True
+        return place
 
     def axes(self, x: Node) -> list[int]:
         """Axes to reduce, none of them now and then."""

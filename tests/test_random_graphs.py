@@ -275,8 +275,10 @@ def test_the_drawn_graphs_have_everything():
     # Offsets of experts and flags of peers are no random numbers, and the bounds of a drawn graph
     # know nothing else.
     not_drawn = {"conv_fprop", "moe_grouped_matmul", "peer_reduction", "resample", "rng"}
-    # Composite operations are made of others, which are drawn.
+    # Composite operations are made of others, which are drawn; a reduction may be one.
     wanted = {kind.op_name for kind in OPS if kind.expand is Op.expand} - not_drawn
+    wanted |= {"reduction"}
+    assert any(len(op.results) > 1 for op in ops if op.op_name == "reduction")
     assert {op.op_name for op in ops} == wanted
     assert {op.mode for op in ops if op.op_name == "pointwise"} == {m.name for m in MODES}
     assert {op.mode for op in ops if op.op_name == "reduction"} == {m.name for m in REDUCTION_MODES}
@@ -333,7 +335,7 @@ def any_knobs(engine, fusion, rng, surface=""):
     place = target(engine.name)
     for _ in range(TRIES):
         knobs = {
-            knob.name: int(rng.choice(small.get(knob.name, knob.values)))
+            knob.name: int(rng.choice(_values_of(knob, small)))
             for knob in engine.knobs(fusion, place)
         }
         if not engine.legal(knobs, fusion, place):
@@ -341,6 +343,11 @@ def any_knobs(engine, fusion, rng, surface=""):
     candidates = engine.candidates(fusion, place)
     assert candidates, f"{engine.name} supports {fusion} with no knobs"
     return candidates[int(rng.integers(0, len(candidates)))]
+
+
+def _values_of(knob, small):
+    """Those for small graphs that the engine's knob has; all, if none."""
+    return [value for value in small.get(knob.name, ()) if value in knob.values] or knob.values
 
 
 def any_config(drawn, rng):

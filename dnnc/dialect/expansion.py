@@ -33,6 +33,12 @@ class Steps:
         self.rank = rank
         self.ops: list[Op] = []
 
+    def computing_in(self, compute_type: DType) -> Steps:
+        """The same expansion, for steps of another compute type."""
+        other = Steps(self.name, compute_type, self.rank)
+        other.ops = self.ops
+        return other
+
     def pointwise(
         self, mode: str, *operands: Tensor | float, to: Tensor | None = None, **parameters: Any
     ) -> Tensor:
@@ -53,18 +59,27 @@ class Steps:
         one = Expr.of(1)
         made = to or self._virtual()
         made.dims = tuple(one if axis in axes else n for axis, n in enumerate(x.shape))
-        op = Reduction(mode=mode, x=x, y=made, compute_type=self.compute_type)
+        values: dict[str, Any] = {"mode": mode, "compute_type": self.compute_type}
+        op = Reduction(x=x, y=made, **values)
         return self._added(op, made)
 
-    def count(self, x: Tensor, axes: Sequence[int], times: int = 1) -> Tensor | float:
+    def count(
+        self,
+        x: Tensor,
+        axes: Sequence[int],
+        times: int = 1,
+        *,
+        over: Sequence[int] | None = None,
+    ) -> Tensor | float:
         """How many elements some axes have, so many times; where a size is a symbol, a tensor that
-        the axes are reduced in."""
+        the axes `over` are reduced in (default: the axes that are counted)."""
         known = times * math.prod(x.shape[axis].constant or 1 for axis in axes)
         found: Tensor | float = float(known)
         for axis in axes:
             if x.shape[axis].constant is None:
                 index = self.pointwise("gen_index", x, axis=axis)
-                last = self.reduction("max", index, axes)  # of the axes that others are over
+                # Over the axes that others are over, so that one kernel can have all of them.
+                last = self.reduction("max", index, axes if over is None else over)
                 found = self.pointwise("mul", self.pointwise("add", last, 1.0), found)
         return found
 
@@ -90,7 +105,9 @@ class Steps:
         """A number as a constant, and a scalar of another rank, with the rank of the others."""
         ones = (Expr.of(1),) * self.rank
         if not isinstance(value, Tensor):
-            return Tensor(dims=ones, strides=ones, dtype=self.compute_type, value=float(value))
+            made = Tensor(dims=ones, strides=ones, dtype=self.compute_type, value=value)
+            made.normalize_value()
+            return made
         if value.rank == self.rank:
             return value
         made = Tensor(is_virtual=True, dims=ones, strides=packed_strides(ones), dtype=value.type)

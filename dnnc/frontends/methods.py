@@ -26,6 +26,7 @@ from ..dialect.ops import (
     InstancenormBackward,
     Matmul,
     Pointwise,
+    Reduction,
     Resample,
     ResampleBackward,
     Rng,
@@ -298,6 +299,12 @@ def _over_axes(kind: type[Op]) -> Callable[..., Any]:
     return listed
 
 
+def _reduction(graph: Any, given: dict[str, Any]) -> Any:
+    """Y alone, or [Y, Index] where an index is asked for."""
+    made = _op_body(Reduction)(graph, {**given, "generate_index": given["generate_index"] or None})
+    return made if given["generate_index"] else made[0].set_name(given["name"])
+
+
 _WINDOW = ("pre_padding", "post_padding", "stride", "window")
 
 
@@ -370,6 +377,10 @@ _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = 
         )
         for kind in (Batchnorm, BatchnormBackward)
     },
+    Reduction: (
+        [_parameter("input"), _parameter("mode"), *_COMMON, _parameter("generate_index", False)],
+        _reduction,
+    ),
     Resample: (
         [_parameter("input"), _parameter("resample_mode"),
          *(_parameter(name) for name in _WINDOW), _parameter("padding_mode", None),

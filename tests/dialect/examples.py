@@ -144,6 +144,19 @@ def reduction_of_integers():
     return finish(g, g.reduction(g.tensor([3, 5]), "add").set_dim([1, 1]))
 
 
+def reduction_with_index(dims, axes, mode="max", io=dtypes.f32, index=None, compute=None):
+    """A graph of a reduction and the places of what it found; index: their type."""
+
+    def build():
+        g = new_graph(io_data_type=io)
+        x = g.tensor(list(dims))
+        y, places = g.reduction(x, mode, compute, name="best", generate_index=True)
+        y.set_dim([1 if axis in axes else n for axis, n in enumerate(dims)])
+        return finish(g, y, places.set_data_type(index) if index else places)
+
+    return build
+
+
 def transpose():
     g = new_graph()
     return finish(g, g.transpose(g.tensor([2, M, 4]), [2, 0, 1]))
@@ -452,6 +465,11 @@ EXAMPLES = {
     "reduction": [
         *(reduction_of(m.value) for m in dnnc.reduction_mode),
         reduction_of_integers,
+        reduction_with_index([3, M, 4], [1]),
+        reduction_with_index([M, 3, B], [0, 2], "min", dtypes.f16, dtypes.i64),
+        reduction_with_index([4, 5, 6], [0, 1, 2], "amax", dtypes.bf16),
+        reduction_with_index([4, 6], [0], "max", dtypes.i32, compute=dtypes.i32),
+        reduction_with_index([4, 1, 6], [1], "min"),
     ],
     "transpose": [transpose],
     "slice": [slice_with_steps],
@@ -780,6 +798,8 @@ BROKEN = {
     ("reduction", "C3"): broken(
         lambda g: g.reduction(g.tensor([4]), "avg", compute_data_type=dtypes.i32).set_dim([1])
     ),
+    ("reduction", "C4"): reduction_with_index([4, 5], [1], "add"),
+    ("reduction", "C5"): reduction_with_index([4, dnnc.Dim("Z", min=0)], [1]),
     ("transpose", "C1"): broken(lambda g: transpose_of(g, [0, 0, 1]).set_dim([2, 2, 3])),
     ("transpose", "C2"): broken(lambda g: transpose_of(g, [1, 0, 2]).set_dim([2, 3, 4])),
     ("transpose", "C3"): broken(lambda g: wide(transpose_of(g, [1, 0, 2]))),

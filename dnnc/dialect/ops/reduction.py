@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,10 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
-from ...rounding import to_int32_saturated, to_int32_wrapped
+from ...expr import product
+from ...rounding import round_to, to_int32_saturated, to_int32_wrapped, widen
 from ..op import Op, attribute, operand, result
-from ..tensor import Tensor, packed_strides, text
+from ..tensor import Tensor, packed_strides, stride_order, text
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,29 @@ REDUCTION_MODES: tuple[ReductionMode, ...] = (
 
 BY_NAME = {mode.name: mode for mode in REDUCTION_MODES}
 
+# Modes whose result is one of the elements, or its magnitude.
+INDEXED_MODES = ("min", "max", "amax")
+INDEX_TYPES = (dtypes.i32, dtypes.i64)
+
 
 class Reduction(Op):
     """Y = mode over the axes where Y has dim 1.
 
     X [d0, ..., dn], Y the same dims or 1.  Elements are converted to the compute type.
     NaN anywhere in a min, max or amax gives NaN.
-    Source: cuDNN graph API, Reduction operation; modes: `cudnnReduceTensorOp_t`.
+    Index, Y's dims, of min, max and amax: the place of the first of the elements, converted, that
+    are equal to the result, of the first NaN if there is one; counted row-major over the axes that
+    are reduced, in their order, from 0 (CUDNN_REDUCE_TENSOR_FLATTENED_INDICES).
+    Source: cuDNN graph API, Reduction operation; modes: `cudnnReduceTensorOp_t`; index:
+    cuDNN API reference, cudnnReduceTensor and cudnnReduceTensorIndices_t.
 
     Constraints:
     (C1) ranks are equal.
     (C2) each dim of Y is X's or 1.
     (C3) the compute type is FLOAT, DOUBLE, or INT32 for modes other than avg and norm2.
+    (C4) there is an index if generate_index asks for it, of min, max or amax; it has Y's dims, and
+         is INT32, or INT64, which holds every place.
+    (C5) where there is an index, sizes that are reduced are at least 1.
     """
 
     op_name = "reduction"
@@ -87,10 +99,18 @@ class Reduction(Op):
 
     x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")
     y: Tensor = result("[d0 or 1, ..., dn or 1]", backend="YDESC")
+    index: Tensor | None = result("[d0 or 1, ..., dn or 1]", optional=True)
     mode: str = attribute("what is computed", str, choices=tuple(BY_NAME))
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
     )
+    generate_index: bool | None = attribute(
+        "whether there is an index, of min, max and amax", bool, optional=True
+    )
+
+    @classmethod
+    def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
+        return () if values.get("generate_index") else ("index",)
 
     @property
     def row(self) -> ReductionMode:
@@ -121,6 +141,20 @@ class Reduction(Op):
             )
         if self.y.strides is None:
             self.y.strides = packed_strides(self.y.dims)
+        if self.index is None:
+            return
+        if self.index.dims is None:
+            self.index.dims = self.y.dims
+        if self.index.strides is None:
+            order = stride_order(self.y.dims, self.y.strides)
+            self.index.strides = packed_strides(self.index.dims, order)
+        if self.index.dtype is None:
+            self.index.dtype = self.index_types()[0]
+
+    def index_types(self) -> tuple[DType, ...]:
+        """Those that hold every place, the smallest first."""
+        places = product(self.x.shape[axis] for axis in self.axes).bounds()[1]
+        return tuple(t for t in INDEX_TYPES if places <= t.integer_range[1] + 1)
 
     def verify(self) -> None:
         self.require_attribute_choices()
@@ -147,12 +181,63 @@ class Reduction(Op):
                 ", ".join(row.cudnn for row in accepted),
                 Status.NOT_SUPPORTED_DATA_TYPE,
             )
+        self._verify_index()
+
+    def _verify_index(self) -> None:
+        if bool(self.generate_index) != (self.index is not None):  # reduction_c4
+            what = "no index" if self.index is None else "an index"
+            raise self.error("C4", f"{what}, generate_index={self.generate_index}", "both or none")
+        if self.index is None:
+            return
+        if self.mode not in INDEXED_MODES:  # reduction_c4
+            wanted = f"{', '.join(INDEXED_MODES)}, or generate_index=False"
+            raise self.error("C4", f"an index of mode {self.mode!r}", wanted)
+        if self.index.shape != self.y.shape:  # reduction_c4
+            raise self.error(
+                "C4",
+                f"an index of dims {text(self.index.shape)}",
+                text(self.y.shape),
+                Status.BAD_PARAM_SHAPE_MISMATCH,
+            )
+        self.require_type("C4", self.index, self.index_types())  # reduction_c4
+        for axis in self.axes:
+            if self.x.shape[axis].bounds()[0] < 1:  # reduction_c5
+                raise self.error(
+                    "C5",
+                    f"an index along axis {axis}, whose size {self.x.shape[axis]} may be 0",
+                    "a symbol whose min is at least 1",
+                    Status.BAD_PARAM_SHAPE_MISMATCH,
+                )
+
+    def expand(self) -> Sequence[Op] | None:
+        """With an index: the extreme, then the least of the places where it is."""
+        if self.index is None:
+            return None
+        from ..extreme_index import steps_of  # it is written with reductions
+
+        return steps_of(self)
 
     def reference(self, *operands: Any, **context: Any) -> Any:
         (x,) = operands
+        value = self._reduced(x)
+        return value if self.index is None else (value, self._first_place(x, value.shape))
+
+    def _reduced(self, x: Any) -> Any:
         if self.compute_type.is_float:
             x = np.asarray(x, dtype=np.float64)
             with np.errstate(all="ignore"):
                 return self.row.reference(x, self.axes)
         with np.errstate(all="ignore"):
             return to_int32_wrapped(self.row.reference(to_int32_saturated(x), self.axes))
+
+    def _first_place(self, x: Any, dims: tuple[int, ...]) -> Any:
+        """The index; elements that the compute type can't tell apart are equal."""
+        values = widen(round_to(x, self.compute_type))
+        if self.mode == "amax":
+            values = np.abs(values)
+            values = values if self.compute_type.is_float else to_int32_wrapped(values)
+        kept = [axis for axis in range(values.ndim) if axis not in self.axes]
+        rows = values.transpose(*kept, *self.axes)
+        rows = rows.reshape(*rows.shape[: len(kept)], -1)
+        find = np.argmin if self.mode == "min" else np.argmax
+        return find(rows, axis=-1).reshape(dims)

@@ -202,6 +202,22 @@ func.func @reduction_c3(%a: tensor<4xi32>) {
 
 // -----
 
+func.func @reduction_c4(%a: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM: reduction:add (C4): an index of mode 'add'; accepted: min, max, amax, or generate_index=False}}
+  %y, %i = "dnn.reduction"(%a) {compute_type = f32, generate_index = true, mode = "add", resultSegmentSizes = array<i32: 1, 1>} : (tensor<4x5xf32>) -> (tensor<4x1xf32>, tensor<4x1xi32>)
+  return
+}
+
+// -----
+
+func.func @reduction_c5(%a: tensor<4x?xf32, #dnn.layout<affine_map<()[s0] -> (4, s0, s0, 1)>>>) attributes {dnn.symbols = [#dnn.symbol<"Z", 0 : i64, 64 : i64, 1 : i64>]} {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: reduction:max (C5): an index along axis 1, whose size Z may be 0; accepted: a symbol whose min is at least 1}}
+  %y, %i = "dnn.reduction"(%a) {compute_type = f32, generate_index = true, mode = "max", resultSegmentSizes = array<i32: 1, 1>} : (tensor<4x?xf32, #dnn.layout<affine_map<()[s0] -> (4, s0, s0, 1)>>>) -> (tensor<4x1xf32>, tensor<4x1xi32>)
+  return
+}
+
+// -----
+
 func.func @transpose_c1(%a: tensor<2x3x4xf32>) {
   // expected-error@+1 {{BAD_PARAM: transpose (C1): permutation [0, 0, 1]; accepted: each of 0 to 2 once}}
   "dnn.transpose"(%a) {permutation = array<i64: 0, 0, 1>} : (tensor<2x3x4xf32>) -> tensor<2x2x3xf32>

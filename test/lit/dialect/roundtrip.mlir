@@ -61,6 +61,13 @@ func.func @reduction(%x: tensor<3x6x4xf16>) -> tensor<3x1x4xf32> {
   return %0 : tensor<3x1x4xf32>
 }
 
+// CHECK-LABEL: func.func @reduction_with_index
+// CHECK: "dnn.reduction"(%{{.*}}) {compute_type = f32, generate_index = true, mode = "min", resultSegmentSizes = array<i32: 1, 1>} : (tensor<3x6x4xf16>) -> (tensor<3x1x4xf32>, tensor<3x1x4xi32>)
+func.func @reduction_with_index(%x: tensor<3x6x4xf16>) -> (tensor<3x1x4xf32>, tensor<3x1x4xi32>) {
+  %0, %1 = "dnn.reduction"(%x) {compute_type = f32, generate_index = true, mode = "min", resultSegmentSizes = array<i32: 1, 1>} : (tensor<3x6x4xf16>) -> (tensor<3x1x4xf32>, tensor<3x1x4xi32>)
+  return %0, %1 : tensor<3x1x4xf32>, tensor<3x1x4xi32>
+}
+
 // CHECK-LABEL: func.func @transpose
 // CHECK: "dnn.transpose"(%{{.*}}) {permutation = array<i64: 2, 0, 1>} : (tensor<2x3x4xi8>) -> tensor<4x2x3xi8>
 func.func @transpose(%x: tensor<2x3x4xi8>) -> tensor<4x2x3xi8> {
