@@ -258,6 +258,8 @@ def inexpressible(graph):
             return "a norm that computes in another type than FLOAT"
         if getattr(op, "reshape_mode", "VIEW_ONLY") != "VIEW_ONLY":
             return "a reshape that keeps the order of indices"
+        if op.op_name == "reduction" and op.index is not None:
+            return "the index of a reduction"
     scalars = [t for t in graph.tensors if t.value is not None]
     return "a default of a scalar" if scalars else ""
 

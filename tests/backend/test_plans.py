@@ -519,9 +519,9 @@ def test_sizes_come_with_the_pack(fake):
     for tokens in (16, 1024):
         rows = override([1], [[1, tokens, 64]], [[tokens * 64, 64, 1]])
         b.execute(handle, plan, pack(uids, addresses, *rows))
-        config_, *_ = fake.launches[-1]
-        grids.append(config_.grid)
-        assert config_.hStream == 77
+        launch = fake.launches[-1]
+        grids.append(launch.grid)
+        assert launch.stream == 77
     assert np.prod(grids[0]) < np.prod(grids[1])
     missing = refused(b.execute, handle, plan, pack(uids, addresses))
     assert missing.status is Status.BAD_PARAM
