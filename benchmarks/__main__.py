@@ -67,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     )
     judge.add_argument("files", nargs="+", type=Path, help="results of sweep and variants")
     judge.add_argument("--target", default="sm_90a", help="default: %(default)s")
+    judge.add_argument("--mode", default="A", choices=("A", "B"), help="default: %(default)s")
     command("host", "host time of one execution, on a GPU")
     alone = command("host-alone", "Python's part of the host time, without a GPU")
     alone.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
@@ -106,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "judge":
         from .judge import run_judge
 
-        print(run_judge(given.files, given.target))
+        print(run_judge(given.files, given.target, given.mode))
         return 0
     from . import on_device
 

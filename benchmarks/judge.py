@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dnnc.dialect.fusion import Fusion, partition
-from dnnc.engines import Engine, engine_named
+from dnnc.engines import Engine, engine_named, wider
+from dnnc.engines.choice import Choice
 from dnnc.engines.engine import Knobs
 from dnnc.target import Target, of
 
@@ -18,15 +19,16 @@ from .case_lists import case_of
 from .compilers import our_graph
 
 
-def run_judge(files: Sequence[Path], target: str) -> str:
+def run_judge(files: Sequence[Path], target: str, mode: str = "A") -> str:
     """A line for each shape, the worst first, then the summary.
 
     files: of `sweep` and `variants`.  A shape that several files time is judged in each of them.
+    mode: A or B, of the heuristics; of B its order of what A has, too.
     """
     shares = sorted(
         (share, name)
         for path in files
-        for name, share in shares_of(json.loads(path.read_text()), of(target)).items()
+        for name, share in shares_of(json.loads(path.read_text()), of(target), mode).items()
     )
     if not shares:
         return "no shapes of which several configurations were timed"
@@ -36,7 +38,7 @@ def run_judge(files: Sequence[Path], target: str) -> str:
     return "\n".join([*lines, f"{said} at least"])
 
 
-def shares_of(data: Mapping[str, Any], target: Target) -> dict[str, float]:
+def shares_of(data: Mapping[str, Any], target: Target, mode: str = "A") -> dict[str, float]:
     """The share of the fastest configuration's speed that today's choice reaches: case -> share.
 
     It chooses among what are candidates now.  Knobs that an engine learned later have their first
@@ -45,7 +47,8 @@ def shares_of(data: Mapping[str, Any], target: Target) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, row in data["rows"].items():
         configs = [config for config in row["configs"] if "seconds" in config]
-        timed = [(predicted(name.split()[0], c, target), c["seconds"]) for c in configs]
+        guesses = (predicted(name.split()[0], c, target, mode) for c in configs)
+        timed = [(guess, c["seconds"]) for guess, c in zip(guesses, configs, strict=True)]
         legal = [(guess, seconds) for guess, seconds in timed if guess is not None]
         if len(legal) > 2 and min(legal)[0] < math.inf:
             _, chosen = min(legal)
@@ -53,8 +56,11 @@ def shares_of(data: Mapping[str, Any], target: Target) -> dict[str, float]:
     return found
 
 
-def predicted(case: str, config: Mapping[str, Any], target: Target) -> float | None:
-    """Seconds of a timed configuration; infinite: never chosen by itself; None: refused."""
+def predicted(
+    case: str, config: Mapping[str, Any], target: Target, mode: str = "A"
+) -> float | None:
+    """Seconds of a timed configuration, as a mode compares them; infinite: never chosen by itself;
+    None: refused."""
     engine, whole = engine_named(config["engine"]), _whole(case)
     known = _first_values(engine, whole, target)
     knobs = {**known, **{n: v for n, v in config["knobs"].items() if n in known}}
@@ -62,7 +68,9 @@ def predicted(case: str, config: Mapping[str, Any], target: Target) -> float | N
         return None
     if knobs not in _candidates(engine, case, target):
         return math.inf
-    return engine.predict(whole, knobs, target).seconds
+    prediction = engine.predict(whole, knobs, target)
+    doubt = wider.doubt(Choice(whole, engine, knobs, prediction)) if mode == "B" else 1.0
+    return prediction.seconds * doubt
 
 
 def _candidates(engine: Engine, case: str, target: Target) -> Sequence[Knobs]:

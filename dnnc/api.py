@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
 from .options import DEFAULT_MODES, DEFAULTS, Options
 from .plan.plan import Plan
+
+if TYPE_CHECKING:
+    from .record import Record
 
 
 def compile(
@@ -20,6 +24,10 @@ def compile(
     knobs: Mapping[str, int] | None = None,
     modes: tuple[str, ...] = DEFAULT_MODES,
     variants: int = DEFAULTS.most_variants,
+    tuning: str | os.PathLike[str] | Record | None = None,
+    errata: str | os.PathLike[str] | None = None,
+    device: str = "",
+    driver: str = "",
     in_process: bool = False,
     cache: bool = True,
 ) -> Plan:
@@ -29,20 +37,27 @@ def compile(
     `sm_90a`, or several by commas, for one plan with code for all.  engine, knobs: an explicit
     choice (default: the best prediction).  modes: heuristic modes in order.  variants: how many
     configs a plan of symbols may hold for different sizes, where no engine is asked for.
-    in_process: compile here and not in the worker process.  cache: take the plan from the cache
-    if it is there, and keep it there; False to compile anew.
+    tuning: a tuning record or its file (`dnnc.autotune`), whose config for the graph comes first.
+    errata: a file of rules that bar configs (default: what DNNC_ERRATA_FILE names, if it does).
+    device, driver: the device whose times count in the record, and the driver version that rules
+    look at (default: any).  in_process: compile here and not in the worker process.  cache: take
+    the plan from the cache if it is there, and keep it there; False to compile anew.
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
     if variants < 1:
         raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
+    finalized, rows = graph_of(graph), targets.of_list(target)
     options = Options(
         modes=tuple(modes),
         engine=engine,
         knobs=tuple(sorted((knobs or {}).items())),
         most_variants=variants,
+        tuning=tuning_text(finalized, tuning),
+        errata=errata_text(errata),
+        device=device,
+        driver=driver,
     )
-    finalized, rows = graph_of(graph), targets.of_list(target)
     if in_process:
         from .cache import plans
 
@@ -50,6 +65,24 @@ def compile(
     from . import worker
 
     return worker.compile_graph(finalized, rows, options, cache=cache)
+
+
+def tuning_text(graph: OperationGraph, source: str | os.PathLike[str] | Record | None) -> str:
+    """The entries of a tuning record that are for a graph: `Options.tuning`."""
+    if source is None:
+        return ""
+    from . import record
+
+    return record.text_for(graph, source)
+
+
+def errata_text(source: str | os.PathLike[str] | None = None) -> str:
+    """The rules of a file, or of the one that DNNC_ERRATA_FILE names: `Options.errata`."""
+    if source is None and not os.environ.get("DNNC_ERRATA_FILE"):
+        return ""
+    from . import errata
+
+    return errata.text_of(source)
 
 
 def reference(

@@ -25,6 +25,7 @@ from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
 from .dialect.json_form import to_json
 from .engines import heuristics
+from .engines.inputs import inputs_of
 from .engines.variants import guarded_configs
 from .errors import DnncError, Status
 from .mlir import ir
@@ -162,9 +163,7 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
     partition, choices = options.partition, options.choices
     if not partition:
         graph = dnn.from_mlir(work.module)
-        config = heuristics.best_config(
-            graph, work.target, options.modes, engine=options.engine, knobs=dict(options.knobs)
-        )
+        config = _best_config(graph, work.target, options)
         partition, choices = config.partition_text(graph), config.choice_text
     passes.run(
         work.module,
@@ -318,17 +317,24 @@ def _decided(graph: OperationGraph, target: Target, options: Options) -> Options
         return options
     if options.partition:
         return replace(options, guards=(("1", options.choices),))
-    config = heuristics.best_config(
-        graph, target, options.modes, engine=options.engine, knobs=dict(options.knobs)
-    )
+    config = _best_config(graph, target, options)
     is_free = options.engine is None and not options.knobs
     most = options.most_variants if is_free else 1
-    guarded = guarded_configs(graph, target, config, most=most)
+    guarded = guarded_configs(graph, target, config, most=most, inputs=inputs_of(options))
     return replace(
         options,
         partition=config.partition_text(graph),
         guards=tuple((g.guard, g.config.choice_text) for g in guarded),
     )
+
+
+def _best_config(
+    graph: OperationGraph, target: Target, options: Options
+) -> heuristics.EngineConfig:
+    return heuristics.best_config(
+        graph, target, options.modes, engine=options.engine, knobs=dict(options.knobs),
+        inputs=inputs_of(options),
+    )  # fmt: skip
 
 
 def _guarded(parts: Mapping[str, Plan], guards: Sequence[tuple[str, str]]) -> Plan:

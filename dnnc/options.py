@@ -17,6 +17,10 @@ class Options:
     is "1".
     most_variants: configs for different sizes that a plan of symbols may hold, where nothing
     explicit is asked for.
+    errata: rules that bar configs, beside the package's, as `engines.errata.text_of` gives them.
+    driver: the version of the driver that will run the plan, for rules on it ("": any).
+    tuning: a tuning record, as `engines.record.Record.text` gives it; its config for the graph
+    comes first.  device: the name of the one whose times count ("": any of the target).
     """
 
     modes: tuple[str, ...] = DEFAULT_MODES
@@ -26,6 +30,10 @@ class Options:
     choices: str = ""
     guards: tuple[tuple[str, str], ...] = ()
     most_variants: int = 3
+    errata: str = ""
+    driver: str = ""
+    tuning: str = ""
+    device: str = ""
 
 
 DEFAULTS = Options()

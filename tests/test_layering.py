@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent / "dnnc"
 
 # A layer may import those after it.  Within one layer imports are free.
 LAYERS = (
-    ("cli", "torch", "autotune"),
+    ("cli", "torch", "tuning"),
     ("api",),
     ("backend",),
     ("frontends",),
@@ -20,6 +20,7 @@ LAYERS = (
     ("passes",),
     ("engines",),
     ("codegen",),
+    ("errata", "record"),
     ("dialect",),
     ("mlir",),
     ("emit",),
@@ -38,7 +39,7 @@ ONLY = {
     "runtime": LEAVES,
     "interpreter": LEAVES,
 }
-USERS_OF_RUNTIME = {"cli", "torch", "autotune", "backend", "frontends", "runtime"}
+USERS_OF_RUNTIME = {"cli", "torch", "tuning", "backend", "frontends", "runtime"}
 USERS_OF_INTERPRETER = {"cli", "interpreter"}
 
 

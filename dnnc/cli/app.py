@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from .. import __version__
 from ..errors import DnncError
-from . import bench, bundle, cache, compile, engines, inspect, opt, run
+from . import bench, bundle, cache, compile, engines, inspect, opt, run, tune
 from .console import examples, show_error
 
 
@@ -67,5 +67,5 @@ def dnnc(
     """Compiles, shows, checks and runs operation graphs."""
 
 
-for module in (compile, opt, inspect, engines, run, bench, bundle, cache):
+for module in (compile, opt, inspect, engines, run, bench, tune, bundle, cache):
     module.register(app)

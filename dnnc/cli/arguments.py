@@ -50,7 +50,22 @@ OneTarget = Annotated[
     ),
 ]
 Modes = Annotated[
-    str, typer.Option("--mode", metavar="MODE,...", help="Heuristic modes: A, B, FALLBACK.")
+    str,
+    typer.Option("--mode", metavar="MODE,...", help="Heuristic modes: INSTANT, A, B, FALLBACK."),
+]
+Tuning = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE", help="A tuning record (dnnc tune): what was fastest there comes first."
+    ),
+]
+Errata = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Rules that bar configs.  [dim]\\[default: what DNNC_ERRATA_FILE names][/]",
+        show_default=False,
+    ),
 ]
 Sizes = Annotated[
     list[str] | None,
@@ -81,6 +96,7 @@ class Stage(StrEnum):
 class Mode(StrEnum):
     """Heuristic modes."""
 
+    INSTANT = "INSTANT"
     A = "A"
     B = "B"
     FALLBACK = "FALLBACK"

@@ -10,6 +10,7 @@ import typer
 
 from .. import target as targets
 from .. import worker
+from ..api import errata_text, tuning_text
 from ..cache import place, plans
 from ..errors import DnncError, Status
 from ..options import DEFAULTS, Options
@@ -24,10 +25,12 @@ from .arguments import (
     DEFAULT_TARGET,
     ORDER,
     SEPARATOR,
+    Errata,
     Modes,
     PlanName,
     Stage,
     Targets,
+    Tuning,
     parse_modes,
     parse_settings,
 )
@@ -76,6 +79,8 @@ def compile_file(
             min=1, metavar="N", help="Configs for different sizes that a plan of symbols may hold."
         ),
     ] = DEFAULTS.most_variants,
+    tuning: Tuning = None,
+    errata: Errata = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -122,6 +127,7 @@ def compile_file(
     choice: dict[str, Any] = {
         "modes": modes, "engine": engine, "knobs": knobs,
         "most_variants": variants if is_whole else 1,
+        "tuning": _record_text(tuning), "errata": errata_text(errata),
     }  # fmt: skip
     known = kept(graph, named, Options(**choice)) if is_whole and not no_cache else None
     if known is not None and (file := known.find()) is not None:
@@ -133,6 +139,8 @@ def compile_file(
     source = files.read_source(graph)
     _verify_stage(source, emit, bool(engine or knobs))
     rows = _rows(source, named)
+    # The index goes by the whole record, the plan by its entries for the graph.
+    choice["tuning"] = tuning_text(source.graph, tuning)
     if ORDER.index(emit) < ORDER.index(Stage.cubin):
         _write_text(_texts(source, rows, emit, choice), output)
         return
@@ -153,6 +161,15 @@ def compile_file(
     path = str(output or default_output(graph, plan))
     write(path, plan)
     print_summary(plan, path, times.by_target)
+
+
+def _record_text(tuning: str | None) -> str:
+    """The whole of a tuning record."""
+    if tuning is None:
+        return ""
+    from .. import record
+
+    return record.read(tuning).text()
 
 
 def _write_kept(file: bytes, graph: str, emit: Stage, output: Path | None) -> None:

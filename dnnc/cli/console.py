@@ -20,7 +20,7 @@ _FILE_WIDTH = 400
 
 # Columns of tables that hold sentences and lists; those of names and numbers are kept whole.
 _FOLDED = {
-    *("accepted", "best knobs", "bound by", "holds", "knobs", "operations"),
+    *("accepted", "best knobs", "bound by", "config", "holds", "knobs", "operations", "why"),
     *("values", "what is wrong", "what it is"),
 }
 
@@ -169,6 +169,26 @@ def compiling(targets: Sequence[str], stages: int) -> Generator[StageTimes]:
         bar = progress.add_task(f"{targets[0]}: starting", total=len(targets) * stages)
         yield StageTimes(
             targets, lambda said, done: progress.update(bar, completed=done, description=said)
+        )
+
+
+@contextlib.contextmanager
+def counting() -> Generator[Callable[[str, int, int], None]]:
+    """A progress bar on a terminal's stderr, for what reports (what is done, how much of how
+    much)."""
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f}"),
+        TimeElapsedColumn(),
+        console=err(),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with progress:
+        bar = progress.add_task("starting", total=1)
+        yield lambda said, done, count: progress.update(
+            bar, completed=done, total=count, description=said
         )
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .. import target as targets
+from ..api import errata_text, tuning_text
 from ..target import Target
 from . import console, files
 from .arguments import (
     DEFAULT_MODES,
     DEFAULT_TARGET,
+    Errata,
     Graph,
     Modes,
     Targets,
+    Tuning,
     parse_modes,
 )
 
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from ..dialect.fusion import Fusion
     from ..dialect.graph import OperationGraph
     from ..engines.heuristics import EngineConfig
+    from ..engines.inputs import Inputs
+    from ..record import Entry
 
 # Ranked configs that are listed without --explain.
 _SHOWN = 8
@@ -42,10 +48,14 @@ def engines(
     graph: Graph,
     target: Targets = None,
     mode: Modes = DEFAULT_MODES,
+    tuning: Tuning = None,
+    errata: Errata = None,
     explain: Annotated[
         bool,
         typer.Option(
-            "--explain", help="Also every knob, the support surface of each engine, every config."
+            "--explain",
+            help="Also every knob, the support surface of each engine, every config, what bounds "
+            "it, and what errata bar.",
         ),
     ] = False,
 ) -> None:
@@ -55,38 +65,47 @@ def engines(
     Then the configs that dnnc compile tries, in their order.  A graph that no config fits is an
     error with every engine's reasons.  Nothing is compiled.
     """
+    from ..engines.inputs import inputs_of
+    from ..options import Options
+
     modes = parse_modes(mode)
     source = files.read_source(graph)
+    options = Options(errata=errata_text(errata), tuning=tuning_text(source.graph, tuning))
     for place, row in enumerate(targets.of_list(target or source.target or DEFAULT_TARGET)):
         if place:
             console.blank()
-        _show(source.graph, row, modes, explain)
+        _show(source.graph, row, modes, inputs_of(options), explain)
 
 
-def _show(graph: OperationGraph, target: Target, modes: Sequence[str], explain: bool) -> None:
+def _show(
+    graph: OperationGraph, target: Target, modes: Sequence[str], inputs: Inputs, explain: bool
+) -> None:
     from ..dialect.fusion import partition
     from ..engines import heuristics
 
     (whole,) = partition(graph, [graph.live_ops])
     console.heading(f"graph '{graph.name}' on {target.name}, as one fusion")
     console.field("operations", ", ".join(op.label for op in whole.ops))
-    _show_fits(whole, target)
+    _show_fits(whole, target, inputs)
     _show_refusals(whole, target)
     if explain:
-        _show_engines(whole, target)
-    configs = list(heuristics.configs(graph, target, modes))
+        _show_engines(whole, target, inputs)
+    _show_barred(whole, target, inputs)
+    configs = list(heuristics.configs(graph, target, modes, inputs))
     if not configs:
-        raise heuristics.no_config_error(graph, target)
+        raise heuristics.no_config_error(graph, target, inputs)
     _show_configs(configs, len(configs) if explain else _SHOWN, modes)
+    if (entry := configs[0].measured) is not None:
+        _show_tuned(graph, entry)
 
 
-def _show_fits(fusion: Fusion, target: Target) -> None:
+def _show_fits(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     """A line for each engine that takes the fusion: its best choice."""
     from ..engines import ENGINES, heuristics
 
     table = console.table("takes it", ">predicted", "bound by", "best knobs", "notes")
     for engine in ENGINES:
-        found = heuristics.choices(fusion, target, [engine])
+        found = heuristics.choices(fusion, target, [engine], inputs)
         if found:
             best = found[0]
             table.add_row(
@@ -116,26 +135,45 @@ def _show_refusals(fusion: Fusion, target: Target) -> None:
         console.show(table)
 
 
-def _show_engines(fusion: Fusion, target: Target) -> None:
-    """Each engine: what it supports, and its knobs for the fusion if it takes it."""
+def _show_barred(fusion: Fusion, target: Target, inputs: Inputs) -> None:
+    """How many configs each rule bars."""
+    from ..engines.heuristics import barred_choices
+
+    counts = Counter((c.engine.name, rule) for c, rule in barred_choices(fusion, target, inputs))
+    table = console.table("barred", ">configs", "by rule", "why")
+    for (engine, rule), count in counts.items():
+        table.add_row(engine, str(count), rule.id, rule.why)
+    if table.row_count:
+        console.blank()
+        console.show(table)
+
+
+def _show_engines(fusion: Fusion, target: Target, inputs: Inputs) -> None:
+    """Each engine: what it supports, and its notes and knobs for the fusion if it takes it."""
     from ..engines import ENGINES
+    from ..engines.info import info
 
     for engine in ENGINES:
-        console.heading(f"\nengine {engine.name} ({engine.index})")
-        for line in engine.support:
+        said = info(engine, fusion, target, inputs)
+        console.heading(f"\nengine {said.name} ({said.index})")
+        for line in said.support:
             console.field("supports", line)
-        if engine.supports(fusion, target):
+        if said.reasons:
             continue
-        table = console.table("knob", "values", "what it is")
-        for knob in engine.knobs(fusion, target):
-            table.add_row(knob.name, ", ".join(map(str, sorted(knob.values))), knob.doc)
+        console.field("behavior", " ".join(said.behavior_notes))
+        if said.possible_notes:
+            console.field("numerics", " ".join(said.possible_notes))
+        table = console.table("knob", "values", ">default", "what it is")
+        for knob in said.knobs:
+            values = ", ".join(map(str, knob.values))
+            table.add_row(knob.name, values, str(knob.default), knob.doc)
         console.show(table)
 
 
 def _show_configs(configs: Sequence[EngineConfig], count: int, modes: Sequence[str]) -> None:
     """The configs in order; of a split one, its fusions and the reason."""
     console.heading(f"\nconfigs in the order of compile (modes {', '.join(modes)})")
-    table = console.table(">", "engine", "knobs", ">predicted", "operations")
+    table = console.table(">", "engine", "knobs", ">predicted", "bound by", "operations")
     for place, config in enumerate(configs[:count]):
         for part, choice in enumerate(config.choices):
             labels = ", ".join(op.label for op in choice.fusion.ops)
@@ -144,6 +182,7 @@ def _show_configs(configs: Sequence[EngineConfig], count: int, modes: Sequence[s
                 choice.engine.name,
                 console.knobs_text(choice.knobs),
                 console.seconds_text(choice.prediction.seconds),
+                choice.prediction.bound,
                 labels if len(config.choices) > 1 else "all",
             )
     console.show(table)
@@ -151,3 +190,14 @@ def _show_configs(configs: Sequence[EngineConfig], count: int, modes: Sequence[s
         console.field("", f"and {len(configs) - count} more (--explain lists them)")
     for reason in dict.fromkeys(c.split_reason for c in configs[:count] if c.split_reason):
         console.field("split", reason)
+
+
+def _show_tuned(graph: OperationGraph, entry: Entry) -> None:
+    """Where the first config was timed, by the graph's own names of sizes."""
+    from ..record import symbol_names
+
+    names = {plain: name for name, plain in symbol_names(graph).items()}
+    sizes = " ".join(f"{names[plain]}={size}" for plain, size in entry.sizes.items())
+    taken = f"{console.seconds_text(entry.seconds)} on {entry.device}, {entry.l2} L2"
+    at = f" at {sizes}" if sizes else ""
+    console.field("tuned", f"config 0 comes from the tuning record: {taken}{at}")

@@ -1,27 +1,40 @@
 """Ranks the ways to run a graph: partitions into fusions, and an engine with knobs for each.
 
-Mode A (and B, for now the same) looks at the graph as one fusion; FALLBACK splits it where no
-engine takes it whole, and takes engines that are always right.  Everything here is arithmetic
-on the graph, without a compiler or a device.
+Mode A looks at the graph as one fusion; B does too, at more knobs (`wider`); FALLBACK splits it
+where no engine takes it whole, and takes engines that are always right; INSTANT gives one config,
+the first that is found.  What was timed for the graph (`record`) comes before all of them, and
+what errata bar does not come at all.  Everything here is arithmetic on the graph, without a
+compiler or a device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from ..dialect.fusion import Fusion, partition
+from .. import log
+from ..dialect.fusion import partition
 from ..dialect.graph import OperationGraph
+from ..dialect.op import Op
+from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
 from ..options import DEFAULT_MODES
+from ..record import Entry, typical_entry
 from ..target import Target
-from . import ENGINES, engine_named
-from .engine import Engine, Prediction, Reason
+from . import ENGINES, engine_named, wider
+from .choice import Choice, Refusal, barred_choices, choices, refusals
+from .declined import reasons_against
+from .engine import Engine
+from .explicit import parsed_choice, with_knobs
+from .info import behavior_notes
+from .inputs import Inputs, inputs_of
 from .splitting import grown_groups
 from .surface import memory_seconds
 
-MODES = ("A", "B", "FALLBACK")
+MODES = ("INSTANT", "A", "B", "FALLBACK")
+_log = log.logger(__name__)
+
 _MUCH_FASTER = 0.8  # of the seconds of what is there already
 _WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 
@@ -32,28 +45,16 @@ def _name(engine: int, knobs: tuple[tuple[str, int], ...]) -> str:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """An engine and its knobs for one fusion."""
-
-    fusion: Fusion
-    engine: Engine
-    knobs: Mapping[str, int]
-    prediction: Prediction
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return self.engine.notes(self.fusion, self.knobs)
-
-
-@dataclass(frozen=True)
 class EngineConfig:
     """A way to run a graph: a choice for each fusion of a partition, in order.
 
     split_reason: why it is more than one fusion, "" if it is one.
+    measured: where it was timed, if it comes from a tuning record.
     """
 
     choices: tuple[Choice, ...]
     split_reason: str = ""
+    measured: Entry | None = None
 
     @property
     def seconds(self) -> float:
@@ -68,6 +69,16 @@ class EngineConfig:
     def notes(self) -> tuple[str, ...]:
         """The numerical notes of all choices."""
         return tuple(dict.fromkeys(note for choice in self.choices for note in choice.notes))
+
+    @property
+    def behavior_notes(self) -> tuple[str, ...]:
+        """How plans of it behave (cuDNN's names)."""
+        return behavior_notes(*(choice.engine for choice in self.choices))
+
+    def fits_smem(self, most_bytes: int, target: Target) -> bool:
+        """Whether blocks get by with so many bytes of shared memory, as far as knobs tell."""
+        limited = replace(target, smem_block_bytes=min(most_bytes, target.smem_block_bytes))
+        return not any(c.engine.legal(c.knobs, c.fusion, limited) for c in self.choices)
 
     @property
     def knobs(self) -> dict[str, int]:
@@ -89,79 +100,143 @@ class EngineConfig:
     @property
     def choice_text(self) -> str:
         """The choices as the option of pass `select-engine`: engine:KNOB=value:..., by |."""
-        return "|".join(
-            ":".join([c.engine.name, *(f"{k}={v}" for k, v in sorted(c.knobs.items()))])
-            for c in self.choices
-        )
+        return "|".join(choice.text for choice in self.choices)
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """What an engine said of a fusion that it declines."""
-
-    engine: Engine
-    fusion: Fusion
-    reasons: tuple[Reason, ...]
-
-
-def refusals(fusion: Fusion, target: Target) -> list[Refusal]:
-    """The reasons of every engine that declines the fusion."""
-    found = [Refusal(e, fusion, e.supports(fusion, target)) for e in ENGINES]
-    return [refusal for refusal in found if refusal.reasons]
-
-
-def choices(fusion: Fusion, target: Target, engines: Sequence[Engine] = ENGINES) -> list[Choice]:
-    """Every candidate of every engine that takes the fusion, fastest prediction first."""
-    found: list[Choice] = []
-    for engine in engines:
-        if engine.supports(fusion, target):
-            continue
-        for knobs in engine.candidates(fusion, target):
-            prediction = engine.predict(fusion, knobs, target)
-            found.append(Choice(fusion, engine, dict(knobs), prediction))
-    # What rounds operands to fewer bits than the graph says comes after all that does not, so
-    # that it is never chosen silently.  Ties stay as listed.
-    return sorted(found, key=lambda c: ("DOWN_CONVERT_INPUTS" in c.notes, c.prediction.seconds))
+def parsed_partition(text: str, graph: OperationGraph) -> list[list[Op]]:
+    """The groups of a partition's text; one that is no partition is an error."""
+    ops = graph.live_ops
+    try:
+        groups = [[ops[int(place)] for place in group.split()] for group in text.split("|")]
+    except (ValueError, IndexError) as error:
+        raise DnncError(
+            Status.BAD_PARAM, f"partition {text!r}", f"places 0 to {len(ops) - 1}, as 0 1|2"
+        ) from error
+    flat = [op for group in groups for op in group]
+    twice = {op for op in flat if flat.count(op) > 1}
+    if set(flat) != set(ops) or not all(len(set(group)) == len(group) > 0 for group in groups):
+        raise DnncError(Status.BAD_PARAM, f"partition {text!r}", "every operation in a fusion")
+    if any(op.role not in ("pointwise", "view") for op in twice):
+        supported = "operations other than pointwise and view ones in one fusion only"
+        raise DnncError(Status.BAD_PARAM, f"partition {text!r}", supported)
+    made: set[Tensor] = set()
+    produced = {tensor for op in ops for tensor in op.results}
+    for group in groups:
+        inside = {t for op in group for t in op.results}
+        for op in group:
+            if any(t in produced and t not in made and t not in inside for t in op.operands):
+                raise DnncError(
+                    Status.BAD_PARAM, f"partition {text!r}", "fusions after those they need"
+                )
+        made |= inside
+    return groups
 
 
 def configs(
-    graph: OperationGraph, target: Target, modes: Sequence[str] = DEFAULT_MODES
+    graph: OperationGraph,
+    target: Target,
+    modes: Sequence[str] = DEFAULT_MODES,
+    inputs: Inputs | None = None,
 ) -> Iterator[EngineConfig]:
-    """The engine configs of a finalized graph, in mode order, each once."""
+    """The engine configs of a finalized graph, each once: first one that was timed, if the tuning
+    record has one, then in mode order."""
     for mode in modes:
         if mode not in MODES:
             raise DnncError(Status.BAD_PARAM, f"heuristic mode {mode!r}", ", ".join(MODES))
-    return _configs(graph, target, modes)
+    return _configs(graph, target, modes, inputs or inputs_of())
 
 
-def _configs(graph: OperationGraph, target: Target, modes: Sequence[str]) -> Iterator[EngineConfig]:
+def _configs(
+    graph: OperationGraph, target: Target, modes: Sequence[str], inputs: Inputs
+) -> Iterator[EngineConfig]:
     seen: set[str] = set()
+    tuned = tuned_config(graph, target, inputs)
+    if tuned is not None:
+        seen.add(tuned.name)
+        yield tuned
     for mode in modes:
-        for config in _configs_of_mode(graph, target, mode):
+        for config in _configs_of_mode(graph, target, mode, inputs):
             if config.name not in seen:
                 seen.add(config.name)
                 yield config
 
 
-def _configs_of_mode(graph: OperationGraph, target: Target, mode: str) -> Iterator[EngineConfig]:
+def _configs_of_mode(
+    graph: OperationGraph, target: Target, mode: str, inputs: Inputs
+) -> Iterator[EngineConfig]:
+    if mode == "INSTANT":
+        yield from _instant(graph, target, inputs)
+        return
     (whole,) = partition(graph, [graph.live_ops])
-    found = choices(whole, target)
-    if found and mode != "FALLBACK" and (faster := _faster_split(graph, target, found[0])):
-        yield faster
+    found = choices(whole, target, inputs=inputs)
+    if found and mode != "FALLBACK":
+        if faster := _faster_split(graph, target, found[0], inputs):
+            yield faster
+    if mode == "B":
+        found = wider.ranked(found, target, inputs.errata)
     for choice in found:
         yield EngineConfig((choice,))
     if mode == "FALLBACK" and len(graph.live_ops) > 1:
-        split = _best_split(graph, target)
+        split = _best_split(graph, target, inputs)
         if split is not None:
             yield split
 
 
-def _faster_split(graph: OperationGraph, target: Target, whole: Choice) -> EngineConfig | None:
+def _instant(graph: OperationGraph, target: Target, inputs: Inputs) -> Iterator[EngineConfig]:
+    """The best candidate of the first engine that takes the graph whole; a split if none does."""
+    (whole,) = partition(graph, [graph.live_ops])
+    for engine in ENGINES:
+        found = choices(whole, target, [engine], inputs)
+        if found and not found[0].rounds_operands:
+            yield EngineConfig((found[0],))
+            return
+    split = split_config(graph, target, inputs=inputs) if len(graph.live_ops) > 1 else None
+    if split is not None:
+        yield split
+
+
+def tuned_config(
+    graph: OperationGraph, target: Target, inputs: Inputs, entry: Entry | None = None
+) -> EngineConfig | None:
+    """The config of the tuning record, of one entry or of that for the most typical sizes.
+
+    One that is not legal any more, or that errata bar, is None, and the log says why.
+    """
+    entry = entry or _entry(graph, target, inputs)
+    if entry is None:
+        return None
+    try:
+        groups = parsed_partition(entry.partition, graph)
+        fusions, texts = partition(graph, groups), entry.choices.split("|")
+        if len(fusions) != len(texts):
+            raise DnncError(Status.BAD_PARAM, f"choices {entry.choices}", f"{len(fusions)}")
+        made = tuple(
+            parsed_choice(text, fusion, target, inputs)
+            for fusion, text in zip(fusions, texts, strict=True)
+        )
+    except DnncError as error:
+        _log.warning("graph '%s': its tuning entry is ignored: %s", graph.name, error)
+        return None
+    reason = split_reason(graph, target) if len(made) > 1 else ""
+    where = (graph.name, 1e6 * entry.seconds, entry.device)
+    _log.info("graph '%s': a config of the tuning record, %.1f us on %s", *where)
+    return EngineConfig(made, reason, entry)
+
+
+def _entry(graph: OperationGraph, target: Target, inputs: Inputs) -> Entry | None:
+    if not inputs.record.entries:
+        return None
+    return typical_entry(graph, inputs.record.entries_for(graph, target, inputs.device))
+
+
+def _faster_split(
+    graph: OperationGraph, target: Target, whole: Choice, inputs: Inputs | None = None
+) -> EngineConfig | None:
     """The graph without the engine that takes it whole, where that is far from the memory's rate
     and several kernels are predicted to be faster."""
     if not _is_slow(whole, target):
         return None
-    split = split_config(graph, target, _all_but(whole.engine))
+    split = split_config(graph, target, _all_but(whole.engine), inputs)
     if split is None or split.seconds > _MUCH_FASTER * whole.prediction.seconds:
         return None
     return split
@@ -180,28 +255,31 @@ def _all_but(engine: Engine) -> list[Engine]:
     return [other for other in ENGINES if other is not engine]
 
 
-def _best_split(graph: OperationGraph, target: Target) -> EngineConfig | None:
+def _best_split(graph: OperationGraph, target: Target, inputs: Inputs) -> EngineConfig | None:
     """The graph as fusions as large as they grow; without an engine that takes one of them, and
     far from the memory's rate, where that is predicted to be faster."""
-    split = split_config(graph, target)
+    split = split_config(graph, target, inputs=inputs)
     if split is None:
         return None
     slow = dict.fromkeys(choice.engine for choice in split.choices if _is_slow(choice, target))
     for engine in slow:
-        other = split_config(graph, target, _all_but(engine))
+        other = split_config(graph, target, _all_but(engine), inputs)
         if other is not None and other.seconds < _MUCH_FASTER * split.seconds:
             split = other
     return split
 
 
 def split_config(
-    graph: OperationGraph, target: Target, engines: Sequence[Engine] = ENGINES
+    graph: OperationGraph,
+    target: Target,
+    engines: Sequence[Engine] = ENGINES,
+    inputs: Inputs | None = None,
 ) -> EngineConfig | None:
     """The graph as several fusions, each as large as an engine takes; None if one op has none."""
     groups = grown_groups(graph, target, engines)
     if groups is None or len(groups) == 1:
         return None
-    found = [choices(fusion, target, engines) for fusion in partition(graph, groups)]
+    found = [choices(fusion, target, engines, inputs) for fusion in partition(graph, groups)]
     if not all(found):
         return None
     return EngineConfig(tuple(ranked[0] for ranked in found), split_reason(graph, target))
@@ -223,16 +301,17 @@ def best_config(
     *,
     engine: str | None = None,
     knobs: Mapping[str, int] | None = None,
+    inputs: Inputs | None = None,
 ) -> EngineConfig:
     """The first config, of an engine and with knobs where they are given.
 
     No config is a NOT_SUPPORTED error with the reasons of every engine.
     """
     if engine is not None or knobs:
-        return _explicit_config(graph, target, modes, engine, knobs or {})
-    found = next(configs(graph, target, modes), None)
+        return _explicit_config(graph, target, modes, engine, knobs or {}, inputs)
+    found = next(configs(graph, target, modes, inputs), None)
     if found is None:
-        raise no_config_error(graph, target)
+        raise no_config_error(graph, target, inputs)
     return found
 
 
@@ -242,11 +321,12 @@ def _explicit_config(
     modes: Sequence[str],
     name: str | None,
     knobs: Mapping[str, int],
+    inputs: Inputs | None,
 ) -> EngineConfig:
     if name is None:
-        ranked = configs(graph, target, modes)
+        ranked = configs(graph, target, modes, inputs)
         config = next((c for c in ranked if len(c.choices) == 1), None)
-        config = config or best_config(graph, target, modes)
+        config = config or best_config(graph, target, modes, inputs=inputs)
         if len(config.choices) != 1:
             raise DnncError(
                 Status.BAD_PARAM,
@@ -256,7 +336,7 @@ def _explicit_config(
         name = config.choices[0].engine.name
     chosen = engine_named(name)
     (whole,) = partition(graph, [graph.live_ops])
-    reasons = chosen.supports(whole, target)
+    reasons = reasons_against(chosen, whole, target)
     if reasons:
         raise DnncError(
             reasons[0].status,
@@ -264,95 +344,23 @@ def _explicit_config(
             "a graph of its support surface",
             f"graph '{graph.name}'",
         )
-    return EngineConfig((with_knobs(chosen, whole, knobs, target),))
+    return EngineConfig((with_knobs(chosen, whole, knobs, target, inputs),))
 
 
-def with_knobs(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target) -> Choice:
-    """An engine's best candidate with some knobs set; unknown or illegal ones are errors."""
-    known = {knob.name: knob for knob in engine.knobs(fusion, target)}
-    for name, value in knobs.items():
-        if name not in known:
-            raise DnncError(
-                Status.BAD_PARAM,
-                f"engine {engine.name} has no knob {name}",
-                ", ".join(known) or "no knobs",
-            )
-        if value not in known[name].values:
-            raise DnncError(
-                Status.BAD_PARAM,
-                f"knob {name}={value} of engine {engine.name}",
-                ", ".join(map(str, sorted(known[name].values))),
-            )
-    merged = _completed(engine, fusion, knobs, target)
-    illegal = engine.legal(merged, fusion, target)
-    if illegal:
-        raise DnncError(
-            illegal[0].status,
-            f"engine {engine.name}: {'; '.join(map(str, illegal))}",
-            "other knobs",
-        )
-    return Choice(fusion, engine, merged, engine.predict(fusion, merged, target))
-
-
-def verify_choice(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target) -> None:
-    """Raises unless the engine takes the fusion and the knobs are all of its own, and legal."""
-    reasons = engine.supports(fusion, target)
-    known = {knob.name: knob for knob in engine.knobs(fusion, target)} if not reasons else {}
-    if not reasons:
-        wrong = [f"{n}={v}" for n, v in knobs.items() if n not in known or v not in known[n].values]
-        missing = [name for name in known if name not in knobs]
-        if wrong or missing:
-            what = ", ".join([*wrong, *(f"no {name}" for name in missing)])
-            accepted = "; ".join(f"{k.name} of {k.values}" for k in known.values())
-            raise DnncError(
-                Status.BAD_PARAM, f"knobs of engine {engine.name}: {what}", accepted, "dnn.knobs"
-            )
-        reasons = engine.legal(knobs, fusion, target)
-    if reasons:
-        raise DnncError(
-            reasons[0].status,
-            f"engine {engine.name}: {'; '.join(map(str, reasons))}",
-            "another engine, or other knobs",
-            "dnn.engine",
-        )
-
-
-def _completed(
-    engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target
-) -> dict[str, int]:
-    """The knobs that are asked for, the rest of the candidate that differs least from them.
-
-    Candidates that differ as much stay ranked by prediction; legal results come first.  What
-    rounds operands is completed from such candidates only if the knobs asked for say so.
-    """
-    if all(knob.name in knobs for knob in engine.knobs(fusion, target)):
-        return dict(knobs)
-    ranked = [choice.knobs for choice in choices(fusion, target, [engine])]
-    if not ranked:
-        raise DnncError(
-            Status.NOT_SUPPORTED,
-            f"engine {engine.name} has no configuration for this graph on {target}",
-            "another engine",
-            repr(fusion),
-        )
-    is_rounded = _rounds_operands(engine, fusion, {**ranked[0], **knobs})
-    alike = [c for c in ranked if _rounds_operands(engine, fusion, c) == is_rounded]
-    alike.sort(key=lambda c: sum(c.get(name) != value for name, value in knobs.items()))
-    merged = [{**candidate, **knobs} for candidate in alike or ranked]
-    return next((m for m in merged if not engine.legal(m, fusion, target)), merged[0])
-
-
-def _rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) -> bool:
-    return "DOWN_CONVERT_INPUTS" in engine.notes(fusion, knobs)
-
-
-def no_config_error(graph: OperationGraph, target: Target) -> DnncError:
-    """Why nothing runs the graph: each operation that no engine takes, with all reasons."""
+def no_config_error(
+    graph: OperationGraph, target: Target, inputs: Inputs | None = None
+) -> DnncError:
+    """Why nothing runs the graph: each operation that no engine takes, with all reasons, and the
+    errata that bar what one would take."""
     alone = partition(graph, [[op] for op in graph.live_ops])
     lines: list[str] = []
     status = Status.NOT_SUPPORTED_GRAPH_PATTERN
     for fusion in alone:
-        if all(engine.supports(fusion, target) for engine in ENGINES):
+        rules = dict.fromkeys(rule for _, rule in barred_choices(fusion, target, inputs))
+        if rules and not choices(fusion, target, inputs=inputs):
+            status = Status.NOT_SUPPORTED
+            lines.append(f"{fusion.ops[0].label}: barred by {'; '.join(map(str, rules))}")
+        if all(reasons_against(engine, fusion, target) for engine in ENGINES):
             found = refusals(fusion, target)
             status = _status_of(found)
             said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)

@@ -14,6 +14,7 @@ from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..target import Target
+from .declined import reasons_against
 from .engine import Engine
 from .surface import bytes_of
 
@@ -83,7 +84,7 @@ def _is_taken(
     placed = {op for group in groups for op in group}
     rest = [[op] for op in graph.live_ops if op not in placed]
     fusion = partition(graph, [*groups, *rest])[place]
-    return any(not engine.supports(fusion, target) for engine in engines)
+    return any(not reasons_against(engine, fusion, target) for engine in engines)
 
 
 def _recomputed(

@@ -18,14 +18,18 @@ from dataclasses import dataclass, replace
 
 from ..dialect.graph import OperationGraph
 from ..expr import Dim, assuming, typical_dim
+from ..record import symbol_names
 from ..target import Target
-from .heuristics import Choice, EngineConfig, choices
+from .choice import Choice, choices
+from .heuristics import EngineConfig, tuned_config
+from .inputs import Inputs, inputs_of
 
 MOST = 3
 _STEP = 4  # from a size that is looked at to the next
 _SMALLEST = 16
 _WORTH = 1.04  # what another config has to bring, in geometric mean over the range
 
+# The choices of a config, by their texts.
 _Texts = tuple[str, ...]
 
 
@@ -44,14 +48,22 @@ def guarded_configs(
     *,
     most: int = MOST,
     is_allowed: Callable[[EngineConfig], bool] = lambda config: True,
+    inputs: Inputs | None = None,
 ) -> list[GuardedConfig]:
     """A config, and others of the same fusions where they are predicted to be faster.
 
-    The last guard is "1".  Others have no numerical notes that the config has not.
+    The last guard is "1".  Others have no numerical notes that the config has not, and errata do
+    not bar them.  Configs that were timed stay best at the sizes at which they were.
     """
+    inputs = inputs or inputs_of()
+    timed = _timed(graph, target, config, inputs) if most > 1 and config.measured else None
+    if timed is not None:
+        dim, pins = timed
+        ladder = _Ladder(dim, config, target, inputs, pins)
+        return ladder.guarded(ladder.chosen(most, is_allowed)[1])
     best: tuple[float, list[GuardedConfig]] = (_WORTH, [GuardedConfig("1", config)])
     for dim in graph.symbols.values() if most > 1 else ():
-        ladder = _Ladder(dim, config, target)
+        ladder = _Ladder(dim, config, target, inputs)
         gain, kept = ladder.chosen(most, is_allowed)
         if gain > best[0]:
             best = gain, ladder.guarded(kept)
@@ -71,27 +83,78 @@ def _points(dim: Dim) -> list[int]:
     return list(dict.fromkeys(every))
 
 
-class _Ladder:
-    """What the configs of a graph take at sizes of one symbol."""
+def _timed(
+    graph: OperationGraph, target: Target, config: EngineConfig, inputs: Inputs
+) -> tuple[Dim, dict[int, EngineConfig]] | None:
+    """The symbol of which a tuning record has most sizes, and the config of each; None if there
+    is no symbol.  Other symbols have the sizes that they have for `config`, the fusions are its."""
+    assert config.measured is not None
+    entries = inputs.record.entries_for(graph, target, inputs.device)
+    names, own = symbol_names(graph), config.measured.sizes
+    best: tuple[Dim, dict[int, EngineConfig]] | None = None
+    for dim in graph.symbols.values():
+        name, found = names[dim.name], dict[int, EngineConfig]()
+        for entry in entries:
+            made = tuned_config(graph, target, inputs, entry)
+            if made and {**entry.sizes, name: 0} == {**own, name: 0}:
+                if made.partition_text(graph) == config.partition_text(graph):
+                    found[entry.sizes[name]] = made
+        if found and (best is None or len(found) > len(best[1])):
+            best = dim, found
+    return best
 
-    def __init__(self, dim: Dim, config: EngineConfig, target: Target):
-        self.dim, self.base, self.target = dim, config, target
-        self.points = _points(dim)
-        self.options = [self._options(choice) for choice in config.choices]
-        self.configs = self._configs()
+
+class _Ladder:
+    """What the configs of a graph take at sizes of one symbol.
+
+    pins: size -> the config that was fastest there when it was timed: it is best there, and it is
+    taken to be as much faster than predicted elsewhere.
+    """
+
+    def __init__(
+        self,
+        dim: Dim,
+        config: EngineConfig,
+        target: Target,
+        inputs: Inputs,
+        pins: Mapping[int, EngineConfig] | None = None,
+    ):
+        self.dim, self.base, self.target, self.inputs = dim, config, target, inputs
+        self.pins = {size: _texts(made) for size, made in (pins or {}).items()}
+        self.points = sorted({*_points(dim), *self.pins})
+        every = [config, *(pins or {}).values()]
+        self.options = [
+            self._options([made.choices[i] for made in every]) for i in range(len(config.choices))
+        ]
+        self.configs = self._configs() | {_texts(made): made for made in every}
+        self.scales: dict[_Texts, float] = {}
+        for size, texts in self.pins.items():
+            self.scales[texts] = min(self.scales.get(texts, 1.0), self._scale(size, texts))
         self.seconds = {
             texts: [self._total(texts, at) for at in range(len(self.points))]
             for texts in self.configs
         }
+        for size, texts in self.pins.items():
+            at = self.points.index(size)
+            self.seconds[texts][at] = 0.99 * min(row[at] for row in self.seconds.values())
 
-    def _options(self, base: Choice) -> Mapping[str, tuple[Choice, list[float]]]:
-        """Text -> (choice, seconds at each point) of a fusion's candidates."""
-        fusion, found = base.fusion, {_text(base): base}
+    def _scale(self, size: int, texts: _Texts) -> float:
+        """How much faster than predicted a config has to be to be the best at a size."""
+        at = self.points.index(size)
+        return min(self._total(other, at) for other in self.configs) / self._total(texts, at)
+
+    def _options(self, bases: Sequence[Choice]) -> Mapping[str, tuple[Choice, list[float]]]:
+        """Text -> (choice, seconds at each point) of a fusion's candidates.
+
+        bases: the given config's choice, then others that have to be among them.
+        """
+        base = bases[0]
+        fusion, found = base.fusion, {choice.text: choice for choice in bases}
         for size in {self.points[0], self.points[-1]}:
             with assuming({self.dim.name: size}):
                 found |= {
-                    _text(choice): choice
-                    for choice in choices(fusion, self.target)
+                    choice.text: choice
+                    for choice in choices(fusion, self.target, inputs=self.inputs)
                     if set(choice.notes) <= set(base.notes)
                 }
         seconds: dict[str, list[float]] = {text: [] for text in found}
@@ -103,7 +166,7 @@ class _Ladder:
 
     def _configs(self) -> dict[_Texts, EngineConfig]:
         """The given one, and the best at each point."""
-        found = {tuple(map(_text, self.base.choices)): self.base}
+        found = {_texts(self.base): self.base}
         for at in range(len(self.points)):
             texts = tuple(
                 min(options, key=lambda text: options[text][1][at]) for options in self.options
@@ -114,15 +177,15 @@ class _Ladder:
 
     def _total(self, texts: _Texts, at: int) -> float:
         pairs = zip(self.options, texts, strict=True)
-        return sum(options[text][1][at] for options, text in pairs)
+        return self.scales.get(texts, 1.0) * sum(options[text][1][at] for options, text in pairs)
 
     def chosen(
         self, most: int, is_allowed: Callable[[EngineConfig], bool]
     ) -> tuple[float, list[_Texts]]:
         """(gain over the given config alone, configs), one more while that is worth it."""
-        base, *others = self.configs
-        others = [texts for texts in others if is_allowed(self.configs[texts])]
-        kept = [base]
+        base = _texts(self.base)
+        kept = list(dict.fromkeys([base, *self.pins.values()]))
+        others = [t for t, config in self.configs.items() if t not in kept and is_allowed(config)]
         while len(kept) < most and others:
             following = max(others, key=lambda texts: self._gain(kept, texts))
             if self._gain(kept, following) < _WORTH:
@@ -158,15 +221,16 @@ class _Ladder:
             middle = (low + high) // 2
             with assuming({self.dim.name: middle}):
                 seconds = [
-                    sum(_seconds(choice, self.target) for choice in self.configs[texts].choices)
+                    self.scales.get(texts, 1.0)
+                    * sum(_seconds(choice, self.target) for choice in self.configs[texts].choices)
                     for texts in (lower, upper)
                 ]
             low, high = (middle, high) if seconds[0] <= seconds[1] else (low, middle)
         return low
 
 
-def _text(choice: Choice) -> str:
-    return f"{choice.engine.name} {sorted(choice.knobs.items())}"
+def _texts(config: EngineConfig) -> _Texts:
+    return tuple(choice.text for choice in config.choices)
 
 
 def _seconds(choice: Choice, target: Target) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from .. import dtypes
 
@@ -31,6 +33,7 @@ class data_type:
 class heur_mode(Enum):
     """How engine configs are ranked: see `dnnc.engines.heuristics`."""
 
+    INSTANT = "INSTANT"
     A = "A"
     B = "B"
     FALLBACK = "FALLBACK"
@@ -138,14 +141,49 @@ class numerical_note(Enum):
     FFT = "FFT"
     NONDETERMINISTIC = "NONDETERMINISTIC"
     WINOGRAD = "WINOGRAD"
+    WINOGRAD_TILE_4x4 = "WINOGRAD_TILE_4x4"
+    WINOGRAD_TILE_6x6 = "WINOGRAD_TILE_6x6"
+    WINOGRAD_TILE_13x13 = "WINOGRAD_TILE_13x13"
     STRICT_NAN_PROP = "STRICT_NAN_PROP"
 
 
 class behavior_note(Enum):
-    """How a plan behaves; every plan of dnnc is compiled ahead, or when it is built."""
+    """How a plan behaves; kernels of dnnc are made when a plan is built, so that all plans have
+    RUNTIME_COMPILATION."""
 
     RUNTIME_COMPILATION = "RUNTIME_COMPILATION"
+    REQUIRES_FILTER_INT8x32_REORDER = "REQUIRES_FILTER_INT8x32_REORDER"
+    REQUIRES_BIAS_INT8x32_REORDER = "REQUIRES_BIAS_INT8x32_REORDER"
+    CUBLASLT_DEPENDENCY = "CUBLASLT_DEPENDENCY"
     SUPPORTS_CUDA_GRAPH_NATIVE_API = "SUPPORTS_CUDA_GRAPH_NATIVE_API"
+
+
+# cuDNN's names of knobs, and TF32, which is ours.
+_KNOBS = (
+    *("SWIZZLE", "TILE_SIZE", "EDGE", "MULTIPLY", "SPLIT_K_BUF", "TILEK", "STAGES"),
+    *("REDUCTION_MODE", "SPLIT_K_SLC", "IDX_MODE", "SPECFILT", "KERNEL_CFG", "WORKSPACE"),
+    *("TILE_CGA", "TILE_CGA_M", "TILE_CGA_N", "BLOCK_SIZE", "OCCUPANCY", "ARRAY_SIZE_PER_THREAD"),
+    *("SPLIT_COLS", "TILE_ROWS", "TILE_COLS", "LOAD_SIZE", "CTA_COUNT", "STREAM_K", "SPLIT_P_SLC"),
+    *("TILE_M", "TILE_N", "WARP_SPEC_CFG", "SWAP_AB", "INPUT_TMA_ENABLE", "OUTPUT_TMA_ENABLE"),
+    *("SCHED_POLICY", "PACK_GQA", "SPLIT_KV", "PIPELINE_ARCH", "CTA_GROUP", "TF32", "NOT_SET"),
+)
+
+knob_type: Any = Enum("knob_type", [(name, name) for name in _KNOBS])
+
+
+@dataclass(frozen=True)
+class knob:
+    """A knob of an engine: cudnn-frontend's fields, then the values themselves and the default.
+
+    stride: the greatest common step of the values, which may leave out some on it.
+    """
+
+    type: Any
+    max_value: int
+    min_value: int
+    stride: int
+    values: tuple[int, ...]
+    default: int
 
 
 def text_of(value: object) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
+from ..options import DEFAULTS, Options
+from ..plan.plan import Plan
 from ..target import Target
 
 
@@ -17,21 +19,32 @@ class PlanList:
     configs: all that were found; `barred` holds the indices that filters took out, so that
     indices stay as they are.  Configs are those of the first target; a plan for several targets
     takes the same engine and knobs where they are legal, else the best there.
+    options: errata and tuning record of the ranking.
+    workspace_limit, smem_limit: bytes that a plan may need, of a block for shared memory.
     """
 
-    def __init__(self, graph: OperationGraph, targets: Sequence[Target], modes: Sequence[str]):
+    def __init__(
+        self,
+        graph: OperationGraph,
+        targets: Sequence[Target],
+        modes: Sequence[str],
+        options: Options = DEFAULTS,
+    ):
         from ..engines import heuristics
+        from ..engines.inputs import inputs_of
 
         self.graph = graph
         self.targets = tuple(targets)
-        self.configs = list(heuristics.configs(graph, self.targets[0], modes))
+        self.inputs = inputs_of(options)
+        self.configs = list(heuristics.configs(graph, self.targets[0], modes, self.inputs))
         self.barred: set[int] = set()
         self._conditions: list[Callable[[Any], bool]] = []
         self.workspace_limit: int | None = None
+        self._smem_limit: int | None = None
         self._built: dict[int, Any] = {}
         self._selected: int | None = None
         if not self.configs:
-            raise heuristics.no_config_error(graph, self.targets[0])
+            raise heuristics.no_config_error(graph, self.targets[0], self.inputs)
 
     def config(self, index: int) -> Any:
         if not 0 <= index < len(self.configs):
@@ -71,12 +84,21 @@ class PlanList:
                 return
         if self._selected is None:
             raise DnncError(
-                Status.NOT_SUPPORTED, "every plan needs more workspace", f"{self.workspace_limit}"
+                Status.NOT_SUPPORTED,
+                "every plan needs more workspace or shared memory",
+                f"workspace {self.workspace_limit}, shared memory {self._smem_limit}",
             )
 
+    def limit_smem(self, bytes_: int) -> None:
+        """Bars plans whose blocks need more shared memory: by their knobs, and when built."""
+        self._smem_limit = bytes_
+        self.bar(lambda config: not config.fits_smem(bytes_, self.targets[0]))
+
     def _fits(self, executable: Any) -> bool:
-        limit = self.workspace_limit
-        return limit is None or executable.workspace_size() <= limit
+        limit, most = self.workspace_limit, self._smem_limit
+        return (limit is None or executable.workspace_size() <= limit) and (
+            most is None or _smem_bytes(executable.plan) <= most
+        )
 
     def build_at(self, index: int) -> None:
         if index in self.barred:
@@ -118,10 +140,15 @@ class PlanList:
         def is_allowed(other: Any) -> bool:
             return not any(condition(other) for condition in self._conditions)
 
-        found = variants.guarded_configs(self.graph, target, config, is_allowed=is_allowed)
+        found = variants.guarded_configs(
+            self.graph, target, config, is_allowed=is_allowed, inputs=self.inputs
+        )
         return tuple((entry.guard, entry.config.choice_text) for entry in found)
 
     def selected(self) -> Any:
+        return self._built[self.selected_index()]
+
+    def selected_index(self) -> int:
         if self._selected is None:
             raise DnncError(
                 Status.BAD_PARAM_NOT_FINALIZED,
@@ -129,33 +156,39 @@ class PlanList:
                 "build_plans() or build() first",
                 f"graph '{self.graph.name}'",
             )
-        return self._built[self._selected]
+        return self._selected
 
     def append(self, engine_id: int, knobs: Mapping[str, int]) -> None:
         from ..dialect.fusion import partition
-        from ..engines import heuristics
+        from ..engines import heuristics, info
+        from ..engines.declined import reasons_against
 
-        engine = self._engine(engine_id)
+        engine = info.engine_at(engine_id)
         (whole,) = partition(self.graph, [self.graph.live_ops])
-        reasons = engine.supports(whole, self.targets[0])
+        reasons = reasons_against(engine, whole, self.targets[0])
         if reasons:
             raise DnncError(
                 reasons[0].status, f"engine {engine.name}: {'; '.join(map(str, reasons))}"
             )
-        choice = heuristics.with_knobs(engine, whole, knobs, self.targets[0])
+        choice = heuristics.with_knobs(engine, whole, knobs, self.targets[0], self.inputs)
         self.configs.append(heuristics.EngineConfig((choice,)))
 
-    def knobs_of(self, engine_id: int) -> Any:
+    def info_of(self, engine_id: int) -> Any:
+        """The `EngineInfo` of an engine for the graph as one fusion."""
         from ..dialect.fusion import partition
+        from ..engines import info
 
         (whole,) = partition(self.graph, [self.graph.live_ops])
-        return self._engine(engine_id).knobs(whole, self.targets[0])
+        return info.info(info.engine_at(engine_id), whole, self.targets[0], self.inputs)
 
-    def _engine(self, engine_id: int) -> Any:
-        from ..engines import ENGINES
 
-        for engine in ENGINES:
-            if engine.index == engine_id:
-                return engine
-        known = ", ".join(f"{e.index} ({e.name})" for e in ENGINES)
-        raise DnncError(Status.BAD_PARAM, f"engine {engine_id}", known)
+def _smem_bytes(plan: Plan) -> int:
+    """The shared memory of the block that needs most."""
+    return max(
+        plan.expression(step.launch.dynamic_smem_bytes).bounds()[1]
+        + next(k.static_smem_bytes for k in program.kernels if k.name == step.launch.kernel)
+        for program in plan.programs
+        for variant in program.variants
+        for step in variant.steps
+        if step.launch is not None
+    )

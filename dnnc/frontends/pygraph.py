@@ -357,8 +357,17 @@ class pygraph:
             self._infer_again()
             self.graph.finalize()
 
-    def create_execution_plans(self, modes: Sequence[Any] = ("A", "FALLBACK")) -> None:
-        """Ranks the ways to run the graph, in mode order; none is an error with all reasons."""
+    def create_execution_plans(
+        self, modes: Sequence[Any] = ("A", "FALLBACK"), *, tuning: Any = None, errata: Any = None
+    ) -> None:
+        """Ranks the ways to run the graph, in mode order; none is an error with all reasons.
+
+        tuning: a tuning record or its file, whose config for the graph comes first.
+        errata: a file of rules that bar configs (default: what DNNC_ERRATA_FILE names).
+        """
+        from .. import errata as rules
+        from .. import record
+        from ..options import Options
         from .plans import PlanList
 
         self.build_operation_graph()
@@ -366,7 +375,9 @@ class pygraph:
             raise DnncError(
                 Status.BAD_PARAM_NOT_FINALIZED, "the graph has plans already", "a new graph"
             )
-        self._plans = PlanList(self.graph, self._targets(), [text_of(mode) for mode in modes])
+        options = Options(errata=rules.text_of(errata), tuning=record.text_for(self.graph, tuning))
+        names = [text_of(mode) for mode in modes]
+        self._plans = PlanList(self.graph, self._targets(), names, options)
 
     def _targets(self) -> tuple[Target, ...]:
         """What to compile for: asked for, else the device that is here."""
@@ -438,13 +449,36 @@ class pygraph:
         self._planned().append(engine_id, {text_of(k): v for k, v in knobs.items()})
 
     def get_engine_count(self) -> int:
-        from ..engines import ENGINES
+        """One more than the largest engine index; not every index below has an engine."""
+        from ..engines.info import engine_count
 
-        return len(ENGINES)
+        return engine_count()
 
-    def get_knobs_for_engine(self, engine_id: int) -> Any:
-        """The knobs that an engine has for the graph as one fusion."""
-        return self._planned().knobs_of(engine_id)
+    def get_engine_info(self, engine_id: int) -> Any:
+        """What an engine says of the graph as one fusion: a `dnnc.engines.info.EngineInfo`."""
+        return self._planned().info_of(engine_id)
+
+    def get_knobs_for_engine(self, engine_id: int) -> list[enums.knob]:
+        """The knobs that an engine has for the graph as one fusion; none if it declines that."""
+        return [
+            enums.knob(
+                enums.knob_type(k.name), k.max_value, k.min_value, k.stride, k.values, k.default
+            )
+            for k in self._planned().info_of(engine_id).knobs
+        ]
+
+    def get_behavior_notes(self) -> list[enums.behavior_note]:
+        """How the selected plan behaves."""
+        return self.get_behavior_notes_for_plan_at_index(self._planned().selected_index())
+
+    def get_behavior_notes_for_plan_at_index(self, index: int) -> list[enums.behavior_note]:
+        """How a plan behaves."""
+        notes = self._planned().config(index).behavior_notes
+        return [enums.behavior_note(note) for note in notes]
+
+    def get_numeric_notes_for_plan_at_index(self, index: int) -> list[enums.numerical_note]:
+        """What a plan does to numbers beyond plain arithmetic."""
+        return [enums.numerical_note(note) for note in self._planned().config(index).notes]
 
     def deselect_engines(self, names: Sequence[str]) -> pygraph:
         """Bars plans whose name holds one of the texts."""
@@ -454,6 +488,23 @@ class pygraph:
     def deselect_workspace_greater_than(self, bytes_: int) -> pygraph:
         """Bars plans that need more workspace; known when they are built."""
         self._planned().workspace_limit = bytes_
+        return self
+
+    def deselect_shared_mem_greater_than(self, bytes_: int) -> pygraph:
+        """Bars plans whose blocks need more shared memory."""
+        self._planned().limit_smem(bytes_)
+        return self
+
+    def select_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
+        """Keeps plans that have all of the notes."""
+        wanted = {text_of(note) for note in notes}
+        self._planned().bar(lambda config: not wanted <= set(config.behavior_notes))
+        return self
+
+    def deselect_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
+        """Bars plans that have one of the notes."""
+        barred = {text_of(note) for note in notes}
+        self._planned().bar(lambda config: bool(barred & set(config.behavior_notes)))
         return self
 
     def select_numeric_notes(self, notes: Sequence[Any]) -> pygraph:

@@ -44,7 +44,7 @@ from ..dialect.ops import (
 from ..dialect.ops.views import View, coordinates
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
-from ..engines import engine_named, heuristics
+from ..engines import engine_named, explicit
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
@@ -581,7 +581,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
     fusion = structure.read_fusion(old)
     if "dnn.engine" in old.attributes:  # of a text it may be anything
         name, knobs = structure.engine_of(old)
-        heuristics.verify_choice(engine_named(name), fusion, knobs, target_of(module))
+        explicit.verify_choice(engine_named(name), fusion, knobs, target_of(module))
     symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
     name = old.name.value
     kept = {

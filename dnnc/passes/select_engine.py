@@ -13,9 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ..dialect import structure
+from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
-from ..engines import engine_named, heuristics
+from ..engines import heuristics
+from ..engines.inputs import Inputs, inputs_of_files
 from ..errors import DnncError, Status
 from ..target import Target
 from .fuse import target_of
@@ -26,29 +27,52 @@ from .pass_base import Pass
 class SelectEngine(Pass):
     """choices: an engine with knobs for each fusion, as in "matmul_sm80:TILE_M=64|pointwise"
     (default: the engine and knobs with the fastest prediction).
+    tuning: a file, whose config for the graph is taken where it has the same fusions.
+    errata: a file, whose rules bar configs.
     """
 
     name: ClassVar[str] = "select-engine"
 
     choices: str = ""
+    tuning: str = ""
+    errata: str = ""
 
     def run(self, module: Any) -> None:
         target = target_of(module)
         functions = list(structure.fusion_functions(module))
-        texts = self.choices.split("|") if self.choices else [""] * len(functions)
+        inputs = inputs_of_files(self.tuning, self.errata)
+        chosen = self.choices or _tuned(module, [_ops(f) for f in functions], target, inputs)
+        texts = chosen.split("|") if chosen else [""] * len(functions)
         if len(texts) != len(functions):
             raise DnncError(
                 Status.BAD_PARAM, f"choices for {len(texts)} fusions", f"for {len(functions)}"
             )
         for function, text in zip(functions, texts, strict=True):
             fusion = structure.read_fusion(function)
-            choice = _parse_choice(text, fusion, target) if text else _best(fusion, target)
+            if text:
+                choice = heuristics.parsed_choice(text, fusion, target, inputs)
+            else:
+                choice = _best(fusion, target, inputs)
             structure.set_engine(function, choice.engine.name, choice.knobs)
             function.attributes["dnn.notes"] = structure.to_attribute(list(choice.notes))
 
 
-def _best(fusion: Fusion, target: Target) -> heuristics.Choice:
-    found = heuristics.choices(fusion, target)
+def _tuned(module: Any, groups: list[list[str]], target: Target, inputs: Inputs) -> str:
+    """The choices of the tuning record, if they are for the same fusions; else ""."""
+    if not inputs.record.entries:
+        return ""
+    config = heuristics.tuned_config(dnn.from_mlir(module), target, inputs)
+    if config is None or groups != [[op.label for op in c.fusion.ops] for c in config.choices]:
+        return ""
+    return config.choice_text
+
+
+def _ops(function: Any) -> list[str]:
+    return [op.label for op in structure.read_fusion(function).ops]
+
+
+def _best(fusion: Fusion, target: Target, inputs: Inputs) -> heuristics.Choice:
+    found = heuristics.choices(fusion, target, inputs=inputs)
     if not found:
         said = heuristics.refusals(fusion, target)
         raise DnncError(
@@ -58,20 +82,3 @@ def _best(fusion: Fusion, target: Target) -> heuristics.Choice:
             repr(fusion),
         )
     return found[0]
-
-
-def _parse_choice(text: str, fusion: Fusion, target: Target) -> heuristics.Choice:
-    name, *settings = text.split(":")
-    engine = engine_named(name)
-    reasons = engine.supports(fusion, target)
-    if reasons:
-        raise DnncError(
-            reasons[0].status, f"engine {name}: {'; '.join(map(str, reasons))}", "", repr(fusion)
-        )
-    knobs = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        if not value.lstrip("-").isdigit():
-            raise DnncError(Status.BAD_PARAM, f"knob {setting!r}", "NAME=integer")
-        knobs[key] = int(value)
-    return heuristics.with_knobs(engine, fusion, knobs, target)

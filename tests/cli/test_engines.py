@@ -1,5 +1,8 @@
 """`dnnc engines`: what takes a graph, what refuses it and why, what would be tried."""
 
+import json
+import re
+
 import pytest
 
 from dnnc.engines import ENGINES
@@ -41,7 +44,10 @@ def test_explained(ffn):
     short, long = dnnc("engines", ffn).stdout, dnnc("engines", ffn, "--explain").stdout
     assert "more (--explain lists them)" in short
     assert "more (--explain" not in long
-    assert "TILE_M   32, 64, 128, 256   rows of a block's tile" in long
+    assert "TILE_M   32, 64, 128, 256" in long
+    assert "default   what it is" in long
+    assert "behavior   RUNTIME_COMPILATION SUPPORTS_CUDA_GRAPH_NATIVE_API" in long
+    assert "numerics   TENSOR_CORE" in long
     for engine in ENGINES:
         assert f"engine {engine.name} ({engine.index})" in long
         assert all(line in long for line in engine.support)
@@ -51,7 +57,7 @@ def test_a_split_graph(here):
     (here / "twice.py").write_text(SPLIT)
     lines = rows(dnnc("engines", "twice.py"))
     assert any(line.startswith("0 ") and line.endswith("matmul 'first'") for line in lines)
-    assert any(line.endswith("us matmul 'second'") for line in lines)
+    assert any(line.endswith("us latency matmul 'second'") for line in lines)
     assert any(line.startswith("split no engine takes the graph as one fusion: ") for line in lines)
 
 
@@ -61,6 +67,27 @@ def test_modes(here):
     assert dnnc("engines", "twice.py", "--mode", "a").exit_code == 1
     assert dnnc("engines", "twice.py", "--mode", "fallback").exit_code == 0
     assert dnnc("engines", "twice.py", "--mode", "C").exit_code == 2
+
+
+def test_every_config_has_its_time_and_what_bounds_it(ffn):
+    lines = rows(dnnc("engines", ffn, "-t", "sm_80", "--explain"))
+    start = lines.index("configs in the order of compile (modes A, FALLBACK)")
+    assert lines[start + 1] == "engine knobs predicted bound by operations"
+    ranked = lines[start + 2 :]
+    assert len(ranked) > 8
+    bounds = ("latency", "memory", "tensor cores", "arithmetic in single threads")
+    for place, line in enumerate(ranked):
+        assert line.startswith(f"{place} ")
+        assert line.endswith(tuple(f" us {bound} all" for bound in bounds)), line
+
+
+def test_what_errata_bar(ffn, here):
+    rule = {"id": "few-rows", "why": "slow", "engine": "matmul_sm80", "knobs": {"TILE_M": [32, 64]}}
+    (here / "rules.json").write_text(json.dumps({"dnnc_errata": 1, "rules": [rule]}))
+    lines = rows(dnnc("engines", ffn, "-t", "sm_80", "--errata", "rules.json", "--explain"))
+    assert any(re.fullmatch(r"matmul_sm80 \d+ few-rows slow", line) for line in lines)
+    start = lines.index("configs in the order of compile (modes A, FALLBACK)")
+    assert not any("TILE_M=32" in line or "TILE_M=64" in line for line in lines[start:])
 
 
 def test_several_targets(ffn):

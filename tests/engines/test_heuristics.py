@@ -53,3 +53,79 @@ def test_knobs_left_open_are_those_of_the_best_candidate_that_fits():
         if asked.items() <= config.choices[0].knobs.items()
     ]
     assert made.knobs == fitting[0].knobs
+
+
+# ---- modes
+
+SM90A = targets.of("sm_90a")
+
+
+def names(graph, mode, target=SM90A):
+    return [config.name for config in heuristics.configs(graph, target, [mode])]
+
+
+def two_products():
+    g = dnnc.pygraph("twice", io_data_type="HALF", compute_data_type="FLOAT")
+    x, w = g.tensor([8, 16]), g.tensor([16, 16])
+    g.matmul(g.matmul(x, w), w).set_output()
+    return g.graph.finalize()
+
+
+def test_mode_b_looks_at_more():
+    """All that A has, and schedules that predictions can't tell apart."""
+    graph = product(dtypes.f16, 512, 512, 512)[0].graph.finalize()
+    of_a, of_b = names(graph, "A"), names(graph, "B")
+    assert set(of_a) < set(of_b)
+    assert set(of_b[: len(of_a)]) == set(of_a)
+    more = " ".join(of_b[len(of_a) :])
+    assert "SCHED_POLICY=1" in more
+    assert "STREAM_K=1" in more
+
+
+def test_mode_b_has_legal_choices_that_round_no_more():
+    graph = product(dtypes.f32, 64, 64, 64)[0].graph.finalize()
+    first = next(heuristics.configs(graph, SM90A, ["B"]))
+    assert "DOWN_CONVERT_INPUTS" not in first.notes
+    for config in heuristics.configs(graph, SM90A, ["B"]):
+        (choice,) = config.choices
+        assert not choice.engine.legal(choice.knobs, choice.fusion, SM90A)
+
+
+def test_mode_b_takes_near_ties_as_they_were_timed():
+    """Not the narrowest instruction where a wider one is predicted to take 4% more."""
+    graph = product(dtypes.bf16, 8, 528, 4385)[0].graph.finalize()
+    (a,), (b,) = (next(heuristics.configs(graph, SM90A, [mode])).choices for mode in "AB")
+    assert a.knobs["TILE_M"] == 8
+    assert b.knobs["TILE_M"] == 16
+    assert a.prediction.seconds < b.prediction.seconds < 1.08 * a.prediction.seconds
+
+
+@pytest.mark.parametrize("size", [64, 512, 4096])
+def test_instant_gives_one_config_that_a_has_too(size):
+    graph = product(dtypes.f16, size, size, size)[0].graph.finalize()
+    (only,) = names(graph, "INSTANT")
+    assert only in names(graph, "A")
+    assert only.startswith("eng5_")
+
+
+def test_instant_splits_where_nothing_takes_the_graph_whole():
+    (only,) = heuristics.configs(two_products(), SM90A, ["INSTANT"])
+    assert len(only.choices) == 2
+    assert "no engine takes the graph as one fusion" in only.split_reason
+
+
+def test_instant_does_not_round_operands():
+    graph = product(dtypes.f32, 64, 64, 64)[0].graph.finalize()
+    (only,) = heuristics.configs(graph, SM90A, ["INSTANT"])
+    assert "DOWN_CONVERT_INPUTS" not in only.notes
+
+
+def test_modes_go_on_where_another_ends():
+    graph = two_products()
+    found = list(heuristics.configs(graph, SM90A, ["A", "INSTANT", "FALLBACK"]))
+    assert len({config.name for config in found}) == len(found) >= 1
+
+
+def test_a_mode_that_there_is_not():
+    with pytest.raises(dnnc.DnncError, match="heuristic mode 'C'; accepted: INSTANT, A, B, FALL"):
+        list(heuristics.configs(two_products(), SM90A, ["C"]))

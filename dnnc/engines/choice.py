@@ -1,0 +1,115 @@
+"""Choices: an engine and its knobs for one fusion; all that there are, ranked by prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..dialect.fusion import Fusion
+from ..errata import Rule
+from ..errors import DnncError, Status
+from ..target import Target
+from . import ENGINES, engine_named
+from .declined import reasons_against
+from .engine import Engine, Prediction, Reason
+from .inputs import Inputs, inputs_of
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An engine and its knobs for one fusion."""
+
+    fusion: Fusion
+    engine: Engine
+    knobs: Mapping[str, int]
+    prediction: Prediction
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Numerical notes."""
+        return self.engine.notes(self.fusion, self.knobs)
+
+    @property
+    def rounds_operands(self) -> bool:
+        """Whether operands get fewer bits than the graph says."""
+        return "DOWN_CONVERT_INPUTS" in self.notes
+
+    @property
+    def text(self) -> str:
+        """matmul_sm80:STAGES=3:TILE_M=64, as the option of pass `select-engine`."""
+        return choice_text(self.engine.name, self.knobs)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What an engine said of a fusion that it declines."""
+
+    engine: Engine
+    fusion: Fusion
+    reasons: tuple[Reason, ...]
+
+
+def refusals(fusion: Fusion, target: Target) -> list[Refusal]:
+    """The reasons of every engine that declines the fusion."""
+    found = [Refusal(e, fusion, reasons_against(e, fusion, target)) for e in ENGINES]
+    return [refusal for refusal in found if refusal.reasons]
+
+
+def choices(
+    fusion: Fusion,
+    target: Target,
+    engines: Sequence[Engine] = ENGINES,
+    inputs: Inputs | None = None,
+) -> list[Choice]:
+    """Every candidate of every engine that takes the fusion, fastest prediction first, without
+    those that errata bar."""
+    errata = (inputs or inputs_of()).errata
+    found = _all_choices(fusion, target, engines)
+    if errata.rules:
+        found = [c for c in found if not errata.rule_for(c.engine.name, fusion, c.knobs, target)]
+    return found
+
+
+def _all_choices(fusion: Fusion, target: Target, engines: Sequence[Engine]) -> list[Choice]:
+    found: list[Choice] = []
+    for engine in engines:
+        if reasons_against(engine, fusion, target):
+            continue
+        for knobs in engine.candidates(fusion, target):
+            prediction = engine.predict(fusion, knobs, target)
+            found.append(Choice(fusion, engine, dict(knobs), prediction))
+    # What rounds operands to fewer bits than the graph says comes after all that does not, so
+    # that it is never chosen silently.  Ties stay as listed.
+    return sorted(found, key=lambda c: (c.rounds_operands, c.prediction.seconds))
+
+
+def barred_choices(
+    fusion: Fusion, target: Target, inputs: Inputs | None = None
+) -> list[tuple[Choice, Rule]]:
+    """Candidates that errata bar, each with the rule."""
+    errata = (inputs or inputs_of()).errata
+    if not errata.rules:
+        return []
+    found = _all_choices(fusion, target, ENGINES)
+    rules = [errata.rule_for(c.engine.name, fusion, c.knobs, target) for c in found]
+    return [(choice, rule) for choice, rule in zip(found, rules, strict=True) if rule is not None]
+
+
+# ---- their texts
+
+
+def choice_text(engine: str, knobs: Mapping[str, int]) -> str:
+    """An engine with knobs, as a text."""
+    return ":".join([engine, *(f"{name}={value}" for name, value in sorted(knobs.items()))])
+
+
+def choice_of_text(text: str) -> tuple[Engine, dict[str, int]]:
+    """The engine and the knobs of such a text."""
+    name, *settings = text.split(":")
+    knobs: dict[str, int] = {}
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if not value.removeprefix("-").isdecimal():
+            raise DnncError(Status.BAD_PARAM, f"knob {setting!r}", "NAME=integer")
+        knobs[key] = int(value)
+    return engine_named(name), knobs

@@ -1,0 +1,103 @@
+"""What pygraph says of engines and plans, and the filters over its list."""
+
+import pytest
+
+import dnnc
+from tests.engines.test_matmul_sm80 import product
+
+
+def planned(operand="HALF", target="sm_90a", modes=("A", "FALLBACK"), size=256):
+    g, _ = product(dnnc.data_type.HALF if operand == "HALF" else operand, size, size, size)
+    g._target = target
+    g.build_operation_graph()
+    g.create_execution_plans(modes)
+    return g
+
+
+def left(g):
+    return [i for i in range(g.get_execution_plan_count()) if i not in g._planned().barred]
+
+
+def test_engines_and_their_knobs():
+    g = planned()
+    taken = {}
+    for index in range(g.get_engine_count()):
+        try:
+            taken[index] = g.get_knobs_for_engine(index)
+        except dnnc.cudnnGraphNotSupportedError:
+            assert index == 0
+    assert {index for index, knobs in taken.items() if knobs} == {2, 4, 5}
+    tile = next(k for k in taken[4] if k.type is dnnc.knob_type.TILE_M)
+    assert (tile.min_value, tile.max_value, tile.stride) == (32, 256, 32)
+    assert tile.values == (32, 64, 128, 256)
+    g.create_execution_plan(4, {tile.type: 64})
+    assert "TILE_M=64" in g.get_plan_name_at_index(g.get_execution_plan_count() - 1)
+    assert g.get_engine_info(4).numerical_notes == ("TENSOR_CORE",)
+    with pytest.raises(ValueError, match="no engine has index 99"):
+        g.get_knobs_for_engine(99)
+
+
+def test_notes_of_plans():
+    g = planned(target="sm_80")
+    assert g.get_behavior_notes_for_plan_at_index(0) == [
+        dnnc.behavior_note.RUNTIME_COMPILATION,
+        dnnc.behavior_note.SUPPORTS_CUDA_GRAPH_NATIVE_API,
+    ]
+    assert g.get_numeric_notes_for_plan_at_index(0) == [dnnc.numerical_note.TENSOR_CORE]
+    with pytest.raises(RuntimeError, match="no plan is built"):
+        g.get_behavior_notes()
+    g.deselect_engines(["eng4"]).build_plans()
+    assert g.get_behavior_notes() == g.get_behavior_notes_for_plan_at_index(0)
+
+
+def test_behavior_notes_filter():
+    g = planned()
+    count = len(left(g))
+    g.select_behavior_notes([dnnc.behavior_note.SUPPORTS_CUDA_GRAPH_NATIVE_API])
+    g.deselect_behavior_notes([dnnc.behavior_note.CUBLASLT_DEPENDENCY])
+    assert len(left(g)) == count
+    g.select_behavior_notes([dnnc.behavior_note.REQUIRES_FILTER_INT8x32_REORDER])
+    assert left(g) == []
+    with pytest.raises(dnnc.cudnnGraphNotSupportedError, match="filters bar all"):
+        g.check_support()
+    g = planned().deselect_behavior_notes(["RUNTIME_COMPILATION"])
+    assert left(g) == []
+
+
+def test_numeric_notes_filter():
+    g = planned(dnnc.data_type.FLOAT)
+    rounding = dnnc.numerical_note.DOWN_CONVERT_INPUTS
+    assert any(rounding in g.get_numeric_notes_for_plan_at_index(i) for i in left(g))
+    g.deselect_numeric_notes([rounding])
+    assert left(g)
+    assert not any(rounding in g.get_numeric_notes_for_plan_at_index(i) for i in left(g))
+    g.select_numeric_notes([dnnc.numerical_note.TENSOR_CORE])
+    assert {g.get_plan_name_at_index(i).split("_")[0] for i in left(g)} == {"eng4"}
+
+
+def test_shared_memory_limit():
+    g = planned(target="sm_80", modes=["A"])
+    every = left(g)
+    g.deselect_shared_mem_greater_than(48 << 10)
+    assert 0 < len(left(g)) < len(every)
+    g.build_plans()
+    (program,) = g.plan.plan.programs
+    (kernel,) = program.kernels
+    launched = [s.launch for v in program.variants for s in v.steps if s.launch]
+    dynamic = max(g.plan.plan.expression(s.dynamic_smem_bytes).constant for s in launched)
+    assert 0 < dynamic + kernel.static_smem_bytes <= 48 << 10
+
+
+def test_a_barred_plan_is_not_built():
+    g = planned().deselect_engines(["eng5"])
+    barred = min(g._planned().barred)
+    with pytest.raises(ValueError, match=f"plan {barred} is barred"):
+        g.build_plan_at_index(barred)
+    with pytest.raises(IndexError):
+        g.build_plan_at_index(10_000)
+
+
+def test_modes_by_their_enumerators():
+    g = planned(modes=[dnnc.heur_mode.INSTANT])
+    assert g.get_execution_plan_count() == 1
+    assert g.get_engine_and_knobs_at_index(0)[0] == 5

@@ -1,0 +1,117 @@
+"""`dnnc engines` on the graphs that cuDNN's guide describes: each fits, or says why not.
+
+The guide's sections: "Examples of Supported Patterns" of its generic fusion engines, its
+"Specialized Runtime Fusion Engines" and "Specialized Pre-Compiled Engines".  A graph is a file
+beside this one.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from dnnc.errors import Status
+from dnnc.target import of
+from tests.cli.commands import dnnc
+
+GRAPHS = Path(__file__).parent / "graphs"
+PARTS = {"images", "heads"}  # what graphs import
+
+# The engine that takes the graph whole on sm_90a, or how many fusions it is split into.
+FITS = {
+    # Examples of Supported Patterns
+    "matmul_after_pointwise": "matmul_sm80",
+    "mixed_matmul": "matmul_sm80",
+    # Specialized Runtime Fusion Engines
+    "bn_add_relu": "grid",
+    "bn_add_relu_peers": 5,
+    "drelu_fork_dbn": "grid",
+    "drelu_fork_dbn_peers": 4,
+    "flash_fprop": 2,
+    "flash_bprop": 6,
+    "flash_fp8_fprop": 2,
+    "flash_fp8_bprop": 4,
+    # Specialized Pre-Compiled Engines
+    "dbn_apply": "pointwise",
+}
+
+# The status of the error, and a part of it that names what is missing.
+PATTERN, LAYOUT, PARAM = (
+    Status.NOT_SUPPORTED_GRAPH_PATTERN, Status.NOT_SUPPORTED_LAYOUT, Status.BAD_PARAM,
+)  # fmt: skip
+CONVOLUTION = "operations: conv_fprop 'conv'"
+REFUSED = {
+    "conv": (PATTERN, CONVOLUTION),
+    "conv_two_pointwise": (PATTERN, CONVOLUTION),
+    "conv_three_pointwise": (PATTERN, CONVOLUTION),
+    "conv_in_the_middle": (PATTERN, CONVOLUTION),
+    "mixed_conv": (PATTERN, CONVOLUTION),
+    "mha_fprop": (LAYOUT, "is reordered as F16x16; accepted: NONE"),
+    "mha_bprop": (LAYOUT, "is reordered as F16x16; accepted: NONE"),
+    "conv_bn_fprop": (PATTERN, CONVOLUTION),
+    "dbarcs": (PATTERN, CONVOLUTION),
+    "conv_bias_act": (PATTERN, CONVOLUTION),
+    "conv_scale_bias_act": (LAYOUT, "is reordered as INT8x32; accepted: NONE"),
+    # There is no such operation yet.
+    "flash_paged": (PARAM, "no attribute 'paged_cache_load'"),
+    "conv_bn_wgrad": (PARAM, "no attribute 'conv_wgrad'"),
+    "dgrad_drelu_bn_bwd_weight": (PARAM, "no attribute 'conv_dgrad'"),
+}
+
+
+def test_every_graph_is_expected_to_fit_or_not():
+    names = {path.stem for path in GRAPHS.glob("*.py")} - PARTS
+    assert names == FITS.keys() | REFUSED.keys()
+    assert not FITS.keys() & REFUSED.keys()
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_fits(name):
+    result = dnnc("engines", GRAPHS / f"{name}.py", "-t", "sm_90a", "--explain")
+    assert result.exit_code == 0, result.output
+    engines = first_engines(result.stdout)
+    is_split = isinstance(FITS[name], int)
+    assert (len(engines) if is_split else engines) == (FITS[name] if is_split else [FITS[name]])
+    assert ("\nsplit " in result.stdout) == is_split
+
+
+def first_engines(text):
+    """Those of config 0 of what `dnnc engines` prints."""
+    lines = text[text.index("configs in the order of compile") :].splitlines()[2:]
+    table = [line.split() for line in lines if not line.startswith(" " * 20)]
+    found = [table[0][1]]
+    for words in table[1:]:
+        if not words or words[0].isdigit() or words[0] in ("split", "tuned"):
+            break
+        found.append(words[0])
+    return found
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    result = dnnc("engines", GRAPHS / f"{name}.py", "-t", "sm_90a")
+    status, said = REFUSED[name]
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"error: {status.name}: "), result.stderr
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+WRITTEN = sorted([*FITS, *(n for n, (status, _) in REFUSED.items() if status is not PARAM)])
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_clause_has_its_reason(name):
+    """An engine that declines says what is wrong and what would be accepted."""
+    from dnnc.cli.files import read_source
+    from dnnc.dialect.fusion import partition
+    from dnnc.engines import ENGINES
+    from dnnc.engines.info import info
+
+    graph = read_source(str(GRAPHS / f"{name}.py")).graph
+    (whole,) = partition(graph, [graph.live_ops])
+    for engine in ENGINES:
+        for reason in info(engine, whole, of("sm_90a")).reasons:
+            assert reason.status.category is Status.NOT_SUPPORTED
+            assert reason.clause
+            assert reason.what
+            assert reason.supported

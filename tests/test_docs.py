@@ -1,0 +1,66 @@
+"""The examples of the pages on engines and tuning run as they stand, without a GPU.
+
+A page is one program: its python blocks share their names, its sh blocks are commands of dnnc in
+the same folder.  A python block that begins with the name of a file is that file.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import dnnc
+from tests.tuning.fakes import FakeTimer
+
+DOCS = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Predictions are exact on this one."""
+
+    def open_timer(ordinal=None, *, cold_l2=False, clock=None):
+        made = FakeTimer(lambda text, sizes: 1e-5 * (1 + len(text) % 7))
+        made.target, made.l2 = "sm_90a", "cold" if cold_l2 else "warm"
+        return made
+
+    monkeypatch.setattr("dnnc.tuning.search.DeviceTimer", open_timer)
+    monkeypatch.setattr("dnnc.tuning.files.DeviceTimer", open_timer)
+    # One compile worker for all examples.
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr("dnnc.tuning.candidates._close_workers", lambda: None)
+
+
+def blocks(page):
+    return [match.groups() for match in BLOCK.finditer((DOCS / page).read_text())]
+
+
+@pytest.mark.parametrize("page", ["engines.md", "tuning.md"])
+def test_examples(page, gpu, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "ffn", raising=False)
+    names = {}
+    for language, text in blocks(page):
+        if language == "json":
+            json.loads(text)
+            (tmp_path / "errata.json").write_text(text)
+        elif language == "sh":
+            for line in text.splitlines():
+                words = line.split()
+                assert words[0] == "dnnc", line
+                result = dnnc(*words[1:])
+                assert result.exit_code == 0, f"{line}\n{result.output}"
+        else:
+            assert language == "python", text
+            if text.startswith("# ffn.py\n"):
+                (tmp_path / "ffn.py").write_text(text)
+            exec(compile(text, f"{page}: {text[:40]!r}", "exec"), names)
+
+
+@pytest.mark.parametrize("page", ["engines.md", "tuning.md"])
+def test_links(page):
+    for link in re.findall(r"\]\(([\w./-]+)\)", (DOCS / page).read_text()):
+        assert (DOCS / link).exists(), link
