@@ -24,8 +24,8 @@ from .codegen.nvptx import Assembled
 from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
 from .dialect.json_form import to_json
-from .engines import heuristics
-from .engines.inputs import inputs_of
+from .engines import heuristics, spills
+from .engines.inputs import Inputs, inputs_of
 from .engines.variants import guarded_configs
 from .errors import DnncError, Status
 from .mlir import ir
@@ -163,7 +163,7 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
     partition, choices = options.partition, options.choices
     if not partition:
         graph = dnn.from_mlir(work.module)
-        config = _best_config(graph, work.target, options)
+        config = _best_config(graph, work.target, options, inputs_of(options))
         partition, choices = config.partition_text(graph), config.choice_text
     passes.run(
         work.module,
@@ -279,10 +279,31 @@ def compile_graph(
 def _for_target(
     graph: OperationGraph, target: Target, options: Options, store: Store, report: Report
 ) -> Plan:
-    """The plan of one target: a module for each of its configs."""
+    """The plan of one target; of what the heuristics choose, one that does not spill registers."""
     began = time.perf_counter()
-    explicit = _decided(graph, target, options)
+    is_free = not (options.partition or options.guards or options.knobs)
+    inputs = inputs_of(options)
+    explicit, first = _decided(graph, target, options, inputs)
     report("choose", time.perf_counter() - began)
+    best = made = _of_choices(graph, target, explicit, store, report)
+    for _ in range(spills.MOST_TRIES if is_free else 0):
+        if not (spilling := spills.spilling_choices(made)):
+            break
+        _log.info("%s spills registers: %s", made.summary, ", ".join(spilling))
+        inputs = replace(inputs, spilling=(*inputs.spilling, *spilling))
+        explicit, seconds = _decided(graph, target, options, inputs)
+        if seconds > spills.MOST_SLOWER * first:
+            break
+        made = _of_choices(graph, target, explicit, store, report)
+        best = min(best, made, key=spills.spilled_bytes)
+    _log.info("%s in %.0f ms", best.summary, 1e3 * (time.perf_counter() - began))
+    return best
+
+
+def _of_choices(
+    graph: OperationGraph, target: Target, explicit: Options, store: Store, report: Report
+) -> Plan:
+    """The plan of explicit choices: a module for each of its configs."""
     texts = list(dict.fromkeys(choices for _, choices in explicit.guards))
     works: list[Compilation] = []
     assemblers = min(len(texts), os.cpu_count() or 1)
@@ -298,14 +319,15 @@ def _for_target(
             works.append(work)
         for future in waiting:
             report("cubin", future.result().seconds["cubin"])
-        parts = {c: to_plan(w, graph, options) for c, w in zip(texts, works, strict=True)}
-    made = _guarded(parts, explicit.guards)
-    _log.info("%s in %.0f ms", made.summary, 1e3 * (time.perf_counter() - began))
-    return made
+        parts = {c: to_plan(w, graph, explicit) for c, w in zip(texts, works, strict=True)}
+    return _guarded(parts, explicit.guards)
 
 
-def _decided(graph: OperationGraph, target: Target, options: Options) -> Options:
-    """The options with an explicit partition, and explicit choices for each guard."""
+def _decided(
+    graph: OperationGraph, target: Target, options: Options, inputs: Inputs
+) -> tuple[Options, float]:
+    """(the options with an explicit partition, and explicit choices for each guard; the seconds
+    that are predicted, 0 where all was explicit)."""
     if options.guards:
         if not options.partition or options.guards[-1][0] != "1":
             raise DnncError(
@@ -314,26 +336,27 @@ def _decided(graph: OperationGraph, target: Target, options: Options) -> Options
                 f" {options.partition!r}",
                 "a partition, and guards of which the last is 1",
             )
-        return options
+        return options, 0.0
     if options.partition:
-        return replace(options, guards=(("1", options.choices),))
-    config = _best_config(graph, target, options)
+        return replace(options, guards=(("1", options.choices),)), 0.0
+    config = _best_config(graph, target, options, inputs)
     is_free = options.engine is None and not options.knobs
     most = options.most_variants if is_free else 1
-    guarded = guarded_configs(graph, target, config, most=most, inputs=inputs_of(options))
-    return replace(
+    guarded = guarded_configs(graph, target, config, most=most, inputs=inputs)
+    decided = replace(
         options,
         partition=config.partition_text(graph),
         guards=tuple((g.guard, g.config.choice_text) for g in guarded),
     )
+    return decided, config.seconds
 
 
 def _best_config(
-    graph: OperationGraph, target: Target, options: Options
+    graph: OperationGraph, target: Target, options: Options, inputs: Inputs
 ) -> heuristics.EngineConfig:
     return heuristics.best_config(
         graph, target, options.modes, engine=options.engine, knobs=dict(options.knobs),
-        inputs=inputs_of(options),
+        inputs=inputs,
     )  # fmt: skip
 
 

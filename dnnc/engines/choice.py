@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ..dialect.fusion import Fusion
 from ..errata import Rule
-from ..errors import DnncError, Status
 from ..target import Target
-from . import ENGINES, engine_named
+from . import ENGINES, spills
+from .choice_text import choice_text
 from .declined import reasons_against
 from .engine import Engine, Prediction, Reason
 from .inputs import Inputs, inputs_of
@@ -62,9 +62,12 @@ def choices(
     inputs: Inputs | None = None,
 ) -> list[Choice]:
     """Every candidate of every engine that takes the fusion, fastest prediction first, without
-    those that errata bar."""
-    errata = (inputs or inputs_of()).errata
+    those that errata bar, or that are known to spill."""
+    inputs = inputs or inputs_of()
+    errata = inputs.errata
     found = _all_choices(fusion, target, engines)
+    if inputs.spilling:
+        found = [c for c in found if not spills.is_like(c.engine.name, c.knobs, inputs.spilling)]
     if errata.rules:
         found = [c for c in found if not errata.rule_for(c.engine.name, fusion, c.knobs, target)]
     return found
@@ -93,23 +96,3 @@ def barred_choices(
     found = _all_choices(fusion, target, ENGINES)
     rules = [errata.rule_for(c.engine.name, fusion, c.knobs, target) for c in found]
     return [(choice, rule) for choice, rule in zip(found, rules, strict=True) if rule is not None]
-
-
-# ---- their texts
-
-
-def choice_text(engine: str, knobs: Mapping[str, int]) -> str:
-    """An engine with knobs, as a text."""
-    return ":".join([engine, *(f"{name}={value}" for name, value in sorted(knobs.items()))])
-
-
-def choice_of_text(text: str) -> tuple[Engine, dict[str, int]]:
-    """The engine and the knobs of such a text."""
-    name, *settings = text.split(":")
-    knobs: dict[str, int] = {}
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        if not value.removeprefix("-").isdecimal():
-            raise DnncError(Status.BAD_PARAM, f"knob {setting!r}", "NAME=integer")
-        knobs[key] = int(value)
-    return engine_named(name), knobs

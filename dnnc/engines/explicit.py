@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from ..dialect.fusion import Fusion
 from ..errors import DnncError, Status
 from ..target import Target
-from .choice import Choice, barred_choices, choice_of_text, choice_text, choices
+from .choice import Choice, barred_choices, choices
+from .choice_text import choice_of_text, choice_text
 from .declined import reasons_against
 from .engine import Engine
 from .inputs import Inputs, inputs_of

@@ -243,9 +243,11 @@ def _faster_split(
 
 
 def _is_slow(choice: Choice, target: Target) -> bool:
-    """Whether sums are far from the memory's rate."""
+    """Whether sums are far from the memory's rate, or products run element by element."""
     fusion = choice.fusion
-    if not fusion.with_role("reduction") or fusion.with_role("anchor"):
+    if fusion.with_role("anchor"):
+        return choice.engine.inlines_anchors and choice.prediction.seconds >= _WORTH_A_LOOK
+    if not fusion.with_role("reduction"):
         return False
     floor = memory_seconds(fusion, target, blocks=1 << 20).seconds
     return choice.prediction.seconds >= 3 * floor + _WORTH_A_LOOK

@@ -15,12 +15,14 @@ from . import BY_NAME
 @dataclass(frozen=True)
 class Inputs:
     """errata: rules that bar configs (default: the package's).  record: configs that were timed.
-    device: the only one whose times count ("": any of the target).
+    device: the only one whose times count ("": any of the target).  spilling: texts of choices
+    that were compiled for the graph and spill registers.
     """
 
     errata: Errata = field(default_factory=errata_of)
     record: Record = field(default_factory=Record)
     device: str = ""
+    spilling: tuple[str, ...] = ()
 
 
 @functools.lru_cache(16)

@@ -63,6 +63,12 @@ def consumers_of(rows: int) -> int:
     return 1 if rows == 64 else 2
 
 
+def accumulators(knobs: Knobs) -> int:
+    """Of one product, in two rows of a thread."""
+    rows, columns = sides_of(knobs)
+    return rows // consumers_of(rows) // wgmma.M * columns
+
+
 # ---- candidates
 
 
@@ -121,11 +127,10 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     if rows not in ROWS or columns not in COLUMNS or not facts.row.takes_columns(columns):
         name = f"tile {knobs['TILE_M']}x{knobs['TILE_N']}, SWAP_AB={knobs['SWAP_AB']}"
         return (knob_reason(name, f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"),)
-    blocks = rows // consumers_of(rows) // wgmma.M
-    accumulators = blocks * columns * facts.products * (1 + facts.promotes)
-    if accumulators > _MOST_ACCUMULATORS:
+    sums = accumulators(knobs) * facts.products * (1 + facts.promotes)
+    if sums > _MOST_ACCUMULATORS:
         # More accumulators than the registers of two consumer warpgroups hold.
-        return (knob_reason(f"{accumulators} sums in two rows of a thread", "up to 256"),)
+        return (knob_reason(f"{sums} sums in two rows of a thread", "up to 256"),)
     if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > MOST_BLOCKS:
         # Larger clusters leave multiprocessors without one.
         what = f"a cluster of more than {MOST_BLOCKS} blocks"

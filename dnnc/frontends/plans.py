@@ -69,19 +69,30 @@ class PlanList:
             )
 
     def build(self, all_of_them: bool) -> None:
-        """Builds and selects the first config that fits; all of them if asked."""
+        """Builds and selects the first config that fits; all of them if asked.
+
+        Of several that fit, one that spills registers is selected only if others do as well, or
+        are predicted to be much slower.
+        """
         self.check_support()
+        spilling = _Spilling(self.configs)
         for index in self._left():
+            if not all_of_them and spilling.passes_over(index):
+                continue
             if not self._fits(self.executable(index)):
                 # Alone it may need less than with the configs for other sizes.
                 self._built[index] = self._compiled(index, ())
                 if not self._fits(self._built[index]):
                     self.barred.add(index)
                     continue
+            if not all_of_them and spilling.is_found(index, self._built[index].plan):
+                continue
             if self._selected is None:
                 self._selected = index
             if not all_of_them:
                 return
+        if self._selected is None:
+            self._selected = spilling.least
         if self._selected is None:
             raise DnncError(
                 Status.NOT_SUPPORTED,
@@ -180,6 +191,48 @@ class PlanList:
 
         (whole,) = partition(self.graph, [self.graph.live_ops])
         return info.info(info.engine_at(engine_id), whole, self.targets[0], self.inputs)
+
+
+class _Spilling:
+    """Configs that were built and spill registers, and what need not be built because of them.
+
+    least: the index of the one that spills least; None: there is none.
+    """
+
+    def __init__(self, configs: Sequence[Any]):
+        self._configs = configs
+        self._texts: tuple[str, ...] = ()
+        self._seconds: float | None = None  # of the first that was built, as predicted
+        self._fewest = 0
+        self._tries = 0
+        self.least: int | None = None
+
+    def passes_over(self, index: int) -> bool:
+        """Whether a config would spill as well, or is no better than one that does."""
+        from ..engines import spills
+
+        if not self._texts:
+            return False
+        config = self._configs[index]
+        is_slow = config.seconds > spills.MOST_SLOWER * (self._seconds or 0.0)
+        is_like = any(spills.is_like(c.engine.name, c.knobs, self._texts) for c in config.choices)
+        return is_slow or is_like or self._tries >= spills.MOST_TRIES
+
+    def is_found(self, index: int, plan: Plan) -> bool:
+        """Whether a plan spills; it is remembered then."""
+        from ..engines import spills
+
+        found = spills.spilling_choices(plan)
+        if not found:
+            return False
+        spilled = spills.spilled_bytes(plan)
+        if self.least is None or spilled < self._fewest:
+            self.least, self._fewest = index, spilled
+        if self._seconds is None:
+            self._seconds = self._configs[index].seconds
+        self._texts += found
+        self._tries += 1
+        return True
 
 
 def _smem_bytes(plan: Plan) -> int:

@@ -129,3 +129,37 @@ def test_modes_go_on_where_another_ends():
 def test_a_mode_that_there_is_not():
     with pytest.raises(dnnc.DnncError, match="heuristic mode 'C'; accepted: INSTANT, A, B, FALL"):
         list(heuristics.configs(two_products(), SM90A, ["C"]))
+
+
+# ---- products beside work that their engine does not take
+
+
+def first_engines(g):
+    (config, *_) = heuristics.configs(g.graph.finalize(), targets.of("sm_90a"), ["A"])
+    return [choice.engine.name for choice in config.choices]
+
+
+def plain(n=2048):
+    g = dnnc.pygraph(io_data_type="bf16", intermediate_data_type="f32", compute_data_type="f32")
+    x, w = g.tensor([1, n, n]), g.tensor([1, n, n])
+    return g, x, g.matmul(x, w)
+
+
+def test_a_view_after_a_product_does_not_make_it_run_element_by_element():
+    g, _, y = plain()
+    g.transpose(y, [0, 2, 1]).set_output()
+    assert first_engines(g) == ["matmul_sm90", "transpose"]
+
+
+def test_independent_work_does_not_make_a_product_run_element_by_element():
+    g, x, y = plain()
+    g.relu(y).set_output()
+    g.relu(x).set_output()
+    assert sorted(first_engines(g)) == ["matmul_sm90", "pointwise"]
+
+
+def test_small_products_stay_one_kernel():
+    g, x, y = plain(16)
+    g.relu(y).set_output()
+    g.relu(x).set_output()
+    assert first_engines(g) == ["fallback"]

@@ -1,0 +1,59 @@
+"""Choices whose kernels spill registers, as the assembler found, and those that would too.
+
+What an epilogue holds beside the accumulators is known to the assembler alone.  So a choice that
+spills is ranked no longer, nor are those of its engine with as many accumulators a thread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from ..plan.plan import Plan
+from .choice_text import choice_of_text, choice_text
+from .knobs_sm90 import accumulators
+
+MOST_TRIES = 4
+# A choice without spills that is predicted to take so many times as long is no better.
+MOST_SLOWER = 2.0
+
+_FUSION = re.compile(r"fusion(\d+)_")
+
+
+def spilling_choices(plan: Plan) -> tuple[str, ...]:
+    """The texts of the choices whose kernels spill, each once."""
+    found: dict[str, None] = {}
+    for program in plan.programs:
+        for kernel in program.kernels:
+            place = _FUSION.match(kernel.name)
+            if not (kernel.spill_store_bytes or kernel.spill_load_bytes) or place is None:
+                continue
+            records = [f for f in program.fusions if f.module == kernel.module]
+            record = records[int(place[1])]
+            found[choice_text(record.engine, record.knobs)] = None
+    return tuple(found)
+
+
+def spilled_bytes(plan: Plan) -> int:
+    """Stored by a thread, over all kernels."""
+    return sum(k.spill_store_bytes for program in plan.programs for k in program.kernels)
+
+
+def is_like(engine: str, knobs: Mapping[str, int], spilling: Sequence[str]) -> bool:
+    """Whether a choice is one of those that spill, or has as many accumulators a thread."""
+    for text in spilling:
+        other, theirs = choice_of_text(text)
+        if other.name == engine and (
+            dict(knobs) == theirs or 0 < _pressure(engine, theirs) <= _pressure(engine, knobs)
+        ):
+            return True
+    return False
+
+
+def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
+    """Accumulators of a thread, where knobs say so; else 0."""
+    if engine == "matmul_sm90":
+        return accumulators(knobs)
+    if engine == "matmul_sm80":
+        return knobs["TILE_M"] * knobs["TILE_N"]
+    return 0

@@ -1,0 +1,54 @@
+"""What the heuristics choose does not spill registers; the assembler says so."""
+
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.engines import spills
+from dnnc.plan.plan import Plan
+
+
+def gradient(n=4096):
+    """The backward pass of matmul + GELU, and the bias's gradient: much beside 256 columns."""
+    g = dnnc.pygraph("dgelu", io_data_type="bf16", intermediate_data_type="f32", target="sm_90a")
+    dy, w, x = g.tensor([1, n, n]), g.tensor([1, n, n], [n * n, 1, n]), g.tensor([1, n, n])
+    d = g.gelu_backward(g.matmul(dy, w), x).set_output()
+    g.reduction(d, "add").set_dim([1, 1, n]).set_output().set_data_type(dtypes.f32)
+    return g
+
+
+def test_a_choice_that_spills_gives_way_to_the_next():
+    graph = gradient()
+    graph.create_execution_plans(["A"])
+    first = graph._plans.configs[0].choices[0]
+    explicit = dnnc.compile(gradient(), "sm_90a", engine=first.engine.name, knobs=first.knobs)
+    assert spills.spilling_choices(explicit) == (first.text,)
+    chosen = dnnc.compile(gradient(), "sm_90a")
+    assert spills.spilled_bytes(chosen) == 0
+    assert chosen.programs[0].fusions[0].engine == first.engine.name
+
+
+def test_a_pygraph_passes_over_plans_that_spill():
+    graph = gradient()
+    graph.build(["A"])
+    assert spills.spilled_bytes(graph._plans.selected().plan) == 0
+    assert graph._plans.selected_index() > 0
+    assert 0 not in graph._plans.barred  # it may be asked for
+
+
+@pytest.mark.parametrize(
+    ("knobs", "is_like"),
+    [({"TILE_N": 256}, True), ({"TILE_N": 192}, False), ({"TILE_M": 256, "TILE_N": 128}, True)],
+    ids=str,
+)
+def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
+    base = {"TILE_M": 128, "TILE_N": 256, "SWAP_AB": 0, "STAGES": 4}
+    text = "matmul_sm90:" + ":".join(f"{name}={value}" for name, value in base.items())
+    assert spills.is_like("matmul_sm90", {**base, "STAGES": 3, **knobs}, [text]) is is_like
+    assert not spills.is_like("matmul_sm80", base, [text])
+
+
+def test_a_plan_without_kernels_spills_nothing():
+    empty = Plan("none", {}, (), (), ())
+    assert spills.spilling_choices(empty) == ()
+    assert spills.spilled_bytes(empty) == 0
