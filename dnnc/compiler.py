@@ -27,7 +27,7 @@ from .dialect.json_form import to_json
 from .engines import heuristics, spills
 from .engines.inputs import Inputs, inputs_of
 from .engines.variants import guarded_configs
-from .errors import DnncError, Status
+from .errors import DnncError, Status, cudnnGraphNotSupportedError
 from .mlir import ir
 from .options import DEFAULTS, Options
 from .passes.lower_to_nvvm import isolated
@@ -291,7 +291,10 @@ def _for_target(
             break
         _log.info("%s spills registers: %s", made.summary, ", ".join(spilling))
         inputs = replace(inputs, spilling=(*inputs.spilling, *spilling))
-        explicit, seconds = _decided(graph, target, options, inputs)
+        try:
+            explicit, seconds = _decided(graph, target, options, inputs)
+        except cudnnGraphNotSupportedError:
+            break  # nothing else takes the graph
         if seconds > spills.MOST_SLOWER * first:
             break
         made = _of_choices(graph, target, explicit, store, report)

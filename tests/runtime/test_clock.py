@@ -37,7 +37,9 @@ def calls(monkeypatch):
     pytest.importorskip("cuda.bindings.driver")
     import cuda.bindings.driver as api
 
-    made = Recorded()
+    made, place = Recorded(), driver.device(0)
+    monkeypatch.setattr(driver, "device", lambda: place)
+    monkeypatch.setattr(driver, "make_current", lambda place: None)
     monkeypatch.setattr(driver, "_api", lambda: api)
     monkeypatch.setattr(driver, "_call", made)
     monkeypatch.setattr(driver, "synchronize", lambda stream=0: made("synchronize", stream))
