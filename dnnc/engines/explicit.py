@@ -55,7 +55,7 @@ def with_knobs(
         raise DnncError(
             illegal[0].status,
             f"engine {engine.name}: {'; '.join(map(str, illegal))}",
-            "other knobs",
+            "",
         )
     rule = (inputs or inputs_of()).errata.rule_for(engine.name, fusion, merged, target)
     if rule is not None:
@@ -82,7 +82,7 @@ def verify_choice(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], targ
         raise DnncError(
             reasons[0].status,
             f"engine {engine.name}: {'; '.join(map(str, reasons))}",
-            "another engine, or other knobs",
+            "",
             "dnn.engine",
         )
 

@@ -343,7 +343,7 @@ def _explicit_config(
         raise DnncError(
             reasons[0].status,
             f"engine {name}: {'; '.join(map(str, reasons))}",
-            "a graph of its support surface",
+            "",
             f"graph '{graph.name}'",
         )
     return EngineConfig((with_knobs(chosen, whole, knobs, target, inputs),))
