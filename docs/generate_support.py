@@ -141,7 +141,6 @@ _NORMS = (
     *_both("test_pointwise.py", "test_examples_of_every_operation"),
     LinkedTest("tests/dialect/test_norm_references.py"),
 )
-_WITHOUT_ENGINE = (LinkedTest(_REFUSED, "test_operations_without_an_engine_are_refused"),)
 
 TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine pointwise": (
@@ -202,6 +201,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine fallback": (
         *_both("test_reduction.py", "test_fallback_takes_mixed_types_and_any_strides"),
         LinkedTest(_REDUCTION, "test_fallback_multiplies_every_type", "sm_90"),
+        *_both("test_conv.py"),
         *_COMMON,
     ),
     "operation matmul": (
@@ -221,7 +221,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         "test_pointwise.py", "test_views_in_a_chain", "test_reshape_of_symbols_divides_by_sizes"
     ),
     "operation concatenate": _both("test_pointwise.py", "test_concatenate_of_different_sizes"),
-    "operation conv_fprop": _WITHOUT_ENGINE,
+    "operation conv_fprop": _both("test_conv.py"),
     "operation resample": (
         *_both("test_resample.py"),
         LinkedTest("tests/dialect/test_resample.py"),

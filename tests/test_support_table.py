@@ -14,13 +14,10 @@ from dnnc.dialect.ops import OPS
 from dnnc.dialect.ops.reduction import REDUCTION_MODES
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.engines import ENGINES, heuristics
-from dnnc.errors import DnncError, Status
 from dnnc.frontends.methods import methods
 from dnnc.target import TARGETS, of
 from tests.dialect.examples import EXAMPLES
-from tests.dialect.test_linalg_cpu import WITHOUT_LOWERING
 from tests.engines import test_assembly
-from tests.engines.test_pointwise import WITHOUT_ENGINE
 
 ROOT = Path(__file__).parent.parent
 
@@ -296,40 +293,20 @@ def test_the_engines_of_a_reduction_mode_take_it(mode):
 RUN = [row["operation"].strip("`") for row in rows("Operations") if row["status"] == "run"]
 
 
-def test_the_tests_and_the_table_agree_on_what_has_no_engine():
-    found = [row["operation"].strip("`") for row in rows("Operations") if row["engines"] == "none"]
-    assert tuple(found) == WITHOUT_ENGINE == WITHOUT_LOWERING
+def test_every_operation_has_an_engine():
+    assert [op.op_name for op in OPS] == RUN
 
 
 @pytest.mark.parametrize("name", RUN)
 def test_operations_that_run_have_examples_that_run(name):
     """The tests on a device run every example of operations that have an engine: as one kernel,
     where an engine takes the operation whole."""
-    assert name not in WITHOUT_ENGINE
     is_whole = not row_of("Operations", name)["engines"].startswith("several kernels")
     counts = []
     for build in EXAMPLES[name]:
         config = heuristics.best_config(build().graph.finalize(), of("sm_90"))
         counts.append(len(config.choices))
     assert (min(counts) == 1) == is_whole
-
-
-@pytest.mark.parametrize("name", WITHOUT_ENGINE)
-def test_operations_without_an_engine_are_refused(name):
-    """By every engine for every target, and each names the clause."""
-    assert row_of("Operations", name)["status"] == "graph only: no engine"
-    for graph in support.graphs_of_operation(name):
-        for target in TARGETS:
-            refusals = heuristics.refusals(graph, target)
-            assert [refusal.engine for refusal in refusals] == list(ENGINES)
-            for reason in (reason for refusal in refusals for reason in refusal.reasons):
-                assert reason.status.category is Status.NOT_SUPPORTED
-                assert reason.clause
-                assert reason.what
-                assert reason.supported
-    for build in EXAMPLES[name]:
-        with pytest.raises(DnncError, match=f"no engine for sm_90: {name}"):
-            heuristics.best_config(build().graph.finalize(), of("sm_90"))
 
 
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)

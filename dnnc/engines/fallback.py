@@ -1,8 +1,9 @@
 # pyright: basic
 """Engine fallback: any graph with one level of sums, each thread on its own.
 
-A thread computes a fragment of the outputs; what it needs of a matrix product or a reduction it
-sums by itself, in the order of the indices, over operands that it reads through the caches.
+A thread computes a fragment of the outputs; what it needs of a matrix product, a convolution or a
+reduction it sums by itself, in the order of the indices, over operands that it reads through the
+caches.
 Right for every shape, stride and type; its speed is what that leaves.
 """
 
@@ -17,8 +18,8 @@ from ..codegen.region import Region
 from ..codegen.walk import Reducer
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, MoeGroupedMatmul, Reduction
-from ..expr import typical
+from ..dialect.ops import ConvFprop, Matmul, MoeGroupedMatmul, Reduction
+from ..expr import product, typical
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .pointwise import PointwiseEngine
@@ -27,7 +28,7 @@ from .surface import LAUNCH_SECONDS, fp8_reasons, memory_seconds, pattern_reason
 # Multiply-adds a second that the loop over global memory reaches, as a share of the f32 rate.
 _ARITHMETIC_SHARE = 0.05
 
-_PRODUCTS = (Matmul, MoeGroupedMatmul)
+_PRODUCTS = (Matmul, MoeGroupedMatmul, ConvFprop)
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class FallbackEngine(PointwiseEngine):
     inlines_anchors: bool = True
     reducer: Reducer | None = reduce.serial
     support: tuple[str, ...] = (
-        "graphs of pointwise, view, matmul, moe_grouped_matmul and reduction operations in which "
-        "no sum needs another sum; outputs of equal dims; rank 1 to 8, any strides, types, "
-        "broadcasts",
+        "graphs of pointwise, view, matmul, moe_grouped_matmul, conv_fprop and reduction "
+        "operations in which no sum needs another sum; outputs of equal dims; rank 1 to 8, any "
+        "strides, types, broadcasts",
     )
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
@@ -50,10 +51,10 @@ class FallbackEngine(PointwiseEngine):
         strange = [op for op in fusion.ops if op.role == "anchor" and op not in sums]
         if strange:
             what = ", ".join(op.label for op in strange)
-            supported = "pointwise, view, matmul, moe_grouped_matmul, reduction"
+            supported = "pointwise, view, matmul, moe_grouped_matmul, conv_fprop, reduction"
             reasons.append(pattern_reason(what, supported))
         if not sums and not strange:
-            reasons.append(pattern_reason("no sum", "a matmul or a reduction"))
+            reasons.append(pattern_reason("no sum", "a matmul, a convolution or a reduction"))
         for op in sums:
             nested = [other for other in sums if other in self._below(fusion, op)]
             if nested:
@@ -102,6 +103,8 @@ def _terms(op: Op) -> int:
         return typical(op.c.elements() * op.a.shape[-1])
     if isinstance(op, MoeGroupedMatmul):
         return typical(op.output.elements()) * _chain(op)
+    if isinstance(op, ConvFprop):
+        return typical(op.y.elements()) * _chain(op)
     return typical(op.x.elements()) if isinstance(op, Reduction) else 0
 
 
@@ -111,6 +114,8 @@ def _chain(op: Op) -> int:
         return typical(op.a.shape[-1])
     if isinstance(op, MoeGroupedMatmul):  # the products of other experts are dropped
         return typical(op.experts * op.token.shape[-1])
+    if isinstance(op, ConvFprop):
+        return typical(product(op.w.shape[1:]))
     if isinstance(op, Reduction):
         return typical(op.x.elements()) // max(1, typical(op.y.elements()))
     return 0

@@ -21,67 +21,20 @@ from typing import Any
 
 from .. import dtypes
 from ..codegen.scalar import Scalars, constant, convert, element_type
-from ..dialect import structure
 from ..dialect.ops.resample import Resample, ResampleBackward, Resampling
 from ..dialect.tensor import Tensor, packed_strides, sizes
 from ..dialect.windows import Windows
 from ..dtypes import DType
 from ..mlir import arith, ir, linalg, tensor
+from .linalg_index import SpatialSizes, all_of, clamped, divided, index_of, scaled, within
 
-_I = arith.CmpIPredicate
+_Predicate = arith.CmpIPredicate
 _NOTHING = -(1 << 63)
 _NAN = 0x7FFFFFFF
 
 
-# ---- index arithmetic
-
-
-def _number(value: int) -> Any:
-    type_ = ir.IndexType.get()
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, value)).result
-
-
-def _scaled(index: Any, factor: int, shift: int = 0) -> Any:
-    """index * factor + shift."""
-    value = arith.MulIOp(index, _number(factor)).result if factor != 1 else index
-    if shift > 0:
-        return arith.AddIOp(value, _number(shift)).result
-    return arith.SubIOp(value, _number(-shift)).result if shift else value
-
-
-def _divided(index: Any, divisor: int) -> Any:
-    """The floor; index is not negative."""
-    return arith.DivUIOp(index, _number(divisor)).result if divisor != 1 else index
-
-
-def _clamped(index: Any, last: Any) -> Any:
-    return arith.MaxSIOp(_number(0), arith.MinSIOp(index, last).result).result
-
-
-def _within(index: Any, size: Any) -> Any:
-    """0 <= index < size."""
-    return arith.CmpIOp(_I.ult, index, size).result
-
-
-def _all(conditions: Sequence[Any]) -> Any:
-    """The conjunction; None of nothing."""
-    total = None
-    for condition in conditions:
-        total = condition if total is None else arith.AndIOp(total, condition).result
-    return total
-
-
 def _kept(condition: Any, value: Any, other: Callable[[], Any]) -> Any:
     return value if condition is None else arith.SelectOp(condition, value, other()).result
-
-
-class _Sizes:
-    """Sizes of the spatial dims of a tensor, as index values made outside of bodies."""
-
-    def __init__(self, low: Any, like: Tensor):
-        spatial = like.shape[2:]
-        self.extents = [structure.emit_size(n, low.symbols) for n in spatial]
-        self.lasts = [structure.emit_size(n - 1, low.symbols) for n in spatial]
 
 
 # ---- reducing
@@ -163,22 +116,22 @@ def resample(low: Any, op: Resample) -> None:
 
 
 def _window_places(
-    op: Resampling, at: Sequence[Any], taps: Sequence[Any], x: _Sizes
+    op: Resampling, at: Sequence[Any], taps: Sequence[Any], x: SpatialSizes
 ) -> tuple[list[Any], Any]:
     """(the element of each axis, kept inside X; whether it was inside, None: always)."""
     elements, inside = [], []
     for axis, w in enumerate(op.windows):
-        start = _scaled(at[2 + axis], w.stride, -w.pre)
+        start = scaled(at[2 + axis], w.stride, -w.pre)
         place = arith.AddIOp(start, taps[axis]).result
         if w.is_padded:
-            inside.append(_within(place, x.extents[axis]))
-            place = _clamped(place, x.lasts[axis])
+            inside.append(within(place, x.extents[axis]))
+            place = clamped(place, x.lasts[axis])
         elements.append(place)
-    return elements, _all(inside)
+    return elements, all_of(inside)
 
 
 def _pooled(low: Any, op: Resample, start: float, combine: Callable[..., Any]) -> Any:
-    scalars, x, dims = Scalars(op.compute_type), low.value(op.x), _Sizes(low, op.x)
+    scalars, x, dims = Scalars(op.compute_type), low.value(op.x), SpatialSizes(low, op.x)
 
     def body(taps: list[Any], total: Any) -> Any:
         at = _coordinates(op.y.rank)
@@ -191,22 +144,22 @@ def _pooled(low: Any, op: Resample, start: float, combine: Callable[..., Any]) -
 
 def _averaged(low: Any, op: Resampling, x: Tensor) -> Any:
     """The finish of a sum: divided by the window's size, or by how much of it is inside X."""
-    scalars, dims = Scalars(op.compute_type), _Sizes(low, x)
+    scalars, dims = Scalars(op.compute_type), SpatialSizes(low, x)
     return lambda total: scalars.div(total, _count(op, scalars, _coordinates(x.rank), dims))
 
 
-def _count(op: Resampling, scalars: Scalars, at: Sequence[Any], x: _Sizes) -> Any:
+def _count(op: Resampling, scalars: Scalars, at: Sequence[Any], x: SpatialSizes) -> Any:
     """What the sum of the window at Y's coordinates is divided by."""
     if op.resample_mode == "AVGPOOL_INCLUDE_PADDING":
         return scalars.const(op.positions)
     total = None
     for axis, w in enumerate(op.windows):
         if w.is_padded:
-            start = _scaled(at[2 + axis], w.stride, -w.pre)
-            end = arith.MinSIOp(_scaled(start, 1, w.window), x.extents[axis]).result
-            inside = arith.SubIOp(end, arith.MaxSIOp(start, _number(0)).result).result
+            start = scaled(at[2 + axis], w.stride, -w.pre)
+            end = arith.MinSIOp(scaled(start, 1, w.window), x.extents[axis]).result
+            inside = arith.SubIOp(end, arith.MaxSIOp(start, index_of(0)).result).result
         else:
-            inside = _number(w.window)
+            inside = index_of(w.window)
         total = inside if total is None else arith.MulIOp(total, inside).result
     return _as_float(scalars, total)
 
@@ -217,7 +170,7 @@ def _as_float(scalars: Scalars, index: Any) -> Any:
 
 
 def _upsampled(low: Any, op: Resample) -> Any:
-    scalars, x, dims = Scalars(op.compute_type), low.value(op.x), _Sizes(low, op.x)
+    scalars, x, dims = Scalars(op.compute_type), low.value(op.x), SpatialSizes(low, op.x)
 
     def body(taps: list[Any], total: Any) -> Any:
         at = _coordinates(op.y.rank)
@@ -225,7 +178,7 @@ def _upsampled(low: Any, op: Resample) -> Any:
         for axis, w in enumerate(op.windows):
             first, rest = _source(w, at[2 + axis])
             place = arith.AddIOp(first, taps[axis]).result if w.taps > 1 else first
-            places.append(_clamped(place, dims.lasts[axis]))
+            places.append(clamped(place, dims.lasts[axis]))
             weight = _times(scalars, weight, _weight(scalars, w, rest, taps[axis]))
         value = _element(low, op.x, x, [*at[:2], *places], op.compute_type)
         return scalars.add(total, _times(scalars, weight, value))
@@ -235,16 +188,16 @@ def _upsampled(low: Any, op: Resample) -> Any:
 
 def _source(w: Windows, output: Any) -> tuple[Any, Any]:
     """(the first element that an output is made of, how far it is past it) along one axis."""
-    place = _scaled(output, 2 * w.stride, w.shift + w.lead * w.steps)
-    rest = arith.RemUIOp(place, _number(w.steps)).result if w.taps > 1 else None
-    return _scaled(_divided(place, w.steps), 1, -w.lead), rest
+    place = scaled(output, 2 * w.stride, w.shift + w.lead * w.steps)
+    rest = arith.RemUIOp(place, index_of(w.steps)).result if w.taps > 1 else None
+    return scaled(divided(place, w.steps), 1, -w.lead), rest
 
 
 def _weight(scalars: Scalars, w: Windows, rest: Any, tap: Any) -> Any:
     """How much an output takes of its tap along one axis; None: all."""
     if w.taps == 1:
         return None
-    is_second = arith.CmpIOp(_I.ne, tap, _number(0)).result
+    is_second = arith.CmpIOp(_Predicate.ne, tap, index_of(0)).result
     second = scalars.mul(_as_float(scalars, rest), scalars.const(1 / w.steps))
     first = scalars.sub(scalars.const(1), second)
     return scalars.select(is_second, second, first)
@@ -261,7 +214,7 @@ def _times(scalars: Scalars, a: Any, b: Any) -> Any:
 
 
 def _max_with_index(low: Any, op: Resample) -> None:
-    x, dims, i64 = low.value(op.x), _Sizes(low, op.x), element_type(dtypes.i64)
+    x, dims, i64 = low.value(op.x), SpatialSizes(low, op.x), element_type(dtypes.i64)
     index = op.index
     assert index is not None
 
@@ -294,7 +247,7 @@ def _row_major(op: Resampling, taps: Sequence[Any]) -> Any:
     """The place in its window, row-major."""
     total = taps[0]
     for tap, extent in zip(taps[1:], op.window[1:], strict=True):
-        total = arith.AddIOp(_scaled(total, extent), tap).result
+        total = arith.AddIOp(scaled(total, extent), tap).result
     return total
 
 
@@ -329,7 +282,7 @@ def resample_backward(low: Any, op: ResampleBackward) -> None:
     """Puts the value of DX in `low`."""
     compute = op.compute_type
     scalars, dy = Scalars(compute), low.value(op.dy)
-    x, y = _Sizes(low, op.dx), _Sizes(low, op.dy)
+    x, y = SpatialSizes(low, op.dx), SpatialSizes(low, op.dy)
     index = low.value(op.index) if op.index is not None else None
     kind = op.windows[0].kind
 
@@ -338,21 +291,19 @@ def resample_backward(low: Any, op: ResampleBackward) -> None:
         outputs, read, taps = [], [], []
         for axis, w in enumerate(op.windows):
             output = arith.SubIOp(_last_reader(w, at[2 + axis]), readers[axis]).result
-            read.append(_within(output, y.extents[axis]))
+            read.append(within(output, y.extents[axis]))
             if kind == "pool":
-                tap = arith.SubIOp(
-                    _scaled(at[2 + axis], 1, w.pre), _scaled(output, w.stride)
-                ).result
+                tap = arith.SubIOp(scaled(at[2 + axis], 1, w.pre), scaled(output, w.stride)).result
                 taps.append(tap)
                 if w.window % w.stride:
-                    read.append(_within(tap, _number(w.window)))
-            outputs.append(_clamped(output, y.lasts[axis]))
+                    read.append(within(tap, index_of(w.window)))
+            outputs.append(clamped(output, y.lasts[axis]))
         from_ = [*at[:2], *outputs]
         value = _element(low, op.dy, dy, from_, compute)
         if op.index is not None:
             chosen = _element(low, op.index, index, from_, dtypes.i32)
             place = arith.IndexCastOp(chosen.type, _row_major(op, taps)).result
-            read.append(arith.CmpIOp(_I.eq, chosen, place).result)
+            read.append(arith.CmpIOp(_Predicate.eq, chosen, place).result)
         elif op.resample_mode == "AVGPOOL_EXCLUDE_PADDING":
             value = scalars.div(value, _count(op, scalars, from_, x))
         elif kind != "pool":
@@ -364,7 +315,7 @@ def resample_backward(low: Any, op: ResampleBackward) -> None:
             for share in shares:
                 if not isinstance(share.type, ir.IntegerType):
                     value = scalars.mul(value, share)
-        return _kept(_all(read), scalars.add(total, value), lambda: total)
+        return _kept(all_of(read), scalars.add(total, value), lambda: total)
 
     total = _reduced(low, op.dx, compute, [w.readers for w in op.windows], 0, body)
     finish = None
@@ -376,17 +327,17 @@ def resample_backward(low: Any, op: ResampleBackward) -> None:
 def _last_reader(w: Windows, element: Any) -> Any:
     """The last output that may read an element; it may be past Y."""
     factor, shift, divisor, lead = w.last_reader()
-    return _scaled(_divided(_scaled(element, factor, shift), divisor), 1, -lead)
+    return scaled(divided(scaled(element, factor, shift), divisor), 1, -lead)
 
 
 def _share(scalars: Scalars, w: Windows, output: Any, element: Any, last: Any) -> Any:
     """How much an output takes of an element along one axis; for one tap: whether it does."""
     first, rest = _source(w, output)
-    is_first = arith.CmpIOp(_I.eq, _clamped(first, last), element).result
+    is_first = arith.CmpIOp(_Predicate.eq, clamped(first, last), element).result
     if w.taps == 1:
         return is_first
-    following = _clamped(_scaled(first, 1, 1), last)
-    is_second = arith.CmpIOp(_I.eq, following, element).result
+    following = clamped(scaled(first, 1, 1), last)
+    is_second = arith.CmpIOp(_Predicate.eq, following, element).result
     second = scalars.mul(_as_float(scalars, rest), scalars.const(1 / w.steps))
     first_part = scalars.sub(scalars.const(1), second)
     zero = scalars.const(0)

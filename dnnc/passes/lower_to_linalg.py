@@ -29,6 +29,7 @@ from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.ops import (
     Concatenate,
+    ConvFprop,
     Matmul,
     MoeGroupedMatmul,
     PeerReduction,
@@ -50,6 +51,7 @@ from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
 from ..rounding import round_to, widen
 from .fuse import target_of
+from .linalg_conv import conv_fprop_body
 from .linalg_peers import peer_reduction
 from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
@@ -83,6 +85,14 @@ class _Lowering:
         ]
         operation = ir.Operation.create("tensor.empty", results=[type_], operands=dynamic)
         return operation.results[0]
+
+    def filled(self, like: Tensor, dtype: DType, value: float | int) -> Any:
+        """A tensor of like's dims, each element `value`."""
+        scalar = constant(value, element_type(dtype))
+        type_ = self.type_of(like, dtype)
+        made = linalg.FillOp([type_], [scalar], [self.empty(type_, like.shape)])
+        linalg.fill_builtin_region(made.operation)
+        return made.results[0]
 
     # ---- generics
 
@@ -263,7 +273,7 @@ def _combined(low: _Lowering, op: Reduction, scalars: Scalars, mapped: Any) -> A
         compute,
         [(mapped, ir.AffineMap.get_identity(op.x.rank))],
         lambda x, total: getattr(scalars, row.combine)(total, x),
-        init=_filled(low, op.y, compute, _identity_of(row.combine, compute)),
+        init=low.filled(op.y, compute, _identity_of(row.combine, compute)),
         output_map=output_map,
         iterators=["reduction" if axis in op.axes else "parallel" for axis in range(op.x.rank)],
     )
@@ -290,15 +300,6 @@ def _after(scalars: Scalars, step: str, total: Any, count: Any) -> Any:
         number = arith.IndexCastOp(ir.IntegerType.get_signless(64), count).result
         return scalars.div(total, arith.SIToFPOp(scalars.type, number).result)
     return total
-
-
-def _filled(low: _Lowering, like: Tensor, dtype: DType, value: float | int) -> Any:
-    """A tensor of like's dims, each element `value`."""
-    scalar = constant(value, element_type(dtype))
-    type_ = low.type_of(like, dtype)
-    made = linalg.FillOp([type_], [scalar], [low.empty(type_, like.shape)])
-    linalg.fill_builtin_region(made.operation)
-    return made.results[0]
 
 
 def _view(low: _Lowering, op: View) -> None:
@@ -449,10 +450,16 @@ def _matmul_body(low: _Lowering, op: Matmul, sums: DType, a: Any, b: Any) -> Any
             (b, ir.AffineMap.get(rank, 0, [*batches(op.b), k, n])),
         ],
         body,
-        init=_filled(low, op.c, sums, 0),
+        init=low.filled(op.c, sums, 0),
         output_map=ir.AffineMap.get(rank, 0, [*batch, m, n]),
         iterators=["parallel"] * (rank - 1) + ["reduction"],
     )
+
+
+def _conv_fprop(low: _Lowering, op: ConvFprop) -> None:
+    sums = accumulation_type(op.compute_type)
+    result = _call_anchor(low, op, sums, conv_fprop_body)
+    low.values[op.y] = _cast_from(low, result, op.y, sums, op.compute_type)
 
 
 def _moe_grouped_matmul(low: _Lowering, op: MoeGroupedMatmul) -> None:
@@ -491,7 +498,7 @@ def _moe_grouped_matmul_body(
             (ends, ir.AffineMap.get(5, 0, [expert, zero, zero])),
         ],
         body,
-        init=_filled(low, op.output, sums, 0),
+        init=low.filled(op.output, sums, 0),
         output_map=ir.AffineMap.get(5, 0, [one, row, n]),
         iterators=["parallel"] * 3 + ["reduction"] * 2,
     )
@@ -559,6 +566,7 @@ _RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
     Concatenate: _concatenate,
     Matmul: _matmul,
     MoeGroupedMatmul: _moe_grouped_matmul,
+    ConvFprop: _conv_fprop,
     Resample: resample,
     ResampleBackward: resample_backward,
     Rng: rng,

@@ -162,8 +162,8 @@ def test_a_graph_that_no_engine_takes(here):
     (here / "refused.py").write_text(REFUSED)
     (here / "refused.dnnplan").write_bytes(b"as it was")
     said = error_of(dnnc("compile", "refused.py"))
-    assert said.startswith("NOT_SUPPORTED_GRAPH_PATTERN: graph 'refused': no engine for sm_90: ")
-    assert "fallback: operations: conv_fprop 'conv'; accepted: pointwise, view" in said
+    assert said.startswith("NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90: ")
+    assert "pointwise: boolean output: a boolean output with gaps, or several" in said
     assert (here / "refused.dnnplan").read_bytes() == b"as it was"
 
 

@@ -203,6 +203,19 @@ def conv_1d_turned():
     return finish(g, g.conv_fprop(x, w, padding=[1], convolution_mode="CONVOLUTION"))
 
 
+def conv_3d_of_groups():
+    g = new_graph()
+    x, w = g.tensor([1, 4, 3, 4, 2]), g.tensor([4, 1, 2, 3, 1])
+    padding, stride = [0, 1, 0], [1, 2, 1]
+    return finish(g, g.conv_fprop(x, w, padding=padding, stride=stride, dilation=[1, 1, 1]))
+
+
+def conv_of_symbols():
+    g = new_graph()
+    x, w = g.tensor([B, 4, M, M + 1]), g.tensor([2, 4, 2, 3])
+    return finish(g, g.conv_fprop(x, w, padding=[1, 1], stride=[1, 2], dilation=[1, 1]))
+
+
 def layernorm_training():
     g = new_graph()
     x, scale, bias = g.tensor([5, 8]), g.tensor([1, 8]), g.tensor([1, 8])
@@ -475,7 +488,7 @@ EXAMPLES = {
     "slice": [slice_with_steps],
     "reshape": [reshape_views, reshape_logical],
     "concatenate": [concatenate, concatenate_symbols],
-    "conv_fprop": [conv_2d, conv_1d_turned],
+    "conv_fprop": [conv_2d, conv_1d_turned, conv_3d_of_groups, conv_of_symbols],
     "resample": [
         pool(),
         pool(generate_index=True),

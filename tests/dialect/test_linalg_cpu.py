@@ -13,7 +13,6 @@ from tests.support.compare import assert_close
 from .examples import ALL_EXAMPLES, IDS, finish, new_graph
 from .test_ops import random_inputs
 
-WITHOUT_LOWERING = ("conv_fprop",)
 SIZES = {"M": 5, "B": 4}
 
 
@@ -28,8 +27,6 @@ def check(graph, inputs, slack=4.0):
 
 @pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
 def test_examples(op, number, build):
-    if op in WITHOUT_LOWERING:
-        pytest.skip("an operation without an engine has no lowering")
     graph = linalg_cpu.with_sizes(build().graph, SIZES)
     if any(tensor.type.is_fp8 for tensor in graph.tensors):
         pytest.skip("the CPU converts no fp8; tests/engines runs it")

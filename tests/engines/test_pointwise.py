@@ -27,14 +27,9 @@ def new_graph(io=dtypes.f16, **options):
     return dnnc.pygraph("pointwise", **{**defaults, **options})
 
 
-WITHOUT_ENGINE = ("conv_fprop",)
-
-
 @pytest.mark.parametrize(("op", "number", "build"), ALL_EXAMPLES, ids=IDS)
 def test_examples_of_every_operation(op, number, build):
     """Whatever engine comes first: the examples of all operations, through PTX."""
-    if op in WITHOUT_ENGINE:
-        pytest.skip("an operation without an engine")
     sizes = {"M": 5, "B": 4}
     g = build()
     graph = g.graph.finalize()
