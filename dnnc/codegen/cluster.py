@@ -48,6 +48,21 @@ class Cluster:
     def slice(self, rank: Any) -> Any:
         return ops.div(rank, self.tiles) if self.slices > 1 else 0
 
+    def share(self, rank: Any, *, of_rows: bool) -> tuple[Any, Any]:
+        """A block's part of a tile that several load together: (which, bit r for block r that
+        gets it, None where the tile is its own).
+
+        of_rows: of the operand along the rows, which the blocks of a row of the cluster share;
+        else of the one that those of a column share.
+        """
+        if (self.columns if of_rows else self.rows) == 1:
+            return 0, None
+        row, column = self.row(rank), self.column(rank)
+        if of_rows:
+            mask = sum(1 << (self.rows * i) for i in range(self.columns))
+            return column, ops.shl(ops.const(mask), row)
+        return row, ops.shl(ops.const((1 << self.rows) - 1), ops.mul(column, self.rows))
+
     def number(self) -> Any:
         """The cluster's number in the grid."""
         return ops.div(ops.block_id(), self.blocks)

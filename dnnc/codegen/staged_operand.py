@@ -135,7 +135,7 @@ class StagedOperand:
         rank: Any,
     ) -> None:
         """Starts the copies of this block's share of a tile; rank: of the block."""
-        share, to_ranks = self._share(rank)
+        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
         is_k_major = self.is_fragments or self.panels.is_k_major
         box_rows = self.box.extents[1 if is_k_major else 0]
         copies = self.tile_rows // self.peers // box_rows
@@ -144,17 +144,6 @@ class StagedOperand:
             at = self.tile.coordinates(batch, Index(ops.add(first, row)), Index(first_k))
             target = smem.byte_pointer(self.slot(stage), ops.mul(row, self.row_bytes))
             tma.load(target, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
-
-    def _share(self, rank: Any) -> tuple[Any, Any]:
-        """(this block's part of a shared tile, mask of the blocks that share it, None: alone)."""
-        if self.peers == 1:
-            return 0, None
-        row, column = self.cluster.row(rank), self.cluster.column(rank)
-        if self.is_rows:  # shared by the blocks of a row of the cluster
-            mask = sum(1 << (self.cluster.rows * i) for i in range(self.cluster.columns))
-            return column, ops.shl(ops.const(mask), row)
-        mask = (1 << self.cluster.rows) - 1
-        return row, ops.shl(ops.const(mask), ops.mul(column, self.cluster.rows))
 
     def fill(
         self,

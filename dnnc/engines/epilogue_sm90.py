@@ -1,5 +1,5 @@
 # pyright: basic
-"""The epilogue of matmul_sm90: g2 on the accumulators, where they are.
+"""The epilogue of matmul_sm90 and conv_sm90: g2 on the accumulators, where they are.
 
 A warpgroup's accumulators are worked through 64 rows at a time, in chunks of columns:
 
@@ -13,7 +13,7 @@ fragment lies in the registers of four lanes.  Other reductions end in `exits`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,6 @@ from typing import Any
 from ..codegen import ops, reduce, tma, wgmma
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
-from ..codegen.loops import Loops, coordinates_of
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
 from ..codegen.row_exchange import RowExchange
@@ -35,6 +34,7 @@ from ..expr import Expr
 from ..mlir import arith, nvvm
 from .bits_sm90 import QuadBits
 from .exit_sm90 import Exits
+from .matrices_sm90 import Matrices
 from .tile_sm90 import LOAD_BUFFERS, STORE_BUFFERS, Tiling
 
 _FIRST_BARRIER = 1  # named barriers of the consumer warpgroups; 0 is the block's
@@ -117,9 +117,7 @@ class Epilogue:
     kernel: Kernel
     region: Region
     tiling: Tiling
-    calls: Sequence[Any]
-    batch: Loops
-    sizes: tuple[Expr, Expr]
+    matrices: Matrices
     address: Any
     load_rings: Sequence[Pipeline]
     exchange: RowExchange
@@ -127,9 +125,7 @@ class Epilogue:
 
     def __post_init__(self) -> None:
         t = self.tiling
-        self.dims = self.region.dims_of(self.calls[0].results[0])
-        rank = len(self.dims)
-        self.row_axis, self.column_axis = (rank - 1, rank - 2) if t.swaps else (rank - 2, rank - 1)
+        space = self.matrices.space
         self.layout = AccumulatorLayout(t.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
@@ -142,11 +138,10 @@ class Epilogue:
         ]
         self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
         self.store_maps = [self._store_map(store) for _, store in self.stores]
-        self.exits = Exits.of(self.kernel, self.region, t, self.row_axis, self.column_axis)
+        self.exits = Exits.of(self.kernel, self.region, t, space.exit_axes)
 
     def _box(self, tensor: Any) -> tma.Box:
-        axes = (self.column_axis, self.row_axis)
-        return tma.Box(tensor, axes, (self.tiling.chunk, wgmma.M))
+        return self.matrices.space.box(tensor, self.tiling.chunk, wgmma.M)
 
     def _store_map(self, store: StagedStore) -> Any:
         if self.tiling.groups:
@@ -158,9 +153,8 @@ class Epilogue:
         """Chunks of a warpgroup's tile."""
         return self.tiling.blocks_of_rows * self.tiling.own_columns // self.tiling.chunk
 
-    def _at(self, batch: Mapping[int, Coordinate], row: Coordinate, column: Coordinate) -> Any:
-        place = {self.row_axis: row, self.column_axis: column}
-        return coordinates_of(len(self.dims), dict(batch), place)
+    def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
+        return self.matrices.space.corner(box, there.batch, there.row, there.column)
 
     # ---- the loading warp
 
@@ -174,13 +168,12 @@ class Epilogue:
             per_block = t.own_columns // t.chunk
             block, inner = ops.div(i, per_block), ops.rem(i, per_block)
             there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.chunk))
-            at = self._at(tile.batch, Index(there.row), Index(there.column))
             ring.wait_empty(here)
             barrier = ring.full_barrier(here)
             ring.expect(here, total)
             place = ring.slot(here)
             for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
-                tma.load(place, map_, tma.place(load.box, at), barrier)
+                tma.load(place, map_, self._corner(load.box, there), barrier)
                 place = byte_pointer(place, load.bytes)
             return here.next(LOAD_BUFFERS).values
 
@@ -256,10 +249,9 @@ class Epilogue:
             buffer = ops.add(buffer, store.bytes)
         tma.show_writes()
         self.meet()
-        at = self._at(there.batch, Index(there.row), Index(there.column))
         with ops.if_(is_first):
             for (_, store), map_, source in zip(self.stores, self.store_maps, places, strict=True):
-                corner = tma.place(store.box, at)
+                corner = self._corner(store.box, there)
                 if there.end is not None:
                     corner = tma.ending_place(store.box, corner, there.end)
                 store.start(map_, source, corner)
@@ -301,11 +293,11 @@ class _Tile:
         self.first_row, self.first_column = row, column = place.row, place.column
         row_end, column_end = (None, place.end) if t.swaps else (place.end, None)
         self.registers = sums
-        self.sums = [Registers() for _ in e.calls]
+        self.sums = [Registers() for _ in e.matrices.calls]
         self.loaded = [Registers() for _ in e.loads]
         self.taken: list[list[list[Any]]] = []
         leaves: dict[Any, Any] = e.region.leaves(e.kernel)
-        leaves |= {c.results[0]: leaf for c, leaf in zip(e.calls, self.sums, strict=True)}
+        leaves |= {c.results[0]: leaf for c, leaf in zip(e.matrices.calls, self.sums, strict=True)}
         leaves |= {v: leaf for (v, _), leaf in zip(e.loads, self.loaded, strict=True)}
         self.walk = Walk(e.kernel, leaves, e.region.symbols, self._reduce)
         self.targets = e.region.targets(e.kernel)
@@ -315,7 +307,7 @@ class _Tile:
             if t.outputs[place] == "bits"
         }
         down, right = e.layout.origin(e.thread)
-        row_size, column_size = e.sizes
+        row_size, column_size = e.matrices.sizes
         # A block of a cluster may lie past the end as a whole.
         row_tile, column_tile = t.rows * t.cluster[0], t.columns * t.cluster[1]
         self.rows = [
@@ -377,7 +369,7 @@ class _Tile:
         if not is_row:
             width = fragment.column.width
             column = Index(fragment.column.kept, 1 if width > 1 else 0, width)
-        return self.epilogue._at(self.batch, Index(fragment.row.kept), column)
+        return self.epilogue.matrices.space.at(self.batch, Index(fragment.row.kept), column)
 
     def value(self, tensor: Any, fragment: Fragment) -> Any:
         """A tensor of the product's dims at a fragment."""

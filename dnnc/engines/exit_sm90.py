@@ -72,11 +72,11 @@ class Exits:
         self.totals: dict[Any, Any] = {}
 
     @staticmethod
-    def of(
-        kernel: Kernel, region: Region, tiling: Tiling, row_axis: int, column_axis: int
-    ) -> Exits:
+    def of(kernel: Kernel, region: Region, tiling: Tiling, axes: tuple[int, int] | None) -> Exits:
+        """axes: of the product's dims along the rows and columns; None: there are no exits."""
         operations = exit_reductions(region, tiling.outputs)
-        return Exits(kernel, region, tiling, row_axis, column_axis, operations)
+        assert axes or not operations, "reductions of a product whose rows are several axes"
+        return Exits(kernel, region, tiling, *(axes or (0, 0)), operations)
 
     def _exit(self, i: int, operation: Any) -> Exit:
         t = self.tiling

@@ -25,6 +25,7 @@ _CLUSTER_SECONDS = 0.15e-6  # of a tile, where blocks wait for each other
 _RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
+_IM2COL_RATE = 47e9  # of pixels, whose every tap reads them from L2 again: 64 channels, 3x3
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
 _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
 _FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
@@ -53,7 +54,8 @@ class HopperWork:
     """A product.
 
     m, n, k, count: sizes, and how many products.  moved_bytes: of global memory in all.
-    groups: of rows of A, each of which has a tile that is not full.
+    groups: of rows of A, each of which has a tile that is not full.  a_share: elements of A in
+    memory for each that is multiplied: pixels of a convolution are there once for all taps.
     """
 
     m: int
@@ -62,6 +64,7 @@ class HopperWork:
     count: int
     moved_bytes: int
     groups: int = 0
+    a_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class HopperTile:
     that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
     do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
     at the same time.  streams: the last tiles are cut along k, so that blocks end together.
+    is_im2col: whether A's tiles come by im2col loads.
     """
 
     tile: tuple[int, int]
@@ -93,6 +97,7 @@ class HopperTile:
     residents: int
     streams: bool
     target: Target
+    is_im2col: bool = False
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -148,7 +153,9 @@ class HopperTile:
         """
         element = 128 / self.depth
         again_b, again_a = (min(tiles, _COLD_LOADS) - 1 for tiles in (rows, columns))
-        once = again_b * work.n * self.products * max(1, work.groups) + again_a * work.m
+        once = (
+            again_b * work.n * self.products * max(1, work.groups) + again_a * work.m * work.a_share
+        )
         return work.count * once * work.k * element
 
     @property
@@ -164,6 +171,8 @@ class HopperTile:
         worked += _MORE_COLUMNS
         multiply = 2 * rows * worked * self.depth * self.products / rate
         load = self._stage_bytes / (_LOAD_RATE * self.load_share)
+        if self.is_im2col:
+            load = max(load, self.tile[0] / self.cluster[1] * 128 / _IM2COL_RATE)
         elements = self.computed_rows * self.depth
         computed = elements / (_COMPUTE_RATE * self.producers) if self.producers else 0.0
         if computed:  # producers that compute take slots from those that multiply

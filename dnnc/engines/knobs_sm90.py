@@ -14,7 +14,7 @@ from ..codegen.tile_ring import TileRing
 from ..dialect.fusion import Fusion
 from ..target import Target
 from .engine import Knobs, Reason
-from .facts_sm90 import ProductFacts, facts_of, promotes
+from .facts_sm90 import ProductFacts, promotes
 from .product import knob_reason, matmuls_of
 from .surface import smem_reasons
 from .tile_sm90 import (
@@ -117,9 +117,8 @@ def _legal_choices(facts: ProductFacts, target: Target, swap: int) -> tuple[Knob
 # ---- what goes together
 
 
-def illegal_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-    facts = facts_of(fusion)
-    return _apart_from_smem(knobs, facts) or smem_reasons(smem_bytes_of(knobs, fusion), target)
+def illegal_reasons(knobs: Knobs, facts: ProductFacts, target: Target) -> tuple[Reason, ...]:
+    return _apart_from_smem(knobs, facts) or smem_reasons(smem_bytes_of(knobs, facts), target)
 
 
 def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
@@ -254,9 +253,9 @@ def _staged_bytes(
     return staged, loaded, chunk_columns(own, [*staged, *loaded])
 
 
-def smem_bytes_of(knobs: Knobs, fusion: Fusion) -> int:
+def smem_bytes_of(knobs: Knobs, facts: ProductFacts) -> int:
     """No less than the kernel will need; what stays unused is seen when it is made."""
-    stage, rest = _smem_parts(knobs, facts_of(fusion))
+    stage, rest = _smem_parts(knobs, facts)
     return knobs["STAGES"] * stage + rest
 
 

@@ -94,14 +94,14 @@ class MatmulSm80Engine:
             return reasons
         return (
             *self._type_reasons(matmul_of(fusion)),
-            *epilogue_reasons(fusion),
+            *epilogue_reasons(fusion, matmul_of(fusion)),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
         )
 
     def _type_reasons(self, op: Product) -> list[Reason]:
         if op.a.type == op.b.type and op.a.type in _OPERAND_TYPES:
-            return compute_reasons(op)
+            return compute_reasons(op.compute_type, op.a.type, op.b.type)
         return [
             Reason(
                 Status.NOT_SUPPORTED_DATA_TYPE,

@@ -16,22 +16,19 @@ outputs whose columns are contiguous and for few rows.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
 from ..codegen import wgmma
-from ..codegen.cluster import Cluster
 from ..codegen.output import Output
 from ..codegen.region import Region
-from ..codegen.stream_sum import StreamSum
 from ..dialect.fusion import Fusion, remembered_at_sizes
 from ..dialect.ops import MoeGroupedMatmul
 from ..dtypes import DType
 from ..errors import Status
-from ..expr import Expr, Size, device_dim, minimum, typical
+from ..expr import typical
 from ..target import Target
 from .bits_sm90 import bits_reasons
 from .engine import Knob, Knobs, Prediction, Reason
@@ -48,7 +45,8 @@ from .knobs_sm90 import (
     illegal_reasons,
     most_columns,
 )
-from .matmul_sm90_kernel import Emitter
+from .launch_sm90 import emit_product, residents
+from .matrices_sm90 import matmul_matrices
 from .product import (
     Product,
     compute_reasons,
@@ -141,7 +139,7 @@ class MatmulSm90Engine:
                 )
             )
         else:
-            reasons += compute_reasons(op)
+            reasons += compute_reasons(op.compute_type, op.a.type, op.b.type)
         if op.a.shape[-1].bounds()[0] < 1:
             reasons.append(
                 Reason(Status.NOT_SUPPORTED_SHAPE, "depth", f"K of {op.a.shape[-1]}", "1 or more")
@@ -179,7 +177,7 @@ class MatmulSm90Engine:
         )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return illegal_reasons(knobs, fusion, target)
+        return illegal_reasons(knobs, facts_of(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         m, *_ = sizes_of(matmul_of(fusion))
@@ -205,7 +203,7 @@ class MatmulSm90Engine:
             facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
             0 if takes_fragments else knobs["WARP_SPEC_CFG"],
             target.mma_tflops[_RATE_OF[facts.row.a]],
-            _residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
+            residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
         ).predict(_work(fusion))
@@ -228,26 +226,7 @@ class MatmulSm90Engine:
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
-        kernel = output.kernel("", tiling.threads)
-        kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
-        blocks = Cluster(*tiling.cluster, tiling.splits).blocks
-        kernel.cluster = blocks
-        with kernel.body():
-            emitter = Emitter(kernel, region, tiling)
-            emitter.emit()
-        clusters = resident_clusters(device_dim("sm_count"), blocks)
-        work = emitter.tiles.most
-        if tiling.streams:
-            work = work * emitter.steps
-            # Slots in the workspace are as many as the target has multiprocessors.
-            clusters = minimum(clusters, output.target.sm_count)
-            _make_slots(tiling, output)
-        if tiling.is_dynamic:
-            counter = output.workspace("tiles", 4)
-            output.memset(counter, 4)
-        grid = (minimum(work, clusters) * blocks, 1, 1)
-        output.launch(kernel, grid, cooperative=tiling.streams)
-        emitter.epilogue.exits.emit_second(output)
+        emit_product(region, tiling, output, matmul_matrices)
 
 
 @remembered_at_sizes
@@ -256,31 +235,6 @@ def _work(fusion: Fusion) -> HopperWork:
     m, n, k, count = (typical(size) for size in sizes_of(op))
     moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
     return HopperWork(m, n, k, count, moved_bytes, typical(groups_of(fusion)))
-
-
-def _make_slots(tiling: Tiling, output: Output) -> None:
-    """Buffers of the sums that blocks leave to each other, and flags, which are lowered."""
-    blocks = output.target.sm_count
-    output.workspace("slots", blocks * StreamSum.bytes(tiling.consumers, tiling.sums))
-    bytes_ = blocks * StreamSum.flag_bytes(tiling.consumers)
-    output.memset(output.workspace("flags", bytes_), bytes_)
-
-
-def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
-    """How many clusters run at the same time.
-
-    A cluster lies in one part (GPC) of the device; those of 4 and 8 blocks leave some of its
-    multiprocessors unused.  31 clusters of 4 blocks did not run together on 132.
-    """
-    usable = Expr.of(multiprocessors)
-    return (usable if blocks < 4 else usable * 7 // 8) // blocks
-
-
-@functools.cache
-def _residents(multiprocessors: int, blocks: int) -> int:
-    found = resident_clusters(multiprocessors, blocks).constant
-    assert found is not None
-    return found
 
 
 _RATE_OF: Mapping[DType, str] = {

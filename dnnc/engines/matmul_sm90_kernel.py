@@ -1,5 +1,5 @@
 # pyright: basic
-"""The kernel of engine matmul_sm90, top to bottom; see the engine for the whole.
+"""The kernel of engines matmul_sm90 and conv_sm90, top to bottom; see the engines for the whole.
 
     warpgroup 0      for each tile, for each k block: wait until the stage is empty, load it;
                      warps 1 and 2: for each tile, load what the epilogues read
@@ -21,14 +21,12 @@ from ..codegen.cluster import Cluster
 from ..codegen.groups import GroupTable
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
-from ..codegen.loops import Loops
 from ..codegen.operand_fragments import OperandFragments
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
 from ..codegen.row_exchange import RowExchange
 from ..codegen.schedule import TileOrder, TilePlace
 from ..codegen.split import SplitSum
-from ..codegen.staged_operand import StagedOperand
 from ..codegen.stream_sum import StreamSum
 from ..codegen.tile_ring import TileRing
 from ..codegen.walk import Walk
@@ -36,7 +34,8 @@ from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
-from .region_sm90 import OFFSETS, operand_values, product_calls
+from .matrices_sm90 import Matrices
+from .region_sm90 import OFFSETS
 from .tile_loop_sm90 import Role, Tiles
 from .tile_sm90 import LOAD_BUFFERS, RAW_BUFFERS, Tiling
 
@@ -45,39 +44,26 @@ _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_
 
 @dataclass
 class Emitter:
-    """One kernel."""
+    """One kernel; matrices: what it multiplies."""
 
     kernel: Kernel
     region: Region
     tiling: Tiling
+    matrices: Matrices
 
     def __post_init__(self) -> None:
         t = self.tiling
-        self.calls = product_calls(self.region)
         self.row = t.row
         self.cluster = Cluster(*t.cluster, t.splits)
-        values = operand_values(self.calls, swaps=t.swaps)
-        self.operands = [
-            StagedOperand(
-                self.kernel, self.region, value, plan, t.row,
-                t.rows if plan["is_rows"] else t.columns, self.cluster,
-                bool(t.groups and plan["is_a"]),
-            )
-            for (value, _), plan in zip(values, t.operands, strict=True)
-        ]  # fmt: skip
-        first, second = (self.operands[place] for place in t.products[0])
-        self.k_panel = first.panels.k
-        self.c_dims = self.region.dims_of(self.calls[0].results[0])
-        batch_axes = [i for i, n in enumerate(self.c_dims[:-2]) if n.constant != 1]
-        self.batch = Loops(self.c_dims, tuple((axis,) for axis in batch_axes))
-        self.sizes = (first.size, second.size)
+        self.operands = self.matrices.operands
+        self.k_panel = self.matrices.k_panel
+        rows, columns = self.matrices.sizes
         self.order = TileOrder(
-            ceildiv(first.size, t.rows * self.cluster.rows),
-            ceildiv(second.size, t.columns * self.cluster.columns),
-            self.batch.fragments,
+            ceildiv(rows, t.rows * self.cluster.rows),
+            ceildiv(columns, t.columns * self.cluster.columns),
+            self.matrices.batch.fragments,
             t.group_rows,
         )
-        self.steps = ceildiv(first.k_size, self.k_panel)
 
     # ---- the whole
 
@@ -101,7 +87,7 @@ class Emitter:
             smem.byte_pointer(base, t.exchange_barriers_offset),
         )  # fmt: skip
         self.epilogue = Epilogue(
-            self.kernel, self.region, t, self.calls, self.batch, self.sizes, smem.address(base),
+            self.kernel, self.region, t, self.matrices, smem.address(base),
             self.load_rings, self.exchange, self.cluster.column(self.rank),
         )  # fmt: skip
         # Through a shuffle, so that the assembler knows it to be the same in the whole warp.
@@ -111,7 +97,7 @@ class Emitter:
         )  # fmt: skip
         self.group = ops.shr(self.warp, 2)
         self.tiles = Tiles(
-            self.kernel, t, self.order, self.batch, self.cluster, self.rank, self.groups,
+            self.kernel, t, self.order, self.matrices.batch, self.cluster, self.rank, self.groups,
             self._tile_ring(base), *self._own_steps(),
         )  # fmt: skip
         self._begin()
@@ -123,7 +109,7 @@ class Emitter:
 
     def _own_steps(self) -> tuple[Any, Any]:
         """The range of k panels that this block multiplies: a part of them where k is split."""
-        steps, splits = self.kernel.size(self.steps), self.tiling.splits
+        steps, splits = self.kernel.size(self.matrices.steps), self.tiling.splits
         if splits == 1:
             return 0, steps
         own = self.cluster.slice(self.rank)
@@ -187,17 +173,18 @@ class Emitter:
         t = self.tiling
         if not t.groups:
             return None
-        offsets = self.calls[0].operands[OFFSETS]
+        offsets = self.matrices.calls[0].operands[OFFSETS]
         along, beside = (1, 0) if t.swaps else (0, 1)
+        sizes = self.matrices.sizes
         tiles = (t.rows * self.cluster.rows, t.columns * self.cluster.columns)
         return GroupTable(
-            self.kernel, memory, t.groups, self.region.dims_of(offsets)[0], self.sizes[along],
-            tiles[along], ceildiv(self.sizes[beside], tiles[beside]), t.group_rows,
+            self.kernel, memory, t.groups, self.region.dims_of(offsets)[0], sizes[along],
+            tiles[along], ceildiv(sizes[beside], tiles[beside]), t.group_rows,
         )  # fmt: skip
 
     def _first_of_group(self, group: Any) -> Any:
         """The first row of a group, from memory."""
-        offsets = self.calls[0].operands[OFFSETS]
+        offsets = self.matrices.calls[0].operands[OFFSETS]
         walk = Walk(self.kernel, self.region.leaves(self.kernel), self.region.symbols)
         return walk.value(offsets, [Index(group), Index.of(0), Index.of(0)], 1)
 

@@ -9,6 +9,7 @@ from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.ops import Matmul, MoeGroupedMatmul, Pointwise, Reduction
 from ..dialect.tensor import Tensor, text
+from ..dtypes import DType
 from ..errors import Status
 from ..expr import Expr, product
 from .engine import Reason
@@ -26,16 +27,14 @@ def anchor_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     return (pattern_reason(what, "one matmul, pointwise and view operations"),)
 
 
-def epilogue_reasons(fusion: Fusion) -> list[Reason]:
-    """Why what follows the product is not pointwise, of its dims, and ends in every output."""
-    op = matmul_of(fusion)
+def epilogue_reasons(fusion: Fusion, op: Op) -> list[Reason]:
+    """Why what follows a product is not pointwise, of its dims, and ends in every output."""
+    dims = op.results[0].shape
     for other in fusion.ops:
         is_after = any(op in fusion.upstream(t) for t in other.operands)
-        if is_after and (
-            other.role != "pointwise" or any(t.shape != op.c.shape for t in other.results)
-        ):
+        if is_after and (other.role != "pointwise" or any(t.shape != dims for t in other.results)):
             what = f"{other.label} of dims {text(other.results[0].shape)} after the product"
-            return [pattern_reason(what, f"pointwise operations of dims {text(op.c.shape)}")]
+            return [pattern_reason(what, f"pointwise operations of dims {text(dims)}")]
     for output in fusion.outputs:
         producer = fusion.producers[output]
         if producer is not op and op not in fusion.upstream(output):
@@ -140,18 +139,18 @@ def _output_reasons(fusion: Fusion, made: set[Product]) -> list[Reason]:
     return []
 
 
-def compute_reasons(op: Product) -> list[Reason]:
-    """The compute type has to be one whose sums the tensor cores keep."""
-    sums = (dtypes.i32,) if op.a.type.is_integer else (dtypes.f32, dtypes.f16)
-    if op.a.type.is_fp8 and op.b.type.is_fp8:
+def compute_reasons(compute: DType, a: DType, b: DType) -> list[Reason]:
+    """The compute type has to be one whose sums the tensor cores keep; a, b: of the operands."""
+    sums = (dtypes.i32,) if a.is_integer else (dtypes.f32, dtypes.f16)
+    if a.is_fp8 and b.is_fp8:
         sums = (*sums, dtypes.fast_float_for_fp8)
-    if op.compute_type in sums:
+    if compute in sums:
         return []
     return [
         Reason(
             Status.NOT_SUPPORTED_DATA_TYPE,
             "compute type",
-            f"{op.compute_type.cudnn} for {op.a.type}",
+            f"{compute.cudnn} for {a}",
             ", ".join(row.cudnn for row in sums),
         )
     ]

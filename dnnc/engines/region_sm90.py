@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes
@@ -63,7 +63,7 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
     is_async = all(operand["path"] != "registers" for operand in operands)
     # Warps of a producer that computes have no time to load for the epilogue.
     can_load = splits == 1 and is_async and not (groups and swaps)
-    loads = staged_loads(region, calls, swaps=swaps) if can_load else []
+    loads = staged_loads(region, calls, lambda t: moves_by_tma(t, swaps=swaps)) if can_load else []
     arguments = list(region.arguments.values())
     loaded = [arguments[place].type.bits // 8 for place in loads]
     cluster = cluster_of(knobs)
@@ -259,8 +259,13 @@ def _pair(size: Expr) -> int:
     return 2 if size.known_divisor() % 2 == 0 else 1
 
 
-def staged_loads(region: Region, calls: Sequence[Any], *, swaps: bool) -> list[int]:
-    """Places of the arguments that g2 reads once an element, at the product's own coordinates."""
+def staged_loads(
+    region: Region, calls: Sequence[Any], moves: Callable[[Tensor], bool]
+) -> list[int]:
+    """Places of the arguments that g2 reads once an element, at the product's own coordinates.
+
+    moves: whether the copy engine brings tiles of a tensor.
+    """
     dims = region.dims_of(calls[0].results[0])
     whole = identity_access(len(dims))
     made = {call.results[0] for call in calls}
@@ -279,7 +284,7 @@ def staged_loads(region: Region, calls: Sequence[Any], *, swaps: bool) -> list[i
         and value not in operands
         and tensor.shape == tuple(dims)
         and not tensor.is_by_value
-        and moves_by_tma(tensor, swaps=swaps)
+        and moves(tensor)
     ]
 
 

@@ -12,6 +12,7 @@ from dnnc.compiler import TEXT_STAGES
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named, heuristics
+from dnnc.engines.facts_sm90 import facts_of
 from dnnc.engines.knobs_sm90 import smem_bytes_of
 from dnnc.engines.region_sm90 import instruction_of
 from dnnc.engines.tile_sm90 import Tiling
@@ -88,7 +89,7 @@ def test_every_candidate_is_tiled(name):
                 made = engine.tile(region, knobs, target)
                 row = instruction_of(region, swaps=bool(knobs["SWAP_AB"]))
                 needed = Tiling.of(made, row).smem_bytes
-                assert needed <= smem_bytes_of(knobs, fusion), knobs
+                assert needed <= smem_bytes_of(knobs, facts_of(fusion)), knobs
 
 
 def test_rows_that_no_tile_holds_are_refused_with_a_reason():

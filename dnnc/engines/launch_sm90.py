@@ -1,0 +1,72 @@
+# pyright: basic
+"""Builds and launches the kernel of a product on Hopper's main loop, and what goes with it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from ..codegen.cluster import Cluster
+from ..codegen.kernel import Kernel
+from ..codegen.output import Output
+from ..codegen.region import Region
+from ..codegen.stream_sum import StreamSum
+from ..expr import Expr, Size, device_dim, minimum
+from .matmul_sm90_kernel import Emitter
+from .matrices_sm90 import Matrices
+from .tile_sm90 import Tiling
+
+
+def emit_product(
+    region: Region,
+    tiling: Tiling,
+    output: Output,
+    matrices_of: Callable[[Kernel, Region, Tiling], Matrices],
+) -> None:
+    """matrices_of: what the kernel multiplies; its operands take the kernel's first arguments."""
+    kernel = output.kernel("", tiling.threads)
+    kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
+    blocks = Cluster(*tiling.cluster, tiling.splits).blocks
+    kernel.cluster = blocks
+    with kernel.body():
+        emitter = Emitter(kernel, region, tiling, matrices_of(kernel, region, tiling))
+        emitter.emit()
+    clusters = resident_clusters(device_dim("sm_count"), blocks)
+    work = emitter.tiles.most
+    if tiling.streams:
+        work = work * emitter.matrices.steps
+        # Slots in the workspace are as many as the target has multiprocessors.
+        clusters = minimum(clusters, output.target.sm_count)
+        _make_slots(tiling, output)
+    if tiling.is_dynamic:
+        counter = output.workspace("tiles", 4)
+        output.memset(counter, 4)
+    grid = (minimum(work, clusters) * blocks, 1, 1)
+    output.launch(kernel, grid, cooperative=tiling.streams)
+    emitter.epilogue.exits.emit_second(output)
+
+
+def _make_slots(tiling: Tiling, output: Output) -> None:
+    """Buffers of the sums that blocks leave to each other, and flags, which are lowered."""
+    blocks = output.target.sm_count
+    output.workspace("slots", blocks * StreamSum.bytes(tiling.consumers, tiling.sums))
+    bytes_ = blocks * StreamSum.flag_bytes(tiling.consumers)
+    output.memset(output.workspace("flags", bytes_), bytes_)
+
+
+def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
+    """How many clusters run at the same time.
+
+    A cluster lies in one part (GPC) of the device; those of 4 and 8 blocks leave some of its
+    multiprocessors unused.  31 clusters of 4 blocks did not run together on 132.
+    """
+    usable = Expr.of(multiprocessors)
+    return (usable if blocks < 4 else usable * 7 // 8) // blocks
+
+
+@functools.cache
+def residents(multiprocessors: int, blocks: int) -> int:
+    """The same, of a known number of multiprocessors."""
+    found = resident_clusters(multiprocessors, blocks).constant
+    assert found is not None
+    return found

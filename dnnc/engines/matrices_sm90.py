@@ -1,0 +1,124 @@
+# pyright: basic
+"""The matrices that a kernel of Hopper's main loop multiplies, and where their elements lie.
+
+The loop multiplies tiles of A [rows, k] and B [k, columns], of each matrix of a batch.  What those
+are in the graph is said here: of a matmul, the last two axes of its tensors; of a convolution
+(`conv_matrices_sm90`), pixels and channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..codegen import tma
+from ..codegen.cluster import Cluster
+from ..codegen.index import Coordinate, Index
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops, coordinates_of
+from ..codegen.region import Region
+from ..codegen.staged_operand import StagedOperand
+from ..dialect.tensor import Tensor
+from ..expr import Expr, ceildiv
+from .region_sm90 import operand_values, product_calls
+from .tile_sm90 import Tiling
+
+Batch = Mapping[int, Coordinate]
+
+
+class MatrixSpace(Protocol):
+    """Where the elements of a product lie in tensors of its dims.
+
+    exit_axes: of the dims, those of rows and columns, for reductions at the exit; None: rows are
+    no single axis.
+    """
+
+    @property
+    def exit_axes(self) -> tuple[int, int] | None: ...
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        """The coordinates in the product's dims."""
+        ...
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        """What one copy moves of a tensor of the product's dims."""
+        ...
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        """The coordinates in its map of a box that begins at a row and a column."""
+        ...
+
+
+@dataclass(frozen=True)
+class AxesSpace:
+    """Rows and columns lie along an axis each; the others count matrices."""
+
+    dims: tuple[Expr, ...]
+    row_axis: int
+    column_axis: int
+
+    @property
+    def exit_axes(self) -> tuple[int, int]:
+        return self.row_axis, self.column_axis
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        place = {self.row_axis: row, self.column_axis: column}
+        return coordinates_of(len(self.dims), dict(batch), place)
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        return tma.Box(tensor, (self.column_axis, self.row_axis), (columns, rows))
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        return tma.place(box, self.at(batch, Index(row), Index(column)))
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """See the file's docstring.
+
+    calls: of the anchors.  operands: of a stage, those along the rows first; `StagedOperand`, or
+    what loads whole tiles by TMA as it does.  batch: loops over
+    the matrices.  sizes: rows and columns of a matrix.  steps: panels of k.  space: of what the
+    epilogue reads and writes.
+    """
+
+    calls: Sequence[Any]
+    operands: Sequence[Any]
+    batch: Loops
+    sizes: tuple[Expr, Expr]
+    steps: Expr
+    space: MatrixSpace
+
+    @property
+    def k_panel(self) -> int:
+        """Elements of k of a stage."""
+        return self.operands[0].panels.k
+
+
+def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
+    """Those of the matmuls, or grouped products, of a region."""
+    t = tiling
+    calls = product_calls(region)
+    cluster = Cluster(*t.cluster, t.splits)
+    values = operand_values(calls, swaps=t.swaps)
+    operands = [
+        StagedOperand(
+            kernel, region, value, plan, t.row,
+            t.rows if plan["is_rows"] else t.columns, cluster,
+            bool(t.groups and plan["is_a"]),
+        )
+        for (value, _), plan in zip(values, t.operands, strict=True)
+    ]  # fmt: skip
+    first, second = (operands[place] for place in t.products[0])
+    dims = region.dims_of(calls[0].results[0])
+    batch_axes = [i for i, n in enumerate(dims[:-2]) if n.constant != 1]
+    row, column = len(dims) - 2, len(dims) - 1
+    return Matrices(
+        calls,
+        operands,
+        Loops(dims, tuple((axis,) for axis in batch_axes)),
+        (first.size, second.size),
+        ceildiv(first.k_size, first.panels.k),
+        AxesSpace(dims, *((column, row) if t.swaps else (row, column))),
+    )
