@@ -189,6 +189,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         *_COMMON,
     ),
+    "engine conv_sm90": (
+        *_both("test_conv_sm90.py", target=HOPPER),
+        LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
+    ),
     "engine resample": (
         *_both("test_resample.py"),
         LinkedTest("tests/engines/test_resample.py", "test_other_types", "sm_90"),
@@ -221,7 +225,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         "test_pointwise.py", "test_views_in_a_chain", "test_reshape_of_symbols_divides_by_sizes"
     ),
     "operation concatenate": _both("test_pointwise.py", "test_concatenate_of_different_sizes"),
-    "operation conv_fprop": _both("test_conv.py"),
+    "operation conv_fprop": (
+        *_both("test_conv.py"),
+        *_both("test_conv_sm90.py", target=HOPPER),
+    ),
     "operation resample": (
         *_both("test_resample.py"),
         LinkedTest("tests/dialect/test_resample.py"),
@@ -469,6 +476,7 @@ def samples(engine: Engine) -> tuple[Fusion, ...]:
     """Graphs of every data type that the engine takes for some target; norms, also of several
     devices."""
     made = [f for t in dtypes.ALL for f in (*casts(t, dtypes.f32), *products(t))]
+    made += fusions(EXAMPLES["conv_fprop"])
     made += fusions(EXAMPLES["peer_reduction"])
     made += fusions(EXAMPLES["batchnorm"])
     return tuple(fusion for fusion in made if targets_of(engine, (fusion,)))

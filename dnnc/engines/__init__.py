@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import DnncError, Status
+from .conv_sm90 import CONV_SM90
 from .engine import Engine
 from .fallback import FALLBACK
 from .grid import GRID
@@ -23,6 +24,7 @@ ENGINES: tuple[Engine, ...] = (
     GRID,
     MATMUL_SM90,
     MATMUL_SM80,
+    CONV_SM90,
     RESAMPLE,
     PEERS,
     FALLBACK,

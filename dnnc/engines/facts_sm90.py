@@ -17,6 +17,7 @@ from ..codegen.groups import GroupTable
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
+from ..dtypes import DType
 from .bits_sm90 import swaps_of_bits
 from .hopper_model import load_share
 from .product import (
@@ -130,12 +131,20 @@ def facts_of(fusion: Fusion) -> ProductFacts:
 
 
 def instruction_for(op: Product) -> wgmma.Instruction:
-    return wgmma.INSTRUCTIONS[op.a.type, op.b.type]
+    return instruction_of_types(op.a.type, op.b.type)
+
+
+def instruction_of_types(a: DType, b: DType) -> wgmma.Instruction:
+    return wgmma.INSTRUCTIONS[a, b]
 
 
 def promotes(op: Product) -> bool:
+    return promotes_sums(op.a.type, op.compute_type)
+
+
+def promotes_sums(a: DType, compute: DType) -> bool:
     """Whether sums have to be more exact than the accumulators of fp8 products are."""
-    return op.a.type.is_fp8 and op.compute_type != dtypes.fast_float_for_fp8
+    return a.is_fp8 and compute != dtypes.fast_float_for_fp8
 
 
 def computes_operands(fusion: Fusion) -> bool:

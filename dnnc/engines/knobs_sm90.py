@@ -72,10 +72,16 @@ def accumulators(knobs: Knobs) -> int:
 # ---- candidates
 
 
-def candidates_of(facts: ProductFacts, target: Target, *, has_few_rows: bool) -> list[Knobs]:
+def candidates_of(
+    facts: ProductFacts,
+    target: Target,
+    *,
+    has_few_rows: bool,
+    tiles: tuple[tuple[int, int], ...] = TILES,
+) -> list[Knobs]:
     """The legal choices that are worth a look; not to be changed.
 
-    has_few_rows: the product has up to 64.
+    has_few_rows: the product has up to 64.  tiles: of the instruction's rows and columns.
     """
     swaps = [int(facts.is_along_columns)]
     if facts.computes:
@@ -85,15 +91,17 @@ def candidates_of(facts: ProductFacts, target: Target, *, has_few_rows: bool) ->
     if facts.width:
         swaps = [0]
     swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps
-    return [knobs for swap in swaps for knobs in _legal_choices(facts, target, swap)]
+    return [knobs for swap in swaps for knobs in _legal_choices(facts, target, swap, tiles)]
 
 
 @functools.lru_cache(maxsize=512)
-def _legal_choices(facts: ProductFacts, target: Target, swap: int) -> tuple[Knobs, ...]:
+def _legal_choices(
+    facts: ProductFacts, target: Target, swap: int, tiles: tuple[tuple[int, int], ...]
+) -> tuple[Knobs, ...]:
     clusters = (*_CLUSTERS, (1, 4, 1)) if facts.width else _CLUSTERS
     found: list[Knobs] = []
     for (rows, columns), (*cluster, splits), producers in product_of(
-        TILES, clusters, (FRAGMENTS, 2, 1) if facts.computes else (1,)
+        tiles, clusters, (FRAGMENTS, 2, 1) if facts.computes else (1,)
     ):
         tile = (columns, rows) if swap else (rows, columns)
         if producers == FRAGMENTS and rows > 128:

@@ -202,7 +202,7 @@ class MatmulSm90Engine:
             facts.load_share,
             facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
             0 if takes_fragments else knobs["WARP_SPEC_CFG"],
-            target.mma_tflops[_RATE_OF[facts.row.a]],
+            target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
@@ -237,7 +237,7 @@ def _work(fusion: Fusion) -> HopperWork:
     return HopperWork(m, n, k, count, moved_bytes, typical(groups_of(fusion)))
 
 
-_RATE_OF: Mapping[DType, str] = {
+RATE_OF: Mapping[DType, str] = {
     dtypes.f16: "f16", dtypes.bf16: "bf16", dtypes.f32: "f32", dtypes.i8: "i8",
     dtypes.f8e4m3: "i8", dtypes.f8e5m2: "i8",
 }  # fmt: skip

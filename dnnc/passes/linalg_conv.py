@@ -76,6 +76,8 @@ def _channel(op: ConvFprop, output: Any, channel: Any) -> Any:
     """The channel of X: its number in the group of an output channel, and those before it."""
     if op.groups == 1:
         return channel
-    k_group = op.w.shape[0].constant // op.groups
-    group = divided(output, k_group)
-    return arith.AddIOp(scaled(group, op.w.shape[1].constant), channel).result
+    k, c_group = (extent.constant for extent in op.w.shape[:2])
+    assert k is not None, "groups have fixed sizes"
+    assert c_group is not None, "groups have fixed sizes"
+    group = divided(output, k // op.groups)
+    return arith.AddIOp(scaled(group, c_group), channel).result

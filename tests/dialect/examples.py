@@ -197,6 +197,12 @@ def conv_2d():
     return finish(g, y)
 
 
+def conv_with_channels_last():
+    g = new_graph()
+    x, w = g.tensor([2, 4, 5, 6], [120, 1, 24, 4]), g.tensor([8, 4, 3, 3], [36, 1, 12, 4])
+    return finish(g, g.conv_fprop(x, w, padding=[1, 1]))
+
+
 def conv_1d_turned():
     g = new_graph()
     x, w = g.tensor([2, 3, 9]), g.tensor([4, 3, 3])
@@ -488,7 +494,13 @@ EXAMPLES = {
     "slice": [slice_with_steps],
     "reshape": [reshape_views, reshape_logical],
     "concatenate": [concatenate, concatenate_symbols],
-    "conv_fprop": [conv_2d, conv_1d_turned, conv_3d_of_groups, conv_of_symbols],
+    "conv_fprop": [
+        conv_2d,
+        conv_1d_turned,
+        conv_with_channels_last,
+        conv_3d_of_groups,
+        conv_of_symbols,
+    ],
     "resample": [
         pool(),
         pool(generate_index=True),

@@ -389,20 +389,98 @@ def test_matmul_sm90_fits_its_registers(name, monkeypatch):
     tile = (columns, rows) if more.get("SWAP_AB") else (rows, columns)
     knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILE_CGA_M": 1, "TILE_CGA_N": 1}
     knobs |= {"SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1, "SWAP_AB": 0, **more}
-    logs, read = [], nvptx.read_resources
-    monkeypatch.setattr(nvptx, "read_resources", lambda log: logs.append(log) or read(log))
-    plan = assembled("matmul_sm90", build, knobs, "sm_90a")
-    assert_fits(plan, "sm_90a")
-    # The assembler says where it made products wait for each other, or put in fences and waits of
-    # its own (C7510 to C7519), and where it ignored `setmaxnreg`.
-    assert logs
-    assert "(C75" not in "".join(logs)
-    assert "setmaxnreg" not in "".join(logs)
+    plan = assembled_without_waits("matmul_sm90", build, knobs, "sm_90a", monkeypatch)
     main = plan.programs[0].kernels[0]
     # With `setmaxnreg`, what a warpgroup has at launch is what is reported.
     producers = 2 if knobs["WARP_SPEC_CFG"] == 2 else 1
     assert main.threads == (256 if rows == 64 else 256 + 128 * producers)
     assert main.registers <= {256: 255, 384: 168, 512: 128}[main.threads]
+
+
+def assembled_without_waits(engine, build, knobs, target, monkeypatch):
+    """The plan, after a look at what the assembler says of it."""
+    logs, read = [], nvptx.read_resources
+    monkeypatch.setattr(nvptx, "read_resources", lambda log: logs.append(log) or read(log))
+    plan = assembled(engine, build, knobs, target)
+    assert_fits(plan, target)
+    # The assembler says where it made products wait for each other, or put in fences and waits of
+    # its own (C7510 to C7519), and where it ignored `setmaxnreg`.
+    assert logs
+    assert "(C75" not in "".join(logs)
+    assert "setmaxnreg" not in "".join(logs)
+    return plan
+
+
+def convolution(x, w, io="HALF", after=None, **parameters):
+    """X and W with the channels last; after(graph, Y): what makes the output."""
+    io = dtypes.of(io)
+    compute = dtypes.i32 if io.is_integer else dtypes.f32
+
+    def build():
+        g = new_graph(io, compute_data_type=compute)
+        y = g.conv_fprop(*(g.tensor(dims, packed_channels(dims)) for dims in (x, w)), **parameters)
+        y = y.set_data_type(dtypes.i32 if io.is_integer else dtypes.f16)
+        (after(g, y) if after else y).set_output()
+        return g
+
+    return build
+
+
+def packed_channels(dims):
+    strides, running = [0] * len(dims), 1
+    for axis in (1, *reversed(range(2, len(dims))), 0):
+        strides[axis], running = running, running * dims[axis]
+    return strides
+
+
+def scaled_with_residual(g, y):
+    dims = y.get_dim()
+    scale, bias = (g.tensor([1, dims[1], 1, 1]) for _ in range(2))
+    residual = g.tensor(dims, packed_channels(dims))
+    return g.relu(g.add(g.add(g.mul(y, scale), bias), residual))
+
+
+def channels_first(g, y):
+    dims = y.get_dim()
+    return g.relu(y).set_stride([dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1])
+
+
+THREE = {"padding": [1, 1], "stride": [1, 1], "dilation": [1, 1]}
+EDGE = dnnc.Dim("E", min=8, max=256)
+IMAGE, FILTER = [IMAGES, 128, EDGE, EDGE], [192, 128, 3, 3]
+FUSED = convolution(IMAGE, FILTER, after=scaled_with_residual, **THREE)
+CONV_TILES = ((256, 64), (256, 128), (128, 256), (128, 64), (64, 256), (64, 64))
+
+# The tile, the graph, other knobs.
+CONVOLUTIONS = {
+    **{f"fused {tile[0]}x{tile[1]}": (tile, FUSED, {}) for tile in CONV_TILES},
+    "NCHW outputs": ((128, 128), convolution(IMAGE, FILTER, after=channels_first, **THREE), {}),
+    "groups": ((128, 64), convolution(IMAGE, [192, 16, 3, 3], **THREE), {}),
+    "3D": (
+        (128, 256),
+        convolution([IMAGES, 64, 8, 28, 28], [256, 64, 3, 3, 3], padding=[1] * 3),
+        {},
+    ),
+    "tf32": ((128, 256), convolution(IMAGE, FILTER, "FLOAT", **THREE), {}),
+    "i8": ((128, 256), convolution(IMAGE, FILTER, "INT8", **THREE), {}),
+    "fp8 promoted": ((128, 128), convolution(IMAGE, FILTER, "FP8_E4M3", **THREE), {}),
+    "split": ((128, 128), FUSED, {"SPLIT_K_SLC": 4}),
+    "streamed": ((128, 256), FUSED, {"STREAM_K": 1}),
+    "dynamic": ((256, 128), FUSED, {"SCHED_POLICY": 1}),
+    "cluster": ((128, 128), FUSED, {"TILE_CGA_M": 2}),
+    "cluster that shares pixels": ((128, 128), FUSED, {"TILE_CGA_N": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_conv_sm90_fits_its_registers(name, monkeypatch):
+    (rows, columns), build, more = CONVOLUTIONS[name]
+    knobs = {"TILE_M": rows, "TILE_N": columns, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
+    knobs |= {"SPLIT_K_SLC": 1, **more}
+    plan = assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
+    main = plan.programs[0].kernels[0]
+    assert main.threads == (256 if rows == 64 else 384)
+    assert main.registers <= {256: 255, 384: 168}[main.threads]
 
 
 def test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it():

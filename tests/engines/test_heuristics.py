@@ -163,3 +163,17 @@ def test_small_products_stay_one_kernel():
     g.relu(y).set_output()
     g.relu(x).set_output()
     assert first_engines(g) == ["fallback"]
+
+
+def test_a_convolution_behind_pointwise_work_does_not_run_in_single_threads():
+    """No tensor-core engine computes X on the way: it is stored, in mode A too."""
+    g = dnnc.pygraph(io_data_type="HALF", intermediate_data_type="FLOAT", target="sm_90a")
+    dims, w = [32, 64, 28, 28], [64, 64, 3, 3]
+    last = [64 * 28 * 28, 1, 28 * 64, 64]
+    x = g.relu(g.tensor(dims, last)).set_data_type(dtypes.f16)
+    y = g.conv_fprop(x, g.tensor(w, [576, 1, 192, 64]), padding=[1, 1])
+    g.relu(y).set_output()
+    config = heuristics.best_config(g.graph.finalize(), targets.of("sm_90a"), ("A",))
+    assert [choice.engine.name for choice in config.choices] == ["pointwise", "conv_sm90"]
+    config = heuristics.best_config(g.graph, targets.of("sm_80"), ("A",))
+    assert [choice.engine.name for choice in config.choices] == ["fallback"]

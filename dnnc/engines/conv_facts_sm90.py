@@ -1,0 +1,82 @@
+"""What the knobs of conv_sm90 depend on, of a fusion: the facts of the product that it is."""
+
+from __future__ import annotations
+
+from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ..dialect.tensor import Tensor
+from ..expr import typical
+from .conv import conv_of, shape_of
+from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
+from .engine import Knobs
+from .facts_sm90 import SPLITS, ProductFacts, instruction_of_types, promotes_sums
+from .hopper_model import HopperWork, load_share
+from .product import is_heavy
+from .surface import bytes_of
+
+_NO_FRAGMENTS = "a convolution, whose operands come by TMA"
+
+
+def main_loop_knobs(knobs: Knobs) -> Knobs:
+    """The knobs of the main loop: those of a convolution, and what it does not choose."""
+    return {**knobs, "WARP_SPEC_CFG": 1, "SWAP_AB": 0}
+
+
+@remembered
+def conv_facts_of(fusion: Fusion) -> ProductFacts:
+    """The facts of a fusion that the engine takes."""
+    op = conv_of(fusion)
+    shape, row = shape_of(op), instruction_of_types(op.x.type, op.w.type)
+    steps = shape.depth(row.panel_k) // row.panel_k
+    outputs = [t for t in fusion.outputs if pixels_stored_by_tma(t, shape.groups)]
+    loads = [t for t in _loads(fusion) if pixels_move_by_tma(t, shape.groups)]
+    return ProductFacts(
+        row=row,
+        products=1,
+        promotes=promotes_sums(op.x.type, op.compute_type),
+        splits=max(n for n in SPLITS if n <= max(1, steps)),
+        operands=(1, 1),
+        no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
+        raw_bits=(0, 0),
+        is_computed=(False, False),
+        computes=False,
+        is_async=(True, True),
+        along_rows=((False, False),),
+        raw=(),
+        is_aligned=True,
+        swaps=(0,),
+        is_along_columns=False,
+        staged=(tuple(t.type.bits // 8 for t in outputs), ()),
+        loaded=(tuple(t.type.bits // 8 for t in loads), ()),
+        is_direct=(len(outputs) < len(fusion.outputs), False),
+        is_heavy=any(is_heavy(other) for other in fusion.ops),
+        reductions=0,
+        width=0,
+        is_grouped=False,
+        group_bytes=0,
+        load_share=load_share(shape.c_group * op.x.type.bits // 8),
+    )
+
+
+def _loads(fusion: Fusion) -> list[Tensor]:
+    """What g2 reads of Y's dims."""
+    dims = conv_of(fusion).y.shape
+    after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
+    return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
+
+
+@remembered_at_sizes
+def conv_work_of(fusion: Fusion) -> HopperWork:
+    """The product's sizes, for predictions."""
+    op = conv_of(fusion)
+    shape = shape_of(op)
+    k = shape.depth(instruction_of_types(op.x.type, op.w.type).panel_k)
+    pixels, read = typical(shape.pixels), shape.read_share
+    others = {t for t in (*fusion.inputs, *fusion.outputs) if t is not op.x}
+    return HopperWork(
+        pixels,
+        shape.k_group,
+        k,
+        shape.groups,
+        bytes_of(others) + round(bytes_of((op.x,)) * read),
+        a_share=min(1.0, typical(op.x.elements()) * read / (pixels * k * shape.groups)),
+    )

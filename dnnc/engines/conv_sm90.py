@@ -1,0 +1,187 @@
+# pyright: basic
+"""Engine conv_sm90: convolutions on Hopper's tensor cores, fused: implicit matrix products.
+
+    Y = g2(conv(X, W), inputs): im2col TMA, mbarriers, `wgmma`, persistent blocks
+
+The kernel is that of matmul_sm90 with other operands: for each tap of the filter and each panel
+of 128 bytes of channels, a stage holds the pixels that the tap meets, for a tile of output pixels
+counted through rows and images, and that tap's filter.  Rows of the product are pixels, columns
+output channels, so that channels-last tensors are matrices.  See `conv` for what k counts through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import dtypes
+from ..codegen import wgmma
+from ..codegen.output import Output
+from ..codegen.region import Region
+from ..dialect.fusion import Fusion
+from ..dialect.ops import ConvFprop
+from ..dialect.tensor import text
+from ..errors import Status
+from ..target import Target
+from .conv import conv_of, shape_of
+from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
+from .conv_matrices_sm90 import conv_matrices
+from .conv_region_sm90 import conv_tiling_of
+from .engine import Knob, Knobs, Prediction, Reason
+from .facts_sm90 import SPLITS, instruction_of_types
+from .hopper_model import hopper_tile
+from .knobs_sm90 import COLUMNS, ROWS, STAGES, SWIZZLES, TILES, candidates_of, illegal_reasons
+from .launch_sm90 import emit_product, residents
+from .matmul_sm90 import RATE_OF
+from .product import compute_reasons, epilogue_reasons
+from .region_sm90 import instruction_of
+from .surface import pattern_reason, too_large_reasons
+from .tile_sm90 import Tiling
+
+_MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
+_TILES = (*TILES, (256, 64))  # 64 channels, whose pixels are loaded again for every tap
+_PATTERN = "one conv_fprop, pointwise operations after it"
+
+
+@dataclass(frozen=True)
+class ConvSm90Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_sm90"
+    index: int = 11
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "
+        "a numerical note), i8 or fp8, sums in f32 or i32; channels last, those of a group a "
+        "multiple of 16 bytes",
+        "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
+        "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
+        "pointwise operations of Y's dims after it, the convolution used anywhere; several "
+        "outputs, each of which follows it, of any type but BOOLEAN and of any layout",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
+            what = ", ".join(op.label for op in anchors) or "no convolution"
+            return (pattern_reason(what, _PATTERN),)
+        op, reasons = anchors[0], list[Reason]()
+        if target.name != "sm_90a":
+            reasons.append(
+                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
+            )
+        for name, operand in (("X", op.x), ("W", op.w)):
+            if operand not in fusion.inputs or operand.is_by_value:
+                what = f"{name} of {op.label} is computed before it"
+                reasons.append(pattern_reason(what, _PATTERN))
+        reasons += self._type_reasons(op) or self._shape_reasons(op)
+        reasons += epilogue_reasons(fusion, op)
+        return (*reasons, *too_large_reasons(fusion))
+
+    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
+        if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
+            return compute_reasons(op.compute_type, op.x.type, op.w.type)
+        return [
+            Reason(
+                Status.NOT_SUPPORTED_DATA_TYPE,
+                "operand types",
+                f"X {op.x.type}, W {op.w.type}",
+                "both f16, bf16, f32 or i8, or each of an fp8 type",
+            )
+        ]
+
+    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+        if any(extent.constant is None for extent in op.w.shape):
+            what = f"W of dims {text(op.w.shape)}"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
+        shape = shape_of(op)
+        if (high := shape.pixels.bounds()[1]) >= _MOST_PIXELS:
+            what = f"Y of up to {high} pixels"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {_MOST_PIXELS}")]
+        panel = instruction_of_types(op.x.type, op.w.type).panel_k
+        if (what := shape.refusal(panel)) is not None:
+            supported = (
+                "X and W with channels last, those of a group a multiple of 16 bytes (of 128 with "
+                "three spatial dims); strides up to 8; paddings and filters of 2D up to 128 "
+                "pixels, of 3D and of groups up to 16"
+            )
+            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", what, supported)]
+        return []
+
+    # ---- knobs
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return (
+            Knob("TILE_M", (128, *(n for n in ROWS if n != 128)), "output pixels of the tile"),
+            Knob("TILE_N", tuple(reversed(COLUMNS)), "output channels of the tile"),
+            Knob("STAGES", STAGES, "stages in shared memory"),
+            Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
+            Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
+            Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
+            Knob(
+                "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
+            ),
+            Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
+            Knob(
+                "SWIZZLE",
+                SWIZZLES,
+                "output pixels whose tiles follow each other, so that they find W in the second "
+                "cache",
+            ),
+        )
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        return illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        names = {knob.name for knob in self.knobs(fusion, target)}
+        found = candidates_of(conv_facts_of(fusion), target, has_few_rows=False, tiles=_TILES)
+        return [{name: knobs[name] for name in knobs if name in names} for knobs in found]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        facts = conv_facts_of(fusion)
+        cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+        return hopper_tile(
+            (knobs["TILE_M"], knobs["TILE_N"]),
+            cluster,
+            knobs["STAGES"],
+            facts.row.panel_k,
+            False,
+            knobs["SPLIT_K_SLC"],
+            1,
+            facts.is_heavy,
+            facts.is_direct[0],
+            facts.load_share,
+            0,
+            1,
+            target.mma_tflops[RATE_OF[facts.row.a]],
+            residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
+            bool(knobs["STREAM_K"]),
+            target,
+            is_im2col=True,
+        ).predict(conv_work_of(fusion))
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        found, facts = ["TENSOR_CORE"], conv_facts_of(fusion)
+        if conv_of(fusion).x.type == dtypes.f32:
+            found.append("DOWN_CONVERT_INPUTS")
+        if facts.row.a.is_fp8 and not facts.promotes:
+            found.append("REDUCED_PRECISION_REDUCTION")
+        return tuple(found)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        return conv_tiling_of(region, main_loop_knobs(knobs)).plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling = Tiling.of(tile, instruction_of(region, swaps=False))
+        emit_product(region, tiling, output, conv_matrices)
+
+
+CONV_SM90 = ConvSm90Engine()
