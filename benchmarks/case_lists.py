@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
+from .conv_cases import conv_of, layers
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
 from .image_norm_cases import (
     batchnorm,
@@ -150,6 +151,11 @@ def small() -> list[Case]:
     return found
 
 
+def conv() -> list[Case]:
+    """Layers of ResNet-50, after the streaming kernel that copy bandwidth is read from."""
+    return [add(8192, 16384), *layers()]
+
+
 SETS = {
     "all": all_cases,
     "hopper": hopper,
@@ -157,6 +163,7 @@ SETS = {
     "rows": rows,
     "memory": memory,
     "small": small,
+    "conv": conv,
 }
 
 
@@ -170,6 +177,8 @@ def case_of(id_: str) -> Case:
         return rows_of(id_)
     if id_.startswith("memory/"):
         return memory_of(id_)
+    if id_.startswith("conv/"):
+        return conv_of(id_)
     family, _, kind, sizes = id_.split("/")
     rows, columns = (int(size) for size in sizes.split("x"))
     if family == "reduction":

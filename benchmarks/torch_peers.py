@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from . import cases, image_norm_graphs, memory_graphs
+from . import cases, conv_cases, image_norm_graphs, memory_graphs
 from .case import Buffers, Case
 from .cases import TORCH_TYPES
 from .fused_graphs import EPSILON
@@ -29,6 +29,8 @@ def eager(case: Case) -> Call:
         return _ROWS[case.kind]
     if case.kind in _MEMORY:
         return _MEMORY[case.kind]
+    if case.kind == "conv":
+        return _eager_conv(p)
     if case.kind == "bias_gelu":
         return lambda s: functional.gelu(s["x"] + s["b"], approximate="tanh")
     if case.kind == "add":
@@ -129,6 +131,13 @@ _MEMORY: dict[str, Call] = {
 }
 
 
+def _eager_conv(p: Mapping[str, Any]) -> Call:
+    """cuDNN's fastest algorithm of those that torch tries, then the epilogue."""
+    torch.backends.cudnn.benchmark = True
+    act, stride, padding = conv_cases.EPILOGUES[p["epilogue"]], p["stride"], p["padding"]
+    return lambda s: act(functional.conv2d(s["x"], s["f"], None, stride, padding), s)
+
+
 def _eager_matmul(p: Mapping[str, Any]) -> Call:
     epilogue, act = p["epilogue"], EPILOGUES[p["epilogue"]]
     c_type = TORCH_TYPES[p["c_type"]]
@@ -196,6 +205,7 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     """
     p = case.p
     is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
+    is_plain |= case.kind == "conv" and p["epilogue"] == "plain"
     if is_plain or case.kind in ("add", "grouped"):
         return None
     torch._dynamo.reset()
