@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ..plan.plan import Plan
 from .choice_text import choice_of_text, choice_text
+from .conv_facts_sm90 import main_loop_knobs
 from .knobs_sm90 import accumulators
 
 MOST_TRIES = 4
@@ -54,6 +55,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
     """Accumulators of a thread, where knobs say so; else 0."""
     if engine == "matmul_sm90":
         return accumulators(knobs)
+    if engine == "conv_sm90":
+        return accumulators(main_loop_knobs(knobs))
     if engine == "matmul_sm80":
         return knobs["TILE_M"] * knobs["TILE_N"]
     return 0

@@ -19,6 +19,11 @@ PARTS = {"images", "heads"}  # what graphs import
 # The engine that takes the graph whole on sm_90a, or how many fusions it is split into.
 FITS = {
     # Examples of Supported Patterns
+    "conv": "conv_sm90",
+    "conv_two_pointwise": "conv_sm90",
+    "conv_three_pointwise": "conv_sm90",
+    "conv_in_the_middle": "fallback",  # an operand of f32 and one of f16
+    "mixed_conv": 2,
     "matmul_after_pointwise": "matmul_sm80",
     "mixed_matmul": "matmul_sm80",
     # Specialized Runtime Fusion Engines
@@ -30,26 +35,18 @@ FITS = {
     "flash_bprop": 6,
     "flash_fp8_fprop": 2,
     "flash_fp8_bprop": 4,
+    "conv_bn_fprop": 3,
+    "dbarcs": 3,
     # Specialized Pre-Compiled Engines
+    "conv_bias_act": "conv_sm90",
     "dbn_apply": "pointwise",
 }
 
 # The status of the error, and a part of it that names what is missing.
-PATTERN, LAYOUT, PARAM = (
-    Status.NOT_SUPPORTED_GRAPH_PATTERN, Status.NOT_SUPPORTED_LAYOUT, Status.BAD_PARAM,
-)  # fmt: skip
-CONVOLUTION = "operations: conv_fprop 'conv'"
+LAYOUT, PARAM = Status.NOT_SUPPORTED_LAYOUT, Status.BAD_PARAM
 REFUSED = {
-    "conv": (PATTERN, CONVOLUTION),
-    "conv_two_pointwise": (PATTERN, CONVOLUTION),
-    "conv_three_pointwise": (PATTERN, CONVOLUTION),
-    "conv_in_the_middle": (PATTERN, CONVOLUTION),
-    "mixed_conv": (PATTERN, CONVOLUTION),
     "mha_fprop": (LAYOUT, "is reordered as F16x16; accepted: NONE"),
     "mha_bprop": (LAYOUT, "is reordered as F16x16; accepted: NONE"),
-    "conv_bn_fprop": (PATTERN, CONVOLUTION),
-    "dbarcs": (PATTERN, CONVOLUTION),
-    "conv_bias_act": (PATTERN, CONVOLUTION),
     "conv_scale_bias_act": (LAYOUT, "is reordered as INT8x32; accepted: NONE"),
     # There is no such operation yet.
     "flash_paged": (PARAM, "no attribute 'paged_cache_load'"),
