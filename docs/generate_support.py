@@ -98,8 +98,11 @@ _ASSEMBLY = "tests/engines/test_assembly.py"
 _FP8 = "test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it"
 _REFUSED = "tests/test_support_table.py"
 
-# The first that a test's name starts with.
+# The first that a test's name starts with.  Tests for a device that have not been on one yet count
+# as what they are elsewhere.
 _KINDS = (
+    ("tests/gpu/test_conv", "interpreted"),
+    ("tests/gpu/test_large_conv", "interpreted"),
     ("tests/gpu/", "run"),
     (f"{_ASSEMBLY}::{_FP8}", "refused"),
     (_ASSEMBLY, "assembled"),
