@@ -215,7 +215,9 @@ class RowsEngine:
             if stages == 1 and not self._is_worth_keeping(fusion, blocks, threads, target):
                 continue
             is_slow = is_along and not held and threads * 64 < min(row, 1 << 15)
-            if is_slow or (blocks > 1 and row < (_LONG_ROW if columns else 2 * _LONG_ROW)):
+            if is_slow or (
+                blocks > 1 and row <= (_LONG_ROW // 2 if columns else 2 * _LONG_ROW - 1)
+            ):
                 continue  # a cluster waits longer than a block; few threads take long
             knobs = {
                 "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held, "TILE_CGA": blocks,

@@ -451,6 +451,12 @@ def test_what_is_taken_has_candidates(columns, target):
                 assert ROWS.predict(fusion, knobs, target).seconds > 0
 
 
+@pytest.mark.parametrize("columns", [8200, 12288, 16384, 65536])
+def test_gradients_of_long_rows_are_one_fusion(columns):
+    config = heuristics.best_config(gradients(64, columns).graph.finalize(), of("sm_90a"))
+    assert [choice.engine.name for choice in config.choices] == ["rows"]
+
+
 def test_norms_and_softmax_are_one_kernel_everywhere():
     for target in TARGETS:
         for g in (layernorm(64, 512), softmax([64, 512], [1]), softmax([8, 40, 6, 6], [1])):
