@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -63,12 +64,17 @@ def _receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
 
 
 def _answer(stream: IO[bytes], report: Report) -> tuple[dict[str, Any], bytes] | None:
-    """The plan or the error that ends a request, after the stages that are reported."""
+    """The plan or the error that ends a request, after stages that are reported and what the
+    child logs."""
     while (message := _receive(stream)) is not None:
         body, _ = message
-        if "stage" not in body:
+        if "log" in body:
+            name, level, text = body["log"]
+            logging.getLogger(name).log(level, "%s", text)
+        elif "stage" in body:
+            report(body["stage"], body["seconds"])
+        else:
             return message
-        report(body["stage"], body["seconds"])
     return None
 
 
@@ -102,7 +108,8 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
-                env={**os.environ, "PYTHONPATH": path},
+                # What it logs is logged here.
+                env={**os.environ, "PYTHONPATH": path, log.VARIABLE: ""},
             )
             self._owner = os.getpid()
             self._is_asked = False
@@ -201,11 +208,11 @@ def compile_graph(
             "targets": [row.name for row in rows],
             "options": codec.encode(chosen),
             "cache": codec.encode(settings) if cache else "none",
+            "log_level": logging.getLogger("dnnc").getEffectiveLevel(),
         }
         made = _worker.request(message, report)
-        plan = format.read(made)
-        _log.info("%s in %.0f ms", plan.summary, 1e3 * (time.perf_counter() - began))
-        return made, plan
+        _log.debug("answered in %.0f ms", 1e3 * (time.perf_counter() - began))
+        return made, format.read(made)
 
     store = place.store_of(settings) if cache else None
     return plans.kept_or_made(graph, rows, chosen, store, make)
@@ -249,14 +256,28 @@ def _store_of(cache: Any) -> Store:
     return place.store_of(None if cache is None else codec.decode(place.Settings, cache, "cache"))
 
 
+class _Forwarded(logging.Handler):
+    """Sends what is logged to the caller."""
+
+    def __init__(self, stream: IO[bytes]):
+        super().__init__()
+        self._stream = stream
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _send(self._stream, {"log": [record.name, record.levelno, record.getMessage()]})
+
+
 def _run() -> None:
     """Answers requests until the caller closes the pipe."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the messages
     from . import compiler  # noqa: F401  (loads the bindings before the first request)
 
+    logs = logging.getLogger("dnnc")
+    logs.addHandler(_Forwarded(answers))
     while (received := _receive(sys.stdin.buffer)) is not None:
         request, _ = received
+        logs.setLevel(request.get("log_level", logging.WARNING))
         try:
             plan = _serve(request, lambda stage, s: _send(answers, {"stage": stage, "seconds": s}))
         except Exception as error:

@@ -38,3 +38,9 @@ def test_files_of_the_current_folder_are_not_imported(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "graph.dnnplan").exists()
+
+
+def test_what_the_child_logs_is_logged_here(caplog):
+    with caplog.at_level("INFO", logger="dnnc"):
+        worker.compile_graph(graph("logged", 9), "sm_80", cache=False)
+    assert any(r.name == "dnnc.compiler" and "pointwise" in r.getMessage() for r in caplog.records)

@@ -53,8 +53,11 @@ class Config:
 
     @property
     def behavior_notes(self) -> tuple[BehaviorNote, ...]:
-        """Every plan is compiled when it is finalized, unless it is known already."""
-        return (BehaviorNote.CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,)
+        """How plans of it behave."""
+        from ..engines.info import behavior_notes
+
+        names = behavior_notes(*(choice.engine for choice in self.config.choices))
+        return tuple(BehaviorNote[f"CUDNN_BEHAVIOR_NOTE_{name}"] for name in names)
 
 
 @dataclass(frozen=True)

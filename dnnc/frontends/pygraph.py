@@ -12,6 +12,7 @@ graph.execute({x: x_gpu, y: y_gpu}, workspace, handle=handle)
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -146,6 +147,28 @@ def _data_type(value: Any) -> DType | None:
     return None if value is None else dtypes.of(value)
 
 
+# Operations of cudnn-frontend that no graph of dnnc has yet.
+_NOT_YET = (
+    "block_scale_dequantize", "block_scale_quantize", "conv_dgrad", "conv_wgrad",
+    "paged_cache_load", "sdpa", "sdpa_backward", "sdpa_fp8", "sdpa_fp8_backward",
+)  # fmt: skip
+
+
+def _listed(values: Any) -> list[Any]:
+    """The values of a list; a text alone is an error: it would be taken for its characters."""
+    if isinstance(values, str):
+        raise DnncError(Status.BAD_PARAM, f"the text {values!r}", f"a list: [{values!r}]")
+    return list(values)
+
+
+def _named(notes: Sequence[Any], kind: Any) -> set[str]:
+    """The names of notes; what is none of an enumeration's is an error."""
+    names, known = {text_of(note) for note in _listed(notes)}, [note.value for note in kind]
+    if unknown := sorted(names - set(known)):
+        raise DnncError(Status.BAD_PARAM, f"notes {', '.join(unknown)}", ", ".join(known))
+    return names
+
+
 class pygraph:
     """An operation graph and its plans.
 
@@ -189,6 +212,19 @@ class pygraph:
         self._device_property = device_property
         self._plans: Any = None
         self._overrides: Overrides | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _NOT_YET:
+            return functools.partial(self._refuse, name)
+        raise AttributeError(f"'pygraph' object has no attribute {name!r}")
+
+    def _refuse(self, name: str, *_: Any, **__: Any) -> None:
+        raise DnncError(
+            Status.NOT_SUPPORTED_GRAPH_PATTERN,
+            f"operation {name}",
+            "operations of the support table",
+            f"graph '{self.graph.name}'",
+        )
 
     # ---- tensors
 
@@ -482,6 +518,7 @@ class pygraph:
 
     def deselect_engines(self, names: Sequence[str]) -> pygraph:
         """Bars plans whose name holds one of the texts."""
+        names = _listed(names)
         self._planned().bar(lambda config: any(name in config.name for name in names))
         return self
 
@@ -497,25 +534,25 @@ class pygraph:
 
     def select_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
         """Keeps plans that have all of the notes."""
-        wanted = {text_of(note) for note in notes}
+        wanted = _named(notes, enums.behavior_note)
         self._planned().bar(lambda config: not wanted <= set(config.behavior_notes))
         return self
 
     def deselect_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
         """Bars plans that have one of the notes."""
-        barred = {text_of(note) for note in notes}
+        barred = _named(notes, enums.behavior_note)
         self._planned().bar(lambda config: bool(barred & set(config.behavior_notes)))
         return self
 
     def select_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
         """Keeps plans that have all of the notes."""
-        wanted = {text_of(note) for note in notes}
+        wanted = _named(notes, enums.numerical_note)
         self._planned().bar(lambda config: not wanted <= set(config.notes))
         return self
 
     def deselect_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
         """Bars plans that have one of the notes."""
-        barred = {text_of(note) for note in notes}
+        barred = _named(notes, enums.numerical_note)
         self._planned().bar(lambda config: bool(barred & set(config.notes)))
         return self
 

@@ -101,3 +101,21 @@ def test_modes_by_their_enumerators():
     g = planned(modes=[dnnc.heur_mode.INSTANT])
     assert g.get_execution_plan_count() == 1
     assert g.get_engine_and_knobs_at_index(0)[0] == 5
+
+
+@pytest.mark.parametrize("name", ["deselect_engines", "deselect_behavior_notes"])
+def test_a_text_is_no_list(name):
+    g = planned()
+    with pytest.raises(dnnc.DnncError, match="a list"):
+        getattr(g, name)("eng2")
+
+
+def test_unknown_notes_are_errors():
+    with pytest.raises(dnnc.DnncError, match=r"notes BLAH; accepted: .*TENSOR_CORE"):
+        planned().deselect_numeric_notes(["BLAH"])
+
+
+def test_operations_that_no_graph_has_yet_are_refused_by_name():
+    with pytest.raises(dnnc.DnncError, match=r"NOT_SUPPORTED_GRAPH_PATTERN.*operation sdpa"):
+        dnnc.pygraph().sdpa(1, 2, 3)
+    assert not hasattr(dnnc.pygraph(), "no_such_operation")
