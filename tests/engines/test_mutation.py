@@ -1,5 +1,7 @@
 """Every wait and barrier of a kernel matters: without it, some schedule of 20 goes wrong."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -7,20 +9,24 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.reference import reference
 from dnnc.interpreter import InterpreterError, parse, plans
+from dnnc.interpreter.launch import launch
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
+from tests.dialect.examples import peer_reduction
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
 from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
+from .test_grid import batchnorm
 from .test_grouped_matmul import operands
 from .test_matmul_sm80 import new_graph as matmul_graph
 from .test_matmul_sm80 import strides
-from .test_matmul_sm90 import SMALL, TALL
+from .test_matmul_sm90 import SMALL, TALL, softmax
 from .test_pointwise import new_graph
 from .test_reduction import reduce
 
 SEEDS = 20
+STEPS = 150_000  # of a launch
 SPIN = "mbarrier.try_wait"  # inline assembly: a loop around it
 WAITS = ("bar.sync", "cp.async.wait_group", "cp.async.commit_group")
 
@@ -72,6 +78,12 @@ CASES = {
     "reduction_of_rows": ("reduction", reduction_of_rows),
     "reduction_of_columns": ("reduction", reduction_of_columns),
 }
+
+
+@pytest.fixture(autouse=True)
+def few_steps(monkeypatch):
+    """A spin that never ends is found soon."""
+    monkeypatch.setattr(plans, "launch", functools.partial(launch, step_limit=STEPS))
 
 
 def goes_wrong(plan, module, inputs, expected):
@@ -192,7 +204,53 @@ def relu_with_its_mask():
     return g, {**TALL, "TILE_N": 64}
 
 
+def plain(m, n, k):
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, m, k]), g.tensor([1, k, n], strides(k, n, "column"))
+    g.matmul(x, w).set_output()
+    return g
+
+
+def streamed():
+    """Three tiles for two blocks, the second of which begins with the end of the second tile."""
+    return plain(64, 136, 264), {**SMALL, "STREAM_K": 1}
+
+
+def streamed_short():
+    """One tile for two blocks, which come to its sums at the same time."""
+    return plain(64, 40, 136), {**SMALL, "STREAM_K": 1}
+
+
+def rows_over_a_cluster():
+    """Three tiles for a pair of blocks, and four exchanges of each."""
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 150, 136]), g.tensor([1, 136, 40], strides(136, 40, "column"))
+    softmax(g, g.matmul(x, w), [1, 150, 1]).set_output()
+    return g, {**SMALL, "TILE_N": 32, "TILE_CGA_N": 2}
+
+
+def reduction_at_the_exit():
+    """Three tiles for one block, and sums of their columns."""
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 120, 136]), g.tensor([1, 136, 72], strides(136, 72, "column"))
+    c = g.matmul(x, w).set_output()
+    g.reduction(c, "add").set_dim([1, 1, 72]).set_output().set_data_type(dtypes.f32)
+    return g, {**TALL, "TILE_N": 32}
+
+
+def promoted():
+    """Sums of 128 products each, added in f32.  272 is a stride that TMA takes."""
+    g = matmul_graph(dtypes.f8e4m3)
+    x, w = g.tensor([1, 56, 272]), g.tensor([1, 272, 72], strides(272, 72, "column"))
+    g.matmul(x, w).set_output().set_data_type(dtypes.f32)
+    return g, {**SMALL, "TILE_N": 32}
+
+
 HOPPER_CASES = {
+    "streamed": (streamed, 2),
+    "wide rows": (rows_over_a_cluster, 2),
+    "exit": (reduction_at_the_exit, 1),
+    "promoted": (promoted, 1),
     "residual": (tiles_with_a_residual, 1),
     "registers": (weights_through_registers, 1),
     "cluster": (cluster_of_two, 2),
@@ -220,7 +278,22 @@ HOPPER_WAITS = (
 _ONE_WARP = "orders lanes of one warp, which the interpreter does by itself"
 _MORE_REGISTERS = "registers that a thread may have are no register that it uses"
 
+_RELEASED = "visibility between blocks, which the release or acquire beside it gives too"
+_LEFT_FIRST = "sums are left long before another block reads them here; see the case of one tile"
+_LAST_EXCHANGE = "each block has waited for the last exchange, after which none writes to it"
+
 HOPPER_UNOBSERVABLE = {
+    "streamed": {
+        ("fence", -3): _RELEASED,
+        ("fence", -2): _RELEASED,
+        ("bar", -4): _LEFT_FIRST,
+        ("bar", -3): _LEFT_FIRST,
+    },
+    "wide rows": {
+        **{("bar", place): _ONE_WARP for place in (-6, -5, -4, -3)},
+        ("barrier", -1): _LAST_EXCHANGE,
+    },
+    "exit": {("setmaxnreg", -2): _MORE_REGISTERS},
     "residual": {
         ("bar", -6): _ONE_WARP,
         ("bar", -3): _ONE_WARP,
@@ -239,6 +312,47 @@ def test_each_wait_of_hopper_is_needed(name, monkeypatch):
     found, alive = survivors(build, "matmul_sm90", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS))
     assert len(found) > 15
     assert alive == set(HOPPER_UNOBSERVABLE.get(name, {}))
+
+
+def test_sums_are_left_and_read_after_barriers(monkeypatch):
+    """The two barriers of `StreamSum`, where blocks come to it at the same time."""
+    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 2})
+
+    def barriers(module, kernel):
+        return [found for found in removed(module, kernel, ("bar",)) if found[0][1] in (-4, -3)]
+
+    found, alive = survivors(streamed_short, "matmul_sm90", "sm_90a", barriers)
+    assert len(found) == 2
+    assert not alive
+
+
+# ---- blocks and devices that meet
+
+
+def test_each_wait_of_grid_is_needed(monkeypatch):
+    """Two meetings of three blocks."""
+    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 3})
+
+    def build():
+        knobs = {"TILE_ROWS": 64, "ARRAY_SIZE_PER_THREAD": 1, "STAGES": 4}
+        return batchnorm(2, 8, 4, 8, io="f32", running=False), knobs
+
+    found, alive = survivors(build, "grid", "sm_90a", lambda *of: removed(*of, MEETING))
+    assert {opcode for (opcode, _), _ in found} >= {"bar", "red"}
+    assert not alive
+
+
+def test_each_wait_of_peers_is_needed():
+    """The interpreter has one device: what others see of it, and it of them, can't be observed."""
+    found, alive = survivors(
+        lambda: (peer_reduction((1, 300, 1), 2, 1)(), {}), "peers", "sm_80",
+        lambda *of: removed(*of, MEETING),
+    )  # fmt: skip
+    assert {opcode for (opcode, _), _ in found} == {"bar", "fence", "red", "ld.acquire"}
+    assert alive == {("bar", -2), ("bar", -1), ("fence", -2), ("fence", -1)}
+
+
+MEETING = ("bar", "fence", "red", "ld.acquire", "cp.async.wait_group", "cp.async.commit_group")
 
 
 # ---- rows
