@@ -304,7 +304,12 @@ HOPPER_UNOBSERVABLE = {
 }
 
 
-@pytest.mark.parametrize("name", HOPPER_CASES)
+SLOW = ("wide rows",)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in HOPPER_CASES]
+)
 def test_each_wait_of_hopper_is_needed(name, monkeypatch):
     """One cluster works through all tiles, whatever the "sm_90a" of the table has."""
     build, blocks = HOPPER_CASES[name]
