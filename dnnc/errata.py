@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from . import __version__
+from . import __version__, dtypes
 from . import target as targets
 from .dialect.fusion import Fusion
 from .errors import DnncError, Status
@@ -173,7 +173,32 @@ def _rule(data: Any, where: str) -> Rule:
     for name in ("dnnc", "driver"):
         _conditions(entry.get(name, ""), where)
     values |= {name: entry[name] for name in _TEXTS if name in entry}
-    return Rule(**values, knobs=_knobs(entry.get("knobs", {}), where))
+    rule = Rule(**values, knobs=_knobs(entry.get("knobs", {}), where))
+    if rule.is_of_this_version:
+        _require_known(rule.ops, _is_kind, "kinds of operations, as pointwise:gelu_fwd", where)
+        names = [dtype.name for dtype in dtypes.ALL]
+        _require_known(rule.dtypes, names.__contains__, ", ".join(names), where)
+    return rule
+
+
+def _require_known(
+    texts: Sequence[str], is_known: Callable[[str], bool], supported: str, where: str
+) -> None:
+    """A misspelt condition would never hold, and the rule bar nothing."""
+    if unknown := [text for text in texts if not is_known(text)]:
+        raise _bad(", ".join(unknown), supported, where)
+
+
+def _is_kind(text: str) -> bool:
+    """Whether some operation has this kind: an operation, or one with its mode."""
+    from .dialect.ops import OPS
+
+    name, _, mode = text.partition(":")
+    found = next((op for op in OPS if op.op_name == name), None)
+    if found is None or not mode:
+        return found is not None
+    field = next((f for f in found.fields_of("attribute") if f.name == "mode"), None)
+    return field is None or not field.choices or mode in field.choices
 
 
 def _texts(entry: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:

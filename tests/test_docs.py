@@ -1,4 +1,4 @@
-"""The examples of the pages on engines and tuning run as they stand, without a GPU.
+"""The examples of pages (engines, tuning, pygraph, commands) run as they stand, without a GPU.
 
 A page is one program: its python blocks share their names, its sh blocks are commands of dnnc in
 the same folder.  A python block that begins with the name of a file is that file.
@@ -37,7 +37,7 @@ def blocks(page):
     return [match.groups() for match in BLOCK.finditer((DOCS / page).read_text())]
 
 
-@pytest.mark.parametrize("page", ["engines.md", "tuning.md"])
+@pytest.mark.parametrize("page", ["engines.md", "tuning.md", "pygraph.md", "cli.md"])
 def test_examples(page, gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -60,7 +60,7 @@ def test_examples(page, gpu, tmp_path, monkeypatch):
             exec(compile(text, f"{page}: {text[:40]!r}", "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["engines.md", "tuning.md"])
+@pytest.mark.parametrize("page", ["engines.md", "tuning.md", "pygraph.md", "cli.md"])
 def test_links(page):
     for link in re.findall(r"\]\(([\w./-]+)\)", (DOCS / page).read_text()):
         assert (DOCS / link).exists(), link

@@ -1,6 +1,7 @@
 """Errata: what a rule bars, what is said of it, and which files are rules."""
 
 import json
+import re
 
 import pytest
 
@@ -191,3 +192,16 @@ def test_engines_that_there_are_not():
     with pytest.raises(dnnc.DnncError, match="rule 'no-64' is on engine 'conv'"):
         inputs_of(Options(errata=text({**RULE, "engine": "conv"})))
     inputs_of(Options(errata=text({**RULE, "engine": "conv", "dnnc": ">99"})))
+
+
+@pytest.mark.parametrize(
+    ("field", "name"),
+    [("ops", "matmull"), ("ops", "pointwise:gelu"), ("ops", "reduction:most"), ("dtypes", "HALF")],
+)
+def test_misspelt_conditions_are_errors(field, name):
+    """They would never hold, and the rule bar nothing."""
+    rule = {"id": "a", "why": "b", "engine": "matmul_sm80", field: [name]}
+    with pytest.raises(dnnc.DnncError, match=re.escape(name)):
+        errata.parsed(json.dumps({"dnnc_errata": 1, "rules": [rule]}), "test")
+    other = {**rule, "dnnc": "<0.0.1"}  # of a version that may have known it
+    assert errata.parsed(json.dumps({"dnnc_errata": 1, "rules": [other]}), "test")

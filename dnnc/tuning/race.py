@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -86,6 +87,9 @@ class _Entrant:
             self.least = self.run(rules.warm_calls)
         except DnncError as error:
             self.timed.error = str(error)
+            return False
+        if not (0.0 < self.least < math.inf):
+            self.timed.error = f"the timer gave {self.least} s"
             return False
         calls = round(rules.round_seconds / max(self.least, 1e-9))
         self.calls = max(1, min(_MOST_CALLS, calls))

@@ -94,3 +94,12 @@ def test_progress_is_reported():
 def test_few_candidates(count):
     runs, _ = runs_of(*[1.0] * count)
     assert len(race(runs, Rules(rounds=1))) == count
+
+
+@pytest.mark.parametrize("given", [float("nan"), 0.0, float("inf")])
+def test_a_timer_that_tells_no_time_is_an_error(given):
+    (good,), _ = runs_of(1.0)
+    wrong, right = race([lambda calls: given, good], Rules(rounds=1))
+    assert "the timer gave" in wrong.error
+    assert not wrong.rounds
+    assert right.rounds == [1.0]
