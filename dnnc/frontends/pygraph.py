@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -518,9 +518,8 @@ class pygraph:
 
     def deselect_engines(self, names: Sequence[str]) -> pygraph:
         """Bars plans whose name holds one of the texts."""
-        names = _listed(names)
-        self._planned().bar(lambda config: any(name in config.name for name in names))
-        return self
+        listed = _listed(names)
+        return self._bar(lambda config: any(name in config.name for name in listed))
 
     def deselect_workspace_greater_than(self, bytes_: int) -> pygraph:
         """Bars plans that need more workspace; known when they are built."""
@@ -535,25 +534,26 @@ class pygraph:
     def select_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
         """Keeps plans that have all of the notes."""
         wanted = _named(notes, enums.behavior_note)
-        self._planned().bar(lambda config: not wanted <= set(config.behavior_notes))
-        return self
+        return self._bar(lambda config: not wanted <= set(config.behavior_notes))
 
     def deselect_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
         """Bars plans that have one of the notes."""
         barred = _named(notes, enums.behavior_note)
-        self._planned().bar(lambda config: bool(barred & set(config.behavior_notes)))
-        return self
+        return self._bar(lambda config: bool(barred & set(config.behavior_notes)))
 
     def select_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
         """Keeps plans that have all of the notes."""
         wanted = _named(notes, enums.numerical_note)
-        self._planned().bar(lambda config: not wanted <= set(config.notes))
-        return self
+        return self._bar(lambda config: not wanted <= set(config.notes))
 
     def deselect_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
         """Bars plans that have one of the notes."""
         barred = _named(notes, enums.numerical_note)
-        self._planned().bar(lambda config: bool(barred & set(config.notes)))
+        return self._bar(lambda config: bool(barred & set(config.notes)))
+
+    def _bar(self, condition: Callable[[Any], bool]) -> pygraph:
+        """Bars plans by their configs."""
+        self._planned().bar(condition)
         return self
 
     def get_workspace_size(self, sizes: Mapping[str, int] | None = None) -> int:

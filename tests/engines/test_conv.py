@@ -10,6 +10,8 @@ from dnnc.dialect.reference import reference
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
+from .test_resample import channels_last
+
 N = dnnc.Dim("N", max=16)
 
 
@@ -21,15 +23,6 @@ def new_graph(io=dtypes.f16, **options):
         "target": "sm_80",
     }
     return dnnc.pygraph("conv", **{**defaults, **options})
-
-
-def channels_last(dims):
-    """Strides that pack the dims with the channels innermost."""
-    strides, running = [0] * len(dims), 1
-    for axis in (1, *reversed(range(2, len(dims))), 0):
-        strides[axis] = running
-        running = running * dims[axis]
-    return strides
 
 
 def packed(dims):
