@@ -14,17 +14,18 @@ from ..mlir import llvm
 from . import mma, ops, tma, wgmma
 from .memory import register_type
 from .smem import pointer_to
-from .staged_store import ALIGNMENT, turn_of
+from .staged_store import ALIGNMENT, TURNED_ROW_BYTES, turn_of, turned_offset
 
 
 @dataclass(frozen=True)
 class StagedLoad:
     """The buffer and the box of one tensor's chunk.
 
-    box: [columns, 64 rows], innermost first.
+    box: [columns, 64 rows], innermost first; turned: [64 rows, columns], of 16-bit elements.
     """
 
     box: tma.Box
+    is_turned: bool = False
 
     @property
     def element_bytes(self) -> int:
@@ -40,6 +41,8 @@ class StagedLoad:
 
         buffer: i32 address.  thread: of the warpgroup.
         """
+        if self.is_turned:
+            return self._take_turned(buffer, thread)
         if self.element_bytes == 2 and self.box.extents[0] % 16 == 0:
             return self._take_matrices(buffer, thread)
         return self._take_pairs(buffer, thread)
@@ -56,6 +59,19 @@ class StagedLoad:
         for block in range(0, self.box.extents[0] // 8, 2):
             pointer = pointer_to(ops.add(start, ops.xor(turned, block * 16)))
             words = mma.load_matrices(pointer, transposed=False)
+            pairs = [llvm.BitcastOp(pair, word).result for word in words]
+            found += [pairs[:2], pairs[2:]]
+        return found
+
+    def _take_turned(self, buffer: Any, thread: Any) -> list[list[Any]]:
+        """By `ldmatrix` that transposes: 16 rows of two column blocks an instruction."""
+        columns = self.box.extents[1]
+        start = ops.add(buffer, turned_offset(thread))
+        pair = ops.vector_type(register_type(self.box.tensor.type), 2)
+        found: list[list[Any]] = []
+        for block in range(0, columns // 8, 2):
+            pointer = pointer_to(ops.add(start, block * 8 * TURNED_ROW_BYTES))
+            words = mma.load_matrices(pointer, transposed=True)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
             found += [pairs[:2], pairs[2:]]
         return found

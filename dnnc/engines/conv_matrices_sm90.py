@@ -4,6 +4,8 @@
     A  [pixels of the output, taps * channels]   im2col loads of X
     B  [taps * channels, output channels]        boxes of W, one tap each
 
+Swapped, output channels lie along the instruction's rows, and pixels along its columns.
+
 Padding, strides and dilations are in the tensor map of X; the kernel has no masks.  A matrix of
 the batch is a group of channels.
 """
@@ -51,21 +53,24 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     """Those of the convolution of a region."""
     (call,) = product_calls(region)
     shape = shape_of_call(region, call)
-    cluster = Cluster(*tiling.cluster, tiling.splits)
-    pixels, filter_ = tiling.operands
-    operands = (
-        PixelOperand(kernel, shape, pixels, tiling.row, tiling.rows, cluster),
-        FilterOperand(kernel, shape, filter_, tiling.row, tiling.columns, cluster),
-    )
+    cluster, sides = Cluster(*tiling.cluster, tiling.splits), (tiling.rows, tiling.columns)
+    kinds, sizes = (PixelOperand, FilterOperand), (shape.pixels, Expr.of(shape.k_group))
+    if tiling.swaps:
+        kinds, sizes = kinds[::-1], sizes[::-1]
+    operands = [
+        kind(kernel, shape, plan, tiling.row, side, cluster)
+        for kind, plan, side in zip(kinds, tiling.operands, sides, strict=True)
+    ]
     panel = tiling.row.panel_k
     groups = (Expr.of(shape.groups),)
+    dims = region.dims_of(call.results[0])
     return Matrices(
         [call],
         operands,
         Loops(groups, ((GROUP,),) if shape.groups > 1 else ()),
-        (shape.pixels, Expr.of(shape.k_group)),
+        sizes,
         Expr.of(shape.depth(panel) // panel),
-        PixelSpace(kernel, region.dims_of(call.results[0]), shape.groups),
+        PixelSpace(kernel, dims, shape.groups, tiling.pair, tiling.swaps),
     )
 
 
@@ -99,13 +104,13 @@ class PixelOperand:
     cluster: Cluster
 
     is_a = True
-    is_rows = True
     is_async = True
     raw = None
 
     def __post_init__(self) -> None:
+        self.is_rows = bool(self.plan["is_rows"])
         self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes)
-        self.share_rows = self.tile_rows // self.cluster.columns
+        self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         image, windows = self.shape.image(self.panels.k)
         # The copy engine rounds to tf32 on the way; `wgmma` would cut.
         element = "tf32" if image.type == dtypes.f32 else ""
@@ -121,7 +126,7 @@ class PixelOperand:
         self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
     ) -> None:
         """Starts the copy of this block's share of a tile, from a pixel and k on."""
-        share, to_ranks = self.cluster.share(rank, of_rows=True)
+        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
         moved = ops.mul(share, self.share_rows)
         tap, channel = _tap_and_channel(self.shape, self.panels.k, first_k)
         pixel = im2col.first_pixel(self.kernel, self.box, ops.add(first, moved))
@@ -150,13 +155,13 @@ class FilterOperand:
     cluster: Cluster
 
     is_a = False
-    is_rows = False
     is_async = True
     raw = None
 
     def __post_init__(self) -> None:
+        self.is_rows = bool(self.plan["is_rows"])
         self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes)
-        self.share_rows = self.tile_rows // self.cluster.rows
+        self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         w = self.shape.w
         element = "tf32" if w.type == dtypes.f32 else ""
         self.box = tma.Box(w, (1, 0), (self.panels.k, self.share_rows), element)
@@ -171,7 +176,7 @@ class FilterOperand:
         self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
     ) -> None:
         """The same, from a channel of the group and k on."""
-        share, to_ranks = self.cluster.share(rank, of_rows=False)
+        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
         moved = ops.mul(share, self.share_rows)
         tap, channel = _tap_and_channel(self.shape, self.panels.k, first_k)
         output = ops.add(first, ops.mul(_group(batch), self.shape.k_group))
@@ -197,12 +202,15 @@ class FilterOperand:
 class PixelSpace:
     """Rows are the pixels of all images, counted through; columns the channels of a group.
 
-    dims: of Y.
+    dims: of Y.  pair: neighbours along the columns that the epilogue works on together.
+    swaps: columns are pixels.
     """
 
     kernel: Kernel
     dims: tuple[Expr, ...]
     groups: int
+    pair: int
+    swaps: bool
     _counted: dict[Any, Group] = field(default_factory=dict)
 
     exit_axes = None
@@ -212,6 +220,8 @@ class PixelSpace:
         return (0, *range(2, len(self.dims)))
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        if self.swaps:
+            row, column = column, row
         pixel = self._pixel(row.index())
         parts = {axis: Part(pixel, i) for i, axis in enumerate(self.pixel_axes)}
         if self.groups > 1:
@@ -225,14 +235,17 @@ class PixelSpace:
         """A row, to be taken apart into axes where they are needed: once for all that use it."""
         if row.key not in self._counted:
             extents = tuple(self.dims[axis] for axis in self.pixel_axes)
-            self._counted[row.key] = Group(self.kernel, extents, row, 1)
+            width = self.pair if self.swaps else 1
+            self._counted[row.key] = Group(self.kernel, extents, row, width)
         return self._counted[row.key]
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         matrix = pixel_matrix(tensor, self.groups)
         assert matrix is not None, f"pixels of {tensor.label} have no stride"
-        return tma.Box(matrix, (2, 1), (columns, rows))
+        return tma.Box(matrix, (2, 1), (rows, columns) if self.swaps else (columns, rows))
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
         group = batch[GROUP] if batch else Index.of(0)
+        if self.swaps:
+            row, column = column, row
         return tma.place(box, [group, Index(row), Index(column)])

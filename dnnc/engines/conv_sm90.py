@@ -31,7 +31,16 @@ from .conv_region_sm90 import conv_tiling_of
 from .engine import Knob, Knobs, Prediction, Reason
 from .facts_sm90 import SPLITS, instruction_of_types
 from .hopper_model import hopper_tile
-from .knobs_sm90 import COLUMNS, ROWS, STAGES, SWIZZLES, TILES, candidates_of, illegal_reasons
+from .knobs_sm90 import (
+    BESIDE,
+    COLUMNS,
+    ROWS,
+    STAGES,
+    SWIZZLES,
+    TILES,
+    illegal_reasons,
+    legal_choices,
+)
 from .launch_sm90 import emit_product, residents
 from .matmul_sm90 import RATE_OF
 from .product import compute_reasons, epilogue_reasons
@@ -40,7 +49,10 @@ from .surface import pattern_reason, too_large_reasons
 from .tile_sm90 import Tiling
 
 _MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
-_TILES = (*TILES, (256, 64))  # 64 channels, whose pixels are loaded again for every tap
+# Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
+_TILES = (*TILES, (256, 64))
+# Channels by pixels.
+_SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
 _PATTERN = "one conv_fprop, pointwise operations after it"
 
 
@@ -115,12 +127,17 @@ class ConvSm90Engine:
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
         return (
-            Knob("TILE_M", (128, *(n for n in ROWS if n != 128)), "output pixels of the tile"),
-            Knob("TILE_N", tuple(reversed(COLUMNS)), "output channels of the tile"),
+            Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
+            Knob("TILE_N", _first(256, (*COLUMNS, *ROWS)), "output channels of the tile"),
             Knob("STAGES", STAGES, "stages in shared memory"),
             Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
             Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
             Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
+            Knob(
+                "SWAP_AB",
+                (0, 1),
+                "1: channels along the instruction's rows, pixels along its columns",
+            ),
             Knob(
                 "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
             ),
@@ -138,7 +155,8 @@ class ConvSm90Engine:
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         names = {knob.name for knob in self.knobs(fusion, target)}
-        found = candidates_of(conv_facts_of(fusion), target, has_few_rows=False, tiles=_TILES)
+        facts = conv_facts_of(fusion)
+        found = legal_choices(facts, target, 0, _TILES) + legal_choices(facts, target, 1, _SWAPPED)
         return [{name: knobs[name] for name in knobs if name in names} for knobs in found]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
@@ -149,11 +167,11 @@ class ConvSm90Engine:
             cluster,
             knobs["STAGES"],
             facts.row.panel_k,
-            False,
+            bool(knobs["SWAP_AB"]),
             knobs["SPLIT_K_SLC"],
             1,
             facts.is_heavy,
-            facts.is_direct[0],
+            facts.is_direct[knobs["SWAP_AB"]],
             facts.load_share,
             0,
             1,
@@ -180,8 +198,13 @@ class ConvSm90Engine:
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = Tiling.of(tile, instruction_of(region, swaps=False))
+        tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         emit_product(region, tiling, output, conv_matrices)
+
+
+def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
+    """A knob's values, each once, its default first."""
+    return tuple(dict.fromkeys((default, *values)))
 
 
 CONV_SM90 = ConvSm90Engine()

@@ -129,10 +129,11 @@ class Epilogue:
         self.layout = AccumulatorLayout(t.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
-            (arguments[place][0], StagedLoad(self._box(arguments[place][1]))) for place in t.loads
+            (arguments[place][0], StagedLoad(self._box(arguments[place][1]), t.is_turned))
+            for place in t.loads
         ]
         self.stores = [
-            (place, StagedStore(self._box(tensor)))
+            (place, StagedStore(self._box(tensor), t.is_turned))
             for place, (_, tensor) in enumerate(self.region.outputs)
             if t.outputs[place] == "tma"
         ]

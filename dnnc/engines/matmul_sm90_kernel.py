@@ -240,7 +240,7 @@ class Emitter:
         """Loads what the epilogues of a consumer warpgroup read."""
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-            place = place.moved(own * (self.tiling.rows // self.tiling.consumers))
+            place = self._part(place, own)
             return self._where(
                 self._has_epilogue(place), carried,
                 lambda: self.epilogue.start_loads(ring, place, Cursor(*carried)).values,
@@ -374,7 +374,7 @@ class Emitter:
             return [*(loads.values if ring else []), *turns]
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-            place = place.moved(ops.mul(self.own, t.rows // t.consumers))
+            place = self._part(place, self.own)
             return self._where(
                 None if t.streams else self._has_epilogue(place), carried,
                 lambda: multiply(place, carried),
@@ -419,6 +419,10 @@ class Emitter:
         if place.end is None or self.tiling.swaps or self.tiling.splits > 1:
             return None
         return ops.less(place.row, place.end)
+
+    def _part(self, place: TilePlace, own: Any) -> TilePlace:
+        """A consumer warpgroup's part of a tile."""
+        return place.moved(*(ops.mul(own, step) for step in self.tiling.part_step))
 
     def _where(
         self,
@@ -502,7 +506,8 @@ class Emitter:
         """The same, with the sums of each stage added by additions that round to f32."""
         t = self.tiling
         undefined = self._undefined()
-        type_ = wgmma.accumulator_type(self.row, t.columns)
+        columns = t.part[1]
+        type_ = wgmma.accumulator_type(self.row, columns)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried[:2])
@@ -516,11 +521,11 @@ class Emitter:
             ]
             return [*here.next(t.stages).values, *totals]
 
-        registers = len(undefined) * t.columns // 2
+        registers = len(undefined) * columns // 2
         zeros = [ops.zeros(ops.f32_type())] * registers
         start = [*cursor.values, *zeros]
         stage, phase, *totals = ops.for_(0, place.steps, 1, start, step)
-        each = t.columns // 2
+        each = columns // 2
         sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
         return Cursor(stage, phase), sums
 
@@ -534,7 +539,7 @@ class Emitter:
         thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         batch = place.batch_of(is_a=operand.is_a)
         fragments = OperandFragments(operand, batch, place.row, t.blocks_of_rows, thread)
-        own_row = ops.mul(self.own, t.rows // t.consumers)
+        own_row = ops.mul(self.own, t.part[0])
 
         def take(here: Cursor, step: Any) -> list[Any]:
             self.pipeline.wait_full(here)
@@ -572,7 +577,7 @@ class Emitter:
     def _undefined(self) -> list[Any]:
         """Accumulators whose first products do not read them."""
         count = len(self.tiling.products) * self.tiling.blocks_of_rows
-        return [wgmma.undefined(self.row, self.tiling.columns)] * count
+        return [wgmma.undefined(self.row, self.tiling.part[1])] * count
 
     def _release(self, cursor: Cursor) -> None:
         self.pipeline.release(cursor, self.lane, self.cluster.tiles)
@@ -586,11 +591,11 @@ class Emitter:
         """
         t = self.tiling
         stage = self.pipeline.address(cursor)
-        own = ops.mul(self.own, t.rows // t.consumers * wgmma.ROW_BYTES)
         descriptors = []
         for operand in self.operands:
+            step = t.part_step[0 if operand.is_rows else 1] * wgmma.ROW_BYTES
             place = ops.add(stage, operand.plan["offset"])
-            place = ops.add(place, own) if operand.is_rows else place
+            place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))
         sums = list(sums)
         wgmma.fence()
@@ -606,7 +611,7 @@ class Emitter:
                     )
                     sums[place] = wgmma.multiply(
                         self.row,
-                        t.columns,
+                        t.part[1],
                         rows,
                         wgmma.moved(descriptors[b], second.offset(0, k)),
                         sums[place],
