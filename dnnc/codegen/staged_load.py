@@ -36,13 +36,16 @@ class StagedLoad:
         """Of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
 
-    def take(self, buffer: Any, thread: Any) -> list[list[Any]]:
+    def take(self, buffer: Any, thread: Any, first: int = 0, columns: int = 0) -> list[list[Any]]:
         """[column block of 8][upper, lower row] of a chunk: pairs of neighbours.
 
-        buffer: i32 address.  thread: of the warpgroup.
+        buffer: i32 address.  thread: of the warpgroup.  first, columns: of a turned chunk, those
+        that are taken; default: all.
         """
         if self.is_turned:
-            return self._take_turned(buffer, thread)
+            buffer = ops.add(buffer, first * TURNED_ROW_BYTES)
+            return self._take_turned(buffer, thread, columns or self.box.extents[1])
+        assert first == 0, "columns of a row lie in one chunk"
         if self.element_bytes == 2 and self.box.extents[0] % 16 == 0:
             return self._take_matrices(buffer, thread)
         return self._take_pairs(buffer, thread)
@@ -63,9 +66,8 @@ class StagedLoad:
             found += [pairs[:2], pairs[2:]]
         return found
 
-    def _take_turned(self, buffer: Any, thread: Any) -> list[list[Any]]:
+    def _take_turned(self, buffer: Any, thread: Any, columns: int) -> list[list[Any]]:
         """By `ldmatrix` that transposes: 16 rows of two column blocks an instruction."""
-        columns = self.box.extents[1]
         start = ops.add(buffer, turned_offset(thread))
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = []
@@ -74,7 +76,7 @@ class StagedLoad:
             words = mma.load_matrices(pointer, transposed=True)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
             found += [pairs[:2], pairs[2:]]
-        return found
+        return found[: columns // 8]  # of an odd number of blocks, the last was read beside one
 
     def _take_pairs(self, buffer: Any, thread: Any) -> list[list[Any]]:
         size = self.element_bytes

@@ -47,14 +47,16 @@ class StagedStore:
         """Of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
 
-    def put(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
+    def put(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]], first: int = 0) -> None:
         """Writes this thread's fragments.
 
         buffer: i32 address.  thread: of the warpgroup.  pairs: [column block of 8][upper, lower
-        row] of two neighbours, vectors of the tensor's register type.
+        row] of two neighbours, vectors of the tensor's register type.  first: their first column;
+        of a chunk that is not turned, 0.
         """
+        assert self.is_turned or first == 0, "columns of a row lie in one chunk"
         if self.is_turned:
-            self._put_turned(buffer, thread, pairs)
+            self._put_turned(ops.add(buffer, first * TURNED_ROW_BYTES), thread, pairs)
         elif self.element_bytes == 2:
             self._put_matrices(buffer, thread, pairs)
         else:

@@ -37,7 +37,7 @@ from .epilogue_sm90 import Epilogue
 from .matrices_sm90 import Matrices
 from .region_sm90 import OFFSETS
 from .tile_loop_sm90 import Role, Tiles
-from .tile_sm90 import LOAD_BUFFERS, RAW_BUFFERS, Tiling
+from .tile_sm90 import RAW_BUFFERS, Tiling
 
 _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
@@ -136,10 +136,10 @@ class Emitter:
         first = t.barriers_offset + Pipeline.barrier_bytes(t.stages)
         return [
             Pipeline.of(
-                smem.byte_pointer(base, t.loads_offset + i * LOAD_BUFFERS * t.load_bytes),
+                smem.byte_pointer(base, t.loads_offset + i * t.load_buffers * t.load_bytes),
                 t.load_bytes,
-                LOAD_BUFFERS,
-                smem.byte_pointer(base, first + i * Pipeline.barrier_bytes(LOAD_BUFFERS)),
+                t.load_buffers,
+                smem.byte_pointer(base, first + i * Pipeline.barrier_bytes(t.load_buffers)),
             )
             for i in range(t.consumers)
         ]
@@ -465,10 +465,10 @@ class Emitter:
             return None
         t = self.tiling
         first = self.load_rings[0]
-        data = smem.byte_pointer(first.data, ops.mul(self.own, LOAD_BUFFERS * t.load_bytes))
-        bytes_ = Pipeline.barrier_bytes(LOAD_BUFFERS)
+        data = smem.byte_pointer(first.data, ops.mul(self.own, t.load_buffers * t.load_bytes))
+        bytes_ = Pipeline.barrier_bytes(t.load_buffers)
         barriers = smem.byte_pointer(first.full, ops.mul(self.own, bytes_))
-        return Pipeline.of(data, t.load_bytes, LOAD_BUFFERS, barriers)
+        return Pipeline.of(data, t.load_bytes, t.load_buffers, barriers)
 
     def _by_product(self, sums: Sequence[Any]) -> list[list[Any]]:
         """[product][block of rows] of what there is for each accumulator."""

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
@@ -51,6 +51,7 @@ class Tiling:
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
     streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
     is_turned: whether staged tensors are contiguous along the rows.
+    halo: how pixels come once for all taps of a filter, see `conv_halo_sm90`; empty: they do not.
     """
 
     row: wgmma.Instruction
@@ -77,6 +78,7 @@ class Tiling:
     streams: bool
     is_dynamic: bool
     is_turned: bool = False
+    halo: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -100,7 +102,9 @@ class Tiling:
     @property
     def part(self) -> tuple[int, int]:
         """Rows and columns of a warpgroup's part of a tile."""
-        return part_of(self.rows, self.columns)
+        if self.rows == wgmma.M:
+            return self.rows, self.columns // self.consumers
+        return self.rows // self.consumers, self.columns
 
     @property
     def part_step(self) -> tuple[int, int]:
@@ -151,22 +155,43 @@ class Tiling:
         return sum(operand["raw_bytes"] for operand in self.operands)
 
     @property
+    def buffer_columns(self) -> int:
+        """Columns of a buffer of staged outputs and loads: a chunk, or with a halo all."""
+        return self.part[1] if self.halo else self.chunk
+
+    @property
+    def store_buffers(self) -> int:
+        """Of a warpgroup."""
+        return 1 if self.halo else STORE_BUFFERS
+
+    @property
+    def load_buffers(self) -> int:
+        """Of a warpgroup."""
+        return 1 if self.halo else LOAD_BUFFERS
+
+    @property
     def store_bytes(self) -> int:
-        """Of one buffer: a chunk of every staged output."""
-        return buffer_bytes(self.staged_bytes, self.chunk)
+        """Of one buffer of every staged output."""
+        return buffer_bytes(self.staged_bytes, self.buffer_columns)
 
     @property
     def load_bytes(self) -> int:
-        """Of one buffer: a chunk of every staged load."""
-        return buffer_bytes(self.loaded_bytes, self.chunk)
+        """Of one buffer of every staged load."""
+        return buffer_bytes(self.loaded_bytes, self.buffer_columns)
 
     @property
-    def stores_offset(self) -> int:
+    def pixels_offset(self) -> int:
+        """Of the ring of pixels with their halo."""
         return self.stage_bytes * self.stages
 
     @property
+    def stores_offset(self) -> int:
+        pixels = self.halo["slots"] * self.halo["slot_bytes"] if self.halo else 0
+        return self.pixels_offset + pixels
+
+    @property
     def loads_offset(self) -> int:
-        return self.stores_offset + self.consumers * STORE_BUFFERS * self.store_bytes
+        return self.stores_offset + self.consumers * self.store_buffers * self.store_bytes
 
     @property
     def barriers_offset(self) -> int:
@@ -175,7 +200,7 @@ class Tiling:
     @property
     def raw_offset(self) -> int:
         """Of the ring of raw tiles."""
-        return self.loads_offset + self.consumers * LOAD_BUFFERS * self.load_bytes
+        return self.loads_offset + self.consumers * self.load_buffers * self.load_bytes
 
     @property
     def split_offset(self) -> int:
@@ -192,7 +217,7 @@ class Tiling:
     def split_barriers_offset(self) -> int:
         barriers = Pipeline.barrier_bytes(self.stages)
         if self.loads:
-            barriers += self.consumers * Pipeline.barrier_bytes(LOAD_BUFFERS)
+            barriers += self.consumers * Pipeline.barrier_bytes(self.load_buffers)
         return self.barriers_offset + barriers
 
     @property
@@ -207,6 +232,11 @@ class Tiling:
 
     @property
     def smem_bytes(self) -> int:
+        slots = self.halo["slots"] if self.halo else 0
+        return self.pixels_barriers_offset + Pipeline.barrier_bytes(slots)
+
+    @property
+    def pixels_barriers_offset(self) -> int:
         ring = TileRing.bytes() + TileRing.barrier_bytes()
         return self.ring_offset + (ring if self.is_dynamic else 0)
 
@@ -249,6 +279,8 @@ def part_of(rows: int, columns: int) -> tuple[int, int]:
 
 
 def _listed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
     return [_listed(v) for v in value] if isinstance(value, tuple) else value
 
 

@@ -23,7 +23,7 @@ W = dnnc.Dim("W", min=4, max=64)
 
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
-    "STREAM_K": 0, "SCHED_POLICY": 0,
+    "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0,
 }  # fmt: skip
 
 

@@ -121,5 +121,3 @@ def test_knobs_that_do_not_go_together(knobs, what):
     convolved(g, [2, 72, 6, 7], [256, 72, 3, 3], **around(1)).set_output()
     with pytest.raises(dnnc.DnncError, match=what):
         run(g, knobs={**SWAPPED, **knobs})
-
-
