@@ -68,15 +68,16 @@ class StagedLoad:
 
     def _take_turned(self, buffer: Any, thread: Any, columns: int) -> list[list[Any]]:
         """By `ldmatrix` that transposes: 16 rows of two column blocks an instruction."""
-        start = ops.add(buffer, turned_offset(thread))
         pair = ops.vector_type(register_type(self.box.tensor.type), 2)
         found: list[list[Any]] = []
         for block in range(0, columns // 8, 2):
-            pointer = pointer_to(ops.add(start, block * 8 * TURNED_ROW_BYTES))
+            offset = turned_offset(thread, min(2, columns // 8 - block))
+            place = ops.add(buffer, ops.add(offset, block * 8 * TURNED_ROW_BYTES))
+            pointer = pointer_to(place)
             words = mma.load_matrices(pointer, transposed=True)
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
             found += [pairs[:2], pairs[2:]]
-        return found[: columns // 8]  # of an odd number of blocks, the last was read beside one
+        return found[: columns // 8]  # of an odd number of blocks, the last was read twice
 
     def _take_pairs(self, buffer: Any, thread: Any) -> list[list[Any]]:
         size = self.element_bytes

@@ -102,14 +102,16 @@ class StagedStore:
         tma.store(pointer_to(buffer), map_, at)
 
 
-def turned_offset(thread: Any) -> Any:
+def turned_offset(thread: Any, blocks: int = 2) -> Any:
     """Where in a turned chunk lies the 16 bytes' row that a thread names for two column blocks.
 
     Its matrices, in order: the upper 8 rows of the warp's 16, the lower ones, then the same of the
-    second column block.
+    second column block; of one block, those of the first again.
     """
     warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
-    column = ops.add(ops.and_(lane, 7), ops.shl(ops.shr(lane, 4), 3))
+    column = ops.and_(lane, 7)
+    if blocks == 2:
+        column = ops.add(column, ops.shl(ops.shr(lane, 4), 3))
     chunk = ops.add(ops.mul(warp, 2), ops.and_(ops.shr(lane, 3), 1))
     turned = ops.xor(ops.shl(chunk, 4), turn_of(TURNED_ROW_BYTES, column))
     return ops.add(ops.mul(column, TURNED_ROW_BYTES), turned)

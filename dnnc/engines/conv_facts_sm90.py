@@ -35,7 +35,7 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
         ]
         for tensors, moves in (
             (fusion.outputs, pixels_stored_by_tma),
-            (_loads(fusion), pixels_move_by_tma),
+            (y_loads(fusion), pixels_move_by_tma),
         )
     )
     return ProductFacts(
@@ -67,7 +67,7 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
     )
 
 
-def _loads(fusion: Fusion) -> list[Tensor]:
+def y_loads(fusion: Fusion) -> list[Tensor]:
     """What g2 reads of Y's dims."""
     dims = conv_of(fusion).y.shape
     after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}

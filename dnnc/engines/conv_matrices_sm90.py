@@ -30,11 +30,11 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..mlir import ir
 from .conv import ConvShape, pixel_matrix
+from .conv_halo import Halo
+from .conv_halo_sm90 import GROUP, HaloLoop, HaloOperand, HaloSpace, group_of
 from .matrices_sm90 import Batch, Matrices
 from .region_sm90 import product_calls
 from .tile_sm90 import Tiling
-
-GROUP = 0  # the axis of a batch that counts groups
 
 
 def shape_of_call(region: Region, call: Any) -> ConvShape:
@@ -53,6 +53,8 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     """Those of the convolution of a region."""
     (call,) = product_calls(region)
     shape = shape_of_call(region, call)
+    if tiling.halo:
+        return _halo_matrices(kernel, region, tiling, call, shape)
     cluster, sides = Cluster(*tiling.cluster, tiling.splits), (tiling.rows, tiling.columns)
     kinds, sizes = (PixelOperand, FilterOperand), (shape.pixels, Expr.of(shape.k_group))
     if tiling.swaps:
@@ -62,21 +64,47 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         for kind, plan, side in zip(kinds, tiling.operands, sides, strict=True)
     ]
     panel = tiling.row.panel_k
-    groups = (Expr.of(shape.groups),)
     dims = region.dims_of(call.results[0])
     return Matrices(
         [call],
         operands,
-        Loops(groups, ((GROUP,),) if shape.groups > 1 else ()),
+        _loops(shape),
         sizes,
         Expr.of(shape.depth(panel) // panel),
         PixelSpace(kernel, dims, shape.groups, tiling.pair, tiling.swaps),
     )
 
 
-def _group(batch: Batch) -> Any:
-    """The number of a group of channels."""
-    return batch[GROUP].index().base if batch else 0
+def _halo_matrices(
+    kernel: Kernel, region: Region, tiling: Tiling, call: Any, shape: ConvShape
+) -> Matrices:
+    """The same, of pixels that come with their halo."""
+    row, plans = tiling.row, tiling.operands
+    halo = Halo.of(shape, tiling.halo["rows"], tiling.halo["parts"])
+    operands = [
+        FilterOperand(kernel, shape, plans[0], row, tiling.rows, Cluster()),
+        HaloOperand(kernel, shape, halo, plans[1], row),
+    ]
+    space = HaloSpace(kernel, region.dims_of(call.results[0]), shape.groups, halo)
+    panels = shape.padded_channels(row.panel_k) // row.panel_k
+    positions = halo.parts * halo.positions
+    stays = bool(tiling.halo["stays"])
+    return Matrices(
+        [call],
+        operands,
+        _loops(shape),
+        (Expr.of(shape.k_group), halo.tiles(shape) * positions),
+        Expr.of(panels * shape.taps),
+        space,
+        lambda operands, filters, pixels: HaloLoop(
+            halo, space, shape, operands, filters, pixels, stays
+        ),
+    )
+
+
+def _loops(shape: ConvShape) -> Loops:
+    """Over the groups of channels."""
+    return Loops((Expr.of(shape.groups),), ((GROUP,),) if shape.groups > 1 else ())
 
 
 def _tap_and_channel(shape: ConvShape, panel: int, k: Any) -> tuple[Any, Any]:
@@ -131,9 +159,9 @@ class PixelOperand:
         tap, channel = _tap_and_channel(self.shape, self.panels.k, first_k)
         pixel = im2col.first_pixel(self.kernel, self.box, ops.add(first, moved))
         if self.shape.is_split_by_groups(self.panels.k):
-            pixel[-1] = _group(batch)
+            pixel[-1] = group_of(batch)
         else:
-            channel = ops.add(channel, ops.mul(_group(batch), self.shape.c_group))
+            channel = ops.add(channel, ops.mul(group_of(batch), self.shape.c_group))
         offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
         place = smem.byte_pointer(stage, self.plan["offset"])
         place = smem.byte_pointer(place, ops.mul(moved, wgmma.ROW_BYTES))
@@ -179,7 +207,7 @@ class FilterOperand:
         share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
         moved = ops.mul(share, self.share_rows)
         tap, channel = _tap_and_channel(self.shape, self.panels.k, first_k)
-        output = ops.add(first, ops.mul(_group(batch), self.shape.k_group))
+        output = ops.add(first, ops.mul(group_of(batch), self.shape.k_group))
         at = [Index(ops.add(output, moved)), Index(channel), *map(Index, self._tap(tap))]
         place = smem.byte_pointer(stage, self.plan["offset"])
         place = smem.byte_pointer(place, ops.mul(moved, wgmma.ROW_BYTES))

@@ -13,7 +13,8 @@ from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, product
-from .conv import pixel_matrix
+from .conv import ConvShape, pixel_matrix
+from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
 from .conv_matrices_sm90 import shape_of_call
 from .engine import Knobs
 from .facts_sm90 import promotes_sums
@@ -21,11 +22,16 @@ from .knobs_sm90 import cluster_of, sides_of
 from .region_sm90 import instruction_of, product_calls, staged_loads
 from .tile_sm90 import Tiling, chunk_columns, consumers_of, slices_of, stored_by_tma
 
+_CHUNK = 32  # columns of a buffer that are in registers at a time
+
 
 def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     """knobs: of the main loop, see `main_loop_knobs`."""
     calls = product_calls(region)
-    groups = shape_of_call(region, calls[0]).groups
+    shape = shape_of_call(region, calls[0])
+    groups = shape.groups
+    if knobs["TILE_ROWS"]:
+        return _halo_tiling(region, knobs, calls, shape)
     swaps = bool(knobs["SWAP_AB"])
     row = instruction_of(region, swaps=swaps)
     (rows, columns), splits = sides_of(knobs), knobs["SPLIT_K_SLC"]
@@ -72,6 +78,50 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
         is_turned=swaps,
+    )
+
+
+def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: ConvShape) -> Tiling:
+    """Of pixels that come with their halo."""
+    row, channels = instruction_of(region, swaps=True), knobs["TILE_N"]
+    parts = parts_of(channels)
+    halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts)
+    loads = staged_loads(region, calls, lambda t: image_moves(t, shape.groups))
+    filter_, pixels = _operand_plans((channels, 0), swaps=True)
+    panels = shape.padded_channels(row.panel_k) // row.panel_k
+    return Tiling(
+        row=row,
+        rows=channels,
+        columns=parts * halo.positions,
+        swaps=True,
+        consumers=2,
+        stages=knobs["STAGES"],
+        cluster=(1, 1),
+        group_rows=max(1, knobs["SWIZZLE"] // channels),
+        operands=(filter_, pixels),
+        products=((0, 1),),
+        promotes=False,
+        loads=tuple(loads),
+        outputs=("tma",) * len(region.outputs),
+        staged_bytes=(TURNED_BYTES,) * len(region.outputs),
+        loaded_bytes=(TURNED_BYTES,) * len(loads),
+        chunk=_CHUNK,
+        pair=2,
+        splits=1,
+        producers=1,
+        groups=0,
+        exchanges=0,
+        streams=False,
+        is_dynamic=bool(knobs["SCHED_POLICY"]),
+        is_turned=True,
+        halo={
+            "rows": halo.rows,
+            "parts": parts,
+            "slots": SLOTS,
+            "slot_bytes": halo.slot_bytes,
+            "buffer_bytes": halo.buffer_bytes,
+            "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
+        },
     )
 
 

@@ -26,6 +26,15 @@ from ..errors import Status
 from ..target import Target
 from .conv import conv_of, shape_of
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
+from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
+from .conv_halo_knobs_sm90 import (
+    STAYING,
+    halo_candidates,
+    halo_loads,
+    halo_reasons,
+    halo_tile,
+    halo_work,
+)
 from .conv_matrices_sm90 import conv_matrices
 from .conv_region_sm90 import conv_tiling_of
 from .engine import Knob, Knobs, Prediction, Reason
@@ -129,7 +138,7 @@ class ConvSm90Engine:
         return (
             Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
             Knob("TILE_N", _first(256, (*COLUMNS, *ROWS)), "output channels of the tile"),
-            Knob("STAGES", STAGES, "stages in shared memory"),
+            Knob("STAGES", (*STAGES, *STAYING), "stages in shared memory"),
             Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
             Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
             Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
@@ -137,6 +146,11 @@ class ConvSm90Engine:
                 "SWAP_AB",
                 (0, 1),
                 "1: channels along the instruction's rows, pixels along its columns",
+            ),
+            Knob(
+                "TILE_ROWS",
+                (0, *HALO_ROWS),
+                "rows of Y's images of the tile, whose pixels come once for all taps; 0: im2col",
             ),
             Knob(
                 "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
@@ -151,19 +165,29 @@ class ConvSm90Engine:
         )
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if knobs["TILE_ROWS"]:
+            return halo_reasons(knobs, fusion, target)
         return illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         names = {knob.name for knob in self.knobs(fusion, target)}
         facts = conv_facts_of(fusion)
         found = legal_choices(facts, target, 0, _TILES) + legal_choices(facts, target, 1, _SWAPPED)
-        return [{name: knobs[name] for name in knobs if name in names} for knobs in found]
+        by_im2col = [
+            {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
+            for knobs in found
+        ]
+        return [*by_im2col, *halo_candidates(fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = conv_facts_of(fusion)
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+        tile, loads, work = (knobs["TILE_M"], knobs["TILE_N"]), (1.0, 1.0), conv_work_of(fusion)
+        if knobs["TILE_ROWS"]:
+            tile, loads = halo_tile(knobs, fusion), halo_loads(knobs, fusion)
+            work = halo_work(knobs, fusion)
         return hopper_tile(
-            (knobs["TILE_M"], knobs["TILE_N"]),
+            tile,
             cluster,
             knobs["STAGES"],
             facts.row.panel_k,
@@ -179,8 +203,9 @@ class ConvSm90Engine:
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
-            is_im2col=True,
-        ).predict(conv_work_of(fusion))
+            is_im2col=not knobs["TILE_ROWS"],
+            loads=loads,
+        ).predict(work)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         found, facts = ["TENSOR_CORE"], conv_facts_of(fusion)

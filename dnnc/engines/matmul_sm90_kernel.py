@@ -33,6 +33,7 @@ from ..codegen.walk import Walk
 from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
+from .conv_halo_sm90 import HaloLoop
 from .epilogue_sm90 import Epilogue
 from .matrices_sm90 import Matrices
 from .region_sm90 import OFFSETS
@@ -100,6 +101,7 @@ class Emitter:
             self.kernel, t, self.order, self.matrices.batch, self.cluster, self.rank, self.groups,
             self._tile_ring(base), *self._own_steps(),
         )  # fmt: skip
+        self.halo = self._halo_loop(base)
         self._begin()
         self.base = base
         ops.if_else(ops.less(self.group, t.producers), self._produce, self._consume)
@@ -156,6 +158,17 @@ class Emitter:
             self.cluster.count(),
         )
 
+    def _halo_loop(self, base: Any) -> HaloLoop | None:
+        """Where pixels of a convolution come once for all taps."""
+        t, halo = self.tiling, self.matrices.halo
+        if halo is None:
+            return None
+        pixels = Pipeline.of(
+            smem.byte_pointer(base, t.pixels_offset), t.halo["slot_bytes"], t.halo["slots"],
+            smem.byte_pointer(base, t.pixels_barriers_offset),
+        )  # fmt: skip
+        return halo(self.operands, self.pipeline, pixels)
+
     def _stream_sum(self) -> StreamSum | None:
         """Where tiles are cut along k."""
         t = self.tiling
@@ -206,6 +219,8 @@ class Emitter:
                 replace(
                     self.exchange, barriers=smem.byte_pointer(self.exchange.barriers, offset)
                 ).make()
+            if self.halo:
+                self.halo.pixels.make(1, t.consumers * 4)
             if self.tiles.ring:
                 self.tiles.ring.make(t.consumers * 4 + len(self.load_rings))
             mbarrier.make_visible()
@@ -252,6 +267,10 @@ class Emitter:
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
         t = self.tiling
+        if self.halo:
+            start = [*self.halo.start(), ops.const(1)]
+            self.tiles.each(start, self.halo.load_tile, Role.TAKER)
+            return
         has_raw = bool(t.raw_bytes)
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
@@ -356,15 +375,16 @@ class Emitter:
         ring, stream = self._own_ring(), self._stream_sum()
 
         def multiply(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor, sums = self._multiply(Cursor(*carried[:2]), place)
+            places, sums = self._multiply(carried[:rings], place)
+            carried = carried[rings:]
             if t.splits > 1:
-                self._finish_split(place, sums, carried[2])
-                return [*cursor.values, ops.xor(carried[2], 1)]
+                self._finish_split(place, sums, carried[0])
+                return [*places, ops.xor(carried[0], 1)]
             registers = [wgmma.unpacked(accumulator) for accumulator in sums]
             if stream is None:
-                return [*cursor.values, *finish(place, registers, carried[2:])]
-            kept = self._finish_streamed(stream, place, registers, carried[2:], finish)
-            return [*cursor.values, *kept]
+                return [*places, *finish(place, registers, carried)]
+            kept = self._finish_streamed(stream, place, registers, carried, finish)
+            return [*places, *kept]
 
         def finish(place: TilePlace, sums: Sequence[Any], carried: Sequence[Any]) -> Sequence[Any]:
             turn = carried[-1] if t.exchanges else 0
@@ -381,7 +401,9 @@ class Emitter:
                 lambda: [*self._skip(Cursor(*carried[:2]), place).values, *carried[2:]],
             )  # fmt: skip
 
-        start = [*Cursor().values, *(Cursor().values if ring else [])]
+        start = self.halo.start() if self.halo else Cursor().values
+        rings = len(start)
+        start = [*start, *(Cursor().values if ring else [])]
         if t.splits > 1 or t.exchanges:
             start.append(ops.const(0))
         self.tiles.each(start, tile, Role.WARPS)
@@ -475,15 +497,24 @@ class Emitter:
         blocks = self.tiling.blocks_of_rows
         return [list(sums[i : i + blocks]) for i in range(0, len(sums), blocks)]
 
-    def _multiply(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
+    def _multiply(self, carried: Sequence[Any], place: TilePlace) -> tuple[list[Any], list[Any]]:
         """The accumulators of a tile: of each product, one for each 64 rows of the warpgroup.
 
-        place: of the warpgroup's tile.
+        carried: the places in the rings, before and after.  place: of the warpgroup's tile.
         """
+        if self.halo:
+            return self.halo.multiply(
+                carried, place, self.own, self.lane, self._undefined(), self._start_products
+            )
+        multiply = self._multiply_panels
         if self.tiling.promotes:
-            return self._multiply_promoted(cursor, place)
-        if self.tiling.takes_fragments:
-            return self._multiply_fragments(cursor, place)
+            multiply = self._multiply_promoted
+        elif self.tiling.takes_fragments:
+            multiply = self._multiply_fragments
+        cursor, sums = multiply(Cursor(*carried), place)
+        return cursor.values, sums
+
+    def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         undefined = self._undefined()
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
@@ -591,12 +622,23 @@ class Emitter:
         """
         t = self.tiling
         stage = self.pipeline.address(cursor)
-        descriptors = []
+        descriptors = list[Any]()
         for operand in self.operands:
             step = t.part_step[0 if operand.is_rows else 1] * wgmma.ROW_BYTES
             place = ops.add(stage, operand.plan["offset"])
             place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))
+        return self._start_products(descriptors, is_added, sums, words)
+
+    def _start_products(
+        self,
+        descriptors: Sequence[Any],
+        is_added: Any,
+        sums: Sequence[Any],
+        words: Sequence[Any] = (),
+    ) -> list[Any]:
+        """The same, of operands that lie where some descriptors say."""
+        t = self.tiling
         sums = list(sums)
         wgmma.fence()
         for k in range(self.row.steps):

@@ -172,11 +172,15 @@ class Tiling:
     @property
     def store_bytes(self) -> int:
         """Of one buffer of every staged output."""
+        if self.halo:
+            return len(self.staged_bytes) * self.halo["buffer_bytes"]
         return buffer_bytes(self.staged_bytes, self.buffer_columns)
 
     @property
     def load_bytes(self) -> int:
         """Of one buffer of every staged load."""
+        if self.halo:
+            return len(self.loaded_bytes) * self.halo["buffer_bytes"]
         return buffer_bytes(self.loaded_bytes, self.buffer_columns)
 
     @property
