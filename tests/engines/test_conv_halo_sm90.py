@@ -80,15 +80,14 @@ def test_groups_end_inside_a_tile():
 
 
 @pytest.mark.feature
-@pytest.mark.parametrize("stages", [9, 2])
-@pytest.mark.parametrize("io", ["f16", "bf16"])
+@pytest.mark.parametrize(("io", "stages"), [("f16", 9), ("bf16", 2)])
 def test_filters_that_stay_and_residuals(io, stages):
     """Many tiles of a block: the rings go on from tile to tile."""
     g = new_graph(dtypes.of(io))
-    y = convolved(g, [70, 8, 8, 6], [64, 8, 3, 3], **around(1))
+    y = convolved(g, [34, 8, 8, 6], [64, 8, 3, 3], **around(1))
     y.set_output()
     biased = g.add(g.mul(y, g.tensor([1, 64, 1, 1])), g.tensor([1, 64, 1, 1]))
-    g.relu(g.add(biased, image(g, [70, 64, 8, 6]))).set_output()
+    g.relu(g.add(biased, image(g, [34, 64, 8, 6]))).set_output()
     plan = run(g, slack=3.0, knobs=with_halo(g, 2, STAGES=stages))
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
@@ -166,7 +165,6 @@ def test_candidates_are_legal_and_the_best_of_64_channels_has_a_halo():
     best = heuristics.choices(fusion, target)[0]
     assert best.engine is CONV_SM90
     assert best.knobs["TILE_ROWS"] > 0
-    assert best.knobs["STAGES"] == 9  # the whole filter
 
 
 @pytest.mark.parametrize(

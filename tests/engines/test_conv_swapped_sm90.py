@@ -87,7 +87,7 @@ def test_outputs_of_other_widths_are_stored_from_registers(output):
     g = new_graph()
     y = convolved(g, [2, 16, 5, 6], [24, 16, 3, 3], **around(1))
     g.relu(y).set_output().set_data_type(dtypes.of(output))
-    run(g, knobs=SWAPPED)
+    run(g, slack=2.0, knobs=SWAPPED)
 
 
 def test_residuals_that_vary_along_images_and_pixels():
