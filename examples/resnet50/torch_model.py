@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from .network import AveragePool, Conv, Linear, MaxPool, Network, Operation
+from .network import IMAGE, AveragePool, Conv, Linear, MaxPool, Network, Operation
 
 Tensor = Any
 
@@ -71,18 +71,23 @@ class Model(torch.nn.Module):
         """run: computes a layer (`layer`, or what has its arguments)."""
         super().__init__()
         self.network, self.run, self.ends = network, run, network.ends
-        self.placed: dict[str, tuple[Tensor, Tensor]] = {}
         for name, (w, bias) in parameters.items():
             w, bias = (torch.as_tensor(array).to(device, dtype) for array in (w, bias))
-            self.placed[name] = (as_images(w) if w.dim() == 4 else w, bias)
+            self.register_buffer(_buffer(name, "w"), as_images(w) if w.dim() == 4 else w)
+            self.register_buffer(_buffer(name, "bias"), bias)
 
     def forward(self, image: Tensor) -> Tensor:
         """[n, classes] of [n, 3, size, size]"""
-        values = {"image": image}
+        values = {IMAGE: image}
         for step in self.network.layers:
-            w, bias = self.placed.get(step.name, (None, None))
+            w, bias = (getattr(self, _buffer(step.name, part), None) for part in ("w", "bias"))
             residual = values[step.residual] if step.residual else None
             values[step.y] = self.run(step.op, values[step.x], w, bias, residual)
             for name in self.ends[step.name]:
                 del values[name]
         return values[self.network.logits].flatten(1)
+
+
+def _buffer(layer: str, part: str) -> str:
+    """A name without dots, as torch wants it."""
+    return f"{layer}_{part}".replace(".", "_")
