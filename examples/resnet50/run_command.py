@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import dnnc
 from demo.device import describe, why_none
-from demo.progress import bar
 from demo.tables import table
 from dnnc.errors import DnncError, Status
 
@@ -55,7 +54,7 @@ def _interpret(forward: Forward, seed: int) -> bool:
         )
     print(f"Instead, the plans' PTX of {forward.n} images in the interpreter.\n")
     work = Interpreted(forward, seed)
-    is_good = _show_verdicts(work.layer_verdicts(), forward)
+    is_good = _show_verdicts(work.layer_verdicts())
     return _show_logits(work.network_verdict()) and is_good
 
 
@@ -79,7 +78,7 @@ def _check(device: Device) -> bool:
     from . import device_checks
 
     seen = device_checks.memory()
-    is_good = _show_verdicts(device_checks.layer_verdicts(device, seen), device.forward)
+    is_good = _show_verdicts(device_checks.layer_verdicts(device, seen))
     exact = device_checks.exact_logits(device, seen)
     launched, replayed = device.logits(device.launch), device.replayed_logits()
     if launched.tobytes() != replayed.tobytes():
@@ -93,17 +92,15 @@ def _check(device: Device) -> bool:
 # ---- what is shown
 
 
-def _show_verdicts(found: Iterable[tuple[Layer, Verdict]], forward: Forward) -> bool:
+def _show_verdicts(found: Iterable[tuple[Layer, Verdict]]) -> bool:
     """A line an operation, of its worst layer, and one for each layer that is wrong."""
     worst: dict[Operation, tuple[int, Verdict]] = {}
     wrong: list[tuple[Layer, Verdict]] = []
-    with bar(len(forward.network.layers)) as shown:
-        for layer, verdict in found:
-            shown.step(layer.name)
-            if not verdict.is_good:
-                wrong.append((layer, verdict))
-            count, before = worst.get(layer.op, (0, verdict))
-            worst[layer.op] = count + 1, max(before, verdict, key=lambda v: v.share)
+    for layer, verdict in found:
+        if not verdict.is_good:
+            wrong.append((layer, verdict))
+        count, before = worst.get(layer.op, (0, verdict))
+        worst[layer.op] = count + 1, max(before, verdict, key=lambda v: v.share)
     rows = [
         (op.id, count, f"{v.error:.2e}", f"{v.bound:.2e}", f"{v.element_error:.2e}")
         for op, (count, v) in worst.items()

@@ -1,10 +1,15 @@
 """ResNet-50 as data: sizes that are known, layers that fit, an arena that keeps values apart."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import __main__ as benchmarks
+from examples.resnet50 import __main__ as example
 from examples.resnet50 import tensors
 from examples.resnet50.arena import ALIGNMENT, Tenant, planned, tenants_of, workspace_name
 from examples.resnet50.graphs import ANY_BATCH, graph_of, plan_name
@@ -193,3 +198,23 @@ def test_values_end_with_their_last_reader():
     ended = [name for layer in small.layers for name in small.ends[layer.name]]
     assert sorted(ended) == sorted([IMAGE, *(layer.y for layer in small.layers[:-1])])
     assert "pool" in small.ends["stage1.block1.reduce"]
+
+
+# ---- the page
+
+
+def test_commands_of_the_page_are_commands():
+    page = (Path(__file__).parents[2] / "docs" / "resnet50.md").read_text().replace("\\\n", " ")
+    lines = [line.partition("#")[0].split() for line in page.splitlines() if "python -m" in line]
+    parsers = {"examples.resnet50": example.parser(), "benchmarks": benchmarks.parser()}
+    assert len(lines) == 8
+    for words in lines:
+        assert words[:2] == ["python", "-m"]
+        parsers[words[2]].parse_args(words[3:])
+
+
+def test_links_of_the_page():
+    docs = Path(__file__).parents[2] / "docs"
+    found = re.findall(r"\]\(([\w./-]+)\)", (docs / "resnet50.md").read_text())
+    assert found
+    assert all((docs / link).exists() for link in found)
