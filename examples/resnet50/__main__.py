@@ -48,8 +48,8 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--target", default="sm_90a", help="several by commas (%(default)s)")
     build.add_argument(
         "--batch", action="append", metavar="N", type=_batch,
-        help="images, may be repeated; 'any': plans for all numbers, about 7%% slower at 32 images "
-        "by prediction, since three configs at most serve them (default: 32 and 256)",
+        help="images, may be repeated; 'any': plans for all numbers, somewhat slower, since three "
+        "configs at most serve them (default: 32 and 256)",
     )  # fmt: skip
     build.add_argument(
         "--jobs", type=_positive, default=min(8, os.cpu_count() or 1),
