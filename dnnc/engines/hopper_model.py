@@ -25,7 +25,9 @@ _CLUSTER_SECONDS = 0.15e-6  # of a tile, where blocks wait for each other
 _RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
-_IM2COL_RATE = 47e9  # of pixels, whose every tap reads them from L2 again: 64 channels, 3x3
+_IM2COL_RATE = 60e9  # of pixels, whose every tap reads them from L2 again
+_SHARED_FILTERS = 1.15  # of the time of products, where blocks of other pixels load them together
+_SHARPNESS = 4.0  # of the bend where pixels and products take as long
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
 _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
 _FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
@@ -173,14 +175,19 @@ class HopperTile:
         worked += _MORE_COLUMNS
         multiply = 2 * rows * worked * self.depth * self.products / rate
         load = self._stage_bytes / (_LOAD_RATE * self.load_share)
+        pixels = 0.0
         if self.is_im2col:
-            load = max(load, self.tile[0] / self.cluster[1] * 128 / _IM2COL_RATE)
+            pixels = self.tile[0] / self.cluster[1] * 128 / _IM2COL_RATE
+            if self.cluster[0] > 1:
+                multiply *= _SHARED_FILTERS
         elements = self.computed_rows * self.depth
         computed = elements / (_COMPUTE_RATE * self.producers) if self.producers else 0.0
         if computed:  # producers that compute take slots from those that multiply
             multiply *= _BESIDE_PRODUCERS
         elif elements:
             multiply += elements / _FRAGMENT_RATE
+        # Bound by either, pixels and products hold each other up.
+        multiply = (multiply**_SHARPNESS + pixels**_SHARPNESS) ** (1 / _SHARPNESS)
         return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
 
     def _after_seconds(self) -> float:
