@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen import wgmma
@@ -113,25 +113,24 @@ class ConvSm90Engine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", (128, *(n for n in ROWS if n != 128)), "output pixels of the tile"),
+        Knob("TILE_N", tuple(reversed(COLUMNS)), "output channels of the tile"),
+        Knob("STAGES", STAGES, "stages in shared memory"),
+        Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
+        Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
+        Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
+        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
+        Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
+        Knob(
+            "SWIZZLE",
+            SWIZZLES,
+            "output pixels whose tiles follow each other, so that they find W in the second cache",
+        ),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("TILE_M", (128, *(n for n in ROWS if n != 128)), "output pixels of the tile"),
-            Knob("TILE_N", tuple(reversed(COLUMNS)), "output channels of the tile"),
-            Knob("STAGES", STAGES, "stages in shared memory"),
-            Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
-            Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
-            Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
-            Knob(
-                "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
-            ),
-            Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
-            Knob(
-                "SWIZZLE",
-                SWIZZLES,
-                "output pixels whose tiles follow each other, so that they find W in the second "
-                "cache",
-            ),
-        )
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
