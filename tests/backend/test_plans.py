@@ -332,15 +332,18 @@ def test_a_plan_is_text_and_the_text_a_plan():
     assert json.loads(text)["targets"] == [machine.current().target]
 
 
+def altered(data):
+    """Base 64 with another letter in its middle."""
+    middle = len(data) // 2
+    return data[:middle] + ("A" if data[middle] != "A" else "B") + data[middle + 1 :]
+
+
 def test_text_that_is_no_plan_is_refused():
     text = json_of(plan_of(ranked(ffn())[0]))
     record = json.loads(text)
-    middle = len(record["data"]) // 2
-    flipped = record["data"][:middle] + ("A" if record["data"][middle] != "A" else "B")
-    flipped += record["data"][middle + 1 :]
     wrong = [
         "", "{", "[]", "null", "7", text[:-9], json.dumps({**record, "dnnc_plan": 2}),
-        json.dumps({**record, "data": flipped}), json.dumps({**record, "data": 5}),
+        json.dumps({**record, "data": altered(record["data"])}), json.dumps({**record, "data": 5}),
         json.dumps({**record, "data": record["data"][:400]}), "[" * 100_000,
     ]  # fmt: skip
     for given in wrong:
@@ -383,6 +386,31 @@ def test_a_kernel_cache_keeps_what_was_compiled():
     assert refused(b.finalize, wrong).status is Status.BAD_PARAM
     assert refused(b.set_attribute, wrong, asked, D, 1, [first]).status is Status.BAD_PARAM
     assert refused(b.get_attribute, cache, asked, D, 1, []).status is Status.BAD_PARAM
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda plans: {key: altered(data) for key, data in plans.items()},
+        lambda plans: dict(zip(plans, reversed(plans.values()), strict=True)),
+        lambda plans: {key[::-1]: data for key, data in plans.items()},
+        lambda plans: dict(list(plans.items())[1:]),
+        lambda plans: 7,
+    ],
+    ids=["bytes", "swapped", "keys", "fewer", "none"],
+)
+def test_an_altered_kernel_cache_is_refused_when_it_is_finalized(alter):
+    first, second, *_ = ranked(ffn())
+    cache = made(b.CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR)
+    for each in (first, second):
+        plan_of(each, (b.CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, D, [cache]))
+    text_of = (b.CUDNN_ATTR_KERNEL_CACHE_JSON_REPRESENTATION, b.CUDNN_TYPE_CHAR)
+    record = json.loads(got(cache, *text_of))
+    made(b.CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR, (*text_of, json.dumps(record, indent=1)))
+    text = json.dumps({**record, "plans": alter(record["plans"])})
+    error = refused(b.finalize, opened(b.CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR, (*text_of, text)))
+    assert error.status is Status.BAD_PARAM
+    assert "altered: the SHA-256 of its plans differs" in str(error)
 
 
 # ---- devices
