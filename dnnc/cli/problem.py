@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import target as targets
+from ..api import errata_text
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..plan.plan import Plan
@@ -37,7 +38,7 @@ class Problem:
         assert self.source is not None
         rows = targets.of_list(target or self.source.target or default())
         with console.compiling([row.name for row in rows], stages=7) as times:
-            return compiled(self.source, rows, {}, times)
+            return compiled(self.source, rows, {"errata": errata_text()}, times)
 
 
 def read_problem(path: str, name: str | None) -> Problem:

@@ -270,6 +270,24 @@ def test_engines_that_are_refused_say_why():
 # ---- heuristics
 
 
+def indices_of(configs):
+    engines = (got(each, b.CUDNN_ATTR_ENGINECFG_ENGINE, D)[0] for each in configs)
+    return {got(each, b.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, I64)[0] for each in engines}
+
+
+def test_errata_of_the_users_file_bar_configs(tmp_path, monkeypatch):
+    rule = {"id": "none", "why": "a test", "engine": "matmul_sm80"}
+    path = tmp_path / "errata.json"
+    path.write_text(json.dumps({"dnnc_errata": 1, "rules": [rule]}))
+    assert 4 in indices_of(ranked(ffn()))
+    monkeypatch.setenv("DNNC_ERRATA_FILE", str(path))
+    assert indices_of(ranked(ffn())) == {2}
+    error = refused(engine, ffn(), 4)
+    assert "barred by errata rule 'none': a test" in str(error)
+    path.write_text(json.dumps({"dnnc_errata": 1, "rules": [{**rule, "engine": "matmul"}]}))
+    assert refused(ranked, ffn()).status is Status.BAD_PARAM
+
+
 def test_results_are_the_heuristics_configs_in_their_order():
     graph = ffn()
     inner, target = b.operation_graph(graph), dnnc.target.of("sm_80")
