@@ -141,6 +141,7 @@ def compile_file(
     source = files.read_source(graph)
     _verify_stage(source, emit, bool(engine or knobs))
     rows = _rows(source, named)
+    choice["sm_count"] = targets.other_sm_count(rows)
     # The index goes by the whole record, the plan by its entries for the graph.
     choice["tuning"] = tuning_text(source.graph, tuning)
     if ORDER.index(emit) < ORDER.index(Stage.cubin):
@@ -214,7 +215,7 @@ def _verify_stage(source: Source, emit: Stage, has_choice: bool) -> None:
 
 def _rows(source: Source, named: Sequence[Target] | None) -> Sequence[Target]:
     """The targets: those asked for, else what the file names; only a graph's may change."""
-    own = targets.of_list(source.target) if source.target else None
+    own = target_rows(source.target) if source.target else None
     names, own_names = (",".join(row.name for row in rows or ()) for rows in (named, own))
     if source.stage != Stage.graph and names and own and names != own_names:
         raise DnncError(

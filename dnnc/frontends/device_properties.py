@@ -68,6 +68,9 @@ def create_device_properties(
     a target, or the path of a file with it (a `Path`; a text is JSON).  What is no such JSON is
     BAD_PARAM, a target that there is not NOT_SUPPORTED_ARCH_MISMATCH.
     """
+    where = "device properties"
+    kinds = (int, str, bytes, os.PathLike, type(None))
+    _require(source, kinds, "an ordinal, JSON, or the path of a file with it", where)
     if source is None or isinstance(source, int):
         from ..runtime import driver
 
@@ -75,7 +78,6 @@ def create_device_properties(
         return DeviceProperties(
             device.name, device.capability, device.sm_count, device.max_dynamic_smem_bytes
         )
-    where = "device properties"
     if isinstance(source, os.PathLike):
         where = str(source)
         try:
@@ -92,11 +94,21 @@ def target_rows(target: str | os.PathLike[str] | DeviceProperties) -> tuple[Targ
     target: names as `sm_80,sm_90a`; or a device, by its properties, their JSON (a text that begins
     with a brace) or the path of a file with it (a `Path`, or a text that ends in .json).
     """
+    accepted = "names as sm_80,sm_90a, device properties, their JSON, or the path of a file with it"
+    _require(target, (str, os.PathLike, DeviceProperties), accepted, "target")
+    if isinstance(target, DeviceProperties):
+        return (target.target,)
     if isinstance(target, str) and target.lstrip().startswith("{"):
         return (create_device_properties(target).target,)
-    if isinstance(target, os.PathLike) or (isinstance(target, str) and target.endswith(".json")):
+    if isinstance(target, os.PathLike) or target.endswith(".json"):
         return (create_device_properties(Path(target)).target,)
-    return (target.target,) if isinstance(target, DeviceProperties) else targets.of_list(target)
+    return targets.of_list(target)
+
+
+def _require(value: object, kinds: tuple[type, ...], supported: str, where: str) -> None:
+    """Callers are not all typed."""
+    if not isinstance(value, kinds):
+        raise DnncError(Status.BAD_PARAM, f"a {type(value).__name__}", supported, where)
 
 
 def _usual_part(name: str) -> DeviceProperties:

@@ -79,6 +79,17 @@ def test_a_target_may_be_a_device(ffn, here):
     assert fused[0] != fused[1]
 
 
+@pytest.mark.parametrize(
+    ("option", "named"), [("sm_version=80", "sm_80"), (f"device_property={SMALL!r}", "sm_86")]
+)
+def test_what_a_graph_names_is_compiled_for(option, named, here):
+    (here / "named.py").write_text(FFN.replace('"ffn",', f'"ffn", {option},'))
+    result = dnnc("compile", "named.py")
+    assert result.exit_code == 0, result.output
+    assert [p.target for p in format.read("named.dnnplan").programs] == [named]
+    assert f"on {named}," in dnnc("engines", "named.py").stdout
+
+
 def graph_json(path):
     from dnnc.cli.files import read_source
     from dnnc.dialect.json_form import to_json

@@ -277,6 +277,31 @@ def test_whatever_takes_a_target_takes_a_device(tmp_path):
     assert target_rows("sm_80, sm_90a") == (targets.of("sm_80"), targets.of("sm_90a"))
 
 
+@pytest.mark.parametrize("wrong", [5, None, ["sm_80"], 1.5])
+def test_what_is_no_target_is_an_error(wrong):
+    with pytest.raises(dnnc.DnncError, match=r"BAD_PARAM: target: a \w+; accepted: names"):
+        dnnc.compile(two_dims(), wrong)
+
+
+def test_what_is_no_device_is_an_error():
+    with pytest.raises(dnnc.DnncError, match=r"a float; accepted: an ordinal, JSON"):
+        dnnc.create_device_properties(1.5)
+
+
+def test_a_graph_takes_what_makes_device_properties():
+    text = described(sm_count=8)
+    (row,) = new_graph(target=None, device_property=text)._targets()
+    assert (row.name, row.sm_count) == ("sm_86", 8)
+    with pytest.raises(dnnc.DnncError, match="not JSON"):
+        new_graph(device_property="sm_86")
+
+
+def test_a_plan_in_a_shell_is_one_line():
+    made = dnnc.compile(two_dims(), "sm_86")
+    assert repr(made).startswith("<plan of graph 'sums' for sm_86: matmul_sm80 ")
+    assert len(repr(made)) < 200
+
+
 def two_dims(rows=2048):
     g = new_graph()
     a = g.tensor([rows, 512], data_type="HALF")
