@@ -1,4 +1,4 @@
-"""python -m benchmarks: kernels, variants, sweep, judge, host, host-alone, compile, report."""
+"""python -m benchmarks: kernels, resnet50, variants, sweep, judge, host, compile, report, ..."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import SET_NAMES
+from . import RESNET50_COLUMNS, SET_NAMES
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -45,6 +45,26 @@ def parser() -> argparse.ArgumentParser:
         help="for cuDNN's best plan, of each case (%(default)s)",
     )  # fmt: skip
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
+    resnet50 = timed("resnet50", "ResNet-50's forward pass beside cuDNN and torch, on a GPU", 7)
+    resnet50.add_argument(
+        "--batch", type=int, action="append", help="images; may be repeated (32 and 256)"
+    )
+    resnet50.add_argument(
+        "--columns", default=",".join(RESNET50_COLUMNS),
+        help="of the whole pass; there is torch_compile_max, too (%(default)s)",
+    )  # fmt: skip
+    resnet50.add_argument(
+        "--layer-rounds", type=int, default=3,
+        help="of each operation beside cuDNN, 0 for none of them (%(default)s)",
+    )  # fmt: skip
+    resnet50.add_argument(
+        "--tune-seconds", type=float, default=1.0,
+        help="for cuDNN's best plan, of each operation (%(default)s)",
+    )  # fmt: skip
+    resnet50.add_argument(
+        "--compile-seconds", type=float, default=120.0,
+        help="after which a torch.compile is given up (%(default)s)",
+    )  # fmt: skip
     variants = timed("variants", "configurations of an engine on one case, on a GPU", 5)
     variants.add_argument("--case", required=True, help="id; of any sizes, if matmul or fused")
     variants.add_argument("--engine", required=True)
@@ -132,11 +152,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def tables(path: Path, match: str = "") -> str:
     """The Markdown of one results file."""
-    from . import compile_times, host_table, results
+    from . import compile_times, host_table, resnet50_table, results
 
     data = json.loads(path.read_text())
     if data["kind"] == "kernels":
         return results.markdown(data, match)
+    if data["kind"] == "resnet50":
+        return resnet50_table.markdown(data)
     if data["kind"] == "compile":
         return compile_times.markdown(data)
     if data["kind"] == "host":

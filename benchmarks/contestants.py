@@ -102,7 +102,8 @@ def our_options(case: Case, target: str) -> Options:
 
 
 @functools.cache
-def _cudnn(stream: int) -> tuple[Any, Any]:
+def cudnn_handle(stream: int) -> tuple[Any, Any]:
+    """(the frontend, its handle on a stream)."""
     import cudnn
 
     handle = cudnn.create_handle()
@@ -112,7 +113,7 @@ def _cudnn(stream: int) -> tuple[Any, Any]:
 
 def cudnn_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
     """cudnn: the first plan of the heuristics that builds; cudnn_best: the fastest tried."""
-    cudnn, handle = _cudnn(bench.stream.cuda_stream)
+    cudnn, handle = cudnn_handle(bench.stream.cuda_stream)
     graph = cudnn.pygraph(handle=handle, **graphs.options(cudnn))
     made = graphs.build(cudnn, graph, case)
     graph.validate()

@@ -39,16 +39,18 @@ def run_cases(
         makers = {name: _maker(contestants.ALL[name], case, bench) for name in columns}
         measured = measure_or_say(case, makers, bench)
         if measured is not None:
-            results.add(
-                case.id,
-                {
-                    "unit": case.unit,
-                    "flops": case.flops,
-                    "bytes": case.bytes,
-                    "tolerance": case.tolerance,
-                    "columns": measured,
-                },
-            )
+            results.add(case.id, row_of(case, measured))
+
+
+def row_of(case: Case, measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What a results file has of a case."""
+    return {
+        "unit": case.unit,
+        "flops": case.flops,
+        "bytes": case.bytes,
+        "tolerance": case.tolerance,
+        "columns": measured,
+    }
 
 
 def _maker(contestant: Contestant, case: Case, bench: Bench) -> Maker:
@@ -94,7 +96,7 @@ def measure(case: Case, makers: Makers, bench: Bench) -> dict[str, dict[str, Any
     sets = [case.make() for _ in range(count)]
     exact = case.exact(sets[0])
     columns: dict[str, dict[str, Any]] = {}
-    captured: dict[str, timing.Captured] = {}
+    captured: dict[str, timing.Timed] = {}
     maker_of: dict[str, str] = {}
     for name, make in makers.items():
         why = bench.watch.failures.get((case.id, name))
@@ -113,7 +115,10 @@ def measure(case: Case, makers: Makers, bench: Bench) -> dict[str, dict[str, Any
             try:
                 bench.watch.at(case.id, name, RUN_SECONDS)
                 columns[column]["relative_error"] = verify(case, launch, sets[0], exact)
-                captured[column] = timing.capture(launch, count, bench.stream)
+                if information.get("is_captured", True):
+                    captured[column] = timing.capture(launch, count, bench.stream)
+                else:
+                    captured[column] = timing.Launched(launch, count)
             except Exception as error:
                 columns[column]["error"] = said(error)
                 _give_up_if_lost(bench, error)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from . import case_lists, contestants, generated, kernels, results, sweep
+from . import case_lists, contestants, generated, kernels, resnet50, results, sweep
 from .case import Case
 from .compilers import Compilers
 from .contestants import Bench
@@ -17,7 +17,7 @@ from .watch import Watch
 
 
 def run(given: Namespace, watch: Watch) -> None:
-    """`kernels`, `sweep` or `variants` with their arguments."""
+    """`kernels`, `resnet50`, `sweep` or `variants` with their arguments."""
     watch.at("", given.command)
     torch.manual_seed(0)
     stream = torch.cuda.Stream()
@@ -65,6 +65,7 @@ def _variants(given: Namespace, bench: Bench, made: Results) -> None:
 
 _COMMANDS: dict[str, Callable[[Namespace, Bench, Results], None]] = {
     "kernels": _kernels,
+    "resnet50": resnet50.run,
     "sweep": _sweep,
     "variants": _variants,
 }

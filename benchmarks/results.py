@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 OURS = "dnnc"
-PEERS = ("cudnn", "cudnn_best", "torch", "torch_fused", "torch_compile")
+PEERS = (
+    "cudnn", "cudnn_best", "torch_eager", "torch", "torch_fused", "torch_compile",
+    "torch_compile_max",
+)  # fmt: skip
 
 
 class Results:
@@ -137,13 +140,7 @@ Row = tuple[str, Mapping[str, Any]]
 
 def markdown(data: Mapping[str, Any], match: str = "") -> str:
     """Tables of a kernels file, one for each family and unit; match: of the rows' ids."""
-    meta = data["metadata"]
-    lines = [
-        f"{meta['device']}, {meta['multiprocessors']} multiprocessors, driver {meta['driver']}, "
-        f"CUDA {meta['cuda']}, torch {meta['torch']}, cuDNN {meta.get('cudnn')} "
-        f"(frontend {meta.get('cudnn_frontend')}), dnnc {meta['dnnc']}; {meta['date']}.",
-        "",
-    ]
+    lines = [device_line(data["metadata"]), ""]
     stream = copy_bandwidth(data["rows"])
     tables: dict[tuple[str, str], list[Row]] = {}
     for name, row in data["rows"].items():
@@ -152,6 +149,15 @@ def markdown(data: Mapping[str, Any], match: str = "") -> str:
     for (family, unit), rows in tables.items():
         lines += _table(f"{family} ({unit})", rows, stream if unit == "GB/s" else 0.0)
     return "\n".join(lines)
+
+
+def device_line(meta: Mapping[str, Any]) -> str:
+    """What was measured on, with what, when."""
+    return (
+        f"{meta['device']}, {meta['multiprocessors']} multiprocessors, driver {meta['driver']}, "
+        f"CUDA {meta['cuda']}, torch {meta['torch']}, cuDNN {meta.get('cudnn')} "
+        f"(frontend {meta.get('cudnn_frontend')}), dnnc {meta['dnnc']}; {meta['date']}."
+    )
 
 
 def copy_bandwidth(rows: Mapping[str, Any]) -> float:

@@ -39,14 +39,37 @@ class Captured:
 
     def seconds_a_call(self) -> float:
         """One replay, after the device has idled."""
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        time.sleep(IDLE_SECONDS)
-        start.record()
-        self.graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        return start.elapsed_time(end) / 1e3 / self.calls
+        return _seconds(self.graph.replay) / self.calls
+
+
+@dataclass
+class Launched:
+    """One call on each of so many buffer sets, launched by the host, whose time counts too."""
+
+    launch: Launch
+    sets: int
+
+    def seconds_a_call(self) -> float:
+        """Of one after the other, after the device has idled."""
+        return _seconds(self._launch_all) / self.sets
+
+    def _launch_all(self) -> None:
+        for index in range(self.sets):
+            self.launch(index)
+
+
+Timed = Captured | Launched
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    time.sleep(IDLE_SECONDS)
+    start.record()
+    work()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 1e3
 
 
 def capture(launch: Launch, sets: int, stream: Any) -> Captured:
@@ -78,7 +101,7 @@ def capture(launch: Launch, sets: int, stream: Any) -> Captured:
 
 
 def interleaved(
-    captured: Mapping[str, Captured], rounds: int, say: Callable[[str], None]
+    captured: Mapping[str, Timed], rounds: int, say: Callable[[str], None]
 ) -> dict[str, list[float]]:
     """Name -> seconds a call in each round; the order turns round each time.
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from . import cases, conv_cases, image_norm_graphs, memory_graphs
+from . import cases, conv_cases, image_norm_graphs, memory_graphs, resnet50_cases
 from .case import Buffers, Case
 from .cases import TORCH_TYPES
 from .fused_graphs import EPSILON
@@ -31,6 +31,9 @@ def eager(case: Case) -> Call:
         return _MEMORY[case.kind]
     if case.kind == "conv":
         return _eager_conv(p)
+    if case.kind == "resnet50_layer":
+        torch.backends.cudnn.benchmark = True
+        return lambda s: resnet50_cases.in_torch(p["op"], s)
     if case.kind == "bias_gelu":
         return lambda s: functional.gelu(s["x"] + s["b"], approximate="tanh")
     if case.kind == "add":

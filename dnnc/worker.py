@@ -189,12 +189,14 @@ def compile_graph(
     *,
     cache: bool = True,
     report: Report = lambda stage, seconds: None,
+    child: Worker | None = None,
 ) -> Plan:
     """`dnnc.compiler.compile_graph` in this process's worker.
 
     options: None for the defaults.  cache: False to compile anew, whatever was kept before; else
     a request that was answered before is answered from this process's memory or from disk, and
-    no worker is started for it.
+    no worker is started for it.  child: the worker that compiles, for callers that have several
+    at work.
     """
     graph.finalize()
     rows = targets.rows_of(target)
@@ -210,7 +212,7 @@ def compile_graph(
             "cache": codec.encode(settings) if cache else "none",
             "log_level": logging.getLogger("dnnc").getEffectiveLevel(),
         }
-        made = _worker.request(message, report)
+        made = (child or _worker).request(message, report)
         _log.debug("answered in %.0f ms", 1e3 * (time.perf_counter() - began))
         return made, format.read(made)
 

@@ -44,3 +44,14 @@ def test_what_the_child_logs_is_logged_here(caplog):
     with caplog.at_level("INFO", logger="dnnc"):
         worker.compile_graph(graph("logged", 9), "sm_80", cache=False)
     assert any(r.name == "dnnc.compiler" and "pointwise" in r.getMessage() for r in caplog.records)
+
+
+def test_a_worker_of_the_callers_own(monkeypatch):
+    """This process's worker is not asked."""
+    monkeypatch.setattr(worker, "_worker", None)
+    child = worker.Worker()
+    try:
+        plan = worker.compile_graph(graph("own", 13), "sm_80", cache=False, child=child)
+    finally:
+        child.close()
+    assert plan.name == "own"

@@ -48,6 +48,10 @@ class Cluster:
     def slice(self, rank: Any) -> Any:
         return ops.div(rank, self.tiles) if self.slices > 1 else 0
 
+    def sharers(self, *, of_rows: bool) -> int:
+        """Blocks that load a part each of an operand's tile."""
+        return self.columns if of_rows else self.rows
+
     def share(self, rank: Any, *, of_rows: bool) -> tuple[Any, Any]:
         """A block's part of a tile that several load together: (which, bit r for block r that
         gets it, None where the tile is its own).
@@ -55,7 +59,7 @@ class Cluster:
         of_rows: of the operand along the rows, which the blocks of a row of the cluster share;
         else of the one that those of a column share.
         """
-        if (self.columns if of_rows else self.rows) == 1:
+        if self.sharers(of_rows=of_rows) == 1:
             return 0, None
         row, column = self.row(rank), self.column(rank)
         if of_rows:

@@ -14,17 +14,18 @@ from ..mlir import llvm
 from . import mma, ops, tma, wgmma
 from .memory import register_type
 from .smem import pointer_to
-from .staged_store import ALIGNMENT, turn_of
+from .staged_store import ALIGNMENT, TURNED_ROW_BYTES, turn_of, turned_offset
 
 
 @dataclass(frozen=True)
 class StagedLoad:
     """The buffer and the box of one tensor's chunk.
 
-    box: [columns, 64 rows], innermost first.
+    box: [columns, 64 rows], innermost first; turned: [64 rows, columns], of 16-bit elements.
     """
 
     box: tma.Box
+    is_turned: bool = False
 
     @property
     def element_bytes(self) -> int:
@@ -35,11 +36,16 @@ class StagedLoad:
         """Of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
 
-    def take(self, buffer: Any, thread: Any) -> list[list[Any]]:
+    def take(self, buffer: Any, thread: Any, first: int = 0, columns: int = 0) -> list[list[Any]]:
         """[column block of 8][upper, lower row] of a chunk: pairs of neighbours.
 
-        buffer: i32 address.  thread: of the warpgroup.
+        buffer: i32 address.  thread: of the warpgroup.  first, columns: of a turned chunk, those
+        that are taken; default: all.
         """
+        if self.is_turned:
+            buffer = ops.add(buffer, first * TURNED_ROW_BYTES)
+            return self._take_turned(buffer, thread, columns or self.box.extents[1])
+        assert first == 0, "columns of a row lie in one chunk"
         if self.element_bytes == 2 and self.box.extents[0] % 16 == 0:
             return self._take_matrices(buffer, thread)
         return self._take_pairs(buffer, thread)
@@ -59,6 +65,19 @@ class StagedLoad:
             pairs = [llvm.BitcastOp(pair, word).result for word in words]
             found += [pairs[:2], pairs[2:]]
         return found
+
+    def _take_turned(self, buffer: Any, thread: Any, columns: int) -> list[list[Any]]:
+        """By `ldmatrix` that transposes: 16 rows of two column blocks an instruction."""
+        pair = ops.vector_type(register_type(self.box.tensor.type), 2)
+        found: list[list[Any]] = []
+        for block in range(0, columns // 8, 2):
+            offset = turned_offset(thread, min(2, columns // 8 - block))
+            place = ops.add(buffer, ops.add(offset, block * 8 * TURNED_ROW_BYTES))
+            pointer = pointer_to(place)
+            words = mma.load_matrices(pointer, transposed=True)
+            pairs = [llvm.BitcastOp(pair, word).result for word in words]
+            found += [pairs[:2], pairs[2:]]
+        return found[: columns // 8]  # of an odd number of blocks, the last was read twice
 
     def _take_pairs(self, buffer: Any, thread: Any) -> list[list[Any]]:
         size = self.element_bytes

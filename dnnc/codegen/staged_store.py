@@ -3,7 +3,8 @@
 
 A warpgroup writes a chunk [64 rows, columns] of fragments (`wgmma.AccumulatorLayout`) to shared
 memory, swizzled as the chunk's tensor map says, and one thread starts its copy.  What lies past
-the tensor's edges is not stored.
+the tensor's edges is not stored.  Of a tensor whose contiguous elements lie along the rows the
+chunk is *turned*: `stmatrix` transposes its 8x8 matrices on the way.
 """
 
 from __future__ import annotations
@@ -17,41 +18,46 @@ from . import ops, tma, wgmma
 from .smem import CHUNK_BYTES, pointer_to
 
 ALIGNMENT = 1024  # of a buffer: the repeat of the widest swizzle
+TURNED_BYTES = 2  # of an element of a turned chunk
+TURNED_ROW_BYTES = wgmma.M * TURNED_BYTES
 
 
 @dataclass(frozen=True)
 class StagedStore:
     """The buffer and the box of one output's chunk.
 
-    box: [columns, 64 rows], innermost first.
+    box: [columns, 64 rows], innermost first; turned: [64 rows, columns].
     """
 
     box: tma.Box
+    is_turned: bool = False
 
     def __post_init__(self) -> None:
-        assert self.box.extents[1] == wgmma.M, "a chunk has the rows of one instruction"
+        along = 0 if self.is_turned else 1
+        assert self.box.extents[along] == wgmma.M, "a chunk has the rows of one instruction"
         assert self.box.row_bytes in tma.SWIZZLES, f"no swizzle for rows of {self.box.row_bytes}"
+        assert not self.is_turned or self.element_bytes == TURNED_BYTES, "stmatrix takes 16 bits"
 
     @property
     def element_bytes(self) -> int:
         return self.box.tensor.type.bits // 8
 
     @property
-    def columns(self) -> int:
-        return self.box.extents[0]
-
-    @property
     def bytes(self) -> int:
         """Of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
 
-    def put(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
+    def put(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]], first: int = 0) -> None:
         """Writes this thread's fragments.
 
         buffer: i32 address.  thread: of the warpgroup.  pairs: [column block of 8][upper, lower
-        row] of two neighbours, vectors of the tensor's register type.
+        row] of two neighbours, vectors of the tensor's register type.  first: their first column;
+        of a chunk that is not turned, 0.
         """
-        if self.element_bytes == 2:
+        assert self.is_turned or first == 0, "columns of a row lie in one chunk"
+        if self.is_turned:
+            self._put_turned(ops.add(buffer, first * TURNED_ROW_BYTES), thread, pairs)
+        elif self.element_bytes == 2:
             self._put_matrices(buffer, thread, pairs)
         else:
             self._put_pairs(buffer, thread, pairs)
@@ -69,13 +75,14 @@ class StagedStore:
         for block in range(0, len(pairs), together):
             offset = ops.xor(turned, block * CHUNK_BYTES)
             registers = [_word(pairs[block + i][half]) for i in range(together) for half in (0, 1)]
-            nvvm.stmatrix(
-                pointer_to(ops.add(start, offset)),
-                registers,
-                ir.Attribute.parse("#nvvm.mma_layout<row>"),
-                ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
-                ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
-            )
+            _store_matrices(ops.add(start, offset), registers, "row")
+
+    def _put_turned(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
+        """By `stmatrix` that transposes: 16 rows of two column blocks an instruction."""
+        start = ops.add(buffer, turned_offset(thread))
+        for block in range(0, len(pairs), 2):
+            words = [_word(word) for pair in pairs[block : block + 2] for word in pair]
+            _store_matrices(ops.add(start, block * 8 * TURNED_ROW_BYTES), words, "col")
 
     def _put_pairs(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By stores of two neighbours."""
@@ -93,6 +100,31 @@ class StagedStore:
     def start(self, map_: Any, buffer: Any, at: Sequence[Any]) -> None:
         """Starts the copy of a buffer to the box that begins at some map coordinates."""
         tma.store(pointer_to(buffer), map_, at)
+
+
+def turned_offset(thread: Any, blocks: int = 2) -> Any:
+    """Where in a turned chunk lies the 16 bytes' row that a thread names for two column blocks.
+
+    Its matrices, in order: the upper 8 rows of the warp's 16, the lower ones, then the same of the
+    second column block; of one block, those of the first again.
+    """
+    warp, lane = ops.shr(thread, 5), ops.and_(thread, 31)
+    column = ops.and_(lane, 7)
+    if blocks == 2:
+        column = ops.add(column, ops.shl(ops.shr(lane, 4), 3))
+    chunk = ops.add(ops.mul(warp, 2), ops.and_(ops.shr(lane, 3), 1))
+    turned = ops.xor(ops.shl(chunk, 4), turn_of(TURNED_ROW_BYTES, column))
+    return ops.add(ops.mul(column, TURNED_ROW_BYTES), turned)
+
+
+def _store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
+    nvvm.stmatrix(
+        pointer_to(address),
+        words,
+        ir.Attribute.parse(f"#nvvm.mma_layout<{layout}>"),
+        ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+        ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+    )
 
 
 def turn_of(row_bytes: int, row: Any) -> Any:

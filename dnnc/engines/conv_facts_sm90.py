@@ -13,12 +13,13 @@ from .hopper_model import HopperWork, load_share
 from .product import is_heavy
 from .surface import bytes_of
 
+_MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
 def main_loop_knobs(knobs: Knobs) -> Knobs:
     """The knobs of the main loop: those of a convolution, and what it does not choose."""
-    return {**knobs, "WARP_SPEC_CFG": 1, "SWAP_AB": 0}
+    return {**knobs, "WARP_SPEC_CFG": 1}
 
 
 @remembered
@@ -27,8 +28,16 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
     op = conv_of(fusion)
     shape, row = shape_of(op), instruction_of_types(op.x.type, op.w.type)
     steps = shape.depth(row.panel_k) // row.panel_k
-    outputs = [t for t in fusion.outputs if pixels_stored_by_tma(t, shape.groups)]
-    loads = [t for t in _loads(fusion) if pixels_move_by_tma(t, shape.groups)]
+    staged, loaded = (
+        [
+            tuple(t.type.bits // 8 for t in tensors if moves(t, shape.groups, swaps=swaps))
+            for swaps in (False, True)
+        ]
+        for tensors, moves in (
+            (fusion.outputs, pixels_stored_by_tma),
+            (y_loads(fusion), pixels_move_by_tma),
+        )
+    )
     return ProductFacts(
         row=row,
         products=1,
@@ -43,21 +52,22 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
         along_rows=((False, False),),
         raw=(),
         is_aligned=True,
-        swaps=(0,),
+        swaps=(0, 1),
         is_along_columns=False,
-        staged=(tuple(t.type.bits // 8 for t in outputs), ()),
-        loaded=(tuple(t.type.bits // 8 for t in loads), ()),
-        is_direct=(len(outputs) < len(fusion.outputs), False),
+        staged=(staged[0], staged[1]),
+        loaded=(loaded[0], loaded[1]),
+        is_direct=(len(staged[0]) < len(fusion.outputs), len(staged[1]) < len(fusion.outputs)),
         is_heavy=any(is_heavy(other) for other in fusion.ops),
         reductions=0,
         width=0,
         is_grouped=False,
         group_bytes=0,
         load_share=load_share(shape.c_group * op.x.type.bits // 8),
+        most_sums=_MOST_SUMS,
     )
 
 
-def _loads(fusion: Fusion) -> list[Tensor]:
+def y_loads(fusion: Fusion) -> list[Tensor]:
     """What g2 reads of Y's dims."""
     dims = conv_of(fusion).y.shape
     after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}

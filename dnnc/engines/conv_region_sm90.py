@@ -8,51 +8,61 @@ from typing import Any
 
 from ..codegen import tma, wgmma
 from ..codegen.region import Region
+from ..codegen.staged_store import TURNED_BYTES
 from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
-from ..expr import Expr
-from .conv import pixel_matrix
+from ..expr import Expr, product
+from .conv import ConvShape, pixel_matrix
+from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
 from .conv_matrices_sm90 import shape_of_call
 from .engine import Knobs
 from .facts_sm90 import promotes_sums
-from .knobs_sm90 import cluster_of, consumers_of
+from .knobs_sm90 import cluster_of, sides_of
 from .region_sm90 import instruction_of, product_calls, staged_loads
-from .tile_sm90 import Tiling, chunk_columns, slices_of, stored_by_tma
+from .tile_sm90 import Tiling, chunk_columns, consumers_of, slices_of, stored_by_tma
+
+_CHUNK = 32  # columns of a buffer that are in registers at a time
 
 
 def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     """knobs: of the main loop, see `main_loop_knobs`."""
     calls = product_calls(region)
-    groups = shape_of_call(region, calls[0]).groups
-    row = instruction_of(region, swaps=False)
-    rows, columns, splits = knobs["TILE_M"], knobs["TILE_N"], knobs["SPLIT_K_SLC"]
+    shape = shape_of_call(region, calls[0])
+    groups = shape.groups
+    if knobs["TILE_ROWS"]:
+        return _halo_tiling(region, knobs, calls, shape)
+    swaps = bool(knobs["SWAP_AB"])
+    row = instruction_of(region, swaps=swaps)
+    (rows, columns), splits = sides_of(knobs), knobs["SPLIT_K_SLC"]
     outputs = tuple(
-        "tma" if pixels_stored_by_tma(tensor, groups) else "direct" for _, tensor in region.outputs
+        "tma" if pixels_stored_by_tma(tensor, groups, swaps=swaps) else "direct"
+        for _, tensor in region.outputs
     )
     staged = tuple(
         tensor.type.bits // 8
         for (_, tensor), path in zip(region.outputs, outputs, strict=True)
         if path == "tma"
     )
-    loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups))
+    loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups, swaps=swaps))
     loads = loads if splits == 1 else []
     arguments = list(region.arguments.values())
     loaded = tuple(arguments[place].type.bits // 8 for place in loads)
     compute = dnn.attribute_value(
         structure.anchor_of(calls[0]).attributes["dnn.compute_type"], DType
     )
-    channels = region.dims_of(calls[0].results[0])[1]
+    dims = region.dims_of(calls[0].results[0])
+    cluster = cluster_of(knobs)
     return Tiling(
         row=row,
         rows=rows,
         columns=columns,
-        swaps=False,
-        consumers=consumers_of(rows),
+        swaps=swaps,
+        consumers=consumers_of(rows, columns),
         stages=knobs["STAGES"],
-        cluster=cluster_of(knobs),
-        group_rows=max(1, knobs["SWIZZLE"] // (rows * knobs["TILE_CGA_M"])),
-        operands=_operand_plans((rows, columns)),
+        cluster=cluster,
+        group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
+        operands=_operand_plans((rows, columns), swaps=swaps),
         products=((0, 1),),
         promotes=promotes_sums(row.a, compute),
         loads=tuple(loads),
@@ -60,38 +70,90 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         staged_bytes=staged,
         loaded_bytes=loaded,
         chunk=chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded]),
-        pair=2 if _is_even(channels, groups) else 1,
+        pair=_pair(dims, groups, swaps=swaps),
         splits=splits,
         producers=1,
         groups=0,
         exchanges=0,
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
+        is_turned=swaps,
     )
 
 
-def _operand_plans(sides: Sequence[int]) -> tuple[dict[str, Any], ...]:
-    """X, then W, each a panel of k behind the other; see `StagedOperand.plan`."""
+def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: ConvShape) -> Tiling:
+    """Of pixels that come with their halo."""
+    row, channels = instruction_of(region, swaps=True), knobs["TILE_N"]
+    parts = parts_of(channels)
+    halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts)
+    loads = staged_loads(region, calls, lambda t: image_moves(t, shape.groups))
+    filter_, pixels = _operand_plans((channels, 0), swaps=True)
+    panels = shape.padded_channels(row.panel_k) // row.panel_k
+    return Tiling(
+        row=row,
+        rows=channels,
+        columns=parts * halo.positions,
+        swaps=True,
+        consumers=2,
+        stages=knobs["STAGES"],
+        cluster=(1, 1),
+        group_rows=max(1, knobs["SWIZZLE"] // channels),
+        operands=(filter_, pixels),
+        products=((0, 1),),
+        promotes=False,
+        loads=tuple(loads),
+        outputs=("tma",) * len(region.outputs),
+        staged_bytes=(TURNED_BYTES,) * len(region.outputs),
+        loaded_bytes=(TURNED_BYTES,) * len(loads),
+        chunk=_CHUNK,
+        pair=2,
+        splits=1,
+        producers=1,
+        groups=0,
+        exchanges=0,
+        streams=False,
+        is_dynamic=bool(knobs["SCHED_POLICY"]),
+        is_turned=True,
+        halo={
+            "rows": halo.rows,
+            "parts": parts,
+            "slots": SLOTS,
+            "slot_bytes": halo.slot_bytes,
+            "buffer_bytes": halo.buffer_bytes,
+            "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
+        },
+    )
+
+
+def _operand_plans(sides: Sequence[int], *, swaps: bool) -> tuple[dict[str, Any], ...]:
+    """X, then W, swapped the other way round, a panel of k each; see `StagedOperand.plan`."""
     found, offset = [], 0
     for side, is_rows in zip(sides, (True, False), strict=True):
         bytes_ = side * wgmma.ROW_BYTES
         place = {"offset": offset, "bytes": bytes_, "raw": -1, "raw_offset": 0, "raw_bytes": 0}
-        found.append({"path": "tma", "is_a": is_rows, "is_rows": is_rows, **place})
+        found.append({"path": "tma", "is_a": is_rows != swaps, "is_rows": is_rows, **place})
         offset += bytes_
     return tuple(found)
 
 
-def _is_even(channels: Expr, groups: int) -> bool:
-    return (channels.known_divisor() // groups) % 2 == 0
+def _pair(dims: Sequence[Expr], groups: int, *, swaps: bool) -> int:
+    """Neighbours along the columns, of Y's dims, that the epilogue works on together."""
+    channels, *pixels = dims[1], dims[0], *dims[2:]
+    size = product(pixels).known_divisor() if swaps else channels.known_divisor() // groups
+    return 2 if size % 2 == 0 else 1
 
 
-def pixels_move_by_tma(tensor: Tensor, groups: int) -> bool:
+def pixels_move_by_tma(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
     """Whether tiles of a tensor of Y's dims can be loaded through the copy engine."""
+    if swaps and tensor.type.bits != 8 * TURNED_BYTES:
+        return False
     matrix = pixel_matrix(tensor, groups)
     return matrix is not None and tma.refusal(matrix, (2, 1)) is None
 
 
-def pixels_stored_by_tma(tensor: Tensor, groups: int) -> bool:
+def pixels_stored_by_tma(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
     """Whether they can be stored so, see `stored_by_tma`."""
+    if not pixels_move_by_tma(tensor, groups, swaps=swaps):
+        return False
     matrix = pixel_matrix(tensor, groups)
     return matrix is not None and stored_by_tma(matrix, swaps=False)

@@ -26,12 +26,30 @@ from ..errors import Status
 from ..target import Target
 from .conv import conv_of, shape_of
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
+from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
+from .conv_halo_knobs_sm90 import (
+    STAYING,
+    halo_candidates,
+    halo_loads,
+    halo_reasons,
+    halo_tile,
+    halo_work,
+)
 from .conv_matrices_sm90 import conv_matrices
 from .conv_region_sm90 import conv_tiling_of
 from .engine import Knob, Knobs, Prediction, Reason
 from .facts_sm90 import SPLITS, instruction_of_types
 from .hopper_model import hopper_tile
-from .knobs_sm90 import COLUMNS, ROWS, STAGES, SWIZZLES, TILES, candidates_of, illegal_reasons
+from .knobs_sm90 import (
+    BESIDE,
+    COLUMNS,
+    ROWS,
+    STAGES,
+    SWIZZLES,
+    TILES,
+    illegal_reasons,
+    legal_choices,
+)
 from .launch_sm90 import emit_product, residents
 from .matmul_sm90 import RATE_OF
 from .product import compute_reasons, epilogue_reasons
@@ -40,8 +58,16 @@ from .surface import pattern_reason, too_large_reasons
 from .tile_sm90 import Tiling
 
 _MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
-_TILES = (*TILES, (256, 64))  # 64 channels, whose pixels are loaded again for every tap
+# Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
+_TILES = (*TILES, (256, 64))
+# Channels by pixels.
+_SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
 _PATTERN = "one conv_fprop, pointwise operations after it"
+
+
+def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
+    """A knob's values, each once, its default first."""
+    return tuple(dict.fromkeys((default, *values)))
 
 
 @dataclass(frozen=True)
@@ -114,12 +140,22 @@ class ConvSm90Engine:
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("TILE_M", (128, *(n for n in ROWS if n != 128)), "output pixels of the tile"),
-        Knob("TILE_N", tuple(reversed(COLUMNS)), "output channels of the tile"),
-        Knob("STAGES", STAGES, "stages in shared memory"),
+        Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
+        Knob("TILE_N", _first(256, (*COLUMNS, *ROWS)), "output channels of the tile"),
+        Knob("STAGES", (*STAGES, *STAYING), "stages in shared memory"),
         Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
         Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
+        Knob(
+            "SWAP_AB",
+            (0, 1),
+            "1: channels along the instruction's rows, pixels along its columns",
+        ),
+        Knob(
+            "TILE_ROWS",
+            (0, *HALO_ROWS),
+            "rows of Y's images of the tile, whose pixels come once for all taps; 0: im2col",
+        ),
         Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
         Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
         Knob(
@@ -133,26 +169,37 @@ class ConvSm90Engine:
         return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if knobs["TILE_ROWS"]:
+            return halo_reasons(knobs, fusion, target)
         return illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         names = {knob.name for knob in self.knobs(fusion, target)}
-        found = candidates_of(conv_facts_of(fusion), target, has_few_rows=False, tiles=_TILES)
-        return [{name: knobs[name] for name in knobs if name in names} for knobs in found]
+        facts = conv_facts_of(fusion)
+        found = legal_choices(facts, target, 0, _TILES) + legal_choices(facts, target, 1, _SWAPPED)
+        by_im2col = [
+            {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
+            for knobs in found
+        ]
+        return [*by_im2col, *halo_candidates(fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = conv_facts_of(fusion)
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+        tile, loads, work = (knobs["TILE_M"], knobs["TILE_N"]), (1.0, 1.0), conv_work_of(fusion)
+        if knobs["TILE_ROWS"]:
+            tile, loads = halo_tile(knobs, fusion), halo_loads(knobs, fusion)
+            work = halo_work(knobs, fusion)
         return hopper_tile(
-            (knobs["TILE_M"], knobs["TILE_N"]),
+            tile,
             cluster,
             knobs["STAGES"],
             facts.row.panel_k,
-            False,
+            bool(knobs["SWAP_AB"]),
             knobs["SPLIT_K_SLC"],
             1,
             facts.is_heavy,
-            facts.is_direct[0],
+            facts.is_direct[knobs["SWAP_AB"]],
             facts.load_share,
             0,
             1,
@@ -160,8 +207,9 @@ class ConvSm90Engine:
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
-            is_im2col=True,
-        ).predict(conv_work_of(fusion))
+            is_im2col=not knobs["TILE_ROWS"],
+            loads=loads,
+        ).predict(work)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         found, facts = ["TENSOR_CORE"], conv_facts_of(fusion)
@@ -179,7 +227,7 @@ class ConvSm90Engine:
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = Tiling.of(tile, instruction_of(region, swaps=False))
+        tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         emit_product(region, tiling, output, conv_matrices)
 
 

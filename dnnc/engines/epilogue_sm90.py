@@ -35,7 +35,7 @@ from ..mlir import arith, nvvm
 from .bits_sm90 import QuadBits
 from .exit_sm90 import Exits
 from .matrices_sm90 import Matrices
-from .tile_sm90 import LOAD_BUFFERS, STORE_BUFFERS, Tiling
+from .tile_sm90 import Tiling
 
 _FIRST_BARRIER = 1  # named barriers of the consumer warpgroups; 0 is the block's
 _QUAD = 4  # lanes that hold a row
@@ -129,10 +129,11 @@ class Epilogue:
         self.layout = AccumulatorLayout(t.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
-            (arguments[place][0], StagedLoad(self._box(arguments[place][1]))) for place in t.loads
+            (arguments[place][0], StagedLoad(self._box(arguments[place][1]), t.is_turned))
+            for place in t.loads
         ]
         self.stores = [
-            (place, StagedStore(self._box(tensor)))
+            (place, StagedStore(self._box(tensor), t.is_turned))
             for place, (_, tensor) in enumerate(self.region.outputs)
             if t.outputs[place] == "tma"
         ]
@@ -141,7 +142,7 @@ class Epilogue:
         self.exits = Exits.of(self.kernel, self.region, t, space.exit_axes)
 
     def _box(self, tensor: Any) -> tma.Box:
-        return self.matrices.space.box(tensor, self.tiling.chunk, wgmma.M)
+        return self.matrices.space.box(tensor, self.tiling.buffer_columns, wgmma.M)
 
     def _store_map(self, store: StagedStore) -> Any:
         if self.tiling.groups:
@@ -149,9 +150,9 @@ class Epilogue:
         return tma.map_argument(self.kernel, store.box)
 
     @property
-    def chunks(self) -> int:
-        """Chunks of a warpgroup's tile."""
-        return self.tiling.blocks_of_rows * self.tiling.own_columns // self.tiling.chunk
+    def buffers(self) -> int:
+        """Times that a warpgroup's tile fills a buffer."""
+        return self.tiling.blocks_of_rows * self.tiling.own_columns // self.tiling.buffer_columns
 
     def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
         return self.matrices.space.corner(box, there.batch, there.row, there.column)
@@ -159,15 +160,15 @@ class Epilogue:
     # ---- the loading warp
 
     def start_loads(self, ring: Pipeline, tile: TilePlace, cursor: Cursor) -> Cursor:
-        """Starts the copies of a tile's chunks, by one thread; tile: the warpgroup's."""
+        """Starts the copies of a tile's loads, by one thread; tile: the warpgroup's."""
         t = self.tiling
         total = sum(load.box.bytes for _, load in self.loads)
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried)
-            per_block = t.own_columns // t.chunk
+            per_block = t.own_columns // t.buffer_columns
             block, inner = ops.div(i, per_block), ops.rem(i, per_block)
-            there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.chunk))
+            there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.buffer_columns))
             ring.wait_empty(here)
             barrier = ring.full_barrier(here)
             ring.expect(here, total)
@@ -175,9 +176,9 @@ class Epilogue:
             for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
                 tma.load(place, map_, self._corner(load.box, there), barrier)
                 place = byte_pointer(place, load.bytes)
-            return here.next(LOAD_BUFFERS).values
+            return here.next(t.load_buffers).values
 
-        return Cursor(*ops.for_(0, self.chunks, 1, cursor.values, one))
+        return Cursor(*ops.for_(0, self.buffers, 1, cursor.values, one))
 
     # ---- the consumers
 
@@ -187,7 +188,7 @@ class Epilogue:
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.lane = ops.and_(self.thread, 31)
         self.own_exchange = self._exchange_of(own)
-        stores = ops.mul(own, STORE_BUFFERS * self.tiling.store_bytes)
+        stores = ops.mul(own, self.tiling.store_buffers * self.tiling.store_bytes)
         self.own_stores = ops.add(ops.add(self.address, self.tiling.stores_offset), stores)
 
     def _exchange_of(self, own: Any) -> RowExchange:
@@ -223,33 +224,66 @@ class Epilogue:
         tile = _Tile(self, place, sums, turn)
         number = 0
         for block in range(t.blocks_of_rows):
-            for chunk in range(0, t.own_columns, t.chunk):
-                if ring is not None:
-                    cursor = tile.take(ring, cursor)
-                found = tile.values(block, chunk)
-                self._store(found, number, place.moved(block * wgmma.M, chunk))
+            for first in range(0, t.own_columns, t.buffer_columns):
+                there = place.moved(block * wgmma.M, first)
+                cursor = self._fill(tile, block, first, ring, cursor, number)
+                self._start(number, there)
                 number += 1
         self.exits.finish(tile, self.own, self.thread)
         return cursor
 
-    def _store(self, found: Sequence[Any], number: int, there: TilePlace) -> None:
-        """Writes a chunk of the staged outputs to shared memory and starts its copies."""
+    def _fill(
+        self,
+        tile: _Tile,
+        block: int,
+        first: int,
+        ring: Pipeline | None,
+        cursor: Cursor,
+        number: int,
+    ) -> Cursor:
+        """Works through the columns of a buffer, a chunk at a time."""
+        t = self.tiling
+        for chunk in range(0, t.buffer_columns, t.chunk):
+            width = min(t.chunk, t.buffer_columns - chunk)
+            if ring is not None:
+                if chunk == 0:
+                    ring.wait_full(cursor)
+                tile.take(ring, cursor, chunk, width)
+                if chunk + width == t.buffer_columns:
+                    nvvm.bar_warp_sync(ops.const(-1))
+                    ring.release(cursor, self.lane)
+                    cursor = cursor.next(t.load_buffers)
+            found = tile.values(block, first + chunk, width)
+            if self.stores and chunk == 0:
+                self._wait_for_buffer(number)
+            for (i, store), buffer in zip(self.stores, self._buffers(number), strict=True):
+                store.put(buffer, self.thread, found[i], chunk)
+        return cursor
+
+    def _buffers(self, number: int) -> list[Any]:
+        """Where each staged output goes."""
+        slot = number % self.tiling.store_buffers
+        buffer, found = ops.add(self.own_stores, slot * self.tiling.store_bytes), list[Any]()
+        for _, store in self.stores:
+            found.append(buffer)
+            buffer = ops.add(buffer, store.bytes)
+        return found
+
+    def _wait_for_buffer(self, number: int) -> None:
+        """Waits until the copies of what the buffers held have read it."""
+        buffers = self.tiling.store_buffers
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            tma.wait_read(uses_since(number, self.buffers, buffers) - 1)
+        self.meet()
+
+    def _start(self, number: int, there: TilePlace) -> None:
+        """Starts the copies of the staged outputs of a buffer."""
         if not self.stores:
             return
-        slot = number % STORE_BUFFERS
-        buffer = ops.add(self.own_stores, slot * self.tiling.store_bytes)
-        is_first = ops.compare("eq", self.thread, 0)
-        with ops.if_(is_first):
-            tma.wait_read(chunks_since(number, self.chunks, STORE_BUFFERS) - 1)
-        self.meet()
-        places = []
-        for i, store in self.stores:
-            store.put(buffer, self.thread, found[i])
-            places.append(buffer)
-            buffer = ops.add(buffer, store.bytes)
         tma.show_writes()
         self.meet()
-        with ops.if_(is_first):
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            places = self._buffers(number)
             for (_, store), map_, source in zip(self.stores, self.store_maps, places, strict=True):
                 corner = self._corner(store.box, there)
                 if there.end is not None:
@@ -265,15 +299,15 @@ class Epilogue:
         )
 
 
-def chunks_since(number: int, chunks: int, buffers: int) -> int:
-    """How many chunks ago the buffer of a tile's chunk was last used, the tile before included.
+def uses_since(number: int, uses: int, buffers: int) -> int:
+    """How many uses ago a tile's use of a buffer had another one, the tile before included.
 
-    Example: three chunks, two buffers: 0 1 0 | 0 1 0, so 1, 3, 2.
+    Example: three uses, two buffers: 0 1 0 | 0 1 0, so 1, 3, 2.
     """
     if number >= buffers:
         return buffers
-    last = max(i for i in range(-buffers, chunks) if (i - number) % buffers == 0)
-    return chunks - last + number
+    last = max(i for i in range(-buffers, uses) if (i - number) % buffers == 0)
+    return uses - last + number
 
 
 class _Tile:
@@ -378,39 +412,34 @@ class _Tile:
 
     # ---- staged loads
 
-    def take(self, ring: Pipeline, cursor: Cursor) -> Cursor:
-        """Takes the next chunk of every staged load into registers."""
+    def take(self, ring: Pipeline, cursor: Cursor, first: int, columns: int) -> None:
+        """Takes some columns of every staged load into registers."""
         e = self.epilogue
-        ring.wait_full(cursor)
         place = ring.address(cursor)
         self.taken = []
         for _, load in e.loads:
-            self.taken.append(load.take(place, e.thread))
+            self.taken.append(load.take(place, e.thread, first, columns))
             place = ops.add(place, load.bytes)
-        nvvm.bar_warp_sync(ops.const(-1))
-        ring.release(cursor, e.lane)
-        return cursor.next(LOAD_BUFFERS)
 
     # ---- values
 
-    def values(self, block: int, chunk: int) -> list[list[list[Any]]]:
+    def values(self, block: int, chunk: int, width: int) -> list[list[list[Any]]]:
         """[output][column block of 8][upper, lower row] of a chunk of the staged outputs.
 
         The others are stored, or added to what is reduced.
         """
-        t = self.tiling
         found: list[list[list[Any]]] = [
-            [[None, None] for _ in range(t.chunk // 8)] for _ in self.targets
+            [[None, None] for _ in range(width // 8)] for _ in self.targets
         ]
         parts: dict[Any, list[Any]] = {}
-        for j in range(t.chunk // 8):
+        for j in range(width // 8):
             for half in (0, 1):
                 for fragment in self.fragments(block, half, chunk + 8 * j, 8):
                     for place, value in self._fragment_values(fragment):
                         parts.setdefault((place, j, half), []).append(value)
         for (place, j, half), pieces in parts.items():
             found[place][j][half] = ops.concat(pieces)
-        if chunk + t.chunk == t.own_columns:
+        if chunk + width == self.tiling.own_columns:
             self._store_rows(block)
         return found
 

@@ -33,6 +33,7 @@ from .product import (
 from .tile_sm90 import MOST_RAW_BITS, moves_by_tma, stored_by_tma
 
 SPLITS = (1, 2, 4, 8)  # of SPLIT_K_SLC
+MOST_SUMS = 256  # with what any epilogue needs beside them
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class ProductFacts:
     is made.  is_direct: by SWAP_AB, whether outputs are stored from registers.
     reductions: in the epilogue.  width: at most, of rows that are reduced and flow on; 0: none.
     load_share: of the copy engine's rate, see `hopper_model`.
+    most_sums: that two rows of a thread may have: twice the registers.
     """
 
     row: wgmma.Instruction
@@ -80,6 +82,7 @@ class ProductFacts:
     is_grouped: bool
     group_bytes: int
     load_share: float
+    most_sums: int = MOST_SUMS
 
 
 @remembered

@@ -78,7 +78,8 @@ class HopperTile:
     that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
     do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
     at the same time.  streams: the last tiles are cut along k, so that blocks end together.
-    is_im2col: whether A's tiles come by im2col loads.
+    is_im2col: whether A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the
+    share that is loaded: pixels with their halo stay for all taps of a filter.
     """
 
     tile: tuple[int, int]
@@ -98,6 +99,7 @@ class HopperTile:
     streams: bool
     target: Target
     is_im2col: bool = False
+    loads: tuple[float, float] = (1.0, 1.0)
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -161,7 +163,7 @@ class HopperTile:
     @property
     def _stage_bytes(self) -> float:
         """What a block loads for a stage; what it shares with others counts in part."""
-        rows, columns = self.tile
+        rows, columns = (side * share for side, share in zip(self.tile, self.loads, strict=True))
         return (rows / self.cluster[1] + self.products * columns / self.cluster[0]) * 128
 
     def _step_seconds(self) -> float:

@@ -14,7 +14,7 @@ from ..codegen.tile_ring import TileRing
 from ..dialect.fusion import Fusion
 from ..target import Target
 from .engine import Knobs, Reason
-from .facts_sm90 import ProductFacts, promotes
+from .facts_sm90 import MOST_SUMS, ProductFacts, promotes
 from .product import knob_reason, matmuls_of
 from .surface import smem_reasons
 from .tile_sm90 import (
@@ -23,19 +23,21 @@ from .tile_sm90 import (
     STORE_BUFFERS,
     buffer_bytes,
     chunk_columns,
+    consumers_of,
     exchanges,
+    part_of,
     raw_bytes,
     slices_of,
 )
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
+BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
 FRAGMENTS = 3  # of WARP_SPEC_CFG
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
 MOST_BLOCKS = 4  # of a cluster that shares tiles
 MOST_REDUCED = 192  # columns of a row whose reduction flows on
-_MOST_ACCUMULATORS = 256  # columns times 64-row blocks of a warpgroup: 128 registers a thread
 
 TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
@@ -59,14 +61,10 @@ def cluster_of(knobs: Knobs) -> tuple[int, int]:
     return (blocks[1], blocks[0]) if knobs["SWAP_AB"] else blocks
 
 
-def consumers_of(rows: int) -> int:
-    return 1 if rows == 64 else 2
-
-
 def accumulators(knobs: Knobs) -> int:
     """Of one product, in two rows of a thread."""
-    rows, columns = sides_of(knobs)
-    return rows // consumers_of(rows) // wgmma.M * columns
+    rows, columns = part_of(*sides_of(knobs))
+    return rows // wgmma.M * columns
 
 
 # ---- candidates
@@ -77,11 +75,10 @@ def candidates_of(
     target: Target,
     *,
     has_few_rows: bool,
-    tiles: tuple[tuple[int, int], ...] = TILES,
 ) -> list[Knobs]:
     """The legal choices that are worth a look; not to be changed.
 
-    has_few_rows: the product has up to 64.  tiles: of the instruction's rows and columns.
+    has_few_rows: the product has up to 64.
     """
     swaps = [int(facts.is_along_columns)]
     if facts.computes:
@@ -91,13 +88,14 @@ def candidates_of(
     if facts.width:
         swaps = [0]
     swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps
-    return [knobs for swap in swaps for knobs in _legal_choices(facts, target, swap, tiles)]
+    return [knobs for swap in swaps for knobs in legal_choices(facts, target, swap, TILES)]
 
 
 @functools.lru_cache(maxsize=512)
-def _legal_choices(
+def legal_choices(
     facts: ProductFacts, target: Target, swap: int, tiles: tuple[tuple[int, int], ...]
 ) -> tuple[Knobs, ...]:
+    """Each of the tiles, along the instruction's rows and columns, with each cluster."""
     clusters = (*_CLUSTERS, (1, 4, 1)) if facts.width else _CLUSTERS
     found: list[Knobs] = []
     for (rows, columns), (*cluster, splits), producers in product_of(
@@ -131,19 +129,25 @@ def illegal_reasons(knobs: Knobs, facts: ProductFacts, target: Target) -> tuple[
 
 def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     rows, columns = sides_of(knobs)
-    if rows not in ROWS or columns not in COLUMNS or not facts.row.takes_columns(columns):
+    is_listed = columns in COLUMNS or (rows == wgmma.M and columns in BESIDE)
+    own_columns = part_of(rows, columns)[1]
+    if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
         name = f"tile {knobs['TILE_M']}x{knobs['TILE_N']}, SWAP_AB={knobs['SWAP_AB']}"
         return (knob_reason(name, f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"),)
     sums = accumulators(knobs) * facts.products * (1 + facts.promotes)
-    if sums > _MOST_ACCUMULATORS:
+    if sums > facts.most_sums:
         # More accumulators than the registers of two consumer warpgroups hold.
-        return (knob_reason(f"{sums} sums in two rows of a thread", "up to 256"),)
+        what = f"{sums} sums in two rows of a thread"
+        return (knob_reason(what, f"up to {facts.most_sums}"),)
+    if columns in BESIDE and (facts.reductions or knobs["SPLIT_K_SLC"] > 1):
+        what = f"{columns} columns with reductions or split k"
+        return (knob_reason(what, f"up to {max(COLUMNS)}"),)
     if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > MOST_BLOCKS:
         # Larger clusters leave multiprocessors without one.
         what = f"a cluster of more than {MOST_BLOCKS} blocks"
         return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
     if knobs["WARP_SPEC_CFG"] == 2 and (
-        consumers_of(rows) == 1 or columns > 192 or not facts.computes
+        consumers_of(rows, columns) == 1 or columns > 192 or not facts.computes
     ):
         # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
         what = f"WARP_SPEC_CFG=2 with tile {knobs['TILE_M']}x{knobs['TILE_N']}"
@@ -282,8 +286,9 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     buffers += _exchange_bytes(knobs, facts)
     producers = 1 if in_registers else knobs["WARP_SPEC_CFG"]
     slots = producers * RAW_BUFFERS[producers]
-    rest = consumers_of(rows) * buffers + SplitSum.barrier_bytes() + facts.group_bytes
-    rest += Pipeline.barrier_bytes(consumers_of(rows) * LOAD_BUFFERS + slots)
+    consumers = consumers_of(rows, columns)
+    rest = consumers * buffers + SplitSum.barrier_bytes() + facts.group_bytes
+    rest += Pipeline.barrier_bytes(consumers * LOAD_BUFFERS + slots)
     if not in_registers:
         sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
         raw = (raw_bytes(sides[is_a], facts.row.panel_k, size) for is_a, size in facts.raw)
@@ -300,7 +305,7 @@ def _exchange_bytes(knobs: Knobs, facts: ProductFacts) -> int:
     rows, columns = sides_of(knobs)
     if facts.width <= columns:
         return 0
-    blocks = rows // consumers_of(rows) // wgmma.M
+    blocks = part_of(rows, columns)[0] // wgmma.M
     count = exchanges(facts.reductions, blocks)
     buffers = RowExchange.bytes(knobs["TILE_CGA_N"], count)
     return buffers + RowExchange.barrier_bytes(count)
@@ -309,5 +314,5 @@ def _exchange_bytes(knobs: Knobs, facts: ProductFacts) -> int:
 def most_columns(fusion: Fusion) -> int:
     """Of a tile whose rows are reduced: its sums lie in registers beside what is computed."""
     found = matmuls_of(fusion)
-    most = _MOST_ACCUMULATORS // (len(found) * (1 + promotes(found[0])))
+    most = MOST_SUMS // (len(found) * (1 + promotes(found[0])))
     return max(columns for columns in COLUMNS if columns <= min(most, MOST_REDUCED))

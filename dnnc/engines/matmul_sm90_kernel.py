@@ -33,11 +33,12 @@ from ..codegen.walk import Walk
 from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
+from .conv_halo_sm90 import HaloLoop
 from .epilogue_sm90 import Epilogue
 from .matrices_sm90 import Matrices
 from .region_sm90 import OFFSETS
 from .tile_loop_sm90 import Role, Tiles
-from .tile_sm90 import LOAD_BUFFERS, RAW_BUFFERS, Tiling
+from .tile_sm90 import RAW_BUFFERS, Tiling
 
 _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
@@ -100,6 +101,7 @@ class Emitter:
             self.kernel, t, self.order, self.matrices.batch, self.cluster, self.rank, self.groups,
             self._tile_ring(base), *self._own_steps(),
         )  # fmt: skip
+        self.halo = self._halo_loop(base)
         self._begin()
         self.base = base
         ops.if_else(ops.less(self.group, t.producers), self._produce, self._consume)
@@ -136,10 +138,10 @@ class Emitter:
         first = t.barriers_offset + Pipeline.barrier_bytes(t.stages)
         return [
             Pipeline.of(
-                smem.byte_pointer(base, t.loads_offset + i * LOAD_BUFFERS * t.load_bytes),
+                smem.byte_pointer(base, t.loads_offset + i * t.load_buffers * t.load_bytes),
                 t.load_bytes,
-                LOAD_BUFFERS,
-                smem.byte_pointer(base, first + i * Pipeline.barrier_bytes(LOAD_BUFFERS)),
+                t.load_buffers,
+                smem.byte_pointer(base, first + i * Pipeline.barrier_bytes(t.load_buffers)),
             )
             for i in range(t.consumers)
         ]
@@ -155,6 +157,17 @@ class Emitter:
             self.kernel.workspace(self.workspace("tiles")),
             self.cluster.count(),
         )
+
+    def _halo_loop(self, base: Any) -> HaloLoop | None:
+        """Where pixels of a convolution come once for all taps."""
+        t, halo = self.tiling, self.matrices.halo
+        if halo is None:
+            return None
+        pixels = Pipeline.of(
+            smem.byte_pointer(base, t.pixels_offset), t.halo["slot_bytes"], t.halo["slots"],
+            smem.byte_pointer(base, t.pixels_barriers_offset),
+        )  # fmt: skip
+        return halo(self.operands, self.pipeline, pixels)
 
     def _stream_sum(self) -> StreamSum | None:
         """Where tiles are cut along k."""
@@ -206,6 +219,8 @@ class Emitter:
                 replace(
                     self.exchange, barriers=smem.byte_pointer(self.exchange.barriers, offset)
                 ).make()
+            if self.halo:
+                self.halo.pixels.make(1, t.consumers * 4)
             if self.tiles.ring:
                 self.tiles.ring.make(t.consumers * 4 + len(self.load_rings))
             mbarrier.make_visible()
@@ -240,7 +255,7 @@ class Emitter:
         """Loads what the epilogues of a consumer warpgroup read."""
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-            place = place.moved(own * (self.tiling.rows // self.tiling.consumers))
+            place = self._part(place, own)
             return self._where(
                 self._has_epilogue(place), carried,
                 lambda: self.epilogue.start_loads(ring, place, Cursor(*carried)).values,
@@ -252,6 +267,10 @@ class Emitter:
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
         t = self.tiling
+        if self.halo:
+            start = [*self.halo.start(), ops.const(1)]
+            self.tiles.each(start, self.halo.load_tile, Role.TAKER)
+            return
         has_raw = bool(t.raw_bytes)
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
@@ -356,15 +375,16 @@ class Emitter:
         ring, stream = self._own_ring(), self._stream_sum()
 
         def multiply(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor, sums = self._multiply(Cursor(*carried[:2]), place)
+            places, sums = self._multiply(carried[:rings], place)
+            carried = carried[rings:]
             if t.splits > 1:
-                self._finish_split(place, sums, carried[2])
-                return [*cursor.values, ops.xor(carried[2], 1)]
+                self._finish_split(place, sums, carried[0])
+                return [*places, ops.xor(carried[0], 1)]
             registers = [wgmma.unpacked(accumulator) for accumulator in sums]
             if stream is None:
-                return [*cursor.values, *finish(place, registers, carried[2:])]
-            kept = self._finish_streamed(stream, place, registers, carried[2:], finish)
-            return [*cursor.values, *kept]
+                return [*places, *finish(place, registers, carried)]
+            kept = self._finish_streamed(stream, place, registers, carried, finish)
+            return [*places, *kept]
 
         def finish(place: TilePlace, sums: Sequence[Any], carried: Sequence[Any]) -> Sequence[Any]:
             turn = carried[-1] if t.exchanges else 0
@@ -374,14 +394,16 @@ class Emitter:
             return [*(loads.values if ring else []), *turns]
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-            place = place.moved(ops.mul(self.own, t.rows // t.consumers))
+            place = self._part(place, self.own)
             return self._where(
                 None if t.streams else self._has_epilogue(place), carried,
                 lambda: multiply(place, carried),
                 lambda: [*self._skip(Cursor(*carried[:2]), place).values, *carried[2:]],
             )  # fmt: skip
 
-        start = [*Cursor().values, *(Cursor().values if ring else [])]
+        start = self.halo.start() if self.halo else Cursor().values
+        rings = len(start)
+        start = [*start, *(Cursor().values if ring else [])]
         if t.splits > 1 or t.exchanges:
             start.append(ops.const(0))
         self.tiles.each(start, tile, Role.WARPS)
@@ -419,6 +441,10 @@ class Emitter:
         if place.end is None or self.tiling.swaps or self.tiling.splits > 1:
             return None
         return ops.less(place.row, place.end)
+
+    def _part(self, place: TilePlace, own: Any) -> TilePlace:
+        """A consumer warpgroup's part of a tile."""
+        return place.moved(*(ops.mul(own, step) for step in self.tiling.part_step))
 
     def _where(
         self,
@@ -461,25 +487,34 @@ class Emitter:
             return None
         t = self.tiling
         first = self.load_rings[0]
-        data = smem.byte_pointer(first.data, ops.mul(self.own, LOAD_BUFFERS * t.load_bytes))
-        bytes_ = Pipeline.barrier_bytes(LOAD_BUFFERS)
+        data = smem.byte_pointer(first.data, ops.mul(self.own, t.load_buffers * t.load_bytes))
+        bytes_ = Pipeline.barrier_bytes(t.load_buffers)
         barriers = smem.byte_pointer(first.full, ops.mul(self.own, bytes_))
-        return Pipeline.of(data, t.load_bytes, LOAD_BUFFERS, barriers)
+        return Pipeline.of(data, t.load_bytes, t.load_buffers, barriers)
 
     def _by_product(self, sums: Sequence[Any]) -> list[list[Any]]:
         """[product][block of rows] of what there is for each accumulator."""
         blocks = self.tiling.blocks_of_rows
         return [list(sums[i : i + blocks]) for i in range(0, len(sums), blocks)]
 
-    def _multiply(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
+    def _multiply(self, carried: Sequence[Any], place: TilePlace) -> tuple[list[Any], list[Any]]:
         """The accumulators of a tile: of each product, one for each 64 rows of the warpgroup.
 
-        place: of the warpgroup's tile.
+        carried: the places in the rings, before and after.  place: of the warpgroup's tile.
         """
+        if self.halo:
+            return self.halo.multiply(
+                carried, place, self.own, self.lane, self._undefined(), self._start_products
+            )
+        multiply = self._multiply_panels
         if self.tiling.promotes:
-            return self._multiply_promoted(cursor, place)
-        if self.tiling.takes_fragments:
-            return self._multiply_fragments(cursor, place)
+            multiply = self._multiply_promoted
+        elif self.tiling.takes_fragments:
+            multiply = self._multiply_fragments
+        cursor, sums = multiply(Cursor(*carried), place)
+        return cursor.values, sums
+
+    def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         undefined = self._undefined()
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
@@ -502,7 +537,8 @@ class Emitter:
         """The same, with the sums of each stage added by additions that round to f32."""
         t = self.tiling
         undefined = self._undefined()
-        type_ = wgmma.accumulator_type(self.row, t.columns)
+        columns = t.part[1]
+        type_ = wgmma.accumulator_type(self.row, columns)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried[:2])
@@ -516,11 +552,11 @@ class Emitter:
             ]
             return [*here.next(t.stages).values, *totals]
 
-        registers = len(undefined) * t.columns // 2
+        registers = len(undefined) * columns // 2
         zeros = [ops.zeros(ops.f32_type())] * registers
         start = [*cursor.values, *zeros]
         stage, phase, *totals = ops.for_(0, place.steps, 1, start, step)
-        each = t.columns // 2
+        each = columns // 2
         sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
         return Cursor(stage, phase), sums
 
@@ -534,7 +570,7 @@ class Emitter:
         thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         batch = place.batch_of(is_a=operand.is_a)
         fragments = OperandFragments(operand, batch, place.row, t.blocks_of_rows, thread)
-        own_row = ops.mul(self.own, t.rows // t.consumers)
+        own_row = ops.mul(self.own, t.part[0])
 
         def take(here: Cursor, step: Any) -> list[Any]:
             self.pipeline.wait_full(here)
@@ -572,7 +608,7 @@ class Emitter:
     def _undefined(self) -> list[Any]:
         """Accumulators whose first products do not read them."""
         count = len(self.tiling.products) * self.tiling.blocks_of_rows
-        return [wgmma.undefined(self.row, self.tiling.columns)] * count
+        return [wgmma.undefined(self.row, self.tiling.part[1])] * count
 
     def _release(self, cursor: Cursor) -> None:
         self.pipeline.release(cursor, self.lane, self.cluster.tiles)
@@ -586,12 +622,23 @@ class Emitter:
         """
         t = self.tiling
         stage = self.pipeline.address(cursor)
-        own = ops.mul(self.own, t.rows // t.consumers * wgmma.ROW_BYTES)
-        descriptors = []
+        descriptors = list[Any]()
         for operand in self.operands:
+            step = t.part_step[0 if operand.is_rows else 1] * wgmma.ROW_BYTES
             place = ops.add(stage, operand.plan["offset"])
-            place = ops.add(place, own) if operand.is_rows else place
+            place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))
+        return self._start_products(descriptors, is_added, sums, words)
+
+    def _start_products(
+        self,
+        descriptors: Sequence[Any],
+        is_added: Any,
+        sums: Sequence[Any],
+        words: Sequence[Any] = (),
+    ) -> list[Any]:
+        """The same, of operands that lie where some descriptors say."""
+        t = self.tiling
         sums = list(sums)
         wgmma.fence()
         for k in range(self.row.steps):
@@ -606,7 +653,7 @@ class Emitter:
                     )
                     sums[place] = wgmma.multiply(
                         self.row,
-                        t.columns,
+                        t.part[1],
                         rows,
                         wgmma.moved(descriptors[b], second.offset(0, k)),
                         sums[place],

@@ -8,7 +8,7 @@ are in the graph is said here: of a matmul, the last two axes of its tensors; of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from ..codegen.cluster import Cluster
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
+from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region
 from ..codegen.staged_operand import StagedOperand
 from ..dialect.tensor import Tensor
@@ -80,7 +81,8 @@ class Matrices:
     calls: of the anchors.  operands: of a stage, those along the rows first; `StagedOperand`, or
     what loads whole tiles by TMA as it does.  batch: loops over
     the matrices.  sizes: rows and columns of a matrix.  steps: panels of k.  space: of what the
-    epilogue reads and writes.
+    epilogue reads and writes.  halo: makes the main loop in which pixels of a convolution come
+    once for all taps, of the operands, the ring of filters and that of pixels.
     """
 
     calls: Sequence[Any]
@@ -89,6 +91,7 @@ class Matrices:
     sizes: tuple[Expr, Expr]
     steps: Expr
     space: MatrixSpace
+    halo: Callable[[Sequence[Any], Pipeline, Pipeline], Any] | None = None
 
     @property
     def k_panel(self) -> int:

@@ -17,13 +17,15 @@ from ..dtypes import DType
 from ..expr import Expr
 from ..mlir import ir
 from .engine import Knobs
-from .knobs_sm90 import FRAGMENTS, cluster_of, consumers_of, sides_of
+from .knobs_sm90 import FRAGMENTS, cluster_of, sides_of
 from .tile_sm90 import (
     MOST_RAW_BITS,
     Tiling,
     chunk_columns,
+    consumers_of,
     exchanges,
     moves_by_tma,
+    part_of,
     raw_bytes,
     slices_of,
     stored_by_tma,
@@ -73,7 +75,7 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
         rows=rows,
         columns=columns,
         swaps=swaps,
-        consumers=consumers_of(rows),
+        consumers=consumers_of(rows, columns),
         stages=knobs["STAGES"],
         cluster=cluster,
         group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
@@ -92,7 +94,7 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
         groups=groups,
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
-        exchanges=exchanges(spans, rows // consumers_of(rows) // wgmma.M),
+        exchanges=exchanges(spans, part_of(rows, columns)[0] // wgmma.M),
     )
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..dialect.tensor import Tensor
 # ever.  Two warpgroups have all that an instruction can name from the start.
 REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 LINE_BYTES = 128  # of a staged row at most: the widest swizzle
+MOST_COLUMNS = 256  # of an instruction
 STORE_BUFFERS = 2  # of a warpgroup
 LOAD_BUFFERS = 3
 MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
@@ -34,8 +35,9 @@ class Tiling:
     """See the file's docstring.
 
     rows, columns: of a block's tile.  swaps: the instruction's first operand is B, and what it
-    computes is the product's transpose.  consumers: warpgroups that multiply.  cluster: rows and
-    columns of blocks.  operands: the tiles of a stage, see `StagedOperand.plan`.
+    computes is the product's transpose.  consumers: warpgroups that multiply, each a part of the
+    rows; of 64 rows, a part of the columns.  cluster: rows and columns of blocks.
+    operands: the tiles of a stage, see `StagedOperand.plan`.
     products: for each matmul of the region, the places of its row and column operand.
     promotes: whether each stage's sums are added to f32 sums of their own.
     loads: arguments, by place, that the epilogue reads through shared memory.
@@ -48,6 +50,8 @@ class Tiling:
     groups: of rows, at most; 0: the rows are not grouped.
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
     streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
+    is_turned: whether staged tensors are contiguous along the rows.
+    halo: how pixels come once for all taps of a filter, see `conv_halo_sm90`; empty: they do not.
     """
 
     row: wgmma.Instruction
@@ -73,6 +77,8 @@ class Tiling:
     exchanges: int
     streams: bool
     is_dynamic: bool
+    is_turned: bool = False
+    halo: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -80,7 +86,7 @@ class Tiling:
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        for flag in ("swaps", "promotes", "streams", "is_dynamic"):
+        for flag in ("swaps", "promotes", "streams", "is_dynamic", "is_turned"):
             fields[flag] = bool(fields[flag])
         return Tiling(row=row, **fields)
 
@@ -94,9 +100,24 @@ class Tiling:
         return wgmma.WARPGROUP_THREADS * (self.producers + self.consumers)
 
     @property
+    def part(self) -> tuple[int, int]:
+        """Rows and columns of a warpgroup's part of a tile."""
+        if self.rows == wgmma.M:
+            return self.rows, self.columns // self.consumers
+        return self.rows // self.consumers, self.columns
+
+    @property
+    def part_step(self) -> tuple[int, int]:
+        """Rows and columns from a warpgroup's part to the next one's."""
+        rows, columns = self.part
+        if self.consumers == 1:
+            return 0, 0
+        return (rows, 0) if rows < self.rows else (0, columns)
+
+    @property
     def blocks_of_rows(self) -> int:
         """Instructions' rows of a warpgroup."""
-        return self.rows // self.consumers // wgmma.M
+        return self.part[0] // wgmma.M
 
     @property
     def slices(self) -> int:
@@ -105,8 +126,8 @@ class Tiling:
 
     @property
     def own_columns(self) -> int:
-        """Columns of a block's epilogue."""
-        return self.columns // self.slices
+        """Columns of a warpgroup's epilogue."""
+        return self.part[1] // self.slices
 
     @property
     def is_all_async(self) -> bool:
@@ -134,22 +155,47 @@ class Tiling:
         return sum(operand["raw_bytes"] for operand in self.operands)
 
     @property
+    def buffer_columns(self) -> int:
+        """Columns of a buffer of staged outputs and loads: a chunk, or with a halo all."""
+        return self.part[1] if self.halo else self.chunk
+
+    @property
+    def store_buffers(self) -> int:
+        """Of a warpgroup."""
+        return 1 if self.halo else STORE_BUFFERS
+
+    @property
+    def load_buffers(self) -> int:
+        """Of a warpgroup."""
+        return 1 if self.halo else LOAD_BUFFERS
+
+    @property
     def store_bytes(self) -> int:
-        """Of one buffer: a chunk of every staged output."""
-        return buffer_bytes(self.staged_bytes, self.chunk)
+        """Of one buffer of every staged output."""
+        if self.halo:
+            return len(self.staged_bytes) * self.halo["buffer_bytes"]
+        return buffer_bytes(self.staged_bytes, self.buffer_columns)
 
     @property
     def load_bytes(self) -> int:
-        """Of one buffer: a chunk of every staged load."""
-        return buffer_bytes(self.loaded_bytes, self.chunk)
+        """Of one buffer of every staged load."""
+        if self.halo:
+            return len(self.loaded_bytes) * self.halo["buffer_bytes"]
+        return buffer_bytes(self.loaded_bytes, self.buffer_columns)
 
     @property
-    def stores_offset(self) -> int:
+    def pixels_offset(self) -> int:
+        """Of the ring of pixels with their halo."""
         return self.stage_bytes * self.stages
 
     @property
+    def stores_offset(self) -> int:
+        pixels = self.halo["slots"] * self.halo["slot_bytes"] if self.halo else 0
+        return self.pixels_offset + pixels
+
+    @property
     def loads_offset(self) -> int:
-        return self.stores_offset + self.consumers * STORE_BUFFERS * self.store_bytes
+        return self.stores_offset + self.consumers * self.store_buffers * self.store_bytes
 
     @property
     def barriers_offset(self) -> int:
@@ -158,7 +204,7 @@ class Tiling:
     @property
     def raw_offset(self) -> int:
         """Of the ring of raw tiles."""
-        return self.loads_offset + self.consumers * LOAD_BUFFERS * self.load_bytes
+        return self.loads_offset + self.consumers * self.load_buffers * self.load_bytes
 
     @property
     def split_offset(self) -> int:
@@ -175,7 +221,7 @@ class Tiling:
     def split_barriers_offset(self) -> int:
         barriers = Pipeline.barrier_bytes(self.stages)
         if self.loads:
-            barriers += self.consumers * Pipeline.barrier_bytes(LOAD_BUFFERS)
+            barriers += self.consumers * Pipeline.barrier_bytes(self.load_buffers)
         return self.barriers_offset + barriers
 
     @property
@@ -190,6 +236,11 @@ class Tiling:
 
     @property
     def smem_bytes(self) -> int:
+        slots = self.halo["slots"] if self.halo else 0
+        return self.pixels_barriers_offset + Pipeline.barrier_bytes(slots)
+
+    @property
+    def pixels_barriers_offset(self) -> int:
         ring = TileRing.bytes() + TileRing.barrier_bytes()
         return self.ring_offset + (ring if self.is_dynamic else 0)
 
@@ -202,7 +253,7 @@ class Tiling:
     @property
     def sums(self) -> int:
         """Registers of a thread's sums."""
-        return len(self.products) * self.blocks_of_rows * self.columns // 2
+        return len(self.products) * self.blocks_of_rows * self.part[1] // 2
 
     @property
     def exchange_bytes(self) -> int:
@@ -218,7 +269,22 @@ class Tiling:
         return self.exchange_offset + self.consumers * self.exchange_bytes
 
 
+def consumers_of(rows: int, columns: int) -> int:
+    """Warpgroups that multiply a tile."""
+    return 1 if rows == wgmma.M and columns <= MOST_COLUMNS else 2
+
+
+def part_of(rows: int, columns: int) -> tuple[int, int]:
+    """Rows and columns of a tile that each of them has."""
+    consumers = consumers_of(rows, columns)
+    if rows == wgmma.M:
+        return rows, columns // consumers
+    return rows // consumers, columns
+
+
 def _listed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
     return [_listed(v) for v in value] if isinstance(value, tuple) else value
 
 

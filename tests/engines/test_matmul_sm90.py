@@ -6,7 +6,7 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.engines.epilogue_sm90 import chunks_since
+from dnnc.engines.epilogue_sm90 import uses_since
 from dnnc.engines.knobs_sm90 import COLUMNS
 from tests.support.checked import check
 
@@ -159,7 +159,7 @@ def test_when_a_buffer_was_last_used(chunks, buffers):
     for now, (tile, i, slot) in enumerate(used):
         if tile == 3:
             before = max(t for t in range(now) if used[t][2] == slot)
-            assert chunks_since(i, chunks, buffers) == now - before
+            assert uses_since(i, chunks, buffers) == now - before
 
 
 @pytest.mark.parametrize("out", ["row", "column", "gaps"])

@@ -103,17 +103,22 @@ def test_layers_with_the_knobs_that_are_chosen(name, dtype):
 
 
 def _candidates():
-    """Each tile and cluster once."""
-    graph = fused(LAYERS["28x28x128 3x3"], torch.float16)
-    (fusion,) = partition(graph, [graph.live_ops])
-    return [dict(knobs) for knobs in CONV_SM90.candidates(fusion, of(TARGET))]
+    """Each tile and cluster once, of two layers."""
+    for name in ("28x28x128 3x3", "56x56x64 3x3"):
+        graph = fused(LAYERS[name], torch.float16)
+        (fusion,) = partition(graph, [graph.live_ops])
+        for knobs in CONV_SM90.candidates(fusion, of(TARGET)):
+            if name == "28x28x128 3x3" or knobs["TILE_ROWS"]:
+                yield name, dict(knobs)
 
 
-@pytest.mark.parametrize(
-    "knobs", _candidates(), ids=lambda knobs: "_".join(map(str, knobs.values()))
-)
-def test_every_candidate(knobs):
-    run(LAYERS["28x28x128 3x3"], torch.float16, (3,), knobs.items())
+def _name(part):
+    return part if isinstance(part, str) else "_".join(map(str, part.values()))
+
+
+@pytest.mark.parametrize(("name", "knobs"), list(_candidates()), ids=_name)
+def test_every_candidate(name, knobs):
+    run(LAYERS[name], torch.float16, (3,), knobs.items())
 
 
 @pytest.mark.parametrize("knobs", [{"STREAM_K": 1}, {"SCHED_POLICY": 1}], ids=str)

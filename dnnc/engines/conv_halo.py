@@ -1,0 +1,179 @@
+# pyright: basic
+"""Pixels with their halo: how a tile of X is loaded once, and read by every tap of a filter.
+
+A tile is whole rows of Y's image.  In shared memory lie, flat, the rows of X that its taps meet,
+padding included: `pitch` pixels each.  Position f = row * pitch + column is an output pixel, and
+the tap (r, s) meets it at position f + r * pitch + s (times the dilations): a shift of where the
+instruction begins to read.  The last pitch - Q positions of each row are no pixels of the output:
+they are computed, and not stored.
+
+Example, 56 columns, 3x3, padding 1: pitch 58, so that 4 rows are 4 * 58 = 232 positions, 224 of
+which are pixels, and tap (1, 2) reads from position 60 on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..codegen import tma, wgmma
+from ..codegen.im2col import Window
+from ..codegen.staged_store import ALIGNMENT, TURNED_BYTES
+from ..dialect.tensor import Tensor
+from ..expr import Expr, ceildiv
+from .conv import ConvShape
+
+SLOTS = 2  # tiles of pixels in shared memory
+MOST_TAPS = 64  # of a filter
+_STEP = 8  # positions that an instruction counts in
+
+
+@dataclass(frozen=True)
+class Halo:
+    """A tile of pixels.
+
+    windows: of the rows and columns of an image.  columns: of Y's image.  rows: of Y's image of a
+    warpgroup's part.  parts: side by side in a tile, 1 or 2.
+    """
+
+    windows: tuple[Window, Window]
+    columns: int
+    rows: int
+    parts: int
+
+    @staticmethod
+    def of(shape: ConvShape, rows: int, parts: int) -> Halo:
+        height, width = shape.windows
+        columns = width.outputs(shape.x.shape[3]).constant
+        assert columns is not None, "halo_refusal takes images of a fixed width"
+        return Halo((height, width), columns, rows, parts)
+
+    @property
+    def pitch(self) -> int:
+        """Pixels of X in a row, padding included."""
+        return self.columns + self.windows[1].reach
+
+    @property
+    def positions(self) -> int:
+        """Of a part: what an instruction computes, up to the last pixel."""
+        needed = (self.rows - 1) * self.pitch + self.columns
+        return -(-needed // _STEP) * _STEP
+
+    @property
+    def tile_rows(self) -> int:
+        """Of Y's image."""
+        return self.rows * self.parts
+
+    @property
+    def part_step(self) -> int:
+        """Positions in shared memory from a part to the next."""
+        return self.rows * self.pitch
+
+    @property
+    def input_rows(self) -> int:
+        """Of X, of a tile."""
+        return self.tile_rows + self.windows[0].reach
+
+    @property
+    def taps(self) -> int:
+        return self.windows[0].taps * self.windows[1].taps
+
+    def shift(self, row: int, column: int) -> int:
+        """Positions from an output pixel to where a tap meets it."""
+        height, width = self.windows
+        return row * height.dilation * self.pitch + column * width.dilation
+
+    @property
+    def load_bytes(self) -> int:
+        """Of one load, of a panel of channels."""
+        return self.input_rows * self.pitch * wgmma.ROW_BYTES
+
+    @property
+    def slot_bytes(self) -> int:
+        """What is loaded, and what the last tap of the last position reads past it."""
+        last = self.shift(self.windows[0].taps - 1, self.windows[1].taps - 1)
+        end = (self.parts - 1) * self.part_step + self.positions + last
+        most = max(self.load_bytes, end * wgmma.ROW_BYTES)
+        return -(-most // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Of a part of a staged output or load."""
+        bytes_ = self.part_step * wgmma.M * TURNED_BYTES
+        return -(-bytes_ // ALIGNMENT) * ALIGNMENT
+
+    def tiles(self, shape: ConvShape) -> Expr:
+        """Of all images."""
+        rows = shape.windows[0].outputs(shape.x.shape[2])
+        return shape.x.shape[0] * ceildiv(rows, self.tile_rows)
+
+    @property
+    def load_share(self) -> float:
+        """Of what each step would load, if every tap loaded its pixels."""
+        return self.input_rows * self.pitch / (self.parts * self.positions * self.taps)
+
+
+def parts_of(channels: int) -> int:
+    """Parts of a tile of so many output channels: of 64, each warpgroup has pixels of its own."""
+    return 2 if channels == wgmma.M else 1
+
+
+def stays(shape: ConvShape, channels: int, stages: int, panels: int) -> bool:
+    """Whether a block's filters are loaded once: all are there, and every tile has the same."""
+    has_one = shape.groups == 1 and shape.k_group <= channels
+    return has_one and stages == shape.taps * panels
+
+
+def halo_refusal(shape: ConvShape, panel: int) -> str | None:
+    """Why pixels of X can't be loaded with their halo."""
+    if len(shape.windows) != 2:
+        return f"{len(shape.windows)} spatial dims"
+    if any(window.stride != 1 for window in shape.windows):
+        return "a convolution stride"
+    if not 1 < shape.taps <= MOST_TAPS:
+        return f"a filter of {shape.taps} taps"
+    if shape.is_split_by_groups(panel):
+        return f"groups of {shape.c_group} channels"
+    if shape.x.shape[3].constant is None:
+        return f"images of a width of {shape.x.shape[3]}"
+    if (what := tma.refusal(shape.x, (1, 3, 2))) is not None:
+        return f"X with {what}"
+    return None
+
+
+def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
+    """Why a tile is none, of a convolution that has halos."""
+    if max(halo.pitch, halo.input_rows) > tma.MAX_BOX:
+        return f"{halo.input_rows} rows of {halo.pitch} pixels"
+    if not instruction.takes_columns(halo.positions):
+        return f"{halo.positions} positions"
+    return None
+
+
+def image_view(tensor: Tensor, groups: int) -> Tensor:
+    """A tensor [N, K, P, Q] as [N, groups, K / groups, P, Q], so that boxes end with a group."""
+    n, _, p, q = tensor.dims
+    n_stride, k_stride, *strides = tensor.layout
+    k_group = tensor.shape[1] // groups
+    return replace(
+        tensor,
+        dims=(n, Expr.of(groups), k_group, p, q),
+        strides=(n_stride, k_stride * k_group, k_stride, *strides),
+    )
+
+
+IMAGE_AXES = (2, 4, 3)  # of a view: channels, columns, rows
+
+
+def image_moves(tensor: Tensor, groups: int) -> bool:
+    """Whether the copy engine moves boxes of images of a tensor of Y's dims, turned."""
+    if tensor.type.bits != 8 * TURNED_BYTES or tensor.rank != 4:
+        return False
+    return tma.refusal(image_view(tensor, groups), IMAGE_AXES) is None
+
+
+def image_stored(tensor: Tensor, groups: int) -> bool:
+    """Whether it stores them: it writes whole 16 bytes, so that a group's channels have to end
+    with them."""
+    k_group = tensor.shape[1] // groups
+    whole = k_group.known_divisor() * tensor.type.bits % (8 * tma.ALIGNMENT) == 0
+    return whole and image_moves(tensor, groups)

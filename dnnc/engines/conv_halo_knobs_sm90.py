@@ -1,0 +1,178 @@
+"""Which knobs of conv_sm90 go together where pixels come with their halo (TILE_ROWS > 0)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..codegen import wgmma
+from ..codegen.pipeline import Pipeline
+from ..codegen.tile_ring import TileRing
+from ..dialect.fusion import Fusion, remembered
+from ..expr import typical
+from ..target import Target
+from .conv import conv_of, shape_of
+from .conv_facts_sm90 import conv_facts_of, conv_work_of, y_loads
+from .conv_halo import (
+    SLOTS,
+    Halo,
+    halo_refusal,
+    image_moves,
+    image_stored,
+    parts_of,
+    stays,
+    tile_refusal,
+)
+from .engine import Knobs, Reason
+from .hopper_model import HopperWork
+from .knobs_sm90 import BESIDE, STAGES, SWIZZLES
+from .product import knob_reason
+from .surface import smem_reasons
+
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32)  # of TILE_ROWS
+STAYING = (9,)  # more values of STAGES: all filters of some convolutions
+_CHANNELS = (64, 128, 256)
+_PIXELS = (64, 128, 256, *BESIDE)  # of TILE_M: the least that holds a tile's positions
+_MOST_SUMS = {64: 256, 128: 256, 256: 192}  # positions of a part, by channels
+_WORTH = 0.6  # of the positions of a candidate, those that are pixels
+
+
+def halo_of(fusion: Fusion, rows: int, channels: int) -> Halo | None:
+    """rows: of a tile.  None: a convolution that has no halos, or rows that are not whole."""
+    shape, parts = shape_of(conv_of(fusion)), parts_of(channels)
+    if _refusal(fusion) or rows % parts:
+        return None
+    return Halo.of(shape, rows // parts, parts)
+
+
+@remembered
+def _refusal(fusion: Fusion) -> str:
+    """Why there are no halos; "": there are."""
+    op, facts = conv_of(fusion), conv_facts_of(fusion)
+    shape = shape_of(op)
+    if (what := halo_refusal(shape, facts.row.panel_k)) is not None:
+        return what
+    for tensor in fusion.outputs:
+        if not image_stored(tensor, shape.groups):
+            return f"output {tensor.label} of {tensor.type}, not channels last by 16 bytes"
+    return "sums in f32 of fp8 products" if facts.promotes else ""
+
+
+def pixels_of(halo: Halo) -> int:
+    """TILE_M of a tile."""
+    return min(n for n in _PIXELS if n >= halo.parts * halo.positions)
+
+
+def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+    """Why knobs with TILE_ROWS > 0 do not go together."""
+    rows, channels = knobs["TILE_ROWS"], knobs["TILE_N"]
+    if what := _refusal(fusion):
+        supported = "TILE_ROWS=0, or 2D images of a fixed width with channels last, stride 1"
+        return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
+    others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0}
+    for name, value in others.items():
+        if knobs[name] != value:
+            return (knob_reason(f"TILE_ROWS={rows} and {name}={knobs[name]}", f"{name}={value}"),)
+    if channels not in _CHANNELS or rows % parts_of(channels):
+        what = f"TILE_ROWS={rows} with TILE_N={channels}"
+        return (knob_reason(what, f"TILE_N of {_CHANNELS}, with 64 an even TILE_ROWS"),)
+    halo = Halo.of(shape_of(conv_of(fusion)), rows // parts_of(channels), parts_of(channels))
+    if what := _tile_refusal(halo, channels, fusion):
+        return (knob_reason(f"TILE_ROWS={rows}: {what}", "fewer rows"),)
+    if knobs["TILE_M"] != pixels_of(halo):
+        what = f"TILE_M={knobs['TILE_M']} of {halo.parts * halo.positions} positions"
+        return (knob_reason(what, f"TILE_M={pixels_of(halo)}"),)
+    return smem_reasons(_smem_bytes(halo, channels, knobs["STAGES"], fusion), target)
+
+
+def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
+    if halo.positions > _MOST_SUMS[channels]:
+        return f"{halo.positions} positions"
+    return tile_refusal(halo, conv_facts_of(fusion).row)
+
+
+def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
+    """No less than the kernel will need."""
+    loads = [t for t in y_loads(fusion) if image_moves(t, shape_of(conv_of(fusion)).groups)]
+    buffers = 2 * (len(fusion.outputs) + len(loads)) * halo.buffer_bytes
+    barriers = Pipeline.barrier_bytes(stages + SLOTS + 2) + TileRing.bytes()
+    barriers += TileRing.barrier_bytes() + 64
+    return stages * channels * wgmma.ROW_BYTES + SLOTS * halo.slot_bytes + buffers + barriers
+
+
+# ---- candidates
+
+
+@functools.lru_cache(maxsize=256)
+def halo_candidates(fusion: Fusion, target: Target) -> tuple[Knobs, ...]:
+    """The legal choices that are worth a look."""
+    return () if _refusal(fusion) else tuple(_candidates(fusion, target))
+
+
+def _candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
+    op = conv_of(fusion)
+    shape = shape_of(op)
+    height = typical(shape.windows[0].outputs(shape.x.shape[2]))
+    for channels in _CHANNELS:
+        if channels > _CHANNELS[0] and channels >= 2 * shape.k_group:
+            continue  # half of the rows would be of no channel
+        for rows in ROWS:
+            halo = halo_of(fusion, rows, channels)
+            if halo is None or _tile_refusal(halo, channels, fusion):
+                continue
+            stages = _stages(halo, channels, fusion, target)
+            if _useful(halo, height) < _WORTH or stages < min(STAGES):
+                continue
+            yield {
+                "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": stages,
+                "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWAP_AB": 1,
+                "STREAM_K": 0, "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0], "TILE_ROWS": rows,
+            }  # fmt: skip
+
+
+def _useful(halo: Halo, height: int) -> float:
+    """Of the positions, those that are pixels; height: of Y's image."""
+    tiles = -(-height // halo.tile_rows)
+    return height * halo.columns / (tiles * halo.parts * halo.positions)
+
+
+def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
+    """All filters where they fit and stay, or as many as fit; 0: none."""
+    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion)
+    panels = shape.padded_channels(facts.row.panel_k) // facts.row.panel_k
+    fitting = [
+        n
+        for n in (*STAGES, *STAYING)
+        if _smem_bytes(halo, channels, n, fusion) <= target.smem_block_bytes
+    ]
+    staying = [n for n in fitting if stays(shape, channels, n, panels)]
+    return max(staying or [n for n in fitting if n in STAGES], default=0)
+
+
+# ---- predictions
+
+
+def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
+    """Of the pixels and the filters of a stage, the share that each step loads."""
+    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
+    assert halo is not None, "of knobs that are legal"
+    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion)
+    panels = shape.padded_channels(facts.row.panel_k) // facts.row.panel_k
+    return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
+
+
+def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:
+    """Positions and channels of a tile."""
+    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
+    assert halo is not None, "of knobs that are legal"
+    return halo.parts * halo.positions, knobs["TILE_N"]
+
+
+def halo_work(knobs: Knobs, fusion: Fusion) -> HopperWork:
+    """The product's sizes, with the positions that are no pixels."""
+    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
+    assert halo is not None, "of knobs that are legal"
+    work, shape = conv_work_of(fusion), shape_of(conv_of(fusion))
+    positions = typical(halo.tiles(shape)) * halo.parts * halo.positions
+    return replace(work, m=positions, a_share=work.a_share * work.m / positions)

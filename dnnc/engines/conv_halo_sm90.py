@@ -1,0 +1,267 @@
+# pyright: basic
+"""The main loop of a convolution whose pixels come with their halo: see `conv_halo`.
+
+    producer   for each panel of channels: load the tile's pixels; for each tap: load its filter
+    consumers  for each panel: wait for its pixels; for each tap: wait for its filter, multiply
+               from where the tap meets the pixels on; release the filter before, and after the
+               last tap the pixels
+
+Filters and pixels have a ring each.  Where all filters fit at once they are loaded for a block's
+first tile, and stay.  Output channels lie along the instruction's rows, positions along its
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import dtypes
+from ..codegen import index as idx
+from ..codegen import mbarrier, ops, tma, wgmma
+from ..codegen.index import Coordinate, Index
+from ..codegen.kernel import Kernel
+from ..codegen.pipeline import Cursor, Pipeline
+from ..codegen.schedule import TilePlace
+from ..dialect.tensor import Tensor
+from ..expr import Expr, ceildiv
+from .conv import ConvShape
+from .conv_halo import IMAGE_AXES, Halo, image_view
+from .matrices_sm90 import Batch
+
+GROUP = 0  # the axis of a batch that counts groups
+
+
+def group_of(batch: Batch) -> Any:
+    """The number of a group of channels."""
+    return batch[GROUP].index().base if batch else 0
+
+
+@dataclass
+class HaloOperand:
+    """X: a tile of pixels with its halo, of a panel of channels.  plan: as of `StagedOperand`."""
+
+    kernel: Kernel
+    shape: ConvShape
+    halo: Halo
+    plan: Mapping[str, Any]
+    row: wgmma.Instruction
+
+    is_a = True
+    is_rows = False
+    is_async = True
+    raw = None
+    bytes = 0  # of its tile in a stage: it has a ring of its own
+
+    def __post_init__(self) -> None:
+        self.panels = wgmma.Panels(self.halo.positions, self.row.element_bytes)
+        x = self.shape.x
+        element = "tf32" if x.type == dtypes.f32 else ""
+        extents = (self.panels.k, self.halo.pitch, self.halo.input_rows)
+        self.box = tma.Box(x, (1, 3, 2), extents, element)
+        self.map = tma.map_argument(self.kernel, self.box)
+
+    def load(self, slot: Any, image: Any, row: Any, batch: Batch, panel: Any, barrier: Any) -> None:
+        """Starts the copy of a tile that begins at a row of Y's image."""
+        channel = ops.add(
+            ops.mul(panel, self.panels.k), ops.mul(group_of(batch), self.shape.c_group)
+        )
+        height, width = self.halo.windows
+        at = [image, channel, ops.add(row, height.lower), width.lower]
+        tma.load(slot, self.map, tma.place(self.box, list(map(Index, at))), barrier)
+
+
+@dataclass
+class HaloSpace:
+    """Rows are the channels of a group; columns the positions of tiles, counted through.
+
+    dims: of Y.
+    """
+
+    kernel: Kernel
+    dims: tuple[Expr, ...]
+    groups: int
+    halo: Halo
+    _apart: dict[Any, tuple[Index, Index, Index]] = field(default_factory=dict)
+
+    exit_axes = None
+
+    @property
+    def _tiles_of_image(self) -> Expr:
+        return ceildiv(self.dims[2], self.halo.tile_rows)
+
+    def start(self, column: Any) -> tuple[Any, Any]:
+        """(image, row of Y's image) where the part of a tile begins that a column lies in."""
+        halo = self.halo
+        part = ops.div(column, halo.positions)
+        tile = ops.div(part, halo.parts)
+        image = self.kernel.divide(tile, self._tiles_of_image)
+        inside = self.kernel.remainder(tile, self._tiles_of_image, image)
+        own = ops.sub(part, ops.mul(tile, halo.parts))
+        row = ops.add(ops.mul(inside, halo.tile_rows), ops.mul(own, halo.rows))
+        return image, row
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        channel = row.index()
+        if self.groups > 1:
+            k_group = self.dims[1].constant
+            assert k_group is not None, "channels are a fixed size"
+            first = idx.scale(Index.of(group_of(batch)), k_group // self.groups)
+            channel = idx.add(first, channel)
+        image, y, x = self._place(column.index())
+        return [image, channel, y, x]
+
+    def _place(self, column: Index) -> tuple[Index, Index, Index]:
+        """(image, row, column) of a pixel; of what is none, of one that there is."""
+        if column.is_uniform:
+            return self._pixel(column.base)
+        lanes = [self._pixel(column.element(i)) for i in range(2)]
+        images, rows, columns = (
+            Index(lanes=tuple(lane[i].base for lane in lanes)) for i in range(3)
+        )
+        return images, rows, columns
+
+    def _pixel(self, column: Any) -> tuple[Index, Index, Index]:
+        image, first = self.start(column)
+        position = ops.rem(column, self.halo.positions)
+        down = ops.div(position, self.halo.pitch)
+        across = ops.sub(position, ops.mul(down, self.halo.pitch))
+        last = ops.sub(self.kernel.size(self.dims[2]), 1)
+        row = ops.minimum(ops.add(first, down), last)
+        return Index.of(image), Index.of(row), Index.of(ops.minimum(across, self.halo.columns - 1))
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        extents = (rows, self.halo.pitch, self.halo.rows)
+        return tma.Box(image_view(tensor, self.groups), IMAGE_AXES, extents)
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        image, first = self.start(column)
+        at = [image, group_of(batch), row, first, 0]
+        return tma.place(box, list(map(Index, at)))
+
+
+@dataclass
+class HaloLoop:
+    """See the file's docstring.
+
+    filters: their ring.  pixels: theirs.  stays: whether filters do.
+    """
+
+    halo: Halo
+    space: HaloSpace
+    shape: ConvShape
+    operands: Sequence[Any]
+    filters: Pipeline
+    pixels: Pipeline
+    stays: bool
+
+    @property
+    def taps(self) -> int:
+        return self.halo.taps
+
+    def start(self) -> list[Any]:
+        """What a loop over tiles carries: the places in both rings."""
+        return [*Cursor().values, *Cursor().values]
+
+    # ---- the producer
+
+    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+        """By one thread; carried: `start`, and whether this is the block's first tile."""
+        filter_, pixel = self.operands
+        image, row = self.space.start(place.column)
+        panel_k = filter_.panels.k
+        *carried, is_first = carried
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            filters, pixels = Cursor(*carried[:2]), Cursor(*carried[2:])
+            panel = ops.div(i, self.taps)
+            tap = ops.sub(i, ops.mul(panel, self.taps))
+            begins = ops.compare("eq", tap, 0)
+            with ops.if_(begins):
+                self.pixels.wait_empty(pixels)
+                self.pixels.expect(pixels, self.halo.load_bytes)
+                barrier = self.pixels.full_barrier(pixels)
+                pixel.load(self.pixels.slot(pixels), image, row, place.batch, panel, barrier)
+            pixels = _advanced(pixels, self.pixels.stages, begins)
+            k = ops.add(ops.mul(tap, self.shape.padded_channels(panel_k)), ops.mul(panel, panel_k))
+            here = Cursor(i, 0) if self.stays else filters
+            with ops.if_(ops.compare("ne", is_first, 0) if self.stays else None):
+                if not self.stays:
+                    self.filters.wait_empty(here)
+                barrier = self.filters.full_barrier(here)
+                mbarrier.expect(barrier, filter_.bytes)
+                filter_.load(self.filters.slot(here), place.batch, place.row, k, barrier, 0)
+            if not self.stays:
+                filters = filters.next(self.filters.stages)
+            return [*filters.values, *pixels.values]
+
+        carried = ops.for_(place.first_step, place.end_step, 1, carried, step)
+        return [*carried, ops.const(0)]
+
+    # ---- the consumers
+
+    def multiply(
+        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        sums: Sequence[Any], multiply_stage: Any,
+    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+        """(carried, sums) after a tile; own: the warpgroup; sums: not read by the first products.
+
+        multiply_stage(descriptors, whether sums are added to, sums) starts products.
+        """
+        nothing = ops.const(-1)
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            filters, pixels = Cursor(*carried[:2]), Cursor(*carried[2:4])
+            last_filter, last_pixels, *sums = carried[4:]
+            here = Cursor(i, 0) if self.stays else filters
+            tap = ops.rem(i, self.taps)
+            self.pixels.wait_full(pixels)
+            self.filters.wait_full(here)
+            sums = multiply_stage(self._descriptors(here, pixels, tap, own), i, sums)
+            wgmma.wait(1)
+            if not self.stays:
+                with ops.if_(ops.compare("sge", last_filter, 0)):
+                    self.filters.release(Cursor(last_filter), lane)
+            begins = ops.compare("eq", tap, 0)
+            with ops.if_(ops.both(begins, ops.compare("sge", last_pixels, 0))):
+                self.pixels.release(Cursor(last_pixels), lane)
+            ends = ops.compare("eq", tap, self.taps - 1)
+            following = filters if self.stays else filters.next(self.filters.stages)
+            after = _advanced(pixels, self.pixels.stages, ends)
+            slots = [ops.value_of(filters.stage), ops.value_of(pixels.stage)]
+            return [*following.values, *after.values, *slots, *sums]
+
+        start = [*carried, nothing, nothing, *sums]
+        *carried, last_filter, last_pixels = (found := ops.for_(0, place.steps, 1, start, step))[:6]
+        sums = wgmma.wait_for(found[6:])
+        if not self.stays:
+            self.filters.release(Cursor(last_filter), lane)
+        self.pixels.release(Cursor(last_pixels), lane)
+        return list(carried), sums
+
+    def _descriptors(self, filters: Cursor, pixels: Cursor, tap: Any, own: Any) -> list[Any]:
+        """Of a tap's filter, and of the pixels from where it meets a part's first one on."""
+        filter_, pixel = self.operands
+        columns = self.halo.windows[1].taps
+        row = ops.div(tap, columns)
+        column = ops.sub(tap, ops.mul(row, columns))
+        height, width = self.halo.windows
+        shift = ops.add(
+            ops.mul(row, height.dilation * self.halo.pitch), ops.mul(column, width.dilation)
+        )
+        if self.halo.parts > 1:
+            shift = ops.add(shift, ops.mul(own, self.halo.part_step))
+        place = ops.add(self.pixels.address(pixels), ops.mul(shift, wgmma.ROW_BYTES))
+        rows = self.filters.address(filters)
+        if self.halo.parts == 1:  # each warpgroup has channels of its own
+            step = filter_.tile_rows // 2 * wgmma.ROW_BYTES
+            rows = ops.add(rows, ops.mul(own, step))
+        return [wgmma.descriptor(rows, filter_.panels), wgmma.descriptor(place, pixel.panels)]
+
+
+def _advanced(cursor: Cursor, stages: int, condition: Any) -> Cursor:
+    """The place that follows where a condition holds."""
+    following = cursor.next(stages)
+    pairs = ((following.stage, cursor.stage), (following.phase, cursor.phase))
+    return Cursor(*(ops.select(condition, ops.value_of(a), ops.value_of(b)) for a, b in pairs))

@@ -1,0 +1,207 @@
+"""Engine conv_sm90 with pixels that come once for all taps (TILE_ROWS > 0), in the interpreter."""
+
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.dialect.fusion import partition
+from dnnc.engines import heuristics
+from dnnc.engines.conv import conv_of, shape_of
+from dnnc.engines.conv_halo import Halo
+from dnnc.engines.conv_halo_knobs_sm90 import halo_candidates, halo_of, pixels_of
+from dnnc.engines.conv_sm90 import CONV_SM90
+from dnnc.target import of
+
+from .test_conv import around, packed
+from .test_conv_sm90 import SMALL, TARGET, H, N, convolved, image, layer, new_graph, ptx_of, run
+
+
+def fusion_of(g):
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    return fusion
+
+
+def with_halo(g, rows, channels=64, **knobs):
+    """Knobs of tiles of some rows."""
+    halo = halo_of(fusion_of(g), rows, channels)
+    assert halo is not None
+    own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1, "TILE_ROWS": rows}
+    return {**SMALL, **own, **knobs}
+
+
+# X, W, parameters, rows of the tile, channels of it.
+CASES = {
+    "3x3": ([2, 64, 6, 7], [64, 64, 3, 3], around(1), 4, 64),
+    "rows past the image": ([2, 16, 5, 9], [24, 16, 3, 3], around(1), 4, 64),
+    "two panels": ([1, 72, 4, 6], [40, 72, 3, 3], around(1), 2, 64),
+    "128 channels": ([2, 16, 5, 6], [136, 16, 3, 3], around(1), 3, 128),
+    "256 channels": ([1, 16, 3, 6], [256, 16, 2, 2], around(0), 2, 256),
+    "uneven": ([2, 16, 9, 7], [72, 16, 2, 3], {
+        "pre_padding": [0, 2], "post_padding": [3, 1], "stride": [1, 1], "dilation": [1, 3]},
+        2, 64),
+    "dilation": ([1, 8, 9, 8], [16, 8, 3, 3], around(2, dilation=2), 4, 64),
+    "5x5": ([1, 16, 6, 8], [24, 16, 5, 5], around(2), 2, 64),
+    "rows of one tap": ([1, 16, 6, 20], [24, 16, 1, 5], around(0), 4, 64),
+    "columns of one tap": ([1, 16, 9, 11], [24, 16, 3, 1], around(0), 4, 64),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", CASES)
+def test_shapes(name):
+    x, w, parameters, rows, channels = CASES[name]
+    g = new_graph()
+    convolved(g, x, w, **parameters).set_output()
+    plan = run(g, knobs=with_halo(g, rows, channels))
+    assert ".im2col" not in ptx_of(plan)
+
+
+def test_a_filter_that_is_turned():
+    g = new_graph(dtypes.bf16)
+    mode = {"convolution_mode": "CONVOLUTION"}
+    convolved(g, [1, 16, 6, 5], [24, 16, 3, 2], **around(1), **mode).set_output()
+    run(g, knobs=with_halo(g, 2))
+
+
+@pytest.mark.parametrize(("n", "h"), [(1, 4), (3, 9)])
+def test_one_plan_serves_every_height_and_number_of_images(n, h):
+    g = new_graph()
+    y = g.conv_fprop(image(g, [N, 16, H, 6]), image(g, [24, 16, 3, 3]), **around(1))
+    g.relu(g.add(y, image(g, [N, *y.get_dim()[1:]]))).set_output()
+    run(g, {"N": n, "H": h}, knobs=with_halo(g, 4))
+
+
+def test_groups_end_inside_a_tile():
+    g = new_graph()
+    y = convolved(g, [2, 128, 4, 5], [48, 64, 3, 3], **around(1))
+    g.add(y, g.tensor([1, 48, 1, 1])).set_output()
+    run(g, knobs=with_halo(g, 2))
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize(("io", "stages"), [("f16", 9), ("bf16", 2)])
+def test_filters_that_stay_and_residuals(io, stages):
+    """Many tiles of a block: the rings go on from tile to tile."""
+    g = new_graph(dtypes.of(io))
+    y = convolved(g, [34, 8, 8, 6], [64, 8, 3, 3], **around(1))
+    y.set_output()
+    biased = g.add(g.mul(y, g.tensor([1, 64, 1, 1])), g.tensor([1, 64, 1, 1]))
+    g.relu(g.add(biased, image(g, [34, 64, 8, 6]))).set_output()
+    plan = run(g, slack=3.0, knobs=with_halo(g, 2, STAGES=stages))
+    assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
+
+
+def test_tiles_that_are_taken_one_by_one():
+    g = new_graph()
+    convolved(g, [70, 8, 4, 6], [64, 8, 3, 3], **around(1)).set_output()
+    run(g, knobs=with_halo(g, 2, SCHED_POLICY=1))
+
+
+def test_what_varies_along_images_rows_and_columns():
+    g = new_graph()
+    y = convolved(g, [3, 16, 5, 7], [72, 16, 3, 3], **around(1))
+    of_images, of_rows = g.tensor([3, 1, 1, 1]), g.tensor([1, 72, 5, 1])
+    other = g.tensor([3, 72, 5, 7], packed([3, 72, 5, 7]))
+    g.add(g.add(g.mul(y, of_images), g.mul(y, of_rows)), other).set_output()
+    run(g, slack=4.0, knobs=with_halo(g, 4, 128))
+
+
+def test_gaps_between_rows():
+    g = new_graph()
+    y = convolved(g, [2, 16, 5, 6], [40, 16, 3, 3], **around(1)).set_output()
+    y.set_stride([40 * 48, 1, 8 * 40, 40])
+    run(g, knobs=with_halo(g, 2))
+
+
+def test_integers():
+    g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
+    y = convolved(g, [1, 144, 5, 14], [24, 144, 3, 3], **around(1))
+    g.identity(y, compute_data_type=dtypes.f32).set_output().set_data_type(dtypes.bf16)
+    run(g, knobs=with_halo(g, 2))
+
+
+def test_tf32():
+    g = new_graph(dtypes.f32)
+    y = convolved(g, [1, 40, 5, 4], [24, 40, 3, 3], **around(1))
+    y.set_output().set_data_type(dtypes.f16)
+    run(g, slack=8.0, knobs=with_halo(g, 2))
+
+
+# ---- the geometry, by what it is for
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(1, 1), (3, 1), (2, 2)])
+@pytest.mark.parametrize("parameters", [around(1), around(2, dilation=2)], ids=str)
+def test_shifts_lead_to_what_a_tap_meets(rows, parts, parameters):
+    fusion = layer([1, 8, 11, 9], [16, 8, 3, 3], parameters)
+    halo = Halo.of(shape_of(conv_of(fusion)), rows, parts)
+    dilation, padding = parameters["dilation"][0], parameters["padding"][0]
+    for part in range(parts):
+        for y in range(rows):
+            for x in range(halo.columns):
+                position = part * halo.part_step + y * halo.pitch + x
+                assert y * halo.pitch + x < halo.positions
+                for r in range(3):
+                    for s in range(3):
+                        met = position + halo.shift(r, s)
+                        down, across = divmod(met, halo.pitch)
+                        assert down == part * rows + y + r * dilation < halo.input_rows
+                        assert across - padding == x - padding + s * dilation
+    last = (parts - 1) * halo.part_step + halo.positions - 1 + halo.shift(2, 2)
+    assert (last + 1) * 128 <= halo.slot_bytes
+    assert halo.load_bytes <= halo.slot_bytes
+
+
+# ---- knobs
+
+
+def test_candidates_are_legal_and_the_best_of_64_channels_has_a_halo():
+    fusion, target = layer([256, 64, 56, 56], [64, 64, 3, 3], around(1)), of(TARGET)
+    found = halo_candidates(fusion, target)
+    assert found
+    for knobs in found:
+        assert CONV_SM90.legal(knobs, fusion, target) == ()
+    best = heuristics.choices(fusion, target)[0]
+    assert best.engine is CONV_SM90
+    assert best.knobs["TILE_ROWS"] > 0
+
+
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        ([[1, 64, 9, 9], [64, 64, 1, 1], around(0)], "a filter of 1 taps"),
+        ([[1, 64, 9, 9], [64, 64, 3, 3], around(1, 2)], "a convolution stride"),
+        ([[1, 64, 9], [64, 64, 3], around(1, spatial=1)], "1 spatial dims"),
+        ([[1, 32, 9, 9], [64, 16, 3, 3], around(1)], "groups of 16 channels"),
+        ([[1, 64, 9, 9], [60, 64, 3, 3], around(1)], "channels last by 16 bytes"),
+        ([[1, 64, 9, dnnc.Dim("W", max=64)], [64, 64, 3, 3], around(1)], "a width of W"),
+    ],
+    ids=str,
+)
+def test_convolutions_without_halos(build, what):
+    fusion, target = layer(*build), of(TARGET)
+    knobs = {**SMALL, "TILE_ROWS": 2, "SWAP_AB": 1}
+    (reason,) = CONV_SM90.legal(knobs, fusion, target)
+    assert what in reason.what
+    assert halo_candidates(fusion, target) == ()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "what"),
+    [
+        ({"SWAP_AB": 0}, "SWAP_AB=0"),
+        ({"TILE_CGA_M": 2}, "TILE_CGA_M=2"),
+        ({"TILE_ROWS": 3}, "TILE_ROWS=3 with TILE_N=64"),
+        ({"TILE_ROWS": 32}, "positions"),
+        ({"TILE_M": 512}, "TILE_M=512"),
+        ({"STAGES": 12, "TILE_N": 256, "TILE_ROWS": 5, "TILE_M": 256}, "bytes"),
+    ],
+    ids=str,
+)
+def test_knobs_that_do_not_go_together(knobs, what):
+    fusion, target = layer([1, 64, 28, 28], [256, 64, 3, 3], around(1)), of(TARGET)
+    base = {**SMALL, "TILE_ROWS": 4, "SWAP_AB": 1, "TILE_M": 128}
+    assert CONV_SM90.legal(base, fusion, target) == ()
+    (reason,) = CONV_SM90.legal({**base, **knobs}, fusion, target)
+    assert what in reason.what
