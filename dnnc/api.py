@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
+from .frontends.device_properties import target_rows
 from .options import DEFAULT_MODES, DEFAULTS, Options
 from .plan.plan import Plan
 
 if TYPE_CHECKING:
+    from .frontends.device_properties import DeviceProperties
     from .record import Record
 
 
 def compile(
     graph: Any,
-    target: str = "sm_90",
+    target: str | os.PathLike[str] | DeviceProperties = "sm_90",
     *,
     engine: str | None = None,
     knobs: Mapping[str, int] | None = None,
@@ -34,7 +36,9 @@ def compile(
     """Compiles a graph ahead of time, on a machine with or without a GPU.
 
     graph: a `dnnc.pygraph`, an `OperationGraph` or its JSON form (a dict).  target: `sm_80`,
-    `sm_90a`, or several by commas, for one plan with code for all.  engine, knobs: an explicit
+    `sm_90a`, or several by commas, for one plan with code for all; or a device, as
+    `dnnc.create_device_properties` gives it, its JSON, or the path of a file with that: its target
+    is compiled for, and configs are ranked for its multiprocessors.  engine, knobs: an explicit
     choice (default: the best prediction).  modes: heuristic modes in order.  variants: how many
     configs a plan of symbols may hold for different sizes, where no engine is asked for.
     tuning: a tuning record or its file (`dnnc.autotune`), whose config for the graph comes first.
@@ -47,7 +51,7 @@ def compile(
     """
     if variants < 1:
         raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
-    finalized, rows = graph_of(graph), targets.of_list(target)
+    finalized, rows = graph_of(graph), target_rows(target)
     options = Options(
         modes=tuple(modes),
         engine=engine,
@@ -57,6 +61,7 @@ def compile(
         errata=errata_text(errata),
         device=device,
         driver=driver,
+        sm_count=targets.other_sm_count(rows),
     )
     if in_process:
         from .cache import plans

@@ -18,7 +18,7 @@ import json
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -175,30 +175,32 @@ def _rule(data: Any, where: str) -> Rule:
     values |= {name: entry[name] for name in _TEXTS if name in entry}
     rule = Rule(**values, knobs=_knobs(entry.get("knobs", {}), where))
     if rule.is_of_this_version:
-        _require_known(rule.ops, _is_kind, "kinds of operations, as pointwise:gelu_fwd", where)
-        names = [dtype.name for dtype in dtypes.ALL]
-        _require_known(rule.dtypes, names.__contains__, ", ".join(names), where)
+        for text in rule.ops:
+            _verify_kind(text, where)
+        _require_known(rule.dtypes, [dtype.name for dtype in dtypes.ALL], where)
     return rule
 
 
-def _require_known(
-    texts: Sequence[str], is_known: Callable[[str], bool], supported: str, where: str
-) -> None:
+def _require_known(texts: Sequence[str], known: Iterable[str], where: str) -> None:
     """A misspelt condition would never hold, and the rule bar nothing."""
-    if unknown := [text for text in texts if not is_known(text)]:
-        raise _bad(", ".join(unknown), supported, where)
+    names = list(known)
+    if unknown := [text for text in texts if text not in names]:
+        raise _bad(", ".join(map(repr, unknown)), ", ".join(names), where)
 
 
-def _is_kind(text: str) -> bool:
-    """Whether some operation has this kind: an operation, or one with its mode."""
-    from .dialect.ops import OPS
+def _verify_kind(text: str, where: str) -> None:
+    """A kind is that of some operation, alone or with a mode of it."""
+    from .dialect.ops import BY_NAME
 
-    name, _, mode = text.partition(":")
-    found = next((op for op in OPS if op.op_name == name), None)
-    if found is None or not mode:
-        return found is not None
-    field = next((f for f in found.fields_of("attribute") if f.name == "mode"), None)
-    return field is None or not field.choices or mode in field.choices
+    name, separator, mode = text.partition(":")
+    fused = [op.op_name for op in BY_NAME.values() if not op.is_composite]
+    _require_known([name], fused, f"{where}: ops {text!r}")
+    if separator:
+        kind = BY_NAME[name]
+        field = next((f for f in kind.fields if f.name == kind.kind_field), None)
+        if field is None:
+            raise _bad(repr(mode), f"{name}, which has no modes", f"{where}: ops {text!r}")
+        _require_known([mode], field.choices, f"{where}: ops {text!r}")
 
 
 def _texts(entry: Mapping[str, Any], name: str, where: str) -> tuple[str, ...]:
@@ -214,7 +216,7 @@ def _knobs(value: Any, where: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
     found: list[tuple[str, tuple[int, ...]]] = []
     for name, values in cast("dict[str, Any]", value).items():
         listed = cast("list[Any]", values) if isinstance(values, list) else [values]
-        if not all(isinstance(v, int) and not isinstance(v, bool) for v in listed):
+        if not listed or not all(isinstance(v, int) and not isinstance(v, bool) for v in listed):
             raise _bad(f"knob {name} = {values!r:.40}", "an integer or a list of them", where)
         found.append((name, tuple(listed)))
     return tuple(found)

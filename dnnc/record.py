@@ -7,9 +7,10 @@
        "seconds": 1.2e-05}]}
 
 An entry is known by everything but name, config and seconds.  Two records merge: of entries that
-are known alike, the faster one stays.  A graph's structure has no names and no uids, so that the
-same work finds its entry whoever wrote it; its symbols are called s0, s1, ... in the order in
-which they appear.
+are known alike, the faster one stays.  A graph's structure has no names and no uids, composite
+operations are their steps, and all are in their canonical order, so that the same work finds its
+entry whoever wrote it.  Symbols are called s0, s1, ... and operations 0, 1, ... (in the partition)
+in the order in which they appear there.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from . import __version__, log
+from .dialect.canonical_order import canonical_order
 from .dialect.graph import OperationGraph
-from .dialect.json_form import to_json
+from .dialect.json_form import ops_to_json
+from .dialect.op import Op
 from .errors import DnncError, Status
 from .expr import Dim, parse, typical_dim
 from .plan.format import write_whole
@@ -45,7 +48,8 @@ class Entry:
     graph: see `structure_key`.  name: of the graph, for readers.  sizes: of its symbols, by the
     names of its structure.  target: the architecture of the code.  device, driver: that ran it.
     l2: "warm" or "cold", whether inputs could be in the second cache.  versions: of the tools.
-    partition, choices: the config, as the passes fuse and select-engine take it.
+    partition, choices: the config, as the passes fuse and select-engine take it, but operations
+    have the places of the structure (see `to_structure`, `of_structure`).
     seconds: of one execution.
     """
 
@@ -236,8 +240,9 @@ def structure_key(graph: OperationGraph) -> str:
 
 
 def structure(graph: OperationGraph) -> dict[str, Any]:
-    """The JSON form without names; tensors numbered, and symbols named, as they appear."""
-    data = to_json(graph)
+    """The JSON form of what is run, without names, in canonical order; tensors numbered, and
+    symbols named, as they appear."""
+    data = ops_to_json(_canonical_ops(graph))
     order = _tensor_order(data)
     numbers = {uid: number for number, uid in enumerate(order)}
     names = _symbol_names(data, order)
@@ -254,9 +259,37 @@ def structure(graph: OperationGraph) -> dict[str, Any]:
 
 
 def symbol_names(graph: OperationGraph) -> dict[str, str]:
-    """Symbol -> its name in the graph's structure."""
-    data = to_json(graph)
-    return _symbol_names(data, _tensor_order(data))
+    """Symbol -> its name in the graph's structure; those of nothing that is run come last."""
+    data = ops_to_json(_canonical_ops(graph))
+    names = _symbol_names(data, _tensor_order(data))
+    others = (name for name in graph.symbols if name not in names)
+    return names | {name: f"s{at}" for at, name in enumerate(others, len(names))}
+
+
+def _canonical_ops(graph: OperationGraph) -> list[Op]:
+    return canonical_order(graph.live_ops)
+
+
+def to_structure(partition: str, graph: OperationGraph) -> str:
+    """The text of a partition of a graph, by the places that its structure has for operations."""
+    places = {op: place for place, op in enumerate(_canonical_ops(graph))}
+    return _renumbered(partition, [places[op] for op in graph.live_ops])
+
+
+def of_structure(partition: str, graph: OperationGraph) -> str:
+    """The other way round; a text that is of no such graph is BAD_PARAM."""
+    places = {op: place for place, op in enumerate(graph.live_ops)}
+    return _renumbered(partition, [places[op] for op in _canonical_ops(graph)])
+
+
+def _renumbered(partition: str, places: Sequence[int]) -> str:
+    """The text of a partition with other numbers of its operations; fusions stay in order."""
+    try:
+        groups = [sorted(places[int(n)] for n in group.split()) for group in partition.split("|")]
+    except (ValueError, IndexError) as error:
+        wanted = f"places 0 to {len(places) - 1}, as 0 1|2"
+        raise _bad(f"partition {partition!r}", wanted, "tuning record") from error
+    return "|".join(" ".join(map(str, group)) for group in groups)
 
 
 def _tensor_order(data: Mapping[str, Any]) -> list[int]:

@@ -131,6 +131,11 @@ def of_list(names: str) -> tuple[Target, ...]:
     return rows
 
 
+def other_sm_count(rows: Sequence[Target]) -> int:
+    """The multiprocessors of a row of a device that is not the usual part; 0 if there is none."""
+    return next((row.sm_count for row in rows if row.sm_count != of(row.name).sm_count), 0)
+
+
 def rows_of(target: str | Target | Sequence[Target]) -> tuple[Target, ...]:
     """The rows of `sm_80,sm_90a`, of a row, or of several."""
     if isinstance(target, Target):

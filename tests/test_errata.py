@@ -11,6 +11,7 @@ from dnnc import target as targets
 from dnnc.dialect.fusion import partition
 from dnnc.engines import heuristics
 from dnnc.engines.inputs import Inputs, inputs_of
+from dnnc.errors import Status
 from dnnc.options import Options
 
 from .tuning.fakes import choice_of, ffn
@@ -44,7 +45,6 @@ def test_a_rule_bars_the_knobs_that_it_names():
     found = barred({"knobs": {"TILE_M": [32, 64], "STAGES": [3]}})
     assert {(c.knobs["TILE_M"], c.knobs["STAGES"]) for c in found} == {(32, 3), (64, 3)}
     assert {c.engine.name for c in barred({"knobs": {}})} == {"matmul_sm80"}
-    assert not barred({"knobs": {"NONE": 1}})
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,8 @@ def test_a_norm_is_its_steps():
     graph = g.graph.finalize()
     rule = {"engine": "rows", "knobs": {}}
     assert barred({**rule, "ops": ["reduction"]}, graph=graph)
-    assert not barred({**rule, "ops": ["rmsnorm"]}, graph=graph)
+    with pytest.raises(dnnc.DnncError, match=r"'rmsnorm'; accepted: matmul, .*pointwise"):
+        barred({**rule, "ops": ["rmsnorm"]}, graph=graph)
 
 
 def test_a_choice_that_is_asked_for_says_which_rule_bars_it():
@@ -168,6 +169,8 @@ def test_configs_for_other_sizes_are_barred_too():
         (text({"id": "a", "why": "b"}), "engine = ''"),
         (text({**RULE, "knbos": {}}), "knbos"),
         (text({**RULE, "knobs": {"TILE_M": "64"}}), "knob TILE_M"),
+        (text({**RULE, "knobs": {"TILE_M": []}}), "knob TILE_M = []"),
+        (text({**RULE, "knobs": {"TILE_M": [64, True]}}), "knob TILE_M = [64, True]"),
         (text({**RULE, "knobs": 3}), "knobs = 3"),
         (text({**RULE, "ops": "matmul"}), "ops = 'matmul'"),
         (text({**RULE, "dnnc": "0.1"}), "versions '0.1'"),
@@ -195,13 +198,56 @@ def test_engines_that_there_are_not():
 
 
 @pytest.mark.parametrize(
+    ("engine", "knobs", "said"),
+    [
+        ("matmul_sm80", {"TILE_MM": 32}, "knob 'TILE_MM' of engine matmul_sm80; accepted: TILE_M,"),
+        ("matmul_sm80", {"tile_m": 32}, "knob 'tile_m' of engine matmul_sm80"),
+        ("matmul_sm80", {"SWIZZLE": 1}, "knob 'SWIZZLE' of engine matmul_sm80"),
+        ("peers", {"STAGES": 1}, "knob 'STAGES' of engine peers; accepted: none"),
+        ("matmul_sm80", {"STAGES": 4, "TILE_M": [32, 65, 7]},
+         "TILE_M = 65, 7 of engine matmul_sm80; accepted: 32, 64, 128, 256"),
+    ],
+)  # fmt: skip
+def test_knobs_that_an_engine_has_not(engine, knobs, said):
+    rule = {**RULE, "engine": engine, "knobs": knobs}
+    with pytest.raises(dnnc.DnncError, match=re.escape(f"rule 'no-64' is on {said}")) as error:
+        inputs_of(Options(errata=text(rule)))
+    assert error.value.status is Status.BAD_PARAM
+    inputs_of(Options(errata=text({**rule, "dnnc": ">99"})))
+
+
+def test_knobs_of_some_operand_types_alone():
+    """A rule may name what an engine has for other fusions."""
+    assert not barred({"knobs": {"TF32": 1}})
+    assert not barred({"knobs": {"TILEK": 128}})
+
+
+def test_misspelt_knobs_are_found_before_there_are_plans(tmp_path, monkeypatch):
+    path = tmp_path / "errata.json"
+    path.write_text(text({**RULE, "knobs": {"TILE_MM": 32}}))
+    with pytest.raises(dnnc.DnncError, match="knob 'TILE_MM'"):
+        dnnc.compile(ffn(64), "sm_80", errata=path)
+    g = ffn(64)
+    g._target = "sm_80"
+    monkeypatch.setenv("DNNC_ERRATA_FILE", str(path))
+    with pytest.raises(dnnc.DnncError, match="knob 'TILE_MM'"):
+        g.create_execution_plans(["A"])
+
+
+@pytest.mark.parametrize(
     ("field", "name"),
-    [("ops", "matmull"), ("ops", "pointwise:gelu"), ("ops", "reduction:most"), ("dtypes", "HALF")],
-)
+    [
+        ("ops", "matmull"), ("ops", "pointwise:gelu"), ("ops", "reduction:most"),
+        ("ops", "resample:maxpool"), ("ops", "rng:NORMA"), ("ops", "matmul:f16"), ("ops", "rng:"),
+        ("dtypes", "HALF"),
+    ],
+)  # fmt: skip
 def test_misspelt_conditions_are_errors(field, name):
     """They would never hold, and the rule bar nothing."""
     rule = {"id": "a", "why": "b", "engine": "matmul_sm80", field: [name]}
     with pytest.raises(dnnc.DnncError, match=re.escape(name)):
         errata.parsed(json.dumps({"dnnc_errata": 1, "rules": [rule]}), "test")
+    good = {**rule, "ops": ["resample:MAXPOOL", "rng:NORMAL", "reduction:add"], "dtypes": ["f16"]}
+    assert errata.parsed(text(good), "test")
     other = {**rule, "dnnc": "<0.0.1"}  # of a version that may have known it
     assert errata.parsed(json.dumps({"dnnc_errata": 1, "rules": [other]}), "test")

@@ -9,7 +9,17 @@ import pytest
 import dnnc
 from dnnc import __version__, record
 from dnnc import target as targets
-from dnnc.record import Entry, Record, structure, structure_key, symbol_names, typical_entry
+from dnnc.engines import heuristics
+from dnnc.engines.inputs import Inputs
+from dnnc.record import (
+    Entry,
+    Record,
+    structure,
+    structure_key,
+    symbol_names,
+    to_structure,
+    typical_entry,
+)
 
 from .tuning.fakes import ffn
 
@@ -111,6 +121,40 @@ def test_what_may_be_used(caplog):
     assert old.entries_for(graph, SM80) == ()
     assert f"it is of dnnc 0.0.1, not {__version__}" in caplog.text
     assert known.entries_for(ffn(64).graph.finalize(), SM80) == ()
+
+
+def two_works(*, product_first):
+    """A product and a sum, which need nothing of each other."""
+    g = dnnc.pygraph("two", io_data_type="HALF", intermediate_data_type="FLOAT")
+    x, w, z = g.tensor([1, 64, 64]), g.tensor([1, 64, 64]), g.tensor([5, 1000])
+
+    def product():
+        g.relu(g.matmul(x, w)).set_output()
+
+    def total():
+        g.reduction(g.exp(z), "add").set_output().set_dim([5, 1])
+
+    for make in (product, total) if product_first else (total, product):
+        make()
+    return g.graph.finalize()
+
+
+def test_an_entry_serves_a_graph_whose_operations_were_added_in_another_order():
+    one, other = two_works(product_first=True), two_works(product_first=False)
+    assert [op.title for op in one.ops] != [op.title for op in other.ops]
+    config = heuristics.best_config(one, SM80)
+    assert len(config.choices) == 2
+    known = entry(
+        graph=structure_key(one), sizes={}, choices=config.choice_text,
+        partition=to_structure(config.partition_text(one), one),
+    )  # fmt: skip
+    found = heuristics.best_config(other, SM80, inputs=Inputs(record=Record((known,))))
+    assert found.measured == known
+
+    def fusions(made):
+        return [([op.title for op in c.fusion.ops], c.text) for c in made.choices]
+
+    assert fusions(found) == fusions(config)
 
 
 def test_the_entry_of_typical_sizes():

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -46,15 +47,24 @@ class KernelCache:
     def to_json(self) -> str:
         with self._lock:
             plans = {key: base64.b64encode(data).decode() for key, data in self._plans.items()}
-        return json.dumps({"dnnc_kernel_cache": _VERSION, "plans": plans})
+        head = {"dnnc_kernel_cache": _VERSION, "sha256": _digest(plans)}
+        return json.dumps({**head, "plans": plans})
+
+
+def _digest(plans: Any) -> str:
+    """Of plans and of the keys that they are under: a plan under another's key is whole, too."""
+    text = json.dumps(plans, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def from_json(text: str) -> KernelCache:
-    """The cache of such text; BAD_PARAM where it is not whole.  Plans are verified when used."""
+    """The cache of such text; BAD_PARAM where it is not whole, or was altered."""
     try:
         record: Any = json.loads(text)
         if record["dnnc_kernel_cache"] != _VERSION:
             raise ValueError(f"version {record['dnnc_kernel_cache']}")
+        if record["sha256"] != _digest(record["plans"]):
+            raise ValueError("altered: the SHA-256 of its plans differs")
         plans = {key: base64.b64decode(data, validate=True)
                  for key, data in record["plans"].items()}  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as reason:

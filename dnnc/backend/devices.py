@@ -5,13 +5,10 @@ With it, everything up to the execution plan works where there is no GPU.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import Any, cast
 
-from .. import target as targets
 from ..errors import DnncError, Status
-from ..frontends.device_properties import VERSION, DeviceProperties, create_device_properties
+from ..frontends.device_properties import DeviceProperties, create_device_properties
 from ..frontends.handle import Handle
 from ..target import Target
 from .descriptor import Given, Record
@@ -34,36 +31,13 @@ def of_properties(properties: DeviceProperties) -> Device:
     return Device(properties.target, properties.serialize())
 
 
-def of_target(name: str) -> Device:
-    """A usual device of a target, which JSON names: {"dnnc_device": 1, "target": "sm_90a"}."""
-    return Device(targets.of(name), json.dumps({"dnnc_device": VERSION, "target": name}))
-
-
-def from_json(text: str) -> Device:
-    """The device of the JSON of device properties, or of one that names a target.
-
-    Other text is BAD_PARAM; a target that dnnc has not is NOT_SUPPORTED_ARCH_MISMATCH.
-    """
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError):
-        data = None
-    if isinstance(data, dict) and cast("dict[str, Any]", data).keys() == {"dnnc_device", "target"}:
-        if data["dnnc_device"] == VERSION and isinstance(data["target"], str):
-            return of_target(data["target"])
-    try:
-        return of_properties(create_device_properties(text))
-    except RecursionError:
-        raise DnncError(Status.BAD_PARAM, "nested too deeply", "device properties") from None
-
-
 def _build(given: Given) -> Device:
     ways = [end for end in ("DEVICE_ID", "HANDLE", "JSON_REPRESENTATION") if end in given]
     if len(ways) > 1:
         what = f"{' and '.join(ways)} are set"
         raise given.error("DEVICE_ID", what, "one of them, or none for the current device")
     if ways == ["JSON_REPRESENTATION"]:
-        return from_json(given.one("JSON_REPRESENTATION"))
+        return of_properties(create_device_properties(str(given.one("JSON_REPRESENTATION"))))
     handle: Handle | None = given.one("HANDLE")
     ordinal = given.one("DEVICE_ID") if handle is None else handle.device
     try:

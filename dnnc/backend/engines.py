@@ -15,6 +15,7 @@ from typing import Any
 
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
+from ..options import Options
 from ..target import Target
 from .enums import cudnnBackendBehaviorNote_t as BehaviorNote
 from .enums import cudnnBackendKnobType_t as KnobType
@@ -93,13 +94,21 @@ def engine_count() -> int:
     return max(engine.index for engine in ENGINES) + 1
 
 
+def _inputs() -> Any:
+    """What configs are chosen by: the errata of the package and of the user's file."""
+    from ..engines.inputs import inputs_of
+    from ..errata import text_of
+
+    return inputs_of(Options(errata=text_of()))
+
+
 def default_config(graph: OperationGraph, target: Target, index: int) -> Config:
     """The config of an engine without knobs set; NOT_SUPPORTED kinds where it declines."""
     from ..engines import heuristics
 
     if index != CHOSEN:
         return config_with(graph, target, index, {})
-    found = heuristics.best_config(graph, target, _MODES_OF_CHOSEN)
+    found = heuristics.best_config(graph, target, _MODES_OF_CHOSEN, inputs=_inputs())
     return Config(graph, target, CHOSEN, found)
 
 
@@ -117,9 +126,10 @@ def config_with(
         what = "knobs of engine 0, the heuristics' choice"
         raise DnncError(Status.NOT_SUPPORTED, what, "knobs of an engine by its own index")
     engine, whole = _engine_of(graph, target, index)
+    inputs = _inputs()
     try:
         named = {knob_name(kind): value for kind, value in knobs.items()}
-        choice = heuristics.with_knobs(engine, whole, named, target)
+        choice = heuristics.with_knobs(engine, whole, named, target, inputs)
     except DnncError as error:
         if error.status.category is not Status.BAD_PARAM:
             raise
@@ -167,7 +177,7 @@ def ranked(graph: OperationGraph, target: Target, mode: str) -> Sequence[Config]
     from ..engines import heuristics
 
     mode = mode if mode in heuristics.MODES else "A"  # INSTANT, where there is no such mode
-    found = tuple(heuristics.configs(graph, target, (mode,)))
+    found = tuple(heuristics.configs(graph, target, (mode,), _inputs()))
     if not found:
         raise _refused(graph, target, mode)
     return tuple(
@@ -180,7 +190,8 @@ def _refused(graph: OperationGraph, target: Target, mode: str) -> DnncError:
     """Why a mode has no config."""
     from ..engines import heuristics
 
-    if next(heuristics.configs(graph, target, _MODES_OF_CHOSEN), None) is None:
-        return heuristics.no_config_error(graph, target)
+    inputs = _inputs()
+    if next(heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs), None) is None:
+        return heuristics.no_config_error(graph, target, inputs)
     reason = heuristics.split_reason(graph, target)
     return DnncError(Status.NOT_SUPPORTED_GRAPH_PATTERN, reason, "mode FALLBACK", f"mode {mode}")

@@ -35,7 +35,8 @@ Targets = Annotated[
         "--target",
         "-t",
         metavar="NAME,...",
-        help="Architectures: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_120, sm_120a."
+        help="Architectures: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_120, sm_120a;"
+        " or a device: the JSON of its properties, or a .json file with it."
         f"  [dim]\\[default: what GRAPH names, else {DEFAULT_TARGET}][/]",
         show_default=False,
     ),

@@ -13,6 +13,7 @@ from .. import worker
 from ..api import errata_text, tuning_text
 from ..cache import place, plans
 from ..errors import DnncError, Status
+from ..frontends.device_properties import target_rows
 from ..options import DEFAULTS, Options
 from ..plan import format
 from ..plan.format import write, write_whole
@@ -117,7 +118,7 @@ def compile_file(
     """
     modes = parse_modes(mode)
     knobs = tuple(sorted(parse_settings(knob or [], "--knob").items()))
-    named = targets.of_list(target) if target else None
+    named = target_rows(target) if target else None
     if as_c.is_plan(graph, plan_name):
         wanted = [row.name for row in named or ()]
         plan = as_c.read_plan(graph, plan_name, wanted, emit, bool(engine or knobs))
@@ -127,6 +128,7 @@ def compile_file(
     choice: dict[str, Any] = {
         "modes": modes, "engine": engine, "knobs": knobs,
         "most_variants": variants if is_whole else 1,
+        "sm_count": targets.other_sm_count(named or ()),
         "tuning": _record_text(tuning), "errata": errata_text(errata),
     }  # fmt: skip
     known = kept(graph, named, Options(**choice)) if is_whole and not no_cache else None
@@ -139,6 +141,7 @@ def compile_file(
     source = files.read_source(graph)
     _verify_stage(source, emit, bool(engine or knobs))
     rows = _rows(source, named)
+    choice["sm_count"] = targets.other_sm_count(rows)
     # The index goes by the whole record, the plan by its entries for the graph.
     choice["tuning"] = tuning_text(source.graph, tuning)
     if ORDER.index(emit) < ORDER.index(Stage.cubin):
@@ -212,12 +215,13 @@ def _verify_stage(source: Source, emit: Stage, has_choice: bool) -> None:
 
 def _rows(source: Source, named: Sequence[Target] | None) -> Sequence[Target]:
     """The targets: those asked for, else what the file names; only a graph's may change."""
-    own = targets.of_list(source.target) if source.target else None
-    if source.stage != Stage.graph and named and own and tuple(named) != tuple(own):
+    own = target_rows(source.target) if source.target else None
+    names, own_names = (",".join(row.name for row in rows or ()) for rows in (named, own))
+    if source.stage != Stage.graph and names and own and names != own_names:
         raise DnncError(
             Status.BAD_PARAM,
-            f"--target {','.join(row.name for row in named)} of a text at stage {source.stage}",
-            ",".join(row.name for row in own),
+            f"--target {names} of a text at stage {source.stage}",
+            own_names,
             files.label(source.path),
         )
     return named or own or targets.of_list(DEFAULT_TARGET)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .. import target as targets
 from ..api import errata_text, tuning_text
+from ..frontends.device_properties import target_rows
 from ..target import Target
 from . import console, files
 from .arguments import (
@@ -71,7 +71,7 @@ def engines(
     modes = parse_modes(mode)
     source = files.read_source(graph)
     options = Options(errata=errata_text(errata), tuning=tuning_text(source.graph, tuning))
-    for place, row in enumerate(targets.of_list(target or source.target or DEFAULT_TARGET)):
+    for place, row in enumerate(target_rows(target or source.target or DEFAULT_TARGET)):
         if place:
             console.blank()
         _show(source.graph, row, modes, inputs_of(options), explain)

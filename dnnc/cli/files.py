@@ -18,6 +18,7 @@ from typing import Any
 from ..api import graph_of
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
+from ..frontends.device_properties import DeviceProperties
 from ..plan import format
 from ..plan.plan import Plan, Program
 
@@ -82,7 +83,7 @@ class Source:
     path: str
     graph: OperationGraph
     stage: str = "graph"
-    target: str | None = None
+    target: str | DeviceProperties | None = None
     text: str = ""
 
 
@@ -135,7 +136,7 @@ def _graph_of_json(path: str) -> OperationGraph:
 def _source_of_python(path: str) -> Source:
     read_text(path)  # says what is wrong with the path
     made = _built(path)
-    return Source(path, _finalized(made, path), target=getattr(made, "_target", None))
+    return Source(path, _finalized(made, path), target=getattr(made, "named_target", None))
 
 
 def _built(path: str) -> Any:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import target as targets
+from ..api import errata_text
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
+from ..frontends.device_properties import target_rows
 from ..plan.plan import Plan
 from . import console, files
 from .arguments import DEFAULT_TARGET
@@ -35,9 +37,10 @@ class Problem:
         from .compile import compiled
 
         assert self.source is not None
-        rows = targets.of_list(target or self.source.target or default())
+        rows = target_rows(target or self.source.target or default())
+        choice = {"errata": errata_text(), "sm_count": targets.other_sm_count(rows)}
         with console.compiling([row.name for row in rows], stages=7) as times:
-            return compiled(self.source, rows, {}, times)
+            return compiled(self.source, rows, choice, times)
 
 
 def read_problem(path: str, name: str | None) -> Problem:

@@ -10,13 +10,15 @@ from typing import Any
 
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
+from ..frontends.device_properties import target_rows
 from . import console
 from .files import Source
 
 
 def show_source(source: Source) -> None:
     """The stage, the graph, and what the stage has made of it."""
-    named = f" for {source.target}" if source.target else ""
+    names = [row.name for row in target_rows(source.target)] if source.target else []
+    named = f" for {', '.join(names)}" if names else ""
     console.heading(f"graph '{source.graph.name}' at stage {source.stage}{named}")
     for dim in source.graph.symbols.values():
         multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of > 1 else ""

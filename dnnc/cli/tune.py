@@ -48,7 +48,8 @@ def tune(
             "--target",
             "-t",
             metavar="NAME",
-            help="One architecture.  [dim]\\[default: what GRAPH names, else the device's; "
+            help="One architecture, or a device: its JSON or a .json file.  "
+            "[dim]\\[default: what GRAPH names, else the device's; "
             f"with --compile-only {DEFAULT_TARGET}][/]",
             show_default=False,
         ),

@@ -10,7 +10,7 @@ a result may be left out where they can be inferred.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from .. import dtypes, expr
@@ -20,7 +20,7 @@ from ..expr import Dim, Expr
 from .graph import OperationGraph
 from .op import Op
 from .ops import BY_NAME
-from .tensor import DEFAULT_ALIGNMENT, Tensor
+from .tensor import DEFAULT_ALIGNMENT, Tensor, symbols_of
 
 VERSION = 1
 
@@ -37,15 +37,19 @@ _OPTIONAL = {
 
 def to_json(graph: OperationGraph) -> dict[str, Any]:
     """The JSON form of a validated graph."""
+    return {"dnnc_graph": VERSION, "name": graph.name, **ops_to_json(graph.ops)}
+
+
+def ops_to_json(ops: Sequence[Op]) -> dict[str, Any]:
+    """Operations, with their tensors in order of use and their symbols by name."""
+    tensors = tuple(dict.fromkeys(t for op in ops for t in (*op.operands, *op.results)))
     return {
-        "dnnc_graph": VERSION,
-        "name": graph.name,
         "symbols": [
             {"name": d.name, "min": d.min, "max": d.max, "multiple_of": d.multiple_of}
-            for d in graph.symbols.values()
+            for _, d in sorted(symbols_of(tensors).items())
         ],
-        "tensors": [_tensor_to_json(tensor) for tensor in graph.tensors],
-        "ops": [_op_to_json(op) for op in graph.ops],
+        "tensors": [_tensor_to_json(tensor) for tensor in tensors],
+        "ops": [_op_to_json(op) for op in ops],
     }
 
 

@@ -95,11 +95,15 @@ class Op:
     backend: the descriptor type, without CUDNN_BACKEND_ and _DESCRIPTOR ("" = it has none).
     prefix: of the descriptor's attributes, without CUDNN_ATTR_ (default: backend).
     roles: what the op may be in a fusion: "anchor", "pointwise", "reduction" or "view".
+    kind_field: the attribute that titles have ("" = none).
+    is_composite: `expand` always replaces it, so that no fusion has it.
     """
 
     op_name: ClassVar[str] = ""
     backend: ClassVar[str] = ""
     prefix: ClassVar[str] = ""
+    kind_field: ClassVar[str] = ""
+    is_composite: ClassVar[bool] = False
     role: str = "anchor"
     fields: ClassVar[tuple[Field, ...]] = ()
     _by_kind: ClassVar[Mapping[str, tuple[Field, ...]]] = {}
@@ -165,7 +169,8 @@ class Op:
     @property
     def title(self) -> str:
         """The mnemonic with what tells it from its kind: pointwise:add, reduction:max."""
-        return self.op_name
+        kind = f":{getattr(self, self.kind_field)}" if self.kind_field else ""
+        return f"{self.op_name}{kind}"
 
     @property
     def label(self) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen import wgmma
@@ -63,6 +63,11 @@ _TILES = (*TILES, (256, 64))
 # Channels by pixels.
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
 _PATTERN = "one conv_fprop, pointwise operations after it"
+
+
+def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
+    """A knob's values, each once, its default first."""
+    return tuple(dict.fromkeys((default, *values)))
 
 
 @dataclass(frozen=True)
@@ -134,35 +139,34 @@ class ConvSm90Engine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
+        Knob("TILE_N", _first(256, (*COLUMNS, *ROWS)), "output channels of the tile"),
+        Knob("STAGES", (*STAGES, *STAYING), "stages in shared memory"),
+        Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
+        Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
+        Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
+        Knob(
+            "SWAP_AB",
+            (0, 1),
+            "1: channels along the instruction's rows, pixels along its columns",
+        ),
+        Knob(
+            "TILE_ROWS",
+            (0, *HALO_ROWS),
+            "rows of Y's images of the tile, whose pixels come once for all taps; 0: im2col",
+        ),
+        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
+        Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
+        Knob(
+            "SWIZZLE",
+            SWIZZLES,
+            "output pixels whose tiles follow each other, so that they find W in the second cache",
+        ),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
-            Knob("TILE_N", _first(256, (*COLUMNS, *ROWS)), "output channels of the tile"),
-            Knob("STAGES", (*STAGES, *STAYING), "stages in shared memory"),
-            Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
-            Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
-            Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
-            Knob(
-                "SWAP_AB",
-                (0, 1),
-                "1: channels along the instruction's rows, pixels along its columns",
-            ),
-            Knob(
-                "TILE_ROWS",
-                (0, *HALO_ROWS),
-                "rows of Y's images of the tile, whose pixels come once for all taps; 0: im2col",
-            ),
-            Knob(
-                "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
-            ),
-            Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
-            Knob(
-                "SWIZZLE",
-                SWIZZLES,
-                "output pixels whose tiles follow each other, so that they find W in the second "
-                "cache",
-            ),
-        )
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if knobs["TILE_ROWS"]:
@@ -225,11 +229,6 @@ class ConvSm90Engine:
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         emit_product(region, tiling, output, conv_matrices)
-
-
-def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
-    """A knob's values, each once, its default first."""
-    return tuple(dict.fromkeys((default, *values)))
 
 
 CONV_SM90 = ConvSm90Engine()

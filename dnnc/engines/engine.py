@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..dialect.fusion import Fusion
 from ..errors import Status
@@ -56,7 +56,10 @@ class Engine(Protocol):
     name: as `--engine` takes it.  index: global and stable, as cuDNN's engine indices are.
     support: lines for the support table.
     inlines_anchors: it works from an anchor's linalg decomposition, not on the call.
+    all_knobs: every knob that it has for some fusion and target, with all values.
     """
+
+    all_knobs: ClassVar[tuple[Knob, ...]]
 
     @property
     def name(self) -> str: ...
@@ -75,7 +78,7 @@ class Engine(Protocol):
         ...
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        """The knobs it has for a fusion that it takes."""
+        """The knobs it has for a fusion that it takes: `all_knobs`, or a part of them."""
         ...
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:

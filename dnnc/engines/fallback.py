@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..codegen import reduce
 from ..codegen.region import Region
@@ -69,8 +69,12 @@ class FallbackEngine(PointwiseEngine):
     def _below(self, fusion: Fusion, op: Op) -> set[Op]:
         return {other for tensor in op.operands for other in fusion.upstream(tensor)}
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("LOAD_SIZE", (8, 16, 4, 2, 1), "bytes of the widest access"),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (Knob("LOAD_SIZE", (8, 16, 4, 2, 1), "bytes of the widest access"),)
+        return self.all_knobs
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return [{"LOAD_SIZE": 8}]

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
 from math import gcd
-from typing import Any
+from typing import Any, ClassVar
 
 from ..codegen.group_totals import BlockShape
 from ..codegen.output import Output
@@ -109,15 +109,17 @@ class GridEngine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_ROWS", _ROWS, "threads of a block along the reduced axes"),
+        Knob(
+            "ARRAY_SIZE_PER_THREAD", _HELD,
+            "fragments of each input that a thread keeps in shared memory",
+        ),
+        Knob("STAGES", _STAGES, "fragments that a thread loads before it uses the first"),
+    )  # fmt: skip
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("TILE_ROWS", _ROWS, f"of {_threads(target)} threads along the reduced axes"),
-            Knob(
-                "ARRAY_SIZE_PER_THREAD", _HELD,
-                "fragments of each input that a thread keeps in shared memory",
-            ),
-            Knob("STAGES", _STAGES, "fragments that a thread loads before it uses the first"),
-        )  # fmt: skip
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         rows, threads = knobs["TILE_ROWS"], _threads(target)

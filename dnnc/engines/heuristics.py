@@ -20,7 +20,7 @@ from ..dialect.op import Op
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
 from ..options import DEFAULT_MODES
-from ..record import Entry, typical_entry
+from ..record import Entry, of_structure, typical_entry
 from ..target import Target
 from . import ENGINES, engine_named, wider
 from .choice import Choice, Refusal, barred_choices, choices, refusals
@@ -206,7 +206,7 @@ def tuned_config(
     if entry is None:
         return None
     try:
-        groups = parsed_partition(entry.partition, graph)
+        groups = parsed_partition(of_structure(entry.partition, graph), graph)
         fusions, texts = partition(graph, groups), entry.choices.split("|")
         if len(fusions) != len(texts):
             raise DnncError(Status.BAD_PARAM, f"choices {entry.choices}", f"{len(fusions)}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-from ..errata import Errata, errata_of, text_of
+from ..errata import Errata, Rule, errata_of, text_of
 from ..errors import DnncError, Status
 from ..options import DEFAULTS, Options
 from ..record import Record, of_text, read
 from . import BY_NAME
+from .engine import Engine
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,29 @@ def _read(errata: str, driver: str, tuning: str, device: str) -> Inputs:
 
 
 def _verified(errata: Errata) -> Errata:
-    """The rules, unless one for this version names an engine that there is not."""
+    """The rules, unless one for this version names what there is not: it would bar nothing."""
     for rule in errata.rules:
-        if rule.is_of_this_version and rule.engine not in BY_NAME:
-            what = f"rule '{rule.id}' is on engine {rule.engine!r}"
-            raise DnncError(Status.BAD_PARAM, what, ", ".join(BY_NAME), "errata")
+        if not rule.is_of_this_version:
+            continue
+        if rule.engine not in BY_NAME:
+            raise _misspelt(rule, f"is on engine {rule.engine!r}", ", ".join(BY_NAME))
+        _verify_knobs(rule, BY_NAME[rule.engine])
     return errata
+
+
+def _verify_knobs(rule: Rule, engine: Engine) -> None:
+    known = {knob.name: knob.values for knob in engine.all_knobs}
+    for name, values in rule.knobs:
+        if name not in known:
+            accepted = ", ".join(known) or "none: it has no knobs"
+            raise _misspelt(rule, f"is on knob {name!r} of engine {engine.name}", accepted)
+        if strange := [value for value in values if value not in known[name]]:
+            what = f"is on {name} = {', '.join(map(str, strange))} of engine {engine.name}"
+            raise _misspelt(rule, what, ", ".join(map(str, sorted(known[name]))))
+
+
+def _misspelt(rule: Rule, what: str, supported: str) -> DnncError:
+    return DnncError(Status.BAD_PARAM, f"rule '{rule.id}' {what}", supported, "errata")
 
 
 def inputs_of(options: Options = DEFAULTS) -> Inputs:

@@ -16,8 +16,8 @@ what they give is not stored; k past K is zeros.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen import mma, ops, smem
@@ -113,18 +113,21 @@ class MatmulSm80Engine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", (128, 32, 64, 256), "rows of a block's tile"),
+        Knob("TILE_N", (128, 64, 256), "columns of a block's tile"),
+        Knob("TILEK", (16, 32, 64, 128), "depth of a stage"),
+        Knob("STAGES", (4, 2, 3, 5, 6), "stages in shared memory"),
+        Knob("TF32", (3, 1), "tf32 products for one of f32"),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        """A stage is 64 or 128 bytes deep; TF32 is of f32 operands."""
         op = matmul_of(fusion)
         chunk = mma.INSTRUCTIONS[op.a.type].chunk_elems
-        common = (
-            Knob("TILE_M", (128, 32, 64, 256), "rows of a block's tile"),
-            Knob("TILE_N", (128, 64, 256), "columns of a block's tile"),
-            Knob("TILEK", (4 * chunk, 8 * chunk), "depth of a stage"),
-            Knob("STAGES", (4, 2, 3, 5, 6), "stages in shared memory"),
-        )
-        if op.a.type != dtypes.f32:
-            return common
-        return (*common, Knob("TF32", (3, 1), "tf32 products for one of f32"))
+        rows, columns, depth, stages, tf32 = self.all_knobs
+        common = (rows, columns, replace(depth, values=(4 * chunk, 8 * chunk)), stages)
+        return (*common, tf32) if op.a.type == dtypes.f32 else common
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         tile = (knobs["TILE_M"], knobs["TILE_N"])

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen import wgmma
@@ -63,6 +63,7 @@ from .tile_sm90 import Tiling
 
 _MOST_PRODUCTS = 2
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
+_SIDES = tuple(dict.fromkeys((128, *ROWS, *COLUMNS)))
 
 
 @dataclass(frozen=True)
@@ -148,33 +149,32 @@ class MatmulSm90Engine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _SIDES, "rows of a block's tile"),
+        Knob("TILE_N", tuple(sorted(_SIDES, key=lambda side: side != 256)), "columns of the tile"),
+        Knob("STAGES", STAGES, "stages in shared memory"),
+        Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
+        Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
+        Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's k"),
+        Knob(
+            "WARP_SPEC_CFG",
+            (1, 2, FRAGMENTS),
+            "1, 2: warpgroups that load and compute operands; 3: one that loads, and those "
+            "that multiply compute the operand along the instruction's rows",
+        ),
+        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
+        Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
+        Knob(
+            "SWIZZLE",
+            SWIZZLES,
+            "rows of the product whose tiles follow each other, so that they find B in the "
+            "second cache",
+        ),
+        Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        sides = tuple(dict.fromkeys((128, *ROWS, *COLUMNS)))
-        return (
-            Knob("TILE_M", sides, "rows of a block's tile"),
-            Knob("TILE_N", (256, *(side for side in sides if side != 256)), "columns of the tile"),
-            Knob("STAGES", STAGES, "stages in shared memory"),
-            Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
-            Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
-            Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's k"),
-            Knob(
-                "WARP_SPEC_CFG",
-                (1, 2, FRAGMENTS),
-                "1, 2: warpgroups that load and compute operands; 3: one that loads, and those "
-                "that multiply compute the operand along the instruction's rows",
-            ),
-            Knob(
-                "STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"
-            ),
-            Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
-            Knob(
-                "SWIZZLE",
-                SWIZZLES,
-                "rows of the product whose tiles follow each other, so that they find B in the "
-                "second cache",
-            ),
-            Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
-        )
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return illegal_reasons(knobs, facts_of(fusion), target)

@@ -19,7 +19,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from ..codegen import ops
 from ..codegen.index import Index
@@ -72,8 +72,10 @@ class PeersEngine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = ()
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return ()
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return ()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..codegen import ops
 from ..codegen.index import Group, Index, Part
@@ -96,11 +96,13 @@ class PointwiseEngine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("LOAD_SIZE", (16, 8, 4, 2, 1), "bytes of the widest access"),
+        Knob("ARRAY_SIZE_PER_THREAD", (4, 2, 1, 8), "fragments a thread works on"),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("LOAD_SIZE", (16, 8, 4, 2, 1), "bytes of the widest access"),
-            Knob("ARRAY_SIZE_PER_THREAD", (4, 2, 1, 8), "fragments a thread works on"),
-        )
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return ()

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..codegen import ops, reduce
 from ..codegen.index import Coordinate
@@ -121,11 +121,13 @@ class ReductionEngine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_ROWS", (32, 1, 2, 4, 8, 16, 64, 128, 256), "threads along the reduced axes"),
+        Knob("SPLIT_K_SLC", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "slices of the reduction"),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("TILE_ROWS", (32, 1, 2, 4, 8, 16, 64, 128, 256), "threads along the reduced axes"),
-            Knob("SPLIT_K_SLC", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "slices of the reduction"),
-        )
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return ()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..codegen import reduce
 from ..codegen.index import Coordinate
@@ -76,11 +76,13 @@ class ResampleEngine(PointwiseEngine):
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
         return (*reasons, *self._boolean_reasons(fusion))
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("LOAD_SIZE", (16, 8, 4, 2, 1), "bytes of the widest access"),
+        Knob("ARRAY_SIZE_PER_THREAD", (1, 2, 4), "fragments a thread works on"),
+    )
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("LOAD_SIZE", (16, 8, 4, 2, 1), "bytes of the widest access"),
-            Knob("ARRAY_SIZE_PER_THREAD", (1, 2, 4), "fragments a thread works on"),
-        )
+        return self.all_knobs
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return [{"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": unroll} for unroll in (1, 2)]

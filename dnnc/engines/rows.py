@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
 from math import gcd
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 from .. import dtypes
 from ..codegen.fragments import kept_bytes
@@ -125,23 +125,25 @@ class RowsEngine:
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_COLS", _THREADS_OF_ROWS, "threads of a block that share a row"),
+        Knob(
+            "ARRAY_SIZE_PER_THREAD", _ELEMENTS,
+            "elements of a row that a thread holds; 0: each pass reads the row again",
+        ),
+        Knob("TILE_CGA", (1, 2, 4, 8), "blocks of a cluster that share a row"),
+        Knob(
+            "CTA_COUNT", (0, 1, 2, 4, 8),
+            "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
+        ),
+        Knob(
+            "STAGES", (0, 1, 2, 3, 4),
+            "stages of rows in shared memory; 0: none; 1: a row that is read again stays there",
+        ),
+    )  # fmt: skip
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("TILE_COLS", _THREADS_OF_ROWS, "threads of a block that share a row"),
-            Knob(
-                "ARRAY_SIZE_PER_THREAD", _ELEMENTS,
-                "elements of a row that a thread holds; 0: each pass reads the row again",
-            ),
-            Knob("TILE_CGA", (1, 2, 4, 8), "blocks of a cluster that share a row"),
-            Knob(
-                "CTA_COUNT", (0, 1, 2, 4, 8),
-                "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
-            ),
-            Knob(
-                "STAGES", (0, 1, 2, 3, 4),
-                "stages of rows in shared memory; 0: none; 1: a row that is read again stays there",
-            ),
-        )  # fmt: skip
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         along, columns = split_reductions(fusion)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as product_of
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen.memory import MAX_ACCESS_BYTES
@@ -84,13 +84,15 @@ class TransposeEngine(PointwiseEngine):
 
     # ---- knobs
 
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _TILE_SIDES, "elements of a block's tile along the turned inputs"),
+        Knob("TILE_N", _TILE_SIDES, "elements of a block's tile along the outputs"),
+        Knob("ARRAY_SIZE_PER_THREAD", (8, 4, 2, 1, 16),
+             "accesses of 16 bytes to the widest tensor that a thread makes"),
+    )  # fmt: skip
+
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return (
-            Knob("TILE_M", _TILE_SIDES, "elements of a block's tile along the turned inputs"),
-            Knob("TILE_N", _TILE_SIDES, "elements of a block's tile along the outputs"),
-            Knob("ARRAY_SIZE_PER_THREAD", (8, 4, 2, 1, 16),
-                 "accesses of 16 bytes to the widest tensor that a thread makes"),
-        )  # fmt: skip
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         sweep = Sweep.of_fusion(fusion)

@@ -29,6 +29,7 @@ from ..errors import DnncError, Status
 from ..expr import Expr
 from ..target import Target
 from . import enums
+from .device_properties import DeviceProperties, create_device_properties, target_rows
 from .enums import text_of
 from .handle import Handle, get_stream
 from .methods import methods
@@ -177,7 +178,8 @@ class pygraph:
     FAST_FLOAT_FOR_FP8 is that of matmuls, and means FLOAT for other operations.
     handle: the device and stream of the plans.  sm_version: compile for a device that is not here
     (90 or 900 for Hopper, sm_90a).  target: by name, several by commas ("sm_80,sm_90a").
-    device_property: a device that is not here, as `dnnc.create_device_properties` gives it.
+    device_property: a device that is not here, as `dnnc.create_device_properties` gives it, or what
+    that takes.
     sm_count: multiprocessors that the ranking of plans counts with, in place of the target's.
     kernel_cache, is_dynamic_shape_enabled: accepted; kernels of graphs that differ in sizes only
     are always shared.
@@ -209,7 +211,9 @@ class pygraph:
         self.sm_count = sm_count
         self._target = target
         self._sm_version = sm_version
-        self._device_property = device_property
+        if device_property is not None and not isinstance(device_property, DeviceProperties):
+            device_property = create_device_properties(device_property)
+        self._device_property: DeviceProperties | None = device_property
         self._plans: Any = None
         self._overrides: Overrides | None = None
 
@@ -423,14 +427,21 @@ class pygraph:
             raise DnncError(Status.BAD_PARAM, f"sm_count={self.sm_count}", "1 or more")
         return tuple(replace(row, sm_count=self.sm_count) for row in self._asked_targets())
 
-    def _asked_targets(self) -> tuple[Target, ...]:
+    @property
+    def named_target(self) -> str | DeviceProperties | None:
+        """What it names to be compiled for, as `dnnc.compile` takes it; None: the device here."""
         if self._target is not None:
-            return targets.of_list(self._target)
+            return self._target
         if self._device_property is not None:
-            return (self._device_property.target,)
-        if self._sm_version is not None:
-            version = self._sm_version // 10 if self._sm_version >= 500 else self._sm_version
-            return (targets.of_capability(version // 10, version % 10),)
+            return self._device_property
+        if self._sm_version is None:
+            return None
+        version = self._sm_version // 10 if self._sm_version >= 500 else self._sm_version
+        return targets.of_capability(version // 10, version % 10).name
+
+    def _asked_targets(self) -> tuple[Target, ...]:
+        if (named := self.named_target) is not None:
+            return target_rows(named)
         from ..runtime import driver
 
         device = driver.device(self.handle.device if self.handle else None)

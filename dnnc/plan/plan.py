@@ -251,7 +251,7 @@ class Program:
         return f"{text} ({self.split_reason})" if self.split_reason else text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """An execution plan.
 
@@ -288,6 +288,10 @@ class Plan:
     def dims(self) -> dict[str, Dim]:
         """Symbol name -> symbol, for parsing expressions."""
         return {symbol.name: symbol.dim for symbol in self.symbols}
+
+    def __repr__(self) -> str:
+        """Without the code and the graph, which are long."""
+        return f"<plan of {self.summary}; key {self.key[:12]}>"
 
     @property
     def summary(self) -> str:

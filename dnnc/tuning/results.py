@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from .. import __version__
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
-from ..record import Entry, Record, structure_key, symbol_names
+from ..record import Entry, Record, structure_key, symbol_names, to_structure
 from .candidates import Candidate, Sizes
 from .race import Timed
 from .timer import Timer
@@ -76,7 +76,7 @@ def entry_of(
         driver=timer.driver,
         l2=timer.l2,
         versions={"dnnc": __version__, **tools},
-        partition=row.candidate.partition,
+        partition=to_structure(row.candidate.partition, graph),
         choices=row.candidate.choices,
         seconds=row.timed.seconds,
     )

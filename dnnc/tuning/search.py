@@ -9,12 +9,12 @@ from typing import Any
 
 from .. import errata as rules_of
 from .. import record as records
-from .. import target as targets
 from .. import tools
 from ..api import graph_of
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..expr import typical_dim
+from ..frontends.device_properties import DeviceProperties, target_rows
 from ..options import Options
 from ..record import Record
 from ..target import Target
@@ -31,7 +31,7 @@ MOST = 32
 
 def autotune(
     graph: Any,
-    target: str | None = None,
+    target: str | os.PathLike[str] | DeviceProperties | None = None,
     *,
     sizes: Sizes | Sequence[Sizes] | None = None,
     modes: Sequence[str] = MODES,
@@ -46,7 +46,8 @@ def autotune(
 ) -> Tuned:
     """Compiles the most promising configs of a graph, times them, and gives a record of the best.
 
-    graph: as `dnnc.compile` takes it.  target: one architecture (default: the timer's).
+    graph: as `dnnc.compile` takes it.  target: one, or a device, as it takes them (default: the
+    timer's).
     sizes: values of the graph's symbols, or several sets of them (default: those that predictions
     assume).  modes, most: which configs, and how many for each set of sizes.  executor: what runs
     the compilations, any of `concurrent.futures` (default: threads, each with a compile worker).
@@ -58,7 +59,7 @@ def autotune(
     made = graph_of(graph)
     clock = timer or DeviceTimer(cold_l2=cold_l2)
     try:
-        row = targets.of(target or clock.target)
+        row = _row_of(target or clock.target)
         every, values = _ranked(made, row, sizes, modes, most, errata)
         plans = compiled(
             made, row, every, executor, lambda done, count: report("compiling", done, count)
@@ -74,7 +75,7 @@ def autotune(
 def compile_candidates(
     graph: Any,
     folder: str | os.PathLike[str],
-    target: str,
+    target: str | os.PathLike[str] | DeviceProperties,
     *,
     sizes: Sizes | Sequence[Sizes] | None = None,
     modes: Sequence[str] = MODES,
@@ -88,7 +89,7 @@ def compile_candidates(
     folder: is made if it is not there; what an earlier call left in it is replaced.  The rest is
     as `autotune` takes it.  Gives the errors of those that could not be compiled, if not all.
     """
-    made, row = graph_of(graph), targets.of(target)
+    made, row = graph_of(graph), _row_of(target)
     every, values = _ranked(made, row, sizes, modes, most, errata)
     plans = compiled(
         made, row, every, executor, lambda done, count: report("compiling", done, count)
@@ -98,6 +99,14 @@ def compile_candidates(
         raise failed[0]
     files.write(folder, made, row.name, values, every, plans, tools.versions())
     return failed
+
+
+def _row_of(target: str | os.PathLike[str] | DeviceProperties) -> Target:
+    rows = target_rows(target)
+    if len(rows) != 1:
+        what = f"targets {', '.join(row.name for row in rows)}"
+        raise DnncError(Status.BAD_PARAM, what, "one: what is timed runs on one device", "autotune")
+    return rows[0]
 
 
 def _ranked(

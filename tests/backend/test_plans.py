@@ -270,6 +270,24 @@ def test_engines_that_are_refused_say_why():
 # ---- heuristics
 
 
+def indices_of(configs):
+    engines = (got(each, b.CUDNN_ATTR_ENGINECFG_ENGINE, D)[0] for each in configs)
+    return {got(each, b.CUDNN_ATTR_ENGINE_GLOBAL_INDEX, I64)[0] for each in engines}
+
+
+def test_errata_of_the_users_file_bar_configs(tmp_path, monkeypatch):
+    rule = {"id": "none", "why": "a test", "engine": "matmul_sm80"}
+    path = tmp_path / "errata.json"
+    path.write_text(json.dumps({"dnnc_errata": 1, "rules": [rule]}))
+    assert 4 in indices_of(ranked(ffn()))
+    monkeypatch.setenv("DNNC_ERRATA_FILE", str(path))
+    assert indices_of(ranked(ffn())) == {2}
+    error = refused(engine, ffn(), 4)
+    assert "barred by errata rule 'none': a test" in str(error)
+    path.write_text(json.dumps({"dnnc_errata": 1, "rules": [{**rule, "engine": "matmul"}]}))
+    assert refused(ranked, ffn()).status is Status.BAD_PARAM
+
+
 def test_results_are_the_heuristics_configs_in_their_order():
     graph = ffn()
     inner, target = b.operation_graph(graph), dnnc.target.of("sm_80")
@@ -332,15 +350,18 @@ def test_a_plan_is_text_and_the_text_a_plan():
     assert json.loads(text)["targets"] == [machine.current().target]
 
 
+def altered(data):
+    """Base 64 with another letter in its middle."""
+    middle = len(data) // 2
+    return data[:middle] + ("A" if data[middle] != "A" else "B") + data[middle + 1 :]
+
+
 def test_text_that_is_no_plan_is_refused():
     text = json_of(plan_of(ranked(ffn())[0]))
     record = json.loads(text)
-    middle = len(record["data"]) // 2
-    flipped = record["data"][:middle] + ("A" if record["data"][middle] != "A" else "B")
-    flipped += record["data"][middle + 1 :]
     wrong = [
         "", "{", "[]", "null", "7", text[:-9], json.dumps({**record, "dnnc_plan": 2}),
-        json.dumps({**record, "data": flipped}), json.dumps({**record, "data": 5}),
+        json.dumps({**record, "data": altered(record["data"])}), json.dumps({**record, "data": 5}),
         json.dumps({**record, "data": record["data"][:400]}), "[" * 100_000,
     ]  # fmt: skip
     for given in wrong:
@@ -383,6 +404,31 @@ def test_a_kernel_cache_keeps_what_was_compiled():
     assert refused(b.finalize, wrong).status is Status.BAD_PARAM
     assert refused(b.set_attribute, wrong, asked, D, 1, [first]).status is Status.BAD_PARAM
     assert refused(b.get_attribute, cache, asked, D, 1, []).status is Status.BAD_PARAM
+
+
+@pytest.mark.parametrize(
+    "alter",
+    [
+        lambda plans: {key: altered(data) for key, data in plans.items()},
+        lambda plans: dict(zip(plans, reversed(plans.values()), strict=True)),
+        lambda plans: {key[::-1]: data for key, data in plans.items()},
+        lambda plans: dict(list(plans.items())[1:]),
+        lambda plans: 7,
+    ],
+    ids=["bytes", "swapped", "keys", "fewer", "none"],
+)
+def test_an_altered_kernel_cache_is_refused_when_it_is_finalized(alter):
+    first, second, *_ = ranked(ffn())
+    cache = made(b.CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR)
+    for each in (first, second):
+        plan_of(each, (b.CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, D, [cache]))
+    text_of = (b.CUDNN_ATTR_KERNEL_CACHE_JSON_REPRESENTATION, b.CUDNN_TYPE_CHAR)
+    record = json.loads(got(cache, *text_of))
+    made(b.CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR, (*text_of, json.dumps(record, indent=1)))
+    text = json.dumps({**record, "plans": alter(record["plans"])})
+    error = refused(b.finalize, opened(b.CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR, (*text_of, text)))
+    assert error.status is Status.BAD_PARAM
+    assert "altered: the SHA-256 of its plans differs" in str(error)
 
 
 # ---- devices

@@ -27,4 +27,4 @@ def test_the_examples_do_what_they_say(cache, tmp_path, monkeypatch):
             program, *arguments = shlex.split(line)
             result = dnnc(*arguments)
             assert (program, result.exit_code) == ("dnnc", 0), f"{line}\n{result.output}"
-    assert counts == {"python": 6, "sh": 2}
+    assert counts == {"python": 7, "sh": 3}

@@ -52,6 +52,51 @@ def test_engine_and_knobs_are_taken(ffn, here):
     assert (fusion.engine, fusion.knobs) == ("fallback", {"LOAD_SIZE": 4})
 
 
+SMALL = (
+    '{"dnnc_device": 1, "name": "one", "capability": [8, 6], "sm_count": 2,'
+    ' "max_dynamic_smem_bytes": 101376}'
+)
+
+
+def test_a_target_may_be_a_device(ffn, here):
+    """By its JSON or a file; the index of files tells its plans from those of the usual part."""
+    (here / "device.json").write_text(SMALL)
+    (here / "graph.json").write_text(json.dumps(graph_json(ffn)))
+    plans = {}
+    for _ in range(2):
+        for given in ("sm_86", SMALL, "device.json", '{"dnnc_device": 1, "target": "sm_86"}'):
+            result = dnnc("compile", "graph.json", "--target", given, "-o", "a.dnnplan")
+            assert result.exit_code == 0, result.output
+            plans.setdefault(given, set()).add((here / "a.dnnplan").read_bytes())
+    assert all(len(made) == 1 for made in plans.values())
+    usual, text, file, named = plans.values()
+    assert usual == named != text == file
+    chosen = dnnc("engines", ffn, "--target", SMALL).stdout
+    assert chosen != dnnc("engines", ffn, "--target", "sm_86").stdout
+    fused = [
+        dnnc("compile", ffn, "--emit", "fused", "-t", given).stdout for given in (SMALL, "sm_86")
+    ]
+    assert fused[0] != fused[1]
+
+
+@pytest.mark.parametrize(
+    ("option", "named"), [("sm_version=80", "sm_80"), (f"device_property={SMALL!r}", "sm_86")]
+)
+def test_what_a_graph_names_is_compiled_for(option, named, here):
+    (here / "named.py").write_text(FFN.replace('"ffn",', f'"ffn", {option},'))
+    result = dnnc("compile", "named.py")
+    assert result.exit_code == 0, result.output
+    assert [p.target for p in format.read("named.dnnplan").programs] == [named]
+    assert f"on {named}," in dnnc("engines", "named.py").stdout
+
+
+def graph_json(path):
+    from dnnc.cli.files import read_source
+    from dnnc.dialect.json_form import to_json
+
+    return to_json(read_source(str(path)).graph)
+
+
 # ---- graph files
 
 

@@ -139,6 +139,16 @@ def test_a_graph_is_compiled(ffn, arrays):
     assert "PTX for sm_86" in result.stdout
 
 
+def test_errata_of_the_users_file_bar_configs(ffn, arrays, tmp_path, monkeypatch):
+    path = tmp_path / "errata.json"
+    rule = {"id": "r", "why": "a test", "engine": "matmul_sm80", "knobs": {"TILE_M": 31}}
+    path.write_text(json.dumps({"dnnc_errata": 1, "rules": [rule]}))
+    monkeypatch.setenv("DNNC_ERRATA_FILE", str(path))
+    result = dnnc("run", ffn, "inputs.npz", "-d", "interpreter", "-t", "sm_80")
+    assert result.exit_code == 1
+    assert "TILE_M = 31" in result.stderr
+
+
 def test_a_text_goes_on_from_its_stage(ffn, arrays):
     text = dnnc("compile", ffn, "-t", "sm_80", "--emit", "nvvm").stdout
     result = dnnc("run", "-", "inputs.npz", "-d", "interpreter", "--check", stdin=text)

@@ -5,6 +5,7 @@ import pytest
 
 import dnnc
 from dnnc.dialect import dnn
+from dnnc.dialect.op import Op
 from dnnc.dialect.reference import reference
 from tests.support import linalg_cpu
 
@@ -55,6 +56,15 @@ def test_results_are_stored_in_their_own_type_and_used_in_the_compute_type():
     assert kinds(stored) == ["pointwise:identity", "pointwise:identity", "pointwise:add"]
     used = {t for op in graph.live_ops for t in op.operands}
     assert used.isdisjoint(graph.outputs)
+
+
+@pytest.mark.parametrize("build", [b for *_, b in ALL_EXAMPLES])
+def test_operations_that_are_always_replaced_say_so(build):
+    for op in build().graph.finalize().ops:
+        if op.is_composite:
+            assert op.expand() is not None
+        elif type(op).expand is not Op.expand:
+            assert type(op).op_name in ("reduction", "resample_backward")  # some, not all
 
 
 COMPOSITE = {

@@ -69,6 +69,15 @@ def test_an_engine_that_takes_the_graph():
     assert found.support
 
 
+def test_all_knobs_are_those_of_some_fusion():
+    """Of every type of operands; no more, no less."""
+    engine, values = engine_named("matmul_sm80"), {}
+    for operand in (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8):
+        for knob in said("matmul_sm80", product(operand, 64, 64, 64)[0]).knobs:
+            values.setdefault(knob.name, set()).update(knob.values)
+    assert values == {knob.name: set(knob.values) for knob in engine.all_knobs}
+
+
 def test_an_engine_that_declines_it():
     found = said("pointwise", product(dtypes.f16, 64, 64, 64)[0])
     assert found.reasons[0].clause == "operations"
@@ -100,10 +109,11 @@ def test_what_several_engines_do_is_what_all_of_them_do():
 
 def test_the_enumerations_have_every_name():
     """pygraph gives enumerators of cudnn-frontend's for what engines say."""
+    assert {k.name for e in ENGINES for k in e.all_knobs} <= set(enums.knob_type.__members__)
     notes = {note for engine in ENGINES for note in behavior_notes(engine)}
     assert notes <= set(enums.behavior_note.__members__)
     for g in (product(dtypes.f32, 64, 64, 64)[0], product(dtypes.f16, 64, 64, 64)[0], pool()):
         for engine in ENGINES:
             found = said(engine.name, g, targets.of("sm_90a"))
-            assert {knob.name for knob in found.knobs} <= set(enums.knob_type.__members__)
+            assert {knob.name for knob in found.knobs} <= {k.name for k in engine.all_knobs}
             assert set(found.possible_notes) <= set(enums.numerical_note.__members__)

@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 import dnnc
+from dnnc import target as targets
+from dnnc.frontends.device_properties import target_rows
 from dnnc.plan import format
 from dnnc.plan.plan import Plan
 from dnnc.runtime import driver
@@ -221,6 +224,11 @@ def test_files_are_read(tmp_path):
         (described(sm_count=0), "sm_count 0"),
         (described(capability=[8]), r"capability: 1 values; accepted: 2"),
         (described(required=["clusters"]), "a newer dnnc"),
+        ('{"dnnc_device": 1, "target": 90}', "target = 90"),
+        ('{"dnnc_device": 1, "target": "sm_81"}', "target 'sm_81'; accepted: sm_80, "),
+        ('{"dnnc_device": 2, "target": "sm_90"}', "dnnc_device = 2; accepted: 1"),
+        ('{"dnnc_device": 1, "target": "sm_90", "sm_count": 7}', "no name"),
+        ("[" * 100_000, "not JSON"),
     ],
 )
 def test_other_texts_are_refused(text, what):
@@ -246,6 +254,71 @@ def test_a_graph_is_compiled_for_a_device_that_is_not_here(monkeypatch):
     assert [(row.name, row.sm_count) for row in g._targets()] == [("sm_86", 46)]
     g.build()
     assert [p.target for p in Plan.deserialize(g.serialize()).programs] == ["sm_86"]
+
+
+@pytest.mark.parametrize("name", ["sm_90", "sm_90a", "sm_120"])
+def test_json_may_name_a_target(name):
+    """Also one that a device of its capability is not compiled for by default."""
+    text = json.dumps({"dnnc_device": 1, "target": name})
+    found = dnnc.create_device_properties(text)
+    assert found.target == targets.of(name)
+    assert found.serialize() == text
+    other = replace(found, sm_count=7)
+    assert dnnc.create_device_properties(other.serialize()) == other
+    assert (other.target.name, other.target.sm_count) == (name, 7)
+
+
+def test_whatever_takes_a_target_takes_a_device(tmp_path):
+    text = described()
+    (tmp_path / "device.json").write_text(text)
+    device = dnnc.create_device_properties(text)
+    ways = [device, text, tmp_path / "device.json", str(tmp_path / "device.json")]
+    assert {target_rows(way) for way in ways} == {(device.target,)}
+    assert target_rows("sm_80, sm_90a") == (targets.of("sm_80"), targets.of("sm_90a"))
+
+
+@pytest.mark.parametrize("wrong", [5, None, ["sm_80"], 1.5])
+def test_what_is_no_target_is_an_error(wrong):
+    with pytest.raises(dnnc.DnncError, match=r"BAD_PARAM: target: a \w+; accepted: names"):
+        dnnc.compile(two_dims(), wrong)
+
+
+def test_what_is_no_device_is_an_error():
+    with pytest.raises(dnnc.DnncError, match=r"a float; accepted: an ordinal, JSON"):
+        dnnc.create_device_properties(1.5)
+
+
+def test_a_graph_takes_what_makes_device_properties():
+    text = described(sm_count=8)
+    (row,) = new_graph(target=None, device_property=text)._targets()
+    assert (row.name, row.sm_count) == ("sm_86", 8)
+    with pytest.raises(dnnc.DnncError, match="not JSON"):
+        new_graph(device_property="sm_86")
+
+
+def test_a_plan_in_a_shell_is_one_line():
+    made = dnnc.compile(two_dims(), "sm_86")
+    assert repr(made).startswith("<plan of graph 'sums' for sm_86: matmul_sm80 ")
+    assert len(repr(made)) < 200
+
+
+def two_dims(rows=2048):
+    g = new_graph()
+    a = g.tensor([rows, 512], data_type="HALF")
+    g.matmul(a, g.tensor([512, 2048], data_type="HALF")).set_output()
+    return g
+
+
+def test_a_plan_is_for_as_many_multiprocessors_as_the_device_has():
+    """Neither plan is taken for the other; the worker finds what this process finds."""
+    usual = dnnc.compile(two_dims(), "sm_86")
+    small = dnnc.compile(two_dims(), described(sm_count=8))
+    named = dnnc.compile(two_dims(), '{"dnnc_device": 1, "target": "sm_86"}')
+    assert named.key == usual.key != small.key
+    knobs = [plan.programs[0].fusions[0].knobs for plan in (usual, small)]
+    assert knobs[0] != knobs[1]
+    here = dnnc.compile(two_dims(), described(sm_count=8), in_process=True, cache=False)
+    assert here == small
 
 
 def test_multiprocessors_are_those_of_the_ranking():

@@ -212,10 +212,12 @@ def test_a_pool_of_processes_compiles():
 
 
 def test_dask_compiles():
-    distributed = pytest.importorskip("dask.distributed")
+    """In a process of the cluster: what goes there and comes back is pickled."""
+    from dask import distributed
+
     graph, every = two()
     with (
-        distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=1, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
     ):
         plans = compiled(graph, of("sm_80"), every, client.get_executor())

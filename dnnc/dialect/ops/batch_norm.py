@@ -58,6 +58,7 @@ class Batchnorm(Norm):
     """
 
     op_name = "batchnorm"
+    is_composite = True
     backend = "OPERATION_NORM_FORWARD"
     prefix = "OPERATION_NORM_FWD"
 
@@ -173,6 +174,7 @@ class BatchnormInference(Norm):
     """
 
     op_name = "batchnorm_inference"
+    is_composite = True
     backend = "OPERATION_NORM_FORWARD"
     prefix = "OPERATION_NORM_FWD"
 
@@ -220,6 +222,7 @@ class Genstats(Norm):
     """
 
     op_name = "genstats"
+    is_composite = True
     backend = "OPERATION_GEN_STATS"
     prefix = "OPERATION_GENSTATS"
 
@@ -275,6 +278,7 @@ class BnFinalize(Norm):
     """
 
     op_name = "bn_finalize"
+    is_composite = True
     backend = "OPERATION_BN_FINALIZE_STATISTICS"
     prefix = "OPERATION_BN_FINALIZE"
 
@@ -387,6 +391,7 @@ class DbnWeight(Norm):
     """
 
     op_name = "dbn_weight"
+    is_composite = True
     backend = "OPERATION_BN_BWD_WEIGHTS"
 
     dy: Tensor = operand("[N, C, d2, ..., dn]", backend="DY_DESC")

@@ -46,6 +46,7 @@ class Layernorm(Norm):
     """
 
     op_name = "layernorm"
+    is_composite = True
     backend = "OPERATION_NORM_FORWARD"
     prefix = "OPERATION_NORM_FWD"
 
@@ -128,6 +129,7 @@ class Adalayernorm(Layernorm):
     """
 
     op_name = "adalayernorm"
+    is_composite = True
 
     scale: Tensor = operand("[B or 1, 1 or d1, ..., 1 or dn]", backend="SCALE_DESC")
 
@@ -157,6 +159,7 @@ class Instancenorm(Layernorm):
     """
 
     op_name = "instancenorm"
+    is_composite = True
 
     x: Tensor = operand("[N, C, (D, H,) W]", frontend="input", backend="XDESC")
     scale: Tensor = operand("[1, C, (1, 1,) 1]", backend="SCALE_DESC")
@@ -193,6 +196,7 @@ class Rmsnorm(Norm):
     """
 
     op_name = "rmsnorm"
+    is_composite = True
     backend = "OPERATION_NORM_FORWARD"
     prefix = "OPERATION_NORM_FWD"
 

@@ -44,6 +44,7 @@ class LayernormBackward(Norm):
     """
 
     op_name = "layernorm_backward"
+    is_composite = True
     backend = "OPERATION_NORM_BACKWARD"
     prefix = "OPERATION_NORM_BWD"
 
@@ -130,6 +131,7 @@ class AdalayernormBackward(LayernormBackward):
     """
 
     op_name = "adalayernorm_backward"
+    is_composite = True
 
     scale: Tensor = operand("[B or 1, 1 or d1, ..., 1 or dn]", backend="SCALE_DESC")
 
@@ -200,6 +202,7 @@ class InstancenormBackward(ChannelNormBackward):
     """
 
     op_name = "instancenorm_backward"
+    is_composite = True
 
     dy: Tensor = operand("[N, C, (D, H,) W]", frontend="grad", backend="DYDESC")
     x: Tensor = operand("[N, C, (D, H,) W]", frontend="input", backend="XDESC")
@@ -243,6 +246,7 @@ class BatchnormBackward(ChannelNormBackward):
     """
 
     op_name = "batchnorm_backward"
+    is_composite = True
 
     dy: Tensor = operand("[N, C, d2, ..., dn]", frontend="grad", backend="DYDESC")
     x: Tensor = operand("[N, C, d2, ..., dn]", frontend="input", backend="XDESC")
@@ -310,6 +314,7 @@ class RmsnormBackward(Norm):
     """
 
     op_name = "rmsnorm_backward"
+    is_composite = True
     backend = "OPERATION_NORM_BACKWARD"
     prefix = "OPERATION_NORM_BWD"
 

@@ -54,6 +54,7 @@ class PeerReduction(Norm):
     """
 
     op_name = "peer_reduction"
+    kind_field = "mode"
 
     a: Tensor = operand("[1, C, 1, ...]")
     b: Tensor = operand("[1, C, 1, ...]")
@@ -67,10 +68,6 @@ class PeerReduction(Norm):
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
     )
-
-    @property
-    def title(self) -> str:
-        return f"peer_reduction:{self.mode}"
 
     def infer(self) -> None:
         for tensor in self.results:

@@ -51,6 +51,7 @@ class Pointwise(Op):
     """
 
     op_name = "pointwise"
+    kind_field = "mode"
     backend = "OPERATION_POINTWISE"
     role = "pointwise"
 
@@ -79,10 +80,6 @@ class Pointwise(Op):
     @property
     def row(self) -> Mode:
         return BY_NAME[self.mode]
-
-    @property
-    def title(self) -> str:
-        return f"pointwise:{self.mode}"
 
     def parameters(self) -> dict[str, Any]:
         """What the mode's functions take by keyword, defaults filled in."""

@@ -95,6 +95,7 @@ class Reduction(Op):
     """
 
     op_name = "reduction"
+    kind_field = "mode"
     backend = "OPERATION_REDUCTION"
 
     x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")
@@ -115,10 +116,6 @@ class Reduction(Op):
     @property
     def row(self) -> ReductionMode:
         return BY_NAME[self.mode]
-
-    @property
-    def title(self) -> str:
-        return f"reduction:{self.mode}"
 
     @property
     def role(self) -> str:  # type: ignore[override]

@@ -36,6 +36,7 @@ class Resampling(Op):
     X and Y are named after the forward direction.
     """
 
+    kind_field = "resample_mode"
     resample_mode: str = attribute(
         "how a window becomes an element", str, backend="MODE", choices=tuple(MODES)
     )
@@ -50,10 +51,6 @@ class Resampling(Op):
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
     )
-
-    @property
-    def title(self) -> str:
-        return f"{self.op_name}:{self.resample_mode}"
 
     @property
     def is_max(self) -> bool:

@@ -51,6 +51,7 @@ class Rng(Op):
     """
 
     op_name = "rng"
+    kind_field = "distribution"
     backend = "OPERATION_RNG"
     prefix = "OPERATION_RNG"
     role = "pointwise"
@@ -66,10 +67,6 @@ class Rng(Op):
     normal_standard_deviation: float | None = attribute(
         "the standard deviation", float, optional=True
     )
-
-    @property
-    def title(self) -> str:
-        return f"rng:{self.distribution}"
 
     def parameters(self) -> dict[str, float]:
         """The distribution's parameters, defaults filled in."""

@@ -50,6 +50,7 @@ class Softmax(_OverAxes):
     """
 
     op_name = "softmax"
+    is_composite = True
     backend = "OPERATION_SOFTMAX"
 
     x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")
@@ -107,6 +108,7 @@ class SoftmaxBackward(_OverAxes):
     """
 
     op_name = "softmax_backward"
+    is_composite = True
 
     dy: Tensor = operand("[d0, ..., dn]", frontend="grad")
     y: Tensor = operand("[d0, ..., dn]", frontend="output")
