@@ -26,7 +26,7 @@ from ..codegen.im2col import Window
 from ..codegen.index import Coordinate, Group, Index, Part
 from ..codegen.kernel import Kernel
 from ..codegen.loops import coordinates_of
-from ..codegen.matrix_tile import MatrixTile
+from ..codegen.matrix_tile import MatrixTile, Place
 from ..codegen.memory import offset_bits, register_type
 from ..codegen.operand_tile import OperandTile, access_bytes, is_unit, layout_model
 from ..codegen.region import Region
@@ -42,6 +42,11 @@ GROUP = 0  # the axis of a batch that counts groups of channels
 
 _CHANNEL = 1  # the axis of X and of W
 _CHUNK_BYTES = 16
+_LAST_BIT = 31
+
+
+def _bit(place: int) -> int:
+    return 1 << place
 
 
 @dataclass(frozen=True)
@@ -95,19 +100,23 @@ def depth_axes(region: Region, call: Any) -> tuple[int, ...]:
 
 
 def pixel_plan(region: Region, value: Any, operand: DType, shape: ConvShape) -> dict[str, Any]:
-    """How X comes: see `OperandTile`.  is_vector: fragments that go through registers are
-    channels of one tap.  rows_first: neighbouring threads have neighbouring pixels."""
+    """How X comes: see `OperandTile`.  Path "registers": fragments are channels of one tap;
+    "elements": they come one by one, and go straight into shared memory."""
     model = layout_model(region, value)
     is_last = model is not None and is_unit(model, _CHANNEL)
     access = gather_bytes(model, shape) if model and value in region.arguments else 0
     is_vector = is_last and shape.c_group * operand.bits % (8 * _CHUNK_BYTES) == 0
+    return _plan(access, "registers" if is_vector else "elements")
+
+
+def _plan(access: int, otherwise: str) -> dict[str, Any]:
+    """The plan of an operand for copies of `access` bytes, or for another path without such."""
     return {
         "k_contiguous": True,
-        "path": "async" if access >= 4 else "registers",
+        "path": "async" if access >= 4 else otherwise,
         "access_bytes": access,
         "loads_along_k": True,
-        "is_vector": is_vector,
-        "rows_first": not is_vector and access < 4,
+        "is_aligned": False,
     }
 
 
@@ -124,12 +133,7 @@ def filter_plan(region: Region, value: Any, shape: ConvShape, depth: Depth) -> d
     if value in region.arguments and not region.arguments[value].is_by_value:
         matrix = filter_matrix(region.arguments[value], shape, depth)
         access = access_bytes(matrix, 1) if matrix is not None else 0
-    return {
-        "k_contiguous": True,
-        "path": "async" if access >= 4 else "registers",
-        "access_bytes": access,
-        "loads_along_k": True,
-    }
+    return _plan(access, "elements")
 
 
 def filter_matrix(w: Tensor, shape: ConvShape, depth: Depth) -> Tensor | None:
@@ -155,12 +159,29 @@ class Pixel:
 
     image: its number.  starts: where the filter's first tap lies along each spatial axis, before
     the image where there is padding.  offset: of that place, in elements of X, at the group's first
-    channel.
+    channel.  outside: a bit for each place along an axis that a tap may have, see
+    `PixelTile._first_bits`, set where it lies on padding; None: there are too many.
     """
 
     image: Any
     starts: tuple[Any, ...]
     offset: Any
+    outside: Any
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A tap of the filter and a channel: a number of k.
+
+    channel: of the group.  moves: pixels from where the filter begins, along each spatial axis.
+    bits: those of these moves in `Pixel.outside`; None: see `is_there`.  is_there: whether k has
+    such a number; None: always, or the bits say it.
+    """
+
+    channel: Any
+    moves: tuple[Any, ...]
+    bits: Any
+    is_there: Any
 
 
 @dataclass(frozen=True)
@@ -180,6 +201,8 @@ class PixelTile(OperandTile):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.is_async = self.plan["path"] != "registers"
+        self.is_copied = self.plan["path"] == "async"
         self.dims = self.region.dims_of(self.value)
         count = self.tile_rows * self.tile_k // self._elems
         assert count % self.threads == 0, "every thread has as many fragments"
@@ -187,7 +210,12 @@ class PixelTile(OperandTile):
     @property
     def _elems(self) -> int:
         """Of a fragment."""
-        return self.plan["access_bytes"] // self.bytes if self.is_async else self.chunk
+        return self.plan["access_bytes"] // self.bytes if self.is_copied else self.chunk
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether nothing is computed before the convolution."""
+        return self.value in self.region.arguments
 
     @property
     def _tensor(self) -> Tensor:
@@ -196,12 +224,6 @@ class PixelTile(OperandTile):
     @property
     def _windows(self) -> tuple[Window, ...]:
         return self.conv.windows
-
-    def _piece(self, i: Any, elems: int, along_k: bool) -> tuple[Any, Any]:
-        if not self.plan["rows_first"]:
-            return super()._piece(i, elems, along_k)
-        piece = ops.add(self._thread(), ops.mul(i, self.threads))
-        return ops.rem(piece, self.tile_rows), ops.mul(ops.div(piece, self.tile_rows), elems)
 
     # ---- pixels
 
@@ -228,8 +250,33 @@ class PixelTile(OperandTile):
             starts.append(ops.add(ops.mul(place, window.stride), window.lower))
             number = quotient
         starts.reverse()
-        offset = self._offset(number, channel.base, starts) if self.is_async else 0
-        return Pixel(number, tuple(starts), offset)
+        offset = self._offset(number, channel.base, starts) if self._is_plain else 0
+        return Pixel(number, tuple(starts), offset, self._outside(starts))
+
+    @cached_property
+    def _first_bits(self) -> dict[int, int] | None:
+        """Spatial axis with padding -> the bit of its first tap; None: they are more than 31.
+
+        The last bit is that of numbers past k's end.
+        """
+        found, count = dict[int, int](), 0
+        for axis, window in enumerate(self._windows):
+            if window.pre or window.post:
+                found[axis] = count
+                count += window.taps
+        return found if count <= _LAST_BIT else None
+
+    def _outside(self, starts: Sequence[Any]) -> Any:
+        if self._first_bits is None:
+            return None
+        outside: Any = ops.const(_bit(_LAST_BIT))
+        for axis, first in self._first_bits.items():
+            extent = self.kernel.size(self.dims[2 + axis])
+            for tap in range(self._windows[axis].taps):
+                place = ops.add(starts[axis], self._move(axis, tap))
+                bit = ops.select(ops.compare("ult", place, extent), 0, _bit(first + tap))
+                outside = ops.or_(outside, bit)
+        return outside
 
     def _offset(self, image: Any, channel: Any, starts: Sequence[Any]) -> Any:
         """Elements from X's first to a place, which may lie before it."""
@@ -245,51 +292,96 @@ class PixelTile(OperandTile):
         moved = ops.mul(tap, window.dilation)
         return ops.sub(window.reach, moved) if self.conv.is_turned else moved
 
-    def _moves(self, at: Mapping[int, Any]) -> list[Any]:
-        """The same along each spatial axis, of the tap of a number of k."""
-        return [self._move(axis, at[2 + axis]) for axis in range(len(self._windows))]
+    def _tap(self, at: Mapping[int, Any], is_there: Any) -> Tap:
+        """at: of a number of k, as `Depth.split` gives it."""
+        moves = tuple(self._move(axis, at[2 + axis]) for axis in range(len(self._windows)))
+        if not self._first_bits:
+            return Tap(at[_CHANNEL], moves, None, is_there)
+        bits: Any = 0
+        for axis, first in self._first_bits.items():
+            bits = ops.or_(ops.shl(ops.const(_bit(first)), at[2 + axis]), bits)
+        if is_there is not None:
+            bits = ops.or_(bits, ops.select(is_there, 0, _bit(_LAST_BIT)))
+        return Tap(at[_CHANNEL], moves, bits, None)
 
-    def _inside(self, pixel: Pixel, moves: Sequence[Any]) -> Any:
-        """Whether a tap lies inside the image; None: always."""
-        inside = None
+    def _inside(self, pixel: Pixel, tap: Tap) -> Any:
+        """Whether a tap lies inside the image, and below k's end; None: always."""
+        if tap.bits is not None:
+            return ops.compare("eq", ops.and_(pixel.outside, tap.bits), 0)
+        inside = tap.is_there
         for axis, window in enumerate(self._windows):
             if window.pre or window.post:
-                place = ops.add(pixel.starts[axis], moves[axis])
+                place = ops.add(pixel.starts[axis], tap.moves[axis])
                 extent = self.kernel.size(self.dims[2 + axis])
                 inside = ops.both(inside, ops.compare("ult", place, extent))
         return inside
 
-    # ---- asynchronous copies
+    # ---- into shared memory
 
     def issue(self, place: PixelPlace, first_k: Any, slot: Any) -> None:
-        """Starts the copies of a tile into shared memory at `slot`."""
+        """Starts the copies of a tile into shared memory at `slot`, or stores its elements."""
+        if self.is_copied:
+            self._copy(place, first_k, slot)
+        elif self._is_plain:
+            self._gather(place, first_k, slot)
+        else:
+            leaves = self.region.leaves(self.kernel)
+            walk = Walk(self.kernel, leaves, self.region.symbols)
+            self.put(self.fetch(walk, place, first_k), slot)
+
+    def _copy(self, place: PixelPlace, first_k: Any, slot: Any) -> None:
         elems, bytes_ = self._elems, self.plan["access_bytes"]
         pieces = self._pieces(elems, True)
-        at, is_there = self._tap_and_channel(first_k, pieces[0][1])
-        moves = self._moves(at)
-        moved = self._offset(0, at[_CHANNEL], moves)
-        pointer = self.kernel.pointer(self._tensor, is_exclusive=True)
-        element = register_type(self._tensor.type)
+        tap = self._shared_tap(first_k, pieces[0][1])
+        moved = self._offset(0, tap.channel, tap.moves)
         for pixel, (row, k) in zip(place.pixels, pieces, strict=True):
             # A copy of nothing does not look where it would begin.
-            reads = ops.both(is_there, self._inside(pixel, moves))
+            reads = self._inside(pixel, tap)
             count = None if reads is None else ops.select(reads, bytes_, 0)
-            source = ops.gep(pointer, ops.add(pixel.offset, moved), element)
             target = smem.byte_pointer(slot, self._place(row, k))
-            smem.copy_async(target, source, bytes_, count)
+            smem.copy_async(target, self._address(ops.add(pixel.offset, moved)), bytes_, count)
 
-    def _tap_and_channel(self, first_k: Any, inner: Any) -> tuple[dict[int, Any], Any]:
-        """(Axis of W -> coordinate of this thread's fragments; whether they are below K).
+    def _address(self, offset: Any) -> Any:
+        pointer = self.kernel.pointer(self._tensor, is_exclusive=True)
+        return ops.gep(pointer, offset, register_type(self._tensor.type))
+
+    def _gather(self, place: PixelPlace, first_k: Any, slot: Any) -> None:
+        """Loads elements that have a tap and a channel each, which a thread's fragments share."""
+        pieces = self._pieces(self.chunk, True)
+        element = register_type(self._tensor.type)
+        zero = ops.zeros(element)
+        first = ops.add(first_k, pieces[0][1])
+        taps = [self._tap_of(ops.add(first, lane)) for lane in range(self.chunk)]
+        moved = [self._offset(0, tap.channel, tap.moves) for tap in taps]
+        for pixel, (row, k) in zip(place.pixels, pieces, strict=True):
+            found = []
+            for tap, offset in zip(taps, moved, strict=True):
+                reads = self._inside(pixel, tap)
+                # Where nothing is to be read it is the tensor's first element.
+                at = ops.add(pixel.offset, offset)
+                at = at if reads is None else ops.select(reads, at, 0)
+                value = ops.load(self._address(at), element, self.bytes)
+                found.append(value if reads is None else ops.select(reads, value, zero))
+            self._put(ops.from_elements(found), row, k, slot)
+
+    def _is_there(self, k: Any) -> Any:
+        """Whether k has a number; None: always."""
+        is_whole = self.depth.size % self.tile_k == 0
+        return None if is_whole else ops.less(k, self.depth.size)
+
+    def _tap_of(self, k: Any) -> Tap:
+        return self._tap(self.depth.split(k), self._is_there(k))
+
+    def _shared_tap(self, first_k: Any, inner: Any) -> Tap:
+        """The tap and the first channel of this thread's fragments.
 
         inner: their place in the tile, the same for all of them: their number is a multiple of the
         fragments of a row apart.
         """
-        if self.conv.c_group % self.tile_k == 0:  # the tile is of one tap, for all threads
-            at = self.depth.split(first_k)
-            return {**at, _CHANNEL: ops.add(at[_CHANNEL], inner)}, None
-        k = ops.add(first_k, inner)
-        is_whole = self.depth.size % self.tile_k == 0
-        return self.depth.split(k), None if is_whole else ops.less(k, self.depth.size)
+        if self.conv.c_group % self.tile_k:
+            return self._tap_of(ops.add(first_k, inner))
+        at = self.depth.split(first_k)  # the tile is of one tap, for all threads
+        return self._tap({**at, _CHANNEL: ops.add(at[_CHANNEL], inner)}, None)
 
     # ---- through registers
 
@@ -302,7 +394,7 @@ class PixelTile(OperandTile):
         ]
 
     def _fetched(self, walk: Walk, pixel: Pixel, channel: Index, k: Any) -> Any:
-        at, inside = self._vector(pixel, k) if self.plan["is_vector"] else self._lanes(pixel, k)
+        at, inside = self._lanes(pixel, k) if self.is_async else self._vector(pixel, k)
         at[_CHANNEL] = idx.add(*self._spread(at[_CHANNEL], channel))
         walk.forget()
         value = walk.value(self.value, at, self.chunk)
@@ -316,42 +408,36 @@ class PixelTile(OperandTile):
 
     def _vector(self, pixel: Pixel, k: Any) -> tuple[list[Index], Any]:
         """(coordinates in X of consecutive channels of one tap; whether it lies inside)."""
-        is_there = None
-        if self.depth.size % self.tile_k:
-            is_there = ops.less(k, self.depth.size)
-            k = ops.minimum(k, self.depth.size - self.chunk)
-        taken = self.depth.split(k)
-        places, inside = self._kept(pixel, taken)
-        channels = Index(taken[_CHANNEL], 1, self.chunk)
-        return [Index(pixel.image), channels, *map(Index, places)], ops.both(is_there, inside)
+        tap = self._kept_tap(k, self.chunk)
+        channels = Index(tap.channel, 1, self.chunk)
+        places = map(Index, self._kept(pixel, tap))
+        return [Index(pixel.image), channels, *places], self._inside(pixel, tap)
 
     def _lanes(self, pixel: Pixel, k: Any) -> tuple[list[Index], Any]:
         """The same of elements that have a tap and a channel each."""
-        found: list[list[Any]] = []
-        inside: list[Any] = []
-        for lane in range(self.chunk):
-            is_there, number = None, ops.add(k, lane)
-            if self.depth.size % self.tile_k:
-                is_there = ops.less(number, self.depth.size)
-                number = ops.minimum(number, self.depth.size - 1)
-            taken = self.depth.split(number)
-            places, is_inside = self._kept(pixel, taken)
-            found.append([taken[_CHANNEL], *places])
-            inside.append(ops.both(is_there, is_inside))
+        taps = [self._kept_tap(ops.add(k, lane), 1) for lane in range(self.chunk)]
+        found = [[tap.channel, *self._kept(pixel, tap)] for tap in taps]
+        inside = [self._inside(pixel, tap) for tap in taps]
         at = [Index(pixel.image), *(Index(lanes=lanes) for lanes in zip(*found, strict=True))]
         return at, None if inside[0] is None else ops.from_elements(inside)
 
-    def _kept(self, pixel: Pixel, at: Mapping[int, Any]) -> tuple[list[Any], Any]:
-        """(the pixel of X under a tap, kept inside the image; whether it was)."""
-        moves = self._moves(at)
+    def _kept_tap(self, k: Any, count: int) -> Tap:
+        """That of `count` numbers, or of the last ones where these are past k's end."""
+        is_there = self._is_there(k)
+        if is_there is not None:
+            k = ops.minimum(k, self.depth.size - count)
+        return self._tap(self.depth.split(k), is_there)
+
+    def _kept(self, pixel: Pixel, tap: Tap) -> list[Any]:
+        """The pixel of X under a tap, kept inside the image."""
         places: list[Any] = []
         for axis, window in enumerate(self._windows):
-            place = ops.add(pixel.starts[axis], moves[axis])
+            place = ops.add(pixel.starts[axis], tap.moves[axis])
             if window.pre or window.post:
                 last = ops.sub(self.kernel.size(self.dims[2 + axis]), 1)
                 place = ops.maximum(0, ops.minimum(place, last))
             places.append(place)
-        return places, self._inside(pixel, moves)
+        return places
 
 
 @dataclass
@@ -360,6 +446,19 @@ class FilterTile(MatrixTile):
 
     conv: ConvShape = field(kw_only=True)
     depth_of_conv: Depth = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.is_copied = self.is_async
+        self.is_async = True
+
+    def issue(self, place: Place, first_k: Any, slot: Any) -> None:
+        """Starts the copies of a tile into shared memory at `slot`, or stores its elements."""
+        if self.is_copied:
+            super().issue(place, first_k, slot)
+            return
+        walk = Walk(self.kernel, self.region.leaves(self.kernel), self.region.symbols)
+        self.fill(walk, *place, first_k, slot)
 
     @property
     def matrix_dims(self) -> tuple[Expr, ...]:
@@ -377,7 +476,7 @@ class FilterTile(MatrixTile):
         self, batch: Mapping[int, Coordinate], row: Coordinate, k: Coordinate
     ) -> list[Coordinate]:
         """Of W's matrix, or, of what comes through registers, of W."""
-        if self.is_async:
+        if self.is_copied:
             return [batch.get(GROUP, Index.of(0)), k, row]
         output = row.index()
         if GROUP in batch:

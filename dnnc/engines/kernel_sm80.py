@@ -48,7 +48,8 @@ class Operand(Protocol):
         ...
 
     def issue(self, place: Any, first_k: Any, slot: Any) -> None:
-        """Starts the copies of a tile, from k on, into shared memory at `slot`."""
+        """Starts to bring a tile, from k on, into shared memory at `slot`: after the next wait and
+        barrier it is there."""
         ...
 
     def fetch(self, walk: Walk, place: Any, first_k: Any) -> list[Any]:
@@ -167,7 +168,8 @@ class _Emitter:
         Two of the middle tile: one's epilogue then runs beside the other's main loop.
         """
         is_middle = (self.tile_m, self.tile_n) == (128, 128)
-        is_light = self.a.is_async and self.b.is_async and self.tile["products"] == 1
+        is_copied = all(self.tile[name]["path"] == "async" for name in ("a", "b"))
+        is_light = is_copied and self.tile["products"] == 1
         return 2 if is_middle and is_light else 0
 
     def emit(self) -> None:
