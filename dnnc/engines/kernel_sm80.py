@@ -26,6 +26,7 @@ from ..codegen.loops import Loops
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.schedule import TileOrder
+from ..codegen.smem import CHUNK_BYTES
 from ..codegen.walk import Walk
 from ..dtypes import DType
 from ..expr import Expr, ceildiv
@@ -168,7 +169,8 @@ class _Emitter:
         Two of the middle tile: one's epilogue then runs beside the other's main loop.
         """
         is_middle = (self.tile_m, self.tile_n) == (128, 128)
-        is_copied = all(self.tile[name]["path"] == "async" for name in ("a", "b"))
+        # More addresses, of narrower copies, would not fit.
+        is_copied = all(self.tile[name]["access_bytes"] == CHUNK_BYTES for name in ("a", "b"))
         is_light = is_copied and self.tile["products"] == 1
         return 2 if is_middle and is_light else 0
 
