@@ -11,7 +11,7 @@ output, columns output channels, k counts through the taps and channels of a gro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import dtypes
@@ -25,7 +25,7 @@ from ..dialect.ops import ConvFprop
 from ..dialect.tensor import Tensor, text
 from ..errors import Status
 from ..expr import Expr, typical
-from ..target import WARP_THREADS, Target
+from ..target import Target
 from .conv import conv_of, conv_of_call, shape_of
 from .conv_tiles_sm80 import (
     GROUP,
@@ -48,8 +48,15 @@ from .kernel_sm80 import (
     operand_type,
     tile_plan,
 )
-from .knobs_sm80 import WARPS, candidates_of, illegal_reasons, knobs_of, notes_of, smem_bytes
-from .product import compute_reasons, epilogue_reasons, is_heavy
+from .knobs_sm80 import (
+    candidates_of,
+    illegal_reasons,
+    knobs_of,
+    notes_of,
+    smem_bytes,
+    threads_of,
+)
+from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from .product_model import OperandLines, TiledProduct
 from .surface import bytes_of, fp8_reasons, pattern_reason, too_large_reasons
 
@@ -57,10 +64,13 @@ _OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
 _MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 _PATTERN = "one conv_fprop, pointwise and view operations"
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
-# ones: by the instructions that each byte takes.
+# ones: by the instructions that each byte takes.  None of this is measured.
 _NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
 _VECTOR_TIME = 1.4
-_ELEMENT_TIME = 5.0
+_ELEMENT_TIME = 3.0
+_MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
+_GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
+_START_SECONDS = 0.8e-6  # of taking pixels apart
 
 
 @dataclass(frozen=True)
@@ -126,7 +136,16 @@ class ConvSm80Engine:
         return knobs_of(type_, "output pixels of a block's tile", "output channels of it")
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return illegal_reasons(knobs, conv_of(fusion).x.type, target)
+        type_ = conv_of(fusion).x.type
+        if reasons := illegal_reasons(knobs, type_, target):
+            return reasons
+        tile, depth = (knobs["TILE_M"], knobs["TILE_N"]), knobs["TILEK"]
+        held = tile[0] * depth * type_.bits // (8 * 16 * threads_of(tile))
+        if held <= _MOST_HELD or _copy_bytes(fusion):
+            return ()
+        # More of a thread's elements, each with its address, would spill.
+        what = f"tile {tile[0]}x{tile[1]}x{depth} of an X that asynchronous copies do not bring"
+        return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = conv_of(fusion).x.type
@@ -136,13 +155,12 @@ class ConvSm80Engine:
         op, work = conv_of(fusion), _work(fusion)
         pixels, filter_ = _loads(fusion)
         tile = (knobs["TILE_M"], knobs["TILE_N"])
-        warps_m, warps_n = WARPS[tile]
-        return TiledProduct(
+        found = TiledProduct(
             *work.sizes,
             tile,
             knobs["TILEK"],
             knobs["STAGES"],
-            warps_m * warps_n * WARP_THREADS,
+            threads_of(tile),
             smem_bytes(knobs, op.x.type),
             op.x.type.bits // 8,
             pixels.time(knobs["TILEK"]),
@@ -152,6 +170,7 @@ class ConvSm80Engine:
             work.is_heavy,
             target.mma_tflops[op.x.type.name],
         ).predict(target)
+        return replace(found, seconds=found.seconds * _GATHER_SHARE + _START_SECONDS)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return notes_of(knobs)
@@ -228,15 +247,24 @@ def _work(fusion: Fusion) -> _Work:
 
 @dataclass(frozen=True)
 class _Load:
-    """How an operand's tiles are loaded.  run: elements along k that lie together.  times: the
-    time of a byte, against copies of 16 bytes."""
+    """How an operand's tiles are loaded.  times: the time of a byte, against copies of 16 bytes.
+    lines, run: how copies touch lines, and the elements along k that lie together; elements that
+    come one by one take their instructions' time."""
 
-    lines: OperandLines
-    run: int
     times: float
+    lines: OperandLines | None = None
+    run: int = 1
 
     def time(self, depth: int) -> float:
-        return self.times * self.lines.time(min(depth, self.run))
+        return self.times * (self.lines.time(min(depth, self.run)) if self.lines else 1.0)
+
+
+@remembered
+def _copy_bytes(fusion: Fusion) -> int:
+    """Of a copy of X; 0: it comes through registers."""
+    op = conv_of(fusion)
+    access = gather_bytes(op.x, shape_of(op)) if op.x in fusion.inputs else 0
+    return access if access >= 4 else 0
 
 
 @remembered
@@ -245,18 +273,19 @@ def _loads(fusion: Fusion) -> tuple[_Load, _Load]:
     shape, size = shape_of(op), op.x.type.bits // 8
     sources = [t for o in fusion.upstream(op.x) for t in o.operands if t in fusion.inputs]
     x = max((t for t in sources if t.shape == op.x.shape), key=lambda t: t.type.bits, default=op.x)
-    access = gather_bytes(x, shape)
-    if op.x in fusion.inputs and access >= 4:
-        times = _NARROW_TIME[access]
-    else:
-        is_vector = is_unit(x, 1) and shape.c_group * size % 16 == 0
-        times = _VECTOR_TIME if is_vector else _ELEMENT_TIME
-    pixels = _Load(OperandLines(size, True, x.layout[1] != 1), shape.c_group, times)
+    access = _copy_bytes(fusion)
+    is_vector = is_unit(x, 1) and shape.c_group * size % 16 == 0
+    pixels = _Load(_ELEMENT_TIME)
+    if access or is_vector:
+        times = _NARROW_TIME.get(access, _VECTOR_TIME)
+        pixels = _Load(times, OperandLines(size, True, shape.groups > 1), shape.c_group)
     matrix = filter_matrix(op.w, shape, Depth.of(shape, (*range(2, op.w.rank), 1)))
-    wide = access_bytes(matrix, 1) if matrix is not None and op.w in fusion.inputs else 0
-    times = _NARROW_TIME[wide] if wide >= 4 else _ELEMENT_TIME
+    access = access_bytes(matrix, 1) if matrix is not None and op.w in fusion.inputs else 0
+    if access < 4:
+        return pixels, _Load(_ELEMENT_TIME)
     depth = shape.taps * shape.c_group
-    return pixels, _Load(OperandLines(size, True, depth * size % 128 != 0), depth, times)
+    is_split = depth * size % 128 != 0
+    return pixels, _Load(_NARROW_TIME[access], OperandLines(size, True, is_split), depth)
 
 
 CONV_SM80 = ConvSm80Engine()

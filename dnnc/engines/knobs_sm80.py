@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from .. import dtypes
 from ..codegen import mma
 from ..dtypes import DType
-from ..target import Target
+from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Reason
 from .product import knob_reason
 from .surface import smem_reasons
@@ -72,6 +72,12 @@ def _shapes(chunk: int) -> Iterable[tuple[tuple[int, int], int, int]]:
     for tile in reversed(WARPS):
         for depth, stages in ((8 * chunk, 3), (4 * chunk, 4), (8 * chunk, 6)):
             yield tile, depth, stages
+
+
+def threads_of(tile: tuple[int, int]) -> int:
+    """Of a block."""
+    warps_m, warps_n = WARPS[tile]
+    return warps_m * warps_n * WARP_THREADS
 
 
 def smem_bytes(knobs: Knobs, operand: DType) -> int:

@@ -23,7 +23,7 @@ from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..errors import Status
 from ..expr import Expr, typical
-from ..target import WARP_THREADS, Target
+from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .kernel_sm80 import (
     Batch,
@@ -34,7 +34,14 @@ from .kernel_sm80 import (
     operand_type,
     tile_plan,
 )
-from .knobs_sm80 import WARPS, candidates_of, illegal_reasons, knobs_of, notes_of, smem_bytes
+from .knobs_sm80 import (
+    candidates_of,
+    illegal_reasons,
+    knobs_of,
+    notes_of,
+    smem_bytes,
+    threads_of,
+)
 from .product import (
     Product,
     anchor_reasons,
@@ -107,13 +114,12 @@ class MatmulSm80Engine:
         op = matmul_of(fusion)
         work, (a, b) = _work(fusion), _operand_lines(fusion)
         tile = (knobs["TILE_M"], knobs["TILE_N"])
-        warps_m, warps_n = WARPS[tile]
         return TiledProduct(
             *work.sizes,
             tile,
             knobs["TILEK"],
             knobs["STAGES"],
-            warps_m * warps_n * WARP_THREADS,
+            threads_of(tile),
             smem_bytes(knobs, op.a.type),
             op.a.type.bits // 8,
             a.time(knobs["TILEK"]),

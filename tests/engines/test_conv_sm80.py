@@ -428,14 +428,22 @@ def test_refusals(build, clause, what):
     assert reasons[clause].supported
 
 
-def test_knobs_that_do_not_go_together():
+@pytest.mark.parametrize(
+    ("channels", "knobs", "what", "supported"),
+    [
+        (16, {"TILE_M": 256, "TILE_N": 256}, "tile 256x256", "256x128"),
+        (16, {"TILEK": 64, "STAGES": 6, "TILE_N": 256}, "bytes", "at most"),
+        (3, {"TILEK": 64, "TILE_N": 64}, "tile 128x64x64 of an X", "64 bytes of X a thread"),
+    ],
+    ids=str,
+)
+def test_knobs_that_do_not_go_together(channels, knobs, what, supported):
     g = new_graph()
-    convolved(g, [1, 16, 5, 5], [16, 16, 3, 3], **around(1)).set_output()
-    fusion = the_fusion(g)
-    knobs = {"TILE_M": 256, "TILE_N": 256, "TILEK": 32, "STAGES": 3}
-    (reason,) = CONV_SM80.legal(knobs, fusion, of("sm_80"))
-    assert "tile 256x256" in reason.what
-    assert "256x128" in reason.supported
+    convolved(g, [1, channels, 5, 5], [16, channels, 3, 3], **around(1)).set_output()
+    whole = {"TILE_M": 128, "TILE_N": 128, "TILEK": 32, "STAGES": 3, **knobs}
+    (reason,) = CONV_SM80.legal(whole, the_fusion(g), of("sm_80"))
+    assert what in reason.what
+    assert supported in reason.supported
 
 
 def test_the_engine_is_found_by_its_name():
