@@ -71,6 +71,7 @@ _ELEMENT_TIME = 3.0
 _MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
+_DOUBT = 1.3  # where there are engines of the architecture's own: better by more than a guess
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,8 @@ class ConvSm80Engine:
             work.is_heavy,
             target.mma_tflops[op.x.type.name],
         ).predict(target)
-        return replace(found, seconds=found.seconds * _GATHER_SHARE + _START_SECONDS)
+        seconds = found.seconds * _GATHER_SHARE + _START_SECONDS
+        return replace(found, seconds=seconds * (_DOUBT if target.arch_specific else 1.0))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return notes_of(knobs)
