@@ -299,7 +299,9 @@ class PixelTile(OperandTile):
             return Tap(at[_CHANNEL], moves, None, is_there)
         bits: Any = 0
         for axis, first in self._first_bits.items():
-            bits = ops.or_(ops.shl(ops.const(_bit(first)), at[2 + axis]), bits)
+            # A number past k's end may have a tap that no shift takes.
+            place = at[2 + axis] if is_there is None else ops.and_(at[2 + axis], _LAST_BIT)
+            bits = ops.or_(ops.shl(ops.const(_bit(first)), place), bits)
         if is_there is not None:
             bits = ops.or_(bits, ops.select(is_there, 0, _bit(_LAST_BIT)))
         return Tap(at[_CHANNEL], moves, bits, None)
@@ -395,16 +397,13 @@ class PixelTile(OperandTile):
 
     def _fetched(self, walk: Walk, pixel: Pixel, channel: Index, k: Any) -> Any:
         at, inside = self._lanes(pixel, k) if self.is_async else self._vector(pixel, k)
-        at[_CHANNEL] = idx.add(*self._spread(at[_CHANNEL], channel))
+        at[_CHANNEL] = idx.add(at[_CHANNEL], channel)
         walk.forget()
         value = walk.value(self.value, at, self.chunk)
         if inside is None:
             return value
         mask = ops.splat(inside, self.chunk)
         return arith.SelectOp(mask, value, ops.zeros(value.type)).result
-
-    def _spread(self, a: Index, b: Index) -> tuple[Index, Index]:
-        return a, idx.spread(b, self.chunk)
 
     def _vector(self, pixel: Pixel, k: Any) -> tuple[list[Index], Any]:
         """(coordinates in X of consecutive channels of one tap; whether it lies inside)."""
