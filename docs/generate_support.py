@@ -196,6 +196,13 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_sm90.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
     ),
+    "engine conv_sm80": (
+        *_both("test_conv_sm80.py"),
+        LinkedTest("tests/gpu/test_large_conv_sm80.py"),
+        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(_ASSEMBLY, "test_conv_sm80_on_every_architecture"),
+        LinkedTest(_ASSEMBLY, "test_no_gather_spills", "sm_80"),
+    ),
     "engine resample": (
         *_both("test_resample.py"),
         LinkedTest("tests/engines/test_resample.py", "test_other_types", "sm_90"),
@@ -230,6 +237,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation concatenate": _both("test_pointwise.py", "test_concatenate_of_different_sizes"),
     "operation conv_fprop": (
         *_both("test_conv.py"),
+        *_both("test_conv_sm80.py"),
         *_both("test_conv_sm90.py", target=HOPPER),
     ),
     "operation resample": (
@@ -480,6 +488,7 @@ def samples(engine: Engine) -> tuple[Fusion, ...]:
     devices."""
     made = [f for t in dtypes.ALL for f in (*casts(t, dtypes.f32), *products(t))]
     made += fusions(EXAMPLES["conv_fprop"])
+    made += [f for t in dtypes.ALL for f in convolutions(t)]
     made += fusions(EXAMPLES["peer_reduction"])
     made += fusions(EXAMPLES["batchnorm"])
     return tuple(fusion for fusion in made if targets_of(engine, (fusion,)))
@@ -760,6 +769,13 @@ def casts(source: DType, result: DType) -> tuple[Fusion, ...]:
 
 
 @cache
+def convolutions(io: DType) -> tuple[Fusion, ...]:
+    """The example convolutions of a type; of an integer one with integer sums."""
+    compute = dtypes.i32 if io.is_integer else dtypes.f32
+    made = (fusion_of(build, io, compute) for build in EXAMPLES["conv_fprop"])
+    return tuple(fusion for fusion in made if fusion is not None)
+
+
 def products(operand: DType, computes: Sequence[DType] = dtypes.COMPUTE) -> tuple[Fusion, ...]:
     """A matrix product of two operands of a type, for each compute type that it may have."""
 

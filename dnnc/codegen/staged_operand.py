@@ -18,8 +18,9 @@ from . import ops, smem, tma, wgmma
 from .cluster import Cluster
 from .index import Coordinate, Index
 from .kernel import Kernel
+from .matrix_tile import MatrixTile
 from .memory import register_type
-from .operand_tile import OperandTile, RawTile
+from .operand_tile import RawTile
 from .region import Region
 from .walk import Walk
 
@@ -55,7 +56,7 @@ class StagedOperand:
             self.tile_rows, operand.bits // 8, bool(self.plan["k_contiguous"])
         )
         self.peers = self.cluster.columns if self.is_rows else self.cluster.rows
-        self.tile = OperandTile(
+        self.tile = MatrixTile(
             self.kernel, self.region, self.value, self.plan, operand, self.is_a,
             self.tile_rows, self.panels.k, threads=wgmma.WARPGROUP_THREADS, is_panelled=True,
             blocks=self.cluster.rows if self.is_rows else self.cluster.columns,

@@ -14,13 +14,17 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from ..codegen import im2col, tma
 from ..codegen.im2col import Window
+from ..codegen.region import Region
+from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.ops import ConvFprop
 from ..dialect.tensor import Tensor
 from ..expr import Expr, product
+from ..mlir import ir
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +142,21 @@ def shape_of(op: ConvFprop) -> ConvShape:
     return ConvShape.of(
         op.x, op.w, op.pre_padding, op.post_padding, op.stride, op.dilation, op.convolution_mode
     )
+
+
+def conv_of_call(region: Region, call: Any) -> ConvShape:
+    """The convolution that a call of an anchor stands for; X and W may be computed."""
+    attributes = structure.anchor_of(call).attributes
+    names = ("pre_padding", "post_padding", "stride", "dilation")
+    pre, post, stride, dilation = (
+        dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names
+    )
+    mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
+    x, w = (
+        region.arguments[value] if value in region.arguments else Tensor(dims=region.dims_of(value))
+        for value in call.operands
+    )
+    return ConvShape.of(x, w, pre, post, stride, dilation, mode)
 
 
 def pixel_matrix(tensor: Tensor, groups: int) -> Tensor | None:

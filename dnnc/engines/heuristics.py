@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from .. import log
-from ..dialect.fusion import partition
+from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.tensor import Tensor
@@ -36,6 +36,7 @@ MODES = ("INSTANT", "A", "B", "FALLBACK")
 _log = log.logger(__name__)
 
 _MUCH_FASTER = 0.8  # of the seconds of what is there already
+_PORTABLE = ("matmul_sm80", "conv_sm80")  # products by instructions that all targets share
 _WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 
 
@@ -236,21 +237,39 @@ def _faster_split(
     and several kernels are predicted to be faster."""
     if not _is_slow(whole, target):
         return None
-    split = split_config(graph, target, _all_but(whole.engine), inputs)
+    engines = _all_but(whole.engine)
+    if whole.fusion.with_role("anchor"):  # what runs element by element takes it whole, too
+        engines = [engine for engine in engines if not engine.inlines_anchors]
+    split = split_config(graph, target, engines, inputs)
     if split is None or split.seconds > _MUCH_FASTER * whole.prediction.seconds:
         return None
     return split
 
 
 def _is_slow(choice: Choice, target: Target) -> bool:
-    """Whether sums are far from the memory's rate, or products run element by element."""
+    """Whether sums are far from the memory's rate, or products run element by element, or by an
+    engine that is slow at them."""
     fusion = choice.fusion
     if fusion.with_role("anchor"):
-        return choice.engine.inlines_anchors and choice.prediction.seconds >= _WORTH_A_LOOK
+        is_worth_it = choice.prediction.seconds >= _WORTH_A_LOOK
+        return is_worth_it and (choice.engine.inlines_anchors or _is_faster_alone(choice, target))
     if not fusion.with_role("reduction"):
         return False
     floor = memory_seconds(fusion, target, blocks=1 << 20).seconds
     return choice.prediction.seconds >= 3 * floor + _WORTH_A_LOOK
+
+
+def _is_faster_alone(choice: Choice, target: Target) -> bool:
+    """Whether the target's own engines are much faster at a product that they take without what is
+    around it."""
+    anchors = choice.fusion.with_role("anchor")
+    if choice.engine.name not in _PORTABLE or not target.arch_specific or len(anchors) != 1:
+        return False
+    found = choices(Fusion(0, anchors, anchors[0].results), target)
+    return bool(found) and (
+        found[0].engine is not choice.engine
+        and found[0].prediction.seconds < _MUCH_FASTER * choice.prediction.seconds
+    )
 
 
 def _all_but(engine: Engine) -> list[Engine]:

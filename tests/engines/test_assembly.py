@@ -12,7 +12,8 @@ from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.engines import engine_named, knobs_sm90
-from dnnc.engines.matmul_sm80 import WARPS
+from dnnc.engines.knobs_sm80 import WARPS
+from dnnc.engines.product_model import TILE_REGISTERS
 from dnnc.options import Options
 from dnnc.target import of
 
@@ -481,6 +482,81 @@ def test_conv_sm90_fits_its_registers(name, monkeypatch):
     main = plan.programs[0].kernels[0]
     assert main.threads == (256 if rows == 64 else 384)
     assert main.registers <= {256: 255, 384: 168}[main.threads]
+
+
+def scaled_before():
+    g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
+    x = g.tensor(IMAGE, packed_channels(IMAGE))
+    scale, bias = (g.tensor([1, IMAGE[1], 1, 1]) for _ in range(2))
+    x = g.relu(g.add(g.mul(x, scale), bias)).set_data_type(dtypes.f16)
+    y = g.conv_fprop(x, g.tensor(FILTER, packed_channels(FILTER)), **THREE)
+    scaled_with_residual(g, y).set_output()
+    return g
+
+
+STEM = convolution(
+    [IMAGES, 3, 224, 224], [64, 3, 7, 7], padding=[3, 3], stride=[2, 2], dilation=[1, 1]
+)
+FEW_CHANNELS = convolution([IMAGES, 6, EDGE, EDGE], [192, 6, 3, 3], **THREE)
+
+# Graph, knobs.
+GATHERED = {
+    "fused": (FUSED, {}),
+    "first layer": (STEM, {"TILE_M": 128, "TILE_N": 64, "TILEK": 32}),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", GATHERED)
+def test_conv_sm80_on_every_architecture(name, target):
+    build, knobs = GATHERED[name]
+    assert_fits(assembled("conv_sm80", build, knobs, target), target)
+
+
+@pytest.mark.parametrize("tile", WARPS, ids=str)
+def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
+    """Than predictions take for granted, of matmuls: for where its pixels are."""
+    knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "TILEK": 64, "STAGES": 3}
+    plan = assembled("conv_sm80", FUSED, knobs, "sm_80")
+    assert_fits(plan, "sm_80")
+    assert plan.programs[0].kernels[0].registers <= TILE_REGISTERS[tile] + 16
+
+
+@pytest.mark.parametrize(
+    ("build", "knobs"),
+    [
+        (scaled_before, {"TILE_M": 128, "TILE_N": 64, "TILEK": 32}),
+        (scaled_before, {"TILE_M": 128, "TILE_N": 256, "TILEK": 64, "STAGES": 3}),
+        (STEM, {"TILE_M": 128, "TILE_N": 128, "TILEK": 64, "STAGES": 3}),
+        (STEM, {"TILE_M": 256, "TILE_N": 128, "TILEK": 32, "STAGES": 3}),
+        (FEW_CHANNELS, {"TILE_M": 128, "TILE_N": 128, "TILEK": 32, "STAGES": 3}),
+        (FEW_CHANNELS, {"TILE_M": 256, "TILE_N": 128, "TILEK": 64, "STAGES": 3}),
+        (convolution(IMAGE, FILTER, "FLOAT", **THREE), {"TF32": 3}),
+        (convolution(IMAGE, FILTER, "INT8", **THREE), {"TILE_M": 128, "TILE_N": 256, "STAGES": 3}),
+        (convolution([IMAGES, 64, 8, 28, 28], [256, 64, 3, 3, 3], padding=[1] * 3), {}),
+    ],
+    ids=(
+        "before",
+        "before 256",
+        "stem",
+        "stem 256",
+        "6 channels",
+        "6 channels 256",
+        "tf32",
+        "i8",
+        "3D",
+    ),
+)
+def test_no_gather_spills(build, knobs):
+    assert_fits(assembled("conv_sm80", build, knobs, "sm_80"), "sm_80")
+
+
+def test_narrow_copies_of_a_matmul_do_not_spill():
+    knobs = {"TILE_M": 128, "TILE_N": 128, "TILEK": 64, "STAGES": 3}
+    plan = assembled(
+        "matmul_sm80", lambda: product(dtypes.f16, 500, 520, 200, pad=2)[0], knobs, "sm_80"
+    )
+    assert_fits(plan, "sm_80")
 
 
 def test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it():

@@ -1,4 +1,4 @@
-"""Convolutions that no tensor-core engine takes: engine fallback, in the interpreter."""
+"""Convolutions by engine fallback, in the interpreter."""
 
 import numpy as np
 import pytest
@@ -114,8 +114,10 @@ def test_padding_is_zeros_that_are_multiplied():
     check(g, inputs=inputs, engine="fallback")
 
 
-def test_a_convolution_always_has_an_engine():
-    g = new_graph()
+@pytest.mark.parametrize(("io", "engine"), [("f16", "conv_sm80"), ("f64", "fallback")])
+def test_a_convolution_always_has_an_engine(io, engine):
+    io = dtypes.of(io)
+    g = new_graph(io, compute_data_type=dtypes.f64 if io.bits == 64 else dtypes.f32)
     convolved(g, [1, 3, 5, 5], [4, 3, 3, 3], "NCHW", **around(1))
     plan = compile_graph(g.graph.finalize(), machine.current().target)
-    assert [fusion.engine for fusion in plan.programs[0].fusions] == ["fallback"]
+    assert [fusion.engine for fusion in plan.programs[0].fusions] == [engine]

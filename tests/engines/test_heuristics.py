@@ -165,15 +165,28 @@ def test_small_products_stay_one_kernel():
     assert first_engines(g) == ["fallback"]
 
 
-def test_a_convolution_behind_pointwise_work_does_not_run_in_single_threads():
-    """No tensor-core engine computes X on the way: it is stored, in mode A too."""
+def behind_relu(n, c, size):
+    """A 3x3 convolution of relu(x), channels last, then ReLU."""
     g = dnnc.pygraph(io_data_type="HALF", intermediate_data_type="FLOAT", target="sm_90a")
-    dims, w = [32, 64, 28, 28], [64, 64, 3, 3]
-    last = [64 * 28 * 28, 1, 28 * 64, 64]
-    x = g.relu(g.tensor(dims, last)).set_data_type(dtypes.f16)
-    y = g.conv_fprop(x, g.tensor(w, [576, 1, 192, 64]), padding=[1, 1])
+    dims, w = [n, c, size, size], [c, c, 3, 3]
+    x = g.relu(g.tensor(dims, [c * size * size, 1, c * size, c])).set_data_type(dtypes.f16)
+    y = g.conv_fprop(x, g.tensor(w, [9 * c, 1, 3 * c, c]), padding=[1, 1])
     g.relu(y).set_output()
-    config = heuristics.best_config(g.graph.finalize(), targets.of("sm_90a"), ("A",))
-    assert [choice.engine.name for choice in config.choices] == ["pointwise", "conv_sm90"]
-    config = heuristics.best_config(g.graph, targets.of("sm_80"), ("A",))
-    assert [choice.engine.name for choice in config.choices] == ["fallback"]
+    return g.graph.finalize()
+
+
+def engines_of(graph, target):
+    config = heuristics.best_config(graph, targets.of(target), ("A",))
+    return [choice.engine.name for choice in config.choices]
+
+
+def test_a_convolution_behind_pointwise_work_computes_x_on_the_way():
+    for target in ("sm_80", "sm_89", "sm_90", "sm_90a"):
+        assert engines_of(behind_relu(32, 64, 28), target) == ["conv_sm80"]
+
+
+def test_a_large_convolution_behind_pointwise_work_runs_on_hoppers_own_engine():
+    """It computes nothing on the way: X is stored, in mode A too."""
+    graph = behind_relu(256, 512, 14)
+    assert engines_of(graph, "sm_90a") == ["pointwise", "conv_sm90"]
+    assert engines_of(graph, "sm_90") == ["conv_sm80"]

@@ -7,7 +7,7 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.engines.matmul_sm80 import WARPS
+from dnnc.engines.knobs_sm80 import WARPS
 from tests.support.checked import check, random_inputs
 
 M = dnnc.Dim("M", max=4096)

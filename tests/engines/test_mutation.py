@@ -16,6 +16,8 @@ from tests.dialect.examples import peer_reduction
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
+from .test_conv import new_graph as conv_graph
+from .test_conv_sm90 import image
 from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
 from .test_grid import batchnorm
 from .test_grouped_matmul import operands
@@ -43,6 +45,11 @@ UNOBSERVABLE = {
         ("cp.async.wait_group", -1): _DRAINED,
         ("cp.async.commit_group", -1): _NO_TILES,
     },
+    "convolution": {("cp.async.wait_group", -1): _DRAINED},
+    "convolution_of_elements": {
+        ("cp.async.wait_group", -1): _DRAINED,
+        ("cp.async.commit_group", -1): _NO_TILES,
+    },
 }
 
 
@@ -57,6 +64,21 @@ def matmul_through_registers():
     g = matmul_graph(dtypes.f16)
     x, w, scale = g.tensor([1, 40, 200]), g.tensor([1, 200, 72]), g.tensor([1, 1, 200])
     g.matmul(g.mul(x, scale).set_data_type(dtypes.f16), w).set_output()
+    return g, {"TILE_M": 32, "TILE_N": 64, "TILEK": 32, "STAGES": 2}
+
+
+def convolution():
+    """Copies of X and of W."""
+    g = conv_graph()
+    g.conv_fprop(image(g, [1, 24, 5, 6]), image(g, [40, 24, 3, 3]), padding=[1, 1]).set_output()
+    return g, {"TILE_M": 32, "TILE_N": 64, "TILEK": 32, "STAGES": 3}
+
+
+def convolution_of_elements():
+    """Three channels: X goes straight into shared memory, W comes by copies."""
+    g = conv_graph()
+    x, w = image(g, [1, 3, 6, 6]), image(g, [40, 3, 5, 4])
+    g.conv_fprop(x, w, padding=[2, 2]).set_output()
     return g, {"TILE_M": 32, "TILE_N": 64, "TILEK": 32, "STAGES": 2}
 
 
@@ -75,6 +97,8 @@ def reduction_of_columns():
 CASES = {
     "matmul": ("matmul_sm80", matmul),
     "matmul_through_registers": ("matmul_sm80", matmul_through_registers),
+    "convolution": ("conv_sm80", convolution),
+    "convolution_of_elements": ("conv_sm80", convolution_of_elements),
     "reduction_of_rows": ("reduction", reduction_of_rows),
     "reduction_of_columns": ("reduction", reduction_of_columns),
 }

@@ -1,0 +1,297 @@
+# pyright: basic
+"""Engine conv_sm80: convolutions on the tensor cores of sm_80 and later, fused.
+
+    Y = g2(conv(g1a(inputs), g1b(inputs)), inputs): gathers by `cp.async`, `ldmatrix`, `mma.sync`
+
+An implicit matrix product on the main loop of matmul_sm80 (`kernel_sm80`): rows are pixels of the
+output, columns output channels, k counts through the taps and channels of a group.  See
+`conv_tiles_sm80` for how tiles of X are gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from .. import dtypes
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops
+from ..codegen.operand_tile import access_bytes, is_unit
+from ..codegen.output import Output
+from ..codegen.region import Region
+from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ..dialect.ops import ConvFprop
+from ..dialect.tensor import Tensor, text
+from ..errors import Status
+from ..expr import Expr, typical
+from ..target import Target
+from .conv import conv_of, conv_of_call, shape_of
+from .conv_tiles_sm80 import (
+    GROUP,
+    Depth,
+    FilterTile,
+    PixelSpace,
+    PixelTile,
+    depth_axes,
+    filter_matrix,
+    filter_plan,
+    gather_bytes,
+    pixel_plan,
+)
+from .engine import Knob, Knobs, Prediction, Reason
+from .kernel_sm80 import (
+    Matrices,
+    anchor_call,
+    emit_product,
+    fragment_width,
+    operand_type,
+    tile_plan,
+)
+from .knobs_sm80 import (
+    all_knobs,
+    candidates_of,
+    illegal_reasons,
+    knobs_of,
+    notes_of,
+    smem_bytes,
+    threads_of,
+)
+from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason
+from .product_model import OperandLines, TiledProduct
+from .surface import bytes_of, fp8_reasons, pattern_reason, too_large_reasons
+
+_OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
+_MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
+_PATTERN = "one conv_fprop, pointwise and view operations"
+# The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
+# ones: by the instructions that each byte takes.  None of this is measured.
+_NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
+_VECTOR_TIME = 1.4
+_ELEMENT_TIME = 3.0
+_MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
+_GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
+_START_SECONDS = 0.8e-6  # of taking pixels apart
+_DOUBT = 1.3  # where there are engines of the architecture's own: better by more than a guess
+
+
+@dataclass(frozen=True)
+class ConvSm80Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_sm80"
+    index: int = 13
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, once or "
+        "in three products) or i8, sums in f32 (of HALF compute too, rounded once) or i32; any "
+        "channels, groups and layouts, the channels last and a multiple of 16, 8 or 4 bytes for "
+        "asynchronous copies",
+        "any filter size, stride, dilation, paddings, both modes; N and the spatial dims may be "
+        "symbols",
+        "pointwise and view operations on X, padded after them, and on W; pointwise operations of "
+        "Y's dims after it, the convolution used anywhere; several outputs, each of which follows "
+        "it, of any type but BOOLEAN and of any layout",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
+            what = ", ".join(op.label for op in anchors) or "no convolution"
+            return (pattern_reason(what, _PATTERN),)
+        op = anchors[0]
+        return (
+            *self._type_reasons(op),
+            *self._shape_reasons(op),
+            *epilogue_reasons(fusion, op),
+            *fp8_reasons(fusion, target),
+            *too_large_reasons(fusion),
+        )
+
+    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
+        if op.x.type == op.w.type and op.x.type in _OPERAND_TYPES:
+            return compute_reasons(op.compute_type, op.x.type, op.w.type)
+        return [
+            Reason(
+                Status.NOT_SUPPORTED_DATA_TYPE,
+                "operand types",
+                f"X {op.x.type}, W {op.w.type}",
+                "both f16, bf16, f32 or i8 (identity casts an operand)",
+            )
+        ]
+
+    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+        if any(extent.constant is None for extent in op.w.shape):
+            what = f"W of dims {text(op.w.shape)}"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
+        if (high := shape_of(op).pixels.bounds()[1]) >= _MOST_PIXELS:
+            what = f"Y of up to {high} pixels"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {_MOST_PIXELS}")]
+        return []
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = all_knobs(
+        "output pixels of a block's tile", "output channels of it"
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return knobs_of(conv_of(fusion).x.type, self.all_knobs)
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        type_ = conv_of(fusion).x.type
+        if reasons := illegal_reasons(knobs, type_, target):
+            return reasons
+        tile, depth = (knobs["TILE_M"], knobs["TILE_N"]), knobs["TILEK"]
+        held = tile[0] * depth * type_.bits // (8 * 16 * threads_of(tile))
+        if held <= _MOST_HELD or _copy_bytes(fusion):
+            return ()
+        # More of a thread's elements, each with its address, would spill.
+        what = f"tile {tile[0]}x{tile[1]}x{depth} of an X that asynchronous copies do not bring"
+        return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        type_ = conv_of(fusion).x.type
+        return candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        op, work = conv_of(fusion), _work(fusion)
+        pixels, filter_ = _loads(fusion)
+        tile = (knobs["TILE_M"], knobs["TILE_N"])
+        found = TiledProduct(
+            *work.sizes,
+            tile,
+            knobs["TILEK"],
+            knobs["STAGES"],
+            threads_of(tile),
+            smem_bytes(knobs, op.x.type),
+            op.x.type.bits // 8,
+            pixels.time(knobs["TILEK"]),
+            filter_.time(knobs["TILEK"]),
+            knobs.get("TF32", 1),
+            work.moved_bytes,
+            work.is_heavy,
+            target.mma_tflops[op.x.type.name],
+        ).predict(target)
+        seconds = found.seconds * _GATHER_SHARE + _START_SECONDS
+        return replace(found, seconds=seconds * (_DOUBT if target.arch_specific else 1.0))
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return notes_of(knobs)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        call, type_ = anchor_call(region), operand_type(region)
+        shape = conv_of_call(region, call)
+        axes = depth_axes(region, call)
+        x, w = call.operands
+        pixels = pixel_plan(region, x, type_, shape)
+        filter_ = filter_plan(region, w, shape, Depth.of(shape, axes))
+        first = region.outputs[0][1]
+        along = "m" if _is_along_pixels(first) else "n"
+        extent = first.shape[-1] if along == "m" else Expr.of(shape.k_group)
+        width = fragment_width(region, extent)
+        return {**tile_plan(knobs, pixels, filter_, along, width), "depth": list(axes)}
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        emit_product(region, tile, output, _matrices)
+
+
+def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
+    """Those of the convolution of a region."""
+    call, type_ = anchor_call(region), operand_type(region)
+    shape = conv_of_call(region, call)
+    depth = Depth.of(shape, tile["depth"])
+    tile_m, tile_n, tile_k = tile["tile"]
+    x, w = call.operands
+    pixels = PixelTile(
+        kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=shape, depth=depth
+    )
+    filter_ = FilterTile(
+        kernel, region, w, tile["b"], type_, False, tile_n, tile_k, conv=shape, depth_of_conv=depth
+    )
+    groups = (Expr.of(shape.groups),)
+    return Matrices(
+        call,
+        pixels,
+        filter_,
+        (shape.pixels, Expr.of(shape.k_group), Expr.of(depth.size)),
+        Loops(groups, ((GROUP,),) if shape.groups > 1 else ()),
+        PixelSpace(kernel, region.dims_of(call.results[0]), shape.groups),
+    )
+
+
+def _is_along_pixels(output: Tensor) -> bool:
+    """Whether an output's pixels of a row, not its channels, are contiguous."""
+    return is_unit(output, output.rank - 1) and not is_unit(output, 1)
+
+
+# ---- the prediction
+
+
+@dataclass(frozen=True)
+class _Work:
+    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all."""
+
+    sizes: tuple[int, int, int, int]
+    moved_bytes: int
+    is_heavy: bool
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion) -> _Work:
+    shape = shape_of(conv_of(fusion))
+    sizes = (typical(shape.pixels), shape.k_group, shape.taps * shape.c_group, shape.groups)
+    moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
+    return _Work(sizes, moved_bytes, any(map(is_heavy, fusion.ops)))
+
+
+@dataclass(frozen=True)
+class _Load:
+    """How an operand's tiles are loaded.  times: the time of a byte, against copies of 16 bytes.
+    lines, run: how copies touch lines, and the elements along k that lie together; elements that
+    come one by one take their instructions' time."""
+
+    times: float
+    lines: OperandLines | None = None
+    run: int = 1
+
+    def time(self, depth: int) -> float:
+        return self.times * (self.lines.time(min(depth, self.run)) if self.lines else 1.0)
+
+
+@remembered
+def _copy_bytes(fusion: Fusion) -> int:
+    """Of a copy of X; 0: it comes through registers."""
+    op = conv_of(fusion)
+    access = gather_bytes(op.x, shape_of(op)) if op.x in fusion.inputs else 0
+    return access if access >= 4 else 0
+
+
+@remembered
+def _loads(fusion: Fusion) -> tuple[_Load, _Load]:
+    op = conv_of(fusion)
+    shape, size = shape_of(op), op.x.type.bits // 8
+    sources = [t for o in fusion.upstream(op.x) for t in o.operands if t in fusion.inputs]
+    x = max((t for t in sources if t.shape == op.x.shape), key=lambda t: t.type.bits, default=op.x)
+    access = _copy_bytes(fusion)
+    is_vector = is_unit(x, 1) and shape.c_group * size % 16 == 0
+    pixels = _Load(_ELEMENT_TIME)
+    if access or is_vector:
+        times = _NARROW_TIME.get(access, _VECTOR_TIME)
+        pixels = _Load(times, OperandLines(size, True, shape.groups > 1), shape.c_group)
+    matrix = filter_matrix(op.w, shape, Depth.of(shape, (*range(2, op.w.rank), 1)))
+    access = access_bytes(matrix, 1) if matrix is not None and op.w in fusion.inputs else 0
+    if access < 4:
+        return pixels, _Load(_ELEMENT_TIME)
+    depth = shape.taps * shape.c_group
+    is_split = depth * size % 128 != 0
+    return pixels, _Load(_NARROW_TIME[access], OperandLines(size, True, is_split), depth)
+
+
+CONV_SM80 = ConvSm80Engine()
