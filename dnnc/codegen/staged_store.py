@@ -9,6 +9,7 @@ chunk is *turned*: `stmatrix` transposes its 8x8 matrices on the way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,15 +27,16 @@ TURNED_ROW_BYTES = wgmma.M * TURNED_BYTES
 class StagedStore:
     """The buffer and the box of one output's chunk.
 
-    box: [columns, 64 rows], innermost first; turned: [64 rows, columns].
+    box: [columns, 64 rows], innermost first, the rows along one axis or more; turned: [64 rows,
+    columns].
     """
 
     box: tma.Box
     is_turned: bool = False
 
     def __post_init__(self) -> None:
-        along = 0 if self.is_turned else 1
-        assert self.box.extents[along] == wgmma.M, "a chunk has the rows of one instruction"
+        rows = self.box.extents[:1] if self.is_turned else self.box.extents[1:]
+        assert math.prod(rows) == wgmma.M, "a chunk has the rows of one instruction"
         assert self.box.row_bytes in tma.SWIZZLES, f"no swizzle for rows of {self.box.row_bytes}"
         assert not self.is_turned or self.element_bytes == TURNED_BYTES, "stmatrix takes 16 bits"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..errors import DnncError, Status
 from .conv_sm80 import CONV_SM80
 from .conv_sm90 import CONV_SM90
+from .conv_stem_sm90 import CONV_STEM_SM90
 from .engine import Engine
 from .fallback import FALLBACK
 from .grid import GRID
@@ -26,6 +27,7 @@ ENGINES: tuple[Engine, ...] = (
     MATMUL_SM90,
     MATMUL_SM80,
     CONV_SM90,
+    CONV_STEM_SM90,
     CONV_SM80,
     RESAMPLE,
     PEERS,

@@ -178,6 +178,18 @@ def pixel_matrix(tensor: Tensor, groups: int) -> Tensor | None:
     )
 
 
+def image_view(tensor: Tensor, groups: int) -> Tensor:
+    """A tensor [N, K, P, Q] as [N, groups, K / groups, P, Q], so that boxes end with a group."""
+    n, _, p, q = tensor.dims
+    n_stride, k_stride, *strides = tensor.layout
+    k_group = tensor.shape[1] // groups
+    return replace(
+        tensor,
+        dims=(n, Expr.of(groups), k_group, p, q),
+        strides=(n_stride, k_stride * k_group, k_stride, *strides),
+    )
+
+
 def _fixed(extent: Expr) -> int:
     assert extent.constant is not None, f"{extent} is no fixed size"
     return extent.constant

@@ -13,14 +13,14 @@ which are pixels, and tap (1, 2) reads from position 60 on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..codegen import tma, wgmma
 from ..codegen.im2col import Window
 from ..codegen.staged_store import ALIGNMENT, TURNED_BYTES
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
-from .conv import ConvShape
+from .conv import ConvShape, image_view
 
 SLOTS = 2  # tiles of pixels in shared memory
 MOST_TAPS = 64  # of a filter
@@ -147,18 +147,6 @@ def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
     if not instruction.takes_columns(halo.positions):
         return f"{halo.positions} positions"
     return None
-
-
-def image_view(tensor: Tensor, groups: int) -> Tensor:
-    """A tensor [N, K, P, Q] as [N, groups, K / groups, P, Q], so that boxes end with a group."""
-    n, _, p, q = tensor.dims
-    n_stride, k_stride, *strides = tensor.layout
-    k_group = tensor.shape[1] // groups
-    return replace(
-        tensor,
-        dims=(n, Expr.of(groups), k_group, p, q),
-        strides=(n_stride, k_stride * k_group, k_stride, *strides),
-    )
 
 
 IMAGE_AXES = (2, 4, 3)  # of a view: channels, columns, rows

@@ -26,8 +26,8 @@ from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.schedule import TilePlace
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
-from .conv import ConvShape
-from .conv_halo import IMAGE_AXES, Halo, image_view
+from .conv import ConvShape, image_view
+from .conv_halo import IMAGE_AXES, Halo
 from .matrices_sm90 import Batch
 
 GROUP = 0  # the axis of a batch that counts groups
@@ -166,8 +166,12 @@ class HaloLoop:
 
     # ---- the producer
 
+    def start_loads(self) -> list[Any]:
+        """What its loop carries: the places, and whether this is the block's first tile."""
+        return [*self.start(), ops.const(1)]
+
     def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-        """By one thread; carried: `start`, and whether this is the block's first tile."""
+        """By one thread; carried: of `start_loads`."""
         filter_, pixel = self.operands
         image, row = self.space.start(place.column)
         panel_k = filter_.panels.k
@@ -200,6 +204,9 @@ class HaloLoop:
         return [*carried, ops.const(0)]
 
     # ---- the consumers
+
+    def begin(self, thread: Any, threads: int) -> None:
+        """By all consumers: nothing to do."""
 
     def multiply(
         self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,

@@ -25,11 +25,9 @@ from ..codegen.index import Coordinate, Group, Index, Part
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.region import Region
-from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor
 from ..expr import Expr
-from ..mlir import ir
-from .conv import ConvShape, pixel_matrix
+from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_halo import Halo
 from .conv_halo_sm90 import GROUP, HaloLoop, HaloOperand, HaloSpace, group_of
 from .matrices_sm90 import Batch, Matrices
@@ -37,22 +35,10 @@ from .region_sm90 import product_calls
 from .tile_sm90 import Tiling
 
 
-def shape_of_call(region: Region, call: Any) -> ConvShape:
-    """The convolution that a call of an anchor stands for."""
-    attributes = structure.anchor_of(call).attributes
-    names = ("pre_padding", "post_padding", "stride", "dilation")
-    pre, post, stride, dilation = (
-        dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names
-    )
-    mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
-    x, w = (region.arguments[value] for value in call.operands)
-    return ConvShape.of(x, w, pre, post, stride, dilation, mode)
-
-
 def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     """Those of the convolution of a region."""
     (call,) = product_calls(region)
-    shape = shape_of_call(region, call)
+    shape = conv_of_call(region, call)
     if tiling.halo:
         return _halo_matrices(kernel, region, tiling, call, shape)
     cluster, sides = Cluster(*tiling.cluster, tiling.splits), (tiling.rows, tiling.columns)

@@ -13,9 +13,8 @@ from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, product
-from .conv import ConvShape, pixel_matrix
+from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
-from .conv_matrices_sm90 import shape_of_call
 from .engine import Knobs
 from .facts_sm90 import promotes_sums
 from .knobs_sm90 import cluster_of, sides_of
@@ -28,7 +27,7 @@ _CHUNK = 32  # columns of a buffer that are in registers at a time
 def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     """knobs: of the main loop, see `main_loop_knobs`."""
     calls = product_calls(region)
-    shape = shape_of_call(region, calls[0])
+    shape = conv_of_call(region, calls[0])
     groups = shape.groups
     if knobs["TILE_ROWS"]:
         return _halo_tiling(region, knobs, calls, shape)
@@ -114,11 +113,10 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         streams=False,
         is_dynamic=bool(knobs["SCHED_POLICY"]),
         is_turned=True,
+        pixels={"slots": SLOTS, "slot_bytes": halo.slot_bytes},
         halo={
             "rows": halo.rows,
             "parts": parts,
-            "slots": SLOTS,
-            "slot_bytes": halo.slot_bytes,
             "buffer_bytes": halo.buffer_bytes,
             "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
         },

@@ -33,9 +33,8 @@ from ..codegen.walk import Walk
 from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
-from .conv_halo_sm90 import HaloLoop
 from .epilogue_sm90 import Epilogue
-from .matrices_sm90 import Matrices
+from .matrices_sm90 import Loop, Matrices
 from .region_sm90 import OFFSETS
 from .tile_loop_sm90 import Role, Tiles
 from .tile_sm90 import RAW_BUFFERS, Tiling
@@ -101,7 +100,7 @@ class Emitter:
             self.kernel, t, self.order, self.matrices.batch, self.cluster, self.rank, self.groups,
             self._tile_ring(base), *self._own_steps(),
         )  # fmt: skip
-        self.halo = self._halo_loop(base)
+        self.loop = self._own_loop(base)
         self._begin()
         self.base = base
         ops.if_else(ops.less(self.group, t.producers), self._produce, self._consume)
@@ -158,16 +157,16 @@ class Emitter:
             self.cluster.count(),
         )
 
-    def _halo_loop(self, base: Any) -> HaloLoop | None:
+    def _own_loop(self, base: Any) -> Loop | None:
         """Where pixels of a convolution come once for all taps."""
-        t, halo = self.tiling, self.matrices.halo
-        if halo is None:
+        t, loop = self.tiling, self.matrices.loop
+        if loop is None:
             return None
         pixels = Pipeline.of(
-            smem.byte_pointer(base, t.pixels_offset), t.halo["slot_bytes"], t.halo["slots"],
+            smem.byte_pointer(base, t.pixels_offset), t.pixels["slot_bytes"], t.pixels["slots"],
             smem.byte_pointer(base, t.pixels_barriers_offset),
         )  # fmt: skip
-        return halo(self.operands, self.pipeline, pixels)
+        return loop(self.operands, self.pipeline, pixels)
 
     def _stream_sum(self) -> StreamSum | None:
         """Where tiles are cut along k."""
@@ -219,8 +218,8 @@ class Emitter:
                 replace(
                     self.exchange, barriers=smem.byte_pointer(self.exchange.barriers, offset)
                 ).make()
-            if self.halo:
-                self.halo.pixels.make(1, t.consumers * 4)
+            if self.loop:
+                self.loop.pixels.make(1, t.consumers * 4)
             if self.tiles.ring:
                 self.tiles.ring.make(t.consumers * 4 + len(self.load_rings))
             mbarrier.make_visible()
@@ -238,7 +237,7 @@ class Emitter:
         if t.is_all_async:
             is_first = ops.both(ops.compare("eq", self.warp, 0), nvvm.elect_sync())
             with ops.if_(is_first):
-                maps = [o.map for o in self.operands]
+                maps = [o.map for o in self.operands if o.map is not None]
                 for map_ in (*maps, *self.epilogue.load_maps, *self.epilogue.store_maps):
                     tma.prefetch(map_)
                 self._load_tiles(None)
@@ -267,9 +266,8 @@ class Emitter:
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
         t = self.tiling
-        if self.halo:
-            start = [*self.halo.start(), ops.const(1)]
-            self.tiles.each(start, self.halo.load_tile, Role.TAKER)
+        if self.loop:
+            self.tiles.each(self.loop.start_loads(), self.loop.load_tile, Role.TAKER)
             return
         has_raw = bool(t.raw_bytes)
 
@@ -401,11 +399,15 @@ class Emitter:
                 lambda: [*self._skip(Cursor(*carried[:2]), place).values, *carried[2:]],
             )  # fmt: skip
 
-        start = self.halo.start() if self.halo else Cursor().values
+        start = self.loop.start() if self.loop else Cursor().values
         rings = len(start)
         start = [*start, *(Cursor().values if ring else [])]
         if t.splits > 1 or t.exchanges:
             start.append(ops.const(0))
+        if self.loop:
+            first = t.producers * wgmma.WARPGROUP_THREADS
+            threads = t.consumers * wgmma.WARPGROUP_THREADS
+            self.loop.begin(ops.sub(ops.thread_id(), first), threads)
         self.tiles.each(start, tile, Role.WARPS)
         self.epilogue.end()
 
@@ -502,8 +504,8 @@ class Emitter:
 
         carried: the places in the rings, before and after.  place: of the warpgroup's tile.
         """
-        if self.halo:
-            return self.halo.multiply(
+        if self.loop:
+            return self.loop.multiply(
                 carried, place, self.own, self.lane, self._undefined(), self._start_products
             )
         multiply = self._multiply_panels

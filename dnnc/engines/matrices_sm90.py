@@ -19,6 +19,7 @@ from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region
+from ..codegen.schedule import TilePlace
 from ..codegen.staged_operand import StagedOperand
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
@@ -48,6 +49,42 @@ class MatrixSpace(Protocol):
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
         """The coordinates in its map of a box that begins at a row and a column."""
+        ...
+
+
+class Loop(Protocol):
+    """A main loop in which pixels of a convolution come once for all taps of its filter.
+
+    pixels: the ring of their tiles.
+    """
+
+    pixels: Pipeline
+
+    def start(self) -> list[Any]:
+        """What a consumers' loop over tiles carries first: its places in the rings."""
+        ...
+
+    def start_loads(self) -> list[Any]:
+        """What the producer's carries."""
+        ...
+
+    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+        """By one thread of the producer: the next carried values."""
+        ...
+
+    def begin(self, thread: Any, threads: int) -> None:
+        """By all threads of the consumers, before their first tile."""
+        ...
+
+    def multiply(
+        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        sums: Sequence[Any], start_products: Any,
+    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+        """(carried, accumulators) after a tile.
+
+        own: the warpgroup.  sums: accumulators that the first products do not read.
+        start_products(descriptors, whether sums are added to, sums) starts those of a stage.
+        """
         ...
 
 
@@ -81,8 +118,8 @@ class Matrices:
     calls: of the anchors.  operands: of a stage, those along the rows first; `StagedOperand`, or
     what loads whole tiles by TMA as it does.  batch: loops over
     the matrices.  sizes: rows and columns of a matrix.  steps: panels of k.  space: of what the
-    epilogue reads and writes.  halo: makes the main loop in which pixels of a convolution come
-    once for all taps, of the operands, the ring of filters and that of pixels.
+    epilogue reads and writes.  loop: makes another main loop, see `conv_halo_sm90`, of the
+    operands, the ring of stages and a ring of pixels.
     """
 
     calls: Sequence[Any]
@@ -91,7 +128,7 @@ class Matrices:
     sizes: tuple[Expr, Expr]
     steps: Expr
     space: MatrixSpace
-    halo: Callable[[Sequence[Any], Pipeline, Pipeline], Any] | None = None
+    loop: Callable[[Sequence[Any], Pipeline, Pipeline], Loop] | None = None
 
     @property
     def k_panel(self) -> int:

@@ -51,7 +51,8 @@ class Tiling:
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
     streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
     is_turned: whether staged tensors are contiguous along the rows.
-    halo: how pixels come once for all taps of a filter, see `conv_halo_sm90`; empty: they do not.
+    pixels: slots and slot_bytes of a ring of pixels that come once for all taps of a filter; empty:
+    they do not.  halo: more of those of `conv_halo_sm90`.
     """
 
     row: wgmma.Instruction
@@ -78,6 +79,7 @@ class Tiling:
     streams: bool
     is_dynamic: bool
     is_turned: bool = False
+    pixels: Mapping[str, int] = field(default_factory=dict)
     halo: Mapping[str, int] = field(default_factory=dict)
 
     @staticmethod
@@ -190,8 +192,8 @@ class Tiling:
 
     @property
     def stores_offset(self) -> int:
-        pixels = self.halo["slots"] * self.halo["slot_bytes"] if self.halo else 0
-        return self.pixels_offset + pixels
+        ring = self.pixels["slots"] * self.pixels["slot_bytes"] if self.pixels else 0
+        return self.pixels_offset + ring
 
     @property
     def loads_offset(self) -> int:
@@ -236,7 +238,7 @@ class Tiling:
 
     @property
     def smem_bytes(self) -> int:
-        slots = self.halo["slots"] if self.halo else 0
+        slots = self.pixels["slots"] if self.pixels else 0
         return self.pixels_barriers_offset + Pipeline.barrier_bytes(slots)
 
     @property

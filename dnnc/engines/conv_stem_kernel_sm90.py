@@ -1,0 +1,307 @@
+# pyright: basic
+"""The main loop of engine conv_stem_sm90: see `conv_stem`.
+
+producer   for each tile: load its rows of X
+consumers  once: put the filter into shared memory, in the order of k
+           for each tile: wait for its rows; read this thread's elements; multiply
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..codegen import ops, smem, tma, wgmma
+from ..codegen.index import Coordinate, Index
+from ..codegen.kernel import Kernel
+from ..codegen.pipeline import Cursor, Pipeline
+from ..codegen.region import Region
+from ..codegen.schedule import TilePlace
+from ..codegen.walk import Walk
+from ..dialect.tensor import Tensor
+from ..expr import Expr
+from ..mlir import arith, nvvm
+from .conv import ConvShape, image_view
+from .conv_stem import ACROSS, GROUP, Stem, rows_view
+from .matrices_sm90 import Batch
+
+_FILTER_BARRIER = 6  # named barrier of the consumers; see `epilogue_sm90`
+_WORD = 4  # bytes of a register: two elements
+_SIZE = 2
+_GROUP_WORDS = GROUP * _SIZE // _WORD
+
+
+@dataclass
+class RunsOperand:
+    """X: rows of pixels.  plan: as of `StagedOperand`."""
+
+    kernel: Kernel
+    shape: ConvShape
+    stem: Stem
+    plan: Mapping[str, Any]
+    row: wgmma.Instruction
+
+    is_a = True
+    is_rows = True
+    is_async = True
+    raw = None
+    bytes = 0  # of its tile in a stage: it has a ring of its own
+
+    def __post_init__(self) -> None:
+        self.panels = wgmma.Panels(wgmma.M, self.row.element_bytes)
+        view = rows_view(self.shape.x)
+        self.box = tma.Box(view, (2, 1), (self.stem.pitch, self.stem.input_rows), is_swizzled=False)
+        self.map = tma.map_argument(self.kernel, self.box)
+
+    def load(self, slot: Any, image: Any, row: Any, column: Any, barrier: Any) -> None:
+        """Starts the copy of a tile that begins at a pixel of Y's image."""
+        height, width = self.stem.windows
+        down = ops.add(ops.mul(row, height.stride), height.lower)
+        first = width.lower * self.stem.channels - self.stem.lead
+        across = ops.add(ops.mul(column, self.stem.step), first)
+        at = [Index(image), Index(down), Index(across)]
+        tma.load(slot, self.map, tma.place(self.box, at), barrier)
+
+
+@dataclass
+class StemFilter:
+    """W: the whole filter, [panel of k][output channels][64], swizzled as products read it.
+
+    value: SSA tensor.  columns: output channels of the tile.
+    """
+
+    kernel: Kernel
+    region: Region
+    value: Any
+    shape: ConvShape
+    stem: Stem
+    plan: Mapping[str, Any]
+    row: wgmma.Instruction
+    columns: int
+
+    is_a = False
+    is_rows = False
+    is_async = True
+    raw = None
+    map = None
+
+    def __post_init__(self) -> None:
+        self.panels = wgmma.Panels(self.columns, self.row.element_bytes)
+
+    @property
+    def bytes(self) -> int:
+        return self.stem.panels * self.panels.bytes
+
+    def fill(self, memory: Any, thread: Any, threads: int) -> None:
+        """By some threads, two elements of k at a time; a barrier follows."""
+        leaves: dict[Any, Any] = self.region.leaves(self.kernel)
+        walk = Walk(self.kernel, leaves, self.region.symbols)
+        words = self.stem.panels * wgmma.ROW_BYTES // _WORD
+
+        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            channel = ops.div(number, words)
+            word = ops.sub(number, ops.mul(channel, words))
+            pair = [self._element(walk, channel, word, i) for i in (0, 1)]
+            per_row = wgmma.ROW_BYTES // _WORD
+            panel = ops.div(word, per_row)
+            inner = ops.mul(ops.sub(word, ops.mul(panel, per_row)), _WORD)
+            turned = ops.xor(inner, ops.shl(ops.and_(channel, wgmma.ATOM_ROWS - 1), 4))
+            place = ops.add(ops.mul(panel, self.panels.bytes), ops.mul(channel, wgmma.ROW_BYTES))
+            pointer = smem.byte_pointer(memory, ops.add(place, turned))
+            ops.store(pointer, ops.from_elements(pair), _WORD)
+            return []
+
+        ops.for_(thread, self.columns * words, threads, [], one)
+
+    def _element(self, walk: Walk, channel: Any, word: Any, i: int) -> Any:
+        """Of k = 2 * word + i; zero where the filter has none."""
+        stem, k_group = self.stem, self.shape.k_group
+        height, width = stem.windows
+        group = ops.div(word, _GROUP_WORDS)
+        row = ops.div(group, stem.groups)
+        inner = ops.sub(group, ops.mul(row, stem.groups))
+        element = ops.add(
+            ops.mul(inner, GROUP),
+            ops.add(ops.mul(ops.sub(word, ops.mul(group, _GROUP_WORDS)), 2), i - stem.before),
+        )
+        inside = ops.both(ops.less(element, stem.elements), ops.compare("sge", element, 0))
+        inside = ops.both(inside, ops.less(row, height.taps))
+        inside = ops.both(inside, ops.less(channel, k_group))
+        kept = ops.minimum(ops.maximum(element, 0), stem.elements - 1)
+        tap, row = ops.div(kept, stem.channels), ops.minimum(row, height.taps - 1)
+        part = ops.sub(kept, ops.mul(tap, stem.channels))
+        if self.shape.is_turned:
+            tap, row = ops.sub(width.taps - 1, tap), ops.sub(height.taps - 1, row)
+        places = [ops.minimum(channel, k_group - 1), part, row, tap]
+        found = walk.branch().value(self.value, [Index.of(place) for place in places], 1)
+        return arith.SelectOp(inside, found, ops.zeros(found.type)).result
+
+
+@dataclass
+class StemSpace:
+    """Rows are the pixels of blocks, counted through; columns the output channels.
+
+    dims: of Y.
+    """
+
+    kernel: Kernel
+    dims: tuple[Expr, ...]
+    stem: Stem
+
+    exit_axes = None
+
+    def start(self, row: Any) -> tuple[Any, Any, Any]:
+        """(image, row, column) of Y where the block begins that a row lies in."""
+        block = ops.div(row, wgmma.M)
+        tile = ops.div(block, self.stem.blocks)
+        own = ops.sub(block, ops.mul(tile, self.stem.blocks))
+        down, across = self.stem.tiles(self.dims)
+        band = self.kernel.divide(tile, across)
+        column = self.kernel.remainder(tile, across, band)
+        image = self.kernel.divide(band, down)
+        inside = self.kernel.remainder(band, down, image)
+        first = ops.add(ops.mul(inside, self.stem.rows), ops.mul(own, wgmma.M // ACROSS))
+        return image, first, ops.mul(column, ACROSS)
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        number = row.index().base
+        image, y, x = self.start(number)
+        position = ops.rem(number, wgmma.M)
+        down = ops.div(position, ACROSS)
+        across = ops.sub(position, ops.mul(down, ACROSS))
+        found = [
+            ops.minimum(ops.add(first, more), ops.sub(self.kernel.size(size), 1))
+            for first, more, size in ((y, down, self.dims[2]), (x, across, self.dims[3]))
+        ]
+        return [Index.of(image), column.index(), *map(Index.of, found)]
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        extents = (columns, ACROSS, rows // ACROSS)
+        return tma.Box(image_view(tensor, 1), (2, 4, 3), extents)
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        image, y, x = self.start(row)
+        return tma.place(box, list(map(Index, [image, 0, column, y, x])))
+
+
+@dataclass
+class StemLoop:
+    """See the file's docstring.  filters: one stage, the filter.  pixels: the ring of rows."""
+
+    stem: Stem
+    space: StemSpace
+    operands: Sequence[Any]
+    filters: Pipeline
+    pixels: Pipeline
+
+    def start(self) -> list[Any]:
+        """What a loop over tiles carries: the place in the ring."""
+        return Cursor().values
+
+    # ---- the producer
+
+    def start_loads(self) -> list[Any]:
+        return self.start()
+
+    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+        """By one thread."""
+        pixels = Cursor(*carried)
+        image, row, column = self.space.start(place.row)
+        self.pixels.wait_empty(pixels)
+        self.pixels.expect(pixels, self.stem.load_bytes)
+        barrier = self.pixels.full_barrier(pixels)
+        self.operands[0].load(self.pixels.slot(pixels), image, row, column, barrier)
+        return pixels.next(self.pixels.stages).values
+
+    # ---- the consumers
+
+    def begin(self, thread: Any, threads: int) -> None:
+        """By all consumers: brings the filter."""
+        self.operands[1].fill(self.filters.slot(Cursor()), thread, threads)
+        tma.show_writes()
+        nvvm.barrier(barrier_id=ops.const(_FILTER_BARRIER), number_of_threads=ops.const(threads))
+
+    def multiply(
+        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        sums: Sequence[Any], start_products: Any,
+    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+        """(carried, sums) after a tile; own: the warpgroup; sums: not read by the first products.
+
+        start_products: not used, as the first operand is in registers.
+        """
+        pixels, sums = Cursor(*carried), list(sums)
+        self.pixels.wait_full(pixels)
+        first = self._first(self.pixels.slot(pixels), own, len(sums), lane)
+        filter_ = self.operands[1]
+        descriptor = wgmma.descriptor(self.filters.address(Cursor()), filter_.panels)
+        height = self.stem.windows[0]
+        for block in range(len(sums)):
+            down = block * (wgmma.M // ACROSS) * height.stride * self.stem.pitch * _SIZE
+            words = wgmma.settled(self._words(smem.byte_pointer(first, down), lane))
+            if block == len(sums) - 1:
+                nvvm.bar_warp_sync(ops.const(-1))
+                self.pixels.release(pixels, lane)
+            sums[block] = self._products(words, descriptor, sums[block])
+            wgmma.commit()
+            if block < len(sums) - 1:  # registers of products may be written once they are done
+                sums[block] = wgmma.wait_for([sums[block]])[0]
+        sums[-1:] = wgmma.wait_for(sums[-1:])
+        return pixels.next(self.pixels.stages).values, sums
+
+    def _first(self, slot: Any, own: Any, blocks: int, lane: Any) -> Any:
+        """Where the run of a thread's first pixel begins, from its own words of it on."""
+        stem = self.stem
+        warp = ops.and_(ops.shr(ops.thread_id(), 5), 3)
+        row = ops.add(ops.mul(own, blocks * (wgmma.M // ACROSS)), warp)
+        element = ops.mul(row, stem.windows[0].stride * stem.pitch)
+        element = ops.add(element, ops.mul(ops.shr(lane, 2), stem.step))
+        words = ops.mul(ops.and_(lane, 3), _WORD)
+        return smem.byte_pointer(slot, ops.add(ops.mul(element, _SIZE), words))
+
+    def _words(self, first: Any, lane: Any) -> list[Any]:
+        """Four of each step of k, as `wgmma.OperandLayout` has them."""
+        found: list[Any] = []
+        for step in range(self.stem.steps):
+            for group in (2 * step, 2 * step + 1):
+                for half in (0, 1):
+                    found.append(self._word(first, group, half, lane))
+        return found
+
+    def _word(self, first: Any, group: int, half: int, lane: Any) -> Any:
+        """Two elements of a group, of the upper or the lower of the thread's pixels."""
+        offset = self.stem.offset(group)
+        if offset is None:
+            return ops.const(0)
+        more = half * (ACROSS // 2) * self.stem.step * _SIZE
+        word = ops.load(smem.byte_pointer(first, offset + more), ops.i32_type(), _WORD)
+        valid = self.stem.valid(group)
+        return word if len(valid) == GROUP else ops.and_(word, self._mask(valid, lane))
+
+    def _mask(self, valid: range, lane: Any) -> Any:
+        """Of the two elements that this lane has of a group, those that are in the run."""
+        mask = ops.const(0)
+        for i, bits in enumerate((0x0000FFFF, 0xFFFF0000)):
+            element = ops.add(ops.mul(ops.and_(lane, 3), 2), i)
+            inside = ops.both(
+                ops.less(element, valid.stop), ops.compare("sge", element, valid.start)
+            )
+            mask = ops.or_(mask, ops.select(inside, ops.const(bits), ops.const(0)))
+        return mask
+
+    def _products(self, words: Sequence[Any], descriptor: Any, sums: Any) -> Any:
+        filter_ = self.operands[1]
+        wgmma.fence()
+        per_panel = filter_.row.steps
+        for step in range(self.stem.steps):
+            panel, inner = divmod(step, per_panel)
+            offset = panel * filter_.panels.bytes + filter_.panels.offset(0, inner)
+            sums = wgmma.multiply(
+                filter_.row,
+                filter_.columns,
+                list(words[4 * step : 4 * step + 4]),
+                wgmma.moved(descriptor, offset),
+                sums,
+                0 if step == 0 else 1,
+            )
+        return sums

@@ -1,0 +1,315 @@
+# pyright: basic
+"""Engine conv_stem_sm90: convolutions of few channels on Hopper's tensor cores, fused.
+
+    Y = g2(conv(X, W), inputs): rows of X by TMA, windows of them in registers, `wgmma`
+
+The first layers of networks for images: three channels do not fill the 16 bytes that im2col loads
+ask for, and as one padded panel a tap they would waste most products.  See `conv_stem` for how
+overlapping windows are read; epilogue and tiles are those of matmul_sm90.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .. import dtypes
+from ..codegen import tma, wgmma
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops
+from ..codegen.output import Output
+from ..codegen.pipeline import Pipeline
+from ..codegen.region import Region
+from ..codegen.split import SplitSum
+from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ..dialect.ops import ConvFprop
+from ..dialect.tensor import Tensor, text
+from ..errors import Status
+from ..expr import Expr, typical
+from ..target import Target
+from .conv import conv_of, conv_of_call, image_view, shape_of
+from .conv_facts_sm90 import y_loads
+from .conv_stem import Stem, stem_refusal
+from .conv_stem_kernel_sm90 import RunsOperand, StemFilter, StemLoop, StemSpace
+from .engine import Knob, Knobs, Prediction, Reason
+from .hopper_model import HopperWork, hopper_tile
+from .launch_sm90 import emit_product, residents
+from .matmul_sm90 import RATE_OF
+from .matrices_sm90 import Matrices
+from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason
+from .region_sm90 import instruction_of, product_calls, staged_loads
+from .surface import bytes_of, pattern_reason, smem_reasons, too_large_reasons
+from .tile_sm90 import (
+    LOAD_BUFFERS,
+    STORE_BUFFERS,
+    Tiling,
+    buffer_bytes,
+    chunk_columns,
+    consumers_of,
+)
+
+_PATTERN = "one conv_fprop of few channels, pointwise operations after it"
+_MOST_PIXELS = 1 << 31  # of all tiles: they are counted in 31 bits
+_AXES = (2, 4, 3)  # of a view of an image: channels, columns, rows
+_ROWS = (128, 256)
+_COLUMNS = (64, 96, 128, 192, 256)
+_STAGES = (4, 2, 3, 6, 8)
+_DEPTH = 64  # of k: what predictions count in
+
+
+@dataclass(frozen=True)
+class ConvStemSm90Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_stem_sm90"
+    index: int = 14
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "sm_90a: one conv_fprop of two spatial dims and one group; X and W of f16 or bf16, sums in "
+        "f32; X with channels last and no gaps in its rows, which are multiples of 16 bytes",
+        "filters of up to 24 steps of 16 elements, whose rows are padded to 8; channels times "
+        "stride an even number; dilation along columns only; any paddings, both modes, up to 256 "
+        "output channels; N and the height may be symbols, the width if rows keep whole 16 bytes",
+        "pointwise operations of Y's dims after it, the convolution used anywhere; several "
+        "outputs, each of which follows it, with channels last, a multiple of 16 bytes",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
+            what = ", ".join(op.label for op in anchors) or "no convolution"
+            return (pattern_reason(what, _PATTERN),)
+        op, reasons = anchors[0], list[Reason]()
+        if target.name != "sm_90a":
+            reasons.append(
+                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
+            )
+        for name, operand in (("X", op.x), ("W", op.w)):
+            if operand not in fusion.inputs or operand.is_by_value:
+                what = f"{name} of {op.label} is computed before it"
+                reasons.append(pattern_reason(what, _PATTERN))
+        reasons += self._type_reasons(op) or self._shape_reasons(op)
+        reasons += _output_reasons(fusion)
+        reasons += epilogue_reasons(fusion, op)
+        return (*reasons, *too_large_reasons(fusion))
+
+    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
+        if op.x.type == op.w.type and op.x.type in (dtypes.f16, dtypes.bf16):
+            return compute_reasons(op.compute_type, op.x.type, op.w.type)
+        what = f"X {op.x.type}, W {op.w.type}"
+        status = Status.NOT_SUPPORTED_DATA_TYPE
+        return [Reason(status, "operand types", what, "both f16 or bf16")]
+
+    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+        if any(extent.constant is None for extent in op.w.shape):
+            what = f"W of dims {text(op.w.shape)}"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
+        shape = shape_of(op)
+        if (what := stem_refusal(shape)) is not None:
+            status = Status.NOT_SUPPORTED_LAYOUT
+            return [Reason(status, "runs of elements", what, self.support[1])]
+        if shape.k_group > max(_COLUMNS):
+            what = f"{shape.k_group} output channels"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"up to {max(_COLUMNS)}")]
+        if (high := _positions(shape, op, 1).bounds()[1]) >= _MOST_PIXELS:
+            what = f"tiles of up to {high} pixels"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {_MOST_PIXELS}")]
+        return []
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _ROWS, "output pixels of the tile"),
+        Knob("TILE_N", _COLUMNS, "output channels of the tile: all there are"),
+        Knob("STAGES", _STAGES, "tiles of X in shared memory"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        shape = shape_of(conv_of(fusion))
+        rows, columns = knobs["TILE_M"], knobs["TILE_N"]
+        if columns < shape.k_group:
+            what = f"TILE_N={columns} of {shape.k_group} output channels"
+            return (knob_reason(what, "all of them in one tile"),)
+        if rows > _ROWS[0] and columns > _COLUMNS[2]:
+            what = f"tile {rows}x{columns}"
+            return (knob_reason(what, f"{_ROWS[0]} pixels with over {_COLUMNS[2]} channels"),)
+        stem = Stem.of(shape, rows // wgmma.M)
+        if stem.input_rows > tma.MAX_BOX:
+            what = f"TILE_M={rows}, {stem.input_rows} rows of X"
+            return (knob_reason(what, f"up to {tma.MAX_BOX} rows"),)
+        return smem_reasons(_smem_bytes(fusion, stem, columns, knobs["STAGES"]), target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        return list(self._candidates(fusion, target))
+
+    def _candidates(self, fusion: Fusion, target: Target) -> Iterator[Knobs]:
+        fits = [n for n in _COLUMNS if n >= shape_of(conv_of(fusion)).k_group]
+        for rows in _ROWS:
+            for columns in fits[:2]:
+                for stages in sorted(_STAGES, reverse=True):
+                    knobs = {"TILE_M": rows, "TILE_N": columns, "STAGES": stages}
+                    if stages <= _STAGES[0] and not self.legal(knobs, fusion, target):
+                        yield knobs
+                        break
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        op = conv_of(fusion)
+        stem = Stem.of(shape_of(op), knobs["TILE_M"] // wgmma.M)
+        depth = stem.steps * 16
+        loaded = stem.load_bytes / (knobs["TILE_M"] * 128) * _DEPTH / depth
+        return hopper_tile(
+            (knobs["TILE_M"], knobs["TILE_N"]),
+            (1, 1),
+            knobs["STAGES"] + 1,
+            _DEPTH,
+            False,
+            1,
+            1,
+            any(is_heavy(other) for other in fusion.ops),
+            False,
+            1.0,
+            knobs["TILE_M"],
+            0,
+            target.mma_tflops[RATE_OF[op.x.type]],
+            residents(target.sm_count, 1),
+            False,
+            target,
+            loads=(loaded, 0.0),
+        ).predict(_work_of(fusion))
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE",)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        return _tiling_of(region, knobs).plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling = Tiling.of(tile, instruction_of(region, swaps=False))
+        emit_product(region, tiling, output, _matrices)
+
+
+def _moves(tensor: Tensor) -> bool:
+    """Whether the copy engine moves boxes of images of a tensor of Y's dims."""
+    return tma.refusal(image_view(tensor, 1), _AXES) is None
+
+
+@remembered
+def _output_reasons(fusion: Fusion) -> list[Reason]:
+    for tensor in fusion.outputs:
+        is_image = tensor.rank == 4 and tensor.type.kind != "b" and _moves(tensor)
+        bits = tensor.shape[1].known_divisor() * tensor.type.bits if is_image else 1
+        if bits % (8 * tma.ALIGNMENT):
+            what = f"output {tensor.label} of {tensor.type} with strides {text(tensor.layout)}"
+            supported = "channels last, a multiple of 16 bytes"
+            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "outputs by TMA", what, supported)]
+    return []
+
+
+def _positions(shape: Any, op: ConvFprop, blocks: int) -> Expr:
+    """Pixels of all tiles, with those that are past the images."""
+    stem = Stem.of(shape, blocks)
+    down, across = stem.tiles(op.y.shape)
+    return op.y.shape[0] * down * across * (blocks * wgmma.M)
+
+
+@remembered_at_sizes
+def _work_of(fusion: Fusion) -> HopperWork:
+    op = conv_of(fusion)
+    shape = shape_of(op)
+    depth = Stem.of(shape, 2).steps * 16
+    positions = typical(_positions(shape, op, 2))
+    moved = bytes_of({*fusion.inputs, *fusion.outputs})
+    share = min(1.0, typical(op.x.elements()) / (positions * depth))
+    return HopperWork(positions, shape.k_group, depth, 1, moved, a_share=share)
+
+
+def _smem_bytes(fusion: Fusion, stem: Stem, columns: int, slots: int) -> int:
+    """No less than the kernel will need."""
+    stored = [t.type.bits // 8 for t in fusion.outputs]
+    loaded = [t.type.bits // 8 for t in y_loads(fusion) if _moves(t)]
+    chunk = chunk_columns(columns, [*stored, *loaded])
+    buffers = STORE_BUFFERS * buffer_bytes(stored, chunk)
+    buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
+    barriers = Pipeline.barrier_bytes(slots + 1 + 2 * LOAD_BUFFERS) + SplitSum.barrier_bytes()
+    filter_ = stem.panels * columns * wgmma.ROW_BYTES
+    return filter_ + slots * stem.slot_bytes + 2 * buffers + barriers + 64
+
+
+def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
+    calls = product_calls(region)
+    row, shape = instruction_of(region, swaps=False), conv_of_call(region, calls[0])
+    rows, columns = knobs["TILE_M"], knobs["TILE_N"]
+    stem = Stem.of(shape, rows // wgmma.M)
+    loads = staged_loads(region, calls, _moves)
+    arguments = list(region.arguments.values())
+    stored = [tensor.type.bits // 8 for _, tensor in region.outputs]
+    loaded = [arguments[place].type.bits // 8 for place in loads]
+    place = {"path": "runs", "raw": -1, "raw_offset": 0, "raw_bytes": 0, "offset": 0}
+    filter_bytes = stem.panels * columns * wgmma.ROW_BYTES
+    return Tiling(
+        row=row,
+        rows=rows,
+        columns=columns,
+        swaps=False,
+        consumers=consumers_of(rows, columns),
+        stages=1,
+        cluster=(1, 1),
+        group_rows=1,
+        operands=(
+            {**place, "is_a": True, "is_rows": True, "bytes": 0},
+            {**place, "is_a": False, "is_rows": False, "bytes": filter_bytes},
+        ),
+        products=((0, 1),),
+        promotes=False,
+        loads=tuple(loads),
+        outputs=("tma",) * len(region.outputs),
+        staged_bytes=tuple(stored),
+        loaded_bytes=tuple(loaded),
+        chunk=chunk_columns(columns, [*stored, *loaded]),
+        pair=2 if shape.k_group % 2 == 0 else 1,
+        splits=1,
+        producers=1,
+        groups=0,
+        exchanges=0,
+        streams=False,
+        is_dynamic=False,
+        pixels={"slots": knobs["STAGES"], "slot_bytes": stem.slot_bytes},
+    )
+
+
+def _matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
+    (call,) = product_calls(region)
+    shape = conv_of_call(region, call)
+    stem = Stem.of(shape, tiling.rows // wgmma.M)
+    dims = region.dims_of(call.results[0])
+    pixels, filter_ = tiling.operands
+    operands = [
+        RunsOperand(kernel, shape, stem, pixels, tiling.row),
+        StemFilter(
+            kernel, region, call.operands[1], shape, stem, filter_, tiling.row, tiling.columns
+        ),
+    ]
+    space = StemSpace(kernel, dims, stem)
+    down, across = stem.tiles(dims)
+    return Matrices(
+        [call],
+        operands,
+        Loops((Expr.of(1),), ()),
+        (dims[0] * down * across * tiling.rows, Expr.of(shape.k_group)),
+        Expr.of(1),
+        space,
+        lambda operands, filters, pixels: StemLoop(stem, space, operands, filters, pixels),
+    )
+
+
+CONV_STEM_SM90 = ConvStemSm90Engine()
