@@ -196,6 +196,13 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_sm90.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
     ),
+    "engine conv_depthwise": (
+        *_both("test_conv_depthwise.py"),
+        LinkedTest("tests/gpu/test_large_conv_depthwise.py"),
+        LinkedTest("tests/engines/test_conv_depthwise.py", "test_fp8", "sm_90"),
+        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
     "engine resample": (
         *_both("test_resample.py"),
         LinkedTest("tests/engines/test_resample.py", "test_other_types", "sm_90"),
@@ -231,6 +238,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation conv_fprop": (
         *_both("test_conv.py"),
         *_both("test_conv_sm90.py", target=HOPPER),
+        *_both("test_conv_depthwise.py"),
     ),
     "operation resample": (
         *_both("test_resample.py"),

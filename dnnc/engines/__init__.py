@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import DnncError, Status
+from .conv_depthwise import CONV_DEPTHWISE
 from .conv_sm90 import CONV_SM90
 from .engine import Engine
 from .fallback import FALLBACK
@@ -25,6 +26,7 @@ ENGINES: tuple[Engine, ...] = (
     MATMUL_SM90,
     MATMUL_SM80,
     CONV_SM90,
+    CONV_DEPTHWISE,
     RESAMPLE,
     PEERS,
     FALLBACK,

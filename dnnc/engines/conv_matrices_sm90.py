@@ -23,28 +23,15 @@ from ..codegen.index import Coordinate, Group, Index, Part
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.region import Region
-from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor
 from ..expr import Expr
-from ..mlir import ir
 from .conv import ConvShape, pixel_matrix
+from .conv_call import shape_of_call
 from .matrices_sm90 import Batch, Matrices
 from .region_sm90 import product_calls
 from .tile_sm90 import Tiling
 
 GROUP = 0  # the axis of a batch that counts groups
-
-
-def shape_of_call(region: Region, call: Any) -> ConvShape:
-    """The convolution that a call of an anchor stands for."""
-    attributes = structure.anchor_of(call).attributes
-    names = ("pre_padding", "post_padding", "stride", "dilation")
-    pre, post, stride, dilation = (
-        dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names
-    )
-    mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
-    x, w = (region.arguments[value] for value in call.operands)
-    return ConvShape.of(x, w, pre, post, stride, dilation, mode)
 
 
 def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:

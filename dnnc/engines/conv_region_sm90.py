@@ -13,7 +13,7 @@ from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr
 from .conv import pixel_matrix
-from .conv_matrices_sm90 import shape_of_call
+from .conv_call import shape_of_call
 from .engine import Knobs
 from .facts_sm90 import promotes_sums
 from .knobs_sm90 import cluster_of, consumers_of
