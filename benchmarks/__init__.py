@@ -4,4 +4,4 @@ python -m benchmarks --help
 """
 
 # The names of case_lists.SETS, for those who ask without torch.
-SET_NAMES = ("all", "hopper", "fused", "rows", "memory", "small", "conv")
+SET_NAMES = ("all", "hopper", "fused", "rows", "memory", "small", "conv", "depthwise")

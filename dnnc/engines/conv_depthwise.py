@@ -12,6 +12,7 @@ in an order that changes.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ from .conv import ConvShape, conv_of, shape_of
 from .conv_call import shape_of_call, sums_of_call
 from .depthwise_kernel import DepthwiseKernel
 from .depthwise_model import predicted
-from .depthwise_tile import DepthwiseFacts, DepthwiseTiling
+from .depthwise_tile import MOST_LIVE, DepthwiseFacts, DepthwiseTiling
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import epilogue_reasons, knob_reason
 from .surface import fp8_reasons, pattern_reason, too_large_reasons
@@ -130,24 +131,25 @@ class ConvDepthwiseEngine:
         return tuple(knob_reason(what, supported) for what, supported in found)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        facts = _facts_of(fusion)
-        made = (
-            {
-                "LOAD_SIZE": load,
-                "TILE_ROWS": rows,
-                "TILE_COLS": columns,
-                "ARRAY_SIZE_PER_THREAD": turns,
-                "SPECFILT": held,
-                "BLOCK_SIZE": 128,
-                "OCCUPANCY": 0,
-            }
-            for load in facts.loads
-            for rows, columns in _TILES
-            for turns in (1, 2, 4)
-            # Held for one tile, it is taken as often as not held.
-            for held in ((0, 1) if turns > 1 else (0,))
-        )
-        return [knobs for knobs in made if not any(True for _ in facts.illegal(knobs))]
+        facts, found = _facts_of(fusion), list[Knobs]()
+        for load, (rows, columns) in itertools.product(facts.loads, _TILES):
+            live = facts.live(rows, columns, facts.width(load))
+            if live > MOST_LIVE:
+                continue
+            # Held for one tile, a filter is taken as often as not held.
+            for turns, held in ((1, 0), (2, 0), (4, 0), (2, 1), (4, 1)):
+                knobs = {
+                    "LOAD_SIZE": load,
+                    "TILE_ROWS": rows,
+                    "TILE_COLS": columns,
+                    "ARRAY_SIZE_PER_THREAD": turns,
+                    "SPECFILT": held,
+                    "BLOCK_SIZE": 128,
+                    "OCCUPANCY": 0 if held else facts.occupancy(live),
+                }
+                if not any(True for _ in facts.illegal(knobs)):
+                    found.append(knobs)
+        return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = _facts_of(fusion)

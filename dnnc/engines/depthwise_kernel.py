@@ -15,7 +15,7 @@ so that rows of the input that two strips share are in the first cache.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,7 +36,7 @@ from .conv_call import shape_of_call, sums_of_call
 from .depthwise_tile import DepthwiseTiling, met
 
 # Registers of pixels that are on their way while others are multiplied.
-_AHEAD = 64
+_AHEAD = 48
 
 Sums = list[list[Any]]  # of each output pixel of a tile, an element each
 
@@ -47,6 +47,28 @@ class Strip:
 
     image: Number
     starts: tuple[Number, ...]
+
+
+@dataclass
+class Lines:
+    """The lines of X that a strip meets, in order: (first taps' steps along the axes before the
+    last, fragments).
+
+    meetings: along each axis, see `met`.  every: the steps of all lines.  bring: loads one.
+    ready: the first of them, which are loaded; as many stay ahead.
+    """
+
+    meetings: Sequence[Mapping[int, Sequence[tuple[int, int]]]]
+    every: Sequence[tuple[int, ...]]
+    bring: Callable[[Sequence[int]], list[Any]]
+    ready: list[list[Any]]
+
+    def __iter__(self) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
+        ahead = len(self.ready)
+        for i, steps in enumerate(self.every):
+            if i + ahead < len(self.every):
+                self.ready.append(self.bring(self.every[i + ahead]))
+            yield steps, self.ready.pop(0)
 
 
 class DepthwiseKernel:
@@ -90,28 +112,43 @@ class DepthwiseKernel:
         tile = ops.sub(block, ops.mul(run, self.channel_tiles))
         own = ops.div(thread, tiling.fragments)
         self.fragment = ops.sub(thread, ops.mul(own, tiling.fragments))
-        self._stage_filter(tile)
         number = ops.add(ops.mul(tile, tiling.fragments), self.fragment)
         width = tiling.width
         self.channel = Index(ops.mul(number, width), 1 if width > 1 else 0, width)
         self.x_channel, self.x_width = self._input_channels(number)
-        self.held = self._held_filter()
         first = ops.add(ops.mul(run, tiling.strips * tiling.turns), own)
         is_own = None
         if tiling.strips * tiling.fragments < tiling.threads:
             is_own = ops.less(own, tiling.strips)
-        count = self.kernel.size(product(self.counts))
+        if tiling.turns == 1:
+            self._emit_one(tile, first, is_own)
+        else:
+            self._emit_turns(tile, first, is_own)
 
-        def turn(strip: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            with ops.if_(ops.both(is_own, ops.less(strip, count))):
-                self._emit_strip(strip)
+    def _emit_one(self, tile: Any, number: Any, is_own: Any) -> None:
+        """Its first pixels are on their way while the filter comes; a strip past the end has those
+        of the last one."""
+        count = self.kernel.size(product(self.counts))
+        strip = self._strip(ops.minimum(number, ops.sub(count, 1)))
+        walk = self.walk.branch()
+        lines = self._lines(strip, walk) if self.tiling.unrolled == "filter" else None
+        self._stage_filter(tile)
+        # Branched over: else the assembler moves all other loads here too, to no free registers.
+        with ops.if_(ops.both(is_own, ops.less(number, count))):
+            self._finish(strip, walk, self._sums(strip, walk, lines))
+
+    def _emit_turns(self, tile: Any, first: Any, is_own: Any) -> None:
+        tiling, count = self.tiling, self.kernel.size(product(self.counts))
+        self._stage_filter(tile)
+
+        def turn(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            with ops.if_(ops.both(is_own, ops.less(number, count))):
+                strip, walk = self._strip(number), self.walk.branch()
+                self._finish(strip, walk, self._sums(strip, walk))
             return carried
 
-        if tiling.turns == 1:
-            turn(first, [])
-        else:
-            end = ops.add(first, tiling.strips * tiling.turns)
-            ops.for_(first, end, tiling.strips, [], turn)
+        end = ops.add(first, tiling.strips * tiling.turns)
+        ops.for_(first, end, tiling.strips, [], turn)
 
     def _input_channels(self, number: Any) -> tuple[Index, int]:
         """(first input channel, how many) of what a fragment's sums need."""
@@ -152,6 +189,7 @@ class DepthwiseKernel:
             return widened(self.walk.branch().value(self.w, at, 1), source, self.sums)[0]
 
         self.filter.fill(load)
+        self.held = self._held_filter()
 
     def _held_filter(self) -> list[list[list[Any]]] | None:
         """Tap -> channel of the group -> elements, in registers."""
@@ -168,14 +206,13 @@ class DepthwiseKernel:
 
     # ---- one strip
 
-    def _emit_strip(self, number: Any) -> None:
-        strip = self._strip(number)
-        walk = self.walk.branch()
+    def _sums(self, strip: Strip, walk: Walk, lines: Lines | None = None) -> Sums:
         # So that what is read of it again in each turn is not kept in registers all the time.
         pointer = None if self.held else ops.opaque(self.filter.pointer)
-        emit = {"filter": self._whole, "row": self._by_rows, "tap": self._by_taps}
-        sums = emit[self.tiling.unrolled](strip, walk, pointer)
-        self._finish(strip, walk, sums)
+        if self.tiling.unrolled == "filter":
+            return self._whole(lines or self._lines(strip, walk), pointer)
+        emit = self._by_rows if self.tiling.unrolled == "row" else self._by_taps
+        return emit(strip, walk, pointer)
 
     def _strip(self, number: Any) -> Strip:
         found: list[Number] = []
@@ -223,40 +260,39 @@ class DepthwiseKernel:
 
     # ---- everything written out
 
-    def _whole(self, strip: Strip, walk: Walk, pointer: Any) -> Sums:
-        pixels, sums = self._pixels(walk), self._zeros()
-        *outer, columns = (met(tile, w) for tile, w in zip(self.tiles, self.windows, strict=True))
+    def _lines(self, strip: Strip, walk: Walk) -> Lines:
+        """The lines of X that a strip meets; the first of them begin to come."""
+        pixels, last = self._pixels(walk), len(self.tiles) - 1
+        meetings = [met(tile, w) for tile, w in zip(self.tiles, self.windows, strict=True)]
         places = [
             {step: self._place(strip, axis, step) for step in steps}
-            for axis, steps in enumerate((*outer, columns))
+            for axis, steps in enumerate(meetings)
         ]
-        first = self._origin(strip, len(outer))
-        taken: dict[int, list[list[Any]]] = dict(enumerate(self.held or ()))
+        first = self._origin(strip, last)
 
         def bring(steps: Sequence[int]) -> list[Any]:
             at = [places[axis][step] for axis, step in enumerate(steps)]
             line = pixels.line(strip.image, at, first)
-            return [pixels.load(line, step, place) for step, place in places[-1].items()]
+            return [pixels.load(line, step, place) for step, place in places[last].items()]
 
-        def use(steps: Sequence[int], fragments: Sequence[Any]) -> None:
+        every = list(itertools.product(*meetings[:last]))
+        ahead = self._lines_ahead(len(meetings[last]))
+        return Lines(meetings, every, bring, [bring(steps) for steps in every[:ahead]])
+
+    def _whole(self, lines: Lines, pointer: Any) -> Sums:
+        sums, taken = self._zeros(), dict(enumerate(self.held or ()))
+        *outer, columns = lines.meetings
+        for steps, fragments in lines:
             # (output, tap) along the axes before the last, of all that meet the line.
-            meetings = list(itertools.product(*(m[s] for m, s in zip(outer, steps, strict=True))))
-            for fragment, along in zip(fragments, columns.values(), strict=True):
+            along = list(itertools.product(*(m[s] for m, s in zip(outer, steps, strict=True))))
+            for fragment, pairs in zip(fragments, columns.values(), strict=True):
                 x = self._widened(fragment)
-                for before, last in itertools.product(meetings, along):
+                for before, last in itertools.product(along, pairs):
                     outputs, taps = zip(*before, last, strict=True)
                     tap = _linear(taps, [w.taps for w in self.windows])
                     if tap not in taken:
                         taken[tap] = self._taken(pointer, tap)
                     self._add(sums[_linear(outputs, self.tiles)], x, taken[tap])
-
-        lines = list(itertools.product(*outer))
-        ahead = self._lines_ahead(len(columns))
-        ready = [bring(steps) for steps in lines[:ahead]]
-        for i, steps in enumerate(lines):
-            if i + ahead < len(lines):
-                ready.append(bring(lines[i + ahead]))
-            use(steps, ready.pop(0))
         return sums
 
     def _lines_ahead(self, columns: int) -> int:

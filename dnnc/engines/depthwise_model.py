@@ -4,51 +4,82 @@
 from __future__ import annotations
 
 from ..dialect.fusion import Fusion
+from ..dialect.ops import ConvFprop
 from ..expr import product, typical
-from ..target import Target
+from ..target import WARP_THREADS, Target
+from .conv import conv_of
 from .depthwise_tile import DepthwiseFacts, DepthwiseTiling, met
 from .engine import Prediction
 from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of
 
-# Of the instructions that a multiprocessor could start, and seconds before a block's first strip
-# (its filter comes to shared memory) and of each strip that waits for memory alone.
-_ISSUE_SHARE = 0.75
-_FILTER_SECONDS = 0.2e-6
-_STRIP_SECONDS = 0.1e-6
+# Of the instructions that a multiprocessor could start (four warps' a cycle).
+_ISSUE_SHARE = 0.8
+_WARPS_A_CYCLE = 4
+# How much more the second cache gives than memory.
+_CACHE_SHARE = 1.7
+# Cycles that a warp waits for the filter, and for the pixels of a strip: as optimistic as the
+# fallback's prediction, so that small images are compared alike.
+_WAIT_CYCLES = 150
+# What is not the bound delays a little, too.
+_OTHERS_SHARE = 0.1
 
 
 def predicted(
     fusion: Fusion, facts: DepthwiseFacts, tiling: DepthwiseTiling, target: Target
 ) -> Prediction:
-    """The longer of what memory and instructions take, after the time that nothing hides."""
-    y = fusion.outputs[0]
-    counts = (y.shape[0], *tiling.counts(y.shape[2:]))
-    strips = typical(product(counts)) * facts.channels // tiling.width
-    resident = target.sm_count * _blocks_resident(facts, tiling, target) * tiling.threads
-    waves = -(-strips // (resident * tiling.turns))
-    memory = bytes_of((*fusion.inputs, *fusion.outputs)) / (target.dram_gbs * 1e9 * BANDWIDTH_SHARE)
-    starts = target.f32_tflops * 1e12 / 2 * _ISSUE_SHARE
-    # Threads that have nothing left to do in the last wave leave the rest waiting.
-    busy = max(strips, waves * tiling.turns * min(resident, strips) * 0.5)
-    issue = busy * instructions(facts, tiling) / starts
-    latency = LAUNCH_SECONDS + _FILTER_SECONDS + _STRIP_SECONDS * tiling.turns * waves * 0.5
-    if issue > memory:
-        return Prediction(latency + issue, "instructions")
-    return Prediction(latency + memory, "memory" if memory > LAUNCH_SECONDS else "launch")
+    """The longest of what memory, the second cache, instructions and waiting take."""
+    op = conv_of(fusion)
+    spatial = typical(product((op.y.shape[0], *tiling.counts(op.y.shape[2:]))))
+    runs = -(-spatial // (tiling.strips * tiling.turns))
+    blocks = runs * (facts.channels // (tiling.width * tiling.fragments))
+    most = -(-blocks // target.sm_count)  # of a multiprocessor
+    waves = -(-most // _resident(facts, tiling, target))
+    cycles = target.f32_tflops * 1e12 / 2 / (target.sm_count * _WARPS_A_CYCLE * WARP_THREADS)
+    each, warps = instructions(facts, tiling), tiling.threads // WARP_THREADS
+    started = most * warps * tiling.turns * each / (_WARPS_A_CYCLE * _ISSUE_SHARE)
+    waited = waves * (_WAIT_CYCLES + tiling.turns * (each + _WAIT_CYCLES))
+    bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
+    moved = bytes_of((*fusion.inputs, *fusion.outputs))
+    again = bytes_of((op.x,)) * (_reread(op, facts, tiling) - 1.0)
+    seconds = {
+        "memory": moved / bandwidth,
+        "second cache": (moved + again) / (bandwidth * _CACHE_SHARE),
+        "instructions": started / cycles,
+        "latency": waited / cycles,
+    }
+    bound = max(seconds, key=lambda name: seconds[name])
+    others = sum(seconds.values()) - seconds[bound]
+    total = LAUNCH_SECONDS + seconds[bound] + _OTHERS_SHARE * others
+    return Prediction(total, "launch" if seconds[bound] < LAUNCH_SECONDS else bound)
 
 
-def _blocks_resident(facts: DepthwiseFacts, tiling: DepthwiseTiling, target: Target) -> int:
+def _reread(op: ConvFprop, facts: DepthwiseFacts, tiling: DepthwiseTiling) -> float:
+    """How often blocks read a pixel of X, all together: those of neighbouring runs overlap."""
+    windows, tiles = facts.shape.windows, tiling.tiles(len(facts.shape.windows))
+    across = typical(tiling.counts(op.y.shape[2:])[-1])
+    run = tiling.strips * tiling.turns
+    columns = min(run, across) * tiles[-1] * windows[-1].stride
+    share = 1.0
+    if run < across:
+        share += max(0, windows[-1].reach + 1 - windows[-1].stride) / columns
+    if len(windows) > 1:
+        rows = max(1, run // across) * tiles[-2] * windows[-2].stride
+        share *= 1.0 + max(0, windows[-2].reach + 1 - windows[-2].stride) / rows
+    return share
+
+
+def _resident(facts: DepthwiseFacts, tiling: DepthwiseTiling, target: Target) -> int:
+    """Blocks of a multiprocessor."""
     by_registers = target.registers_sm // (registers(facts, tiling) * tiling.threads)
-    return max(1, min(by_registers, target.threads_sm // tiling.threads, target.blocks_sm))
+    most = min(target.threads_sm // tiling.threads, target.blocks_sm)
+    return max(1, tiling.min_blocks, min(by_registers, most))
 
 
 def registers(facts: DepthwiseFacts, tiling: DepthwiseTiling) -> int:
-    """About what a thread needs."""
-    outputs = tiling.rows * tiling.columns * tiling.width * facts.sum_words
-    columns = len(met(tiling.columns, facts.shape.windows[-1]))
-    line = columns * max(1, tiling.width * facts.bits // 32)
-    held = facts.products(tiling.width) if tiling.is_held else tiling.width * 4
-    return min(255, 40 + outputs + 2 * line + held * facts.sum_words)
+    """About what the assembler gives a thread, where it is free to."""
+    live = facts.live(tiling.rows, tiling.columns, tiling.width)
+    held = facts.products(tiling.width) * facts.sum_words // 2 if tiling.is_held else 0
+    return min(255, 60 + live + held)
 
 
 def instructions(facts: DepthwiseFacts, tiling: DepthwiseTiling) -> float:
@@ -57,12 +88,15 @@ def instructions(facts: DepthwiseFacts, tiling: DepthwiseTiling) -> float:
     pixels = 1
     for tile, window in zip(tiling.tiles(len(shape.windows)), shape.windows, strict=True):
         pixels *= len(met(tile, window))
+    if tiling.unrolled == "row":  # rows of X are read for each row of outputs
+        last = shape.windows[-1]
+        pixels = tiling.rows * len(met(tiling.columns, last)) * shape.taps // last.taps
     if tiling.unrolled == "tap":
         pixels = shape.taps * tiling.rows * tiling.columns
     channels = max(1, width // shape.k_group) * shape.c_group
     words = max(1, channels * facts.bits // 32)
-    loads = pixels * (3 + words + channels * (facts.bits != facts.sums.bits))
+    loads = pixels * (2 + words / 2 + channels * (facts.bits != facts.sums.bits))
     outputs = tiling.rows * tiling.columns * width
     products = facts.products(outputs)
-    filter_ = 0 if tiling.is_held else facts.products(width) / 3
-    return 80 + loads + products + filter_ + 3 * outputs
+    filter_ = 0 if tiling.is_held else facts.products(width) / 4
+    return 80 + loads + products + filter_ + 2 * outputs

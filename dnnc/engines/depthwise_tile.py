@@ -17,10 +17,18 @@ from ..target import STATIC_SMEM_BYTES
 from .conv import ConvShape
 from .engine import Knobs
 
-# Multiply-adds that are written out one after the other: code of more is slow to fetch.
-MOST_UNROLLED = 3200
+# Multiply-adds that are written out one after the other: of more, code is slow to fetch and
+# registers run short.
+MOST_UNROLLED = 2000
+MOST_TAPS_UNROLLED = 32
 MOST_SUMS = 112  # registers of a thread
 MOST_HELD = 176  # registers of a filter that stays in them, and of the sums
+
+# Numbers that a thread works with at once (see `DepthwiseFacts.live`) for which the assembler found
+# enough registers, and for which it did with three blocks of 128 threads a multiprocessor, or with
+# as many more as there are.
+MOST_LIVE = 208
+_LIVE_IN_THREE_BLOCKS = range(90, 141)
 
 LINE_BYTES = 128  # of neighbouring channels that a block had better read together
 
@@ -146,10 +154,24 @@ class DepthwiseFacts:
 
     def unrolled(self, outputs: int) -> str:
         """How much of the filter is written out; outputs: elements of a thread's tile."""
-        if self.products(outputs) <= MOST_UNROLLED:
+        products, taps = self.products(outputs), self.products(1)
+        if products <= MOST_UNROLLED and taps <= MOST_TAPS_UNROLLED:
             return "filter"
         row = outputs * self.shape.windows[-1].taps * self.shape.c_group
         return "row" if row <= MOST_UNROLLED else "tap"
+
+    def live(self, rows: int, columns: int, width: int) -> int:
+        """Registers of sums, of the taps that lie on one row of X, and of such a row."""
+        windows = (*(Window(1),) * 2, *self.shape.windows)[-2:]
+        outputs = rows * columns * width
+        taps = min(rows, windows[0].taps) * windows[1].taps * self.shape.c_group * width
+        line = len(met(columns, windows[1])) * max(1, width * self.bits // 32)
+        return (outputs + taps) * self.sum_words + line
+
+    def occupancy(self, live: int) -> int:
+        """A good value of the knob for so many live numbers."""
+        is_small = self.products(1) <= MOST_TAPS_UNROLLED
+        return 3 if is_small and live in _LIVE_IN_THREE_BLOCKS else 0
 
     def tiling(self, knobs: Knobs) -> DepthwiseTiling:
         width, threads = self.width(knobs["LOAD_SIZE"]), knobs["BLOCK_SIZE"]
