@@ -13,7 +13,7 @@ from ..codegen.staged_filter import StagedFilter
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, ceildiv
-from ..target import STATIC_SMEM_BYTES
+from ..target import REGISTERS_PER_THREAD, STATIC_SMEM_BYTES
 from .conv import ConvShape
 from .engine import Knobs
 
@@ -29,7 +29,9 @@ MOST_HELD = 176  # registers of a filter that stays in them, and of the sums
 # as many more as there are.
 MOST_LIVE = 208
 _LIVE_IN_THREE_BLOCKS = range(90, 141)
+_OTHER_REGISTERS = 28  # at the least, for addresses and the like
 
+REGISTERS_SM = 65536  # of every architecture (see `Target`)
 LINE_BYTES = 128  # of neighbouring channels that a block had better read together
 
 
@@ -211,6 +213,11 @@ class DepthwiseFacts:
         if outputs * self.sum_words > MOST_SUMS:
             what = f"a tile of {outputs} sums of {self.sums} a thread"
             yield what, f"at most {MOST_SUMS} registers"
+        asked = knobs["OCCUPANCY"] * knobs["BLOCK_SIZE"]
+        most = min(REGISTERS_PER_THREAD, REGISTERS_SM // max(1, asked))
+        needed = _OTHER_REGISTERS + self.live(rows, knobs["TILE_COLS"], width)
+        if knobs["OCCUPANCY"] and needed > most:
+            yield f"OCCUPANCY={knobs['OCCUPANCY']}: {needed} registers a thread", f"at most {most}"
         held = (self.products(width) + outputs) * self.sum_words
         if knobs["SPECFILT"] and (held > MOST_HELD or self.unrolled(outputs) != "filter"):
             what = f"SPECFILT=1: {held} registers of the filter and of sums"

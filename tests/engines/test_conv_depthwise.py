@@ -305,6 +305,7 @@ def test_booleans_are_no_outputs():
     [
         ({"LOAD_SIZE": 16, "TILE_ROWS": 8, "TILE_COLS": 8}, "512 sums"),
         ({"LOAD_SIZE": 1}, "LOAD_SIZE=1"),
+        ({"LOAD_SIZE": 16, "TILE_ROWS": 2, "TILE_COLS": 4, "OCCUPANCY": 4}, "OCCUPANCY=4"),
         ({"SPECFILT": 1, "LOAD_SIZE": 16, "TILE_ROWS": 1, "TILE_COLS": 4}, "SPECFILT=1"),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value,
