@@ -4,7 +4,7 @@ python -m benchmarks --help
 """
 
 # The names of case_lists.SETS, for those who ask without torch.
-SET_NAMES = ("all", "hopper", "fused", "rows", "memory", "small", "conv")
+SET_NAMES = ("all", "hopper", "fused", "rows", "memory", "small", "conv", "depthwise")
 
 # What `resnet50` times by default.
 RESNET50_COLUMNS = ("dnnc", "cudnn", "torch", "torch_fused", "torch_compile")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
-from .conv_cases import conv_of, layers
+from .conv_cases import conv_of, depthwise_layers, layers
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
 from .image_norm_cases import (
     batchnorm,
@@ -156,6 +156,11 @@ def conv() -> list[Case]:
     return [add(8192, 16384), *layers()]
 
 
+def depthwise() -> list[Case]:
+    """Depthwise layers of MobileNetV2 and EfficientNet, after streaming kernels of two sizes."""
+    return [*(add(8192, columns) for columns in (4096, 16384)), *depthwise_layers()]
+
+
 SETS = {
     "all": all_cases,
     "hopper": hopper,
@@ -164,6 +169,7 @@ SETS = {
     "memory": memory,
     "small": small,
     "conv": conv,
+    "depthwise": depthwise,
 }
 
 

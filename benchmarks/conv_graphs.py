@@ -15,7 +15,7 @@ def _conv(made: Graph, p: Mapping[str, Any]) -> None:
     g, dtype = made.graph, p["dtype"]
     y = g.conv_fprop(
         image=made.input("x", *image(p["n"], p["h"], p["w"], p["c"]), dtype),
-        weight=made.input("f", *image(p["k"], p["r"], p["s"], p["c"]), dtype),
+        weight=made.input("f", *image(p["k"], p["r"], p["s"], p["c"] // p["groups"]), dtype),
         padding=[p["padding"]] * 2,
         stride=[p["stride"]] * 2,
         dilation=[1, 1],

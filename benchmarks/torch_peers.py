@@ -137,8 +137,9 @@ _MEMORY: dict[str, Call] = {
 def _eager_conv(p: Mapping[str, Any]) -> Call:
     """cuDNN's fastest algorithm of those that torch tries, then the epilogue."""
     torch.backends.cudnn.benchmark = True
-    act, stride, padding = conv_cases.EPILOGUES[p["epilogue"]], p["stride"], p["padding"]
-    return lambda s: act(functional.conv2d(s["x"], s["f"], None, stride, padding), s)
+    act = conv_cases.EPILOGUES[p["epilogue"]]
+    rest = (None, p["stride"], p["padding"], 1, p["groups"])
+    return lambda s: act(functional.conv2d(s["x"], s["f"], *rest), s)
 
 
 def _eager_matmul(p: Mapping[str, Any]) -> Call:

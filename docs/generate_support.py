@@ -196,12 +196,20 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_sm90.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
     ),
+    "engine conv_stem_sm90": (*_both("test_conv_stem_sm90.py", target=HOPPER),),
     "engine conv_sm80": (
         *_both("test_conv_sm80.py"),
         LinkedTest("tests/gpu/test_large_conv_sm80.py"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_conv_sm80_on_every_architecture"),
         LinkedTest(_ASSEMBLY, "test_no_gather_spills", "sm_80"),
+    ),
+    "engine conv_depthwise": (
+        *_both("test_conv_depthwise.py"),
+        LinkedTest("tests/gpu/test_large_conv_depthwise.py"),
+        LinkedTest("tests/engines/test_conv_depthwise.py", "test_fp8", "sm_90"),
+        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine resample": (
         *_both("test_resample.py"),
@@ -239,6 +247,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv.py"),
         *_both("test_conv_sm80.py"),
         *_both("test_conv_sm90.py", target=HOPPER),
+        *_both("test_conv_depthwise.py"),
     ),
     "operation resample": (
         *_both("test_resample.py"),

@@ -16,10 +16,13 @@ import math as python_math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import dtypes
+from ..dtypes import DType
 from ..mlir import arith, attributes_of, ir, llvm
 from ..mlir import math as mlir_math
 from ..target import Target
 from . import ops
+from .scalar import convert
 
 _F8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
 
@@ -47,6 +50,27 @@ def lower(
         attributes=attributes_of(op),
     )
     return made.results[0]
+
+
+def widened(value: Any, source: DType, target: DType) -> list[Any]:
+    """The elements of a fragment of one data type as scalars of another, which has at least as
+    many bits."""
+    if source.is_float and source.bits == 8:
+        value = _from_f8(value, source.name, ops.width_of(value))
+        source = dtypes.f32
+    if source == dtypes.bf16 and ops.width_of(value) % 2 == 0:
+        return [convert(element, dtypes.f32, target) for element in _from_bf16(value)]
+    return [convert(element, source, target) for element in ops.elements(value)]
+
+
+def _from_bf16(value: Any) -> list[Any]:
+    """f32 of pairs of bf16 elements, an instruction each: they are the upper halves of f32."""
+    words = ops.vector_type(ops.i32_type(), ops.width_of(value) // 2)
+    found: list[Any] = []
+    for word in ops.elements(llvm.BitcastOp(words, value).result):
+        for bits in (ops.shl(word, 16), ops.and_(word, -(1 << 16))):
+            found.append(llvm.BitcastOp(ops.f32_type(), bits).result)
+    return found
 
 
 def _exact_root(x: Any, *, is_reciprocal: bool) -> Any:

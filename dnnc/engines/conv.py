@@ -23,6 +23,7 @@ from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.ops import ConvFprop
 from ..dialect.tensor import Tensor
+from ..dtypes import DType
 from ..expr import Expr, product
 from ..mlir import ir
 
@@ -152,11 +153,18 @@ def conv_of_call(region: Region, call: Any) -> ConvShape:
         dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names
     )
     mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
-    x, w = (
-        region.arguments[value] if value in region.arguments else Tensor(dims=region.dims_of(value))
-        for value in call.operands
-    )
+    x, w = (_tensor_of(region, value) for value in call.operands)
     return ConvShape.of(x, w, pre, post, stride, dilation, mode)
+
+
+def _tensor_of(region: Region, value: Any) -> Tensor:
+    """An argument's tensor, or one of its type that is computed."""
+    return region.arguments.get(value) or dnn.read_tensor(value.type, {}, region.symbols)
+
+
+def sums_of_call(call: Any) -> DType:
+    """The type that the convolution's sums are kept in, which it returns."""
+    return dnn.read_type(ir.RankedTensorType(call.results[0].type).element_type)
 
 
 def pixel_matrix(tensor: Tensor, groups: int) -> Tensor | None:

@@ -57,6 +57,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
         return accumulators(knobs)
     if engine == "conv_sm90":
         return accumulators(main_loop_knobs(knobs))
+    if engine == "conv_depthwise":
+        return knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
     if engine == "matmul_sm80":
         return knobs["TILE_M"] * knobs["TILE_N"]
     return 0

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, constant, convert, element_type
+from ..codegen.scalar import Scalars, accumulation_type, constant, convert, element_type
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
@@ -412,11 +412,6 @@ def _concatenate(low: _Lowering, op: Concatenate) -> None:
         return chosen
 
     low.values[op.y] = low.generic(op.y, op.y.type, [], body)
-
-
-def accumulation_type(compute: DType) -> DType:
-    """The type that sums are kept in: f32 for HALF, which rounds once, and FAST_FLOAT_FOR_FP8."""
-    return dtypes.f32 if compute in (dtypes.f16, dtypes.fast_float_for_fp8) else compute
 
 
 def _matmul(low: _Lowering, op: Matmul) -> None:

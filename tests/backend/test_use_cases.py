@@ -215,7 +215,7 @@ def test_groups_that_lie_apart_are_refused():
 
 def test_engines_take_the_convolution_or_say_why_they_decline_it():
     graph = convolved(GROUPED)
-    taking = [e for e in ENGINES if e.name in ("conv_sm80", "fallback")]
+    taking = [e for e in ENGINES if e.name in ("conv_sm80", "conv_depthwise", "fallback")]
     for engine in taking:
         engine_9_3_2(graph, engine.index, "sm_80")
     for declining in (e for e in ENGINES if e not in taking):

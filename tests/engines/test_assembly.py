@@ -169,6 +169,20 @@ def dropout():
     return g
 
 
+def depthwise(size, io="HALF"):
+    """A square filter a channel; scale, bias, residual and ReLU after it."""
+
+    def build():
+        g = new_graph(dtypes.of(io))
+        image, taps = [IMAGES, 192, 28, 28], [192, 1, size, size]
+        x, w = (g.tensor(dims, packed_channels(dims)) for dims in (image, taps))
+        y = g.conv_fprop(x, w, padding=[size // 2] * 2, stride=[1, 1], dilation=[1, 1])
+        scaled_with_residual(g, y).set_output()
+        return g
+
+    return build
+
+
 CASES = {
     "matmul bias gelu": ("matmul_sm80", ffn("gelu"), {}),
     "matmul bias residual": ("matmul_sm80", ffn("residual", dtypes.bf16), {}),
@@ -204,6 +218,12 @@ CASES = {
     "resample max and index": ("resample", max_pool(True), {}),
     "resample backward": ("resample", unpooled, {}),
     "resample bilinear": ("resample", upsampled, {}),
+    "conv_depthwise": ("conv_depthwise", depthwise(3), {}),
+    "conv_depthwise held": (
+        "conv_depthwise",
+        depthwise(5, "BFLOAT16"),
+        {"LOAD_SIZE": 8, "SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
+    ),
     "peers": ("peers", peer_reduction((1, 2048, 1, 1), 8, 3), {}),
     "peers of 32": ("peers", peer_reduction((1, M), 32, 0, "add"), {}),
 }
@@ -557,6 +577,36 @@ def test_narrow_copies_of_a_matmul_do_not_spill():
         "matmul_sm80", lambda: product(dtypes.f16, 500, 520, 200, pad=2)[0], knobs, "sm_80"
     )
     assert_fits(plan, "sm_80")
+
+
+def candidates_of_depthwise(size):
+    graph = depthwise(size)().graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    return engine_named("conv_depthwise").candidates(fusion, of("sm_90a"))
+
+
+def assert_depthwise_fits(size, found):
+    for knobs in found:
+        for target in ("sm_80", "sm_90a"):
+            assert_fits(assembled("conv_depthwise", depthwise(size), knobs, target), target)
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
+    """Of each way of loading and holding, the candidate of most sums."""
+    most = {}
+    for knobs in sorted(
+        candidates_of_depthwise(size), key=lambda c: c["TILE_ROWS"] * c["TILE_COLS"]
+    ):
+        most[knobs["LOAD_SIZE"], knobs["SPECFILT"]] = knobs
+    assert len(most) >= 3
+    assert_depthwise_fits(size, most.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [3, 5, 7])
+def test_every_candidate_of_depthwise_filters_fits_its_registers(size):
+    assert_depthwise_fits(size, candidates_of_depthwise(size))
 
 
 def test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it():

@@ -118,6 +118,6 @@ def test_padding_is_zeros_that_are_multiplied():
 def test_a_convolution_always_has_an_engine(io, engine):
     io = dtypes.of(io)
     g = new_graph(io, compute_data_type=dtypes.f64 if io.bits == 64 else dtypes.f32)
-    convolved(g, [1, 3, 5, 5], [4, 3, 3, 3], "NCHW", **around(1))
+    convolved(g, [1, 9, 5, 5], [4, 9, 3, 3], "NCHW", **around(1))
     plan = compile_graph(g.graph.finalize(), machine.current().target)
     assert [fusion.engine for fusion in plan.programs[0].fusions] == [engine]

@@ -181,7 +181,7 @@ def engines_of(graph, target):
 
 
 def test_a_convolution_behind_pointwise_work_computes_x_on_the_way():
-    for target in ("sm_80", "sm_89", "sm_90", "sm_90a"):
+    for target in ("sm_80", "sm_89", "sm_90"):
         assert engines_of(behind_relu(32, 64, 28), target) == ["conv_sm80"]
 
 

@@ -94,6 +94,14 @@ def reduction_of_columns():
     return g, {"TILE_ROWS": 8, "SPLIT_K_SLC": 1}
 
 
+def depthwise():
+    """A block of two warps' channels, whose filter comes to shared memory first."""
+    g = matmul_graph(dtypes.f32)
+    x = g.tensor([1, 64, 5, 6], [64 * 30, 1, 64 * 6, 64])
+    g.conv_fprop(x, g.tensor([64, 1, 3, 3]), padding=[1, 1]).set_output()
+    return g, {"LOAD_SIZE": 16, "TILE_ROWS": 1, "TILE_COLS": 1}
+
+
 CASES = {
     "matmul": ("matmul_sm80", matmul),
     "matmul_through_registers": ("matmul_sm80", matmul_through_registers),
@@ -101,6 +109,7 @@ CASES = {
     "convolution_of_elements": ("conv_sm80", convolution_of_elements),
     "reduction_of_rows": ("reduction", reduction_of_rows),
     "reduction_of_columns": ("reduction", reduction_of_columns),
+    "depthwise": ("conv_depthwise", depthwise),
 }
 
 

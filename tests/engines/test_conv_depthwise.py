@@ -1,0 +1,362 @@
+"""Engine conv_depthwise in the interpreter: filters, layouts, types, knobs, neighbours."""
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from dnnc.dialect.fusion import partition
+from dnnc.dialect.reference import reference
+from dnnc.engines import heuristics
+from dnnc.engines.conv_depthwise import CONV_DEPTHWISE
+from dnnc.engines.depthwise_tile import fragments_of_block, met
+from dnnc.errors import DnncError
+from dnnc.target import of
+from tests.support import machine
+from tests.support.checked import check, random_inputs
+
+from .test_conv import around, convolved, new_graph, packed
+from .test_resample import channels_last
+
+N = dnnc.Dim("N", max=16)
+H, W = dnnc.Dim("H", max=64), dnnc.Dim("W", max=64)
+
+ENGINE = "conv_depthwise"
+
+# X, W, parameters, layout.
+CASES = {
+    "3x3": ([2, 8, 5, 6], [8, 1, 3, 3], around(1), "NHWC"),
+    "5x5 with stride": ([1, 16, 9, 8], [16, 1, 5, 5], around(2, 2), "NHWC"),
+    "dilation": ([1, 8, 7, 6], [8, 1, 3, 3], around(2, dilation=2), "NHWC"),
+    "uneven": (
+        [1, 8, 6, 5], [8, 1, 2, 3],
+        {"pre_padding": [0, 2], "post_padding": [3, 0], "stride": [2, 3], "dilation": [3, 1]},
+        "NHWC",
+    ),
+    "turned": ([1, 8, 5, 6], [8, 1, 2, 3], around(1, convolution_mode="CONVOLUTION"), "NHWC"),
+    "odd channels": ([1, 5, 4, 5], [5, 1, 3, 3], around(1), "NHWC"),
+    "four channels": ([1, 12, 4, 5], [12, 1, 3, 3], around(1), "NHWC"),
+    "two outputs a channel": ([1, 8, 4, 5], [16, 1, 3, 3], around(1), "NHWC"),
+    "three outputs a channel": ([1, 4, 4, 5], [12, 1, 3, 3], around(1), "NHWC"),
+    "16 outputs a channel": ([1, 2, 4, 5], [32, 1, 3, 3], around(1), "NHWC"),
+    "two channels a group": ([1, 8, 4, 5], [8, 2, 3, 3], around(1), "NHWC"),
+    "three channels": ([1, 3, 7, 6], [8, 3, 3, 3], around(1, 2), "NHWC"),
+    "1D": ([2, 8, 9], [8, 1, 4], around(2, 2, spatial=1), "NHWC"),
+    "3D": ([1, 8, 3, 4, 5], [8, 1, 2, 3, 3], around(1, spatial=3), "NHWC"),
+    "NCHW": ([2, 3, 5, 6], [3, 1, 3, 3], around(1), "NCHW"),
+    "one pixel": ([1, 8, 1, 1], [8, 1, 3, 3], around(1), "NHWC"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_shapes(name):
+    x, w, parameters, layout = CASES[name]
+    g = new_graph()
+    convolved(g, x, w, layout, **parameters)
+    check(g, engine=ENGINE)
+
+
+# What is written out, held, gone through in turns; tiles that the output is no multiple of.
+KNOBS = {
+    "held": {"SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
+    "turns": {"SPECFILT": 0, "ARRAY_SIZE_PER_THREAD": 2},
+    "one pixel": {"TILE_ROWS": 1, "TILE_COLS": 1},
+    "rows": {"TILE_ROWS": 4, "TILE_COLS": 2},
+    "columns": {"LOAD_SIZE": 8, "TILE_ROWS": 1, "TILE_COLS": 14},
+    "whole rows": {"TILE_ROWS": 1, "TILE_COLS": 7},
+    "few bytes": {"LOAD_SIZE": 4, "TILE_ROWS": 2, "TILE_COLS": 4, "BLOCK_SIZE": 256},
+}
+
+
+@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_knobs(name, stride):
+    g = new_graph()
+    convolved(g, [3, 16, 9, 14], [16, 1, 3, 3], **around(1, stride))
+    check(g, engine=ENGINE, knobs=KNOBS[name])
+
+
+def test_all_knobs_give_the_same_bits():
+    g = new_graph()
+    convolved(g, [2, 16, 6, 9], [16, 1, 3, 3], **around(1)).set_data_type(dtypes.f32)
+    graph = g.graph.finalize()
+    where, inputs = machine.current(), random_inputs(graph, {})
+    plans = [compile_graph(graph, where.target, _options(**k)) for k in KNOBS.values()]
+    (first,), *others = (where.run(plan, inputs, sizes={}).values() for plan in plans)
+    assert all(np.array_equal(first, other) for (other,) in others)
+
+
+@pytest.mark.parametrize("spatial", [[6, 30], [3, 3, 9]], ids=["2D", "3D"])
+@pytest.mark.parametrize("mode", ["CROSS_CORRELATION", "CONVOLUTION"])
+@pytest.mark.parametrize("unrolled", ["row", "tap"])
+def test_large_filters_are_loops(spatial, mode, unrolled, monkeypatch):
+    """Over rows of taps, and over single taps where a row is long."""
+    most = {"row": 7 * 8 * 8, "tap": 64}[unrolled]
+    monkeypatch.setattr("dnnc.engines.depthwise_tile.MOST_UNROLLED", most)
+    g = new_graph()
+    filter_ = [3] * (len(spatial) - 1) + [7]
+    parameters = around(2, spatial=len(spatial), convolution_mode=mode)
+    convolved(g, [1, 8, *spatial], [8, 1, *filter_], **parameters)
+    plan = check(g, engine=ENGINE, knobs={"LOAD_SIZE": 16, "TILE_ROWS": 2, "TILE_COLS": 4})
+    assert _tilings(g, plan)[0].unrolled == unrolled
+
+
+def _tilings(g, plan):
+    from dnnc.engines.conv_depthwise import _facts_of
+
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    return [_facts_of(fusion).tiling(f.knobs) for f in plan.programs[0].fusions]
+
+
+@pytest.mark.parametrize("io", ["bf16", "f32", "f64"])
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_types(io, layout):
+    io = dtypes.of(io)
+    compute = dtypes.f64 if io.bits == 64 else dtypes.f32
+    g = new_graph(io, intermediate_data_type=compute, compute_data_type=compute)
+    convolved(g, [1, 8, 4, 5], [8, 1, 3, 3], layout, **around(1))
+    check(g, engine=ENGINE, slack=8.0)
+
+
+@pytest.mark.parametrize("x", [dtypes.i8, dtypes.ui8], ids=str)
+def test_integers_are_exact(x):
+    g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
+    dims, filter_ = [1, 16, 4, 5], [16, 1, 3, 3]
+    image = g.tensor(dims, channels_last(dims), data_type=x)
+    y = g.conv_fprop(image, g.tensor(filter_, channels_last(filter_)), **around(1))
+    y.set_output().set_data_type(dtypes.i32)
+    check(g, engine=ENGINE)
+
+
+@pytest.mark.parametrize("io", [dtypes.f8e4m3, dtypes.f8e5m2], ids=str)
+def test_fp8(io):
+    g = new_graph(io, target="sm_90")
+    y = convolved(g, [1, 16, 4, 5], [16, 1, 3, 3], **around(1))
+    y.set_data_type(dtypes.f16)
+    check(g, target="sm_90", engine=ENGINE)
+
+
+def test_sums_of_half_are_rounded_once():
+    g = new_graph(compute_data_type=dtypes.f16)
+    convolved(g, [1, 8, 4, 5], [8, 1, 3, 3], **around(1))
+    check(g, engine=ENGINE)
+
+
+def test_padding_is_zeros_that_are_multiplied():
+    """An infinite tap gives NaN where it lies on padding, and an infinity elsewhere."""
+    g = new_graph()
+    y = convolved(g, [1, 8, 3, 3], [8, 1, 3, 3], **around(1))
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {}, low=1.0, high=2.0)
+    inputs[graph.inputs[1].uid][3, 0, 0, 0] = np.inf
+    expected = reference(graph, inputs)[y.get_uid()]
+    assert np.isnan(expected[0, 3, 0]).all()
+    assert np.isinf(expected[0, 3, 1:, 1:]).all()
+    check(g, inputs=inputs, engine=ENGINE)
+
+
+# ---- sizes that are arguments
+
+
+def test_batch_and_spatial_dims_are_arguments():
+    g = new_graph()
+    convolved(g, [N, 8, H, W], [8, 1, 3, 3], **around(1, 2))
+    plan = check(g, {"N": 2, "H": 5, "W": 8}, engine=ENGINE)
+    for sizes in ({"N": 1, "H": 1, "W": 1}, {"N": 3, "H": 8, "W": 15}):
+        check(g, sizes, plan=plan)
+
+
+def test_offsets_past_31_bits():
+    """X is a part of a larger tensor: its images are far apart."""
+    g = new_graph()
+    x = g.tensor([2, 8, 4, 5], [1 << 32, 1, 5 * 24, 24])
+    g.conv_fprop(x, g.tensor([8, 1, 3, 3]), **around(1)).set_output()
+    plan = compile_graph(g.graph.finalize(), "sm_80", _options())
+    launch = plan.programs[0].variants[0].steps[0].launch
+    assert str(1 << 32) in {arg.value for arg in launch.args if arg.type == "i64"}
+
+
+def _options(**knobs):
+    from dnnc.options import Options
+
+    return Options(engine=ENGINE, knobs=tuple(knobs.items()))
+
+
+def test_rows_with_gaps():
+    g = new_graph()
+    x = g.tensor([2, 8, 4, 5], [4 * 6 * 24, 1, 6 * 24, 24])
+    y = g.conv_fprop(x, g.tensor([8, 1, 3, 3]), **around(1))
+    y.set_output()
+    check(g, engine=ENGINE)
+
+
+def test_channels_that_are_not_aligned():
+    g = new_graph()
+    x = g.tensor([1, 8, 4, 5], channels_last([1, 8, 4, 5])).set_alignment(2)
+    g.conv_fprop(x, g.tensor([8, 1, 3, 3]), **around(1)).set_output()
+    check(g, engine=ENGINE, knobs={"LOAD_SIZE": 16})
+
+
+# ---- neighbours
+
+
+@pytest.mark.parametrize("size", [[4, 5], [3, 4, 3]], ids=["2D", "3D"])
+def test_what_comes_before_and_after(size):
+    """Scale, bias and ReLU before, whose padding is of zeros; scale, bias, residual and ReLU
+    after; the sum is an output too."""
+    g, one = new_graph(), [1] * len(size)
+    x = g.tensor([N, 8, *size], channels_last([N, 8, *size]))
+    scale, bias = (g.tensor([1, 8, *one]) for _ in range(2))
+    before = g.relu(g.add(g.mul(x, scale), bias))
+    y = g.conv_fprop(before, g.tensor([8, 1, *[3] * len(size)]), **around(1, spatial=len(size)))
+    dims = y.get_dim()
+    y = g.add(g.mul(y, g.tensor([1, 8, *one])), g.tensor([1, 8, *one]))
+    y = g.add(y, g.tensor(dims, channels_last(dims))).set_output()
+    g.relu(y).set_output().set_data_type(dtypes.f32)
+    plan = check(g, {"N": 1}, engine=ENGINE, slack=4.0)
+    check(g, {"N": 3}, plan=plan, slack=4.0)
+
+
+def test_a_filter_of_8_bits_with_scales():
+    g = new_graph()
+    w = g.tensor([8, 1, 3, 3], data_type=dtypes.i8)
+    scaled = g.mul(w, g.tensor([8, 1, 1, 1])).set_data_type(dtypes.f16)
+    x = g.tensor([1, 8, 4, 5], channels_last([1, 8, 4, 5]))
+    g.conv_fprop(x, scaled, **around(1)).set_output()
+    check(g, engine=ENGINE, slack=4.0)
+
+
+def test_a_slice_before_and_an_output_of_another_layout():
+    g = new_graph()
+    x = g.tensor([1, 16, 5, 6], channels_last([1, 16, 5, 6]))
+    part = g.slice(x, [slice(0, 1), slice(8, 16), slice(1, 5), slice(0, 6)])
+    y = g.conv_fprop(part, g.tensor([8, 1, 3, 3]), **around(1))
+    g.relu(y).set_output().set_stride(packed(y.get_dim()))
+    check(g, engine=ENGINE)
+
+
+def test_relu6_and_a_scalar():
+    """As in MobileNet: clipped at 6, then scaled by a number that execution gives."""
+    g = new_graph()
+    y = convolved(g, [1, 8, 4, 5], [8, 1, 3, 3], **around(1))
+    y = g.min(g.relu(y), 6.0)
+    g.mul(y, g.tensor_scalar(0.5)).set_output()
+    check(g, engine=ENGINE, slack=4.0)
+
+
+# ---- what is chosen, and what is not taken
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_90a", "sm_120"])
+@pytest.mark.parametrize("dims", [[32, 96, 56, 56], [1, 960, 7, 7], [N, 192, 28, 28]], ids=str)
+def test_heuristics_take_it_for_depthwise(dims, target):
+    g = new_graph()
+    y = convolved(g, dims, [dims[1], 1, 3, 3], **around(1))
+    y.set_output(False)
+    g.relu(g.add(y, g.tensor([1, dims[1], 1, 1]))).set_output()
+    assert [
+        c.engine.name for c in heuristics.best_config(g.graph.finalize(), of(target)).choices
+    ] == [ENGINE]
+
+
+def test_heuristics_leave_many_channels_to_tensor_cores():
+    g = new_graph()
+    convolved(g, [32, 64, 28, 28], [64, 64, 3, 3], **around(1))
+    (choice,) = heuristics.best_config(g.graph.finalize(), of("sm_90a")).choices
+    assert choice.engine.name == "conv_sm90"
+
+
+def reasons(g, target="sm_80"):
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    return {reason.clause: reason for reason in CONV_DEPTHWISE.supports(fusion, of(target))}
+
+
+def test_many_channels_of_a_group_are_refused():
+    g = new_graph()
+    convolved(g, [1, 16, 4, 5], [16, 8, 3, 3], **around(1))
+    assert "8 input channels a group" in str(reasons(g)["channels of a group"])
+
+
+def test_a_huge_filter_is_refused():
+    g = new_graph()
+    convolved(g, [1, 8, 128, 128], [8, 1, 120, 120], **around(0))
+    assert set(reasons(g)) == {"filter"}
+
+
+def test_other_sums_after_it_are_refused():
+    g = new_graph()
+    y = convolved(g, [1, 8, 4, 5], [8, 1, 3, 3], **around(1))
+    g.reduction(y, "add").set_dim([1, 8, 1, 1]).set_output()
+    assert set(reasons(g)) == {"operations"}
+
+
+def test_booleans_are_no_outputs():
+    g = new_graph()
+    y = convolved(g, [1, 8, 4, 5], [8, 1, 3, 3], **around(1))
+    g.cmp_gt(y, 0.0).set_output().set_data_type(dtypes.i1)
+    assert set(reasons(g)) == {"boolean output"}
+
+
+@pytest.mark.parametrize(
+    ("knobs", "said"),
+    [
+        ({"LOAD_SIZE": 16, "TILE_ROWS": 8, "TILE_COLS": 8}, "512 sums"),
+        ({"LOAD_SIZE": 1}, "LOAD_SIZE=1"),
+        ({"LOAD_SIZE": 16, "TILE_ROWS": 2, "TILE_COLS": 4, "OCCUPANCY": 4}, "OCCUPANCY=4"),
+        ({"SPECFILT": 1, "LOAD_SIZE": 16, "TILE_ROWS": 1, "TILE_COLS": 4}, "SPECFILT=1"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value,
+)
+def test_knobs_that_are_not_legal(knobs, said):
+    g = new_graph()
+    convolved(g, [1, 8, 9, 9], [8, 1, 5, 5], **around(2))
+    with pytest.raises(DnncError, match=said):
+        compile_graph(g.graph.finalize(), "sm_80", _options(**knobs))
+
+
+def test_a_convolution_of_one_dim_has_no_rows():
+    g = new_graph()
+    convolved(g, [1, 8, 9], [8, 1, 3], **around(1, spatial=1))
+    with pytest.raises(DnncError, match="TILE_ROWS=2"):
+        compile_graph(g.graph.finalize(), "sm_80", _options(TILE_ROWS=2))
+
+
+# ---- arithmetic of tiles
+
+
+def test_what_two_outputs_meet():
+    from dnnc.codegen.im2col import Window
+
+    assert met(2, Window(3)) == {0: [(0, 0)], 1: [(0, 1), (1, 0)], 2: [(0, 2), (1, 1)], 3: [(1, 2)]}
+    assert list(met(2, Window(2, stride=3))) == [0, 1, 3, 4]
+    assert list(met(1, Window(3, dilation=2))) == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("count", "bytes_", "expected"),
+    [(12, 16, 12), (24, 16, 8), (120, 16, 8), (18, 16, 9), (1, 16, 1), (127, 16, 127)],
+)
+def test_fragments_of_a_block_divide_the_channels(count, bytes_, expected):
+    assert fragments_of_block(count, bytes_, 128, 128) == expected
+
+
+def test_every_candidate_is_legal():
+    g = new_graph()
+    convolved(g, [32, 96, 56, 56], [96, 1, 3, 3], **around(1))
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    target = of("sm_90a")
+    found = CONV_DEPTHWISE.candidates(fusion, target)
+    assert len(found) > 4
+    assert not any(CONV_DEPTHWISE.legal(knobs, fusion, target) for knobs in found)
+
+
+def test_it_runs_where_the_choice_is_left_to_heuristics():
+    g = new_graph()
+    convolved(g, [2, 96, 14, 14], [96, 1, 5, 5], **around(2))
+    plan = check(g)
+    if machine.current().target:
+        assert [fusion.engine for fusion in plan.programs[0].fusions] == [ENGINE]
