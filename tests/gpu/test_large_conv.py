@@ -56,12 +56,9 @@ def fused(layer, dtype):
     return g.graph.finalize()
 
 
-def run(layer, dtype, batches, knobs=()):
-    plan = dnnc.load(
-        worker.compile_graph(
-            fused(layer, dtype), TARGET, Options(engine="conv_sm90", knobs=tuple(knobs))
-        )
-    )
+def run(layer, dtype, batches, knobs=(), engine="conv_sm90"):
+    options = Options(engine=engine, knobs=tuple(knobs))
+    plan = dnnc.load(worker.compile_graph(fused(layer, dtype), TARGET, options))
     for n in batches:
         check_batch(plan, layer, dtype, n)
 
@@ -100,6 +97,20 @@ def check_batch(plan, layer, dtype, n):
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_with_the_knobs_that_are_chosen(name, dtype):
     run(LAYERS[name], dtype, (1, 5, 32))
+
+
+STEMS = {
+    "224x224x3 7x7 s2": ([3, 224, 224], [64, 3, 7, 7], around(3, 2)),
+    "160x160x3 3x3 s2": ([3, 161, 160], [40, 3, 3, 3], around(1, 2)),
+    "four channels": ([4, 37, 78], [104, 4, 5, 5], around(2)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows", [128, 256])
+@pytest.mark.parametrize("name", STEMS)
+def test_first_layers(name, rows, dtype):
+    run(STEMS[name], dtype, (1, 33), {"TILE_M": rows}.items(), "conv_stem_sm90")
 
 
 def _candidates():
