@@ -344,8 +344,9 @@ def test_layers_are_its_own_where_no_other_engine_takes_them(name, target):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_hopper_has_its_own_engine_for_channels_of_16_bytes(name):
-    assert chosen(*LAYERS[name], "sm_90a") == ("conv_sm80" if name == "first" else "conv_sm90")
+def test_hopper_has_its_own_engines(name):
+    expected = "conv_stem_sm90" if name == "first" else "conv_sm90"
+    assert chosen(*LAYERS[name], "sm_90a") == expected
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
