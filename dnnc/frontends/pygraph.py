@@ -20,6 +20,7 @@ from typing import Any
 
 from .. import dtypes
 from .. import target as targets
+from ..dialect import draft
 from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
@@ -387,9 +388,7 @@ class pygraph:
 
     def _infer_again(self) -> None:
         self._require_unplanned()
-        for tensor in self.graph.tensors:
-            if isinstance(tensor, GraphTensor):
-                tensor.infer_again()
+        _infer_again(self.graph)
 
     def build_operation_graph(self) -> None:
         """Validates and fixes the graph: uids are assigned, operations ordered."""
@@ -755,8 +754,12 @@ class pygraph:
         return int(self.graph.key()[:16], 16)
 
     def __repr__(self) -> str:
-        self.build_operation_graph()
-        return json.dumps(to_json(self.graph))
+        """The JSON form; while the graph is being built, of what there is, and nothing changes."""
+        if self.graph.is_finalized:
+            return json.dumps(to_json(self.graph))
+        copied = draft.copied(self.graph)
+        _infer_again(copied)
+        return json.dumps(draft.to_json(copied), default=str)  # fields that nothing checked yet
 
 
 def _json(text: str) -> Any:
@@ -771,6 +774,13 @@ def _json(text: str) -> Any:
 def _is_host_tensor(value: Any) -> bool:
     device = getattr(value, "device", None)
     return getattr(device, "type", None) == "cpu"
+
+
+def _infer_again(graph: OperationGraph) -> None:
+    """Forgets what was inferred of a graph's tensors and not set since."""
+    for tensor in graph.tensors:
+        if isinstance(tensor, GraphTensor):
+            tensor.infer_again()
 
 
 def _infer_early(op: Op) -> None:
