@@ -12,6 +12,7 @@ from .errors import DnncError, Status
 from .frontends.device_properties import target_rows
 from .options import DEFAULT_MODES, DEFAULTS, Options
 from .plan.plan import Plan
+from .target import Target
 
 if TYPE_CHECKING:
     from .frontends.device_properties import DeviceProperties
@@ -38,8 +39,9 @@ def compile(
     graph: a `dnnc.pygraph`, an `OperationGraph` or its JSON form (a dict).  target: `sm_80`,
     `sm_90a`, or several by commas, for one plan with code for all; or a device, as
     `dnnc.create_device_properties` gives it, its JSON, or the path of a file with that: its target
-    is compiled for, and configs are ranked for its multiprocessors.  engine, knobs: an explicit
-    choice (default: the best prediction).  modes: heuristic modes in order.  variants: how many
+    is compiled for, and configs are ranked for its multiprocessors.  engine: the one to
+    take (default: the best prediction).  knobs: of that engine; those not given are the best that
+    go with them.  modes: heuristic modes in order.  variants: how many
     configs a plan of symbols may hold for different sizes, where no engine is asked for.
     tuning: a tuning record or its file (`dnnc.autotune`), whose config for the graph comes first.
     errata: a file of rules that bar configs (default: what DNNC_ERRATA_FILE names, if it does).
@@ -52,6 +54,8 @@ def compile(
     if variants < 1:
         raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
     finalized, rows = graph_of(graph), target_rows(target)
+    if knobs and engine is None:
+        raise _no_engine(finalized, rows[0], knobs)
     options = Options(
         modes=tuple(modes),
         engine=engine,
@@ -70,6 +74,19 @@ def compile(
     from . import worker
 
     return worker.compile_graph(finalized, rows, options, cache=cache)
+
+
+def _no_engine(graph: OperationGraph, target: Target, knobs: Mapping[str, int]) -> DnncError:
+    """Knobs are an engine's, and which one the heuristics take may change."""
+    from .dialect.fusion import partition
+    from .engines.explicit import engines_with
+
+    (whole,) = partition(graph, [graph.live_ops])
+    named = ", ".join(f"{name}={value}" for name, value in knobs.items())
+    found = ", ".join(engines_with(knobs, whole, target))
+    accepted = f"engine=, one of {found}" if found else f"none: no engine has them on {target}"
+    what = f"knobs {named} without an engine"
+    return DnncError(Status.BAD_PARAM, what, accepted, f"graph '{graph.name}'")
 
 
 def tuning_text(graph: OperationGraph, source: str | os.PathLike[str] | Record | None) -> str:

@@ -118,6 +118,9 @@ def compile_file(
     """
     modes = parse_modes(mode)
     knobs = tuple(sorted(parse_settings(knob or [], "--knob").items()))
+    if knobs and engine is None:
+        said = "knobs are an engine's: --engine NAME, too (dnnc engines GRAPH lists them)"
+        raise typer.BadParameter(said, param_hint="--knob")
     named = target_rows(target) if target else None
     if as_c.is_plan(graph, plan_name):
         wanted = [row.name for row in named or ()]

@@ -182,8 +182,8 @@ def _finish(found: Tuned, output: Path) -> None:
         rows = [row for row in found.rows if row.sizes == values]
         _show(rows, " ".join(f"{name}={size}" for name, size in values.items()))
     update(output, found.record)
-    entries = len(found.record.entries)
-    console.field("record", f"{output} ({entries} {'entry' if entries == 1 else 'entries'})")
+    entries = console.counted(len(found.record.entries), "entry", "entries")
+    console.field("record", f"{output} ({entries})")
 
 
 def _show(rows: Sequence[Row], sizes: str) -> None:

@@ -195,3 +195,16 @@ def test_a_graph_that_was_compiled_may_grow_and_is_then_another():
     assert [t.name for t in dnnc.compile(g, "sm_80").tensors] == ["x", "y", "z"]
     y.set_name("other")
     assert [t.name for t in dnnc.compile(g, "sm_80").tensors] == ["x", "other", "z"]
+
+
+def test_knobs_are_of_the_engine_that_is_asked_for():
+    g = new_graph("HALF")
+    g.matmul(g.tensor([64, 64]), g.tensor([64, 64])).set_output()
+    with pytest.raises(
+        dnnc.DnncError, match=r"TILE_M=64 without an engine.* engine=, one of matmul_sm80$"
+    ):
+        dnnc.compile(g, "sm_80", knobs={"TILE_M": 64})
+    with pytest.raises(dnnc.DnncError, match="accepted: none: no engine has them on sm_80"):
+        dnnc.compile(g, "sm_80", knobs={"TILE_M": 64, "WARMTH": 3})
+    plan = dnnc.compile(g, "sm_80", engine="matmul_sm80", knobs={"TILE_M": 64})
+    assert plan.programs[0].fusions[0].knobs["TILE_M"] == 64
