@@ -121,7 +121,7 @@ def compile_file(
     if knobs and engine is None:
         said = "knobs are an engine's: --engine NAME, too (dnnc engines GRAPH lists them)"
         raise typer.BadParameter(said, param_hint="--knob")
-    named = target_rows(target) if target else None
+    named = None if target is None else target_rows(target)
     if as_c.is_plan(graph, plan_name):
         wanted = [row.name for row in named or ()]
         plan = as_c.read_plan(graph, plan_name, wanted, emit, bool(engine or knobs))

@@ -14,7 +14,7 @@ from ..errors import DnncError, Status
 from ..frontends.device_properties import target_rows
 from ..target import Target, other_sm_count
 from . import console, files
-from .arguments import SEPARATOR
+from .arguments import SEPARATOR, target_or
 from .diagnostics import Diagnostic, differences, expected_in
 
 _PLACE = re.compile(r'"[^"]*":(\d+):(\d+)')
@@ -86,7 +86,7 @@ def opt(
     steps = passes.parse_pipeline(pipeline)
     after = _print_module if print_between_passes else _ignore
     text, named = _module_text(file)
-    row = _one_row(target or named)
+    row = _one_row(target_or(target, named))
     steps = [_ranked_for(step, row) for step in steps]
     problems: list[Diagnostic] = []
     printed: list[str] = []
@@ -128,7 +128,7 @@ def _one_row(target: Any) -> Target | None:
     if target is None:
         return None
     rows = target_rows(target)
-    if len(rows) > 1:
+    if len(rows) != 1:
         names = ", ".join(row.name for row in rows)
         raise DnncError(Status.BAD_PARAM, f"targets {names}", "one: --target NAME", "dnnc opt")
     return rows[0]

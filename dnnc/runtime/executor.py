@@ -131,6 +131,9 @@ class ExecutionPlan:
             if text in plan.dims
         ]
 
+    def __repr__(self) -> str:
+        return f"<executable {self.plan!r}>"
+
     def serialize(self) -> bytes:
         """The bytes of a `.dnnplan` file with the plan, for `load`."""
         return self.plan.serialize()

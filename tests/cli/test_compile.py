@@ -298,3 +298,11 @@ def test_what_a_plan_is_not_compiled_to(arguments, said, plan, here):
 def test_a_graph_is_no_bundle(ffn, here):
     said = error_of(dnnc("compile", ffn, "--plan", "ffn"))
     assert said == f"BAD_PARAM: {ffn}: --plan ffn of a graph; accepted: .dnnplan"
+
+
+@pytest.mark.parametrize("command", ["compile", "engines", "opt", "tune"])
+def test_an_empty_target_is_not_the_default(command, ffn, here):
+    more = ["--compile-only", "made"] if command == "tune" else []
+    said = error_of(dnnc(command, ffn, "--target", "", *more))
+    assert "target ''; accepted: sm_80" in said
+    assert list(here.iterdir()) == []
