@@ -61,9 +61,8 @@ def compile(
         raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
     if driver and not driver[0].isdecimal():
         raise DnncError(Status.BAD_PARAM, f"driver={driver!r}", "a version, as 575.51")
-    if target is None:
-        target = getattr(graph, "named_target", None) or DEFAULT_TARGET
-    finalized, rows = graph_of(graph), target_rows(target)
+    named = getattr(graph, "named_target", None) if target is None else target
+    finalized, rows = graph_of(graph), target_rows(DEFAULT_TARGET if named is None else named)
     if knobs and engine is None:
         raise _no_engine(finalized, rows[0], knobs)
     options = Options(
