@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
 from .frontends.device_properties import target_rows
+from .frontends.enums import modes_of, text_of
 from .options import DEFAULT_MODES, DEFAULTS, Options
 from .plan.plan import Plan
+from .target import Target
 
 if TYPE_CHECKING:
     from .frontends.device_properties import DeviceProperties
     from .record import Record
 
 
+# What is compiled for where neither the caller nor the graph names a target.
+DEFAULT_TARGET = "sm_90"
+
+
 def compile(
     graph: Any,
-    target: str | os.PathLike[str] | DeviceProperties = "sm_90",
+    target: str | os.PathLike[str] | DeviceProperties | None = None,
     *,
     engine: str | None = None,
     knobs: Mapping[str, int] | None = None,
-    modes: tuple[str, ...] = DEFAULT_MODES,
+    modes: Sequence[str] = DEFAULT_MODES,
     variants: int = DEFAULTS.most_variants,
     tuning: str | os.PathLike[str] | Record | None = None,
     errata: str | os.PathLike[str] | None = None,
@@ -38,8 +44,10 @@ def compile(
     graph: a `dnnc.pygraph`, an `OperationGraph` or its JSON form (a dict).  target: `sm_80`,
     `sm_90a`, or several by commas, for one plan with code for all; or a device, as
     `dnnc.create_device_properties` gives it, its JSON, or the path of a file with that: its target
-    is compiled for, and configs are ranked for its multiprocessors.  engine, knobs: an explicit
-    choice (default: the best prediction).  modes: heuristic modes in order.  variants: how many
+    is compiled for, and configs are ranked for its multiprocessors (default: what a pygraph names
+    by `target`, `sm_version` or `device_property`, else sm_90).  engine: the one to
+    take (default: the best prediction).  knobs: of that engine; those not given are the best that
+    go with them.  modes: heuristic modes in order.  variants: how many
     configs a plan of symbols may hold for different sizes, where no engine is asked for.
     tuning: a tuning record or its file (`dnnc.autotune`), whose config for the graph comes first.
     errata: a file of rules that bar configs (default: what DNNC_ERRATA_FILE names, if it does).
@@ -51,11 +59,16 @@ def compile(
     """
     if variants < 1:
         raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
-    finalized, rows = graph_of(graph), target_rows(target)
+    if driver and not driver[0].isdecimal():
+        raise DnncError(Status.BAD_PARAM, f"driver={driver!r}", "a version, as 575.51")
+    named = getattr(graph, "named_target", None) if target is None else target
+    finalized, rows = graph_of(graph), target_rows(DEFAULT_TARGET if named is None else named)
+    if knobs and engine is None:
+        raise _no_engine(finalized, rows[0], knobs)
     options = Options(
-        modes=tuple(modes),
+        modes=modes_of(modes),
         engine=engine,
-        knobs=tuple(sorted((knobs or {}).items())),
+        knobs=tuple(sorted((text_of(name), value) for name, value in (knobs or {}).items())),
         most_variants=variants,
         tuning=tuning_text(finalized, tuning),
         errata=errata_text(errata),
@@ -70,6 +83,19 @@ def compile(
     from . import worker
 
     return worker.compile_graph(finalized, rows, options, cache=cache)
+
+
+def _no_engine(graph: OperationGraph, target: Target, knobs: Mapping[str, int]) -> DnncError:
+    """Knobs are an engine's, and which one the heuristics take may change."""
+    from .dialect.fusion import partition
+    from .engines.explicit import engines_with
+
+    (whole,) = partition(graph, [graph.live_ops])
+    named = ", ".join(f"{text_of(name)}={value}" for name, value in knobs.items())
+    found = ", ".join(engines_with(map(text_of, knobs), whole, target))
+    accepted = f"engine=, one of {found}" if found else f"none: no engine has them on {target}"
+    what = f"knobs {named} without an engine"
+    return DnncError(Status.BAD_PARAM, what, accepted, f"graph '{graph.name}'")
 
 
 def tuning_text(graph: OperationGraph, source: str | os.PathLike[str] | Record | None) -> str:

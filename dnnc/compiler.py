@@ -163,7 +163,7 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
     partition, choices = options.partition, options.choices
     if not partition:
         graph = dnn.from_mlir(work.module)
-        place = _ranked_for(work.target, options)
+        place = targets.with_sm_count(work.target, options.sm_count)
         config = _best_config(graph, place, options, inputs_of(options))
         partition, choices = config.partition_text(graph), config.choice_text
     passes.run(
@@ -271,14 +271,10 @@ def compile_graph(
     (default: this process's memory).  report: called with (stage, seconds) after each stage.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
-    rows = [_ranked_for(row, options) for row in targets.rows_of(target)]
+    rows = [targets.with_sm_count(row, options.sm_count) for row in targets.rows_of(target)]
     graph.finalize()
     plans = [_for_target(graph, row, options, store or _store, report) for row in rows]
     return _merged(plans, _plan_key(graph, rows, options))
-
-
-def _ranked_for(target: Target, options: Options) -> Target:
-    return replace(target, sm_count=options.sm_count) if options.sm_count else target
 
 
 def _for_target(

@@ -54,11 +54,15 @@ class Dim:
             raise _bad(f"Dim name {self.name!r}", "a Python identifier")
         if self.name in (*DEVICE_VARIABLES, *_FUNCTIONS, "and"):
             raise _bad(f"Dim name {self.name!r} is reserved", "another name")
-        if self.min < 0 or self.max < self.min or self.multiple_of < 1:
+        if self.min < 0 or self.max < self.min or self.multiple_of < 1 or self._is_empty:
             raise _bad(
                 f"Dim {self.name}: min={self.min}, max={self.max}, multiple_of={self.multiple_of}",
-                "0 <= min <= max, multiple_of >= 1",
+                "0 <= min <= max, multiple_of >= 1, and a multiple of it between them",
             )
+
+    @property
+    def _is_empty(self) -> bool:
+        return self.max // self.multiple_of * self.multiple_of < self.min
 
     def __add__(self, other: Size) -> Expr:
         return Expr.of(self) + other

@@ -284,9 +284,10 @@ def of_structure(partition: str, graph: OperationGraph) -> str:
 
 def _renumbered(partition: str, places: Sequence[int]) -> str:
     """The text of a partition with other numbers of its operations; fusions stay in order."""
+    known = {str(place): new for place, new in enumerate(places)}
     try:
-        groups = [sorted(places[int(n)] for n in group.split()) for group in partition.split("|")]
-    except (ValueError, IndexError) as error:
+        groups = [sorted(known[n] for n in group.split()) for group in partition.split("|")]
+    except KeyError as error:
         wanted = f"places 0 to {len(places) - 1}, as 0 1|2"
         raise _bad(f"partition {partition!r}", wanted, "tuning record") from error
     return "|".join(" ".join(map(str, group)) for group in groups)

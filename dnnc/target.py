@@ -136,6 +136,11 @@ def other_sm_count(rows: Sequence[Target]) -> int:
     return next((row.sm_count for row in rows if row.sm_count != of(row.name).sm_count), 0)
 
 
+def with_sm_count(target: Target, sm_count: int) -> Target:
+    """The row with so many multiprocessors; 0: its own."""
+    return replace(target, sm_count=sm_count) if sm_count else target
+
+
 def rows_of(target: str | Target | Sequence[Target]) -> tuple[Target, ...]:
     """The rows of `sm_80,sm_90a`, of a row, or of several."""
     if isinstance(target, Target):

@@ -99,7 +99,12 @@ def test_device_variables_are_names_of_their_own():
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"name": "1M"}, {"name": "M", "min": 3, "max": 2}, {"name": "M", "multiple_of": 0}],
+    [
+        {"name": "1M"},
+        {"name": "M", "min": 3, "max": 2},
+        {"name": "M", "multiple_of": 0},
+        {"name": "M", "min": 1, "max": 10, "multiple_of": 16},
+    ],
 )
 def test_bad_dims_are_refused(arguments):
     with pytest.raises(DnncError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -78,6 +78,11 @@ PlanName = Annotated[
 
 
 # ---- their values
+
+
+def target_or(target: str | None, *others: Any) -> Any:
+    """What --target says, an empty text too; else the first other one that there is."""
+    return next((each for each in (target, *others) if each is not None), None)
 
 
 class Stage(StrEnum):

@@ -209,19 +209,24 @@ def _random(rng: np.random.Generator, shape: Sequence[int], dtype: DType) -> Arr
 # ---- writing
 
 
+def verify_output(path: Path, graph: OperationGraph) -> str:
+    """The suffix of a file that can hold the outputs of a graph; of another, BAD_PARAM."""
+    suffix, count = files.suffix_of(str(path), (".npz", ".npy")), len(graph.outputs)
+    if suffix == ".npy" and count > 1:
+        what = f"{count} outputs in an .npy file"
+        raise DnncError(Status.BAD_PARAM, what, "an .npz file", str(path))
+    return suffix
+
+
 def write_outputs(path: Path, graph: OperationGraph, outputs: Mapping[int, Array]) -> None:
     """An .npz of every output by name, or the .npy of the only one; whole or not at all."""
     named = {key_of(graph, t): _writable(outputs[t.uid or 0]) for t in graph.outputs}
-    suffix = files.suffix_of(str(path), (".npz", ".npy"))
+    suffix = verify_output(path, graph)
     buffer = io.BytesIO()
     if suffix == ".npz":
         np.savez(buffer, **named)
-    elif len(named) == 1:
-        np.save(buffer, next(iter(named.values())))
     else:
-        raise DnncError(
-            Status.BAD_PARAM, f"{len(named)} outputs in an .npy file", "an .npz file", str(path)
-        )
+        np.save(buffer, next(iter(named.values())))
     write_whole(str(path), buffer.getvalue())
 
 

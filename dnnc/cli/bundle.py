@@ -90,7 +90,7 @@ def _verify_names(plans: Sequence[Plan], arguments: Sequence[str]) -> None:
 def _show(out: Path, plans: Sequence[Plan], size: int) -> None:
     code = [blob for plan in plans for blob in plan.blobs]
     shared = sum(map(len, code)) - sum(map(len, set(code)))
-    console.heading(f"{out}: {len(plans)} plans, {size:,} bytes")
+    console.heading(f"{out}: {console.counted(len(plans), 'plan')}, {size:,} bytes")
     if shared:
         console.field("shared", f"{shared:,} bytes of code that several plans have")
     for plan in plans:

@@ -68,7 +68,7 @@ def verify() -> None:
         altered = _disk().verify()
     for entry in altered:
         console.field("removed", f"{entry.path} (altered)")
-    console.field("read", f"{count:,} entries, {len(altered)} altered")
+    console.field("read", f"{console.counted(count, 'entry', 'entries')}, {len(altered)} altered")
     if altered:
         raise typer.Exit(1)
 
@@ -85,8 +85,8 @@ def _disk() -> DiskStore:
 
 
 def _entries(entries: Sequence[Entry]) -> str:
-    noun = "entry" if len(entries) == 1 else "entries"
-    return f"{len(entries):,} {noun}, {_bytes(sum(entry.bytes for entry in entries))}"
+    total = _bytes(sum(entry.bytes for entry in entries))
+    return f"{console.counted(len(entries), 'entry', 'entries')}, {total}"
 
 
 def _bytes(count: int) -> str:

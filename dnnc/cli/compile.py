@@ -118,7 +118,10 @@ def compile_file(
     """
     modes = parse_modes(mode)
     knobs = tuple(sorted(parse_settings(knob or [], "--knob").items()))
-    named = target_rows(target) if target else None
+    if knobs and engine is None:
+        said = "knobs are an engine's: --engine NAME, too (dnnc engines GRAPH lists them)"
+        raise typer.BadParameter(said, param_hint="--knob")
+    named = None if target is None else target_rows(target)
     if as_c.is_plan(graph, plan_name):
         wanted = [row.name for row in named or ()]
         plan = as_c.read_plan(graph, plan_name, wanted, emit, bool(engine or knobs))

@@ -21,6 +21,7 @@ from .arguments import (
     Targets,
     Tuning,
     parse_modes,
+    target_or,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def engines(
     modes = parse_modes(mode)
     source = files.read_source(graph)
     options = Options(errata=errata_text(errata), tuning=tuning_text(source.graph, tuning))
-    for place, row in enumerate(target_rows(target or source.target or DEFAULT_TARGET)):
+    for place, row in enumerate(target_rows(target_or(target, source.target, DEFAULT_TARGET))):
         if place:
             console.blank()
         _show(source.graph, row, modes, inputs_of(options), explain)

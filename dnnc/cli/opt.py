@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
 
-from .. import target as targets
-from ..errors import DnncError
+from ..errors import DnncError, Status
+from ..frontends.device_properties import target_rows
+from ..target import Target, other_sm_count
 from . import console, files
-from .arguments import SEPARATOR
+from .arguments import SEPARATOR, target_or
 from .diagnostics import Diagnostic, differences, expected_in
 
 _PLACE = re.compile(r'"[^"]*":(\d+):(\d+)')
@@ -66,7 +68,8 @@ def opt(
             "--target",
             "-t",
             metavar="NAME",
-            help="Compile for another architecture than FILE names.",
+            help="Compile for another architecture than FILE names, or for a device: the JSON of "
+            "its properties, or a .json file with it.",
         ),
     ] = None,
 ) -> None:
@@ -81,9 +84,10 @@ def opt(
     from .. import passes
 
     steps = passes.parse_pipeline(pipeline)
-    row = targets.of(target) if target else None
     after = _print_module if print_between_passes else _ignore
-    text = _module_text(file)
+    text, named = _module_text(file)
+    row = _one_row(target_or(target, named))
+    steps = [_ranked_for(step, row) for step in steps]
     problems: list[Diagnostic] = []
     printed: list[str] = []
     for part in _parts(text) if split_input_file else [text]:
@@ -104,16 +108,37 @@ def _placed(problem: Diagnostic, file: str) -> str:
     return f"{files.label(file)}:{problem}" if is_text else f"{file}: {problem.text}"
 
 
-def _module_text(file: str) -> str:
-    """The module of a file as text; graphs of other files are written as one."""
+def _module_text(file: str) -> tuple[str, Any]:
+    """(the module of a file as text, the target that the file names, if it is no text itself).
+
+    Graphs of other files are written as a module.
+    """
     suffix = files.suffix_of(file, (".mlir", ".json", ".py"))
     if suffix == ".mlir":
-        return files.read_text(file)
+        return files.read_text(file), None
     from ..dialect import dnn
 
     source = files.read_source(file)
     with dnn.context():
-        return str(dnn.to_mlir(source.graph))
+        return str(dnn.to_mlir(source.graph)), source.target
+
+
+def _one_row(target: Any) -> Target | None:
+    """What to compile for, if something is named: a module has one target."""
+    if target is None:
+        return None
+    rows = target_rows(target)
+    if len(rows) != 1:
+        names = ", ".join(row.name for row in rows)
+        raise DnncError(Status.BAD_PARAM, f"targets {names}", "one: --target NAME", "dnnc opt")
+    return rows[0]
+
+
+def _ranked_for(step: Any, row: Target | None) -> Any:
+    """The pass, which ranks for a device's multiprocessors unless its options say how many."""
+    sm_count = other_sm_count([row] if row else [])
+    is_free = getattr(step, "sm_count", None) == 0
+    return replace(step, sm_count=sm_count) if is_free and sm_count else step
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -13,7 +13,7 @@ from ..errors import DnncError, Status
 from ..frontends.device_properties import target_rows
 from ..plan.plan import Plan
 from . import console, files
-from .arguments import DEFAULT_TARGET
+from .arguments import DEFAULT_TARGET, target_or
 from .files import Source
 
 
@@ -37,7 +37,8 @@ class Problem:
         from .compile import compiled
 
         assert self.source is not None
-        rows = target_rows(target or self.source.target or default())
+        named = target_or(target, self.source.target)
+        rows = target_rows(default() if named is None else named)
         choice = {"errata": errata_text(), "sm_count": targets.other_sm_count(rows)}
         with console.compiling([row.name for row in rows], stages=7) as times:
             return compiled(self.source, rows, choice, times)

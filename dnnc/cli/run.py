@@ -78,6 +78,10 @@ def run(
     """
     sizes = parse_settings(size or [], "--size")
     problem = read_problem(file, plan)
+    if output is not None:
+        from .arrays import verify_output
+
+        verify_output(output, problem.graph)
     chosen = device or _default_device()
     arrays, found = inputs_of(problem.graph, inputs or [], sizes, seed=seed, is_random=random)
     if chosen is Device.cpu and target is not None:

@@ -12,7 +12,9 @@ from .summary import placed_fusions
 
 def show_bundle(bundle: Bundle) -> None:
     """A line a plan."""
-    console.heading(f"bundle of {len(bundle.names)} plans (--plan NAME shows one)")
+    console.heading(
+        f"bundle of {console.counted(len(bundle.names), 'plan')} (--plan NAME shows one)"
+    )
     table = console.table("plan", "targets", "inputs", "outputs", "key")
     for name in bundle.names:
         plan = bundle.plan(name)

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import DnncError
 from . import console, files
-from .arguments import DEFAULT_TARGET, Errata, Modes, parse_modes
+from .arguments import DEFAULT_TARGET, Errata, Modes, parse_modes, target_or
 
 if TYPE_CHECKING:
     from ..tuning.results import Row, Tuned
@@ -115,7 +115,7 @@ def tune(
     from ..tuning import autotune, compile_candidates
 
     source = files.read_source(str(graph))
-    named = target or source.target
+    named = target_or(target, source.target)
     chosen: dict[str, Any] = {
         "sizes": _sizes(size or []) or None, "modes": parse_modes(mode), "most": most,
         "errata": errata,
@@ -123,7 +123,7 @@ def tune(
     with _executor(jobs) as executor, console.counting() as report:
         chosen |= {"executor": executor, "report": report}
         if compile_only is not None:
-            row = named or DEFAULT_TARGET
+            row = target_or(named, DEFAULT_TARGET)
             found = compile_candidates(source.graph, compile_only, row, **chosen)
         else:
             found = autotune(
@@ -182,8 +182,8 @@ def _finish(found: Tuned, output: Path) -> None:
         rows = [row for row in found.rows if row.sizes == values]
         _show(rows, " ".join(f"{name}={size}" for name, size in values.items()))
     update(output, found.record)
-    entries = len(found.record.entries)
-    console.field("record", f"{output} ({entries} {'entry' if entries == 1 else 'entries'})")
+    entries = console.counted(len(found.record.entries), "entry", "entries")
+    console.field("record", f"{output} ({entries})")
 
 
 def _show(rows: Sequence[Row], sizes: str) -> None:

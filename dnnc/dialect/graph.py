@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
@@ -39,6 +38,7 @@ class OperationGraph:
         self.is_finalized = False
         self._loose: list[Tensor] = []
         self._expanded: list[Op] | None = None
+        self._text: str | None = None
 
     # ---- building
 
@@ -69,6 +69,11 @@ class OperationGraph:
     def tensors(self) -> tuple[Tensor, ...]:
         """Every tensor that an operation uses, each once, in order of use."""
         return tuple(dict.fromkeys(t for op in self.ops for t in (*op.operands, *op.results)))
+
+    @property
+    def declared(self) -> tuple[Tensor, ...]:
+        """Every tensor there is: those declared ahead of their use, and all of `tensors`."""
+        return tuple(dict.fromkeys((*self._loose, *self.tensors)))
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -110,14 +115,8 @@ class OperationGraph:
         for op in self.ops:
             steps = op.expand()
             found += [op] if steps is None else steps
-        taken = {t.uid for t in (*self._loose, *self.tensors) if t.uid is not None}
-        free = 1
-        for tensor in dict.fromkeys(t for op in found for t in (*op.operands, *op.results)):
-            if tensor.uid is None:
-                while free in taken:
-                    free += 1
-                tensor.uid = free
-                taken.add(free)
+        used = (t for op in found for t in (*op.operands, *op.results))
+        give_uids(dict.fromkeys((*self.declared, *used)))
         return found
 
     def consumers(self, tensor: Tensor) -> Iterator[Op]:
@@ -161,7 +160,7 @@ class OperationGraph:
             raise self._error(Status.NOT_SUPPORTED, f"{len(self.ops)} operations", f"{MAX_OPS}")
         for op in self.ops:
             op.verify_fields()
-        self._expanded = None
+        self._expanded = self._text = None  # they are of the graph as it was
         self._assign_uids()
         self._verify_producers()
         self.ops = self._ordered()
@@ -172,9 +171,8 @@ class OperationGraph:
         return DnncError(status, what, supported, f"graph '{self.name}'")
 
     def _assign_uids(self) -> None:
-        tensors = dict.fromkeys((*self._loose, *self.tensors))
         taken: dict[int, Tensor] = {}
-        for tensor in tensors:
+        for tensor in self.declared:
             if tensor.uid is None:
                 continue
             if not 0 <= tensor.uid < 1 << 63:
@@ -186,13 +184,7 @@ class OperationGraph:
                     "a uid for one tensor only",
                 )
             taken[tensor.uid] = tensor
-        free = 1
-        for tensor in tensors:
-            if tensor.uid is None:
-                while free in taken:
-                    free += 1
-                tensor.uid = free
-                taken[free] = tensor
+        give_uids(self.declared)
 
     def _verify_producers(self) -> None:
         made: dict[Tensor, Op] = {}
@@ -287,19 +279,17 @@ class OperationGraph:
 
     # ---- identity
 
-    @cached_property
-    def _json(self) -> str:
-        from .json_form import to_json
-
-        return json.dumps(to_json(self), separators=(",", ":"), sort_keys=True)
-
     def canonical_text(self) -> str:
         """The compact JSON form, equal for equal graphs; the graph must be finalized."""
         if not self.is_finalized:
             raise self._error(
                 Status.BAD_PARAM_NOT_FINALIZED, "the graph is not finalized", "finalize() first"
             )
-        return self._json
+        if self._text is None:
+            from .json_form import to_json
+
+            self._text = json.dumps(to_json(self), separators=(",", ":"), sort_keys=True)
+        return self._text
 
     def key(self) -> str:
         """SHA-256 of the canonical text: topology, sizes, types and names."""
@@ -315,6 +305,19 @@ class OperationGraph:
 
     def __repr__(self) -> str:
         return f"<OperationGraph '{self.name}': {', '.join(op.label for op in self.ops)}>"
+
+
+def give_uids(tensors: Iterable[Tensor]) -> None:
+    """Gives tensors without a uid the smallest from 1 that none of them has."""
+    listed = list(tensors)
+    taken = {tensor.uid for tensor in listed}
+    free = 1
+    for tensor in listed:
+        if tensor.uid is None:
+            while free in taken:
+                free += 1
+            tensor.uid = free
+            taken.add(free)
 
 
 def _is_injective(tensor: Tensor) -> bool:

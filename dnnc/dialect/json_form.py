@@ -4,8 +4,7 @@
  "symbols": [{"name", "min", "max", "multiple_of"}],
  "tensors": [{"uid", "name", "dims", "strides", "dtype", and what differs from the defaults}],
  "ops": [{"op", "name", "operands": {field: uid or [uid]}, "results": {...}, "attributes": {...}}]}
-A size is a number or the text of an expression over the symbols.  dims, strides and dtype of
-a result may be left out where they can be inferred.
+A size is a number or the text of an expression over the symbols.
 """
 
 from __future__ import annotations
@@ -44,13 +43,14 @@ def ops_to_json(ops: Sequence[Op]) -> dict[str, Any]:
     """Operations, with their tensors in order of use and their symbols by name."""
     tensors = tuple(dict.fromkeys(t for op in ops for t in (*op.operands, *op.results)))
     return {
-        "symbols": [
-            {"name": d.name, "min": d.min, "max": d.max, "multiple_of": d.multiple_of}
-            for _, d in sorted(symbols_of(tensors).items())
-        ],
+        "symbols": [symbol_to_json(d) for _, d in sorted(symbols_of(tensors).items())],
         "tensors": [_tensor_to_json(tensor) for tensor in tensors],
-        "ops": [_op_to_json(op) for op in ops],
+        "ops": [op_to_json(op) for op in ops],
     }
+
+
+def symbol_to_json(dim: Dim) -> dict[str, Any]:
+    return {"name": dim.name, "min": dim.min, "max": dim.max, "multiple_of": dim.multiple_of}
 
 
 def from_json(data: Any, tensor_type: type[Tensor] = Tensor) -> OperationGraph:
@@ -108,27 +108,37 @@ def value_from_json(value: Any, kind: type) -> Any:
     return tuple(cast(Any, value)) if kind is tuple and isinstance(value, list) else value
 
 
-def _size_to_json(size: Expr) -> int | str:
-    return size.constant if size.constant is not None else str(size)
-
-
 def _tensor_to_json(tensor: Tensor) -> dict[str, Any]:
     data: dict[str, Any] = {
         "uid": tensor.uid,
-        "dims": [_size_to_json(size) for size in tensor.shape],
-        "strides": [_size_to_json(size) for size in tensor.layout],
+        "dims": sizes_to_json(tensor.shape),
+        "strides": sizes_to_json(tensor.layout),
         "dtype": tensor.type.name,
+        **options_to_json(tensor),
     }
-    for name, default in _OPTIONAL.items():
-        value = getattr(tensor, name)
-        if value != default:
-            data[name] = value_to_json(value)
     if tensor.ragged_offset is not None:
         data["ragged_offset"] = tensor.ragged_offset.uid
     return data
 
 
-def _op_to_json(op: Op) -> dict[str, Any]:
+def sizes_to_json(sizes: Sequence[Expr]) -> list[int | str]:
+    """Dims or strides: numbers, and the texts of expressions."""
+    return [str(size) if size.constant is None else size.constant for size in sizes]
+
+
+def options_to_json(tensor: Tensor) -> dict[str, Any]:
+    """The fields of a tensor that differ from their defaults."""
+    data: dict[str, Any] = {}
+    for name, default in _OPTIONAL.items():
+        value = getattr(tensor, name)
+        if value != default:
+            data[name] = value_to_json(value)
+    return data
+
+
+def op_to_json(op: Op) -> dict[str, Any]:
+    """An operation, its tensors by their uids."""
+
     def ends(kind: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for field in op.fields_of(kind):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ..dialect.fusion import Fusion
 from ..errors import DnncError, Status
 from ..target import Target
+from . import ENGINES
 from .choice import Choice, barred_choices, choices
 from .choice_text import choice_of_text, choice_text
 from .declined import reasons_against
@@ -62,6 +63,13 @@ def with_knobs(
         said = choice_text(engine.name, merged)
         raise DnncError(Status.NOT_SUPPORTED, f"{said} is barred by {rule}", "another config")
     return Choice(fusion, engine, merged, engine.predict(fusion, merged, target))
+
+
+def engines_with(knobs: Iterable[str], fusion: Fusion, target: Target) -> list[str]:
+    """The names of the engines that take a fusion and have all of these knobs for it."""
+    wanted = set(knobs)
+    takers = (e for e in ENGINES if not reasons_against(e, fusion, target))
+    return [e.name for e in takers if wanted <= {k.name for k in e.knobs(fusion, target)}]
 
 
 def verify_choice(engine: Engine, fusion: Fusion, knobs: Mapping[str, int], target: Target) -> None:

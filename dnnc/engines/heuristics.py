@@ -107,9 +107,10 @@ class EngineConfig:
 def parsed_partition(text: str, graph: OperationGraph) -> list[list[Op]]:
     """The groups of a partition's text; one that is no partition is an error."""
     ops = graph.live_ops
+    places = {str(place): op for place, op in enumerate(ops)}
     try:
-        groups = [[ops[int(place)] for place in group.split()] for group in text.split("|")]
-    except (ValueError, IndexError) as error:
+        groups = [[places[place] for place in group.split()] for group in text.split("|")]
+    except KeyError as error:
         raise DnncError(
             Status.BAD_PARAM, f"partition {text!r}", f"places 0 to {len(ops) - 1}, as 0 1|2"
         ) from error

@@ -54,7 +54,7 @@ class DeviceProperties:
 
     def serialize(self) -> str:
         """Its JSON, for `create_device_properties` on another machine."""
-        if self.target_name and self == _usual_part(self.target_name):
+        if self.target_name and self == device_of(targets.of(self.target_name)):
             return json.dumps({"dnnc_device": VERSION, "target": self.target_name})
         return json.dumps({"dnnc_device": VERSION, **codec.encode(self)}, sort_keys=True)
 
@@ -111,8 +111,8 @@ def _require(value: object, kinds: tuple[type, ...], supported: str, where: str)
         raise DnncError(Status.BAD_PARAM, f"a {type(value).__name__}", supported, where)
 
 
-def _usual_part(name: str) -> DeviceProperties:
-    row = targets.of(name)
+def device_of(row: Target) -> DeviceProperties:
+    """The device that a row of the targets describes."""
     return DeviceProperties(row.part, row.capability, row.sm_count, row.smem_block_bytes, row.name)
 
 
@@ -130,7 +130,7 @@ def _decoded(text: str | bytes, where: str) -> DeviceProperties:
     if data.keys() == {"dnnc_device", "target"}:
         if not isinstance(data["target"], str):
             raise DnncError(Status.BAD_PARAM, f"target = {data['target']!r:.40}", "a name", where)
-        return _usual_part(data["target"])
+        return device_of(targets.of(data["target"]))
     found = codec.decode(DeviceProperties, data, where)
     if min(found.sm_count, found.max_dynamic_smem_bytes) < 1:
         what = f"sm_count {found.sm_count}, max_dynamic_smem_bytes {found.max_dynamic_smem_bytes}"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from .. import dtypes
+from ..errors import DnncError, Status
 
 
 class data_type:
@@ -189,3 +191,29 @@ class knob:
 def text_of(value: object) -> str:
     """The text that stands for an enumerator or is given as text."""
     return str(value.value) if isinstance(value, Enum) else str(value)
+
+
+def listed(values: object) -> list[Any]:
+    """The values of a list; a text alone is an error: it would be taken for its characters."""
+    if isinstance(values, str | Enum):
+        text = text_of(values)
+        raise DnncError(Status.BAD_PARAM, f"the text {text!r}", f"a list: [{text!r}]")
+    return list(cast("Iterable[Any]", values))
+
+
+def modes_of(values: object) -> tuple[str, ...]:
+    """The names of heuristic modes; what is none, or no mode at all, is BAD_PARAM."""
+    names, known = tuple(map(text_of, listed(values))), [mode.value for mode in heur_mode]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        what = f"heuristic mode {unknown[0]!r}" if unknown else "no heuristic modes"
+        raise DnncError(Status.BAD_PARAM, what, ", ".join(known))
+    return names
+
+
+def build_all_of(value: object) -> bool:
+    """Whether a build policy asks for all plans; what is none is BAD_PARAM."""
+    name, known = text_of(value), [policy.value for policy in build_plan_policy]
+    if name not in known:
+        raise DnncError(Status.BAD_PARAM, f"build policy {name!r}", ", ".join(known))
+    return name == build_plan_policy.ALL.value

@@ -75,6 +75,8 @@ class PlanList:
         are predicted to be much slower.
         """
         self.check_support()
+        if self._selected in self.barred:
+            self._selected = None
         spilling = _Spilling(self.configs)
         for index in self._left():
             if not all_of_them and spilling.passes_over(index):
@@ -112,15 +114,15 @@ class PlanList:
         )
 
     def build_at(self, index: int) -> None:
-        if index in self.barred:
-            raise DnncError(
-                Status.BAD_PARAM, f"plan {index} is barred by a filter", f"one of {self._left()}"
-            )
         self.executable(index)
         self._selected = index
 
     def executable(self, index: int) -> Any:
-        """The execution plan of a config, compiled on first use."""
+        """The execution plan of a config that no filter bars, compiled on first use."""
+        if index in self.barred:
+            raise DnncError(
+                Status.BAD_PARAM, f"plan {index} is barred by a filter", f"one of {self._left()}"
+            )
         if index not in self._built:
             is_best = index == min(self._left(), default=-1)
             guards = self._guards(self.config(index)) if is_best else ()
@@ -167,6 +169,9 @@ class PlanList:
                 "build_plans() or build() first",
                 f"graph '{self.graph.name}'",
             )
+        if self._selected in self.barred:
+            what = f"plan {self._selected}, which was built, is barred by a filter since then"
+            raise DnncError(Status.NOT_SUPPORTED, what, "build_plans() again, for another")
         return self._selected
 
     def append(self, engine_id: int, knobs: Mapping[str, int]) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from .. import dtypes
 from .. import target as targets
+from ..dialect import draft
 from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
@@ -29,7 +30,12 @@ from ..errors import DnncError, Status
 from ..expr import Expr
 from ..target import Target
 from . import enums
-from .device_properties import DeviceProperties, create_device_properties, target_rows
+from .device_properties import (
+    DeviceProperties,
+    create_device_properties,
+    device_of,
+    target_rows,
+)
 from .enums import text_of
 from .handle import Handle, get_stream
 from .methods import methods
@@ -155,16 +161,15 @@ _NOT_YET = (
 )  # fmt: skip
 
 
-def _listed(values: Any) -> list[Any]:
-    """The values of a list; a text alone is an error: it would be taken for its characters."""
-    if isinstance(values, str):
-        raise DnncError(Status.BAD_PARAM, f"the text {values!r}", f"a list: [{values!r}]")
-    return list(values)
+def _bytes(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise DnncError(Status.BAD_PARAM, f"{value!r} bytes", "0 or more")
+    return value
 
 
 def _named(notes: Sequence[Any], kind: Any) -> set[str]:
     """The names of notes; what is none of an enumeration's is an error."""
-    names, known = {text_of(note) for note in _listed(notes)}, [note.value for note in kind]
+    names, known = {text_of(note) for note in enums.listed(notes)}, [note.value for note in kind]
     if unknown := sorted(names - set(known)):
         raise DnncError(Status.BAD_PARAM, f"notes {', '.join(unknown)}", ", ".join(known))
     return names
@@ -387,9 +392,7 @@ class pygraph:
 
     def _infer_again(self) -> None:
         self._require_unplanned()
-        for tensor in self.graph.tensors:
-            if isinstance(tensor, GraphTensor):
-                tensor.infer_again()
+        _infer_again(self.graph)
 
     def build_operation_graph(self) -> None:
         """Validates and fixes the graph: uids are assigned, operations ordered."""
@@ -416,20 +419,31 @@ class pygraph:
                 Status.BAD_PARAM_NOT_FINALIZED, "the graph has plans already", "a new graph"
             )
         options = Options(errata=rules.text_of(errata), tuning=record.text_for(self.graph, tuning))
-        names = [text_of(mode) for mode in modes]
+        names = enums.modes_of(modes)
         self._plans = PlanList(self.graph, self._targets(), names, options)
 
     def _targets(self) -> tuple[Target, ...]:
         """What to compile for: asked for, else the device that is here."""
-        if self.sm_count is None:
-            return self._asked_targets()
-        if self.sm_count < 1:
+        rows = self._asked_targets()
+        return tuple(targets.with_sm_count(row, self._asked_sm_count()) for row in rows)
+
+    def _asked_sm_count(self) -> int:
+        """The multiprocessors asked for; 0: none."""
+        if self.sm_count is not None and self.sm_count < 1:
             raise DnncError(Status.BAD_PARAM, f"sm_count={self.sm_count}", "1 or more")
-        return tuple(replace(row, sm_count=self.sm_count) for row in self._asked_targets())
+        return self.sm_count or 0
 
     @property
     def named_target(self) -> str | DeviceProperties | None:
-        """What it names to be compiled for, as `dnnc.compile` takes it; None: the device here."""
+        """What it names to be compiled for, as `dnnc.compile` takes it; None: the device here.
+
+        With `sm_count`, one target is a device that has so many multiprocessors.
+        """
+        named, sm_count = self._named(), self._asked_sm_count()
+        rows = target_rows(named) if named is not None and sm_count else ()
+        return device_of(replace(rows[0], sm_count=sm_count)) if len(rows) == 1 else named
+
+    def _named(self) -> str | DeviceProperties | None:
         if self._target is not None:
             return self._target
         if self._device_property is not None:
@@ -463,7 +477,7 @@ class pygraph:
 
     def build_plans(self, policy: Any = "HEURISTICS_CHOICE") -> None:
         """Compiles the first plan that builds, or all of them."""
-        self._planned().build(text_of(policy) == "ALL")
+        self._planned().build(enums.build_all_of(policy))
 
     def build(self, modes: Sequence[Any] = ("A", "FALLBACK")) -> None:
         """Everything from `validate` to `build_plans`."""
@@ -529,17 +543,17 @@ class pygraph:
 
     def deselect_engines(self, names: Sequence[str]) -> pygraph:
         """Bars plans whose name holds one of the texts."""
-        listed = _listed(names)
+        listed = enums.listed(names)
         return self._bar(lambda config: any(name in config.name for name in listed))
 
     def deselect_workspace_greater_than(self, bytes_: int) -> pygraph:
         """Bars plans that need more workspace; known when they are built."""
-        self._planned().workspace_limit = bytes_
+        self._planned().workspace_limit = _bytes(bytes_)
         return self
 
     def deselect_shared_mem_greater_than(self, bytes_: int) -> pygraph:
         """Bars plans whose blocks need more shared memory."""
-        self._planned().limit_smem(bytes_)
+        self._planned().limit_smem(_bytes(bytes_))
         return self
 
     def select_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
@@ -755,8 +769,12 @@ class pygraph:
         return int(self.graph.key()[:16], 16)
 
     def __repr__(self) -> str:
-        self.build_operation_graph()
-        return json.dumps(to_json(self.graph))
+        """The JSON form; while the graph is being built, of what there is, and nothing changes."""
+        if self.graph.is_finalized:
+            return json.dumps(to_json(self.graph))
+        copied = draft.copied(self.graph)
+        _infer_again(copied)
+        return json.dumps(draft.to_json(copied), default=str)  # fields that nothing checked yet
 
 
 def _json(text: str) -> Any:
@@ -771,6 +789,13 @@ def _json(text: str) -> Any:
 def _is_host_tensor(value: Any) -> bool:
     device = getattr(value, "device", None)
     return getattr(device, "type", None) == "cpu"
+
+
+def _infer_again(graph: OperationGraph) -> None:
+    """Forgets what was inferred of a graph's tensors and not set since."""
+    for tensor in graph.tensors:
+        if isinstance(tensor, GraphTensor):
+            tensor.infer_again()
 
 
 def _infer_early(op: Op) -> None:

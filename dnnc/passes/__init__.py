@@ -128,7 +128,7 @@ def _parse_pass(text: str) -> Step:
     if kind is None:
         return text
     fields = {field.name: field for field in dataclasses.fields(kind)}
-    values: dict[str, str] = {}
+    values: dict[str, Any] = {}
     for setting in _settings(rest.rstrip("}")) if brace else []:
         key, equals, value = setting.partition("=")
         if key not in fields or not equals:
@@ -137,8 +137,14 @@ def _parse_pass(text: str) -> Step:
                 f"option {setting!r} of pass {kind.name}",
                 ", ".join(f"{key}=..." for key in fields) or "no options",
             )
-        values[key] = value
+        values[key] = _number(setting, value) if fields[key].type == "int" else value
     return kind(**values)
+
+
+def _number(setting: str, value: str) -> int:
+    if not value.isdecimal():
+        raise DnncError(Status.BAD_PARAM, f"option {setting!r}", "a number")
+    return int(value)
 
 
 def _settings(text: str) -> list[str]:

@@ -35,6 +35,7 @@ class Fuse(Pass):
     operations that no output depends on have no place and no fusion.  A pointwise or view
     operation may be in several, which all compute it.
     tuning: a file, whose config for the graph comes first.  errata: a file of rules.
+    sm_count: multiprocessors that configs are ranked for (default: of the target's usual part).
     """
 
     name: ClassVar[str] = "fuse"
@@ -43,10 +44,11 @@ class Fuse(Pass):
     partition: str = ""
     tuning: str = ""
     errata: str = ""
+    sm_count: int = 0
 
     def run(self, module: Any) -> None:
         graph = dnn.from_mlir(module)
-        target = target_of(module)
+        target = targets.with_sm_count(target_of(module), self.sm_count)
         for function in list(structure.fusion_functions(module)):
             function.operation.erase()
         if self.partition:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from .. import target as targets
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..engines import heuristics
@@ -29,6 +30,7 @@ class SelectEngine(Pass):
     (default: the engine and knobs with the fastest prediction).
     tuning: a file, whose config for the graph is taken where it has the same fusions.
     errata: a file, whose rules bar configs.
+    sm_count: multiprocessors that configs are ranked for (default: of the target's usual part).
     """
 
     name: ClassVar[str] = "select-engine"
@@ -36,9 +38,10 @@ class SelectEngine(Pass):
     choices: str = ""
     tuning: str = ""
     errata: str = ""
+    sm_count: int = 0
 
     def run(self, module: Any) -> None:
-        target = target_of(module)
+        target = targets.with_sm_count(target_of(module), self.sm_count)
         functions = list(structure.fusion_functions(module))
         inputs = inputs_of_files(self.tuning, self.errata)
         chosen = self.choices or _tuned(module, [_ops(f) for f in functions], target, inputs)

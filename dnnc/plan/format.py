@@ -53,8 +53,10 @@ class _Index:
 def to_bytes(plans: Plan | Sequence[Plan]) -> bytes:
     """The file of a plan, or of several; names of several must differ."""
     group = (plans,) if isinstance(plans, Plan) else tuple(plans)
+    if not group:
+        raise DnncError(Status.BAD_PARAM, "no plans", "one plan at least")
     names = [plan.name for plan in group]
-    if len(set(names)) != len(names) or not names:
+    if len(set(names)) != len(names):
         raise DnncError(
             Status.BAD_PARAM_DUPLICATED_ENTRIES, f"plans named {names}", "one name a plan"
         )

@@ -35,7 +35,8 @@ def _api() -> Any:
         raise DnncError(
             Status.NOT_INITIALIZED,
             f"no CUDA driver: {error}",
-            "an NVIDIA driver; without one, `dnnc run` with --device cpu or --device interpreter",
+            "an NVIDIA driver; without one, a target by name to compile for (`--target sm_90a`),"
+            " and `dnnc run` with --device cpu or --device interpreter",
             "cuInit",
         ) from error
     if result != driver.CUresult.CUDA_SUCCESS:

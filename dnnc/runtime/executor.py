@@ -131,6 +131,9 @@ class ExecutionPlan:
             if text in plan.dims
         ]
 
+    def __repr__(self) -> str:
+        return f"<executable {self.plan!r}>"
+
     def serialize(self) -> bytes:
         """The bytes of a `.dnnplan` file with the plan, for `load`."""
         return self.plan.serialize()
@@ -144,7 +147,7 @@ class ExecutionPlan:
         return self._sizes(self._given(pack, is_whole=False).buffers, sizes)
 
     def _sizes(self, buffers: Sequence[Buffer], sizes: Mapping[str, int] | None) -> dict[str, int]:
-        found = dict(sizes) if sizes else {}
+        found = self._known_sizes(sizes) if sizes else {}
         for index, axis, name in self._shown:
             dims = buffers[index].dims
             if name not in found and dims and len(dims) == len(self.plan.tensors[index].dims):
@@ -152,6 +155,18 @@ class ExecutionPlan:
         for symbol in self.plan.symbols:
             self._verify_size(symbol, found.get(symbol.name))
         return found
+
+    def _known_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Sizes that were given; a name that no symbol has is BAD_PARAM."""
+        names = [symbol.name for symbol in self.plan.symbols]
+        if unknown := sorted(sizes.keys() - set(names)):
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"no size is called {', '.join(map(repr, unknown))}",
+                ", ".join(names) or "none: all sizes are fixed",
+                f"plan '{self.plan.name}'",
+            )
+        return dict(sizes)
 
     def _verify_size(self, symbol: Any, value: int | None) -> None:
         if value is not None and symbol.min <= value <= symbol.max:
@@ -176,7 +191,11 @@ class ExecutionPlan:
         self, sizes: Mapping[str, int] | None = None, device: int | None = None
     ) -> int:
         """Bytes of workspace, for the sizes given; symbols without one count at their maximum."""
-        found = {s.name: s.max for s in self.plan.symbols} | dict(sizes or {})
+        given = self._known_sizes(sizes or {})
+        for symbol in self.plan.symbols:
+            if symbol.name in given:
+                self._verify_size(symbol, given[symbol.name])
+        found = {s.name: s.max for s in self.plan.symbols} | given
         programs = self.plan.programs
         if driver.is_available():
             place = driver.device(device)

@@ -46,8 +46,8 @@ def autotune(
 ) -> Tuned:
     """Compiles the most promising configs of a graph, times them, and gives a record of the best.
 
-    graph: as `dnnc.compile` takes it.  target: one, or a device, as it takes them (default: the
-    timer's).
+    graph: as `dnnc.compile` takes it.  target: one, or a device, as it takes them (default: what a
+    pygraph names, else the timer's).
     sizes: values of the graph's symbols, or several sets of them (default: those that predictions
     assume).  modes, most: which configs, and how many for each set of sizes.  executor: what runs
     the compilations, any of `concurrent.futures` (default: threads, each with a compile worker).
@@ -59,7 +59,8 @@ def autotune(
     made = graph_of(graph)
     clock = timer or DeviceTimer(cold_l2=cold_l2)
     try:
-        row = _row_of(target or clock.target)
+        named = getattr(graph, "named_target", None) if target is None else target
+        row = _row_of(clock.target if named is None else named)
         every, values = _ranked(made, row, sizes, modes, most, errata)
         plans = compiled(
             made, row, every, executor, lambda done, count: report("compiling", done, count)

@@ -88,3 +88,7 @@ def test_run_takes_a_plan_of_it(here):
     result = dnnc(*run, "--plan", "two")
     assert result.exit_code == 0, result.output
     assert "good" in result.stdout
+
+
+def test_one_plan_is_counted_as_one(files):
+    assert dnnc("bundle", "m.dnnplan", "a.dnnplan").stdout.startswith("m.dnnplan: 1 plan, ")

@@ -163,6 +163,8 @@ def test_a_graphs_target_may_change_and_a_later_stages_not(ffn):
 
 # ---- refusals
 
+SM80 = ("--engine", "matmul_sm80")
+
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
@@ -171,9 +173,9 @@ def test_a_graphs_target_may_change_and_a_later_stages_not(ffn):
         (["-t", "sm_80,sm_80"], "BAD_PARAM_DUPLICATED_ENTRIES: target: targets sm_80,sm_80"),
         (["--engine", "matmul"], "BAD_PARAM: engine 'matmul'; accepted: pointwise,"),
         (["--engine", "pointwise"], "engine pointwise: operations: matmul 'mm'"),
-        (["--knob", "TILES=3"], "has no knob TILES; accepted: TILE_M, TILE_N"),
-        (["--knob", "STAGES=99"], "BAD_PARAM: knob STAGES=99 of engine"),
-        (["--knob", "TILE_M=256", "--knob", "TILE_N=256"], "tile 256x256; accepted: 32x64"),
+        ([*SM80, "--knob", "TILES=3"], "has no knob TILES; accepted: TILE_M, TILE_N"),
+        ([*SM80, "--knob", "STAGES=99"], "BAD_PARAM: knob STAGES=99 of engine"),
+        ([*SM80, "--knob", "TILE_M=256", "--knob", "TILE_N=256"], "tile 256x256; accepted: 32x64"),
         (["-o", "no/such/folder/a.dnnplan"], "can't be written: No such file or directory"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -190,6 +192,7 @@ def test_what_can_not_be_is_an_error(arguments, said, ffn, here):
         ["--knob", "TILE_M"],
         ["--knob", "TILE_M=many"],
         ["--knob", "TILE_M=32", "--knob", "TILE_M=64"],
+        ["--knob", "TILE_M=64"],  # of no engine
         ["--mode", "A,C"],
         ["--emit", "cubin"],
         ["--emit", "cubin", "-o", "x.cubin", "-t", "sm_80,sm_90"],
@@ -295,3 +298,11 @@ def test_what_a_plan_is_not_compiled_to(arguments, said, plan, here):
 def test_a_graph_is_no_bundle(ffn, here):
     said = error_of(dnnc("compile", ffn, "--plan", "ffn"))
     assert said == f"BAD_PARAM: {ffn}: --plan ffn of a graph; accepted: .dnnplan"
+
+
+@pytest.mark.parametrize("command", ["compile", "engines", "opt", "tune"])
+def test_an_empty_target_is_not_the_default(command, ffn, here):
+    more = ["--compile-only", "made"] if command == "tune" else []
+    said = error_of(dnnc(command, ffn, "--target", "", *more))
+    assert "target ''; accepted: sm_80" in said
+    assert list(here.iterdir()) == []

@@ -1,5 +1,8 @@
 """`dnnc opt`: what lit does not see of it (test/lit runs its passes), and expected errors."""
 
+import json
+import re
+
 import pytest
 
 from dnnc.cli.diagnostics import Diagnostic, differences, expected_in
@@ -52,6 +55,33 @@ def test_the_target_decides(ffn):
         )
         assert f'chip = "{name}"' in result.stdout
     assert error_of(dnnc("opt", ffn, "-t", "sm_70")).startswith("NOT_SUPPORTED_ARCH_MISMATCH")
+
+
+def test_a_device_is_a_target_too(ffn, here):
+    device = {
+        "dnnc_device": 1,
+        "name": "part",
+        "capability": [9, 0],
+        "max_dynamic_smem_bytes": 232448,
+    }
+    passes = ("-p", "fuse,select-engine")
+    knobs = {}
+    for sm_count in (16, 132):
+        (here / "device.json").write_text(json.dumps({**device, "sm_count": sm_count}))
+        result = dnnc("opt", ffn, "-t", "device.json", *passes)
+        assert 'dnn.target = "sm_90a"' in result.stdout, result.output
+        knobs[sm_count] = re.search("dnn.knobs = {.*?}", result.stdout).group()
+    assert knobs[16] != knobs[132]  # it is ranked for the multiprocessors that there are
+    by_option = dnnc("opt", ffn, "-t", "sm_90a", "-p", "fuse,select-engine{sm_count=16}")
+    assert knobs[16] in by_option.stdout
+    assert "a number" in error_of(dnnc("opt", ffn, "-p", "fuse{sm_count=many}"))
+    assert "accepted: one: --target NAME" in error_of(dnnc("opt", ffn, "-t", "sm_80,sm_90"))
+
+
+def test_what_a_graph_names_is_its_target(here):
+    (here / "named.py").write_text(FFN.replace('"ffn", ', '"ffn", target="sm_90a", '))
+    assert 'dnn.target = "sm_90a"' in dnnc("opt", "named.py").stdout
+    assert 'dnn.target = "sm_80"' in dnnc("opt", "named.py", "-t", "sm_80").stdout
 
 
 def test_modules_between_passes_go_to_stderr(ffn):

@@ -311,3 +311,10 @@ def test_integers_must_be_equal(here):
 def test_a_graph_in_json_runs(plan, arrays, here):
     (here / "g.json").write_text(json.dumps(format.read(plan).graph))
     assert dnnc("run", "g.json", "inputs.npz", "-d", "cpu").exit_code == 0
+
+
+def test_a_file_that_can_not_hold_the_outputs_is_refused_before_it_runs(plan, here):
+    run = ["run", plan, "--random", "-s", "M=2", "-d", "cpu"]
+    result = dnnc(*run, "-o", "y.txt")
+    assert "suffix '.txt'; accepted: .npz, .npy" in error_of(result)
+    assert result.stdout == ""

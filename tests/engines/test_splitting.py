@@ -100,7 +100,9 @@ def test_a_graph_that_one_kernel_takes_slowly_is_split(monkeypatch):
     assert "faster than one fusion" in config.split_reason
 
 
-@pytest.mark.parametrize("text", ["0 1|1 2", "0 0 1 2", "0 1", "0 1 2|"])
+@pytest.mark.parametrize(
+    "text", ["0 1|1 2", "0 0 1 2", "0 1", "0 1 2|", "0 1 -1", "0 1 +2", "0 1 3"]
+)
 def test_partitions_are_checked(text):
     """Only pointwise and view operations may be in several fusions."""
     g = dnnc.pygraph("sum", io_data_type="f32")

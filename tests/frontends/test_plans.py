@@ -120,3 +120,70 @@ def test_operations_that_no_graph_has_yet_are_refused_by_name():
     with pytest.raises(dnnc.DnncError, match=r"NOT_SUPPORTED_GRAPH_PATTERN.*operation sdpa"):
         dnnc.pygraph().sdpa(1, 2, 3)
     assert not hasattr(dnnc.pygraph(), "no_such_operation")
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (lambda g: g.create_execution_plans("A"), r"the text 'A'; accepted: a list"),
+        (lambda g: g.create_execution_plans([]), "no heuristic modes; accepted: INSTANT, A"),
+        (lambda g: g.create_execution_plans(["Z"]), "heuristic mode 'Z'; accepted: INSTANT, A"),
+        (lambda g: dnnc.compile(g, modes="A,FALLBACK"), "accepted: a list"),
+        (lambda g: dnnc.compile(g, modes=()), "no heuristic modes"),
+        (lambda g: dnnc.compile(g, driver="newest"), "driver='newest'; accepted: a version"),
+    ],
+)
+def test_what_no_compilation_takes(use, said):
+    with pytest.raises(dnnc.DnncError, match=said) as caught:
+        use(small())
+    assert caught.value.status is dnnc.Status.BAD_PARAM
+
+
+def test_policies_and_limits_are_checked():
+    g = small()
+    g.create_execution_plans()
+    with pytest.raises(dnnc.DnncError, match="'SOME'; accepted: HEURISTICS_CHOICE, ALL"):
+        g.build_plans("SOME")
+    for limit in (g.deselect_workspace_greater_than, g.deselect_shared_mem_greater_than):
+        for value in (-1, None, "64K"):
+            with pytest.raises(dnnc.DnncError, match="bytes; accepted: 0 or more"):
+                limit(value)
+
+
+def test_a_plan_that_is_barred_after_it_was_built_is_not_given():
+    g = small()
+    g.create_execution_plans()
+    g.build_plans()
+    name = g.get_plan_name_at_index(0)
+    g.deselect_engines([name])
+    with pytest.raises(dnnc.DnncError, match="barred by a filter since then"):
+        g.serialize()
+    with pytest.raises(dnnc.DnncError, match="plan 0 is barred by a filter"):
+        g.get_workspace_size_plan_at_index(0)
+    g.build_plans()
+    assert g.plan is not None
+    assert repr(g.plan).startswith("<executable <plan of graph 'small' for sm_80: ")
+
+
+def test_compile_takes_the_target_that_a_graph_names():
+    assert dnnc.compile(small()).programs[0].target == "sm_80"
+    assert dnnc.compile(small(), "sm_86").programs[0].target == "sm_86"
+    assert dnnc.compile(small(target=None)).programs[0].target == "sm_90"
+    assert dnnc.compile(small(target=None, sm_version=89)).programs[0].target == "sm_89"
+    few = small(sm_count=7).named_target
+    assert (few.target.name, few.target.sm_count) == ("sm_80", 7)
+
+
+def test_knobs_may_be_enumerators():
+    g = dnnc.pygraph("products", io_data_type="f16", intermediate_data_type="f32")
+    g.matmul(g.tensor([64, 64]), g.tensor([64, 64])).set_output()
+    knobs = {dnnc.knob_type.TILE_M: 64}
+    plan = dnnc.compile(g, "sm_80", engine="matmul_sm80", knobs=knobs, modes=[dnnc.heur_mode.A])
+    assert plan.programs[0].fusions[0].knobs["TILE_M"] == 64
+
+
+def small(target="sm_80", **options):
+    g = dnnc.pygraph("small", io_data_type="FLOAT", target=target, **options)
+    g.relu(g.tensor([8, 64], name="x")).set_output().set_name("y")
+    g.build_operation_graph()
+    return g

@@ -1,5 +1,7 @@
 """What pygraph makes of its arguments: nothing is dropped, cut or ignored."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -145,3 +147,64 @@ def test_a_destroyed_handle_launches_nothing(fake):
     with pytest.raises(dnnc.DnncError, match="the handle was destroyed"):
         g.execute(pack, override_uids=[x.uid], override_shapes=[[4, 8]])
     assert not fake.launches
+
+
+def test_a_graph_without_operations_shows_what_it_has():
+    g = dnnc.pygraph("empty")
+    assert json.loads(repr(g)) == {
+        "dnnc_graph": 1, "name": "empty", "symbols": [], "tensors": [], "ops": [],
+    }  # fmt: skip
+    g.tensor([M, 8], name="x")
+    (tensor,) = json.loads(repr(g))["tensors"]
+    assert tensor == {"uid": 1, "dims": ["M", 8], "strides": [8, 1], "name": "x"}
+
+
+def test_showing_a_graph_that_is_being_built_changes_nothing():
+    g = new_graph()
+    x = g.tensor([M, 8], name="x")
+    y = g.relu(x, name="first")
+    assert json.loads(repr(g))["ops"][0]["operands"] == {"x": 1}
+    assert (x.uid, x.dtype, y.uid, y.dtype, g.graph.is_finalized) == (None, None, None, None, False)
+    y.set_data_type("HALF")
+    z = g.add(y, g.tensor([1, 8], name="b").set_uid(1)).set_output()
+    shown = repr(g)
+    assert (x.uid, z.uid, z.dtype, g.graph.is_finalized) == (None, None, None, False)
+    g.build_operation_graph()
+    assert repr(g) == shown  # what could be finalized is shown as it would be
+    assert x.uid == 2
+
+
+def test_a_graph_that_is_wrong_is_shown_too():
+    g = new_graph()
+    x, other = g.tensor([M, 8], uid=5), g.tensor([dnnc.Dim("M", max=32), 8], uid=5)
+    g.add(x, other, name="sum")
+    shown = json.loads(repr(g))
+    assert [symbol["max"] for symbol in shown["symbols"]] == [32, 64]
+    assert [tensor["uid"] for tensor in shown["tensors"]] == [5, 5, 1]
+    assert "dtype" not in shown["tensors"][2]
+
+
+def test_a_graph_that_was_compiled_may_grow_and_is_then_another():
+    """Its key, by which plans are kept, is not that of the graph as it was."""
+    g = new_graph(target="sm_80")
+    y = g.relu(g.tensor([8, 8], name="x")).set_output().set_name("y")
+    key = g.key()
+    assert [t.name for t in dnnc.compile(g, "sm_80").tensors] == ["x", "y"]
+    g.exp(y).set_output().set_name("z")
+    assert g.key() != key
+    assert [t.name for t in dnnc.compile(g, "sm_80").tensors] == ["x", "y", "z"]
+    y.set_name("other")
+    assert [t.name for t in dnnc.compile(g, "sm_80").tensors] == ["x", "other", "z"]
+
+
+def test_knobs_are_of_the_engine_that_is_asked_for():
+    g = new_graph("HALF")
+    g.matmul(g.tensor([64, 64]), g.tensor([64, 64])).set_output()
+    with pytest.raises(
+        dnnc.DnncError, match=r"TILE_M=64 without an engine.* engine=, one of matmul_sm80$"
+    ):
+        dnnc.compile(g, "sm_80", knobs={"TILE_M": 64})
+    with pytest.raises(dnnc.DnncError, match="accepted: none: no engine has them on sm_80"):
+        dnnc.compile(g, "sm_80", knobs={"TILE_M": 64, "WARMTH": 3})
+    plan = dnnc.compile(g, "sm_80", engine="matmul_sm80", knobs={"TILE_M": 64})
+    assert plan.programs[0].fusions[0].knobs["TILE_M"] == 64

@@ -277,7 +277,7 @@ def test_whatever_takes_a_target_takes_a_device(tmp_path):
     assert target_rows("sm_80, sm_90a") == (targets.of("sm_80"), targets.of("sm_90a"))
 
 
-@pytest.mark.parametrize("wrong", [5, None, ["sm_80"], 1.5])
+@pytest.mark.parametrize("wrong", [5, ["sm_80"], 1.5])
 def test_what_is_no_target_is_an_error(wrong):
     with pytest.raises(dnnc.DnncError, match=r"BAD_PARAM: target: a \w+; accepted: names"):
         dnnc.compile(two_dims(), wrong)

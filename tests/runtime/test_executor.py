@@ -278,3 +278,13 @@ def test_without_a_driver_every_call_says_so():
     with pytest.raises(RuntimeError, match="no CUDA driver") as caught:
         load(WHOLE).bind({1: X, 2: Y}, sizes=SIZES)
     assert caught.value.status is Status.NOT_INITIALIZED
+
+
+def test_sizes_that_are_none_of_the_plan_are_refused():
+    plan = load(WHOLE)
+    with pytest.raises(DnncError, match="no size is called 'm'; accepted: M"):
+        plan.workspace_size({"m": 128})
+    with pytest.raises(DnncError, match="no size is called 'm'; accepted: M"):
+        plan.sizes({}, {"M": 128, "m": 128})
+    with pytest.raises(DnncError, match="M = 5000; accepted: "):
+        plan.workspace_size({"M": 5000})

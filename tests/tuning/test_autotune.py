@@ -355,3 +355,11 @@ def test_select_engine_takes_errata(text, tmp_path):
     refused = command("opt", text, "-p", chosen)
     assert refused.exit_code == 1
     assert "barred by errata rule 'none'" in refused.stderr
+
+
+def test_a_graph_that_names_a_target_is_tuned_for_it(threads):
+    g = dnnc.pygraph("named", io_data_type="FLOAT", target="sm_80")
+    g.relu(g.tensor([8, 64], name="x")).set_output()
+    timer = FakeTimer(prefers_other_tiles)
+    found = autotune(g, most=1, timer=timer, executor=threads, rules=QUICK)
+    assert found.record.entries[0].target == "sm_80"

@@ -1,0 +1,78 @@
+"""The JSON form of a graph that is being built.
+
+A graph that can be finalized has the form that it would have then.  Of any other, the form holds
+what there is: tensors that no operation uses yet, too; dims, strides and data types that are not
+known are left out, tensors without a uid have one of those that are free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from typing import Any
+
+from ..errors import DnncError
+from . import json_form
+from .graph import OperationGraph, give_uids
+from .op import Op
+from .tensor import Tensor
+
+
+def copied(graph: OperationGraph) -> OperationGraph:
+    """An open graph with copies of the tensors and operations."""
+    made = OperationGraph(
+        graph.name, io_type=graph.io_type, intermediate_type=graph.intermediate_type
+    )
+    tensors = {tensor: copy.copy(tensor) for tensor in graph.declared}
+    for tensor in tensors.values():
+        if tensor.ragged_offset is not None:
+            tensor.ragged_offset = tensors.get(tensor.ragged_offset, tensor.ragged_offset)
+        made.add_tensor(tensor)
+    for op in graph.ops:
+        made.add(_copied_op(op, tensors))
+    return made
+
+
+def _copied_op(op: Op, tensors: dict[Tensor, Tensor]) -> Op:
+    made = copy.copy(op)
+    for field in (*op.fields_of("operand"), *op.fields_of("result")):
+        value = getattr(op, field.name)
+        if field.variadic:
+            setattr(made, field.name, tuple(tensors[tensor] for tensor in value))
+        elif value is not None:
+            setattr(made, field.name, tensors[value])
+    return made
+
+
+def to_json(graph: OperationGraph) -> dict[str, Any]:
+    """The JSON form of a copy that `copied` made, which this may finalize."""
+    as_it_is = copied(graph)
+    with contextlib.suppress(DnncError):
+        return json_form.to_json(graph.finalize())
+    give_uids(as_it_is.declared)
+    sizes = [s for t in as_it_is.declared for s in (*(t.dims or ()), *(t.strides or ()))]
+    symbols = {dim for size in sizes for dim in size.dims()}
+    return {
+        "dnnc_graph": json_form.VERSION,
+        "name": graph.name,
+        "symbols": [
+            json_form.symbol_to_json(d) for d in sorted(symbols, key=lambda d: (d.name, d.max))
+        ],
+        "tensors": [_tensor_to_json(tensor) for tensor in as_it_is.declared],
+        "ops": [json_form.op_to_json(op) for op in as_it_is.ops],
+    }
+
+
+def _tensor_to_json(tensor: Tensor) -> dict[str, Any]:
+    """A tensor, without what is not known."""
+    data: dict[str, Any] = {"uid": tensor.uid}
+    if tensor.dims is not None:
+        data["dims"] = json_form.sizes_to_json(tensor.dims)
+    if tensor.strides is not None:
+        data["strides"] = json_form.sizes_to_json(tensor.strides)
+    if tensor.dtype is not None:
+        data["dtype"] = tensor.dtype.name
+    data |= json_form.options_to_json(tensor)
+    if tensor.ragged_offset is not None:
+        data["ragged_offset"] = tensor.ragged_offset.uid
+    return data
