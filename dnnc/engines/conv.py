@@ -188,9 +188,9 @@ def pixel_matrix(tensor: Tensor, groups: int) -> Tensor | None:
 
 def image_view(tensor: Tensor, groups: int) -> Tensor:
     """A tensor [N, K, P, Q] as [N, groups, K / groups, P, Q], so that boxes end with a group."""
-    n, _, p, q = tensor.dims
+    n, k, p, q = tensor.shape
     n_stride, k_stride, *strides = tensor.layout
-    k_group = tensor.shape[1] // groups
+    k_group = k // groups
     return replace(
         tensor,
         dims=(n, Expr.of(groups), k_group, p, q),

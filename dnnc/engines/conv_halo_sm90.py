@@ -210,11 +210,11 @@ class HaloLoop:
 
     def multiply(
         self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
-        sums: Sequence[Any], multiply_stage: Any,
+        sums: Sequence[Any], start_products: Any,
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
         """(carried, sums) after a tile; own: the warpgroup; sums: not read by the first products.
 
-        multiply_stage(descriptors, whether sums are added to, sums) starts products.
+        start_products(descriptors, whether sums are added to, sums) starts those of a stage.
         """
         nothing = ops.const(-1)
 
@@ -225,7 +225,7 @@ class HaloLoop:
             tap = ops.rem(i, self.taps)
             self.pixels.wait_full(pixels)
             self.filters.wait_full(here)
-            sums = multiply_stage(self._descriptors(here, pixels, tap, own), i, sums)
+            sums = start_products(self._descriptors(here, pixels, tap, own), i, sums)
             wgmma.wait(1)
             if not self.stays:
                 with ops.if_(ops.compare("sge", last_filter, 0)):

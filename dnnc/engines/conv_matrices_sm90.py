@@ -42,9 +42,10 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     if tiling.halo:
         return _halo_matrices(kernel, region, tiling, call, shape)
     cluster, sides = Cluster(*tiling.cluster, tiling.splits), (tiling.rows, tiling.columns)
-    kinds, sizes = (PixelOperand, FilterOperand), (shape.pixels, Expr.of(shape.k_group))
+    pixels, channels = shape.pixels, Expr.of(shape.k_group)
+    kinds, sizes = (PixelOperand, FilterOperand), (pixels, channels)
     if tiling.swaps:
-        kinds, sizes = kinds[::-1], sizes[::-1]
+        kinds, sizes = kinds[::-1], (channels, pixels)
     operands = [
         kind(kernel, shape, plan, tiling.row, side, cluster)
         for kind, plan, side in zip(kinds, tiling.operands, sides, strict=True)
