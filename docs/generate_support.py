@@ -98,11 +98,8 @@ _ASSEMBLY = "tests/engines/test_assembly.py"
 _FP8 = "test_fp8_below_sm_89_is_refused_with_the_targets_that_have_it"
 _REFUSED = "tests/test_support_table.py"
 
-# The first that a test's name starts with.  Tests for a device that have not been on one yet count
-# as what they are elsewhere.
+# The first that a test's name starts with.
 _KINDS = (
-    ("tests/gpu/test_conv", "interpreted"),
-    ("tests/gpu/test_large_conv", "interpreted"),
     ("tests/gpu/", "run"),
     (f"{_ASSEMBLY}::{_FP8}", "refused"),
     (_ASSEMBLY, "assembled"),
@@ -194,9 +191,14 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine conv_sm90": (
         *_both("test_conv_sm90.py", target=HOPPER),
+        *_both("test_conv_swapped_sm90.py", target=HOPPER),
+        *_both("test_conv_halo_sm90.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
     ),
-    "engine conv_stem_sm90": (*_both("test_conv_stem_sm90.py", target=HOPPER),),
+    "engine conv_stem_sm90": (
+        *_both("test_conv_stem_sm90.py", target=HOPPER),
+        LinkedTest(_ASSEMBLY, "test_first_layers_fit_their_registers", HOPPER),
+    ),
     "engine conv_sm80": (
         *_both("test_conv_sm80.py"),
         LinkedTest("tests/gpu/test_large_conv_sm80.py"),

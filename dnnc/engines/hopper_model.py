@@ -27,6 +27,8 @@ _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
 _IM2COL_RATE = 60e9  # of pixels, whose every tap reads them from L2 again
 _SHARED_FILTERS = 1.15  # of the time of products, where blocks of other pixels load them together
+_HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
+_HALO_SHARE = 0.95  # of the time of products, where little is loaded beside them
 _SHARPNESS = 4.0  # of the bend where pixels and products take as long
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
 _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
@@ -142,7 +144,7 @@ class HopperTile:
     def _fill_seconds(self) -> float:
         if self.cluster != (1, 1) or self.splits > 1:
             return _FILL_SECONDS + _CLUSTER_FILL_SECONDS
-        return _FILL_SECONDS
+        return _FILL_SECONDS + (_HALO_FILL_SECONDS if self.loads[0] < 1.0 else 0.0)
 
     def _past_bytes(self, work: HopperWork) -> int:
         """What the last block loads for a stage past the tensors' ends, as zeros."""
@@ -176,6 +178,8 @@ class HopperTile:
         multiply = 2 * rows * worked * self.depth * self.products / rate
         load = self._stage_bytes / (_LOAD_RATE * self.load_share)
         pixels = 0.0
+        if self.loads[0] < 1.0:
+            multiply *= _HALO_SHARE
         if self.is_im2col:
             pixels = self.tile[0] / self.cluster[1] * 128 / _IM2COL_RATE
             if self.cluster[0] > 1:

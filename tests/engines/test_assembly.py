@@ -490,6 +490,13 @@ CONVOLUTIONS = {
     "dynamic": ((256, 128), FUSED, {"SCHED_POLICY": 1}),
     "cluster": ((128, 128), FUSED, {"TILE_CGA_M": 2}),
     "cluster that shares pixels": ((128, 128), FUSED, {"TILE_CGA_N": 2}),
+    "swapped": ((192, 128), FUSED, {"SWAP_AB": 1}),
+    "swapped, most sums": (
+        (192, 256),
+        convolution(IMAGE, FILTER, **THREE),
+        {"SWAP_AB": 1, "STAGES": 3},
+    ),
+    "side by side": ((384, 64), FUSED, {"SWAP_AB": 1}),
 }
 
 
@@ -497,11 +504,32 @@ CONVOLUTIONS = {
 def test_conv_sm90_fits_its_registers(name, monkeypatch):
     (rows, columns), build, more = CONVOLUTIONS[name]
     knobs = {"TILE_M": rows, "TILE_N": columns, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
-    knobs |= {"SPLIT_K_SLC": 1, **more}
+    knobs |= {"SPLIT_K_SLC": 1, "SWAP_AB": 0, "TILE_ROWS": 0, **more}
     plan = assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
     main = plan.programs[0].kernels[0]
     assert main.threads == (256 if rows == 64 else 384)
     assert main.registers <= {256: 255, 384: 168}[main.threads]
+
+
+HALVES = [IMAGES, 64, EDGE, 28]  # halos need a fixed width
+
+
+@pytest.mark.parametrize(("rows", "channels", "pixels"), [(7, 128, 256), (8, 64, 256)])
+def test_halos_fit_their_registers(rows, channels, pixels, monkeypatch):
+    knobs = {"TILE_M": pixels, "TILE_N": channels, "TILE_ROWS": rows, "SWAP_AB": 1, "STAGES": 2}
+    knobs |= {"TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
+    build = convolution(HALVES, [128, 64, 3, 3], after=scaled_with_residual, **THREE)
+    assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
+
+
+@pytest.mark.parametrize("rows", [128, 256])
+def test_first_layers_fit_their_registers(rows, monkeypatch):
+    build = convolution(
+        [IMAGES, 3, 224, 224], [64, 3, 7, 7], after=scaled_with_residual,
+        padding=[3, 3], stride=[2, 2], dilation=[1, 1],
+    )  # fmt: skip
+    knobs = {"TILE_M": rows, "TILE_N": 64}
+    assembled_without_waits("conv_stem_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
 def scaled_before():

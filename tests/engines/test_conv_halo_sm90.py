@@ -13,7 +13,9 @@ from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.target import of
 
 from .test_conv import around, packed
-from .test_conv_sm90 import SMALL, TARGET, H, N, convolved, image, layer, new_graph, ptx_of, run
+from .test_conv_sm90 import SMALL, H, N, convolved, image, layer, new_graph, ptx_of, run
+
+TARGET = "sm_90a"
 
 
 def fusion_of(g):

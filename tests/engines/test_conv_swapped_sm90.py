@@ -8,6 +8,7 @@ from dnnc import dtypes
 from .test_conv import around, packed
 from .test_conv_sm90 import CASES, MORE, SMALL, H, N, W, convolved, image, new_graph, ptx_of, run
 
+TARGET = "sm_90a"
 SWAPPED = {**SMALL, "SWAP_AB": 1}
 
 
@@ -18,6 +19,7 @@ def test_shapes(name):
     g = new_graph()
     convolved(g, x, w, **parameters).set_output()
     plan = run(g, knobs=SWAPPED)
+    assert plan.programs[0].target == TARGET
     if w[0] % 8 == 0:
         assert "stmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
