@@ -174,13 +174,25 @@ class Expr:
         exact = self.divided_exactly(divisor)
         if exact is not None:
             return exact
-        return _fold("//", self, divisor)
+        whole, rest = self._whole_terms(divisor.constant or 0)
+        return whole + _fold("//", rest, divisor)
+
+    def _whole_terms(self, divisor: int) -> tuple[Expr, Expr]:
+        """(the terms that a fixed divisor divides, over it; the others).
+
+        Taken out of `//` and `%`, so that (n - 2) // 2 is n // 2 - 1, as in MLIR's affine maps.
+        """
+        if divisor < 1:
+            return Expr.of(0), self
+        whole = {monomial: c // divisor for monomial, c in self.terms if c % divisor == 0}
+        rest = {monomial: c for monomial, c in self.terms if c % divisor}
+        return _make(whole), _make(rest)
 
     def __mod__(self, other: Size) -> Expr:
         divisor = Expr.of(other)
         if self.divided_exactly(divisor) is not None:
             return Expr.of(0)
-        return _fold("%", self, divisor)
+        return _fold("%", self._whole_terms(divisor.constant or 0)[1], divisor)
 
     __radd__ = __add__
     __rmul__ = __mul__

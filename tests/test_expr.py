@@ -41,6 +41,13 @@ def test_known_divisors():
     assert (M // 2).known_divisor() == 1
 
 
+def test_whole_parts_are_taken_out_of_divisions():
+    assert (N - 2) // 2 == N // 2 - 1
+    assert (M * 4 + N + 6) // 2 == M * 2 + N // 2 + 3
+    assert (M * 4 + N + 6) % 2 == N % 2
+    assert (N + 5) // 2 != N // 2 + 2
+
+
 def test_text_and_back():
     for value in (M * N * 4 + 3, ceildiv(M, 128) * 3 - N // 2 % 5, minimum(M, N) * 2, -Expr.of(M)):
         assert parse(str(value), DIMS) == value
