@@ -105,11 +105,11 @@ H, W = (dnnc.Dim(name, min=4, max=64) for name in "HW")
 
 @pytest.mark.parametrize(
     ("taps", "parameters"),
-    [(2, around(0, 2)), (4, around(0, 4)), (3, around(2, 3, dilation=2))],
-    ids=["halved", "patches", "dilated"],
+    [(2, around(0, 2)), (3, around(0)), (4, around(0, 4)), (3, around(2, 3, dilation=2))],
+    ids=["halved", "without padding", "patches", "dilated"],
 )
 def test_images_whose_sizes_are_symbols(taps, parameters):
-    """Sizes as (H - 2) // 2 + 1."""
+    """Sizes as (H - 2) // 2 + 1 and strides as those of (H - 2) * (W - 2) pixels."""
     g = new_graph()
     x = g.tensor([N, 2, H, W], channels_last([N, 2, H, W]))
     y = g.conv_fprop(x, g.tensor([3, 2, taps, taps]), **parameters)
