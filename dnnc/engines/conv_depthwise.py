@@ -22,10 +22,11 @@ from ..codegen.region import Region
 from ..codegen.scalar import accumulation_type
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import ConvFprop
-from ..dialect.tensor import Tensor, text
+from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..target import STATIC_SMEM_BYTES, Target
 from .conv import ConvShape, conv_of, conv_of_call, shape_of, sums_of_call
+from .conv_surface import anchor_reasons, filter_reasons
 from .depthwise_kernel import DepthwiseKernel
 from .depthwise_model import predicted
 from .depthwise_tile import MOST_LIVE, DepthwiseFacts, DepthwiseTiling
@@ -67,11 +68,9 @@ class ConvDepthwiseEngine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
-        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
-            what = ", ".join(op.label for op in anchors) or "no convolution"
-            return (pattern_reason(what, _PATTERN),)
-        op, reasons = anchors[0], list[Reason]()
+        if declined := anchor_reasons(fusion, _PATTERN):
+            return declined
+        op, reasons = conv_of(fusion), list[Reason]()
         strange = [o.label for o in fusion.ops if o.role not in ("anchor", "pointwise", "view")]
         if strange:
             reasons.append(pattern_reason(", ".join(strange), _PATTERN))
@@ -91,8 +90,8 @@ class ConvDepthwiseEngine:
         def reason(clause: str, what: str, supported: str) -> list[Reason]:
             return [Reason(Status.NOT_SUPPORTED_SHAPE, clause, what, supported)]
 
-        if any(extent.constant is None for extent in op.w.shape):
-            return reason("filter", f"W of dims {text(op.w.shape)}", "fixed sizes")
+        if declined := filter_reasons(op):
+            return declined
         shape = shape_of(op)
         if shape.c_group > _MOST_GROUP:
             what = f"{shape.c_group} input channels a group"
