@@ -383,6 +383,8 @@ class DepthwiseKernel:
             inside = None
             for _, condition in places:
                 inside = ops.both(inside, condition)
+            if inside is not None:
+                values = [ops.computed_here(value) for value in values]
             ready.append((at, inside, values))
         for at, inside, values in ready:
             for (_, target), value in zip(targets, values, strict=True):
