@@ -32,6 +32,7 @@ _LIVE_IN_THREE_BLOCKS = range(90, 141)
 _OTHER_REGISTERS = 28  # at the least, for addresses and the like
 
 REGISTERS_SM = 65536  # of every architecture (see `Target`)
+REGISTER_UNIT = 8  # that threads get registers in
 LINE_BYTES = 128  # of neighbouring channels that a block had better read together
 
 
@@ -213,8 +214,7 @@ class DepthwiseFacts:
         if outputs * self.sum_words > MOST_SUMS:
             what = f"a tile of {outputs} sums of {self.sums} a thread"
             yield what, f"at most {MOST_SUMS} registers"
-        asked = knobs["OCCUPANCY"] * knobs["BLOCK_SIZE"]
-        most = min(REGISTERS_PER_THREAD, REGISTERS_SM // max(1, asked))
+        most = registers_for(max(1, knobs["OCCUPANCY"]), knobs["BLOCK_SIZE"])
         needed = _OTHER_REGISTERS + self.live(rows, knobs["TILE_COLS"], width)
         if knobs["OCCUPANCY"] and needed > most:
             yield f"OCCUPANCY={knobs['OCCUPANCY']}: {needed} registers a thread", f"at most {most}"
@@ -222,6 +222,12 @@ class DepthwiseFacts:
         if knobs["SPECFILT"] and (held > MOST_HELD or self.unrolled(outputs) != "filter"):
             what = f"SPECFILT=1: {held} registers of the filter and of sums"
             yield what, f"at most {MOST_HELD}, and {MOST_UNROLLED} multiply-adds of a tile"
+
+
+def registers_for(blocks: int, threads: int) -> int:
+    """Most registers of a thread that leave room for so many blocks on a multiprocessor."""
+    each = REGISTERS_SM // (blocks * threads) // REGISTER_UNIT * REGISTER_UNIT
+    return min(REGISTERS_PER_THREAD, each)
 
 
 def fragments_of_block(count: int, fragment_bytes: int, threads: int, most: int) -> int:

@@ -623,6 +623,15 @@ def test_pixels_that_may_be_outside_are_computed_before_the_branches_that_store_
     assert_fits(assembled("conv_depthwise", depthwise_with_epilogue, crowded, "sm_90a"), "sm_90a")
 
 
+def test_a_small_strip_of_a_depthwise_convolution_is_under_way_at_once():
+    """36 loads of its pixels before the first multiply-add, where registers hold them."""
+    knobs = {"LOAD_SIZE": 8, "TILE_ROWS": 2, "TILE_COLS": 7, "ARRAY_SIZE_PER_THREAD": 1}
+    plan = assembled("conv_depthwise", depthwise(3), {**knobs, "OCCUPANCY": 4}, "sm_90a")
+    assert_fits(plan, "sm_90a")
+    ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    assert ptx[: ptx.index("fma.rn.f32")].count(".v2.b32") == 36
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 5, 7])
 def test_every_candidate_of_depthwise_filters_fits_its_registers(size):
