@@ -25,12 +25,16 @@ MOST_SUMS = 112  # registers of a thread
 MOST_HELD = 176  # registers of a filter that stays in them, and of the sums
 
 # Numbers that a thread works with at once (see `DepthwiseFacts.live`) for which the assembler found
-# enough registers, and for which it did with three blocks of 128 threads a multiprocessor, or with
-# as many more as there are.
+# enough registers, and what it needs beside them: of few taps at the least, of more where nothing
+# is to spill.
 MOST_LIVE = 208
-_LIVE_IN_THREE_BLOCKS = range(90, 141)
-_OTHER_REGISTERS = 28  # at the least, for addresses and the like
+_FEW_TAPS = 9
+_OTHER_REGISTERS = 28
+_OTHER_REGISTERS_OF_MORE = 45
+_OTHER_REGISTERS_AFTER = 5  # for what operations after the convolution read
 
+# Blocks of a multiprocessor that may be asked for.
+OCCUPANCIES = (1, 2, 3, 4, 5, 6, 8)
 REGISTERS_SM = 65536  # of every architecture (see `Target`)
 REGISTER_UNIT = 8  # that threads get registers in
 LINE_BYTES = 128  # of neighbouring channels that a block had better read together
@@ -163,18 +167,25 @@ class DepthwiseFacts:
         row = outputs * self.shape.windows[-1].taps * self.shape.c_group
         return "row" if row <= MOST_UNROLLED else "tap"
 
-    def live(self, rows: int, columns: int, width: int) -> int:
-        """Registers of sums, of the taps that lie on one row of X, and of such a row."""
+    def live(self, rows: int, columns: int, width: int, *, is_held: bool = False) -> int:
+        """Registers of sums, of the taps that lie on one row of X, or of all, and of such a row."""
         windows = (*(Window(1),) * 2, *self.shape.windows)[-2:]
         outputs = rows * columns * width
         taps = min(rows, windows[0].taps) * windows[1].taps * self.shape.c_group * width
+        if is_held:
+            taps = self.products(width)
         line = len(met(columns, windows[1])) * max(1, width * self.bits // 32)
         return (outputs + taps) * self.sum_words + line
 
-    def occupancy(self, live: int) -> int:
-        """A good value of the knob for so many live numbers."""
-        is_small = self.products(1) <= MOST_TAPS_UNROLLED
-        return 3 if is_small and live in _LIVE_IN_THREE_BLOCKS else 0
+    def occupancy(self, live: int, threads: int, *, is_alone: bool) -> int:
+        """Most blocks of a multiprocessor whose registers suffice for so many live numbers.
+
+        is_alone: whether no operation follows the convolution.
+        """
+        is_small = self.products(1) <= _FEW_TAPS
+        needed = live + (_OTHER_REGISTERS if is_small else _OTHER_REGISTERS_OF_MORE)
+        needed += 0 if is_alone else _OTHER_REGISTERS_AFTER
+        return max((n for n in OCCUPANCIES if needed <= registers_for(n, threads)), default=1)
 
     def tiling(self, knobs: Knobs) -> DepthwiseTiling:
         width, threads = self.width(knobs["LOAD_SIZE"]), knobs["BLOCK_SIZE"]
