@@ -31,6 +31,7 @@ from .errors import DnncError, Status
 MAX_TEXT = 4096
 MAX_TERMS = 1024  # of a product that is written out
 MAX_DEPTH = 32
+_MOST_FACTORS = 8  # of a product whose bounds are looked at closely
 
 # Names that a plan's expressions may use beside the graph's symbols; the runtime sets them.
 DEVICE_VARIABLES = ("sm_count", "max_dynamic_smem_bytes")
@@ -174,13 +175,25 @@ class Expr:
         exact = self.divided_exactly(divisor)
         if exact is not None:
             return exact
-        return _fold("//", self, divisor)
+        whole, rest = self._whole_terms(divisor.constant or 0)
+        return whole + _fold("//", rest, divisor)
+
+    def _whole_terms(self, divisor: int) -> tuple[Expr, Expr]:
+        """(the terms that a fixed divisor divides, over it; the others).
+
+        Taken out of `//` and `%`, so that (n - 2) // 2 is n // 2 - 1, as in MLIR's affine maps.
+        """
+        if divisor < 1:
+            return Expr.of(0), self
+        whole = {monomial: c // divisor for monomial, c in self.terms if c % divisor == 0}
+        rest = {monomial: c for monomial, c in self.terms if c % divisor}
+        return _make(whole), _make(rest)
 
     def __mod__(self, other: Size) -> Expr:
         divisor = Expr.of(other)
         if self.divided_exactly(divisor) is not None:
             return Expr.of(0)
-        return _fold("%", self, divisor)
+        return _fold("%", self._whole_terms(divisor.constant or 0)[1], divisor)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -238,12 +251,20 @@ class Expr:
         """Smallest and largest value over the ranges of its symbols (may be wider than true)."""
         if (constant := self.constant) is not None:
             return constant, constant
-        low = high = 0
-        for monomial, coefficient in self.terms:
-            span = reduce(_span_product, map(_atom_bounds, monomial), (1, 1))
-            ends = sorted((span[0] * coefficient, span[1] * coefficient))
-            low, high = low + ends[0], high + ends[1]
-        return low, high
+        spans = {atom: _atom_bounds(atom) for monomial, _ in self.terms for atom in monomial}
+        low, high = _sum_of_spans(self, spans)
+        if not self._has_differences_of_products:
+            return low, high
+        # Each atom as its least value and what is above it: (n - 2) * (m - 2) is none below 0.
+        lows = {atom: span[0] for atom, span in spans.items()}
+        above = {atom: (0, span[1] - span[0]) for atom, span in spans.items()}
+        moved = _sum_of_spans(_shifted(self, lows), above)
+        return max(low, moved[0]), min(high, moved[1])
+
+    @property
+    def _has_differences_of_products(self) -> bool:
+        most = max(len(monomial) for monomial, _ in self.terms)
+        return 1 < most <= _MOST_FACTORS and any(c < 0 for _, c in self.terms)
 
     def known_divisor(self) -> int:
         """The largest number that is known to divide every value (0 for the constant 0)."""
@@ -504,6 +525,23 @@ def _atom_bounds(atom: _Atom) -> tuple[int, int]:
         return -largest, largest
     corners = [_FUNCTIONS[atom.function](a, b) for a in (a_low, a_high) for b in (b_low, b_high)]
     return min(corners), max(corners)
+
+
+def _sum_of_spans(expr: Expr, spans: Mapping[_Atom, tuple[int, int]]) -> tuple[int, int]:
+    """Bounds of a sum by those of its terms; spans: of their atoms."""
+    low = high = 0
+    for monomial, coefficient in expr.terms:
+        span = reduce(_span_product, (spans[atom] for atom in monomial), (1, 1))
+        ends = sorted((span[0] * coefficient, span[1] * coefficient))
+        low, high = low + ends[0], high + ends[1]
+    return low, high
+
+
+def _shifted(expr: Expr, by: Mapping[_Atom, int]) -> Expr:
+    """With `atom + by[atom]` for each atom."""
+    moved = {atom: Expr((((atom,), 1),)) + more for atom, more in by.items()}
+    terms = (product(moved[atom] for atom in monomial) * c for monomial, c in expr.terms)
+    return reduce(operator.add, terms, Expr.of(0))
 
 
 def _atom_divisor(atom: _Atom) -> int:

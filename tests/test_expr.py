@@ -41,6 +41,21 @@ def test_known_divisors():
     assert (M // 2).known_divisor() == 1
 
 
+def test_whole_parts_are_taken_out_of_divisions():
+    assert (N - 2) // 2 == N // 2 - 1
+    assert (M * 4 + N + 6) // 2 == M * 2 + N // 2 + 3
+    assert (M * 4 + N + 6) % 2 == N % 2
+    assert (N + 5) // 2 != N // 2 + 2
+
+
+def test_bounds_of_products_of_differences():
+    """Of what is left of an image without padding, written out: N * M - 2 * N - 2 * M + 4."""
+    m = Dim("m", min=4, max=10)
+    assert ((N - 2) * (m - 3) * 8).bounds() == (0, 98 * 7 * 8)
+    assert ((N - 1) * (N - 1)).bounds() == (1, 99 * 99)
+    assert ((N - 10) * (m - 2)).bounds()[0] <= -8 * 8
+
+
 def test_text_and_back():
     for value in (M * N * 4 + 3, ceildiv(M, 128) * 3 - N // 2 % 5, minimum(M, N) * 2, -Expr.of(M)):
         assert parse(str(value), DIMS) == value

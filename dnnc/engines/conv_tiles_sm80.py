@@ -279,9 +279,16 @@ class PixelTile(OperandTile):
         return outside
 
     def _offset(self, image: Any, channel: Any, starts: Sequence[Any]) -> Any:
-        """Elements from X's first to a place, which may lie before it."""
+        """Elements from X's first to a place, which may lie before it.
+
+        Nothing is read off 0 along an axis of one element, whose stride need not keep copies
+        aligned.
+        """
         bits, total = offset_bits(self._tensor), 0
-        for coordinate, stride in zip((image, channel, *starts), self._tensor.layout, strict=True):
+        places = zip((image, channel, *starts), self._tensor.layout, self.dims, strict=True)
+        for coordinate, stride, extent in places:
+            if extent.constant == 1:
+                continue
             wide = ops.to_i64(coordinate) if bits == 64 else coordinate
             total = ops.add(total, ops.mul(wide, self.kernel.size(stride, bits)))
         return total

@@ -100,6 +100,23 @@ def test_what_comes_before_and_after_and_a_batch_that_is_an_argument():
     check(g, {"N": 2}, plan=plan)
 
 
+H, W = (dnnc.Dim(name, min=4, max=64) for name in "HW")
+
+
+@pytest.mark.parametrize(
+    ("taps", "parameters"),
+    [(2, around(0, 2)), (3, around(0)), (4, around(0, 4)), (3, around(2, 3, dilation=2))],
+    ids=["halved", "without padding", "patches", "dilated"],
+)
+def test_images_whose_sizes_are_symbols(taps, parameters):
+    """Sizes as (H - 2) // 2 + 1 and strides as those of (H - 2) * (W - 2) pixels."""
+    g = new_graph()
+    x = g.tensor([N, 2, H, W], channels_last([N, 2, H, W]))
+    y = g.conv_fprop(x, g.tensor([3, 2, taps, taps]), **parameters)
+    g.conv_fprop(g.relu(y), g.tensor([2, 3, 1, 1]), **around(0, 2)).set_output()
+    check(g, {"N": 2, "H": 9, "W": 6})
+
+
 def test_padding_is_zeros_that_are_multiplied():
     """An infinite tap gives NaN where it lies on padding, and an infinity elsewhere."""
     g = new_graph(dtypes.f32)

@@ -392,3 +392,17 @@ def test_it_runs_where_the_choice_is_left_to_heuristics():
     plan = check(g)
     if machine.current().target:
         assert [fusion.engine for fusion in plan.programs[0].fusions] == [ENGINE]
+
+
+@pytest.mark.parametrize("name", ["channels before it", "filter", "columns after it"])
+def test_nothing_is_read_past_the_end_of_what_is_no_whole_number_of_16_bytes(name):
+    """Of seven loads that follow an aligned address LLVM would make one of eight elements."""
+    g = new_graph()
+    before = name == "channels before it"
+    x = g.tensor([1, 7, 6, 7], channels_last([1, 7, 6, 7]))
+    if before:
+        x = g.mul(x, g.tensor([1, 7, 1, 1])).set_data_type(dtypes.f16)
+    y = g.conv_fprop(x, g.tensor([3, 7, 1, 1]), **around(0))
+    (g.add(y, g.tensor([1, 1, 1, 7])) if name == "columns after it" else y).set_output()
+    knobs = {"LOAD_SIZE": 2, "TILE_ROWS": 1, "TILE_COLS": 7, "SPECFILT": 1}
+    check(g, engine="conv_depthwise", knobs={**knobs, "ARRAY_SIZE_PER_THREAD": 2, "OCCUPANCY": 0})

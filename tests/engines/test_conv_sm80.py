@@ -76,6 +76,14 @@ def test_images_that_are_aligned_to_less(alignment):
     assert ("], 4, %r" in ptx_of(plan)) == (alignment == 4)
 
 
+def test_an_axis_of_one_element_does_not_unalign_copies():
+    """Its stride is any number, and taps beside it, which read nothing, have an address too."""
+    g = new_graph()
+    x = g.tensor([2, 8, 1], [8, 1, 1])
+    g.conv_fprop(x, image(g, [16, 8, 3]), **around(1, spatial=1)).set_output()
+    assert "], 16, %r" in ptx_of(run(g))
+
+
 @pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("channels", [16, 3])
 def test_one_plan_serves_every_size(channels, n):
