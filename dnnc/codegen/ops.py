@@ -380,6 +380,23 @@ def opaque(value: Any) -> Any:
     return moved if is_number else llvm.IntToPtrOp(value.type, moved).result
 
 
+def computed_here(value: Any) -> Any:
+    """The same fragment, of a power of two of bits, which is computed before what follows.
+
+    Else what one branch alone needs is computed in that branch, from operands that have to live on
+    until then.
+    """
+    bits = element_of(value.type).width * width_of(value)
+    whole = ir.IntegerType.get_signless(min(bits, 32))
+    words = llvm.BitcastOp(vector_type(whole, max(1, bits // 32)), value).result
+    fixed = []
+    for word in elements(words):
+        wide = word if bits >= 32 else arith.ExtUIOp(i32_type(), word).result
+        wide = opaque(wide)
+        fixed.append(wide if bits >= 32 else arith.TruncIOp(whole, wide).result)
+    return llvm.BitcastOp(value.type, from_elements(fixed)).result
+
+
 def barrier() -> None:
     """Every thread of the block has come here; its shared-memory writes are seen by all."""
     nvvm.barrier()

@@ -22,13 +22,14 @@ from ..codegen.region import Region
 from ..codegen.scalar import accumulation_type
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import ConvFprop
-from ..dialect.tensor import Tensor, text
+from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..target import STATIC_SMEM_BYTES, Target
 from .conv import ConvShape, conv_of, conv_of_call, shape_of, sums_of_call
+from .conv_surface import anchor_reasons, filter_reasons
 from .depthwise_kernel import DepthwiseKernel
 from .depthwise_model import predicted
-from .depthwise_tile import MOST_LIVE, DepthwiseFacts, DepthwiseTiling
+from .depthwise_tile import MOST_LIVE, OCCUPANCIES, DepthwiseFacts, DepthwiseTiling
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import epilogue_reasons, knob_reason
 from .surface import fp8_reasons, pattern_reason, too_large_reasons
@@ -42,6 +43,7 @@ _LOADS = (16, 8, 4, 2, 1)
 _ROWS = (1, 2, 4, 7, 8)
 _COLUMNS = (4, 1, 2, 7, 8, 14)
 _TURNS = (1, 2, 4, 8, 16)
+_THREADS = 128  # of a candidate's block
 # Rows and columns of a tile that are worth a look.
 _TILES = ((1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (1, 7), (2, 7), (4, 7))
 
@@ -67,11 +69,9 @@ class ConvDepthwiseEngine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
-        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
-            what = ", ".join(op.label for op in anchors) or "no convolution"
-            return (pattern_reason(what, _PATTERN),)
-        op, reasons = anchors[0], list[Reason]()
+        if declined := anchor_reasons(fusion, _PATTERN):
+            return declined
+        op, reasons = conv_of(fusion), list[Reason]()
         strange = [o.label for o in fusion.ops if o.role not in ("anchor", "pointwise", "view")]
         if strange:
             reasons.append(pattern_reason(", ".join(strange), _PATTERN))
@@ -91,8 +91,8 @@ class ConvDepthwiseEngine:
         def reason(clause: str, what: str, supported: str) -> list[Reason]:
             return [Reason(Status.NOT_SUPPORTED_SHAPE, clause, what, supported)]
 
-        if any(extent.constant is None for extent in op.w.shape):
-            return reason("filter", f"W of dims {text(op.w.shape)}", "fixed sizes")
+        if declined := filter_reasons(op):
+            return declined
         shape = shape_of(op)
         if shape.c_group > _MOST_GROUP:
             what = f"{shape.c_group} input channels a group"
@@ -119,7 +119,7 @@ class ConvDepthwiseEngine:
         Knob("BLOCK_SIZE", (128, 256), "threads of a block"),
         Knob(
             "OCCUPANCY",
-            (0, 1, 2, 3, 4, 5, 6, 8),
+            (0, *OCCUPANCIES),
             "blocks of a multiprocessor whose registers have to suffice; 0: as they come",
         ),
     )
@@ -133,20 +133,27 @@ class ConvDepthwiseEngine:
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         facts, found = _facts_of(fusion), list[Knobs]()
+        is_alone = "g2" not in fusion.roles.values()
         for load, (rows, columns) in itertools.product(facts.loads, _TILES):
             live = facts.live(rows, columns, facts.width(load))
             if live > MOST_LIVE:
                 continue
+            most = facts.occupancy(live, _THREADS, is_alone=is_alone)
+            # The assembler takes more registers for an earlier load, and blocks go, if it may.
+            asked = [n for n in OCCUPANCIES if most - 1 <= n <= most]
             # Held for one tile, a filter is taken as often as not held.
-            for turns, held in ((1, 0), (2, 0), (4, 0), (2, 1), (4, 1)):
+            ways = [(1, 0, n) for n in asked]
+            # Numbers that stay from tile to tile take registers, too.
+            ways += [(2, 0, asked[0]), (4, 0, asked[0]), (2, 1, 0), (4, 1, 0)]
+            for turns, held, occupancy in ways:
                 knobs = {
                     "LOAD_SIZE": load,
                     "TILE_ROWS": rows,
                     "TILE_COLS": columns,
                     "ARRAY_SIZE_PER_THREAD": turns,
                     "SPECFILT": held,
-                    "BLOCK_SIZE": 128,
-                    "OCCUPANCY": 0 if held else facts.occupancy(live),
+                    "BLOCK_SIZE": _THREADS,
+                    "OCCUPANCY": occupancy,
                 }
                 if not any(True for _ in facts.illegal(knobs)):
                     found.append(knobs)

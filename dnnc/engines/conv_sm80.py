@@ -22,11 +22,11 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.ops import ConvFprop
-from ..dialect.tensor import Tensor, text
-from ..errors import Status
+from ..dialect.tensor import Tensor
 from ..expr import Expr, typical
 from ..target import Target
 from .conv import conv_of, conv_of_call, shape_of
+from .conv_surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .conv_tiles_sm80 import (
     GROUP,
     Depth,
@@ -59,10 +59,9 @@ from .knobs_sm80 import (
 )
 from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from .product_model import OperandLines, TiledProduct
-from .surface import bytes_of, fp8_reasons, pattern_reason, too_large_reasons
+from .surface import bytes_of, fp8_reasons, too_large_reasons
 
 _OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
-_MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 _PATTERN = "one conv_fprop, pointwise and view operations"
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
 # ones: by the instructions that each byte takes.  None of this is measured.
@@ -97,11 +96,9 @@ class ConvSm80Engine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
-        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
-            what = ", ".join(op.label for op in anchors) or "no convolution"
-            return (pattern_reason(what, _PATTERN),)
-        op = anchors[0]
+        if declined := anchor_reasons(fusion, _PATTERN):
+            return declined
+        op = conv_of(fusion)
         return (
             *self._type_reasons(op),
             *self._shape_reasons(op),
@@ -113,23 +110,10 @@ class ConvSm80Engine:
     def _type_reasons(self, op: ConvFprop) -> list[Reason]:
         if op.x.type == op.w.type and op.x.type in _OPERAND_TYPES:
             return compute_reasons(op.compute_type, op.x.type, op.w.type)
-        return [
-            Reason(
-                Status.NOT_SUPPORTED_DATA_TYPE,
-                "operand types",
-                f"X {op.x.type}, W {op.w.type}",
-                "both f16, bf16, f32 or i8 (identity casts an operand)",
-            )
-        ]
+        return type_reasons(op, "both f16, bf16, f32 or i8 (identity casts an operand)")
 
     def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
-        if any(extent.constant is None for extent in op.w.shape):
-            what = f"W of dims {text(op.w.shape)}"
-            return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
-        if (high := shape_of(op).pixels.bounds()[1]) >= _MOST_PIXELS:
-            what = f"Y of up to {high} pixels"
-            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {_MOST_PIXELS}")]
-        return []
+        return filter_reasons(op) or count_reasons(shape_of(op).pixels, "Y")
 
     # ---- knobs
 

@@ -21,7 +21,6 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion
 from ..dialect.ops import ConvFprop
-from ..dialect.tensor import text
 from ..errors import Status
 from ..target import Target
 from .conv import conv_of, shape_of
@@ -37,6 +36,13 @@ from .conv_halo_knobs_sm90 import (
 )
 from .conv_matrices_sm90 import conv_matrices
 from .conv_region_sm90 import conv_tiling_of
+from .conv_surface import (
+    anchor_reasons,
+    count_reasons,
+    filter_reasons,
+    hopper_reasons,
+    type_reasons,
+)
 from .engine import Knob, Knobs, Prediction, Reason
 from .facts_sm90 import SPLITS, instruction_of_types
 from .hopper_model import hopper_tile
@@ -54,10 +60,9 @@ from .launch_sm90 import emit_product, residents
 from .matmul_sm90 import RATE_OF
 from .product import compute_reasons, epilogue_reasons
 from .region_sm90 import instruction_of
-from .surface import pattern_reason, too_large_reasons
+from .surface import too_large_reasons
 from .tile_sm90 import Tiling
 
-_MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 # Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
 _TILES = (*TILES, (256, 64))
 # Channels by pixels.
@@ -90,19 +95,10 @@ class ConvSm90Engine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
-        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
-            what = ", ".join(op.label for op in anchors) or "no convolution"
-            return (pattern_reason(what, _PATTERN),)
-        op, reasons = anchors[0], list[Reason]()
-        if target.name != "sm_90a":
-            reasons.append(
-                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
-            )
-        for name, operand in (("X", op.x), ("W", op.w)):
-            if operand not in fusion.inputs or operand.is_by_value:
-                what = f"{name} of {op.label} is computed before it"
-                reasons.append(pattern_reason(what, _PATTERN))
+        if declined := anchor_reasons(fusion, _PATTERN):
+            return declined
+        op = conv_of(fusion)
+        reasons = hopper_reasons(fusion, op, target, _PATTERN)
         reasons += self._type_reasons(op) or self._shape_reasons(op)
         reasons += epilogue_reasons(fusion, op)
         return (*reasons, *too_large_reasons(fusion))
@@ -110,23 +106,14 @@ class ConvSm90Engine:
     def _type_reasons(self, op: ConvFprop) -> list[Reason]:
         if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
             return compute_reasons(op.compute_type, op.x.type, op.w.type)
-        return [
-            Reason(
-                Status.NOT_SUPPORTED_DATA_TYPE,
-                "operand types",
-                f"X {op.x.type}, W {op.w.type}",
-                "both f16, bf16, f32 or i8, or each of an fp8 type",
-            )
-        ]
+        return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
 
     def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
-        if any(extent.constant is None for extent in op.w.shape):
-            what = f"W of dims {text(op.w.shape)}"
-            return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
+        if declined := filter_reasons(op):
+            return declined
         shape = shape_of(op)
-        if (high := shape.pixels.bounds()[1]) >= _MOST_PIXELS:
-            what = f"Y of up to {high} pixels"
-            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {_MOST_PIXELS}")]
+        if declined := count_reasons(shape.pixels, "Y"):
+            return declined
         panel = instruction_of_types(op.x.type, op.w.type).panel_k
         if (what := shape.refusal(panel)) is not None:
             supported = (

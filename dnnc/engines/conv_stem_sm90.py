@@ -32,6 +32,13 @@ from .conv import conv_of, conv_of_call, image_view, shape_of
 from .conv_facts_sm90 import y_loads
 from .conv_stem import Stem, stem_refusal
 from .conv_stem_kernel_sm90 import RunsOperand, StemFilter, StemLoop, StemSpace
+from .conv_surface import (
+    anchor_reasons,
+    count_reasons,
+    filter_reasons,
+    hopper_reasons,
+    type_reasons,
+)
 from .engine import Knob, Knobs, Prediction, Reason
 from .hopper_model import HopperWork, hopper_tile
 from .launch_sm90 import emit_product, residents
@@ -39,7 +46,7 @@ from .matmul_sm90 import RATE_OF
 from .matrices_sm90 import Matrices
 from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from .region_sm90 import instruction_of, product_calls, staged_loads
-from .surface import bytes_of, pattern_reason, smem_reasons, too_large_reasons
+from .surface import bytes_of, smem_reasons, too_large_reasons
 from .tile_sm90 import (
     LOAD_BUFFERS,
     STORE_BUFFERS,
@@ -50,7 +57,6 @@ from .tile_sm90 import (
 )
 
 _PATTERN = "one conv_fprop of few channels, pointwise operations after it"
-_MOST_PIXELS = 1 << 31  # of all tiles: they are counted in 31 bits
 _AXES = (2, 4, 3)  # of a view of an image: channels, columns, rows
 _ROWS = (128, 256)
 _COLUMNS = (64, 96, 128, 192, 256)
@@ -79,19 +85,10 @@ class ConvStemSm90Engine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
-        if len(anchors) != 1 or not isinstance(anchors[0], ConvFprop):
-            what = ", ".join(op.label for op in anchors) or "no convolution"
-            return (pattern_reason(what, _PATTERN),)
-        op, reasons = anchors[0], list[Reason]()
-        if target.name != "sm_90a":
-            reasons.append(
-                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
-            )
-        for name, operand in (("X", op.x), ("W", op.w)):
-            if operand not in fusion.inputs or operand.is_by_value:
-                what = f"{name} of {op.label} is computed before it"
-                reasons.append(pattern_reason(what, _PATTERN))
+        if declined := anchor_reasons(fusion, _PATTERN):
+            return declined
+        op = conv_of(fusion)
+        reasons = hopper_reasons(fusion, op, target, _PATTERN)
         reasons += self._type_reasons(op) or self._shape_reasons(op)
         reasons += _output_reasons(fusion)
         reasons += epilogue_reasons(fusion, op)
@@ -100,14 +97,11 @@ class ConvStemSm90Engine:
     def _type_reasons(self, op: ConvFprop) -> list[Reason]:
         if op.x.type == op.w.type and op.x.type in (dtypes.f16, dtypes.bf16):
             return compute_reasons(op.compute_type, op.x.type, op.w.type)
-        what = f"X {op.x.type}, W {op.w.type}"
-        status = Status.NOT_SUPPORTED_DATA_TYPE
-        return [Reason(status, "operand types", what, "both f16 or bf16")]
+        return type_reasons(op, "both f16 or bf16")
 
     def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
-        if any(extent.constant is None for extent in op.w.shape):
-            what = f"W of dims {text(op.w.shape)}"
-            return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
+        if declined := filter_reasons(op):
+            return declined
         shape = shape_of(op)
         if (what := stem_refusal(shape)) is not None:
             status = Status.NOT_SUPPORTED_LAYOUT
@@ -115,10 +109,7 @@ class ConvStemSm90Engine:
         if shape.k_group > max(_COLUMNS):
             what = f"{shape.k_group} output channels"
             return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"up to {max(_COLUMNS)}")]
-        if (high := _positions(shape, op, 1).bounds()[1]) >= _MOST_PIXELS:
-            what = f"tiles of up to {high} pixels"
-            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {_MOST_PIXELS}")]
-        return []
+        return count_reasons(_positions(shape, op, 1), "tiles")
 
     # ---- knobs
 

@@ -33,10 +33,12 @@ from ..codegen.staged_filter import StagedFilter
 from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, product
 from .conv import conv_of_call, sums_of_call
-from .depthwise_tile import DepthwiseTiling, met
+from .depthwise_tile import DepthwiseTiling, met, registers_for
 
-# Registers of pixels that are on their way while others are multiplied.
+# Registers of pixels that are on their way while others are multiplied, where not all of them can
+# be (see `DepthwiseKernel._lines_ahead`).
 _AHEAD = 48
+_ADDRESSES = 16  # registers beside pixels and sums, at the least
 
 Sums = list[list[Any]]  # of each output pixel of a tile, an element each
 
@@ -276,7 +278,7 @@ class DepthwiseKernel:
             return [pixels.load(line, step, place) for step, place in places[last].items()]
 
         every = list(itertools.product(*meetings[:last]))
-        ahead = self._lines_ahead(len(meetings[last]))
+        ahead = self._lines_ahead(len(every), len(meetings[last]))
         return Lines(meetings, every, bring, [bring(steps) for steps in every[:ahead]])
 
     def _whole(self, lines: Lines, pointer: Any) -> Sums:
@@ -295,10 +297,22 @@ class DepthwiseKernel:
                     self._add(sums[_linear(outputs, self.tiles)], x, taken[tap])
         return sums
 
-    def _lines_ahead(self, columns: int) -> int:
-        """How many lines are loaded before the first is used."""
-        bits = self.shape.x.type.bits * self.x_width
-        return max(1, _AHEAD // (columns * max(1, bits // 32)))
+    def _lines_ahead(self, lines: int, columns: int) -> int:
+        """How many lines are loaded before the first is used.
+
+        All of a strip, where registers hold them: the first line meets a row of taps and begins the
+        sums of the first row of outputs, and when those of the last row begin, some lines are used
+        up.  The more bytes a multiprocessor has under way, the nearer it comes to the bandwidth of
+        memory.
+        """
+        tiling, bits = self.tiling, self.shape.x.type.bits * self.x_width
+        line, words = columns * max(1, bits // 32), max(1, self.scalars.type.width // 32)
+        row, taps = tiling.columns * tiling.width * words, self.windows[-1].taps
+        taps *= tiling.width * self.shape.c_group * words
+        used_up = (tiling.rows - 1) * self.windows[-2].stride if tiling.rows > 1 else 0
+        needed = max(lines * line + row + taps, (lines - used_up) * line + tiling.rows * row)
+        room = registers_for(tiling.min_blocks, tiling.threads) if tiling.min_blocks else 0
+        return lines if needed + _ADDRESSES <= room else max(1, _AHEAD // line)
 
     # ---- loops over the filter
 
@@ -383,6 +397,8 @@ class DepthwiseKernel:
             inside = None
             for _, condition in places:
                 inside = ops.both(inside, condition)
+            if inside is not None:
+                values = [ops.computed_here(value) for value in values]
             ready.append((at, inside, values))
         for at, inside, values in ready:
             for (_, target), value in zip(targets, values, strict=True):

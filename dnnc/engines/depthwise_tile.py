@@ -25,13 +25,18 @@ MOST_SUMS = 112  # registers of a thread
 MOST_HELD = 176  # registers of a filter that stays in them, and of the sums
 
 # Numbers that a thread works with at once (see `DepthwiseFacts.live`) for which the assembler found
-# enough registers, and for which it did with three blocks of 128 threads a multiprocessor, or with
-# as many more as there are.
+# enough registers, and what it needs beside them: of few taps at the least, of more where nothing
+# is to spill.
 MOST_LIVE = 208
-_LIVE_IN_THREE_BLOCKS = range(90, 141)
-_OTHER_REGISTERS = 28  # at the least, for addresses and the like
+_FEW_TAPS = 9
+_OTHER_REGISTERS = 28
+_OTHER_REGISTERS_OF_MORE = 45
+_OTHER_REGISTERS_AFTER = 5  # for what operations after the convolution read
 
+# Blocks of a multiprocessor that may be asked for.
+OCCUPANCIES = (1, 2, 3, 4, 5, 6, 8)
 REGISTERS_SM = 65536  # of every architecture (see `Target`)
+REGISTER_UNIT = 8  # that threads get registers in
 LINE_BYTES = 128  # of neighbouring channels that a block had better read together
 
 
@@ -162,18 +167,25 @@ class DepthwiseFacts:
         row = outputs * self.shape.windows[-1].taps * self.shape.c_group
         return "row" if row <= MOST_UNROLLED else "tap"
 
-    def live(self, rows: int, columns: int, width: int) -> int:
-        """Registers of sums, of the taps that lie on one row of X, and of such a row."""
+    def live(self, rows: int, columns: int, width: int, *, is_held: bool = False) -> int:
+        """Registers of sums, of the taps that lie on one row of X, or of all, and of such a row."""
         windows = (*(Window(1),) * 2, *self.shape.windows)[-2:]
         outputs = rows * columns * width
         taps = min(rows, windows[0].taps) * windows[1].taps * self.shape.c_group * width
+        if is_held:
+            taps = self.products(width)
         line = len(met(columns, windows[1])) * max(1, width * self.bits // 32)
         return (outputs + taps) * self.sum_words + line
 
-    def occupancy(self, live: int) -> int:
-        """A good value of the knob for so many live numbers."""
-        is_small = self.products(1) <= MOST_TAPS_UNROLLED
-        return 3 if is_small and live in _LIVE_IN_THREE_BLOCKS else 0
+    def occupancy(self, live: int, threads: int, *, is_alone: bool) -> int:
+        """Most blocks of a multiprocessor whose registers suffice for so many live numbers.
+
+        is_alone: whether no operation follows the convolution.
+        """
+        is_small = self.products(1) <= _FEW_TAPS
+        needed = live + (_OTHER_REGISTERS if is_small else _OTHER_REGISTERS_OF_MORE)
+        needed += 0 if is_alone else _OTHER_REGISTERS_AFTER
+        return max((n for n in OCCUPANCIES if needed <= registers_for(n, threads)), default=1)
 
     def tiling(self, knobs: Knobs) -> DepthwiseTiling:
         width, threads = self.width(knobs["LOAD_SIZE"]), knobs["BLOCK_SIZE"]
@@ -213,8 +225,7 @@ class DepthwiseFacts:
         if outputs * self.sum_words > MOST_SUMS:
             what = f"a tile of {outputs} sums of {self.sums} a thread"
             yield what, f"at most {MOST_SUMS} registers"
-        asked = knobs["OCCUPANCY"] * knobs["BLOCK_SIZE"]
-        most = min(REGISTERS_PER_THREAD, REGISTERS_SM // max(1, asked))
+        most = registers_for(max(1, knobs["OCCUPANCY"]), knobs["BLOCK_SIZE"])
         needed = _OTHER_REGISTERS + self.live(rows, knobs["TILE_COLS"], width)
         if knobs["OCCUPANCY"] and needed > most:
             yield f"OCCUPANCY={knobs['OCCUPANCY']}: {needed} registers a thread", f"at most {most}"
@@ -222,6 +233,12 @@ class DepthwiseFacts:
         if knobs["SPECFILT"] and (held > MOST_HELD or self.unrolled(outputs) != "filter"):
             what = f"SPECFILT=1: {held} registers of the filter and of sums"
             yield what, f"at most {MOST_HELD}, and {MOST_UNROLLED} multiply-adds of a tile"
+
+
+def registers_for(blocks: int, threads: int) -> int:
+    """Most registers of a thread that leave room for so many blocks on a multiprocessor."""
+    each = REGISTERS_SM // (blocks * threads) // REGISTER_UNIT * REGISTER_UNIT
+    return min(REGISTERS_PER_THREAD, each)
 
 
 def fragments_of_block(count: int, fragment_bytes: int, threads: int, most: int) -> int:

@@ -58,7 +58,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
     if engine == "conv_sm90":
         return accumulators(main_loop_knobs(knobs))
     if engine == "conv_depthwise":
-        return knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
+        sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
+        return sums * max(1, knobs["OCCUPANCY"])  # of a multiprocessor's registers
     if engine == "matmul_sm80":
         return knobs["TILE_M"] * knobs["TILE_N"]
     return 0

@@ -631,6 +631,35 @@ def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
     assert_depthwise_fits(size, most.values())
 
 
+def depthwise_with_epilogue():
+    """14 columns, which tiles of 4 do not divide, then scale, bias and ReLU."""
+    g = new_graph(dtypes.f16)
+    x, w = channels_last(g, 32, 14, 14, 384), channels_last(g, 384, 3, 3, 1)
+    y = g.conv_fprop(x, w, padding=[1, 1], stride=[1, 1], dilation=[1, 1])
+    scaled = g.mul(y, g.tensor([1, 384, 1, 1]))
+    g.relu(g.add(scaled, g.tensor([1, 384, 1, 1]))).set_output()
+    return g
+
+
+def test_pixels_that_may_be_outside_are_computed_before_the_branches_that_store_them():
+    """Else all taps and pixels of their sums live until there: 233 registers."""
+    knobs = {"LOAD_SIZE": 16, "TILE_ROWS": 1, "TILE_COLS": 4, "ARRAY_SIZE_PER_THREAD": 1}
+    plan = assembled("conv_depthwise", depthwise_with_epilogue, knobs, "sm_90a")
+    (kernel,) = plan.programs[0].kernels
+    assert kernel.registers < 200
+    crowded = {**knobs, "TILE_ROWS": 2, "OCCUPANCY": 3}
+    assert_fits(assembled("conv_depthwise", depthwise_with_epilogue, crowded, "sm_90a"), "sm_90a")
+
+
+def test_a_small_strip_of_a_depthwise_convolution_is_under_way_at_once():
+    """36 loads of its pixels before the first multiply-add, where registers hold them."""
+    knobs = {"LOAD_SIZE": 8, "TILE_ROWS": 2, "TILE_COLS": 7, "ARRAY_SIZE_PER_THREAD": 1}
+    plan = assembled("conv_depthwise", depthwise(3), {**knobs, "OCCUPANCY": 4}, "sm_90a")
+    assert_fits(plan, "sm_90a")
+    ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    assert ptx[: ptx.index("fma.rn.f32")].count(".v2.b32") == 36
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [3, 5, 7])
 def test_every_candidate_of_depthwise_filters_fits_its_registers(size):

@@ -354,6 +354,38 @@ def test_every_candidate_is_legal():
     assert not any(CONV_DEPTHWISE.legal(knobs, fusion, target) for knobs in found)
 
 
+# Configurations in the order of the times that an H100 took, in microseconds, f16:
+# LOAD_SIZE, rows, columns, turns, SPECFILT, OCCUPANCY.
+MEASURED = {
+    "128x56x56x144 3x3": (
+        [128, 144, 56, 56], 3,
+        {(8, 4, 4, 1, 0, 3): 87.8, (16, 2, 4, 1, 0, 3): 92.7, (8, 4, 4, 2, 0, 3): 95.7,
+         (16, 1, 7, 1, 0, 3): 97.4, (8, 4, 7, 1, 0, 2): 102.1, (8, 4, 7, 4, 1, 0): 111.6},
+    ),
+    "128x28x28x192 5x5": (
+        [128, 192, 28, 28], 5,
+        {(8, 2, 7, 1, 0, 3): 40.1, (16, 1, 7, 1, 0, 3): 43.3, (8, 4, 4, 1, 0, 2): 48.2,
+         (16, 2, 4, 1, 0, 2): 50.7, (8, 1, 7, 2, 1, 0): 53.6, (8, 4, 4, 4, 1, 0): 54.9},
+    ),
+}  # fmt: skip
+KNOB_NAMES = ("LOAD_SIZE", "TILE_ROWS", "TILE_COLS", "ARRAY_SIZE_PER_THREAD", "SPECFILT")
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_predictions_are_near_what_was_measured(name):
+    dims, size, measured = MEASURED[name]
+    g = new_graph(target="sm_90a")
+    convolved(g, dims, [dims[1], 1, size, size], **around(size // 2))
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    found = {}
+    for key in measured:
+        knobs = dict(zip((*KNOB_NAMES, "OCCUPANCY"), key, strict=True), BLOCK_SIZE=128)
+        found[key] = 1e6 * CONV_DEPTHWISE.predict(fusion, knobs, of("sm_90a")).seconds
+    assert min(found, key=lambda key: found[key]) == min(measured, key=lambda key: measured[key])
+    assert all(0.9 < found[key] / measured[key] < 1.1 for key in measured), found
+
+
 def test_it_runs_where_the_choice_is_left_to_heuristics():
     g = new_graph()
     convolved(g, [2, 96, 14, 14], [96, 1, 5, 5], **around(2))

@@ -48,6 +48,17 @@ def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
     assert not spills.is_like("matmul_sm80", base, [text])
 
 
+@pytest.mark.parametrize(
+    ("knobs", "is_like"),
+    [({"TILE_ROWS": 8}, True), ({"OCCUPANCY": 2}, False), ({"TILE_COLS": 2}, False)],
+    ids=str,
+)
+def test_depthwise_tiles_of_fewer_blocks_are_not_like_one_that_spills(knobs, is_like):
+    base = {"LOAD_SIZE": 8, "TILE_ROWS": 4, "TILE_COLS": 4, "OCCUPANCY": 3, "SPECFILT": 0}
+    text = "conv_depthwise:" + ":".join(f"{name}={value}" for name, value in base.items())
+    assert spills.is_like("conv_depthwise", {**base, **knobs}, [text]) is is_like
+
+
 def test_a_plan_without_kernels_spills_nothing():
     empty = Plan("none", {}, (), (), ())
     assert spills.spilling_choices(empty) == ()

@@ -67,7 +67,7 @@ def counts(monkeypatch):
     for kind in (MatmulSm80Engine, MatmulSm90Engine):
         count(kind, "predict")
     count(knobs_sm90, "_apart_from_smem")
-    knobs_sm90._legal_choices.cache_clear()
+    knobs_sm90.legal_choices.cache_clear()
     return found
 
 

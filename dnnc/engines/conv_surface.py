@@ -1,0 +1,58 @@
+"""Clauses of the support surface that engines of convolutions share."""
+
+from __future__ import annotations
+
+from ..dialect.fusion import Fusion
+from ..dialect.ops import ConvFprop
+from ..dialect.tensor import text
+from ..errors import Status
+from ..expr import Expr
+from ..target import Target
+from .engine import Reason
+from .surface import pattern_reason
+
+MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
+
+
+def anchor_reasons(fusion: Fusion, pattern: str) -> tuple[Reason, ...]:
+    """What is not one convolution; pattern: what would be accepted."""
+    anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+    if len(anchors) == 1 and isinstance(anchors[0], ConvFprop):
+        return ()
+    what = ", ".join(op.label for op in anchors) or "no convolution"
+    return (pattern_reason(what, pattern),)
+
+
+def hopper_reasons(fusion: Fusion, op: ConvFprop, target: Target, pattern: str) -> list[Reason]:
+    """Of engines whose operands come by TMA: the architecture, and operands that are computed."""
+    reasons = list[Reason]()
+    if target.name != "sm_90a":
+        status = Status.NOT_SUPPORTED_ARCH_MISMATCH
+        reasons.append(Reason(status, "architecture", str(target), "sm_90a"))
+    for name, operand in (("X", op.x), ("W", op.w)):
+        if operand not in fusion.inputs or operand.is_by_value:
+            what = f"{name} of {op.label} is computed before it"
+            reasons.append(pattern_reason(what, pattern))
+    return reasons
+
+
+def type_reasons(op: ConvFprop, supported: str) -> list[Reason]:
+    """The operands' types are none of those."""
+    what = f"X {op.x.type}, W {op.w.type}"
+    return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
+
+
+def filter_reasons(op: ConvFprop) -> list[Reason]:
+    """A filter of sizes that are known at run time."""
+    if all(extent.constant is not None for extent in op.w.shape):
+        return []
+    what = f"W of dims {text(op.w.shape)}"
+    return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
+
+
+def count_reasons(pixels: Expr, of: str) -> list[Reason]:
+    """More pixels than are counted; of: what has them."""
+    if (high := pixels.bounds()[1]) < MOST_PIXELS:
+        return []
+    what = f"{of} of up to {high} pixels"
+    return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {MOST_PIXELS}")]
