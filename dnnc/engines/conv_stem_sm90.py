@@ -57,6 +57,7 @@ from .tile_sm90 import (
 )
 
 _PATTERN = "one conv_fprop of few channels, pointwise operations after it"
+_ROWS_OF_X = "X with channels last and no gaps in its rows, which are multiples of 16 bytes"
 _AXES = (2, 4, 3)  # of a view of an image: channels, columns, rows
 _ROWS = (128, 256)
 _COLUMNS = (64, 96, 128, 192, 256)
@@ -74,7 +75,7 @@ class ConvStemSm90Engine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of two spatial dims and one group; X and W of f16 or bf16, sums in "
-        "f32; X with channels last and no gaps in its rows, which are multiples of 16 bytes",
+        f"f32; {_ROWS_OF_X}",
         "filters of up to 24 steps of 16 elements, whose rows are padded to 8; channels times "
         "stride an even number; dilation along columns only; any paddings, both modes, up to 256 "
         "output channels; N and the height may be symbols, the width if rows keep whole 16 bytes",
@@ -105,7 +106,8 @@ class ConvStemSm90Engine:
         shape = shape_of(op)
         if (what := stem_refusal(shape)) is not None:
             status = Status.NOT_SUPPORTED_LAYOUT
-            return [Reason(status, "runs of elements", what, self.support[1])]
+            supported = f"two spatial dims, one group; {_ROWS_OF_X}; {self.support[1]}"
+            return [Reason(status, "runs of elements", what, supported)]
         if shape.k_group > max(_COLUMNS):
             what = f"{shape.k_group} output channels"
             return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"up to {max(_COLUMNS)}")]

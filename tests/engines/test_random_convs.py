@@ -1,0 +1,80 @@
+"""Random convolutions by every engine of them, with knobs of its candidates and any legal ones."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from dnnc.dialect.fusion import partition
+from dnnc.engines import engine_named
+from dnnc.target import of
+from tests.random_convs import SURFACES, draw, poisoned
+from tests.support import machine
+from tests.support.checked import check, random_inputs
+
+SEEDS, MORE_SEEDS = 7, 150
+_TRIES, _DRAWS = 1000, 5
+
+
+def drawn_for(random, engine, target):
+    """(what was drawn, its fusion), of a graph that the engine takes."""
+    for _ in range(_DRAWS):
+        drawn = draw(random, SURFACES[engine.name], target)
+        graph = drawn.graph.graph.finalize()
+        (fusion,) = partition(graph, [graph.live_ops])
+        if not engine.supports(fusion, of(target)):
+            return drawn, fusion
+    raise AssertionError(f"{engine.name} takes none of {_DRAWS} graphs")
+
+
+def run(engine_name, seed):
+    random, engine = Random(seed), engine_named(engine_name)
+    target = "sm_90a" if engine_name.endswith("sm90") else machine.current().target
+    drawn, fusion = drawn_for(random, engine, target)
+    graph = drawn.graph.graph.finalize()
+    inputs = random_inputs(graph, drawn.sizes, seed)
+    if drawn.can_be_infinite and random.random() < 0.3:
+        inputs = poisoned(random, inputs)
+    with np.errstate(all="ignore"):
+        check(
+            drawn.graph,
+            drawn.sizes,
+            engine=engine_name,
+            knobs=knobs_of(random, engine, fusion, of(target)),
+            target=target,
+            inputs=inputs,
+            seed=seed,
+            slack=6.0,
+            allowance=drawn.allowance,
+        )
+
+
+def knobs_of(random, engine, fusion, target):
+    candidates = engine.candidates(fusion, target)
+    if random.random() < 0.5:
+        for _ in range(_TRIES):
+            knobs = {k.name: random.choice(k.values) for k in engine.knobs(fusion, target)}
+            if not engine.legal(knobs, fusion, target):
+                assert engine.predict(fusion, knobs, target).seconds > 0
+                return knobs
+    return random.choice(list(candidates))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("engine", ["conv_sm80", "conv_depthwise"])
+def test_on_any_architecture(engine, seed):
+    run(engine, seed)
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("engine", ["conv_sm90", "conv_stem_sm90"])
+def test_on_hopper(engine, seed):
+    run(engine, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", SURFACES)
+def test_many(engine):
+    for seed in range(SEEDS, MORE_SEEDS):
+        run(engine, seed)

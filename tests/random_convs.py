@@ -1,0 +1,178 @@
+"""Random convolutions of the engines' surfaces: `draw(random, surface)`.
+
+Odd sizes, groups, paddings beyond the filter, strides beyond it, layouts with gaps, sizes that
+are symbols, work before and after the convolution whose operands are broadcast in every way,
+several outputs, infinities beside padding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import dnnc
+from dnnc import dtypes
+
+_LAYOUTS = ("last", "last", "first", "channel gaps", "row gaps")
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What an engine takes.
+
+    types: of X and W.  channels: of a group.  groups, outputs: theirs, and output channels of each.
+    layouts: of X.  outputs_of: layouts of outputs.  has_before: whether operations may come before.
+    spatial: how many axes.  unit: elements that gaps are multiples of.
+    """
+
+    types: tuple[str, ...]
+    channels: tuple[int, ...]
+    groups: tuple[int, ...] = (1, 1, 2, 3)
+    outputs: tuple[int, ...] = (1, 3, 8, 16, 24, 40, 72)
+    layouts: tuple[str, ...] = _LAYOUTS
+    outputs_of: tuple[str, ...] = _LAYOUTS
+    has_before: bool = True
+    spatial: tuple[int, ...] = (1, 2, 2, 2, 3)
+    unit: int = 1
+
+
+_LAST = ("last", "last", "row gaps")
+SURFACES = {
+    "conv_sm80": Surface(("f16", "bf16", "f32", "i8"), (1, 2, 3, 4, 5, 8, 12, 16, 33, 64)),
+    "conv_depthwise": Surface(
+        ("f16", "bf16", "f32", "i8"), (1, 1, 1, 2, 3, 4, 7), (1, 2, 3, 5, 8, 16), (1, 1, 2, 3, 4, 8)
+    ),
+    "conv_sm90": Surface(
+        ("f16", "bf16", "f32", "i8"), (16, 16, 32, 48, 80), layouts=_LAST, has_before=False, unit=16
+    ),
+    "conv_stem_sm90": Surface(
+        ("f16", "bf16"), (1, 2, 3, 4, 5, 6), (1,), (8, 16, 40, 72), ("last",), _LAST, False, (2,), 8
+    ),
+}
+
+
+@dataclass
+class Drawn:
+    """A graph, and the sizes of its symbols.  allowance: as of `check`.  can_be_infinite: whether
+    inputs may be."""
+
+    graph: Any
+    sizes: dict[str, int]
+    allowance: float
+    can_be_infinite: bool
+
+
+def _strides(dims: list[Any], layout: str, gap: int) -> list[Any]:
+    order = list(range(len(dims)))
+    if layout != "first":
+        order = [0, *range(2, len(dims)), 1]
+    strides, running = [0] * len(dims), 1
+    for place, axis in enumerate(reversed(order)):
+        strides[axis] = running
+        running = running * dims[axis]
+        if (layout, place) in (("channel gaps", 0), ("row gaps", 1)):
+            running = running + gap
+    return strides
+
+
+def _window(random: Random, extent: int, *, is_dense: bool) -> dict[str, int]:
+    taps, stride = random.choice((1, 1, 2, 3, 3, 4, 5)), random.choice((1, 1, 2, 3, 5))
+    dilation = 1 if is_dense else random.choice((1, 1, 2, 3))
+    reach = (taps - 1) * dilation
+    pre, post = (random.choice((0, 0, 1, 1, 2, reach, reach + 2)) for _ in range(2))
+    pre += max(0, reach + 1 - extent - pre - post)
+    return {"taps": taps, "stride": stride, "dilation": dilation, "pre": pre, "post": post}
+
+
+def draw(random: Random, surface: Surface, target: str) -> Drawn:
+    """A graph whose convolution the engine takes."""
+    io = dtypes.of(random.choice(surface.types))
+    spatial = random.choice(surface.spatial)
+    c, groups, k = (random.choice(n) for n in (surface.channels, surface.groups, surface.outputs))
+    is_stem = surface is SURFACES["conv_stem_sm90"]
+    extents = [random.choice((1, 2, 3, 5, 6, 7, 9)) for _ in range(spatial)]
+    if is_stem:
+        extents[-1] = random.choice((8, 16, 24))
+    windows = [
+        _window(random, extent, is_dense=is_stem and axis == spatial - 1)
+        for axis, extent in enumerate(extents)
+    ]
+    if is_stem and c * windows[-1]["stride"] % 2:
+        windows[-1]["stride"] += 1
+    sizes, dims = {}, [random.choice((1, 2, 3)), c * groups, *extents]
+    for axis, name in zip((0, *range(2, 2 + spatial)), "NABC", strict=False):
+        if random.random() < 0.25 and not (is_stem and axis == 3):
+            sizes[name] = dims[axis]
+            low = 1
+            if axis > 1:
+                window = windows[axis - 2]
+                reach = (window["taps"] - 1) * window["dilation"]
+                low = max(1, reach + 1 - window["pre"] - window["post"])
+            dims[axis] = dnnc.Dim(name, min=low, max=random.choice((sizes[name], 64)))
+    is_integer = io.is_integer
+    g = dnnc.pygraph(
+        "conv", io_data_type=io, intermediate_data_type="f32", compute_data_type="f32",
+        target=target,
+    )  # fmt: skip
+    gap = surface.unit * random.choice((1, 2))
+
+    def tensor(shape: list[Any], *layouts: str, **options: Any) -> Any:
+        return g.tensor(shape, _strides(shape, random.choice(layouts), gap), **options)
+
+    x = taken = tensor(dims, *surface.layouts)
+    ones = [1] * spatial
+    if surface.has_before and not is_integer and random.random() < 0.4:
+        other = random.choice(([1, c * groups, *ones], [dims[0], 1, *ones], [1, 1, *dims[2:]]))
+        taken = g.relu(g.add(x, tensor(other, "first"))).set_data_type(io)
+    names = {"pre_padding": "pre", "post_padding": "post"}
+    names |= {name: name for name in ("stride", "dilation")}
+    y = g.conv_fprop(
+        taken,
+        tensor([k * groups, c, *(window["taps"] for window in windows)], "last"),
+        convolution_mode=random.choice(("CROSS_CORRELATION", "CONVOLUTION")),
+        compute_data_type="i32" if is_integer else "f32",
+        **{name: [window[key] for window in windows] for name, key in names.items()},
+    )
+    if is_integer:
+        y.set_data_type("i32")
+    made = _after(random, g, x, y, tensor)
+    for i, value in enumerate(made):
+        if i == len(made) - 1 or random.random() < 0.3:
+            type_ = random.choice((dtypes.f16, dtypes.f32))
+            value.set_output().set_data_type("i32" if is_integer and value is y else type_)
+            shape = list(value.get_dim())
+            value.set_stride(_strides(shape, random.choice(surface.outputs_of), gap))
+    return Drawn(g, sizes, 2e-2 if io == dtypes.f32 else 2e-5, not is_integer)
+
+
+def _after(random: Random, g: Any, x: Any, y: Any, tensor: Any) -> list[Any]:
+    """Y, and what is computed of it."""
+    made, dims = [y], list(y.get_dim())
+    ones = [1] * (len(dims) - 2)
+    for _ in range(random.choice((0, 1, 2, 3))):
+        value, kind = random.choice(made[-2:]), random.choice(("add", "mul", "relu", "y", "x"))
+        shapes = ([1, dims[1], *ones], [dims[0], 1, *ones], [1, 1, *dims[2:]], dims, [1, 1, *ones])
+        other = tensor(random.choice(shapes), *_LAYOUTS, data_type=dtypes.f16)
+        if kind == "relu":
+            made.append(g.relu(value))
+        elif kind == "y":
+            made.append(g.add(value, y))
+        elif kind == "x" and tuple(x.get_dim()) == tuple(dims):
+            made.append(g.add(value, x))
+        else:
+            made.append(g.mul(value, other) if kind == "mul" else g.add(value, other))
+    return made
+
+
+def poisoned(random: Random, inputs: dict[int, Any]) -> dict[int, Any]:
+    """With an infinity or a NaN in some of the floats."""
+    found = {}
+    for uid, array in inputs.items():
+        array = np.array(array)
+        if array.dtype.kind not in "iub" and random.random() < 0.5:
+            array.reshape(-1)[random.randrange(array.size)] = random.choice((np.inf, np.nan))
+        found[uid] = array
+    return found
