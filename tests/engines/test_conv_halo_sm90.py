@@ -94,6 +94,7 @@ def test_filters_that_stay_and_residuals(io, stages):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
+@pytest.mark.slow
 def test_tiles_that_are_taken_one_by_one():
     g = new_graph()
     convolved(g, [136, 8, 2, 2], [64, 8, 3, 3], **around(1)).set_output()
