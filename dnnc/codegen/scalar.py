@@ -310,8 +310,9 @@ class Scalars:
         return arith.CmpFOp(_P.UNO, x, x).result
 
     def truth(self, x: Any) -> Any:
-        """Whether a value of the compute type is not 0."""
-        return _to_bool(x, self.dtype) if self.dtype.kind != "b" else x
+        """Whether a value of the compute type is not 0; a boolean is what it says."""
+        is_boolean = x.type == ir.IntegerType.get_signless(1)
+        return x if is_boolean else _to_bool(x, self.dtype)
 
     def logical_and(self, x: Any, y: Any) -> Any:
         return arith.AndIOp(x, y).result

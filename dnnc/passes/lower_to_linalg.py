@@ -166,6 +166,12 @@ class _Lowering:
             return _constant_of(source, dtype)
         return convert(rest.pop(0), source.type, dtype)
 
+    def operand_scalar(self, op: Pointwise, source: Tensor, rest: list[Any]) -> Any:
+        """The next operand of a pointwise operation: in the compute type, but a boolean that is
+        chosen by, which is none of its arithmetic."""
+        is_choice = op.mode == "binary_select" and source is op.t and source.type == dtypes.i1
+        return self.scalar(source, rest, dtypes.i1 if is_choice else op.compute_type)
+
     # ---- approximation
 
     def approximation(self, op: Op) -> str:
@@ -210,7 +216,8 @@ def _constant_of(source: Tensor, dtype: DType) -> Any:
 
 def _pointwise(low: _Lowering, op: Pointwise) -> None:
     compute = op.compute_type
-    operands = [pair for source in op.operands for pair in low.operand(source, op.y)]
+    reads = op.operands if op.mode != "gen_index" else ()  # of whose operand the dims count alone
+    operands = [pair for source in reads for pair in low.operand(source, op.y)]
     is_copy = op.mode == "identity" and op.x.type == op.y.type
     scalars = Scalars(
         compute, low.approximation(op), is_division_exact=not low.stays_float(op.results[0])
@@ -220,7 +227,9 @@ def _pointwise(low: _Lowering, op: Pointwise) -> None:
         rest = list(given)
         if is_copy:
             return low.scalar(op.x, rest, op.x.type)
-        taken = [low.scalar(source, rest, compute) for source in op.operands]
+        taken = [low.operand_scalar(op, source, rest) for source in reads]
+        if not reads:
+            return convert(scalars.index(op.axis), compute, op.y.type)
         value = op.row.emit(scalars, *taken, **op.parameters())
         return convert(value, dtypes.i1 if op.row.result == "bool" else compute, op.y.type)
 
