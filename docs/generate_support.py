@@ -34,6 +34,7 @@ from dnnc.engines.engine import Engine
 from dnnc.errors import DnncError
 from dnnc.frontends.methods import methods
 from dnnc.target import TARGETS, Target
+from tests.attention_graphs import Pattern
 from tests.dialect.examples import (
     EXAMPLES,
     finish,
@@ -169,6 +170,12 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine grid": (
         *_both("test_grid.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
+    "engine sdpa_fwd_sm90": (
+        *_both("test_sdpa_fwd_sm90.py", target=HOPPER),
+        LinkedTest(
+            "tests/engines/test_sdpa_fwd_sm90.py", "test_best_choices_spill_nothing", HOPPER
+        ),
     ),
     "engine matmul_sm90": (
         *_both("test_matmul_sm90.py", target=HOPPER),
@@ -502,6 +509,7 @@ def samples(engine: Engine) -> tuple[Fusion, ...]:
     made += [f for t in dtypes.ALL for f in convolutions(t)]
     made += fusions(EXAMPLES["peer_reduction"])
     made += fusions(EXAMPLES["batchnorm"])
+    made += [attention(name) for name in ("HALF", "BFLOAT16")]
     return tuple(fusion for fusion in made if targets_of(engine, (fusion,)))
 
 
@@ -785,6 +793,12 @@ def convolutions(io: DType) -> tuple[Fusion, ...]:
     compute = dtypes.i32 if io.is_integer else dtypes.f32
     made = (fusion_of(build, io, compute) for build in EXAMPLES["conv_fprop"])
     return tuple(fusion for fusion in made if fusion is not None)
+
+
+def attention(dtype: str) -> Fusion:
+    """A small attention."""
+    graph = Pattern(dtype=dtype).g.graph.finalize()
+    return partition(graph, [graph.live_ops])[0]
 
 
 def products(operand: DType, computes: Sequence[DType] = dtypes.COMPUTE) -> tuple[Fusion, ...]:

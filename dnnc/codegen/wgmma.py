@@ -195,26 +195,31 @@ class OperandLayout:
 
 @dataclass(frozen=True)
 class Panels:
-    """A tile [rows, k] of an operand in shared memory, k being one panel's 128 bytes.
+    """A tile [rows, k] of an operand in shared memory.
 
-    is_k_major: [rows][k]; otherwise panels of 64 rows, [k][64].
+    is_k_major: [rows][k], k being a panel's 128 bytes; otherwise panels of 64 rows, [k][64].
+    depth: k of MN-major panels, if it is not that of 128 bytes.
     """
 
     rows: int
     element_bytes: int
     is_k_major: bool = True
+    depth: int = 0
 
     def __post_init__(self) -> None:
         assert self.rows % (ATOM_ROWS if self.is_k_major else PANEL_ROWS) == 0, f"rows of {self}"
         assert self.is_k_major or self.element_bytes == 2, f"{self} can't be transposed"
+        assert not (self.is_k_major and self.depth), f"{self} has panels of 128 bytes of k"
 
     @property
     def k(self) -> int:
-        return ROW_BYTES // self.element_bytes
+        return self.depth or ROW_BYTES // self.element_bytes
 
     @property
     def bytes(self) -> int:
-        return self.rows * ROW_BYTES
+        if self.is_k_major:
+            return self.rows * ROW_BYTES
+        return self.rows // PANEL_ROWS * self.panel_bytes
 
     @property
     def panel_bytes(self) -> int:

@@ -17,6 +17,7 @@ from .pointwise import POINTWISE
 from .reduction import REDUCTION
 from .resample import RESAMPLE
 from .rows import ROWS
+from .sdpa_fwd_sm90 import SDPA_FWD_SM90
 from .transpose import TRANSPOSE
 
 ENGINES: tuple[Engine, ...] = (
@@ -25,6 +26,7 @@ ENGINES: tuple[Engine, ...] = (
     REDUCTION,
     ROWS,
     GRID,
+    SDPA_FWD_SM90,
     MATMUL_SM90,
     MATMUL_SM80,
     CONV_SM90,

@@ -1,0 +1,242 @@
+# pyright: basic
+"""The parts of an attention in a region of linalg operations; see `engines.attention`.
+
+    call first     scores' generics     maximum, base     exponential, total     share
+    weights' generics     call second     generics on the result; of rows: statistics
+
+A kernel computes the maximum and the sum as it goes through the keys, the exponentials itself,
+and walks the rest: the scores on what `first` gives, the weights on the exponentials, the result
+on what `second` gives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..dialect.tensor import Tensor
+from ..expr import Expr
+from ..mlir import ir
+from .mask_ranges import Anything, Both, Condition, MaskReader, negated, places_of
+from .matching import body_of, operand_of, pointwise
+from .region import Access, Region, identity_access
+from .walk import indexing_maps, inputs_of, is_reduction
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A score that is -inf where a condition does not hold.
+
+    value: the masked scores.  score: those beside the mask.  condition: a boolean tensor, and how
+    it is addressed.  is_kept: whether the score is kept where it holds, or where it does not.
+    """
+
+    value: Any
+    score: Any
+    condition: Any
+    access: Access
+    is_kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRegion:
+    """SSA values of the parts."""
+
+    region: Region
+
+    @cached_property
+    def calls(self) -> tuple[Any, Any]:
+        first, second = (op for op in self.region.operations if op.name == "func.call")
+        return first, second
+
+    @property
+    def first(self) -> Any:
+        """What the first product gives."""
+        return self.calls[0].results[0]
+
+    @property
+    def second(self) -> Any:
+        return self.calls[1].results[0]
+
+    @cached_property
+    def reductions(self) -> tuple[Any, Any]:
+        """The operations that reduce rows to their maximum and their sum."""
+        maximum, total = (op for op in self.region.generics() if is_reduction(op))
+        return maximum, total
+
+    @property
+    def score(self) -> Any:
+        return inputs_of(self.reductions[0])[0]
+
+    @property
+    def exponential(self) -> Any:
+        return inputs_of(self.reductions[1])[0]
+
+    @cached_property
+    def dims(self) -> tuple[Expr, ...]:
+        """Of the scores."""
+        return self.region.dims_of(self.score)
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @cached_property
+    def base(self) -> Any:
+        """What is subtracted from a row's scores: E = exp(S - base)."""
+        distance = pointwise(inputs_of(pointwise(self.exponential))[0])
+        assert distance is not None, "exponentials of distances"
+        found = operand_of(distance, body_of(distance)[-1].operands[1])
+        assert found is not None, "a distance from what rows have"
+        return found
+
+    @cached_property
+    def share(self) -> Any:
+        """The generic that makes weights of exponentials and their sum; None: there is none."""
+        value = self.calls[1].operands[0]
+        total = self.reductions[1].results[0]
+        while value != self.exponential:
+            operation = value.owner
+            inputs = inputs_of(operation)
+            along = [v for v in inputs if self._is_made_of_exponentials(v)]
+            assert len(along) == 1, "weights in a chain"
+            if any(leads_to(total, v) for v in inputs if v != along[0]):
+                return operation
+            value = along[0]
+        return None
+
+    def _is_made_of_exponentials(self, value: Any) -> bool:
+        stop = self.reductions[1].results[0]
+        return value != stop and leads_to(self.exponential, value, stop)
+
+    # ---- operands
+
+    def operand(self, call: int, place: int) -> tuple[Tensor, bool]:
+        """(tensor in memory, whether its last two axes are exchanged) of a product's operand."""
+        value, turned = self.calls[call].operands[place], False
+        while value not in self.region.arguments:
+            operation = value.owner
+            turned ^= _turns(operation)
+            inputs = inputs_of(operation)
+            value = inputs[0] if inputs else _extracted(operation)
+        return self.region.arguments[value], turned
+
+    # ---- masks, and a factor of all scores
+
+    @cached_property
+    def masks(self) -> tuple[Masked, ...]:
+        """Those that nothing but masks comes after, outermost first."""
+        found: list[Masked] = []
+        value = self.score
+        while (masked := _masked(value)) is not None:
+            found.append(masked)
+            value = masked.score
+        return tuple(found)
+
+    @cached_property
+    def condition(self) -> Condition:
+        """Where a score may be above -inf."""
+        reader = MaskReader(self.region, self.rank)
+        parts = []
+        for mask in self.masks:
+            condition = reader.condition(mask.condition, mask.access)
+            parts.append(condition if mask.is_kept else negated(condition))
+        return Both(tuple(parts)) if parts else Anything()
+
+    @cached_property
+    def scaled(self) -> tuple[Any, Any, float] | None:
+        """(what a product by a positive number gives, what it multiplies, the number), where only
+        masks come after: S = number * T."""
+        value = self.masks[-1].score if self.masks else self.score
+        operation = pointwise(value)
+        if operation is None or len(inputs_of(operation)) != 1:
+            return None
+        maps = indexing_maps(operation)
+        body = body_of(operation)
+        if maps[0] != maps[1] or [op.name for op in body] != ["arith.constant", "arith.mulf"]:
+            return None
+        number = ir.FloatAttr(body[0].attributes["value"]).value
+        return (value, inputs_of(operation)[0], number) if 0 < number < float("inf") else None
+
+    # ---- outputs
+
+    def is_of_result(self, value: Any) -> bool:
+        """Whether an output is made of the second product, or of rows' statistics only."""
+        return leads_to(self.second, value)
+
+    @cached_property
+    def shows_maximum(self) -> bool:
+        """Whether an output depends on which maximum the sum is relative to: all but m + log(l)
+        do, and what the product gives."""
+        statistics = [v for v, _ in self.region.outputs if not self.is_of_result(v)]
+        return not all(self._is_log_sum(value) for value in statistics)
+
+    def _is_log_sum(self, value: Any) -> bool:
+        operation = pointwise(value)
+        if operation is None or [op.name for op in body_of(operation)] != ["arith.addf"]:
+            return False
+        maximum, total = (op.results[0] for op in self.reductions)
+        logs = []
+        for operand in inputs_of(operation):
+            inner = pointwise(operand)
+            names = [op.name for op in body_of(inner)] if inner else []
+            logs.append(names == ["math.log"] and inputs_of(inner)[0] == total)
+        return sorted(logs) == [False, True] and maximum in inputs_of(operation)
+
+
+def leads_to(source: Any, value: Any, stop: Any = None) -> bool:
+    """Whether a value is computed from another, but not through `stop`."""
+    if value == source:
+        return True
+    if (stop is not None and value == stop) or isinstance(value.owner, ir.Block):
+        return False
+    operation = value.owner
+    operands = list(operation.operands)
+    if operation.name == "linalg.generic":
+        operands = [*inputs_of(operation), *_extracts(operation)]
+    return any(leads_to(source, operand, stop) for operand in operands)
+
+
+def _extracts(operation: Any) -> list[Any]:
+    """Tensors that a body takes elements of."""
+    return [op.operands[0] for op in body_of(operation) if op.name == "tensor.extract"]
+
+
+def _extracted(operation: Any) -> Any:
+    (found,) = _extracts(operation)
+    return found
+
+
+def _turns(operation: Any) -> bool:
+    """Whether a view exchanges the last two axes."""
+    if not inputs_of(operation):
+        return False  # a reshape of the batch
+    last = [result.maybe_downcast() for result in indexing_maps(operation)[0].results][-1]
+    rank = indexing_maps(operation)[0].n_dims
+    return isinstance(last, ir.AffineDimExpr) and last.position == rank - 2
+
+
+def _masked(value: Any) -> Masked | None:
+    operation = pointwise(value)
+    if operation is None:
+        return None
+    body = body_of(operation)
+    if [op.name for op in body] != ["arith.constant", "arith.select"]:
+        return None
+    number, select = body
+    if not isinstance(number.results[0].type, ir.F32Type):
+        return None
+    if ir.FloatAttr(number.attributes["value"]).value != float("-inf"):
+        return None
+    condition, yes, no = select.operands
+    is_kept = no == number.results[0]
+    score = operand_of(operation, yes if is_kept else no)
+    chosen = operand_of(operation, condition)
+    if score is None or chosen is None or (not is_kept and yes != number.results[0]):
+        return None
+    maps = dict(zip(inputs_of(operation), indexing_maps(operation), strict=False))
+    if maps[score] != indexing_maps(operation)[-1]:
+        return None
+    access = places_of(maps[chosen], identity_access(maps[score].n_dims))
+    return Masked(value, score, chosen, access, is_kept)

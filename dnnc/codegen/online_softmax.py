@@ -1,0 +1,231 @@
+# pyright: basic
+"""The softmax of rows that come block by block, on accumulators of warpgroup products.
+
+A thread has two rows of a block [64, n], 8 apart (`wgmma.AccumulatorLayout`); four lanes share a
+row.  Of each row it keeps a reference, near the largest score so far, and its own part of the sum
+of exponentials of distances from that; what was added before a reference grew is scaled.
+Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..mlir import arith, ir, llvm
+from ..mlir import math as mlir_math
+from . import ops
+from .reduce import shuffle_xor
+
+HALVES = (0, 1)  # a thread's upper and lower row
+_QUAD = 4  # lanes that share a row
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is kept of a thread's two rows.
+
+    reference: in units of the scores, -inf before the first.  total: the lane's part of the sum.
+    """
+
+    reference: Sequence[Any]
+    total: Sequence[Any]
+
+    @property
+    def values(self) -> list[Any]:
+        """As what a loop carries."""
+        return [*self.reference, *self.total]
+
+    @staticmethod
+    def of(values: Sequence[Any]) -> Rows:
+        return Rows(list(values[:2]), list(values[2:4]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A block's softmax.  exponentials: as the accumulators lie.  rows: after it.  scale: of what
+    was summed before, of each row.  grows: i1, whether any row of the warp has one that is not 1;
+    None: it may."""
+
+    exponentials: list[Any]
+    rows: Rows
+    scale: Sequence[Any]
+    grows: Any = None
+
+
+@dataclass(frozen=True)
+class OnlineSoftmax:
+    """factor: exp2(factor * score) is the exponential.  rescale: by how much, in powers of two,
+    a row has to grow for its reference to move; 0: by anything.  Sums stay below 2 ** rescale times
+    what they would be."""
+
+    factor: float
+    rescale: int = 0
+
+    def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
+        """Of the first block; is_masked: whether a row may have no score above -inf."""
+        most = self._maximum(scores, None)
+        exponentials = self._exponentials(scores, self._base(most, is_masked))
+        rows = Rows(most, [_Chains.of(exponentials, half, None).whole for half in HALVES])
+        return Step(exponentials, rows, ())
+
+    def next(
+        self,
+        scores: Sequence[Any],
+        rows: Rows,
+        *,
+        is_masked: bool,
+        pin: Callable[[Any], None] | None = None,
+        pinned: int = 0,
+    ) -> Step:
+        """pin(value): has a value computed no later than here; of the sums of the first
+        `pinned` eighths of the exponentials."""
+        most = self._maximum(scores, rows.reference)
+        grows = None
+        if self.rescale:
+            grows = self._any_grows(most, rows.reference)
+            most = [
+                arith.SelectOp(grows, new, old).result
+                for new, old in zip(most, rows.reference, strict=True)
+            ]
+        base = self._base(most, is_masked)
+        scale = [_ex2(self._distance(old, b)) for old, b in zip(rows.reference, base, strict=True)]
+        exponentials = self._exponentials(scores, base)
+        totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
+        first = len(exponentials) // 4 * pinned // 8 if pin is not None else 0
+        chains = [_Chains.of(exponentials, half, totals[half], first) for half in HALVES]
+        if pin is not None and first:
+            pin(_add(*(chain.part for chain in chains)))
+        return Step(exponentials, Rows(most, [chain.whole for chain in chains]), scale, grows)
+
+    def finished(self, rows: Rows) -> list[Any]:
+        """The whole sums, of all lanes of a row."""
+        return [_over_quad(total, _add) for total in rows.total]
+
+    def relative_to(self, rows: Rows, half: int) -> Any:
+        """What a row's sum is relative to, in units of the scores: 0 where it had no score."""
+        return self._base([rows.reference[half]], True)[0]
+
+    # ---- parts
+
+    def _maximum(self, scores: Sequence[Any], old: Sequence[Any] | None) -> list[Any]:
+        """Of each row, with what it was before; two chains a row."""
+        found = []
+        for half in HALVES:
+            chains = [_chain(_of_row(scores, half)[i::2], _max) for i in (0, 1)]
+            most = _max(*chains)
+            if old is not None:
+                most = _max(most, old[half])
+            found.append(_over_quad(most, _max))
+        return found
+
+    def _base(self, most: Sequence[Any], is_masked: bool) -> list[Any]:
+        """What is subtracted: no difference of infinities, where a row has no score yet."""
+        if not is_masked:
+            return list(most)
+        low, zero = _number(-math.inf), _number(0.0)
+        is_empty = [arith.CmpFOp(arith.CmpFPredicate.OEQ, m, low).result for m in most]
+        return [
+            arith.SelectOp(empty, zero, m).result for empty, m in zip(is_empty, most, strict=True)
+        ]
+
+    def _any_grows(self, most: Sequence[Any], old: Sequence[Any]) -> Any:
+        """Whether a row of the warp outgrows its reference."""
+        factor = _number(self.factor)
+        grown = [_mul(arith.SubFOp(m, o).result, factor) for m, o in zip(most, old, strict=True)]
+        text = (
+            "{ .reg .pred p, q; setp.gt.f32 p, $1, $2; "
+            "vote.sync.any.pred q, p, 0xffffffff; selp.u32 $0, 1, 0, q; }"
+        )
+        limit = _number(float(self.rescale))
+        found = llvm.inline_asm(
+            ops.i32_type(), [_max(*grown), limit], text, "=r,f,f", has_side_effects=True
+        )
+        return ops.compare("ne", found, 0)
+
+    def _distance(self, score: Any, base: Any) -> Any:
+        """factor * (score - base), rounded once."""
+        factor = _number(self.factor)
+        shift = arith.NegFOp(_mul(base, factor)).result
+        return mlir_math.FmaOp(score, factor, shift).result
+
+    def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
+        factor = _number(self.factor)
+        shifts = [arith.NegFOp(_mul(b, factor)).result for b in base]
+        return [
+            _ex2(mlir_math.FmaOp(score, factor, shifts[i // 2 % 2]).result)
+            for i, score in enumerate(scores)
+        ]
+
+
+@dataclass(frozen=True)
+class _Chains:
+    """The sum of a row's exponentials.  part: of the first columns, and of what was before."""
+
+    whole: Any
+    part: Any
+
+    @staticmethod
+    def of(exponentials: Sequence[Any], half: int, before: Any, first: int = 0) -> _Chains:
+        """In two chains, the first of which begins with `before`; first: columns of `part`, in
+        eights."""
+        own = _of_row(exponentials, half)
+        chains = [own[0::2], own[1::2]]
+        if before is not None:
+            chains[0] = [before, *chains[0]]
+        parts = list[Any]()
+        for number, chain in enumerate(chains):
+            found, more = chain[0], first + (1 if number == 0 and before is not None else 0)
+            parts.append(found)
+            for place, value in enumerate(chain[1:], 2):
+                found = _add(found, value)
+                parts[number] = found if place <= more else parts[number]
+            chains[number] = [found]
+        return _Chains(_add(chains[0][0], chains[1][0]), _add(*parts))
+
+
+def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
+    """Accumulators times a factor of each row."""
+    return [_mul(value, scale[i // 2 % 2]) for i, value in enumerate(sums)]
+
+
+def _of_row(values: Sequence[Any], half: int) -> list[Any]:
+    return [value for i, value in enumerate(values) if i // 2 % 2 == half]
+
+
+def _chain(values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    found = values[0]
+    for value in values[1:]:
+        found = combine(found, value)
+    return found
+
+
+def _over_quad(value: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    distance = 1
+    while distance < _QUAD:
+        value = combine(value, shuffle_xor(value, distance))
+        distance *= 2
+    return value
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
+
+
+def _add(a: Any, b: Any) -> Any:
+    return arith.AddFOp(a, b).result
+
+
+def _mul(a: Any, b: Any) -> Any:
+    return arith.MulFOp(a, b).result
+
+
+def _max(a: Any, b: Any) -> Any:
+    """NaN if one is: `max.NaN` is as fast as `max`."""
+    return arith.MaximumFOp(a, b).result
+
+
+def _ex2(x: Any) -> Any:
+    return llvm.call_intrinsic(ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [x], [], [])

@@ -1,0 +1,311 @@
+"""Attention in a fusion: two products with a softmax between, however it is written.
+
+    S = Q @ K'            any pointwise work on S: scale, bias, masks, soft-cap, ...
+    m = max(S), base      base: of m, kept finite, a sink beside it, ...
+    E = exp(S - base)     l = sum(E)
+    P = E * share(l)      share: 1 / l, or nothing; then any pointwise work: dropout, ...
+    O = P @ V             any pointwise work on O; outputs of rows: statistics of m and l
+
+`attention_of` finds the parts; an operation that is none of them is a reason to decline.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import dtypes
+from ..dialect.fusion import Fusion, remembered
+from ..dialect.op import Op
+from ..dialect.ops import Matmul, Pointwise, Reduction, Reshape, Transpose
+from ..dialect.tensor import Tensor, text
+from ..expr import Expr
+from .engine import Reason
+from .surface import pattern_reason
+
+_ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weights and result"
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A tensor in memory that a product reads.  is_turned: its last two axes are exchanged."""
+
+    tensor: Tensor
+    is_turned: bool
+
+    def sizes(self) -> tuple[Expr, Expr]:
+        """Of the last two axes, as the product sees them."""
+        one, other = self.tensor.shape[-2:]
+        return (other, one) if self.is_turned else (one, other)
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """The parts of an attention.
+
+    first, second: the products.  maximum, total: the reductions of rows.  q, k, v: what is
+    multiplied, [.., Sq, D], [.., D, Skv], [.., Skv, Dv].
+    """
+
+    first: Matmul
+    second: Matmul
+    maximum: Reduction
+    total: Reduction
+    q: Operand
+    k: Operand
+    v: Operand
+
+    @property
+    def score(self) -> Tensor:
+        """What is softened, [batch, Sq, Skv]."""
+        return self.maximum.x
+
+    @property
+    def batch(self) -> tuple[Expr, ...]:
+        return self.score.shape[:-2]
+
+    @property
+    def queries(self) -> Expr:
+        return self.score.shape[-2]
+
+    @property
+    def keys(self) -> Expr:
+        return self.score.shape[-1]
+
+    @property
+    def depth(self) -> Expr:
+        """Elements of a query: D."""
+        return self.first.a.shape[-1]
+
+    @property
+    def width(self) -> Expr:
+        """Elements of a value: Dv."""
+        return self.second.b.shape[-1]
+
+
+class _Unlike(Exception):
+    """The fusion is no attention: what was found, what would be accepted."""
+
+    def __init__(self, what: str, accepted: str = _ACCEPTED):
+        super().__init__(what)
+        self.reason = pattern_reason(what, accepted)
+
+
+def attention_reasons(fusion: Fusion) -> tuple[Reason, ...]:
+    """Why a fusion is no attention."""
+    found = _found(fusion)
+    return (found,) if isinstance(found, Reason) else ()
+
+
+def attention_of(fusion: Fusion) -> Attention:
+    """The parts of a fusion that is one."""
+    found = _found(fusion)
+    assert isinstance(found, Attention), str(found)
+    return found
+
+
+@remembered
+def _found(fusion: Fusion) -> Attention | Reason:
+    try:
+        return _Reader(fusion).read()
+    except _Unlike as unlike:
+        return unlike.reason
+
+
+class _Reader:
+    """Finds the parts, and that there are no others."""
+
+    def __init__(self, fusion: Fusion):
+        self.fusion = fusion
+
+    def read(self) -> Attention:
+        first, second = self._products()
+        maximum, total = self._reductions()
+        self._verify_score(first, maximum)
+        e = self._exponential(maximum, total)
+        self._verify_weights(second, e, total)
+        found = Attention(
+            first, second, maximum, total,
+            self._operand(first.a), self._operand(first.b), self._operand(second.b),
+        )  # fmt: skip
+        self._verify_batch(found)
+        self._verify_outputs(found)
+        return found
+
+    def _products(self) -> tuple[Matmul, Matmul]:
+        anchors = [op for op in self.fusion.ops if op.role == "anchor"]
+        matmuls = [op for op in anchors if isinstance(op, Matmul)]
+        if len(matmuls) != 2 or len(anchors) != 2:
+            raise _Unlike(", ".join(op.label for op in anchors) or "no matmul")
+        first, second = matmuls
+        if first not in self.fusion.upstream(second.a) or first in self.fusion.upstream(second.b):
+            raise _Unlike(f"{second.label} does not weigh its B by what {first.label} gives")
+        return first, second
+
+    def _reductions(self) -> tuple[Reduction, Reduction]:
+        found = [op for op in self.fusion.ops if isinstance(op, Reduction)]
+        if [op.mode for op in found] != ["max", "add"]:
+            listed = ", ".join(op.label for op in found) or "no reductions"
+            raise _Unlike(listed, "a maximum and a sum of each row")
+        for op in found:
+            if op.axes != (op.x.rank - 1,) or op.index is not None:
+                raise _Unlike(f"{op.label} over axes {list(op.axes)}", "rows of the last axis")
+            if op.x.type != dtypes.f32 or op.compute_type != dtypes.f32:
+                raise _Unlike(f"{op.label} of {op.x.type}", "scores and exponentials in FLOAT")
+        maximum, total = found
+        return maximum, total
+
+    def _verify_score(self, first: Matmul, maximum: Reduction) -> None:
+        for op in self.fusion.upstream(maximum.x):
+            if op is not first and first in self._upstream(op) and not self._keeps_rows(op):
+                raise _Unlike(f"{op.label} on scores", "pointwise operations on scores")
+
+    def _exponential(self, maximum: Reduction, total: Reduction) -> Tensor:
+        """E = exp(S - base), of the sum."""
+        exponential = self.fusion.producers.get(total.x)
+        if not isinstance(exponential, Pointwise) or exponential.mode != "exp":
+            raise _Unlike(f"{total.label} of no exponential", "sum(exp(S - max(S)))")
+        distance = self.fusion.producers.get(exponential.x)
+        if not isinstance(distance, Pointwise) or not self._is_centred(distance, maximum):
+            raise _Unlike(f"{exponential.label} of no distance", "exp(S - max(S))")
+        for op in (distance, exponential):
+            if op.results[0].type != dtypes.f32 or op.compute_type != dtypes.f32:
+                what = f"{op.label} in {op.results[0].type}"
+                raise _Unlike(what, "distances and exponentials in FLOAT")
+        return total.x
+
+    def _is_centred(self, distance: Pointwise, maximum: Reduction) -> bool:
+        """Whether it is S minus what its maximum gives."""
+        base = distance.b
+        return (
+            distance.mode == "sub"
+            and distance.x is maximum.x
+            and base is not None
+            and base.shape[-1].constant == 1
+            and maximum in self.fusion.upstream(base)
+            and self._is_of_rows(base, maximum)
+        )
+
+    def _is_of_rows(self, tensor: Tensor, *stops: Reduction) -> bool:
+        """Whether a tensor depends on scores through some reductions only."""
+        if tensor.shape[-1].constant != 1 and any(s in self.fusion.upstream(tensor) for s in stops):
+            return False
+        op = self.fusion.producers.get(tensor)
+        if op is None or op in stops:
+            return True
+        is_simple = isinstance(op, Pointwise) or op.role == "view"
+        return is_simple and all(self._is_of_rows(t, *stops) for t in op.operands)
+
+    def _verify_weights(self, second: Matmul, e: Tensor, total: Reduction) -> None:
+        """P: E, once multiplied by what depends on l, in a chain of pointwise work."""
+        tensor, shares = second.a, 0
+        while tensor is not e:
+            op = self.fusion.producers.get(tensor)
+            if op is None or not self._keeps_rows(op):
+                raise _Unlike(f"{tensor.label} is no weight", "weights made of the exponentials")
+            along = [t for t in op.operands if t is e or self._comes_from(t, e)]
+            rest = [t for t in op.operands if t not in along]
+            of_total = [t for t in rest if total in self.fusion.upstream(t)]
+            if len(along) != 1 or any(not self._is_of_rows(t, total) for t in of_total):
+                raise _Unlike(f"{op.label} on weights", "weights that are multiplied by others")
+            if of_total:
+                shares += 1
+                self._verify_share(op, along[0], e)
+            elif not self._is_linear(op, along[0]):
+                raise _Unlike(f"{op.label} on weights", "identity, mul, div, binary_select")
+            tensor = along[0]
+        if shares > 1:
+            raise _Unlike("weights that are divided twice", "one division by the sum")
+        if second.a.type not in (dtypes.f32, second.b.type):
+            what = f"weights of {second.a.type} for values of {second.b.type}"
+            raise _Unlike(what, f"FLOAT, or {second.b.type}")
+
+    def _comes_from(self, tensor: Tensor, e: Tensor) -> bool:
+        """Whether a tensor is made of E element by element, not by its sum."""
+        op = self.fusion.producers.get(tensor)
+        if op is None or isinstance(op, Reduction):
+            return False
+        return any(t is e or self._comes_from(t, e) for t in op.operands)
+
+    def _verify_share(self, op: Op, along: Tensor, e: Tensor) -> None:
+        is_share = isinstance(op, Pointwise) and (
+            op.mode == "mul" or (op.mode == "div" and op.x is along)
+        )
+        if not is_share or along is not e:
+            raise _Unlike(f"{op.label} by the sum", "exponentials times or over what the sum gives")
+
+    def _is_linear(self, op: Op, along: Tensor) -> bool:
+        """Whether twice the weight gives twice the result."""
+        if not isinstance(op, Pointwise):
+            return True  # a view
+        if op.mode == "binary_select":
+            others = [t for t in (op.x, op.b) if t is not along]
+            return op.t is not along and all(t is not None and t.value == 0 for t in others)
+        return op.mode in ("identity", "mul") or (op.mode == "div" and op.x is along)
+
+    def _upstream(self, op: Op) -> frozenset[Op]:
+        found: frozenset[Op] = frozenset()
+        for tensor in op.operands:
+            found |= self.fusion.upstream(tensor)
+        return found
+
+    def _keeps_rows(self, op: Op) -> bool:
+        """Whether an operation leaves every element at its row and column."""
+        return isinstance(op, Pointwise) or (isinstance(op, Reshape) and _regroups(op))
+
+    def _operand(self, tensor: Tensor) -> Operand:
+        """What is read in memory, through views."""
+        turned, label = False, tensor.label
+        while (op := self.fusion.producers.get(tensor)) is not None:
+            if isinstance(op, Transpose) and _turns_last(op):
+                turned = not turned
+            elif not (isinstance(op, Reshape) and _regroups(op)):
+                raise _Unlike(f"{label} is computed by {op.label}", "operands in memory")
+            tensor = op.x
+        return Operand(tensor, turned)
+
+    def _verify_batch(self, found: Attention) -> None:
+        """Each batch axis of an operand is that of the scores, 1, or has groups of it."""
+        for operand in (found.q, found.k, found.v):
+            own, whole = operand.tensor.shape[:-2], found.batch
+            fits = len(own) == len(whole) and all(
+                group_size(n, size) is not None for n, size in zip(own, whole, strict=True)
+            )
+            if not fits or (operand is found.q and own != whole):
+                what = f"{operand.tensor.label} {text(operand.tensor.shape)} for scores "
+                raise _Unlike(what + text(found.score.shape), "batch dims of the scores, or parts")
+
+    def _verify_outputs(self, found: Attention) -> None:
+        for output in self.fusion.outputs:
+            upstream = self.fusion.upstream(output)
+            after = found.second in upstream
+            dims = (*found.batch, found.queries, *((found.width,) if after else (Expr.of(1),)))
+            if output.shape != dims:
+                what = f"output {output.label} {text(output.shape)}"
+                raise _Unlike(what, f"{text(dims)}, of the product or of rows")
+            for op in upstream:
+                if after and found.second in self._upstream(op) and not self._keeps_rows(op):
+                    raise _Unlike(f"{op.label} after the product", "pointwise operations")
+            if not after and not self._is_of_rows(output, found.maximum, found.total):
+                raise _Unlike(f"output {output.label}", "statistics of rows, and the product")
+
+
+def group_size(own: Expr, whole: Expr) -> int | None:
+    """How many entries of the scores' axis share one of an operand's; 0: all; None: they do not
+    fit."""
+    if own == whole:
+        return 1
+    if own.constant == 1:
+        return 0
+    if own.constant is None or whole.constant is None or whole.constant % own.constant:
+        return None
+    return whole.constant // own.constant
+
+
+def _turns_last(op: Transpose) -> bool:
+    rank = op.x.rank
+    return tuple(op.permutation) == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _regroups(op: Reshape) -> bool:
+    """Whether a reshape leaves the last two axes as they are."""
+    return op.x.rank > 2 and op.y.rank > 2 and op.x.shape[-2:] == op.y.shape[-2:]

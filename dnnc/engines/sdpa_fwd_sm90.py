@@ -1,0 +1,295 @@
+# pyright: basic
+"""Engine sdpa_fwd_sm90: attention on Hopper's tensor cores, in one pass over the keys.
+
+    O = softmax(g1(Q @ K')) @ V, with any pointwise g1, work on the weights and on O
+
+    warpgroup 0      loads   | Q |  | K | K |  | V | V |   by TMA, a ring each
+    warpgroups 1..   64 queries each: S = Q @ K' and O += P @ V by `wgmma`, P from registers;
+                     the softmax of a block runs while products of the block before do
+
+Scores stay in registers; masks, biases, soft-caps and the like are walked there.  Conditions that
+are linear in row and column tell which blocks of keys are needed at all, and of which every score
+is kept (`mask_ranges`).  Persistent blocks take tiles one by one, the longest first under a causal
+mask.  Source: Shah et al., "FlashAttention-3", 2024, for products and softmax by turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .. import dtypes
+from ..codegen import tma
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.mask_ranges import is_triangular
+from ..codegen.output import Output
+from ..codegen.region import Region
+from ..dialect.fusion import Fusion
+from ..errors import Status
+from ..expr import device_dim, minimum, product, typical
+from ..target import Target
+from .attention import Attention, Operand, attention_of, attention_reasons
+from .engine import Knob, Knobs, Prediction, Reason
+from .product import knob_reason
+from .sdpa_kernel_sm90 import SdpaEmitter
+from .sdpa_tile_sm90 import SdpaTiling
+from .surface import LAUNCH_SECONDS, boolean_reason, smem_reasons
+
+_TYPES = (dtypes.f16, dtypes.bf16)
+_MOST = 256  # elements of a query, and of a value
+_KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192)
+_QUERIES = (128, 64, 192)
+_STAGES = (2, 1, 3, 4)
+# Warpgroups -> accumulators and weights of a thread, beside which there is room for the rest.
+_SUMS = {1: 208, 2: 180, 3: 128}
+_RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
+_POWERS = 8  # of two: weights stay below 256, which f16 holds
+_NARROW = 64  # elements of a value, of which three warpgroups have tiles
+_PINNED = 1  # eighths of the exponentials
+
+
+@dataclass(frozen=True)
+class SdpaFwdSm90Engine:
+    """See the file's docstring."""
+
+    name: str = "sdpa_fwd_sm90"
+    index: int = 15
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "sm_90a: attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, "
+        "sums and softmax in f32; heads of D and Dv up to 256, multiples of 8; heads of Q may "
+        "share those of K and V; any strides of 16 bytes, contiguous elements of a head",
+        "pointwise operations on scores (scale, masks, biases, soft-cap), on weights (dropout) and "
+        "on the result, of tensors that broadcast; several outputs of the result's dims; "
+        "statistics of rows; numbers of queries, keys, batches and heads may be symbols",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := attention_reasons(fusion):
+            return declined
+        found, reasons = attention_of(fusion), list[Reason]()
+        if target.name != "sm_90a":
+            reasons.append(
+                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
+            )
+        reasons += _type_reasons(found)
+        reasons += _shape_reasons(found) or _layout_reasons(found)
+        reasons += [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
+        return tuple(reasons)
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _QUERIES, "queries of a block's tile, 64 a warpgroup"),
+        Knob("TILE_N", _KEYS, "keys of a step"),
+        Knob("STAGES", _STAGES, "steps of keys and of values in shared memory"),
+        Knob(
+            "KERNEL_CFG",
+            (3, 0, 1, 2),
+            "1: sums are scaled when a maximum grew by 2^8 only; 2: a part of the exponentials is "
+            "pinned before the second product's end; 3: both",
+        ),
+        Knob("SCHED_POLICY", (1, 0), "1: a block takes its next tile when it is free"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        found = attention_of(fusion)
+        reasons: list[Reason] = []
+        tiling = _tiling(knobs, *_head(found), staged=0)
+        sums = tiling.keys // 2 + tiling.keys // 4 + tiling.width // 2
+        if sums > _SUMS[tiling.consumers]:
+            what = f"{sums} registers of sums and weights in {tiling.consumers} warpgroups"
+            reasons.append(knob_reason(what, f"at most {_SUMS[tiling.consumers]}"))
+        return (*reasons, *smem_reasons(tiling.smem_bytes, target))
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        found: list[Knobs] = []
+        config = _RESCALE | _PINS if _head(attention_of(fusion))[1] > _NARROW else 0
+        for queries in _QUERIES:
+            for keys in _KEYS:
+                for stages in _STAGES:
+                    knobs = {
+                        "TILE_M": queries, "TILE_N": keys, "STAGES": stages,
+                        "KERNEL_CFG": config, "SCHED_POLICY": 1,
+                    }  # fmt: skip
+                    found += [
+                        {**knobs, "SCHED_POLICY": policy}
+                        for policy in (1, 0)
+                        if not self.legal(knobs, fusion, target)
+                    ]
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        found = attention_of(fusion)
+        depth, width = _head(found)
+        heads, queries, keys = (
+            typical(size) for size in (product(found.batch), found.queries, found.keys)
+        )
+        steps = -(-keys // knobs["TILE_N"])
+        rows = -(-queries // knobs["TILE_M"])
+        blocks = min(heads * rows, target.sm_count)
+        tiles = -(-heads * rows // blocks) if not knobs["SCHED_POLICY"] else heads * rows / blocks
+        flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
+        rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * _rate_share(knobs, width)
+        seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
+        seconds += 2e-6 if knobs["SCHED_POLICY"] else 0.0  # a counter is set before
+        return Prediction(LAUNCH_SECONDS + seconds, "tensor cores")
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE",)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        parts = AttentionRegion(region)
+        depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
+        width = region.dims_of(parts.second)[-1].constant
+        assert depth is not None and width is not None, "heads of known sizes"
+        config = knobs["KERNEL_CFG"]
+        if parts.shows_maximum:
+            config &= ~_RESCALE
+        is_longest_first = is_triangular(parts.condition)
+        return _tiling(
+            {**knobs, "KERNEL_CFG": config}, depth, width,
+            staged=_staged(parts), is_longest_first=is_longest_first,
+        ).plain()  # fmt: skip
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling = SdpaTiling.of(tile)
+        kernel = output.kernel("", tiling.threads)
+        kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
+        counter = ""
+        if tiling.is_dynamic:
+            counter = output.workspace("tiles", 4)
+            output.memset(counter, 4)
+        with kernel.body():
+            emitter = SdpaEmitter(kernel, AttentionRegion(region), tiling, counter)
+            emitter.emit()
+        blocks = minimum(emitter.schedule.tiles, device_dim("sm_count"))
+        output.launch(kernel, (blocks, 1, 1))
+
+
+def _type_reasons(found: Attention) -> list[Reason]:
+    reasons = []
+    q, k, v = (operand.tensor.type for operand in (found.q, found.k, found.v))
+    if q != k or q not in _TYPES or v not in _TYPES:
+        reasons.append(
+            Reason(
+                Status.NOT_SUPPORTED_DATA_TYPE,
+                "operand types",
+                f"Q {q}, K {k}, V {v}",
+                "Q and K of f16 or of bf16, V of f16 or bf16",
+            )
+        )
+    for op in (found.first, found.second):
+        if op.compute_type != dtypes.f32:
+            reasons.append(
+                Reason(
+                    Status.NOT_SUPPORTED_DATA_TYPE,
+                    "compute type",
+                    f"{op.compute_type.cudnn} of {op.label}",
+                    "FLOAT",
+                )
+            )
+    return reasons
+
+
+def _shape_reasons(found: Attention) -> list[Reason]:
+    reasons = []
+    for name, size in (("D", found.depth), ("Dv", found.width)):
+        number = size.constant
+        if number is None or number % 8 or not 8 <= number <= _MOST:
+            supported = f"a known multiple of 8, up to {_MOST}"
+            reasons.append(
+                Reason(Status.NOT_SUPPORTED_SHAPE, "head size", f"{name} of {size}", supported)
+            )
+    tiles = product(found.batch) * found.queries
+    if tiles.bounds()[1] >= 1 << 31:
+        what, supported = f"{tiles} queries of all heads", "fewer than 2^31"
+        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "queries", what, supported))
+    return reasons
+
+
+def _layout_reasons(found: Attention) -> list[Reason]:
+    reasons = []
+    operands = (("Q", found.q, False), ("K", found.k, True), ("V", found.v, False))
+    for name, operand, is_turned in operands:
+        if (what := tma.refusal(operand.tensor, _axes(operand, is_turned))) is not None:
+            supported = (
+                "contiguous elements of a head, other strides multiples of 16 bytes, extents of 1 "
+                "or more, an alignment of 16 bytes"
+            )
+            reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
+    return reasons
+
+
+def _axes(operand: Operand, is_turned: bool) -> tuple[int, int]:
+    """(axis of a head's elements, axis of queries or keys)."""
+    rank = operand.tensor.rank
+    return (rank - 1, rank - 2) if operand.is_turned == is_turned else (rank - 2, rank - 1)
+
+
+def _head(found: Attention) -> tuple[int, int]:
+    """Elements of a query and of a value."""
+    depth, width = found.depth.constant, found.width.constant
+    return depth or _MOST, width or _MOST
+
+
+def _tiling(
+    knobs: Knobs, depth: int, width: int, *, staged: int, is_longest_first: bool = False
+) -> SdpaTiling:
+    """With two tiles of queries in shared memory, if they fit."""
+    config = knobs["KERNEL_CFG"]
+
+    def of(q_stages: int) -> SdpaTiling:
+        return SdpaTiling(
+            queries=knobs["TILE_M"],
+            keys=knobs["TILE_N"],
+            depth=depth,
+            width=width,
+            stages=knobs["STAGES"],
+            q_stages=q_stages,
+            staged=staged,
+            is_dynamic=bool(knobs["SCHED_POLICY"]),
+            is_longest_first=is_longest_first,
+            skips=is_longest_first and width <= _NARROW,
+            rescale=_POWERS if config & _RESCALE else 0,
+            pinned=_PINNED if config & _PINS else 0,
+        )
+
+    return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)
+
+
+_SHARED_MEMORY = 227 << 10  # of a block of sm_90
+
+
+def _staged(parts: AttentionRegion) -> int:
+    """The first output of 16 bits that the copy engine can store; -1: none."""
+    for place, (value, tensor) in enumerate(parts.region.outputs):
+        axes = (tensor.rank - 1, tensor.rank - 2)
+        is_fit = tensor.type.bits == 16 and tma.refusal(tensor, axes) is None
+        if parts.is_of_result(value) and is_fit:
+            return place
+    return -1
+
+
+def _rate_share(knobs: Knobs, width: int) -> float:
+    """Of the tensor cores' rate."""
+    consumers = knobs["TILE_M"] // 64
+    share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
+    if width <= 64:
+        share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
+    few = {64: 0.85, 80: 0.9, 96: 0.94, 112: 0.97, 128: 1.0}.get(knobs["TILE_N"], 0.98)
+    stages = 1.0 if knobs["STAGES"] == 2 else (0.75 if knobs["STAGES"] == 1 else 0.995)
+    return share * few * stages
+
+
+SDPA_FWD_SM90 = SdpaFwdSm90Engine()

@@ -1,0 +1,489 @@
+# pyright: basic
+"""The kernel of engine sdpa_fwd_sm90, top to bottom; see the engine for the whole.
+
+    warpgroup 0      for each tile: load its queries, then keys and values, block by block
+    warpgroups 1..   for each tile, of 64 queries each:
+                       S = Q @ K' of the last block, its softmax
+                       for each block before: start S' = Q @ K', start O += P @ V, wait for S',
+                         its softmax while P @ V runs, wait for O, scale it, P = exponentials
+                       O += P @ V, and the epilogue
+
+A step's softmax runs while the tensor cores are at this warpgroup's P @ V and, by turns, at the
+products of another (`_turn`).  Blocks of keys come from the last to the first: those at masks and
+at the tensor's end, then those of which every score is kept, then those at masks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..codegen import mbarrier, ops, smem, tma, wgmma
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.kernel import Kernel
+from ..codegen.online_softmax import OnlineSoftmax, Rows, Step, scaled
+from ..codegen.pipeline import Cursor, Pipeline
+from ..codegen.tile_ring import TileRing
+from ..dialect.tensor import Tensor
+from ..mlir import llvm, nvvm
+from ..target import WARP_THREADS
+from .sdpa_region_sm90 import FACTOR, SdpaRegion
+from .sdpa_schedule_sm90 import KeyBlocks, QueryTile, Schedule
+from .sdpa_tile_sm90 import REGISTERS, SdpaTiling
+
+_PANEL = 64
+_UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
+_FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
+
+
+@dataclass
+class SdpaEmitter:
+    """One kernel.  counter: workspace of the number of tiles that are taken, "" for none."""
+
+    kernel: Kernel
+    parts: AttentionRegion
+    tiling: SdpaTiling
+    counter: str
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        (self.q, _), (self.k, _), (self.v, _) = (
+            self.parts.operand(*place) for place in ((0, 0), (0, 1), (1, 1))
+        )
+        self.qk = wgmma.INSTRUCTIONS[self.q.type, self.k.type]
+        self.pv = wgmma.INSTRUCTIONS[self.v.type, self.v.type]
+        self.groups = _groups(self.q, self.k)
+        self.schedule = Schedule(
+            self.kernel, self.parts, t, max([group for group in self.groups if group], default=1)
+        )
+        self.boxes = {
+            "q": self._box(0, 0, wgmma.M),
+            "k": self._box(0, 1, t.keys),
+            "v": self._box(1, 1, t.keys),
+        }
+        self.q_panels = wgmma.Panels(wgmma.M, 2)
+        self.k_panels = wgmma.Panels(t.keys, 2)
+        self.v_panels = wgmma.Panels(t.width_panels * _PANEL, 2, False, t.keys)
+
+    def _box(self, call: int, place: int, rows: int) -> tma.Box:
+        """Of 64 elements of some queries, keys or values."""
+        tensor, turned = self.parts.operand(call, place)
+        # K' is [D, Skv]; the others are [rows, elements].
+        is_last = turned if (call, place) == (0, 1) else not turned
+        axes = (tensor.rank - 1, tensor.rank - 2)
+        return tma.Box(tensor, axes if is_last else axes[::-1], (_PANEL, rows))
+
+    # ---- the whole
+
+    def emit(self) -> None:
+        t = self.tiling
+        base = self.kernel.dynamic_shared(t.smem_bytes, 1024)
+        self.maps = {name: tma.map_argument(self.kernel, box) for name, box in self.boxes.items()}
+        at = partial(smem.byte_pointer, base)
+        self.keys = Pipeline.of(at(t.k_offset), t.k_bytes, t.stages, at(t.k_barriers))
+        self.values = Pipeline.of(at(t.v_offset), t.v_bytes, t.stages, at(t.v_barriers))
+        self.base = base
+        self.warp = nvvm.shfl_sync(
+            ops.const(-1), ops.shr(ops.thread_id(), 5), ops.const(0), ops.const(31),
+            nvvm.ShflKind.idx,
+        )  # fmt: skip
+        self.group = ops.shr(self.warp, 2)
+        self.ring = self._tile_ring(at)
+        self._begin()
+        ops.if_else(ops.compare("eq", self.group, 0), self._produce, self._consume)
+
+    def _tile_ring(self, at: Callable[[int], Any]) -> TileRing | None:
+        t = self.tiling
+        if not t.is_dynamic:
+            return None
+        counter = self.kernel.workspace(self.counter, is_exclusive=False)
+        blocks = nvvm.read_ptx_sreg_nctaid_x()
+        return TileRing.of(at(t.ring_offset), at(t.ring_barriers), counter, blocks)
+
+    def queries_of(self, own: Any) -> Pipeline:
+        """The ring of a consumer warpgroup's queries."""
+        t = self.tiling
+        data = smem.byte_pointer(self.base, ops.mul(own, t.q_stages * t.q_bytes))
+        first = smem.byte_pointer(self.base, t.q_barriers)
+        barriers = smem.byte_pointer(first, ops.mul(own, Pipeline.barrier_bytes(t.q_stages)))
+        return Pipeline.of(data, t.q_bytes, t.q_stages, barriers)
+
+    def _begin(self) -> None:
+        t = self.tiling
+        warps = t.consumers * wgmma.WARPGROUP_THREADS // WARP_THREADS
+        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+            for ring in (self.keys, self.values):
+                ring.make(1, warps)
+            for own in range(t.consumers):
+                self.queries_of(own).make(1, 1)
+            if self.ring is not None:
+                self.ring.make(warps)
+            mbarrier.make_visible()
+        ops.barrier()
+
+    # ---- tiles
+
+    def _each_tile(
+        self, start: Sequence[Any], body: Callable[..., Sequence[Any]], *, takes: bool
+    ) -> None:
+        """body(tile, carried) for the tiles of this block.  takes: whether this thread takes their
+        numbers for the block; others read them, as whole warps."""
+        tiles, first = self.kernel.size(self.schedule.tiles), ops.block_id()
+        place = self.schedule.place
+        if self.ring is None:
+            step = nvvm.read_ptx_sreg_nctaid_x()
+            ops.for_(first, tiles, step, start, lambda n, carried: body(place(n), carried))
+            return
+        ring = self.ring
+
+        def one(carried: Sequence[Any]) -> Sequence[Any]:
+            number, stage, phase, *rest = carried
+            cursor = Cursor(stage, phase)
+            if takes:
+                following, cursor = ring.take(cursor)
+                rest = body(place(number), rest)
+            else:
+                rest = body(place(number), rest)
+                following, cursor = ring.read(cursor, is_warp=True)
+                following = nvvm.shfl_sync(
+                    ops.const(-1), following, ops.const(0), ops.const(31), nvvm.ShflKind.idx
+                )
+            return [following, *cursor.values, *rest]
+
+        ops.while_(
+            [ops.value_of(first), *Cursor().values, *start], lambda c: ops.less(c[0], tiles), one
+        )
+
+    # ---- the producer
+
+    def _produce(self) -> None:
+        t = self.tiling
+        if t.consumers in REGISTERS:
+            wgmma.set_registers(REGISTERS[t.consumers][0], grows=False)
+        is_first = ops.compare("eq", self.warp, 0)
+        with ops.if_(ops.both(is_first, nvvm.elect_sync())):
+            for map_ in self.maps.values():
+                tma.prefetch(map_)
+            start = [*Cursor().values, *Cursor().values, ops.const(0)]
+            self._each_tile(start, self._load_tile, takes=True)
+
+    def _load_tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+        keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
+        blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        self._load_queries(tile, count)
+        last = ops.sub(blocks.end, 1)
+        keys = self._load_block("k", self.keys, keys, tile, last)
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            block = ops.sub(last, i)
+            keys = self._load_block("k", self.keys, Cursor(*carried[:2]), tile, ops.sub(block, 1))
+            values = self._load_block("v", self.values, Cursor(*carried[2:]), tile, block)
+            return [*keys.values, *values.values]
+
+        start = [*keys.values, *values.values]
+        *keys_, stage, phase = ops.for_(0, ops.sub(last, blocks.first), 1, start, step)
+        values = self._load_block("v", self.values, Cursor(stage, phase), tile, blocks.first)
+        return [*keys_, *values.values, ops.add(count, 1)]
+
+    def _query_cursor(self, count: Any) -> Cursor:
+        """The place in the ring of queries of this block's so-and-so-manieth tile."""
+        return Cursor.at(count, self.tiling.q_stages)
+
+    def _load_queries(self, tile: QueryTile, count: Any) -> None:
+        t, cursor = self.tiling, self._query_cursor(count)
+        for own in range(t.consumers):
+            ring = self.queries_of(own)
+            ring.wait_empty(cursor)
+            ring.expect(cursor, t.depth_panels * wgmma.M * wgmma.ROW_BYTES)
+            row = ops.add(tile.row, own * wgmma.M)
+            self._load_panels("q", ring, cursor, tile, row, wgmma.M, t.depth_panels)
+
+    def _load_block(
+        self, name: str, ring: Pipeline, cursor: Cursor, tile: QueryTile, block: Any
+    ) -> Cursor:
+        t = self.tiling
+        ring.wait_empty(cursor)
+        ring.expect(cursor, ring.stage_bytes)
+        panels = t.depth_panels if name == "k" else t.width_panels
+        self._load_panels(name, ring, cursor, tile, ops.mul(block, t.keys), t.keys, panels)
+        return cursor.next(t.stages)
+
+    def _load_panels(
+        self, name: str, ring: Pipeline, cursor: Cursor, tile: QueryTile, row: Any, rows: int,
+        panels: int,
+    ) -> None:  # fmt: skip
+        box, slot, barrier = self.boxes[name], ring.slot(cursor), ring.full_barrier(cursor)
+        at = dict(self._batch_of(name, tile))
+
+        def one(panel: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            place = {**at, box.axes[0]: ops.mul(panel, _PANEL), box.axes[1]: row}
+            corner = [ops.value_of(place[axis]) for axis in box.map_axes]
+            target = smem.byte_pointer(slot, ops.mul(panel, rows * wgmma.ROW_BYTES))
+            tma.load(target, self.maps[name], corner, barrier)
+            return carried
+
+        if panels > _UNROLLED_PANELS:
+            ops.for_(0, panels, 1, [], one)
+        else:
+            for panel in range(panels):
+                one(panel, [])
+
+    def _batch_of(self, name: str, tile: QueryTile) -> list[tuple[int, Any]]:
+        """The batch coordinates of a tile in an operand, of which heads may share entries."""
+        tensor = {"q": self.q, "k": self.k, "v": self.v}[name]
+        groups = _groups(self.q, tensor)
+        found = []
+        for axis, group in enumerate(groups):
+            number = tile.batch[axis].index().base
+            found.append((axis, ops.div(number, group) if group else 0))
+        return found
+
+    # ---- the consumers
+
+    def _consume(self) -> None:
+        t = self.tiling
+        if t.consumers in REGISTERS:
+            wgmma.set_registers(REGISTERS[t.consumers][1], grows=True)
+        self.own = ops.sub(self.group, 1)
+        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        self.lane = ops.and_(self.thread, WARP_THREADS - 1)
+        self.queries = self.queries_of(self.own)
+        self.walks = SdpaRegion(self.kernel, self.parts, t, self.thread)
+        self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale)
+        self._first_turn()
+        start = [*Cursor().values, *Cursor().values, ops.const(0)]
+        self._each_tile(start, self._tile, takes=False)
+        self._last_turn()
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            tma.wait_read(0)
+
+    def _tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+        t = self.tiling
+        keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
+        whole = self.schedule.blocks(tile, tile.row, t.queries)
+        row = ops.add(tile.row, ops.mul(self.own, wgmma.M))
+        mine = self.schedule.blocks(tile, row, wgmma.M)
+        walk = self.walks.at(tile, row)
+        cursor = self._query_cursor(count)
+        self.queries.wait_full(cursor)
+        q = wgmma.descriptor(self.queries.address(cursor), self.q_panels)
+
+        end = whole.end
+        if t.skips:
+            end = ops.maximum(ops.minimum(mine.end, whole.end), ops.add(whole.first, 1))
+            keys, values = self._skip(keys, values, ops.sub(whole.end, end))
+        last = ops.sub(end, 1)
+        self.keys.wait_full(keys)
+        sums = self._start_scores(q, keys)
+        self._release_queries(count)
+        (sums,) = wgmma.wait_for([sums])
+        self.keys.release(keys, self.lane)
+        keys = keys.next(t.stages)
+        is_masked = walk.has_masks
+        scores = walk.scores(wgmma.unpacked(sums), last, is_masked=is_masked)
+        first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_plain)
+        weights = walk.weights(first.exponentials, last)
+        zeros = [ops.zeros(ops.f32_type())] * (t.width // 2)
+
+        state = [*keys.values, *values.values, *first.rows.values, *zeros, *weights]
+        for low, high, masked in self._runs(whole, mine, last):
+            count_ = ops.maximum(ops.sub(high, low), 0)
+            body = partial(self._step, q, walk, ops.sub(high, 1), masked)
+            state = ops.for_(0, count_, 1, state, body)
+        keys, values = Cursor(*state[:2]), Cursor(*state[2:4])
+        rows, result = Rows.of(state[4:8]), state[8 : 8 + t.width // 2]
+        weights = state[8 + t.width // 2 :]
+        self.values.wait_full(values)
+        sums = self._start_result(weights, values, result)
+        (sums,) = wgmma.wait_for([sums])
+        self.values.release(values, self.lane)
+        values = values.next(t.stages)
+        self._finish(walk, tile, row, wgmma.unpacked(sums), rows, cursor)
+        return [*keys.values, *values.values, ops.add(count, 1)]
+
+    def _skip(self, keys: Cursor, values: Cursor, count: Any) -> tuple[Cursor, Cursor]:
+        """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""
+
+        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            keys, values = Cursor(*carried[:2]), Cursor(*carried[2:])
+            self._turn()
+            self._pass_turn()
+            for ring, cursor in ((self.keys, keys), (self.values, values)):
+                ring.wait_full(cursor)
+                ring.release(cursor, self.lane)
+            stages = self.tiling.stages
+            return [*keys.next(stages).values, *values.next(stages).values]
+
+        carried = ops.for_(0, count, 1, [*keys.values, *values.values], one)
+        return Cursor(*carried[:2]), Cursor(*carried[2:])
+
+    def _runs(self, whole: KeyBlocks, mine: KeyBlocks, last: Any) -> list[tuple[Any, Any, bool]]:
+        """(first, end, whether masks are looked at) of the blocks below the last one."""
+        if not self.parts.masks:
+            return [(whole.first, last, False)]  # the end of the keys is in the last block
+        if isinstance(mine.all_end, int) and mine.all_end == 0:
+            return [(whole.first, last, True)]  # of no block is every score known to be kept
+        high = ops.maximum(ops.minimum(mine.all_end, last), whole.first)
+        if isinstance(mine.all, int) and mine.all == 0:
+            return [(high, last, True), (whole.first, high, False)]
+        low = ops.minimum(ops.maximum(mine.all, whole.first), high)
+        return [(high, last, True), (low, high, False), (whole.first, low, True)]
+
+    def _step(
+        self, q: Any, walk: Any, last: Any, is_masked: bool, i: Any, state: Sequence[Any]
+    ) -> Sequence[Any]:
+        t = self.tiling
+        width = t.width // 2
+        keys, values, rows = Cursor(*state[:2]), Cursor(*state[2:4]), Rows.of(state[4:8])
+        result, weights = state[8 : 8 + width], state[8 + width :]
+        block = ops.sub(last, i)
+        self.keys.wait_full(keys)
+        self._turn()
+        sums = self._start_scores(q, keys)
+        self.values.wait_full(values)
+        products = self._start_result(weights, values, result)
+        self._pass_turn()
+        (sums,) = wgmma.wait_for([sums], 1)
+        self.keys.release(keys, self.lane)
+        scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
+        may_be_empty = is_masked or not self.walks.is_plain
+        step = self.softmax.next(
+            scores, rows, is_masked=may_be_empty, pin=self._pin, pinned=t.pinned
+        )
+        (products,) = wgmma.wait_for([products])
+        self.values.release(values, self.lane)
+        # Not before the wait: words that are made while products run would make the assembler
+        # serialize these (C7513).  Nor past the branch below, where they would stand in a row.
+        weights = wgmma.settled(walk.weights(step.exponentials, block))
+        result = self._rescaled(wgmma.unpacked(products), step)
+        following = [*keys.next(t.stages).values, *values.next(t.stages).values]
+        return [*following, *step.rows.values, *result, *weights]
+
+    def _rescaled(self, result: Sequence[Any], step: Step) -> Sequence[Any]:
+        if step.grows is None:
+            return scaled(result, step.scale)
+        types = [value.type for value in result]
+        return ops.either(
+            step.grows, types, lambda: scaled(result, step.scale), lambda: list(result)
+        )
+
+    def _pin(self, value: Any) -> None:
+        """Has a value computed here: a store that is not moved, which nobody reads.
+
+        The assembler would move all exponentials below the wait for P @ V.
+        """
+        warp = ops.sub(self.warp, wgmma.WARPGROUP_THREADS // WARP_THREADS)
+        place = smem.byte_pointer(self.base, self.tiling.pins_offset)
+        place = ops.add(smem.address(place), ops.mul(warp, 4))
+        text = "st.volatile.shared.f32 [$1], $0;"
+        llvm.inline_asm(None, [value, place], text, "f,r", has_side_effects=True)
+
+    # ---- products
+
+    def _start_scores(self, q: Any, keys: Cursor) -> Any:
+        """Starts Q @ K' of a block."""
+        t = self.tiling
+        k = wgmma.descriptor(self.keys.address(keys), self.k_panels)
+        sums = wgmma.undefined(self.qk, t.keys)
+        wgmma.fence()
+        for step in range(-(-t.depth // self.qk.k)):
+            panel, inner = divmod(step, self.qk.steps)
+            sums = wgmma.multiply(
+                self.qk, t.keys,
+                wgmma.moved(q, panel * self.q_panels.bytes + self.q_panels.offset(0, inner)),
+                wgmma.moved(k, panel * self.k_panels.bytes + self.k_panels.offset(0, inner)),
+                sums, int(step > 0),
+            )  # fmt: skip
+        wgmma.commit()
+        return sums
+
+    def _start_result(self, weights: Sequence[Any], values: Cursor, result: Sequence[Any]) -> Any:
+        """Starts O += P @ V of a block."""
+        t = self.tiling
+        v = wgmma.descriptor(self.values.address(values), self.v_panels)
+        sums = wgmma.packed(wgmma.accumulator_type(self.pv, t.width), result)
+        wgmma.fence()
+        for step in range(t.keys // self.pv.k):
+            sums = wgmma.multiply(
+                self.pv, t.width, list(weights[4 * step : 4 * step + 4]),
+                wgmma.moved(v, self.v_panels.offset(0, step)), sums, 1, b_k_major=False,
+            )  # fmt: skip
+        wgmma.commit()
+        return sums
+
+    # ---- turns
+
+    def _turn_barrier(self, own: Any) -> Any:
+        return ops.value_of(ops.add(own, _FIRST_BARRIER + self.tiling.consumers))
+
+    def _turn(self) -> None:
+        """Waits until it is this warpgroup's turn to start products."""
+        if self.tiling.takes_turns:
+            nvvm.barrier(
+                barrier_id=self._turn_barrier(self.own),
+                number_of_threads=ops.const(2 * wgmma.WARPGROUP_THREADS),
+            )
+
+    def _pass_turn(self) -> None:
+        if self.tiling.takes_turns:
+            following = ops.add(self.own, 1)
+            is_last = ops.compare("eq", following, self.tiling.consumers)
+            self._give_turn(ops.select(is_last, 0, following))
+
+    def _give_turn(self, own: Any) -> None:
+        threads = ops.const(2 * wgmma.WARPGROUP_THREADS)
+        nvvm.barrier_arrive(threads, barrier_id=self._turn_barrier(own))
+
+    def _first_turn(self) -> None:
+        """The first warpgroup begins: nobody gave it its first turn."""
+        if self.tiling.takes_turns:
+            with ops.if_(ops.compare("eq", self.own, 0)):
+                self._give_turn(0)
+
+    def _last_turn(self) -> None:
+        """The turn that the last warpgroup gave to the first is taken."""
+        if self.tiling.takes_turns:
+            with ops.if_(ops.compare("eq", self.own, 0)):
+                self._turn()
+
+    # ---- the end of a tile
+
+    def _release_queries(self, count: Any) -> None:
+        """Hands back the queries of the tile before, by way of which its result left, once this
+        tile's first product is under way."""
+        if self.tiling.q_stages == 1:
+            return
+        before = ops.sub(count, 1)
+        is_owner = ops.both(ops.compare("eq", self.thread, 0), ops.less(0, count))
+        with ops.if_(is_owner):
+            tma.wait_read(0)
+            mbarrier.arrive(self.queries.empty_barrier(self._query_cursor(before)))
+
+    def _finish(
+        self, walk: Any, tile: QueryTile, row: Any, result: Sequence[Any], rows: Rows,
+        cursor: Cursor,
+    ) -> None:  # fmt: skip
+        """Divides, walks what comes after, and stores."""
+        walk.store(self.softmax, rows, result, self.queries.address(cursor), self.meet)
+        if self.tiling.q_stages == 1:
+            self.meet()
+            with ops.if_(ops.compare("eq", self.thread, 0)):
+                tma.wait_read(0)
+                mbarrier.arrive(self.queries.empty_barrier(cursor))
+
+    def meet(self) -> None:
+        """A barrier of the warpgroup's threads."""
+        nvvm.barrier(
+            barrier_id=ops.value_of(ops.add(self.own, _FIRST_BARRIER)),
+            number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
+        )
+
+
+def _groups(q: Tensor, other: Tensor) -> list[int]:
+    """How many heads share an entry along each batch axis; 0: all."""
+    from .attention import group_size
+
+    pairs = zip(other.shape[:-2], q.shape[:-2], strict=True)
+    return [group_size(own, whole) or 0 for own, whole in pairs]

@@ -1,0 +1,143 @@
+# pyright: basic
+"""Which tile of queries a block of sdpa_fwd_sm90 works on, and which blocks of keys it needs.
+
+Tiles of one head share its keys and values, which are to be found in the second cache: a head's
+tiles follow each other.  Where the last queries attend to the most keys, tiles go by sections of
+some heads, in each of which the longest come first, so that the short ones fill up the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..codegen import ops
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.index import Coordinate, Index
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops
+from ..codegen.mask_ranges import Ranges, ranges
+from ..codegen.memory import GlobalTensor, ScalarTensor
+from ..codegen.region import Access
+from ..expr import Expr, ceildiv, minimum, product
+from .sdpa_tile_sm90 import SdpaTiling
+
+_SECTION_BYTES = 32 << 20  # keys and values of a section, which the second cache holds
+_SHORT_SECTION_BYTES = 16 << 20
+_SHORT_KEYS = 2048
+
+
+@dataclass(frozen=True)
+class QueryTile:
+    """row: its first query.  batch: of the scores' axes.  head: their number, row-major."""
+
+    row: Any
+    batch: Mapping[int, Coordinate]
+    head: Any
+
+
+@dataclass(frozen=True)
+class KeyBlocks:
+    """The blocks of keys of some rows, which are gone through from the last to the first.
+
+    first, end: those that are multiplied, one at least.  all, all_end: of those, the ones of which
+    every score is kept.  Numbers or i32 values.
+    """
+
+    first: Any
+    end: Any
+    all: Any
+    all_end: Any
+
+
+@dataclass
+class Schedule:
+    """See the file's docstring."""
+
+    kernel: Kernel
+    parts: AttentionRegion
+    tiling: SdpaTiling
+    group: int  # heads that share keys
+
+    def __post_init__(self) -> None:
+        dims = self.parts.dims
+        self.loops = Loops(dims, tuple((axis,) for axis in range(len(dims) - 2)))
+        self.heads = product(dims[:-2])
+        self.queries, self.keys = dims[-2:]
+        self.rows = ceildiv(self.queries, self.tiling.queries)
+
+    @property
+    def tiles(self) -> Expr:
+        return self.heads * self.rows
+
+    # ---- places
+
+    def place(self, number: Any) -> QueryTile:
+        """Of a tile by its number."""
+        rows = self.kernel.size(self.rows)
+        if self.tiling.is_longest_first:
+            head, row = self._in_section(number)
+            row = ops.sub(ops.sub(rows, 1), row)
+        else:
+            head = self.kernel.divide(number, self.rows)
+            row = self.kernel.remainder(number, self.rows, head)
+        batch = self.loops.coordinates(self.kernel, head) if self.loops.groups else {}
+        return QueryTile(ops.mul(row, self.tiling.queries), batch, head)
+
+    def _in_section(self, number: Any) -> tuple[Any, Any]:
+        """(head, row of tiles) where heads run fastest inside a section."""
+        section = self.section
+        which = self.kernel.divide(number, section * self.rows)
+        inside = self.kernel.remainder(number, section * self.rows, which)
+        first = ops.mul(which, self.kernel.size(section))
+        height = ops.minimum(
+            ops.sub(self.kernel.size(self.heads), first), self.kernel.size(section)
+        )
+        row = ops.div(inside, height)
+        return ops.add(first, ops.sub(inside, ops.mul(row, height))), row
+
+    @property
+    def section(self) -> Expr:
+        """Heads of a section: as many as the second cache holds, and all sections about alike."""
+        of_key = 2 * (self.tiling.depth + self.tiling.width)
+        is_short = self.keys.bounds()[1] <= _SHORT_KEYS
+        keys = Expr.of((_SHORT_SECTION_BYTES if is_short else _SECTION_BYTES) // of_key)
+        held = minimum(self.heads, (keys // self.keys + 1) * self.group)
+        sections = ceildiv(self.heads, held)
+        return ceildiv(self.heads, sections)
+
+    # ---- keys
+
+    def blocks(self, tile: QueryTile, first: Any, rows: int) -> KeyBlocks:
+        """Those of some rows of a tile, from a row on."""
+        last = ops.minimum(ops.add(first, rows - 1), ops.sub(self.kernel.size(self.queries), 1))
+        found = ranges(self.parts.condition, first, last, lambda *term: self._load(tile, *term))
+        if not self.parts.masks:
+            found = Ranges.everywhere()
+        return self._in_blocks(found)
+
+    def _in_blocks(self, found: Ranges) -> KeyBlocks:
+        t, keys = self.tiling, self.kernel.size(self.keys)
+        count = ops.ceildiv(keys, t.keys)
+        start = ops.minimum(ops.div(ops.maximum(found.some, 0), t.keys), ops.sub(count, 1))
+        some_end = ops.maximum(ops.minimum(found.some_end, keys), 0)
+        end = ops.maximum(ops.ceildiv(some_end, t.keys), ops.add(start, 1))
+        full_end = ops.div(ops.maximum(ops.minimum(found.all_end, keys), 0), t.keys)
+        if isinstance(found.all_end, int) and found.all_end == 0:
+            full_end = 0
+        full = found.all
+        if not (isinstance(full, int) and full == 0):
+            full = ops.ceildiv(ops.maximum(full, 0), t.keys)
+        return KeyBlocks(start, end, full, full_end)
+
+    def _load(self, tile: QueryTile, leaf: Any, access: Access) -> Any:
+        """A term of a mask, i32."""
+        tensor = self.parts.region.arguments[leaf]
+        if tensor.is_by_value:
+            return ops.to_i32(ScalarTensor(self.kernel, tensor).load([], 1))
+        at: list[Coordinate] = []
+        for axis, place in enumerate(access):
+            is_fixed = tensor.shape[axis].constant == 1 or place[0] != "loop"
+            at.append(Index.of(0) if is_fixed else tile.batch[place[1]])
+        return ops.to_i32(GlobalTensor(self.kernel, tensor).load(at, 1))

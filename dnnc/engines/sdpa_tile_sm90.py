@@ -1,0 +1,130 @@
+"""How engine sdpa_fwd_sm90 tiles an attention, and where everything lies in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..codegen import wgmma
+from ..codegen.pipeline import Pipeline
+from ..codegen.tile_ring import TileRing
+
+_PANEL = 64  # elements of a panel's row
+_WARP_WORD = 4
+
+# Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
+# for all.
+REGISTERS = {2: (40, 232), 3: (32, 160)}
+
+
+@dataclass(frozen=True)
+class SdpaTiling:
+    """A tile of queries, which goes through blocks of keys.
+
+    queries: of a block of threads, 64 a warpgroup.  keys: of a step.  depth, width: elements of a
+    query and of a value.  stages: of keys and of values.  q_stages: of queries; the result leaves
+    by way of its own tile's.  staged: the place of the output that does, -1: none.
+    is_dynamic: a block takes its next tile when it is free.  is_longest_first: tiles of the last
+    queries come first.  skips: a warpgroup lets blocks of keys go by that only others of the tile
+    need.  rescale: how much, in powers of two, a row's maximum grows before sums are
+    scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that come before the
+    second product ends.
+    """
+
+    queries: int
+    keys: int
+    depth: int
+    width: int
+    stages: int
+    q_stages: int
+    staged: int
+    is_dynamic: bool
+    is_longest_first: bool
+    skips: bool
+    rescale: int
+    pinned: int
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> SdpaTiling:
+        return SdpaTiling(**data)
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def consumers(self) -> int:
+        return self.queries // wgmma.M
+
+    @property
+    def threads(self) -> int:
+        return (self.consumers + 1) * wgmma.WARPGROUP_THREADS
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether warpgroups multiply by turns."""
+        return self.consumers > 1
+
+    # ---- panels of 64 elements
+
+    @property
+    def depth_panels(self) -> int:
+        return -(-self.depth // _PANEL)
+
+    @property
+    def width_panels(self) -> int:
+        return -(-self.width // _PANEL)
+
+    @property
+    def q_bytes(self) -> int:
+        """Of a warpgroup's queries, or its result."""
+        panels = max(self.depth_panels, self.width_panels if self.staged >= 0 else 0)
+        return panels * wgmma.M * wgmma.ROW_BYTES
+
+    @property
+    def k_bytes(self) -> int:
+        return self.depth_panels * self.keys * wgmma.ROW_BYTES
+
+    @property
+    def v_bytes(self) -> int:
+        return self.width_panels * self.keys * wgmma.ROW_BYTES
+
+    # ---- places in shared memory
+
+    @property
+    def k_offset(self) -> int:
+        return self.consumers * self.q_stages * self.q_bytes
+
+    @property
+    def v_offset(self) -> int:
+        return self.k_offset + self.stages * self.k_bytes
+
+    @property
+    def k_barriers(self) -> int:
+        return self.v_offset + self.stages * self.v_bytes
+
+    @property
+    def v_barriers(self) -> int:
+        return self.k_barriers + Pipeline.barrier_bytes(self.stages)
+
+    @property
+    def q_barriers(self) -> int:
+        """Of the first warpgroup's queries; those of the others follow."""
+        return self.v_barriers + Pipeline.barrier_bytes(self.stages)
+
+    @property
+    def ring_barriers(self) -> int:
+        return self.q_barriers + self.consumers * Pipeline.barrier_bytes(self.q_stages)
+
+    @property
+    def ring_offset(self) -> int:
+        return self.ring_barriers + (TileRing.barrier_bytes() if self.is_dynamic else 0)
+
+    @property
+    def pins_offset(self) -> int:
+        return self.ring_offset + (TileRing.bytes() if self.is_dynamic else 0)
+
+    @property
+    def smem_bytes(self) -> int:
+        warps = self.consumers * wgmma.WARPGROUP_THREADS // 32
+        return self.pins_offset + (warps * _WARP_WORD if self.pinned else 0)

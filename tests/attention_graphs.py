@@ -1,0 +1,174 @@
+"""Attention written in single operations, for tests of what recognises it."""
+
+from __future__ import annotations
+
+import math
+
+import dnnc
+
+LOW = -math.inf
+
+
+class Pattern:
+    """The graph of an attention, part by part.
+
+    scores, weights, after: functions (pattern, tensor) -> tensor of work on S, P and O.
+    """
+
+    def __init__(
+        self, *, batch=(1, 2), queries=64, keys=96, depth=64, width=None, dtype="BFLOAT16",
+        key_batch=None, scores=None, weights=None, after=None, statistics="log_sum", share="mul",
+        is_guarded=True, weight_type=None, out_type=None, transposed=True, strides=None,
+    ):  # fmt: skip
+        self.dims = (*batch, queries, keys)
+        self.g = g = dnnc.pygraph(
+            "attention", io_data_type=dtype, intermediate_data_type="FLOAT",
+            compute_data_type="FLOAT",
+        )  # fmt: skip
+        width = width or depth
+        key_batch = key_batch or batch
+        strides = strides or {}
+        self.q = g.tensor([*batch, queries, depth], strides.get("q"), name="q")
+        if transposed:
+            self.k = g.tensor([*key_batch, keys, depth], strides.get("k"), name="k")
+            rank = len(self.dims)
+            kt = g.transpose(self.k, permutation=[*range(rank - 2), rank - 1, rank - 2])
+        else:
+            kt = self.k = g.tensor([*key_batch, depth, keys], strides.get("k"), name="k")
+        self.v = g.tensor([*key_batch, keys, width], strides.get("v"), name="v")
+        s = g.matmul(self.q, kt)
+        s = scores(self, s) if scores else g.mul(s, depth**-0.5)
+        self.m = self._rows(s, "max")
+        base = self.m
+        if is_guarded:
+            is_low = self.flag(g.cmp_eq(self.m, LOW))
+            base = g.binary_select(0.0, self.m, is_low)
+        e = g.exp(g.sub(s, base))
+        self.l = self._rows(e, "add")
+        p = self._shared(e, share)
+        p = weights(self, p) if weights else p
+        p = g.identity(p).set_data_type(weight_type or dtype)
+        o = g.matmul(p, self.v)
+        if share == "after":
+            o = g.div(o, self.l)
+        o = after(self, o) if after else g.identity(o)
+        o.set_output().set_name("o").set_data_type(out_type or dtype)
+        self._statistics(statistics)
+
+    def _rows(self, x, mode):
+        made = self.g.reduction(x, mode=mode)
+        return made.set_dim([*self.dims[:-1], 1])
+
+    def _shared(self, e, share):
+        g = self.g
+        if share == "after":
+            return e
+        is_zero = self.flag(g.cmp_eq(self.l, 0.0))
+        total = g.binary_select(1.0, self.l, is_zero)
+        return g.div(e, total) if share == "div" else g.mul(e, g.reciprocal(total))
+
+    def _statistics(self, which):
+        g = self.g
+        if which == "log_sum":
+            made = {"stats": g.add(self.m, g.log(self.l))}
+        elif which == "both":
+            made = {"m": g.identity(self.m), "l": g.identity(self.l)}
+        else:
+            made = {}
+        for name, tensor in made.items():
+            tensor.set_output().set_name(name).set_data_type("FLOAT")
+
+    # ---- pieces of score modifications
+
+    def flag(self, tensor):
+        return tensor.set_data_type("BOOLEAN")
+
+    def index(self, s, axis):
+        made = self.g.gen_index(s, axis=axis, compute_data_type="INT32")
+        return made.set_data_type("INT32")
+
+    def integer(self, name, a, b):
+        made = getattr(self.g, name)(a, b, compute_data_type="INT32")
+        is_test = name.startswith("cmp")
+        return made.set_data_type("BOOLEAN" if is_test else "INT32")
+
+    def row(self, s):
+        return self.index(s, len(self.dims) - 2)
+
+    def column(self, s):
+        return self.index(s, len(self.dims) - 1)
+
+    def both(self, a, b):
+        return self.flag(self.g.logical_and(a, b, compute_data_type="BOOLEAN"))
+
+    def either(self, a, b):
+        return self.flag(self.g.logical_or(a, b, compute_data_type="BOOLEAN"))
+
+    def masked(self, s, condition):
+        return self.g.binary_select(s, LOW, condition)
+
+    def scaled(self, s, scale=0.125):
+        return self.g.mul(s, scale)
+
+
+def causal(p, s, shift=0):
+    """Column <= row + shift."""
+    row = p.row(s)
+    if shift:
+        row = p.integer("add", row, shift)
+    return p.masked(p.scaled(s), p.integer("cmp_le", p.column(s), row))
+
+
+def padded(p, s):
+    """Columns before a length of each batch entry."""
+    lengths = p.g.tensor([p.dims[0], *[1] * (len(p.dims) - 1)], name="lengths", data_type="INT32")
+    return p.masked(p.scaled(s), p.integer("cmp_lt", p.column(s), lengths))
+
+
+def window(p, s, left=20, right=0):
+    """row - left < column <= row + right."""
+    row, column = p.row(s), p.column(s)
+    low = p.integer("cmp_gt", column, p.integer("sub", row, left))
+    high = p.integer("cmp_le", column, p.integer("add", row, right) if right else row)
+    return p.masked(p.scaled(s), p.both(low, high))
+
+
+def prefix(p, s, length=40):
+    """Columns of a prefix, and those up to the row."""
+    row, column = p.row(s), p.column(s)
+    before = p.integer("cmp_lt", column, length)
+    return p.masked(p.scaled(s), p.either(before, p.integer("cmp_le", column, row)))
+
+
+def documents(p, s):
+    """Rows and columns of one document: numbers are loaded."""
+    batch, rows, columns = p.dims[0], p.dims[-2], p.dims[-1]
+    ones = [1] * (len(p.dims) - 3)
+    own = p.g.tensor([batch, *ones, rows, 1], name="own", data_type="INT32")
+    other = p.g.tensor([batch, *ones, 1, columns], name="other", data_type="INT32")
+    return p.masked(p.scaled(s), p.integer("cmp_eq", own, other))
+
+
+def biased(p, s):
+    """A bias of every element, and one of each head."""
+    whole = p.g.tensor(list(p.dims), name="bias")
+    head = p.g.tensor([1, p.dims[1], 1, p.dims[-1]], name="head")
+    return p.g.add(p.g.add(p.scaled(s), whole), head)
+
+
+def capped(p, s):
+    """5 * tanh(s / 5), under a causal mask."""
+    s = p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / 5.0)), 5.0)
+    return p.masked(s, p.integer("cmp_le", p.column(s), p.row(s)))
+
+
+def alibi(p, s):
+    """Slopes of heads times the distance."""
+    slopes = p.g.tensor([1, p.dims[1], 1, 1], name="slopes", data_type="FLOAT")
+    distance = p.integer("sub", p.column(s), p.row(s))
+    return p.g.add(p.scaled(s), p.g.mul(slopes, distance))
+
+
+def by_tensor(p, s):
+    """A scale of any sign, in memory."""
+    return p.g.mul(s, p.g.tensor([1, 1, 1, 1], name="scale", data_type="FLOAT"))

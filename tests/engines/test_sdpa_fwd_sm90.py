@@ -1,0 +1,205 @@
+"""Engine sdpa_fwd_sm90: attention written in single operations, in the interpreter."""
+
+import numpy as np
+import pytest
+
+from dnnc.compiler import compile_graph
+from dnnc.dialect.fusion import partition
+from dnnc.engines import heuristics
+from dnnc.engines.sdpa_fwd_sm90 import SDPA_FWD_SM90
+from dnnc.options import Options
+from dnnc.target import of
+from tests import attention_graphs as graphs
+from tests.attention_graphs import Pattern
+from tests.support.checked import check, random_inputs
+
+TARGET = "sm_90a"
+SMALL = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 3, "SCHED_POLICY": 1}
+pytestmark = pytest.mark.sm90
+
+
+def run(pattern, knobs=None, inputs=None, allowance=1e-5):
+    plan = check(
+        pattern.g, engine="sdpa_fwd_sm90", knobs=SMALL | (knobs or {}), target=TARGET, slack=4.0,
+        allowance=allowance, inputs=inputs,
+    )  # fmt: skip
+    assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
+    return plan
+
+
+def inputs_of(pattern, **values):
+    """Random ones, but for those that are given by name."""
+    graph = pattern.g.graph.finalize()
+    found = random_inputs(graph, {})
+    for tensor in graph.inputs:
+        if tensor.name in values:
+            found[tensor.uid] = np.asarray(values[tensor.name]).reshape(found[tensor.uid].shape)
+    return found
+
+
+def fusion_of(pattern):
+    graph = pattern.g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    return fusion
+
+
+SHAPES = {
+    "one tile": ({"queries": 128, "keys": 128}, {}),
+    "odd": ({"queries": 65, "keys": 131, "dtype": "HALF"}, {"TILE_N": 128}),
+    "three warpgroups": ({"queries": 200, "keys": 130}, {"TILE_M": 192, "KERNEL_CFG": 0}),
+    "one warpgroup": ({"queries": 70, "keys": 100, "depth": 40}, {"TILE_M": 64, "STAGES": 3}),
+    "one query": ({"queries": 1, "keys": 33, "depth": 8}, {}),
+    "two keys": ({"queries": 9, "keys": 2, "depth": 16}, {}),
+    "other width": ({"depth": 72, "width": 24}, {}),
+    "wider values": ({"depth": 64, "width": 136}, {}),
+    "widest": ({"batch": (1,), "depth": 256, "queries": 70, "keys": 70}, {"KERNEL_CFG": 1}),
+    "static tiles": ({"batch": (2, 2), "queries": 130, "keys": 64}, {"SCHED_POLICY": 0}),
+    "heads that share": ({"batch": (2, 1), "queries": 20, "keys": 40}, {}),
+    "keys turned": ({"keys": 64, "transposed": False, "strides": {"k": [8192, 4096, 1, 64]}}, {}),
+}
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes(name):
+    shape, knobs = SHAPES[name]
+    run(Pattern(**shape), knobs)
+
+
+SCORES = {
+    "causal": (graphs.causal, {"queries": 150, "keys": 150}),
+    "later rows": (lambda p, s: graphs.causal(p, s, 30), {"queries": 70, "keys": 130}),
+    "rows with nothing": (lambda p, s: graphs.causal(p, s, -70), {"queries": 140, "keys": 100}),
+    "window": (graphs.window, {"queries": 200, "keys": 200}),
+    "wide window": (lambda p, s: graphs.window(p, s, 90, 30), {"queries": 200, "keys": 260}),
+    "prefix": (graphs.prefix, {"queries": 130, "keys": 130}),
+    "bias": (graphs.biased, {"queries": 70, "keys": 90}),
+    "bias of odd keys": (graphs.biased, {"queries": 20, "keys": 71}),
+    "cap": (graphs.capped, {"queries": 100, "keys": 100}),
+    "alibi": (graphs.alibi, {"queries": 66, "keys": 80}),
+    "tensor scale": (graphs.by_tensor, {"queries": 40, "keys": 70}),
+}
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", SCORES)
+def test_scores(name):
+    scores, shape = SCORES[name]
+    run(Pattern(scores=scores, **shape))
+
+
+@pytest.mark.parametrize("lengths", [(0, 1), (64, 100), (37, 65)])
+def test_lengths(lengths):
+    pattern = Pattern(batch=(2, 1), queries=30, keys=100, scores=graphs.padded)
+    run(pattern, inputs=inputs_of(pattern, lengths=lengths))
+
+
+def test_documents():
+    pattern = Pattern(queries=80, keys=80, scores=graphs.documents)
+    numbers = np.sort(np.arange(80) % 3)
+    run(pattern, inputs=inputs_of(pattern, own=numbers, other=numbers))
+
+
+def test_biases_of_minus_infinity():
+    pattern = Pattern(queries=40, keys=70, scores=graphs.biased)
+    bias = np.zeros((1, 2, 40, 70), np.float32)
+    bias[:, :, :7] = -np.inf
+    bias[:, 1, :, 64:] = -np.inf
+    graph = pattern.g.graph.finalize()
+    given = inputs_of(pattern)
+    (tensor,) = [t for t in graph.inputs if t.name == "bias"]
+    given[tensor.uid] = bias.astype(tensor.type.numpy)
+    run(pattern, inputs=given)
+
+
+@pytest.mark.parametrize("magnitude", [1e4, -1e4])
+def test_large_logits(magnitude):
+    pattern = Pattern(queries=30, keys=90, scores=graphs.by_tensor)
+    run(pattern, inputs=inputs_of(pattern, scale=[magnitude]))
+
+
+def test_sums_that_grow_are_rescaled():
+    """Keys whose logits rise from the last block to the first, by more than 2^8 each."""
+    pattern = Pattern(queries=20, keys=260, depth=64)
+    graph = pattern.g.graph.finalize()
+    given = random_inputs(graph, {})
+    for tensor in graph.inputs:
+        if tensor.name == "k":
+            steps = 260 - np.arange(260)
+            given[tensor.uid] = (given[tensor.uid] * steps[:, None] / 8).astype(tensor.type.numpy)
+    for config in (0, 1):
+        run(pattern, {"KERNEL_CFG": config}, inputs=given)
+
+
+@pytest.mark.parametrize("share", ["mul", "div", "after"])
+def test_where_weights_are_divided(share):
+    run(Pattern(queries=40, keys=70, share=share))
+
+
+@pytest.mark.parametrize("config", [0, 1])
+def test_maxima_and_sums(config):
+    run(Pattern(queries=40, keys=140, statistics="both"), {"KERNEL_CFG": config})
+
+
+def test_weights_of_float_are_rounded_as_values_are():
+    run(Pattern(queries=40, keys=70, weight_type="FLOAT"))
+
+
+def dropped(p, weights):
+    mask = p.g.tensor(list(p.dims), name="mask")
+    return p.g.mul(p.g.mul(weights, mask), 1.25)
+
+
+def gated(p, o):
+    gate = p.g.tensor([*p.dims[:-1], 64], name="gate")
+    return p.g.mul(o, p.g.sigmoid(gate))
+
+
+def test_work_on_weights_and_result():
+    run(Pattern(queries=40, keys=70, weights=dropped, after=gated))
+
+
+def test_a_result_of_float_is_stored_from_registers():
+    run(Pattern(queries=40, keys=70, out_type="FLOAT"), allowance=2.0**-8)  # of the weights
+
+
+def test_rows_that_are_not_guarded_are_as_the_graph_says():
+    """All of a row's scores -inf: the exponentials of their differences are NaN."""
+    pattern = Pattern(
+        queries=10, keys=70, scores=lambda p, s: graphs.causal(p, s, -5), is_guarded=False,
+        share="div",
+    )  # fmt: skip
+    run(pattern)
+
+
+def test_the_whole_is_one_fusion_of_the_engine():
+    found = heuristics.best_config(Pattern().g.graph.finalize(), of(TARGET), ["A", "FALLBACK"])
+    assert [choice.engine.name for choice in found.choices] == ["sdpa_fwd_sm90"]
+
+
+REFUSED = {
+    "architecture": (Pattern, "sm_80"),
+    "operand types": (lambda: Pattern(dtype="FLOAT"), TARGET),
+    "head size": (lambda: Pattern(depth=60), TARGET),
+    "K by TMA": (lambda: Pattern(transposed=False), TARGET),
+    "operations": (lambda: Pattern(weights=lambda p, w: p.g.exp(w)), TARGET),
+}
+
+
+@pytest.mark.parametrize("clause", REFUSED)
+def test_refusals(clause):
+    make, target = REFUSED[clause]
+    reasons = SDPA_FWD_SM90.supports(fusion_of(make()), of(target))
+    assert clause in [reason.clause for reason in reasons]
+
+
+@pytest.mark.parametrize("depth", [64, 128, 256])
+@pytest.mark.parametrize("scores", [None, graphs.causal])
+def test_best_choices_spill_nothing(depth, scores):
+    pattern = Pattern(batch=(4, 16), queries=1024, keys=1024, depth=depth, scores=scores)
+    best = heuristics.choices(fusion_of(pattern), of(TARGET), [SDPA_FWD_SM90])[0]
+    options = Options(engine="sdpa_fwd_sm90", knobs=tuple(best.knobs.items()))
+    plan = compile_graph(pattern.g.graph.finalize(), "sm_90a", options)
+    (kernel,) = plan.programs[0].kernels
+    assert kernel.spill_store_bytes == kernel.spill_load_bytes == 0
+    assert kernel.registers <= 168
