@@ -250,7 +250,7 @@ class SdpaEmitter:
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.lane = ops.and_(self.thread, WARP_THREADS - 1)
         self.queries = self.queries_of(self.own)
-        self.walks = SdpaRegion(self.kernel, self.parts, t, self.thread)
+        self.walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale)
         self._first_turn()
         start = [*Cursor().values, *Cursor().values, ops.const(0)]

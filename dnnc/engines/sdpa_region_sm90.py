@@ -23,7 +23,7 @@ from ..codegen.scalar import element_type
 from ..codegen.staged_store import StagedStore
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith, ir, llvm
-from .sdpa_schedule_sm90 import QueryTile
+from .sdpa_schedule_sm90 import QueryTile, Schedule
 from .sdpa_tile_sm90 import SdpaTiling
 
 FACTOR = math.log2(math.e)
@@ -59,12 +59,13 @@ class SdpaRegion:
     kernel: Kernel
     parts: AttentionRegion
     tiling: SdpaTiling
+    schedule: Schedule
     thread: Any
 
     def __post_init__(self) -> None:
         parts = self.parts
         self.region = parts.region
-        self.queries, self.keys = parts.dims[-2:]
+        self.keys = parts.dims[-1]
         self.has_tail = self.keys.known_divisor() % self.tiling.keys != 0
         self.has_masks = bool(parts.masks) or self.has_tail
         self.pair = 2 if self.keys.known_divisor() % 2 == 0 else 1
@@ -166,18 +167,12 @@ class TileWalk:
         return ops.add(ops.add(self.row, self.down), 8 * half)
 
     def _kept_row(self, half: int) -> Index:
-        """A row of the thread; past the end, the last: what is computed there is not stored."""
-        s, number = self.shared, self._number(half)
-        if s.queries.known_divisor() % s.tiling.queries == 0:
-            return Index(number)
-        return Index(ops.minimum(number, ops.sub(s.kernel.size(s.queries), 1)))
+        """A row of the thread, or the nearest of the tensor: of that, nothing is stored."""
+        return Index(self.shared.schedule.kept(self._number(half)))
 
     def _inside(self, half: int) -> Any:
         """Whether a row of the thread is one of the tensor's; None: always."""
-        s = self.shared
-        if s.queries.known_divisor() % s.tiling.queries == 0:
-            return None
-        return ops.less(self._number(half), s.kernel.size(s.queries))
+        return self.shared.schedule.inside(self._number(half))
 
     def _at(self, half: int, column: Coordinate, dims: Sequence[Any] | None = None) -> list[Any]:
         """The coordinates of a row's element; dims: of a tensor with other axes of heads."""

@@ -30,7 +30,8 @@ _SHORT_KEYS = 2048
 
 @dataclass(frozen=True)
 class QueryTile:
-    """row: its first query.  batch: of the scores' axes.  head: their number, row-major."""
+    """row: its first query, before the tensor's first one it may be.  batch: of the scores' axes.
+    head: their number, row-major."""
 
     row: Any
     batch: Mapping[int, Coordinate]
@@ -75,15 +76,37 @@ class Schedule:
 
     def place(self, number: Any) -> QueryTile:
         """Of a tile by its number."""
-        rows = self.kernel.size(self.rows)
+        height = self.tiling.queries
         if self.tiling.is_longest_first:
-            head, row = self._in_section(number)
-            row = ops.sub(ops.sub(rows, 1), row)
+            head, place = self._in_section(number)
+            # Whole tiles at the end, where they take long: the first may begin before row 0.
+            row = ops.sub(self.kernel.size(self.queries), ops.mul(ops.add(place, 1), height))
         else:
             head = self.kernel.divide(number, self.rows)
-            row = self.kernel.remainder(number, self.rows, head)
+            row = ops.mul(self.kernel.remainder(number, self.rows, head), height)
         batch = self.loops.coordinates(self.kernel, head) if self.loops.groups else {}
-        return QueryTile(ops.mul(row, self.tiling.queries), batch, head)
+        return QueryTile(row, batch, head)
+
+    def kept(self, row: Any) -> Any:
+        """A row, or the nearest of the tensor."""
+        if self.is_whole:
+            return row
+        if self.tiling.is_longest_first:
+            return ops.maximum(row, 0)
+        return ops.minimum(row, ops.sub(self.kernel.size(self.queries), 1))
+
+    def inside(self, row: Any) -> Any:
+        """Whether a row is one of the tensor's, i1; None: always."""
+        if self.is_whole:
+            return None
+        if self.tiling.is_longest_first:
+            return ops.compare("sge", row, 0)
+        return ops.less(row, self.kernel.size(self.queries))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all tiles are full."""
+        return self.queries.known_divisor() % self.tiling.queries == 0
 
     def _in_section(self, number: Any) -> tuple[Any, Any]:
         """(head, row of tiles) where heads run fastest inside a section."""
@@ -111,8 +134,10 @@ class Schedule:
 
     def blocks(self, tile: QueryTile, first: Any, rows: int) -> KeyBlocks:
         """Those of some rows of a tile, from a row on."""
-        last = ops.minimum(ops.add(first, rows - 1), ops.sub(self.kernel.size(self.queries), 1))
-        found = ranges(self.parts.condition, first, last, lambda *term: self._load(tile, *term))
+        last = self.kept(ops.add(first, rows - 1))
+        found = ranges(
+            self.parts.condition, self.kept(first), last, lambda *term: self._load(tile, *term)
+        )
         if not self.parts.masks:
             found = Ranges.everywhere()
         return self._in_blocks(found)

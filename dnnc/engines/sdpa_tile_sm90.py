@@ -26,10 +26,10 @@ class SdpaTiling:
     query and of a value.  stages: of keys and of values.  q_stages: of queries; the result leaves
     by way of its own tile's.  staged: the place of the output that does, -1: none.
     is_dynamic: a block takes its next tile when it is free.  is_longest_first: tiles of the last
-    queries come first.  skips: a warpgroup lets blocks of keys go by that only others of the tile
-    need.  rescale: how much, in powers of two, a row's maximum grows before sums are
-    scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that come before the
-    second product ends.
+    queries come first, and end with the last query.  skips: a warpgroup lets blocks of keys go by
+    that only others of the tile need.  rescale: how much, in powers of two, a row's maximum grows
+    before sums are scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that
+    come before the second product ends.
     """
 
     queries: int
