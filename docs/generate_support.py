@@ -278,11 +278,11 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation softmax": _NORMS,
     "operation softmax_backward": _NORMS,
     "operation sdpa": (
-        LinkedTest("tests/engines/test_attention.py"),
+        *_both("test_attention.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention.py"),
     ),
     "operation paged_cache_load": (
-        LinkedTest("tests/engines/test_attention.py", "test_a_paged_cache"),
+        *_both("test_attention.py", "test_a_paged_cache"),
         LinkedTest("tests/dialect/test_attention.py"),
     ),
     "operations that an engine takes": (

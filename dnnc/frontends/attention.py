@@ -17,7 +17,7 @@ from ..errors import DnncError, Status
 from . import enums
 from .enums import text_of
 from .graph_tensor import GraphTensor
-from .methods import _compute_type
+from .methods import compute_type_of
 
 _RANK = 4
 
@@ -134,7 +134,7 @@ def sdpa(
         "right_bound": right_bound,
         "max_seq_len_kv": paged_attention_max_seq_len_kv,
         "stats_use_log2": bool(stats_use_log2),
-        "compute_type": _compute_type(self, compute_data_type, Sdpa),
+        "compute_type": compute_type_of(self, compute_data_type, Sdpa),
         "name": name,
     }
     if score_mod is not None:
