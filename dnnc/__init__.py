@@ -37,6 +37,8 @@ _LAZY = {
     "reference": "dnnc.api",
     "reduction_mode": "dnnc.frontends.enums",
     "resample_mode": "dnnc.frontends.enums",
+    "diagonal_alignment": "dnnc.frontends.enums",
+    "attention_implementation": "dnnc.frontends.enums",
     "reshape_mode": "dnnc.frontends.enums",
     "rng_distribution": "dnnc.frontends.enums",
     "scalar_type": "dnnc.frontends.enums",

@@ -284,6 +284,14 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation peer_reduction": _both("test_peers.py"),
     "operation softmax": _NORMS,
     "operation softmax_backward": _NORMS,
+    "operation sdpa": (
+        *_both("test_attention.py", target=HOPPER),
+        LinkedTest("tests/dialect/test_attention.py"),
+    ),
+    "operation paged_cache_load": (
+        *_both("test_attention.py", "test_a_paged_cache"),
+        LinkedTest("tests/dialect/test_attention.py"),
+    ),
     "operations that an engine takes": (
         *_both("test_pointwise.py", "test_examples_of_every_operation"),
         LinkedTest("tests/dialect/test_linalg_cpu.py", "test_examples"),

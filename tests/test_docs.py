@@ -1,4 +1,4 @@
-"""The examples of pages (engines, tuning, pygraph, commands) run as they stand, without a GPU.
+"""The examples of pages (engines, tuning, pygraph, ...) run as they stand, without a GPU.
 
 A page is one program: its python blocks share their names, its sh blocks are commands of dnnc in
 the same folder.  A python block that begins with the name of a file is that file.
@@ -14,6 +14,7 @@ from tests.cli.commands import dnnc
 from tests.tuning.fakes import FakeTimer
 
 DOCS = Path(__file__).parent.parent / "docs"
+PAGES = ["engines.md", "tuning.md", "pygraph.md", "cli.md", "attention.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -37,7 +38,7 @@ def blocks(page):
     return [match.groups() for match in BLOCK.finditer((DOCS / page).read_text())]
 
 
-@pytest.mark.parametrize("page", ["engines.md", "tuning.md", "pygraph.md", "cli.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_examples(page, gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -60,7 +61,7 @@ def test_examples(page, gpu, tmp_path, monkeypatch):
             exec(compile(text, f"{page}: {text[:40]!r}", "exec"), names)
 
 
-@pytest.mark.parametrize("page", ["engines.md", "tuning.md", "pygraph.md", "cli.md"])
+@pytest.mark.parametrize("page", PAGES)
 def test_links(page):
     for link in re.findall(r"\]\(([\w./-]+)\)", (DOCS / page).read_text()):
         assert (DOCS / link).exists(), link

@@ -6,12 +6,10 @@ the dialect has the operation, its descriptor is derived and the rows here are n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from .. import dtypes
 from ..dialect.ops import ConvFprop
-from ..dtypes import DType
 from ..errors import Status
 from .descriptor import Given, Kind
 from .enums import cudnnBackendAttributeType_t as Type
@@ -60,12 +58,6 @@ def _specs(given: Given, suffixes: str) -> list[TensorSpec]:
     return [given.payload(suffix) for suffix in suffixes.split() if suffix in given]
 
 
-def _require_types(given: Given, suffix: str, accepted: Sequence[DType]) -> None:
-    for spec in _specs(given, suffix):
-        if spec.dtype not in accepted:
-            raise given.error(suffix, f"data type {spec.dtype}", ", ".join(map(str, accepted)))
-
-
 def _require_ranks(given: Given, suffixes: str, rank: int) -> None:
     for suffix in suffixes.split():
         if suffix in given and len(given.payload(suffix).dims) != rank:
@@ -107,22 +99,8 @@ def _convolution(name: str, prefix: str, tensors: str, check: Check) -> Kind:
     return _kind(name, prefix, rows, check, "the forward convolution, or matmuls")
 
 
-_HALVES = (dtypes.f16, dtypes.bf16, dtypes.f8e4m3, dtypes.f8e5m2)
-_INDICES = (dtypes.i32, dtypes.i64)
-
-
 def _check_signal(given: Given) -> None:
     _require_equal_dims(given, "XDESC", "YDESC")
-
-
-def _check_paged_cache(given: Given) -> None:
-    _require_types(given, "CONTAINER_DESC", _HALVES)
-    _require_types(given, "YDESC", _HALVES)
-    _require_types(given, "PAGE_TABLE_DESC", (dtypes.i32,))
-    _require_types(given, "SEQUENCE_DESC", _INDICES)
-    _require_ranks(given, "CONTAINER_DESC YDESC PAGE_TABLE_DESC SEQUENCE_DESC", 4)
-    if not given.payload("YDESC").is_virtual:
-        raise given.error("YDESC", "a tensor that is not virtual", "a virtual tensor")
 
 
 def _check_block_scale(given: Given) -> None:
@@ -170,11 +148,6 @@ KINDS: tuple[Kind, ...] = (
         _check_signal, "plans that are launched in order, on streams with events",
     ),
     _kind(
-        "OPERATION_PAGED_CACHE_LOAD", "OPERATION_PAGED_CACHE_LOAD",
-        _rows_of_tensors("CONTAINER_DESC YDESC SEQUENCE_DESC PAGE_TABLE_DESC"),
-        _check_paged_cache, "keys and values in one piece",
-    ),
-    _kind(
         "OPERATION_BLOCK_SCALE_QUANTIZE", "OPERATION_BLOCK_SCALE_QUANTIZE",
         [
             *_rows_of_tensors("XDESC YDESC SCALE_DESC"), _MATH_PREC,
@@ -201,15 +174,6 @@ KINDS: tuple[Kind, ...] = (
         "OPERATION_CONTRACT_BAND_MATRIX", "OPERATION_CONTRACT_BAND",
         [*_band("MATRIX_"), Row("MAX_TOKEN_VALUE", INT64)],
         _check_nothing, _DECOMPOSED,
-    ),
-    _kind(
-        "OPERATION_SDPA_FWD", "OPERATION_SDPA_FWD",
-        _rows_of_tensors(
-            "QDESC KDESC VDESC ODESC",
-            "STATSDESC SCALEDESC BLOCK_MASK_DESC PAGE_TABLE_KDESC PAGE_TABLE_VDESC SEQ_LEN_QDESC "
-            "SEQ_LEN_KVDESC",
-        ),
-        _check_sdpa, _DECOMPOSED,
     ),
     _kind(
         "OPERATION_SDPA_BWD", "OPERATION_SDPA_BWD",

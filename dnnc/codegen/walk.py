@@ -127,6 +127,8 @@ class Walk:
         if op.name == "tensor.extract":
             tensor, *at = op.operands
             return self.value(tensor, [self._index(i, values) for i in at], width)
+        if op.name == "arith.index_cast" and isinstance(op.results[0].type, ir.IndexType):
+            return _index_of(self._fragment(op.operands[0], values, width))
         if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):
             return Index.of(ir.IntegerAttr(op.attributes["value"]).value)
         if isinstance(op.results[0].type, ir.IndexType):
@@ -260,6 +262,13 @@ def _within_rows(name: str, a: Index, b: Index, width: int) -> Index | None:
     if name == "arith.divui":
         return Index.of(ops.div(a.base, b.base))
     return Index(ops.rem(a.base, b.base), 1, gcd(a.divisor, b.divisor))
+
+
+def _index_of(numbers: Any) -> Index:
+    """Coordinates that were read from memory, of 32 bits."""
+    if ops.width_of(numbers) == 1:
+        return Index.of(numbers)
+    return Index(lanes=tuple(ops.elements(numbers)))
 
 
 def _resized(value: Any, bits: int) -> Any:

@@ -25,17 +25,21 @@ class Steps:
 
     name: of the composite operation.  compute_type: of every step; intermediate tensors have it
     as their data type, so that nothing is rounded on the way.  rank: of all tensors.
+    tensor_type: what new tensors are.
     """
 
-    def __init__(self, name: str, compute_type: DType, rank: int):
+    def __init__(
+        self, name: str, compute_type: DType, rank: int, tensor_type: type[Tensor] = Tensor
+    ):
         self.name = name
         self.compute_type = compute_type
         self.rank = rank
+        self.tensor_type = tensor_type
         self.ops: list[Op] = []
 
     def computing_in(self, compute_type: DType) -> Steps:
         """The same expansion, for steps of another compute type."""
-        other = Steps(self.name, compute_type, self.rank)
+        other = Steps(self.name, compute_type, self.rank, self.tensor_type)
         other.ops = self.ops
         return other
 
@@ -48,7 +52,7 @@ class Steps:
         """
         given = [self._operand(operand) for operand in operands]
         values: dict[str, Any] = {**dict(zip("xbt", given, strict=False)), **parameters}
-        made = to or self._virtual()
+        made = to or self.virtual()
         op = Pointwise(mode=mode, y=made, compute_type=self.compute_type, **values)
         return self._added(op, made)
 
@@ -57,7 +61,7 @@ class Steps:
     ) -> Tensor:
         """A reduction over some axes, which the result keeps with one element."""
         one = Expr.of(1)
-        made = to or self._virtual()
+        made = to or self.virtual()
         made.dims = tuple(one if axis in axes else n for axis, n in enumerate(x.shape))
         values: dict[str, Any] = {"mode": mode, "compute_type": self.compute_type}
         op = Reduction(x=x, y=made, **values)
@@ -94,8 +98,9 @@ class Steps:
         op.infer()
         self.ops.append(op)
 
-    def _virtual(self) -> Tensor:
-        return Tensor(is_virtual=True, dtype=self.compute_type)
+    def virtual(self, dtype: DType | None = None) -> Tensor:
+        """A new virtual tensor, of the compute type unless another is named."""
+        return self.tensor_type(is_virtual=True, dtype=dtype or self.compute_type)
 
     def _added(self, op: Op, made: Tensor) -> Tensor:
         self.add(op)
@@ -105,10 +110,11 @@ class Steps:
         """A number as a constant, and a scalar of another rank, with the rank of the others."""
         ones = (Expr.of(1),) * self.rank
         if not isinstance(value, Tensor):
-            made = Tensor(dims=ones, strides=ones, dtype=self.compute_type, value=value)
+            made = self.tensor_type(dims=ones, strides=ones, dtype=self.compute_type, value=value)
             made.normalize_value()
             return made
         if value.rank == self.rank:
             return value
-        made = Tensor(is_virtual=True, dims=ones, strides=packed_strides(ones), dtype=value.type)
+        made = self.virtual(value.type)
+        made.dims, made.strides = ones, packed_strides(ones)
         return self._added(Reshape(x=value, y=made, reshape_mode="VIEW_ONLY"), made)

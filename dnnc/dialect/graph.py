@@ -111,10 +111,7 @@ class OperationGraph:
 
     def _expansion(self) -> list[Op]:
         """The operations, composite ones replaced; new tensors have uids that are free."""
-        found: list[Op] = []
-        for op in self.ops:
-            steps = op.expand()
-            found += [op] if steps is None else steps
+        found = list(_expanded(self.ops))
         used = (t for op in found for t in (*op.operands, *op.results))
         give_uids(dict.fromkeys((*self.declared, *used)))
         return found
@@ -305,6 +302,16 @@ class OperationGraph:
 
     def __repr__(self) -> str:
         return f"<OperationGraph '{self.name}': {', '.join(op.label for op in self.ops)}>"
+
+
+def _expanded(ops: Iterable[Op]) -> Iterator[Op]:
+    """The operations, each that stands for others replaced by those, which may do so too."""
+    for op in ops:
+        steps = op.expand()
+        if steps is None:
+            yield op
+        else:
+            yield from _expanded(steps)
 
 
 def give_uids(tensors: Iterable[Tensor]) -> None:

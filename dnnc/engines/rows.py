@@ -99,7 +99,7 @@ class RowsEngine:
         along, columns = split_reductions(fusion)
         if not along:
             return (pattern_reason("no reduction", "one reduction at least"),)
-        reasons = agreement_reasons(along)
+        reasons = agreement_reasons(along) + _empty_reasons(along[0])
         if not reasons:
             reasons += self._column_reasons(fusion, along[0], columns)
             reasons += after_reasons(fusion, along, columns)
@@ -490,6 +490,16 @@ def _holds_bytes(output: Tensor, first: Reduction) -> bool:
     strides = [s for n, s in zip(output.shape, output.layout, strict=True) if n.constant != 1]
     is_last = output.layout[-1].constant == 1 and output.shape[-1].known_divisor() % 8 == 0
     return is_last and all(s.known_divisor() % 8 == 0 for s in strides[:-1])
+
+
+def _empty_reasons(first: Reduction) -> list[Reason]:
+    """Rows may not be empty: what a thread reads past the end of one is its last element."""
+    for axis in first.axes:
+        if first.x.shape[axis].bounds()[0] < 1:
+            what = f"rows along axis {axis}, whose size {first.x.shape[axis]} may be 0"
+            supported = "a symbol whose min is at least 1"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "rows", what, supported)]
+    return []
 
 
 ROWS = RowsEngine()

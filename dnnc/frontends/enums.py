@@ -92,6 +92,21 @@ class norm_forward_phase(Enum):
     TRAINING = "TRAINING"
 
 
+class diagonal_alignment(Enum):
+    """Where the diagonal of attention begins, or ends."""
+
+    TOP_LEFT = "TOP_LEFT"
+    BOTTOM_RIGHT = "BOTTOM_RIGHT"
+
+
+class attention_implementation(Enum):
+    """How cuDNN builds attention; dnnc has one way, which all of them name."""
+
+    AUTO = "AUTO"
+    COMPOSITE = "COMPOSITE"
+    UNIFIED = "UNIFIED"
+
+
 class resample_mode(Enum):
     """How a window of a resampling becomes an element."""
 

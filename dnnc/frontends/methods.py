@@ -79,7 +79,7 @@ def _value(field: Field, given: Any) -> Any:
     return given
 
 
-def _compute_type(graph: Any, given: Any, kind: type[Op]) -> Any:
+def compute_type_of(graph: Any, given: Any, kind: type[Op]) -> Any:
     """The type that the call names, or the graph's.
 
     A graph's FAST_FLOAT_FOR_FP8 is for matmuls, and means FLOAT for other operations.
@@ -130,7 +130,7 @@ def _op_body(kind: type[Op]) -> Callable[..., Any]:
             else:
                 values[f.name] = value if value is None else graph._operand(value, rank)
         if any(f.name == "compute_type" for f in kind.fields):
-            values["compute_type"] = _compute_type(graph, given["compute_data_type"], kind)
+            values["compute_type"] = compute_type_of(graph, given["compute_data_type"], kind)
         return graph._append(kind, values)
 
     return body
@@ -199,7 +199,7 @@ def _pointwise_compute_type(graph: Any, mode: Mode, given: Any) -> Any:
     """The graph's compute type where the mode has it, unless the call names one."""
     if given is not None:
         return dtypes.of(given)
-    chosen = _compute_type(graph, None, Pointwise)
+    chosen = compute_type_of(graph, None, Pointwise)
     integers_only_sometimes = mode.domain == "float" and not chosen.is_float
     return dtypes.f32 if integers_only_sometimes or chosen.bits == 16 else chosen
 
@@ -239,7 +239,7 @@ def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
         "stride": tuple(given["stride"] or [1] * spatial),
         "dilation": tuple(given["dilation"] or [1] * spatial),
         "convolution_mode": text_of(given["convolution_mode"]),
-        "compute_type": _compute_type(graph, given["compute_data_type"], ConvFprop),
+        "compute_type": compute_type_of(graph, given["compute_data_type"], ConvFprop),
         "name": given["name"],
     }
     return graph._append(ConvFprop, values)

@@ -25,11 +25,9 @@ from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
 from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
-from ..dtypes import DType
 from ..errors import DnncError, Status
-from ..expr import Expr
 from ..target import Target
-from . import enums
+from . import attention, enums
 from .device_properties import (
     DeviceProperties,
     create_device_properties,
@@ -37,127 +35,16 @@ from .device_properties import (
     target_rows,
 )
 from .enums import text_of
+from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
 from .methods import methods
 from .overrides import Overrides
 
-
-class GraphTensor(Tensor):
-    """A tensor of a pygraph; setters return it, so that they chain."""
-
-    _graph: Any = None
-    _inferred: frozenset[str] = frozenset()
-
-    def _changed(self, field: str = "") -> GraphTensor:
-        """Itself, on the way to a new value of a field, which is then the user's."""
-        if self._graph is not None:
-            self._graph._require_unplanned()
-        self._inferred -= {field}
-        return self
-
-    def infer_again(self) -> None:
-        """Forgets what was inferred and not set since."""
-        for field in self._inferred:
-            setattr(self, field, None)
-
-    def set_output(self, value: bool = True) -> GraphTensor:
-        """Whether it is written to a buffer of the caller (it is not virtual then)."""
-        self._changed().is_output = value
-        self.is_virtual = not value
-        return self
-
-    def set_is_virtual(self, value: bool) -> GraphTensor:
-        return self.set_output(not value)
-
-    def set_name(self, value: str) -> GraphTensor:
-        self._changed().name = value
-        return self
-
-    def set_uid(self, value: int) -> GraphTensor:
-        """Sets the number that identifies it in a variant pack; unique in its graph."""
-        self._changed().uid = value
-        return self
-
-    def set_data_type(self, value: Any) -> GraphTensor:
-        self._changed("dtype").dtype = _data_type(value)
-        return self
-
-    def set_dim(self, value: Sequence[Any]) -> GraphTensor:
-        """Sets the dims, in elements."""
-        self._changed("dims").dims = sizes(value)
-        return self._inferred_on()
-
-    def set_stride(self, value: Sequence[Any]) -> GraphTensor:
-        """Sets the strides, in elements."""
-        self._changed("strides").strides = sizes(value)
-        return self._inferred_on()
-
-    def _inferred_on(self) -> GraphTensor:
-        """Itself, after what waited for its dims and strides was inferred."""
-        if self._graph is not None:
-            self._graph._infer_waiting()
-        return self
-
-    def set_alignment(self, value: int) -> GraphTensor:
-        """Sets the bytes that divide the address of its buffers."""
-        self._changed().alignment = value
-        return self
-
-    set_alignment_value = set_alignment
-
-    def set_is_pass_by_value(self, value: bool) -> GraphTensor:
-        self._changed().is_by_value = value
-        return self
-
-    def set_reordering_type(self, value: Any) -> GraphTensor:
-        self._changed().reordering = text_of(value)
-        return self
-
-    def set_ragged_offset(self, value: GraphTensor) -> GraphTensor:
-        self._changed().ragged_offset = value
-        return self
-
-    def get_name(self) -> str:
-        return self.name
-
-    def get_uid(self) -> int | None:
-        return self.uid
-
-    def get_data_type(self) -> DType | None:
-        return self.dtype
-
-    def get_dim(self) -> list[Any]:
-        """The dims: ints, or expressions where a symbol is in them."""
-        return [_plain(size) for size in self.dims or ()]
-
-    def get_stride(self) -> list[Any]:
-        return [_plain(size) for size in self.strides or ()]
-
-    def get_is_virtual(self) -> bool:
-        return self.is_virtual
-
-    def get_is_pass_by_value(self) -> bool:
-        return self.is_by_value
-
-    def get_alignment(self) -> int:
-        return self.alignment
-
-    def get_reordering_type(self) -> enums.tensor_reordering:
-        return enums.tensor_reordering(self.reordering)
-
-
-def _plain(size: Expr) -> Any:
-    return size if size.constant is None else size.constant
-
-
-def _data_type(value: Any) -> DType | None:
-    return None if value is None else dtypes.of(value)
-
-
 # Operations of cudnn-frontend that no graph of dnnc has yet.
 _NOT_YET = (
     "block_scale_dequantize", "block_scale_quantize", "conv_dgrad", "conv_wgrad",
-    "paged_cache_load", "sdpa", "sdpa_backward", "sdpa_fp8", "sdpa_fp8_backward",
+    "scaled_dot_product_flash_attention_backward", "sdpa_backward", "sdpa_fp8",
+    "sdpa_fp8_backward", "sdpa_mxfp8", "sdpa_mxfp8_backward",
 )  # fmt: skip
 
 
@@ -207,10 +94,10 @@ class pygraph:
         *,
         target: str | None = None,
     ):
-        io = _data_type(io_data_type)
-        self.compute_data_type = _data_type(compute_data_type)
+        io = data_type_of(io_data_type)
+        self.compute_data_type = data_type_of(compute_data_type)
         self.graph = OperationGraph(
-            name, io_type=io, intermediate_type=_data_type(intermediate_data_type) or io
+            name, io_type=io, intermediate_type=data_type_of(intermediate_data_type) or io
         )
         self.handle = handle
         self.sm_count = sm_count
@@ -262,7 +149,7 @@ class pygraph:
             name=name,
             dims=dims,
             strides=packed_strides(dims) if stride is None else sizes(stride),
-            dtype=_data_type(data_type),
+            dtype=data_type_of(data_type),
             is_virtual=is_virtual,
             is_by_value=is_pass_by_value,
             alignment=alignment_value,
@@ -318,7 +205,7 @@ class pygraph:
         data_type: default FLOAT, INT32 for an int.
         """
         default = dtypes.i32 if isinstance(value, int) else dtypes.f32
-        made = self.tensor([1], data_type=_data_type(data_type) or default)
+        made = self.tensor([1], data_type=data_type_of(data_type) or default)
         made.value = value
         made.is_by_value = text_of(scalar_type) == "RUNTIME_PARAM"
         return made
@@ -366,6 +253,9 @@ class pygraph:
         for field in kind.fields_of("result"):
             if field.name in left_out:
                 results.append(None)
+                continue
+            if values.get(field.name) is not None:  # the caller's own
+                results.append(values[field.name])
                 continue
             many = len(kind.fields_of("result")) > 1
             label = f"{name}::{field.name.upper()}" if many and name else name
@@ -817,5 +707,5 @@ def _infer_early(op: Op) -> None:
             tensor._inferred |= found
 
 
-for _name, _method in methods().items():
+for _name, _method in {**methods(), **attention.methods()}.items():
     setattr(pygraph, _name, _method)

@@ -32,6 +32,7 @@ from ..dialect.ops import (
     ConvFprop,
     Matmul,
     MoeGroupedMatmul,
+    PagedCacheLoad,
     PeerReduction,
     Pointwise,
     Reduction,
@@ -52,6 +53,7 @@ from ..mlir import arith, attributes_of, func, ir, linalg, tensor
 from ..rounding import round_to, widen
 from .fuse import target_of
 from .linalg_conv import conv_fprop_body
+from .linalg_paged import paged_cache_load
 from .linalg_peers import peer_reduction
 from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
@@ -424,6 +426,13 @@ def _concatenate(low: _Lowering, op: Concatenate) -> None:
 
 
 def _matmul(low: _Lowering, op: Matmul) -> None:
+    if op.groups():  # of a text: `fuse` writes what it stands for
+        raise DnncError(
+            Status.NOT_SUPPORTED_GRAPH_PATTERN,
+            f"batch dims of which one divides the other, in axes {list(op.groups())}",
+            "a product of split batch dims, between reshapes",
+            op.label,
+        )
     sums = accumulation_type(op.compute_type)
     result = _call_anchor(low, op, sums, _matmul_body)
     low.values[op.c] = _cast_from(low, result, op.c, sums, op.compute_type)
@@ -568,6 +577,7 @@ _RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
     Slice: _view,
     Reshape: _view,
     Concatenate: _concatenate,
+    PagedCacheLoad: paged_cache_load,
     Matmul: _matmul,
     MoeGroupedMatmul: _moe_grouped_matmul,
     ConvFprop: _conv_fprop,

@@ -175,6 +175,16 @@ SPELLED = {
     "resample_backward": (
         "OPERATION_RESAMPLE_BWD", "OPERATION_RESAMPLE_BWD",
         {"x": "XDESC", "y": "YDESC", "index": "IDXDESC", "dy": "DYDESC", "dx": "DXDESC"}),
+    "sdpa": (
+        "OPERATION_SDPA_FWD", "OPERATION_SDPA_FWD",
+        {"q": "QDESC", "k": "KDESC", "v": "VDESC", "o": "ODESC", "stats": "STATSDESC",
+         "attn_scale": "SCALEDESC", "page_table_k": "PAGE_TABLE_KDESC",
+         "page_table_v": "PAGE_TABLE_VDESC", "seq_len_q": "SEQ_LEN_QDESC",
+         "seq_len_kv": "SEQ_LEN_KVDESC"}),
+    "paged_cache_load": (
+        "OPERATION_PAGED_CACHE_LOAD", "OPERATION_PAGED_CACHE_LOAD",
+        {"container": "CONTAINER_DESC", "sequence": "SEQUENCE_DESC",
+         "page_table": "PAGE_TABLE_DESC", "y": "YDESC"}),
     "rng": ("OPERATION_RNG", "OPERATION_RNG",
             {"seed": "SEED", "offset": "OFFSET_DESC", "y": "YDESC"}),
     "genstats": ("OPERATION_GEN_STATS", "OPERATION_GENSTATS",
@@ -260,8 +270,16 @@ def inexpressible(graph):
             return "a reshape that keeps the order of indices"
         if op.op_name == "reduction" and op.index is not None:
             return "the index of a reduction"
+        if op.op_name == "sdpa" and _has_more(op):
+            return "what attention does beside scale, lengths and pages"
     scalars = [t for t in graph.tensors if t.value is not None]
     return "a default of a scalar" if scalars else ""
+
+
+def _has_more(op):
+    """Whether an operation has tensors or attributes that its descriptor has not."""
+    known = {*SPELLED[op.op_name][2], "compute_type"}
+    return any(getattr(op, f.name) != f.default for f in op.fields if f.name not in known)
 
 
 def _parameter_names(op):

@@ -8,6 +8,8 @@ import dnnc
 from dnnc import dtypes
 from dnnc.dialect.pointwise_modes import MODES
 
+from . import attention_examples
+
 M = dnnc.Dim("M", min=1, max=512)
 B = dnnc.Dim("B", min=1, max=64, multiple_of=2)
 
@@ -61,6 +63,20 @@ def matmul_of_fp8(compute=None):
         return finish(g, g.matmul(a, b, compute_data_type=compute))
 
     return build
+
+
+def matmul_of_shared_matrices():
+    """Six matrices share two, and one axis broadcasts beside."""
+    g = new_graph()
+    a, b = g.tensor([1, 6, M, 4], [24 * M, 4, 24, 1]), g.tensor([B, 2, 4, 5])
+    return finish(g, g.relu(g.matmul(a, b)))
+
+
+def matmul_of_shared_integers():
+    """Two axes, each shared by another operand."""
+    g = new_graph(io_data_type=dtypes.i32)
+    a, b = g.tensor([2, 6, 3, 4], data_type=dtypes.i8), g.tensor([4, 3, 4, 5], data_type=dtypes.i8)
+    return finish(g, g.matmul(a, b, compute_data_type=dtypes.i32))
 
 
 def grouped_matmul(token, weight, first=None, **options):
@@ -468,6 +484,8 @@ EXAMPLES = {
         matmul_half_compute,
         matmul_of_fp8(),
         matmul_of_fp8(dtypes.fast_float_for_fp8),
+        matmul_of_shared_matrices,
+        matmul_of_shared_integers,
     ],
     "moe_grouped_matmul": [
         grouped_matmul([1, 7, 5], [4, 5, 3], name="experts"),
@@ -636,6 +654,7 @@ EXAMPLES = {
         softmax_backward([M, 4, 3], [-1, 1], "LOG"),
         softmax_backward([3, 8, 2], 1, "FAST", io=dtypes.bf16),
     ],
+    **attention_examples.EXAMPLES,
 }
 
 ALL_EXAMPLES = [(op, i, build) for op, builds in EXAMPLES.items() for i, build in enumerate(builds)]
@@ -801,6 +820,9 @@ BROKEN = {
     ("matmul", "C3"): broken(lambda g: matmul(g, [2, 3, 4], [3, 4, 5])),
     ("matmul", "C4"): broken(lambda g: matmul(g, [3, 4], [4, 5], [3, 6])),
     ("matmul", "C5"): broken(lambda g: matmul(g, [3, 4], [4, 5], compute_data_type=dtypes.i32)),
+    ("matmul", "C6"): broken(
+        lambda g: matmul(g, [6, 4, 1, 1, 1, 1, 3, 4], [3, 4, 1, 1, 1, 1, 4, 5])
+    ),
     ("moe_grouped_matmul", "C1"): grouped_matmul([2, 7, 5], [3, 5, 4]),
     ("moe_grouped_matmul", "C2"): grouped_matmul([1, 7, 5], [3, 5, 4], mode="GATHER"),
     ("moe_grouped_matmul", "C3"): grouped_matmul([1, 7, 5], [3, 6, 4]),
@@ -913,4 +935,5 @@ BROKEN = {
     ("softmax_backward", "C1"): softmax_backward([5, 8], 2),
     ("softmax_backward", "C2"): changed(softmax_backward([5, 8]), "dy", [5, 1]),
     ("softmax_backward", "C3"): changed(softmax_backward([5, 8]), **INTEGERS),
+    **attention_examples.BROKEN,
 }

@@ -88,6 +88,18 @@ def test_threads_and_elements(threads, held):
     run(layernorm(9, columns), knobs={**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held})
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_that_may_be_empty_are_left_to_other_engines(axis):
+    dims = [dnnc.Dim("m", 0, 64), dnnc.Dim("n", 0, 64)]
+    g = softmax(dims, [axis])
+    (whole,) = partition(g.graph.finalize(), [g.graph.live_ops])
+    (reason,) = ROWS.supports(whole, of("sm_90a"))
+    assert reason.clause == "rows"
+    assert "may be 0" in reason.what
+    for m, n in ((3, 0), (0, 3), (0, 0), (2, 5)):
+        check(softmax(dims, [axis]), {"m": m, "n": n}, target="sm_90a", slack=4.0)
+
+
 @pytest.mark.parametrize("columns", [2, 3, 7, 33, 100, 129])
 @pytest.mark.parametrize("io", [dtypes.f32, dtypes.bf16, dtypes.f16], ids=str)
 def test_odd_rows(columns, io):

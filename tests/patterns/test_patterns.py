@@ -33,6 +33,7 @@ FITS = {
     "drelu_fork_dbn_peers": 4,
     "flash_fprop": 2,
     "flash_bprop": 6,
+    "flash_paged": 2,
     "flash_fp8_fprop": 2,
     "flash_fp8_bprop": 4,
     "conv_bn_fprop": 3,
@@ -49,7 +50,6 @@ REFUSED = {
     "mha_bprop": (LAYOUT, "is reordered as F16x16; accepted: NONE"),
     "conv_scale_bias_act": (LAYOUT, "is reordered as INT8x32; accepted: NONE"),
     # There is no such operation yet.
-    "flash_paged": (PATTERN, "operation paged_cache_load"),
     "conv_bn_wgrad": (PATTERN, "operation conv_wgrad"),
     "dgrad_drelu_bn_bwd_weight": (PATTERN, "operation conv_dgrad"),
 }

@@ -15,11 +15,13 @@ from .norm_backward import (
     LayernormBackward,
     RmsnormBackward,
 )
+from .paged_cache_load import PagedCacheLoad
 from .peer_reduction import PeerReduction
 from .pointwise import Pointwise
 from .reduction import Reduction
 from .resample import Resample, ResampleBackward
 from .rng import Rng
+from .sdpa import Sdpa
 from .softmax import Softmax, SoftmaxBackward
 from .views import Concatenate, Reshape, Slice, Transpose
 
@@ -53,6 +55,8 @@ OPS: tuple[type[Op], ...] = (
     PeerReduction,
     Softmax,
     SoftmaxBackward,
+    Sdpa,
+    PagedCacheLoad,
 )
 
 BY_NAME = {op.op_name: op for op in OPS}

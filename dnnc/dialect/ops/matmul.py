@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,17 @@ from ...errors import Status
 from ...expr import Expr
 from ...rounding import round_to, to_int32_saturated, to_int32_wrapped, widen
 from ..op import Op, attribute, operand, result
-from ..tensor import Tensor, packed_strides, text
+from ..tensor import MAX_RANK, Tensor, packed_strides, text
+from .views import Reshape
 
 
 class Matmul(Op):
     """C = A @ B over the last two dims; the leading dims are batches and broadcast.
 
-    A [..., M, K], B [..., K, N], C [..., M, N].  Products are summed in the compute type.
+    A [..., M, K], B [..., K, N], C [..., M, N].  Where a batch dim of A or B divides C's, as many
+    matrices of C that follow each other share one of its own: matrix b of C takes b // (C / own),
+    as the query heads of grouped attention share those of keys.  Engines see such a product as one
+    of more batch dims, between reshapes.  Products are summed in the compute type.
     FLOAT: the sums are f32.  FAST_FLOAT_FOR_FP8: they may stay in the tensor cores' accumulators,
     which keep fewer bits; the exact result is that of FLOAT.
     Source: cuDNN graph API, Matmul operation.
@@ -26,10 +31,11 @@ class Matmul(Op):
     Constraints:
     (C1) ranks are equal and at least 2.
     (C2) K of A equals K of B.
-    (C3) each batch dim of A and B is C's or 1.
-    (C4) C's dims are the batch dims, M, N.
+    (C3) each batch dim of A and B is C's, 1, or a fixed number that divides C's.
+    (C4) C's dims are the larger of the batch dims, M, N.
     (C5) the compute type is FLOAT, HALF or DOUBLE, or INT32 where A and B are integers, or
          FAST_FLOAT_FOR_FP8 where each of them is of an fp8 type.
+    (C6) the rank and the batch dims of which one divides the other are at most 8 together.
     """
 
     op_name = "matmul"
@@ -46,13 +52,14 @@ class Matmul(Op):
     def infer(self) -> None:
         if self.c.dims is None:
             self._verify_ranks()
-            batch = tuple(
-                a if a.constant != 1 else b
-                for a, b in zip(self.a.shape[:-2], self.b.shape[:-2], strict=True)
-            )
-            self.c.dims = (*batch, self.a.shape[-2], self.b.shape[-1])
+            self.c.dims = self._dims()
         if self.c.strides is None:
             self.c.strides = packed_strides(self.c.shape)
+
+    def _dims(self) -> tuple[Expr, ...]:
+        """C's dims, of operands of equal ranks."""
+        pairs = zip(self.a.shape[:-2], self.b.shape[:-2], strict=True)
+        return (*(_larger(a, b) for a, b in pairs), self.a.shape[-2], self.b.shape[-1])
 
     def _verify_ranks(self) -> None:
         if self.a.rank != self.b.rank or self.a.rank < 2:  # matmul_c1
@@ -88,20 +95,16 @@ class Matmul(Op):
             )
 
     def _verify_result_dims(self) -> None:
+        wanted = self._dims()
         for tensor in (self.a, self.b):  # matmul_c3
-            for axis, extent in enumerate(tensor.shape[:-2]):
-                if self.c.rank == tensor.rank and extent not in (self.c.shape[axis], Expr.of(1)):
+            for axis, (extent, whole) in enumerate(zip(tensor.shape[:-2], wanted, strict=False)):
+                if extent != whole and not _divides(extent, whole):
                     raise self.error(
                         "C3",
                         f"batch dim {axis} of {tensor.label} is {extent}",
-                        f"{self.c.shape[axis]} or 1",
+                        f"{whole}, or a fixed number that divides it",
                         Status.BAD_PARAM_SHAPE_MISMATCH,
                     )
-        batch = tuple(
-            a if a.constant != 1 else b
-            for a, b in zip(self.a.shape[:-2], self.b.shape[:-2], strict=True)
-        )
-        wanted = (*batch, self.a.shape[-2], self.b.shape[-1])
         if self.c.shape != wanted:  # matmul_c4
             raise self.error(
                 "C4",
@@ -109,11 +112,77 @@ class Matmul(Op):
                 text(wanted),
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
+        if self.c.rank + len(self.groups()) > MAX_RANK:  # matmul_c6
+            raise self.error(
+                "C6",
+                f"rank {self.c.rank}, and {len(self.groups())} batch dims that divide others",
+                f"{MAX_RANK} together",
+                Status.NOT_SUPPORTED_SHAPE,
+            )
+
+    def groups(self) -> Mapping[int, int]:
+        """Batch axis -> the smaller dim of A and B, where it divides the other and is not 1."""
+        pairs = enumerate(zip(self.a.shape[:-2], self.b.shape[:-2], strict=True))
+        sizes = {axis: (a.constant or 0, b.constant or 0) for axis, (a, b) in pairs}
+        return {axis: min(pair) for axis, pair in sizes.items() if 1 < min(pair) < max(pair)}
+
+    def expand(self) -> Sequence[Op] | None:
+        """Where a batch dim divides the other: both split into the smaller one and the rest."""
+        groups = self.groups()
+        if not groups:
+            return None
+        a, b, c = (_split(tensor, groups) for tensor in (self.a, self.b, self.c))
+        first, second, last = (
+            Reshape(x=x, y=y, reshape_mode="LOGICAL")
+            for x, y in ((self.a, a), (self.b, b), (c, self.c))
+        )
+        whole = Matmul(a=a, b=b, c=c, compute_type=self.compute_type)
+        for step in (first, second, whole, last):
+            step.name = self.name
+        return first, second, whole, last
 
     def reference(self, *operands: Any, **context: Any) -> Any:
-        a, b = operands
+        a, b = _shared(*operands)
         if self.compute_type == dtypes.i32:
             # int64 sums wrap modulo 2**64, which wraps to the same residue modulo 2**32.
             return to_int32_wrapped(np.matmul(to_int32_saturated(a), to_int32_saturated(b)))
         c = np.matmul(a.astype(np.float64), b.astype(np.float64))
         return widen(round_to(c, dtypes.f16)) if self.compute_type == dtypes.f16 else c
+
+
+def _larger(a: Expr, b: Expr) -> Expr:
+    """The larger of two batch dims; A's where both are not known and neither is 1."""
+    if a.constant is not None and b.constant is not None:
+        return a if a.constant >= b.constant else b
+    return b if a.constant == 1 else a
+
+
+def _divides(extent: Expr, whole: Expr) -> bool:
+    """Whether a dim is 1, or a number that divides another one."""
+    own, all_of_it = extent.constant, whole.constant
+    return own == 1 or (bool(own) and all_of_it is not None and all_of_it % own == 0)
+
+
+def _split(tensor: Tensor, groups: Mapping[int, int]) -> Tensor:
+    """A view of a tensor with each axis of groups as two: the groups, and what is in each."""
+    dims: list[Expr] = []
+    strides: list[Expr] = []
+    for axis, (extent, stride) in enumerate(zip(tensor.shape, tensor.layout, strict=True)):
+        if axis not in groups:
+            dims.append(extent)
+            strides.append(stride)
+            continue
+        count = min(groups[axis], extent.constant or 1)  # 1 where the tensor broadcasts
+        inner = (extent.constant or 1) // count
+        dims += [Expr.of(count), Expr.of(inner)]
+        strides += [stride * inner, stride]
+    return Tensor(dims=tuple(dims), strides=tuple(strides), dtype=tensor.dtype, is_virtual=True)
+
+
+def _shared(a: Any, b: Any) -> tuple[Any, Any]:
+    """Operands whose batch dims are equal or 1: each matrix as often as it is shared."""
+    for axis in range(a.ndim - 2):
+        small, large = sorted((a.shape[axis], b.shape[axis]))
+        if 1 < small < large:
+            a, b = (np.repeat(array, large // array.shape[axis], axis=axis) for array in (a, b))
+    return a, b

@@ -89,7 +89,7 @@ class Softmax(_OverAxes):
         axes = self.axes_of(self.x)
         with np.errstate(all="ignore"):
             if self.algorithm != "FAST":
-                x = x - np.max(x, axis=axes, keepdims=True)
+                x = x - np.max(x, axis=axes, keepdims=True, initial=-np.inf)
             total = np.sum(np.exp(x), axis=axes, keepdims=True)
             return x - np.log(total) if self.algorithm == "LOG" else np.exp(x) / total
 

@@ -19,7 +19,7 @@ func.func @matmul_c2(%a: tensor<3x4xf32>, %b: tensor<5x6xf32>) {
 // -----
 
 func.func @matmul_c3(%a: tensor<2x3x4xf32>, %b: tensor<3x4x5xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C3): batch dim 0 of tensor with uid ? is 3; accepted: 2 or 1}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C3): batch dim 0 of tensor with uid ? is 2; accepted: 3, or a fixed number that divides it}}
   "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<2x3x4xf32>, tensor<3x4x5xf32>) -> tensor<2x3x5xf32>
   return
 }
@@ -45,6 +45,14 @@ func.func @matmul_c5(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>) {
 func.func @matmul_c5_fast_for_fp8_only(%a: tensor<3x4xf8E4M3FN>, %b: tensor<4x5xf16>) {
   // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: matmul (C5): compute type FAST_FLOAT_FOR_FP8 for f8E4M3FN and f16; accepted: FLOAT, HALF, DOUBLE}}
   "dnn.matmul"(%a, %b) {compute_type = !dnn.fast_float_for_fp8} : (tensor<3x4xf8E4M3FN>, tensor<4x5xf16>) -> tensor<3x5xf32>
+  return
+}
+
+// -----
+
+func.func @matmul_c6(%arg0: tensor<6x4x1x1x1x1x3x4xf32>, %arg1: tensor<3x4x1x1x1x1x4x5xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_SHAPE: matmul (C6): rank 8, and 1 batch dims that divide others; accepted: 8 together}}
+  "dnn.matmul"(%arg0, %arg1) {compute_type = f32} : (tensor<6x4x1x1x1x1x3x4xf32>, tensor<3x4x1x1x1x1x4x5xf32>) -> tensor<6x4x1x1x1x1x3x5xf32>
   return
 }
 
@@ -1125,6 +1133,170 @@ func.func @attribute_of_another_kind(%a: tensor<2x3xf32>) {
 func.func @segment_sizes_with_another_sum(%a: tensor<4xf32>, %b: tensor<4xf32>) {
   // expected-error@+1 {{BAD_PARAM: operandSegmentSizes [1, 1, 1]; accepted: 0s and 1s, 2 in all}}
   "dnn.pointwise"(%a, %b) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 1>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @sdpa_c1(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x16xf32, #dnn.layout<affine_map<() -> (2, 2, 7, 16, 1, 1, 1, 1)>>>, %arg2: tensor<2x2x7x16xf32>) {
+  %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C1): D of Q is 8, D of K is 16; accepted: one D}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x16xf32, #dnn.layout<affine_map<() -> (2, 2, 7, 16, 1, 1, 1, 1)>>>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c2(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x3x7x8xf32>, %arg2: tensor<2x3x7x16xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C2): tensor with uid ? has 3 heads; accepted: 4, or a fixed number that divides it}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c3(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x8x16xf32, #dnn.layout<affine_map<() -> (2, 2, 8, 16, 1, 1, 1, 1)>>>) {
+  %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C3): Skv of K is 7, of V 8; accepted: one Skv}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x8x16xf32, #dnn.layout<affine_map<() -> (2, 2, 8, 16, 1, 1, 1, 1)>>>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c4(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
+  %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C4): tensor with uid ? has dims [2, 4, 5, 7]; accepted: [2, 4, 5, 1]}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x7xf32, #dnn.layout<affine_map<() -> (2, 4, 5, 7, 1, 1, 1, 1)>>>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c5(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x4x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa (C5): attn_scale has dims [1, 4, 1, 1]; accepted: one element}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x4x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c6(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x4x7x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C6): bias has dims [1, 4, 7, 5]; accepted: [2, 4, 5, 7], or 1 in place of some}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x4x7x5xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c7(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<2x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa (C7): 1 of 2 are not given; accepted: seq_len_q and seq_len_kv, or neither}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<2x1x1x1xi32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c8(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa (C8): left_bound=0; accepted: 1 or more, or none}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", left_bound = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c9(%arg0: tensor<2x4x?x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 8, s0 * 32, s0 * 8, 8, 1)>>>, %arg1: tensor<2x2x64x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 8, 1024, 512, 8, 1)>>>, %arg2: tensor<2x2x64x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 16, 2048, 1024, 16, 1)>>>) attributes {dnn.symbols = [#dnn.symbol<"M", 1 : i64, 512 : i64, 1 : i64>]} {
+  // expected-error@+1 {{NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE: sdpa (C9): BOTTOM_RIGHT of M rows and 64 columns; accepted: seq_len_q and seq_len_kv, or sizes that differ by a fixed number}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "BOTTOM_RIGHT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x?x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 8, s0 * 32, s0 * 8, 8, 1)>>>, tensor<2x2x64x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 8, 1024, 512, 8, 1)>>>, tensor<2x2x64x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 16, 2048, 1024, 16, 1)>>>) -> (tensor<2x4x?x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 16, s0 * 64, s0 * 16, 16, 1)>>>, tensor<2x4x?x1xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 1, s0 * 4, s0, 1, 1)>>>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c10(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa (C10): ALiBi with right_bound=None; accepted: 0}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = true} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c11(%arg0: tensor<2x4x3x8xf32>, %arg1: tensor<6x2x4x8xf32>, %arg2: tensor<6x2x4x8xf32>, %arg3: tensor<2x1x1x1xi32>, %arg4: tensor<2x1x1x1xi32>, %arg5: tensor<2x1x3x1xi32>, %arg6: tensor<2x1x3x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C11): tensor with uid ? has dims [2, 1, 3, 1]; accepted: [2, 1, 2, 1]}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x3x8xf32>, tensor<6x2x4x8xf32>, tensor<6x2x4x8xf32>, tensor<2x1x1x1xi32>, tensor<2x1x1x1xi32>, tensor<2x1x3x1xi32>, tensor<2x1x3x1xi32>) -> (tensor<2x4x3x8xf32>, tensor<2x4x3x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c12(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x1x1x1xi32>, %arg4: tensor<1x1x1x1xi64>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa (C12): dropout_probability=1.0; accepted: 0 <= p < 1}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3, %arg4) {compute_type = f32, diagonal_alignment = "TOP_LEFT", dropout_probability = 1.000000e+00 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 1>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xi32>, tensor<1x1x1x1xi64>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x7xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c13(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa (C13): rng_dump; accepted: dropout of (probability, seed, offset)}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 1>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x7xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c14(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x2x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C14): tensor with uid ? has dims [1, 2, 1, 1]; accepted: [1, 4, 1, 1]}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x2x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c15(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
+  %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: sdpa (C15): compute type INT32; accepted: FLOAT, DOUBLE}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = i32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @paged_cache_load_c1(%arg0: tensor<6x2x3x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x2x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM: paged_cache_load (C1): blocks of 3 keys; accepted: a power of two}}
+  "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x3x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x6x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_cache_load_c2(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x2x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: paged_cache_load (C2): Y has dims [3, 4, 7, 8]; accepted: [B, 2, S, 8]}}
+  "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x4x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x4x7x8xf32, #dnn.layout<affine_map<() -> (3, 4, 7, 8, 1, 1, 1, 1)>>>
+  return
+}
+
+// -----
+
+func.func @paged_cache_load_c3(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x4x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: paged_cache_load (C3): tensor with uid ? has dims [3, 1, 4, 1]; accepted: [3, 1, 2, 1]}}
+  "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x4x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x4x1xi32>) -> tensor<3x2x7x8xf32, #dnn.layout<affine_map<() -> (3, 2, 7, 8, 256, 128, 8, 1)>>>
+  return
+}
+
+// -----
+
+func.func @paged_cache_load_c4(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1xf32>, %arg2: tensor<3x1x2x1xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: paged_cache_load (C4): data type f32 of tensor with uid ?; accepted: i32, i64}}
+  "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x4x8xf32>, tensor<3x1x1x1xf32>, tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf32, #dnn.layout<affine_map<() -> (3, 2, 7, 8, 128, 64, 8, 1)>>>
+  return
+}
+
+// -----
+
+func.func @paged_cache_load_c5(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x2x1xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: paged_cache_load (C5): data type f16 of tensor with uid ?; accepted: f32}}
+  "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x4x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16, #dnn.layout<affine_map<() -> (3, 2, 7, 8, 128, 64, 8, 1)>>>
   return
 }
 

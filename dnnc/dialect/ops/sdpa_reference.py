@@ -1,0 +1,115 @@
+"""Attention on NumPy in float64, straight from its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .sdpa import Sdpa
+
+Array = Any
+
+
+def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Every result that the operation may have, by name; given: operands by name."""
+    q = np.asarray(given["q"], np.float64)
+    skv = op.columns.evaluate(sizes)
+    k, v = (_heads(_unpaged(given, name, skv), q.shape[1]) for name in ("k", "v"))
+    with np.errstate(all="ignore"):
+        scores = q @ np.swapaxes(k, 2, 3) * _number(given, "attn_scale")
+        scores = scores + given.get("bias", 0.0)
+        if op.use_alibi_mask:
+            distance = np.arange(skv) - np.arange(q.shape[2])[:, None]
+            scores = scores + alibi_slopes(q.shape[1])[:, None, None] * distance
+        scores = np.where(_seen(op, given, scores.shape), scores, -np.inf)
+        sink = given.get("sink_token", np.full((1, 1, 1, 1), -np.inf))
+        largest = np.maximum(np.max(scores, axis=3, keepdims=True, initial=-np.inf), sink)
+        base = np.where(largest == -np.inf, 0.0, largest)
+        exponential = np.exp(scores - base)
+        total = np.sum(exponential, axis=3, keepdims=True) + np.exp(sink - base)
+        share = exponential / np.where(total == 0, 1.0, total)
+        mask, scale = _dropout(op, given, sizes)
+        stats = largest + np.log(total)
+        return {
+            "o": (share * mask * scale) @ v,
+            "stats": stats * np.log2(np.e) if op.stats_use_log2 else stats,
+            "score_max": largest,
+            "score_sum_exp": total,
+            "rng_dump": mask,
+        }
+
+
+def alibi_slopes(heads: int) -> Array:
+    """Of so many heads: 2 ** (-8 (h + 1) / n), n the largest power of two up to the number of
+    heads; those left over take every other one of 2n heads, from the first.
+
+    Source: Press, Smith, Lewis, "Train short, test long" (ICLR 2022), and its code.
+    """
+    n = 1 << (heads.bit_length() - 1)
+    first = [2.0 ** (-8 * (h + 1) / n) for h in range(n)]
+    rest = [2.0 ** (-4 * (2 * h + 1) / n) for h in range(heads - n)]
+    return np.array(first + rest)
+
+
+def _number(given: Mapping[str, Array], name: str) -> Array:
+    return np.asarray(given.get(name, 1.0), np.float64)
+
+
+def _heads(array: Array, heads: int) -> Array:
+    return np.repeat(array, heads // array.shape[1], axis=1)
+
+
+def _unpaged(given: Mapping[str, Array], name: str, skv: int) -> Array:
+    """K or V in one piece; keys past the length of a paged one are zeros."""
+    whole = np.asarray(given[name], np.float64)
+    table = given.get(f"page_table_{name}")
+    if table is None:
+        return whole
+    return paged(whole, table, given["seq_len_kv"], skv)
+
+
+def paged(container: Array, table: Array, lengths: Array, skv: int) -> Array:
+    """[B, H, skv, D] of a container [blocks, H, block size, D] and a table [B, 1, pages, 1]."""
+    blocks, heads, size, depth = container.shape
+    made = np.zeros((table.shape[0], heads, skv, depth), container.dtype)
+    for batch, length in enumerate(np.asarray(lengths).reshape(-1).astype(int)):
+        for key in range(min(length, skv)):
+            block = int(table[batch, 0, key // size, 0])
+            made[batch, :, key] = container[block, :, key % size] if 0 <= block < blocks else 0
+    return made
+
+
+def _seen(op: Sdpa, given: Mapping[str, Array], dims: tuple[int, ...]) -> Array:
+    """Which scores are not masked."""
+    row, column = np.arange(dims[2])[:, None], np.arange(dims[3])
+    seen = np.ones(dims, bool)
+    shift: Array = dims[3] - dims[2]
+    if "seq_len_kv" in given:
+        rows, columns = (np.asarray(given[n]).reshape(-1, 1, 1, 1) for n in _LENGTHS)
+        seen &= (row < rows) & (column < columns)
+        shift = columns - rows
+    diagonal = row + (shift if op.diagonal_alignment == "BOTTOM_RIGHT" else 0)
+    if op.right_bound is not None:
+        seen &= column <= diagonal + op.right_bound
+    if op.left_bound is not None:
+        seen &= column > diagonal - op.left_bound
+    return seen
+
+
+_LENGTHS = ("seq_len_q", "seq_len_kv")
+
+
+def _dropout(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, Array]:
+    """(mask, scale)."""
+    if op.dropout_probability is None:
+        return given.get("dropout_mask", 1.0), _number(given, "dropout_scale")
+    assert op.seed is not None
+    assert op.offset is not None
+    from ..tensor import Tensor
+
+    drawn = op.drawn_mask(op.seed, op.offset, Tensor())
+    mask = drawn.reference(given["seed"], given["offset"], sizes=sizes)
+    return mask, 1 / (1 - op.dropout_probability)

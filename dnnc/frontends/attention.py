@@ -1,0 +1,305 @@
+# pyright: basic
+"""`pygraph.sdpa`: attention under cudnn-frontend's names, with the older spellings.
+
+What a call may not say is refused here; what its tensors may not be, by the operation `sdpa`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .. import dtypes
+from ..dialect.attention import Attention
+from ..dialect.ops import Sdpa
+from ..dialect.tensor import Tensor, text
+from ..errors import DnncError, Status
+from . import enums
+from .enums import text_of
+from .graph_tensor import GraphTensor
+from .methods import compute_type_of
+
+_RANK = 4
+
+
+def sdpa(
+    self: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    is_inference: bool | None = None,
+    attn_scale: Any = None,
+    bias: Any = None,
+    block_mask: Any = None,
+    use_alibi_mask: bool = False,
+    use_padding_mask: bool = False,
+    seq_len_q: Any = None,
+    seq_len_kv: Any = None,
+    use_causal_mask: bool = False,
+    use_causal_mask_bottom_right: bool = False,
+    sliding_window_length: int | None = None,
+    diagonal_alignment: Any = enums.diagonal_alignment.TOP_LEFT,
+    diagonal_band_left_bound: int | None = None,
+    diagonal_band_right_bound: int | None = None,
+    dropout: tuple[Any, ...] | None = None,
+    rng_dump: Any = None,
+    paged_attention_k_table: Any = None,
+    paged_attention_v_table: Any = None,
+    paged_attention_max_seq_len_kv: int | None = None,
+    compute_data_type: Any = None,
+    name: str = "",
+    score_mod: Callable[[Any, Any], Any] | None = None,
+    generate_stats: bool | None = None,
+    implementation: Any = enums.attention_implementation.AUTO,
+    score_max: Any = None,
+    score_sum_exp: Any = None,
+    sink_token: Any = None,
+    unfuse_fma: bool = False,
+    *,
+    max_total_seq_len_q: Any = None,
+    max_total_seq_len_kv: Any = None,
+    cu_seq_len_q: Any = None,
+    cu_seq_len_kv: Any = None,
+    stats_use_log2: bool = False,
+    softmax_precision: Any = None,
+    attn_scale_prefolded: bool = False,
+    kv_mask: Any = None,
+) -> list[Any]:
+    """Scaled dot-product attention, softmax(attn_scale * Q K^T ...) V; gives [O, stats or None].
+
+    q [B, Hq, Sq, D], k [B, Hk, Skv, D], v [B, Hv, Skv, Dv], O [B, Hq, Sq, Dv], any strides; Hk and
+    Hv divide Hq.  What each part means, and the order in which they apply: operation sdpa.
+    generate_stats: whether stats [B, Hq, Sq, 1], FLOAT, are made; it, or is_inference, which is its
+    negation, must be given.  attn_scale: a number or a tensor of one element; none means 1.
+    score_mod(graph, scores): operations of the graph that make other scores of the scaled ones,
+    ahead of bias, ALiBi and masks; the graph then holds the operations that attention stands for in
+    place of the one.  use_causal_mask, use_causal_mask_bottom_right: an alignment and a right bound
+    of 0, whatever else these are given as; sliding_window_length: a left bound.
+    dropout: (probability, seed, offset) or (mask, scale).  rng_dump, score_max, score_sum_exp:
+    tensors of the graph that are written.  implementation: any of cuDNN's; all are the same here.
+    Calls that contradict themselves, and missing tensors, are BAD_PARAM (a ValueError); what dnnc
+    has not is NOT_SUPPORTED (cudnnGraphNotSupportedError).
+    """
+    call = _Call(self, name)
+    call.refuse_what_is_not_there(
+        block_mask=block_mask,
+        unfuse_fma=unfuse_fma,
+        max_total_seq_len_q=max_total_seq_len_q,
+        max_total_seq_len_kv=max_total_seq_len_kv,
+        cu_seq_len_q=cu_seq_len_q,
+        cu_seq_len_kv=cu_seq_len_kv,
+        softmax_precision=softmax_precision,
+        attn_scale_prefolded=attn_scale_prefolded,
+        kv_mask=kv_mask,
+    )
+    call.require_name("implementation", implementation, enums.attention_implementation)
+    call.require_name("diagonal_alignment", diagonal_alignment, enums.diagonal_alignment)
+    call.require_padding(use_padding_mask, seq_len_q, seq_len_kv)
+    if not use_padding_mask and not (
+        paged_attention_k_table is None and paged_attention_v_table is None
+    ):
+        raise call.error(
+            "page tables without a padding mask", "use_padding_mask=True, seq_len_q and seq_len_kv"
+        )
+    has_stats = call.wants_stats(generate_stats, is_inference)
+    alignment, right_bound = call.diagonal(
+        use_causal_mask,
+        use_causal_mask_bottom_right,
+        text_of(diagonal_alignment),
+        diagonal_band_right_bound,
+    )
+    window = sliding_window_length
+    tensors = {
+        "q": q,
+        "k": k,
+        "v": v,
+        "attn_scale": float(attn_scale) if _is_number(attn_scale) else attn_scale,
+        "bias": bias,
+        "seq_len_q": seq_len_q,
+        "seq_len_kv": seq_len_kv,
+        "page_table_k": paged_attention_k_table,
+        "page_table_v": paged_attention_v_table,
+        "sink_token": sink_token,
+    }
+    values: dict[str, Any] = {
+        **call.operands(tensors),
+        **call.dropout(dropout),
+        "stats": call.result("STATS") if has_stats else None,
+        "score_max": score_max,
+        "score_sum_exp": score_sum_exp,
+        "rng_dump": rng_dump,
+        "use_alibi_mask": bool(use_alibi_mask),
+        "diagonal_alignment": alignment,
+        "left_bound": diagonal_band_left_bound if window is None else window,
+        "right_bound": right_bound,
+        "max_seq_len_kv": paged_attention_max_seq_len_kv,
+        "stats_use_log2": bool(stats_use_log2),
+        "compute_type": compute_type_of(self, compute_data_type, Sdpa),
+        "name": name,
+    }
+    if score_mod is not None:
+        return call.decomposed(values, score_mod)
+    return self._append(Sdpa, values)[:2]
+
+
+# What only cudnn-frontend's other engines or packed sequences have, and what to do instead.
+_ABSENT = {
+    "block_mask": "a bias or a score_mod of minus infinity: how its bits lie is not documented",
+    "unfuse_fma": "False: how scores are rounded is the engine's",
+    "max_total_seq_len_q": "padded sequences: dnnc has no ragged tensors yet",
+    "max_total_seq_len_kv": "padded sequences: dnnc has no ragged tensors yet",
+    "cu_seq_len_q": "seq_len_q: dnnc has no cumulative lengths yet",
+    "cu_seq_len_kv": "seq_len_kv: dnnc has no cumulative lengths yet",
+    "softmax_precision": "none: a softmax in FLOAT, or DOUBLE by compute_data_type",
+    "attn_scale_prefolded": "False, and attn_scale",
+    "kv_mask": "a bias or a score_mod of minus infinity",
+}
+
+
+class _Call:
+    """One call of `sdpa` on a graph."""
+
+    def __init__(self, graph: Any, name: str):
+        self.graph = graph
+        self.name = name
+
+    def error(self, what: str, supported: str, status: Status = Status.BAD_PARAM) -> DnncError:
+        return DnncError(status, what, supported, f"sdpa '{self.name}'" if self.name else "sdpa")
+
+    def refuse_what_is_not_there(self, **given: Any) -> None:
+        for parameter, value in given.items():
+            if value is not None and value is not False:
+                shown = "" if isinstance(value, Tensor) else f"={value!r}"
+                raise self.error(f"{parameter}{shown}", _ABSENT[parameter], Status.NOT_SUPPORTED)
+
+    def require_name(self, parameter: str, value: Any, kind: Any) -> None:
+        known = [member.value for member in kind]
+        if text_of(value) not in known:
+            raise self.error(f"{parameter}={value!r}", ", ".join(known))
+
+    def require_padding(self, is_asked: bool, *lengths: Any) -> None:
+        given = sum(length is not None for length in lengths)
+        if given != (2 if is_asked else 0):
+            what = f"use_padding_mask={is_asked} with {given} of seq_len_q and seq_len_kv"
+            raise self.error(what, "use_padding_mask=True and both lengths, or none of the three")
+
+    def wants_stats(self, generate: bool | None, is_inference: bool | None) -> bool:
+        if generate is None and is_inference is None:
+            raise self.error(
+                "neither generate_stats nor is_inference",
+                "generate_stats: whether stats are an output",
+            )
+        if generate is not None and is_inference is not None and bool(generate) == is_inference:
+            what = f"generate_stats={generate} and is_inference={is_inference}"
+            raise self.error(what, "one of them, or its negation as the other")
+        return bool(generate) if generate is not None else not is_inference
+
+    def diagonal(
+        self, top_left: bool, bottom_right: bool, alignment: str, right_bound: int | None
+    ) -> tuple[str, int | None]:
+        """(alignment, right bound), after the older spellings."""
+        if top_left and bottom_right:
+            raise self.error(
+                "use_causal_mask and use_causal_mask_bottom_right", "one of them at most"
+            )
+        if top_left or bottom_right:
+            return "BOTTOM_RIGHT" if bottom_right else "TOP_LEFT", 0
+        return alignment, right_bound
+
+    def operands(self, tensors: Mapping[str, Any]) -> dict[str, Tensor | None]:
+        return {
+            name: None if value is None else self.graph._operand(value, _RANK)
+            for name, value in tensors.items()
+        }
+
+    def result(self, label: str) -> GraphTensor:
+        """A new virtual tensor of the graph."""
+        made = GraphTensor(is_virtual=True, name=f"{self.name}::{label}" if self.name else "")
+        made._graph = self.graph
+        return made
+
+    def dropout(self, given: Sequence[Any] | None) -> dict[str, Any]:
+        """The fields of dropout."""
+        if given is None:
+            return {}
+        supported = "(probability, seed, offset), or (mask, scale)"
+        if not isinstance(given, tuple | list) or len(given) not in (2, 3):
+            raise self.error(f"dropout={given!r:.60}", supported)
+        first, *others = given
+        if _is_number(first) and len(others) == 2:
+            numbers = [self._integer(number) for number in others]
+            return {
+                "dropout_probability": float(first),
+                **self.operands(dict(zip(("seed", "offset"), numbers, strict=True))),
+            }
+        # The third of a mask's is for the gradient.
+        if not isinstance(first, Tensor):
+            raise self.error(f"dropout of a {type(first).__name__} and others", supported)
+        return self.operands({"dropout_mask": first, "dropout_scale": others[0]})
+
+    def _integer(self, value: Any) -> Any:
+        """A seed or an offset; a number becomes a constant."""
+        if isinstance(value, int) and not isinstance(value, bool):
+            return self.graph.tensor_scalar(value, data_type=dtypes.i64)
+        return value
+
+    # ---- score_mod
+
+    def decomposed(self, values: dict[str, Any], score_mod: Callable[[Any, Any], Any]) -> list[Any]:
+        """Adds what attention stands for, with the caller's operations among it."""
+        if not callable(score_mod):
+            raise self.error(f"score_mod={score_mod!r:.60}", "a function of a graph and a tensor")
+        graph = self.graph
+        graph._require_unplanned()
+        op = Sdpa(**values, o=self.result("O"))
+        op.verify_fields()
+        self._settle(op)
+        op.infer()
+        op.verify()
+        attention = Attention(op, GraphTensor)
+        scores = attention.scores()
+        self._add(attention)
+        modified = score_mod(graph, scores)
+        if not isinstance(modified, Tensor) or modified.dims != op.score_dims:
+            shown = getattr(modified, "dims", None)
+            what = f"a tensor of dims {text(shown)}" if shown else f"{modified!r:.60}"
+            raise self.error(f"score_mod gives {what}", f"a tensor of dims {text(op.score_dims)}")
+        attention.finish(modified)
+        self._add(attention)
+        return [op.o, op.stats]
+
+    def _settle(self, op: Sdpa) -> None:
+        """The operands' dims and types are known: what follows is made of them now."""
+        made = graph_results(self.graph)
+        for _, tensor in op.tensors("operand"):
+            if tensor.dtype is None and tensor not in made:
+                tensor.dtype = self.graph.graph.io_type
+            for what in ("dims", "strides", "dtype"):
+                if getattr(tensor, what) is None:
+                    raise self.error(
+                        f"score_mod, and {what} of {tensor.label} are not known yet",
+                        "operands whose dims, strides and data types are set",
+                    )
+
+    def _add(self, attention: Attention) -> None:
+        """Moves the operations that were made to the graph."""
+        for op in attention.steps.ops:
+            for tensor in (*op.operands, *op.results):
+                if isinstance(tensor, GraphTensor):
+                    tensor._graph = self.graph
+            self.graph.graph.add(op)
+        attention.steps.ops.clear()
+
+
+def graph_results(graph: Any) -> set[Tensor]:
+    """The tensors that operations of a graph make."""
+    return {tensor for op in graph.graph.ops for tensor in op.results}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def methods() -> dict[str, Any]:
+    """The methods of attention by name, older names too."""
+    return {"sdpa": sdpa, "scaled_dot_product_flash_attention": sdpa}

@@ -1,0 +1,126 @@
+# pyright: basic
+"""Tensors of a pygraph, with the setters of cudnn-frontend's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..dialect.tensor import Tensor, sizes
+from ..dtypes import DType
+from ..expr import Expr
+from . import enums
+from .enums import text_of
+
+
+class GraphTensor(Tensor):
+    """A tensor of a pygraph; setters return it, so that they chain."""
+
+    _graph: Any = None
+    _inferred: frozenset[str] = frozenset()
+
+    def _changed(self, field: str = "") -> GraphTensor:
+        """Itself, on the way to a new value of a field, which is then the user's."""
+        if self._graph is not None:
+            self._graph._require_unplanned()
+        self._inferred -= {field}
+        return self
+
+    def infer_again(self) -> None:
+        """Forgets what was inferred and not set since."""
+        for field in self._inferred:
+            setattr(self, field, None)
+
+    def set_output(self, value: bool = True) -> GraphTensor:
+        """Whether it is written to a buffer of the caller (it is not virtual then)."""
+        self._changed().is_output = value
+        self.is_virtual = not value
+        return self
+
+    def set_is_virtual(self, value: bool) -> GraphTensor:
+        return self.set_output(not value)
+
+    def set_name(self, value: str) -> GraphTensor:
+        self._changed().name = value
+        return self
+
+    def set_uid(self, value: int) -> GraphTensor:
+        """Sets the number that identifies it in a variant pack; unique in its graph."""
+        self._changed().uid = value
+        return self
+
+    def set_data_type(self, value: Any) -> GraphTensor:
+        self._changed("dtype").dtype = data_type_of(value)
+        return self
+
+    def set_dim(self, value: Sequence[Any]) -> GraphTensor:
+        """Sets the dims, in elements."""
+        self._changed("dims").dims = sizes(value)
+        return self._inferred_on()
+
+    def set_stride(self, value: Sequence[Any]) -> GraphTensor:
+        """Sets the strides, in elements."""
+        self._changed("strides").strides = sizes(value)
+        return self._inferred_on()
+
+    def _inferred_on(self) -> GraphTensor:
+        """Itself, after what waited for its dims and strides was inferred."""
+        if self._graph is not None:
+            self._graph._infer_waiting()
+        return self
+
+    def set_alignment(self, value: int) -> GraphTensor:
+        """Sets the bytes that divide the address of its buffers."""
+        self._changed().alignment = value
+        return self
+
+    set_alignment_value = set_alignment
+
+    def set_is_pass_by_value(self, value: bool) -> GraphTensor:
+        self._changed().is_by_value = value
+        return self
+
+    def set_reordering_type(self, value: Any) -> GraphTensor:
+        self._changed().reordering = text_of(value)
+        return self
+
+    def set_ragged_offset(self, value: GraphTensor) -> GraphTensor:
+        self._changed().ragged_offset = value
+        return self
+
+    def get_name(self) -> str:
+        return self.name
+
+    def get_uid(self) -> int | None:
+        return self.uid
+
+    def get_data_type(self) -> DType | None:
+        return self.dtype
+
+    def get_dim(self) -> list[Any]:
+        """The dims: ints, or expressions where a symbol is in them."""
+        return [_plain(size) for size in self.dims or ()]
+
+    def get_stride(self) -> list[Any]:
+        return [_plain(size) for size in self.strides or ()]
+
+    def get_is_virtual(self) -> bool:
+        return self.is_virtual
+
+    def get_is_pass_by_value(self) -> bool:
+        return self.is_by_value
+
+    def get_alignment(self) -> int:
+        return self.alignment
+
+    def get_reordering_type(self) -> enums.tensor_reordering:
+        return enums.tensor_reordering(self.reordering)
+
+
+def _plain(size: Expr) -> Any:
+    return size if size.constant is None else size.constant
+
+
+def data_type_of(value: Any) -> DType | None:
+    return None if value is None else dtypes.of(value)

@@ -1,0 +1,227 @@
+"""Small graphs of attention, and for each of its constraints one that breaks it.
+
+EXAMPLES, BROKEN: as in `examples`.  CASES: name -> function that builds a pygraph of `sdpa`;
+FEW: those that are examples.
+"""
+
+import dnnc
+from dnnc import dtypes
+
+M = dnnc.Dim("M", min=1, max=512)
+B = dnnc.Dim("B", min=1, max=64, multiple_of=2)
+
+
+def new_graph(io=dtypes.f32):
+    return dnnc.pygraph(
+        "attention",
+        io_data_type=io,
+        intermediate_data_type=dtypes.f32,
+        compute_data_type=dtypes.f32,
+        target="sm_90",
+    )
+
+
+def finish(g, *outputs):
+    for tensor in outputs:
+        if tensor is not None:
+            tensor.set_output()
+    return g
+
+
+def operands(g, batch=2, heads=4, kv_heads=2, rows=5, columns=7, depth=8, value_depth=16):
+    """q, k, v."""
+    return (
+        g.tensor([batch, heads, rows, depth], name="q"),
+        g.tensor([batch, kv_heads, columns, depth], name="k"),
+        g.tensor([batch, kv_heads, columns, value_depth], name="v"),
+    )
+
+
+def lengths(g, batch=2):
+    """The arguments of a padding mask."""
+    q, kv = (g.tensor([batch, 1, 1, 1], data_type=dtypes.i32, name=n) for n in ("sq", "skv"))
+    return {"use_padding_mask": True, "seq_len_q": q, "seq_len_kv": kv}
+
+
+def attention(arguments=None, io=dtypes.f32, stats=True, **dims):
+    """A graph of one sdpa; arguments: a function of the graph, or a dict of them."""
+
+    def build():
+        g = new_graph(io)
+        given = arguments(g) if callable(arguments) else arguments or {}
+        return finish(g, *g.sdpa(*operands(g, **dims), generate_stats=stats, **given, name="sdpa"))
+
+    return build
+
+
+def paged(both=True, pages=2, max_seq_len_kv=7, io=dtypes.f32):
+    """Blocks of 4 keys."""
+
+    def build():
+        g = new_graph(io)
+        q, k, v = g.tensor([2, 4, 3, 8]), g.tensor([6, 2, 4, 8]), g.tensor([6, 2, 4, 8])
+        tables = [g.tensor([2, 1, pages, 1], data_type=dtypes.i32) for _ in "kv"]
+        named = {
+            "paged_attention_k_table": tables[0],
+            "paged_attention_max_seq_len_kv": max_seq_len_kv,
+            **lengths(g),
+        }
+        if both:
+            named["paged_attention_v_table"] = tables[1]
+        else:
+            v = g.tensor([2, 2, 7, 8])
+        return finish(g, *g.sdpa(q, k, v, generate_stats=True, **named))
+
+    return build
+
+
+def every_output(g):
+    shape = {"data_type": dtypes.f32}
+    return {
+        "stats_use_log2": True,
+        "score_max": g.tensor([2, 4, 5, 1], **shape, name="max"),
+        "score_sum_exp": g.tensor([2, 4, 5, 1], **shape, name="sum"),
+    }
+
+
+def drawn(g, dims=(2, 4, 5, 7)):
+    seed = g.tensor([1, 1, 1, 1], data_type=dtypes.i32, name="seed")
+    offset = g.tensor([1, 1, 1, 1], data_type=dtypes.i64, name="offset")
+    return {"dropout": (0.25, seed, offset), "rng_dump": g.tensor(list(dims), name="dump")}
+
+
+CASES = {
+    "full": attention(kv_heads=4),
+    "causal": attention({"attn_scale": 0.25, "use_causal_mask": True}),
+    "bottom_right": attention({"use_causal_mask_bottom_right": True}),
+    "rows_without_keys": attention({"use_causal_mask_bottom_right": True}, rows=9, columns=4),
+    "window": attention(
+        {"diagonal_band_left_bound": 2, "diagonal_band_right_bound": 1, "attn_scale": -0.5}
+    ),
+    "window_from_the_end": attention(
+        {"diagonal_alignment": "BOTTOM_RIGHT", "sliding_window_length": 3}
+    ),
+    "padding": attention(lengths),
+    "padded_window": attention(
+        lambda g: {
+            "diagonal_alignment": dnnc.diagonal_alignment.BOTTOM_RIGHT,
+            "diagonal_band_left_bound": 2,
+            "diagonal_band_right_bound": 0,
+            **lengths(g),
+        }
+    ),
+    "bias": attention(lambda g: {"bias": g.tensor([1, 4, 5, 7]), "use_causal_mask": True}),
+    "bias_of_batches": attention(lambda g: {"bias": g.tensor([2, 1, 1, 7])}),
+    "tensor_scale": attention(lambda g: {"attn_scale": g.tensor([1, 1, 1, 1])}),
+    "scale_at_execution": attention(
+        lambda g: {"attn_scale": g.tensor_scalar(0.25, "RUNTIME_PARAM")}, kv_heads=1
+    ),
+    "alibi": attention({"use_alibi_mask": True, "diagonal_band_right_bound": 0}),
+    "alibi_of_six": attention(
+        {"use_alibi_mask": True, "use_causal_mask": True}, heads=6, kv_heads=3
+    ),
+    "sink": attention(
+        lambda g: {"sink_token": g.tensor([1, 4, 1, 1]), "use_causal_mask_bottom_right": True},
+        rows=6,
+        columns=3,
+    ),
+    "outputs": attention(every_output),
+    "dropout": attention(drawn),
+    "dropout_by_mask": attention(
+        lambda g: {"dropout": (g.tensor([2, 1, 5, 7]), g.tensor([1, 1, 1, 1]))}
+    ),
+    "one_row": attention(lengths, rows=1),
+    "paged": paged(),
+    "paged_keys": paged(both=False),
+    "all_pages": paged(max_seq_len_kv=None),
+    "symbols": attention(
+        {"use_causal_mask_bottom_right": True, "attn_scale": 0.5}, batch=B, rows=M, columns=M + 3
+    ),
+    "one_head": attention({"use_causal_mask": True}, stats=False, kv_heads=1, columns=M),
+    "f16": attention({"attn_scale": 0.5, "use_causal_mask": True}, io=dtypes.f16),
+}
+
+
+# ---- the cache alone
+
+
+def cache(container=(6, 2, 4, 8), table=(3, 1, 2, 1), keys=7, io=dtypes.f32, length=dtypes.i32):
+    def build():
+        g = new_graph(io)
+        batch = table[0]
+        y = g.paged_cache_load(
+            g.tensor(list(container)),
+            g.tensor([batch, 1, 1, 1], data_type=length),
+            g.tensor(list(table), data_type=dtypes.i32),
+        )
+        if keys is not None:
+            y.set_dim([batch, container[1], keys, container[3]])
+        return finish(g, y)
+
+    return build
+
+
+# One of each operand, result and attribute.
+FEW = (
+    "causal", "padded_window", "bias", "tensor_scale", "alibi_of_six", "sink", "outputs", "dropout",
+    "dropout_by_mask", "paged", "symbols", "f16",
+)  # fmt: skip
+
+EXAMPLES = {
+    "sdpa": [CASES[name] for name in FEW],
+    "paged_cache_load": [
+        cache(),
+        cache(keys=None, io=dtypes.f16),
+        cache(io=dtypes.bf16, length=dtypes.i64),
+    ],
+}
+
+
+# ---- broken
+
+
+def edited(build, tensor="", dims=None, dtype=None, absent=(), **attributes):
+    """A valid graph whose last operation is changed behind the method's back."""
+
+    def make():
+        g = build()
+        op = g.graph.ops[-1]
+        if tensor and getattr(op, tensor) is None:
+            setattr(op, tensor, g.tensor([1, 1, 1, 1]))
+        if dims is not None:
+            getattr(op, tensor).set_dim(dims).set_stride([1] * len(dims))
+        if dtype is not None:
+            getattr(op, tensor).set_data_type(dtype)
+        for name in absent:
+            setattr(op, name, None)
+        for name, value in attributes.items():
+            setattr(op, name, value)
+        return g
+
+    return make
+
+
+CASE = CASES["causal"]
+
+BROKEN = {
+    ("sdpa", "C1"): edited(CASE, "k", [2, 2, 7, 16]),
+    ("sdpa", "C2"): attention(kv_heads=3),
+    ("sdpa", "C3"): edited(CASE, "v", [2, 2, 8, 16]),
+    ("sdpa", "C4"): edited(CASE, "stats", [2, 4, 5, 7]),
+    ("sdpa", "C5"): attention(lambda g: {"attn_scale": g.tensor([1, 4, 1, 1])}),
+    ("sdpa", "C6"): attention(lambda g: {"bias": g.tensor([1, 4, 7, 5])}),
+    ("sdpa", "C7"): edited(CASES["padding"], absent=["seq_len_q"]),
+    ("sdpa", "C8"): attention({"diagonal_band_left_bound": 0}),
+    ("sdpa", "C9"): attention({"use_causal_mask_bottom_right": True}, rows=M, columns=64),
+    ("sdpa", "C10"): attention({"use_alibi_mask": True}),
+    ("sdpa", "C11"): paged(pages=3),
+    ("sdpa", "C12"): edited(CASES["dropout"], dropout_probability=1.0),
+    ("sdpa", "C13"): attention(lambda g: {**drawn(g), "dropout": None}),
+    ("sdpa", "C14"): attention(lambda g: {"sink_token": g.tensor([1, 2, 1, 1])}),
+    ("sdpa", "C15"): edited(CASE, compute_type=dtypes.i32),
+    ("paged_cache_load", "C1"): cache((6, 2, 3, 8), keys=6),
+    ("paged_cache_load", "C2"): edited(cache(), "y", [3, 4, 7, 8]),
+    ("paged_cache_load", "C3"): cache(table=(3, 1, 4, 1)),
+    ("paged_cache_load", "C4"): edited(cache(), "sequence", dtype=dtypes.f32),
+    ("paged_cache_load", "C5"): edited(cache(), "y", dtype=dtypes.f16),
+}

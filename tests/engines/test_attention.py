@@ -1,0 +1,105 @@
+"""Attention as the kernels of several engines, in the interpreter: every mask, cache and output.
+
+No engine here knows attention: what it stands for is split into products, rows and gathers.
+"""
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from tests.dialect.attention_examples import (
+    CASES,
+    FEW,
+    attention,
+    cache,
+    finish,
+    new_graph,
+    operands,
+)
+from tests.support import machine
+from tests.support.checked import check
+
+SIZES = {"M": 5, "B": 2}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in FEW])
+def test_options(name):
+    """Those that no example has.  Products of FLOAT may be of tf32, whose unit is 2**-11."""
+    check(CASES[name](), SIZES, target="sm_90a", slack=4.0, allowance=2.0**-10)
+
+
+HALVES = {
+    "plain": attention({"attn_scale": 0.35}, io=dtypes.f16),
+    "band": attention(
+        {"diagonal_band_left_bound": 9, "diagonal_band_right_bound": 3, "attn_scale": 0.35},
+        io=dtypes.bf16, rows=20, columns=33, depth=24, value_depth=40,
+    ),
+    "all_heads": attention({"use_causal_mask": True}, io=dtypes.bf16, kv_heads=4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("plain", "sm_90a"), ("band", "sm_80"), ("all_heads", "sm_90a")]
+)
+def test_halves(name, target):
+    """P is rounded to the type of V, which the reference leaves out."""
+    check(HALVES[name](), target=target, slack=4.0, allowance=2e-3)
+
+
+def softcapped(g, scores):
+    return g.mul(g.tanh(g.mul(scores, 0.5)), 2.0)
+
+
+def test_a_score_mod():
+    g = new_graph(dtypes.f16)
+    made = g.sdpa(
+        *operands(g), generate_stats=True, attn_scale=0.5, use_causal_mask=True,
+        score_mod=softcapped,
+    )  # fmt: skip
+    check(finish(g, *made), target="sm_90a", slack=4.0)
+
+
+@pytest.mark.parametrize("io", [dtypes.f16, dtypes.f32, dtypes.i8, dtypes.f8e4m3], ids=str)
+def test_a_paged_cache(io):
+    target = "sm_90" if io == dtypes.f8e4m3 else None
+    options = {} if target is None else {"target": target}
+    check(cache(io=io)(), slack=0.0, **options)
+    check(cache((5, 3, 8, 5), (4, 1, 3, 1), keys=19, io=io)(), slack=0.0, **options)
+
+
+def test_a_cache_whose_keys_lie_side_by_side():
+    """A thread's fragment is several keys, which may be of different blocks."""
+    g = new_graph(dtypes.f16)
+    container = g.tensor([6, 2, 4, 8], [64, 32, 1, 4])
+    lengths, table = (g.tensor(d, data_type=dtypes.i32) for d in ([3, 1, 1, 1], [3, 1, 2, 1]))
+    y = g.paged_cache_load(container, lengths, table)
+    y.set_dim([3, 2, 8, 8]).set_stride([128, 64, 1, 8])
+    check(finish(g, y), slack=0.0)
+
+
+def test_what_lies_past_the_length_is_not_read():
+    """The interpreter fails on an address outside the container."""
+    graph = cache()().graph.finalize()
+    container, lengths, table = graph.inputs
+    blocks = np.random.default_rng(0).normal(size=(6, 2, 4, 8)).astype(np.float32)
+    entries = np.array([[3, -1], [0, 5], [10**9, -7]], np.int32).reshape(3, 1, 2, 1)
+    given = {
+        container.uid: blocks,
+        lengths.uid: np.array([2, 7, 0], np.int32).reshape(3, 1, 1, 1),
+        table.uid: entries,
+    }
+    plan = compile_graph(graph, machine.current().target)
+    (found,) = machine.current().run(plan, given).values()
+    np.testing.assert_array_equal(found[0, :, :2], blocks[3, :, :2])
+    np.testing.assert_array_equal(found[1, :, 4:], blocks[5, :, :3])
+    assert not found[0, :, 2:].any()
+    assert not found[2].any()
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 4), (3, 0)])
+def test_no_rows_or_no_keys(rows, columns):
+    m, n = dnnc.Dim("m", 0, 64), dnnc.Dim("n", 0, 64)
+    build = attention({"use_causal_mask": True, "attn_scale": 0.5}, rows=m, columns=n)
+    check(build(), {"m": rows, "n": columns})
