@@ -98,7 +98,7 @@ class AttentionRegion:
         total = self.reductions[1].results[0]
         while value != self.exponential:
             operation = value.owner
-            inputs = inputs_of(operation)
+            inputs = [*inputs_of(operation), *_extracts(operation)]
             along = [v for v in inputs if self._is_made_of_exponentials(v)]
             assert len(along) == 1, "weights in a chain"
             if any(leads_to(total, v) for v in inputs if v != along[0]):

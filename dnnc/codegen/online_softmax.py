@@ -139,9 +139,11 @@ class OnlineSoftmax:
             "{ .reg .pred p, q; setp.gt.f32 p, $1, $2; "
             "vote.sync.any.pred q, p, 0xffffffff; selp.u32 $0, 1, 0, q; }"
         )
+        # A row without scores, whose growth is no number, does not hide the other's.
+        most_grown = arith.MaxNumFOp(*grown).result
         limit = _number(float(self.rescale))
         found = llvm.inline_asm(
-            ops.i32_type(), [_max(*grown), limit], text, "=r,f,f", has_side_effects=True
+            ops.i32_type(), [most_grown, limit], text, "=r,f,f", has_side_effects=True
         )
         return ops.compare("ne", found, 0)
 

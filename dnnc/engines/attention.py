@@ -122,7 +122,7 @@ class _Reader:
         maximum, total = self._reductions()
         self._verify_score(first, maximum)
         e = self._exponential(maximum, total)
-        self._verify_weights(second, e, total)
+        self._verify_weights(second, e, maximum, total)
         found = Attention(
             first, second, maximum, total,
             self._operand(first.a), self._operand(first.b), self._operand(second.b),
@@ -195,9 +195,11 @@ class _Reader:
         is_simple = isinstance(op, Pointwise) or op.role == "view"
         return is_simple and all(self._is_of_rows(t, *stops) for t in op.operands)
 
-    def _verify_weights(self, second: Matmul, e: Tensor, total: Reduction) -> None:
+    def _verify_weights(
+        self, second: Matmul, e: Tensor, maximum: Reduction, total: Reduction
+    ) -> None:
         """P: E, once multiplied by what depends on l, in a chain of pointwise work."""
-        tensor, shares = second.a, 0
+        tensor, shares, stops = second.a, 0, (maximum, total)
         while tensor is not e:
             op = self.fusion.producers.get(tensor)
             if op is None or not self._keeps_rows(op):
@@ -205,7 +207,7 @@ class _Reader:
             along = [t for t in op.operands if t is e or self._comes_from(t, e)]
             rest = [t for t in op.operands if t not in along]
             of_total = [t for t in rest if total in self.fusion.upstream(t)]
-            if len(along) != 1 or any(not self._is_of_rows(t, total) for t in of_total):
+            if len(along) != 1 or not all(self._is_of_rows(t, *stops) for t in of_total):
                 raise _Unlike(f"{op.label} on weights", "weights that are multiplied by others")
             if of_total:
                 shares += 1

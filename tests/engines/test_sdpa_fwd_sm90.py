@@ -131,6 +131,17 @@ def test_sums_that_grow_are_rescaled():
         run(pattern, {"KERNEL_CFG": config}, inputs=given)
 
 
+def test_rows_with_nothing_hide_no_growth_of_others():
+    """Rows 18 and 26 are of one thread; the second's growth is no number."""
+
+    def first_rows(p, s):
+        return p.masked(s, p.integer("cmp_lt", p.row(s), 20))
+
+    pattern = Pattern(queries=60, keys=192, dtype="HALF", scores=first_rows)
+    given = random_inputs(pattern.g.graph.finalize(), {})
+    run(pattern, {"KERNEL_CFG": 1}, inputs=given)
+
+
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_where_weights_are_divided(share):
     run(Pattern(queries=40, keys=70, share=share))
