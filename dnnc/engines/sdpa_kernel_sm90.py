@@ -197,7 +197,7 @@ class SdpaEmitter:
             ring = self.queries_of(own)
             ring.wait_empty(cursor)
             ring.expect(cursor, t.depth_panels * wgmma.M * wgmma.ROW_BYTES)
-            row = ops.add(tile.row, own * wgmma.M)
+            row = self.schedule.from_first(ops.add(tile.row, own * wgmma.M))
             self._load_panels("q", ring, cursor, tile, row, wgmma.M, t.depth_panels)
 
     def _load_block(

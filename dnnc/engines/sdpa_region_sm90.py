@@ -328,7 +328,8 @@ class TileWalk:
             store.put(ops.add(buffer, first // 8 * store.bytes), self.thread, pairs)
         tma.show_writes()
         meet()
-        with ops.if_(ops.compare("eq", self.thread, 0)):
+        is_first = ops.compare("eq", self.thread, 0)
+        with ops.if_(ops.both(is_first, s.schedule.not_before(self.row))):
             for panel in range(s.tiling.width_panels):
                 column = Index.of(panel * _PANEL)
                 at = coordinates_of(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..codegen import ops
+from ..codegen import ops, wgmma
 from ..codegen.attention_region import AttentionRegion
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
@@ -79,8 +79,10 @@ class Schedule:
         height = self.tiling.queries
         if self.tiling.is_longest_first:
             head, place = self._in_section(number)
-            # Whole tiles at the end, where they take long: the first may begin before row 0.
-            row = ops.sub(self.kernel.size(self.queries), ops.mul(ops.add(place, 1), height))
+            # Whole tiles at the end, where they take long: the first may begin before row 0, by
+            # whole warpgroups, whose rows the copy engine would not take.
+            end = self.kernel.size(ceildiv(self.queries, wgmma.M) * wgmma.M)
+            row = ops.sub(end, ops.mul(ops.add(place, 1), height))
         else:
             head = self.kernel.divide(number, self.rows)
             row = ops.mul(self.kernel.remainder(number, self.rows, head), height)
@@ -91,17 +93,25 @@ class Schedule:
         """A row, or the nearest of the tensor."""
         if self.is_whole:
             return row
-        if self.tiling.is_longest_first:
-            return ops.maximum(row, 0)
-        return ops.minimum(row, ops.sub(self.kernel.size(self.queries), 1))
+        last = ops.sub(self.kernel.size(self.queries), 1)
+        return ops.minimum(self.from_first(row), last)
+
+    def from_first(self, row: Any) -> Any:
+        """A row, or 0 where a tile begins before the tensor."""
+        begins_before = self.tiling.is_longest_first and not self.is_whole
+        return ops.maximum(row, 0) if begins_before else row
 
     def inside(self, row: Any) -> Any:
         """Whether a row is one of the tensor's, i1; None: always."""
         if self.is_whole:
             return None
-        if self.tiling.is_longest_first:
-            return ops.compare("sge", row, 0)
-        return ops.less(row, self.kernel.size(self.queries))
+        is_before_end = ops.less(row, self.kernel.size(self.queries))
+        return ops.both(self.not_before(row), is_before_end)
+
+    def not_before(self, row: Any) -> Any:
+        """Whether a row is not before the tensor's first, i1; None: always."""
+        begins_before = self.tiling.is_longest_first and not self.is_whole
+        return ops.compare("sge", row, 0) if begins_before else None
 
     @property
     def is_whole(self) -> bool:
