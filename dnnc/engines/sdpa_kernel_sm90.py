@@ -26,12 +26,13 @@ from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import OnlineSoftmax, Rows, Step, scaled
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.tile_ring import TileRing
-from ..dialect.tensor import Tensor
 from ..mlir import llvm, nvvm
 from ..target import WARP_THREADS
-from .sdpa_region_sm90 import FACTOR, SdpaRegion
-from .sdpa_schedule_sm90 import KeyBlocks, QueryTile, Schedule
+from .sdpa_region_sm90 import WarpgroupRegion
+from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
+from .sdpa_surface import groups_of
 from .sdpa_tile_sm90 import REGISTERS, SdpaTiling
+from .sdpa_walk import FACTOR
 
 _PANEL = 64
 _UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
@@ -54,7 +55,7 @@ class SdpaEmitter:
         )
         self.qk = wgmma.INSTRUCTIONS[self.q.type, self.k.type]
         self.pv = wgmma.INSTRUCTIONS[self.v.type, self.v.type]
-        self.groups = _groups(self.q, self.k)
+        self.groups = groups_of(self.q, self.k)
         self.schedule = Schedule(
             self.kernel, self.parts, t, max([group for group in self.groups if group], default=1)
         )
@@ -233,7 +234,7 @@ class SdpaEmitter:
     def _batch_of(self, name: str, tile: QueryTile) -> list[tuple[int, Any]]:
         """The batch coordinates of a tile in an operand, of which heads may share entries."""
         tensor = {"q": self.q, "k": self.k, "v": self.v}[name]
-        groups = _groups(self.q, tensor)
+        groups = groups_of(self.q, tensor)
         found = []
         for axis, group in enumerate(groups):
             number = tile.batch[axis].index().base
@@ -250,7 +251,7 @@ class SdpaEmitter:
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.lane = ops.and_(self.thread, WARP_THREADS - 1)
         self.queries = self.queries_of(self.own)
-        self.walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, self.thread)
+        self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale)
         self._first_turn()
         start = [*Cursor().values, *Cursor().values, ops.const(0)]
@@ -466,7 +467,7 @@ class SdpaEmitter:
         cursor: Cursor,
     ) -> None:  # fmt: skip
         """Divides, walks what comes after, and stores."""
-        walk.store(self.softmax, rows, result, self.queries.address(cursor), self.meet)
+        walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)
         if self.tiling.q_stages == 1:
             self.meet()
             with ops.if_(ops.compare("eq", self.thread, 0)):
@@ -479,11 +480,3 @@ class SdpaEmitter:
             barrier_id=ops.value_of(ops.add(self.own, _FIRST_BARRIER)),
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
-
-
-def _groups(q: Tensor, other: Tensor) -> list[int]:
-    """How many heads share an entry along each batch axis; 0: all."""
-    from .attention import group_size
-
-    pairs = zip(other.shape[:-2], q.shape[:-2], strict=True)
-    return [group_size(own, whole) or 0 for own, whole in pairs]
