@@ -34,7 +34,7 @@ from .product import knob_reason
 from .sdpa_kernel_sm90 import SdpaEmitter
 from .sdpa_surface import head_of, operands, shape_reasons, type_reasons
 from .sdpa_tile_sm90 import SdpaTiling
-from .surface import LAUNCH_SECONDS, boolean_reason, smem_reasons
+from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, boolean_reason, bytes_of, smem_reasons
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192)
 _QUERIES = (128, 64, 192)
@@ -44,6 +44,7 @@ _SUMS = {1: 208, 2: 180, 3: 128}
 _RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
 _POWERS = 8  # of two: weights stay below 256, which f16 holds
 _NARROW = 64  # elements of a value, of which three warpgroups have tiles
+_MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
 _PINNED = 1  # eighths of the exponentials
 
 
@@ -137,7 +138,10 @@ class SdpaFwdSm90Engine:
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * _rate_share(knobs, width)
         seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
         seconds += 2e-6 if knobs["SCHED_POLICY"] else 0.0  # a counter is set before
-        return Prediction(LAUNCH_SECONDS + seconds, "tensor cores")
+        bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * _MEMORY_SHARE
+        memory = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
+        bound = "memory" if memory > seconds else "tensor cores"
+        return Prediction(LAUNCH_SECONDS + max(seconds, memory + seconds / 8), bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
