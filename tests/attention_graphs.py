@@ -172,3 +172,31 @@ def alibi(p, s):
 def by_tensor(p, s):
     """A scale of any sign, in memory."""
     return p.g.mul(s, p.g.tensor([1, 1, 1, 1], name="scale", data_type="FLOAT"))
+
+
+def paged(
+    *, batch=2, heads=4, key_heads=2, queries=40, pages=4, block=32, depth=64, dtype="HALF",
+    spare=5, **options,
+):  # fmt: skip
+    """(graph, blocks of the caches) of `sdpa` over caches in pages, some of which nobody has."""
+    g = dnnc.pygraph(
+        "paged", io_data_type=dtype, intermediate_data_type="FLOAT", compute_data_type="FLOAT"
+    )
+    blocks = batch * pages + spare
+    q = g.tensor([batch, heads, queries, depth], name="q")
+    k, v = (g.tensor([blocks, key_heads, block, depth], name=name) for name in "kv")
+    tables = [
+        g.tensor([batch, 1, pages, 1], name=name, data_type="INT32")
+        for name in ("k_table", "v_table")
+    ]
+    lengths = [
+        g.tensor([batch, 1, 1, 1], name=name, data_type="INT32") for name in ("queries", "lengths")
+    ]
+    o, stats = g.sdpa(
+        q, k, v, generate_stats=True, attn_scale=depth**-0.5, use_padding_mask=True,
+        seq_len_q=lengths[0], seq_len_kv=lengths[1], paged_attention_k_table=tables[0],
+        paged_attention_v_table=tables[1], paged_attention_max_seq_len_kv=pages * block, **options,
+    )  # fmt: skip
+    o.set_output(True)
+    stats.set_output(True).set_data_type("FLOAT")
+    return g, blocks

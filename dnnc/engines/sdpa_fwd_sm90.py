@@ -33,6 +33,7 @@ from .attention import Attention, Operand, attention_of, attention_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .sdpa_kernel_sm90 import SdpaEmitter
+from .sdpa_sources_sm90 import LEAST_BLOCK
 from .sdpa_tile_sm90 import SdpaTiling
 from .surface import LAUNCH_SECONDS, boolean_reason, smem_reasons
 
@@ -46,6 +47,7 @@ _SUMS = {1: 208, 2: 180, 3: 128}
 _RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
 _POWERS = 8  # of two: weights stay below 256, which f16 holds
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
+_MOST_GATHERING = 2  # warpgroups of consumers
 _NARROW = 64  # elements of a value, of which three warpgroups have tiles
 _PINNED = 1  # eighths of the exponentials
 
@@ -107,6 +109,9 @@ class SdpaFwdSm90Engine:
         if sums > _SUMS[tiling.consumers]:
             what = f"{sums} registers of sums and weights in {tiling.consumers} warpgroups"
             reasons.append(knob_reason(what, f"at most {_SUMS[tiling.consumers]}"))
+        if found.gathers and tiling.consumers > _MOST_GATHERING:
+            what = f"{tiling.consumers} warpgroups beside a producer that looks up rows"
+            reasons.append(knob_reason(what, f"at most {_MOST_GATHERING}, for its registers"))
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -163,7 +168,9 @@ class SdpaFwdSm90Engine:
         is_longest_first = is_triangular(parts.condition)
         return _tiling(
             {**knobs, "KERNEL_CFG": config}, depth, width,
-            staged=_staged(parts), is_longest_first=is_longest_first,
+            staged=_staged(parts),
+            is_longest_first=is_longest_first,
+            gathers=parts.gathers,
         ).plain()  # fmt: skip
 
     # ---- code
@@ -234,6 +241,11 @@ def _layout_reasons(found: Attention) -> list[Reason]:
                 "or more, an alignment of 16 bytes"
             )
             reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
+        size = operand.tensor.shape[-2].constant or 0
+        if operand.load is not None and size < LEAST_BLOCK:
+            what = f"blocks of {size} keys"
+            supported = f"{LEAST_BLOCK} or more"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "pages", what, supported))
     return reasons
 
 
@@ -250,7 +262,13 @@ def _head(found: Attention) -> tuple[int, int]:
 
 
 def _tiling(
-    knobs: Knobs, depth: int, width: int, *, staged: int, is_longest_first: bool = False
+    knobs: Knobs,
+    depth: int,
+    width: int,
+    *,
+    staged: int,
+    is_longest_first: bool = False,
+    gathers: bool = False,
 ) -> SdpaTiling:
     """With two tiles of queries in shared memory, if they fit."""
     config = knobs["KERNEL_CFG"]
@@ -269,6 +287,7 @@ def _tiling(
             skips=is_longest_first and width <= _NARROW,
             rescale=_POWERS if config & _RESCALE else 0,
             pinned=_PINNED if config & _PINS else 0,
+            gathers=gathers,
         )
 
     return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)
