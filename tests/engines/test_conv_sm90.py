@@ -178,13 +178,16 @@ def test_an_infinite_channel_stays_in_its_group():
     run(g, inputs=inputs)
 
 
-@pytest.mark.parametrize("compute", ["FLOAT", "FAST_FLOAT_FOR_FP8"])
-def test_fp8(compute):
+@pytest.mark.parametrize(
+    ("compute", "allowance"), [("FLOAT", 2.0**-11), ("FAST_FLOAT_FOR_FP8", 2.0**-9)]
+)
+def test_fp8_and_sums_are_promoted_where_float_is_asked_for(compute, allowance):
     g = new_graph(dtypes.f8e4m3, compute_data_type=dtypes.of(compute))
     w = image(g, [32, 80, 3, 3], data_type=dtypes.f8e5m2)
     y = g.conv_fprop(image(g, [1, 80, 5, 4]), w, **around(1))
     y.set_output().set_data_type(dtypes.f16)
-    run(g, allowance=2.0**-11)
+    plan = run(g, allowance=allowance)
+    assert ("add.rn.f32" in plan.blobs[1].decode()) == (compute == "FLOAT")
 
 
 def test_integers_are_exact():
