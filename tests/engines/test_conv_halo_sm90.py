@@ -13,8 +13,8 @@ from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.target import of
 from tests.support import multiprocessors
 
-from .test_conv import around, packed
-from .test_conv_sm90 import SMALL, H, N, convolved, image, layer, new_graph, ptx_of, run
+from .convs import H, N, around, convolved, image, packed, ptx_of
+from .test_conv_sm90 import SMALL, layer, new_graph, run
 
 TARGET = "sm_90a"
 

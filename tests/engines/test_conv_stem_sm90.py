@@ -15,8 +15,8 @@ from dnnc.target import of
 from tests.support import multiprocessors
 from tests.support.checked import check, random_inputs
 
-from .test_conv import around
-from .test_conv_sm90 import H, N, convolved, image, layer, new_graph, ptx_of
+from .convs import H, N, around, convolved, image, ptx_of
+from .test_conv_sm90 import layer, new_graph
 
 TARGET = "sm_90a"
 SMALL = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2}

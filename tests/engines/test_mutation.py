@@ -17,8 +17,8 @@ from tests.support import multiprocessors
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
+from .convs import image
 from .test_conv import new_graph as conv_graph
-from .test_conv_sm90 import image
 from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
 from .test_grid import batchnorm
 from .test_grouped_matmul import operands
