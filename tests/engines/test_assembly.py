@@ -28,6 +28,15 @@ from .test_reduction import reduce
 M = dnnc.Dim("M", max=65536)
 TARGETS = tuple(target.name for target in targets.TARGETS)
 
+# The code of sm_100a and sm_120a has nothing that sm_100's and sm_120's has not.
+ARCHITECTURES = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("sm_100a", "sm_120a") else ())
+        for name in TARGETS
+    ],
+)
+
 
 def ffn(epilogue, operand=dtypes.f16):
     def build():
@@ -243,7 +252,7 @@ def assert_fits(plan, target):
         assert kernel.static_smem_bytes <= 48 << 10
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@ARCHITECTURES
 @pytest.mark.parametrize("name", CASES)
 def test_every_engine_on_every_architecture(name, target):
     plan = assembled(*CASES[name], target)
@@ -554,7 +563,7 @@ GATHERED = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@ARCHITECTURES
 @pytest.mark.parametrize("name", GATHERED)
 def test_conv_sm80_on_every_architecture(name, target):
     build, knobs = GATHERED[name]
