@@ -23,7 +23,7 @@ from ..dialect.fusion import Fusion
 from ..dialect.ops import ConvFprop
 from ..errors import Status
 from ..target import Target
-from .conv import conv_of, shape_of
+from .conv import ConvShape, conv_of
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
 from .conv_halo_knobs_sm90 import (
@@ -36,13 +36,7 @@ from .conv_halo_knobs_sm90 import (
 )
 from .conv_matrices_sm90 import conv_matrices
 from .conv_region_sm90 import conv_tiling_of
-from .conv_surface import (
-    anchor_reasons,
-    count_reasons,
-    filter_reasons,
-    hopper_reasons,
-    type_reasons,
-)
+from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .facts_sm90 import SPLITS, instruction_of_types
 from .hopper_model import hopper_tile
@@ -97,32 +91,9 @@ class ConvSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN):
             return declined
-        op = conv_of(fusion)
-        reasons = hopper_reasons(fusion, op, target, _PATTERN)
-        reasons += self._type_reasons(op) or self._shape_reasons(op)
-        reasons += epilogue_reasons(fusion, op)
+        reasons = hopper_reasons(fusion, target, _PATTERN, _type_reasons, _operand_reasons)
+        reasons += epilogue_reasons(fusion, conv_of(fusion))
         return (*reasons, *too_large_reasons(fusion))
-
-    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
-        if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
-            return compute_reasons(op.compute_type, op.x.type, op.w.type)
-        return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
-
-    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
-        if declined := filter_reasons(op):
-            return declined
-        shape = shape_of(op)
-        if declined := count_reasons(shape.pixels, "Y"):
-            return declined
-        panel = instruction_of_types(op.x.type, op.w.type).panel_k
-        if (what := shape.refusal(panel)) is not None:
-            supported = (
-                "X and W with channels last, those of a group a multiple of 16 bytes (of 128 with "
-                "three spatial dims); strides up to 8; paddings and filters of 2D up to 128 "
-                "pixels, of 3D and of groups up to 16"
-            )
-            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", what, supported)]
-        return []
 
     # ---- knobs
 
@@ -216,6 +187,26 @@ class ConvSm90Engine:
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         emit_product(region, tiling, output, conv_matrices)
+
+
+def _type_reasons(op: ConvFprop) -> list[Reason]:
+    if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
+        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+    return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
+
+
+def _operand_reasons(shape: ConvShape) -> list[Reason]:
+    if declined := count_reasons(shape.pixels, "Y"):
+        return declined
+    panel = instruction_of_types(shape.x.type, shape.w.type).panel_k
+    if (what := shape.refusal(panel)) is None:
+        return []
+    supported = (
+        "X and W with channels last, those of a group a multiple of 16 bytes (of 128 with "
+        "three spatial dims); strides up to 8; paddings and filters of 2D up to 128 "
+        "pixels, of 3D and of groups up to 16"
+    )
+    return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", what, supported)]
 
 
 CONV_SM90 = ConvSm90Engine()

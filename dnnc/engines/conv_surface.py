@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ..dialect.fusion import Fusion
 from ..dialect.ops import ConvFprop
 from ..dialect.tensor import text
 from ..errors import Status
 from ..expr import Expr
 from ..target import Target
+from .conv import ConvShape, conv_of, shape_of
 from .engine import Reason
 from .surface import pattern_reason
 
@@ -23,9 +26,19 @@ def anchor_reasons(fusion: Fusion, pattern: str) -> tuple[Reason, ...]:
     return (pattern_reason(what, pattern),)
 
 
-def hopper_reasons(fusion: Fusion, op: ConvFprop, target: Target, pattern: str) -> list[Reason]:
-    """Of engines whose operands come by TMA: the architecture, and operands that are computed."""
-    reasons = list[Reason]()
+def hopper_reasons(
+    fusion: Fusion,
+    target: Target,
+    pattern: str,
+    types: Callable[[ConvFprop], Sequence[Reason]],
+    operands: Callable[[ConvShape], Sequence[Reason]],
+) -> list[Reason]:
+    """Of engines whose operands come by TMA: the architecture and the operands.
+
+    types: what is wrong with their types.  operands: with a filter of fixed sizes and what it
+    meets, asked where there is nothing else.
+    """
+    op, reasons = conv_of(fusion), list[Reason]()
     if target.name != "sm_90a":
         status = Status.NOT_SUPPORTED_ARCH_MISMATCH
         reasons.append(Reason(status, "architecture", str(target), "sm_90a"))
@@ -33,7 +46,7 @@ def hopper_reasons(fusion: Fusion, op: ConvFprop, target: Target, pattern: str) 
         if operand not in fusion.inputs or operand.is_by_value:
             what = f"{name} of {op.label} is computed before it"
             reasons.append(pattern_reason(what, pattern))
-    return reasons
+    return [*reasons, *(types(op) or filter_reasons(op) or operands(shape_of(op)))]
 
 
 def type_reasons(op: ConvFprop, supported: str) -> list[Reason]:
