@@ -14,7 +14,7 @@ columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import index as idx
@@ -27,8 +27,8 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
 from .conv import ConvShape, image_view
 from .conv_halo import IMAGE_AXES, Halo
-from .conv_operands_sm90 import RingOperand, element_of, group_of
-from .matrices_sm90 import Batch
+from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
+from .matrices_sm90 import Batch, SpaceAxes
 
 
 def halo_operand(
@@ -52,9 +52,23 @@ class HaloSpace:
     dims: tuple[Expr, ...]
     groups: int
     halo: Halo
-    _apart: dict[Any, tuple[Index, Index, Index]] = field(default_factory=dict)
 
-    exit_axes = None
+    @property
+    def axes(self) -> SpaceAxes:
+        return SpaceAxes((1,), (0, 2, 3), {GROUP: 1})
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        """Positions past a row's end, or past the image's last row, are no pixels."""
+        _, first = self.start(first_column)
+        rows = ops.sub(self.kernel.size(self.dims[2]), first)
+        found = []
+        for i in range(width):
+            position = ops.add(offset, i)
+            down = ops.div(position, self.halo.pitch)
+            across = ops.sub(position, ops.mul(down, self.halo.pitch))
+            is_pixel = ops.less(down, ops.minimum(rows, self.halo.rows))
+            found.append(ops.both(is_pixel, ops.less(across, self.halo.columns)))
+        return ops.from_elements(found)
 
     @property
     def _tiles_of_image(self) -> Expr:

@@ -28,7 +28,7 @@ from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_halo import Halo
 from .conv_halo_sm90 import HaloLoop, HaloSpace, halo_operand
 from .conv_operands_sm90 import GROUP, FilterOperand, PixelOperand
-from .matrices_sm90 import Batch, Matrices
+from .matrices_sm90 import Batch, Matrices, SpaceAxes
 from .region_sm90 import product_calls
 from .tile_sm90 import Tiling
 
@@ -110,11 +110,18 @@ class PixelSpace:
     swaps: bool
     _counted: dict[Any, Group] = field(default_factory=dict)
 
-    exit_axes = None
-
     @property
     def pixel_axes(self) -> tuple[int, ...]:
         return (0, *range(2, len(self.dims)))
+
+    @property
+    def axes(self) -> SpaceAxes:
+        pixels, channels = self.pixel_axes, (1,)
+        rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
+        return SpaceAxes(rows, columns, {GROUP: 1})
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         if self.swaps:

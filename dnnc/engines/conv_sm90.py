@@ -12,7 +12,7 @@ output channels, so that channels-last tensors are matrices.  See `conv` for wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from .. import dtypes
@@ -24,6 +24,7 @@ from ..dialect.ops import ConvFprop
 from ..errors import Status
 from ..target import Target
 from .conv import ConvShape, conv_of
+from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
 from .conv_halo_knobs_sm90 import (
@@ -52,7 +53,7 @@ from .knobs_sm90 import (
 )
 from .launch_sm90 import emit_product, residents
 from .matmul_sm90 import RATE_OF
-from .product import compute_reasons, epilogue_reasons
+from .product import compute_reasons
 from .region_sm90 import instruction_of
 from .surface import too_large_reasons
 from .tile_sm90 import Tiling
@@ -61,7 +62,7 @@ from .tile_sm90 import Tiling
 _TILES = (*TILES, (256, 64))
 # Channels by pixels.
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
-_PATTERN = "one conv_fprop, pointwise operations after it"
+_PATTERN = "one conv_fprop, pointwise operations and reductions after it"
 
 
 def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
@@ -83,16 +84,18 @@ class ConvSm90Engine:
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
         "pointwise operations of Y's dims after it, the convolution used anywhere; several "
-        "outputs, each of which follows it, of any type but BOOLEAN and of any layout",
+        "outputs, each of which follows it, of any type and layout; BOOLEAN ones, packed, with "
+        "channels last, those of a group a multiple of 8",
+        "reductions at the exit, over all pixels (genstats), over all channels, or over both",
     )
 
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN):
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
         reasons = hopper_reasons(fusion, target, _PATTERN, _type_reasons, _operand_reasons)
-        reasons += epilogue_reasons(fusion, conv_of(fusion))
+        reasons += exit_reasons(fusion)
         return (*reasons, *too_large_reasons(fusion))
 
     # ---- knobs
@@ -129,7 +132,8 @@ class ConvSm90Engine:
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if knobs["TILE_ROWS"]:
             return halo_reasons(knobs, fusion, target)
-        return illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
+        reasons = illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
+        return reasons or exit_knob_reasons(knobs, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         names = {knob.name for knob in self.knobs(fusion, target)}
@@ -139,7 +143,8 @@ class ConvSm90Engine:
             {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
             for knobs in found
         ]
-        return [*by_im2col, *halo_candidates(fusion, target)]
+        fitting = [knobs for knobs in by_im2col if not exit_knob_reasons(knobs, fusion)]
+        return [*fitting, *halo_candidates(fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = conv_facts_of(fusion)
@@ -148,7 +153,7 @@ class ConvSm90Engine:
         if knobs["TILE_ROWS"]:
             tile, loads = halo_tile(knobs, fusion), halo_loads(knobs, fusion)
             work = halo_work(knobs, fusion)
-        return hopper_tile(
+        found = hopper_tile(
             tile,
             cluster,
             knobs["STAGES"],
@@ -168,6 +173,8 @@ class ConvSm90Engine:
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
         ).predict(work)
+        exits = exit_seconds(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
+        return replace(found, seconds=found.seconds + exits) if exits else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         found, facts = ["TENSOR_CORE"], conv_facts_of(fusion)

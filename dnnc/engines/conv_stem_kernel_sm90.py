@@ -127,7 +127,10 @@ class StemSpace:
     dims: tuple[Expr, ...]
     stem: Stem
 
-    exit_axes = None
+    axes = None
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
 
     def start(self, row: Any) -> tuple[Any, Any, Any]:
         """(image, row, column) of Y where the block begins that a row lies in."""

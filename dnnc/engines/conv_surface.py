@@ -17,9 +17,14 @@ from .surface import pattern_reason
 MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 
 
-def anchor_reasons(fusion: Fusion, pattern: str) -> tuple[Reason, ...]:
-    """What is not one convolution; pattern: what would be accepted."""
-    anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tuple[Reason, ...]:
+    """What is not one convolution; pattern: what would be accepted.
+
+    reduces: whether there may be reductions beside it.
+    """
+    anchors = fusion.with_role("anchor")
+    if not reduces:
+        anchors += fusion.with_role("reduction")
     if len(anchors) == 1 and isinstance(anchors[0], ConvFprop):
         return ()
     what = ", ".join(op.label for op in anchors) or "no convolution"
