@@ -361,13 +361,13 @@ def _computed_before(g):
 
 
 def _mask(g):
-    y = convolved(g, [1, 16, 5, 5], [16, 16, 3, 3], **around(1))
+    y = convolved(g, [1, 16, 5, 5], [12, 16, 3, 3], **around(1))
     g.cmp_gt(y, 0).set_output().set_data_type(dtypes.i1)
 
 
 def _sums(g):
-    y = convolved(g, [1, 16, 5, 5], [16, 16, 3, 3], **around(1))
-    g.reduction(y, "add").set_dim([1, 16, 1, 1]).set_output()
+    y = convolved(g, [2, 16, 5, 5], [16, 16, 3, 3], **around(1))
+    g.reduction(y, "add").set_dim([2, 16, 1, 1]).set_output()
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def _sums(g):
         (_wide_stride, "operands by TMA", "a convolution stride of 9"),
         (_mixed_types, "operand types", "X bf16, W f16"),
         (_computed_before, "operations", "is computed before it"),
-        (_mask, "boolean output", "is boolean"),
+        (_mask, "boolean output", "of dims [1, 12, 5, 5]"),
         (_sums, "operations", "reduction"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
