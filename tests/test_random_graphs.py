@@ -43,7 +43,7 @@ DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
 THROUGH_PASSES = 75  # of each kind
 INTERPRETED = 110  # of each kind, 200 and more in all: a few of those drawn have no engine
 HOPPER_DRAWN, HOPPER_INTERPRETED = 60, 20  # of the surface of matmul_sm90
-GROUPED_DRAWN, GROUPED_INTERPRETED = 40, 12  # of each of grouped products and boolean outputs
+GROUPED_DRAWN, GROUPED_INTERPRETED = 40, 8  # of each of grouped products and boolean outputs
 PLAN_SHARE = 0.95
 
 
@@ -440,7 +440,7 @@ def test_graphs_of_matmul_sm90_compute_what_the_reference_computes(seeds):
 
 
 @pytest.mark.parametrize("make", [draw_grouped, draw_bits])
-@in_chunks(GROUPED_INTERPRETED, 6)
+@in_chunks(GROUPED_INTERPRETED, 4)
 def test_grouped_products_and_boolean_outputs_compute_what_the_reference_computes(make, seeds):
     """As code of "sm_90a"."""
     all_compute(make.__name__, seeds, make)

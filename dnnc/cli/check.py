@@ -125,6 +125,8 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
 
 # Operations whose sums are over the last axis of their first operand.
 _PRODUCTS = ("matmul", "moe_grouped_matmul")
+# Those whose products of fp8 are summed in the tensor cores.
+_IN_TENSOR_CORES = (*_PRODUCTS, "conv_fprop")
 
 
 def _fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
@@ -132,7 +134,7 @@ def _fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
 
     Where the compute type asks for f32, that is of four of them, and the sums of those are exact.
     """
-    if op.op_name not in _PRODUCTS or not op.operands[0].type.is_fp8:
+    if op.op_name not in _IN_TENSOR_CORES or not op.operands[0].type.is_fp8:
         return 0
     steps = -(-_depth(op, sizes) // 32)
     return steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)

@@ -23,6 +23,9 @@ from .matching import body_of, operand_of, pointwise
 from .region import Access, Region, identity_access
 from .walk import indexing_maps, inputs_of, is_reduction
 
+# Of a generic that gathers rows: how, see `Source`.  Its body extracts from lengths, index, tensor.
+LOAD = "dnn.load"
+
 
 @dataclass(frozen=True)
 class Masked:
@@ -37,6 +40,29 @@ class Masked:
     condition: Any
     access: Access
     is_kept: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where an operand lies.  is_turned: whether its last two axes are exchanged.
+
+    kind: "", or how rows are found: "paged", tensor [blocks, heads, size, elements], index the
+    table of pages; "packed", tensor [1, heads, rows, elements], index where each entry of the
+    batch begins.  lengths: rows that each entry has; the others are zeros.
+    """
+
+    tensor: Tensor
+    is_turned: bool
+    kind: str = ""
+    lengths: Tensor | None = None
+    index: Tensor | None = None
+
+    @property
+    def batch(self) -> tuple[Expr, ...]:
+        """The axes that count heads."""
+        if self.lengths is None:
+            return self.tensor.shape[:-2]
+        return (self.lengths.shape[0], self.tensor.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,13 +140,28 @@ class AttentionRegion:
 
     def operand(self, call: int, place: int) -> tuple[Tensor, bool]:
         """(tensor in memory, whether its last two axes are exchanged) of a product's operand."""
+        source = self.source(call, place)
+        return source.tensor, source.is_turned
+
+    def source(self, call: int, place: int) -> Source:
+        """Where a product's operand lies in memory."""
         value, turned = self.calls[call].operands[place], False
-        while value not in self.region.arguments:
+        arguments = self.region.arguments
+        while value not in arguments:
             operation = value.owner
+            if LOAD in operation.attributes:
+                kind = ir.StringAttr(operation.attributes[LOAD]).value
+                lengths, index, memory = _extracts(operation)
+                return Source(arguments[memory], turned, kind, arguments[lengths], arguments[index])
             turned ^= _turns(operation)
             inputs = inputs_of(operation)
             value = inputs[0] if inputs else _extracted(operation)
-        return self.region.arguments[value], turned
+        return Source(arguments[value], turned)
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows of an operand are looked up."""
+        return any(self.source(*place).kind for place in ((0, 0), (0, 1), (1, 1)))
 
     # ---- masks, and a factor of all scores
 

@@ -8,10 +8,9 @@ of which is known: what a lane adds, it adds once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
-from typing import Any
+from typing import Any, Protocol
 
 from ..target import WARP_THREADS
 from . import mma, ops, smem
@@ -19,9 +18,18 @@ from .smem import CHUNK_BYTES
 
 _CHUNK = 8  # elements
 
-# (row of the tile, element of the row) -> (address of 8 elements, whether the row exists: i1 or
-# None for always).  A row that does not exist has the address of one that does.
-Source = Callable[[Any, Any], tuple[Any, Any]]
+
+class Source(Protocol):
+    """Rows in global memory."""
+
+    def find(self, row: Any) -> Any:
+        """What has to be looked up for a row of the tile: done for all before the copies."""
+        ...
+
+    def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
+        """(where the 8 elements of a row from `column` on lie, whether the row exists: i1, None for
+        always).  A row that does not exist has the address of one that does."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -73,11 +81,13 @@ class PaddedRows:
     def copy(self, slot: Any, threads: int, source: Source) -> None:
         """Starts the copies of all rows, by all threads of a block; absent rows become zeros."""
         total = self.rows * self.chunks
-        for i, (row, chunk) in enumerate(self._pieces(threads)):
+        pieces = self._pieces(threads)
+        found = [source.find(row) for row, _ in pieces]
+        for i, (row, chunk) in enumerate(pieces):
             is_whole = (i + 1) * threads <= total
             guard = None if is_whole else ops.less(ops.thread_id(), total - i * threads)
             with ops.if_(guard):
-                address, exists = source(row, ops.mul(chunk, _CHUNK))
+                address, exists = source.address(row, ops.mul(chunk, _CHUNK), found[i])
                 count = None if exists is None else ops.select(exists, CHUNK_BYTES, 0)
                 offset = ops.add(ops.mul(row, self.row_bytes), ops.mul(chunk, CHUNK_BYTES))
                 smem.copy_async(smem.byte_pointer(slot, offset), address, CHUNK_BYTES, count)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from .. import dtypes
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, Pointwise, Reduction, Reshape, Transpose
+from ..dialect.ops import Matmul, PagedCacheLoad, Pointwise, Reduction, Reshape, Transpose
 from ..dialect.tensor import Tensor, text
 from ..expr import Expr
 from .engine import Reason
@@ -27,15 +27,16 @@ _ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weight
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A tensor in memory that a product reads.  is_turned: its last two axes are exchanged."""
+    """A tensor in memory that a product reads.
+
+    is_turned: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
+    place.  batch: its axes of heads.
+    """
 
     tensor: Tensor
     is_turned: bool
-
-    def sizes(self) -> tuple[Expr, Expr]:
-        """Of the last two axes, as the product sees them."""
-        one, other = self.tensor.shape[-2:]
-        return (other, one) if self.is_turned else (one, other)
+    load: PagedCacheLoad | None
+    batch: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,11 @@ class Attention:
     q: Operand
     k: Operand
     v: Operand
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows of an operand are looked up."""
+        return any(operand.load is not None for operand in (self.q, self.k, self.v))
 
     @property
     def score(self) -> Tensor:
@@ -258,17 +264,25 @@ class _Reader:
         """What is read in memory, through views."""
         turned, label = False, tensor.label
         while (op := self.fusion.producers.get(tensor)) is not None:
+            if isinstance(op, PagedCacheLoad):
+                return self._gathered(op, turned)
             if isinstance(op, Transpose) and _turns_last(op):
                 turned = not turned
             elif not (isinstance(op, Reshape) and _regroups(op)):
                 raise _Unlike(f"{label} is computed by {op.label}", "operands in memory")
             tensor = op.x
-        return Operand(tensor, turned)
+        return Operand(tensor, turned, None, tensor.shape[:-2])
+
+    def _gathered(self, op: PagedCacheLoad, turned: bool) -> Operand:
+        for tensor in op.operands:
+            if tensor in self.fusion.producers:
+                raise _Unlike(f"{tensor.label} of {op.label} is computed", "operands in memory")
+        return Operand(op.container, turned, op, op.y.shape[:-2])
 
     def _verify_batch(self, found: Attention) -> None:
         """Each batch axis of an operand is that of the scores, 1, or has groups of it."""
         for operand in (found.q, found.k, found.v):
-            own, whole = operand.tensor.shape[:-2], found.batch
+            own, whole = operand.batch, found.batch
             fits = len(own) == len(whole) and all(
                 group_size(n, size) is not None for n, size in zip(own, whole, strict=True)
             )

@@ -32,6 +32,7 @@ from .attention import Attention, attention_of, attention_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .sdpa_kernel_sm90 import SdpaEmitter
+from .sdpa_sources_sm90 import LEAST_BLOCK
 from .sdpa_surface import head_of, operands, shape_reasons, type_reasons
 from .sdpa_tile_sm90 import SdpaTiling
 from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, boolean_reason, bytes_of, smem_reasons
@@ -43,6 +44,8 @@ _STAGES = (2, 1, 3, 4)
 _SUMS = {1: 208, 2: 180, 3: 128}
 _RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
 _POWERS = 8  # of two: weights stay below 256, which f16 holds
+_ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
+_MOST_GATHERING = 2  # warpgroups of consumers
 _NARROW = 64  # elements of a value, of which three warpgroups have tiles
 _MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
 _PINNED = 1  # eighths of the exponentials
@@ -105,6 +108,9 @@ class SdpaFwdSm90Engine:
         if sums > _SUMS[tiling.consumers]:
             what = f"{sums} registers of sums and weights in {tiling.consumers} warpgroups"
             reasons.append(knob_reason(what, f"at most {_SUMS[tiling.consumers]}"))
+        if found.gathers and tiling.consumers > _MOST_GATHERING:
+            what = f"{tiling.consumers} warpgroups beside a producer that looks up rows"
+            reasons.append(knob_reason(what, f"at most {_MOST_GATHERING}, for its registers"))
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -135,7 +141,12 @@ class SdpaFwdSm90Engine:
         blocks = min(heads * rows, target.sm_count)
         tiles = -(-heads * rows // blocks) if not knobs["SCHED_POLICY"] else heads * rows / blocks
         flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
-        rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * _rate_share(knobs, width)
+        rate = (
+            target.mma_tflops["f16"]
+            * 1e12
+            / target.sm_count
+            * _rate_share(knobs, width, _tiling(knobs, depth, width, staged=0).q_stages)
+        )
         seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
         seconds += 2e-6 if knobs["SCHED_POLICY"] else 0.0  # a counter is set before
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * _MEMORY_SHARE
@@ -159,7 +170,9 @@ class SdpaFwdSm90Engine:
         is_longest_first = is_triangular(parts.condition)
         return _tiling(
             {**knobs, "KERNEL_CFG": config}, depth, width,
-            staged=_staged(parts), is_longest_first=is_longest_first,
+            staged=_staged(parts),
+            is_longest_first=is_longest_first,
+            gathers=parts.gathers,
         ).plain()  # fmt: skip
 
     # ---- code
@@ -188,11 +201,22 @@ def _layout_reasons(found: Attention) -> list[Reason]:
                 "or more, an alignment of 16 bytes"
             )
             reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
+        size = operand.tensor.shape[-2].constant or 0
+        if operand.load is not None and size < LEAST_BLOCK:
+            what = f"blocks of {size} keys"
+            supported = f"{LEAST_BLOCK} or more"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "pages", what, supported))
     return reasons
 
 
 def _tiling(
-    knobs: Knobs, depth: int, width: int, *, staged: int, is_longest_first: bool = False
+    knobs: Knobs,
+    depth: int,
+    width: int,
+    *,
+    staged: int,
+    is_longest_first: bool = False,
+    gathers: bool = False,
 ) -> SdpaTiling:
     """With two tiles of queries in shared memory, if they fit."""
     config = knobs["KERNEL_CFG"]
@@ -211,6 +235,7 @@ def _tiling(
             skips=is_longest_first and width <= _NARROW,
             rescale=_POWERS if config & _RESCALE else 0,
             pinned=_PINNED if config & _PINS else 0,
+            gathers=gathers,
         )
 
     return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)
@@ -229,15 +254,15 @@ def _staged(parts: AttentionRegion) -> int:
     return -1
 
 
-def _rate_share(knobs: Knobs, width: int) -> float:
-    """Of the tensor cores' rate."""
+def _rate_share(knobs: Knobs, width: int, q_stages: int) -> float:
+    """Of the tensor cores' rate; as measured on an H100."""
     consumers = knobs["TILE_M"] // 64
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
     if width <= 64:
         share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
-    few = {64: 0.85, 80: 0.9, 96: 0.94, 112: 0.97, 128: 1.0}.get(knobs["TILE_N"], 0.98)
+    few = {64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}.get(knobs["TILE_N"], 0.98)
     stages = 1.0 if knobs["STAGES"] == 2 else (0.75 if knobs["STAGES"] == 1 else 0.995)
-    return share * few * stages
+    return share * few * stages * (1.0 if q_stages > 1 else _ONE_TILE_SHARE)
 
 
 SDPA_FWD_SM90 = SdpaFwdSm90Engine()

@@ -19,15 +19,14 @@ from functools import partial
 from typing import Any
 
 from ..codegen import mma, ops, smem
-from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_region import AttentionRegion, Source
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import OnlineSoftmax, Rows, scaled
-from ..dialect.tensor import Tensor
 from ..mlir import arith, ir
 from .sdpa_parts_sm80 import PartStore
 from .sdpa_schedule import KeyBlocks, Packing, QueryTile, Schedule
-from .sdpa_source_sm80 import KeyRows, QueryRows
+from .sdpa_sources_sm80 import HeadKeys, Keys, PagedKeys, QueryRows
 from .sdpa_surface import groups_of
 from .sdpa_tile_sm80 import Sm80Tiling
 from .sdpa_walk import FACTOR, SdpaRegion, TileWalk
@@ -46,20 +45,21 @@ class SdpaEmitter:
     def __post_init__(self) -> None:
         t = self.tiling
         self.packing = Packing(t.packed_axis, t.packed) if t.packed > 1 else None
-        (self.q, q_turned), (self.k, k_turned), (self.v, v_turned) = (
-            self.parts.operand(*place) for place in ((0, 0), (0, 1), (1, 1))
-        )
+        self.q, self.k, self.v = (self.parts.source(*place) for place in ((0, 0), (0, 1), (1, 1)))
         dims = self.parts.dims
-        self.qk, self.pv = mma.INSTRUCTIONS[self.k.type], mma.INSTRUCTIONS[self.v.type]
-        groups = groups_of(self.q, self.k)
+        self.qk = mma.INSTRUCTIONS[self.k.tensor.type]
+        self.pv = mma.INSTRUCTIONS[self.v.tensor.type]
+        groups = groups_of(dims[:-2], self.k.batch)
         self.schedule = Schedule(
             self.kernel, self.parts, t, max([group for group in groups if group], default=1),
             self.packing,
         )  # fmt: skip
-        # K' is [D, Skv]; the others are [rows, elements].
-        self.q_source = QueryRows(self.kernel, self.q, _axes(q_turned, dims), self.schedule)
-        self.k_source = KeyRows(self.kernel, self.k, _axes(not k_turned, dims), dims[-1], t.keys)
-        self.v_source = KeyRows(self.kernel, self.v, _axes(v_turned, dims), dims[-1], t.keys)
+
+    def _keys(self, source: Source, tile: QueryTile, *, is_turned: bool) -> HeadKeys | PagedKeys:
+        """Keys or values of a tile's head.  is_turned: K', which is [D, Skv]."""
+        axes = _axes(source, is_turned)
+        keys = Keys(self.kernel, source, axes, self.parts.dims[-1], self.tiling.keys)
+        return keys.head(self._batch_of(source, tile))
 
     # ---- the whole
 
@@ -68,10 +68,11 @@ class SdpaEmitter:
         self.base = self.kernel.dynamic_shared(t.smem_bytes)
         tile = self.schedule.place(ops.block_id())
         blocks = self._part(self.schedule.blocks(tile, tile.row, t.queries))
-        self.k_head = self.k_source.head(self._batch_of(self.k, tile))
-        self.v_head = self.v_source.head(self._batch_of(self.v, tile))
+        self.k_head = self._keys(self.k, tile, is_turned=True)
+        self.v_head = self._keys(self.v, tile, is_turned=False)
         self._clear_ends()
-        t.q_rows.copy(self._at(t.q_offset), t.threads, self.q_source.tile(tile))
+        queries = QueryRows(self.schedule, self.q.tensor, _axes(self.q, False), tile)
+        t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
         smem.commit()
         for stage in range(t.stages - 1):
             self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
@@ -98,10 +99,10 @@ class SdpaEmitter:
         start = blocks.first
         return KeyBlocks(ops.add(start, first), ops.add(start, end), blocks.all, blocks.all_end)
 
-    def _batch_of(self, tensor: Tensor, tile: QueryTile) -> dict[int, Any]:
+    def _batch_of(self, source: Source, tile: QueryTile) -> dict[int, Any]:
         """The batch coordinates of a tile in K or V, of which heads may share entries."""
         found = {}
-        for axis, group in enumerate(groups_of(self.q, tensor)):
+        for axis, group in enumerate(groups_of(self.parts.dims[:-2], source.batch)):
             coordinate = tile.batch[axis]
             if group == 0:
                 continue
@@ -266,10 +267,10 @@ class Queries:
         return self.tiling.q_rows.fragment(self.lane, 0, chunk)
 
 
-def _axes(is_turned: bool, dims: Sequence[Any]) -> tuple[int, int]:
-    """(axis of a head's elements, axis of rows)."""
-    rank = len(dims)
-    return (rank - 2, rank - 1) if is_turned else (rank - 1, rank - 2)
+def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
+    """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
+    axes = (source.tensor.rank - 1, source.tensor.rank - 2)
+    return axes if source.is_turned == is_turned else (axes[1], axes[0])
 
 
 def _over(coordinate: Any, group: int) -> Any:

@@ -144,8 +144,8 @@ class SdpaSm80Engine:
         assert depth is not None and width is not None, "heads of known sizes"
         axis, heads = -1, 1
         if knobs["PACK_GQA"]:
-            (k, _), (v, _) = parts.operand(0, 1), parts.operand(1, 1)
-            found = packing_of(parts.dims[:-2], k, v)
+            k, v = parts.source(0, 1), parts.source(1, 1)
+            found = packing_of(parts.dims[:-2], k.batch, v.batch)
             assert found is not None, "heads that share keys"
             axis, heads = found
         return _tiling(
@@ -205,7 +205,7 @@ def _layout_reasons(found: Attention) -> list[Reason]:
 @remembered
 def _packing(fusion: Fusion) -> tuple[int, int] | None:
     found = attention_of(fusion)
-    return packing_of(found.batch, found.k.tensor, found.v.tensor)
+    return packing_of(found.batch, found.k.batch, found.v.batch)
 
 
 @remembered_at_sizes
@@ -221,7 +221,10 @@ def _work(fusion: Fusion) -> AttentionWork:
         keys=typical(found.keys),
         depth=depth,
         width=width,
-        key_bytes=bytes_of((k, v)),
+        key_bytes=sum(
+            2 * typical(product(operand.batch) * found.keys) * elements
+            for operand, elements in ((found.k, depth), (found.v, width))
+        ),
         other_bytes=bytes_of(t for t in (*fusion.inputs, *fusion.outputs) if t not in (k, v)),
     )
 

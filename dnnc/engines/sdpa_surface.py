@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import dtypes
-from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..expr import Expr, product
 from .attention import Attention, Operand, group_size
@@ -73,17 +72,18 @@ def head_of(found: Attention) -> tuple[int, int]:
     return depth or MOST_ELEMENTS, width or MOST_ELEMENTS
 
 
-def groups_of(q: Tensor, other: Tensor) -> list[int]:
-    """How many heads share an entry of K or V along each batch axis; 0: all."""
-    pairs = zip(other.shape[:-2], q.shape[:-2], strict=True)
-    return [group_size(own, whole) or 0 for own, whole in pairs]
+def groups_of(batch: Sequence[Expr], own: Sequence[Expr]) -> list[int]:
+    """How many heads share an entry of K or V along each axis of the scores; 0: all."""
+    return [group_size(n, whole) or 0 for n, whole in zip(own, batch, strict=True)]
 
 
-def packing_of(batch: Sequence[Expr], k: Tensor, v: Tensor) -> tuple[int, int] | None:
+def packing_of(
+    batch: Sequence[Expr], k: Sequence[Expr], v: Sequence[Expr]
+) -> tuple[int, int] | None:
     """(axis of the scores, how many of its entries share keys and values) of the last axis where
     heads do; None: there is none, or it is not known how many."""
     for axis in reversed(range(len(batch))):
-        groups = [group_size(t.shape[axis], batch[axis]) for t in (k, v)]
+        groups = [group_size(own[axis], batch[axis]) for own in (k, v)]
         heads = groups[0] or batch[axis].constant
         if groups[0] == groups[1] and heads is not None and heads > 1:
             return axis, heads

@@ -67,7 +67,7 @@ class pygraph:
 
     name: a label.  io_data_type, intermediate_data_type: of non-virtual and virtual tensors that
     set none; compute_data_type: of operations that set none (default FLOAT).  A default of
-    FAST_FLOAT_FOR_FP8 is that of matmuls, and means FLOAT for other operations.
+    FAST_FLOAT_FOR_FP8 is that of matmuls and convolutions, and means FLOAT for other operations.
     handle: the device and stream of the plans.  sm_version: compile for a device that is not here
     (90 or 900 for Hopper, sm_90a).  target: by name, several by commas ("sm_80,sm_90a").
     device_property: a device that is not here, as `dnnc.create_device_properties` gives it, or what

@@ -13,11 +13,12 @@ from dnnc.interpreter.launch import launch
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
 from tests.dialect.examples import peer_reduction
+from tests.support import multiprocessors
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
+from .convs import image
 from .test_conv import new_graph as conv_graph
-from .test_conv_sm90 import image
 from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
 from .test_grid import batchnorm
 from .test_grouped_matmul import operands
@@ -411,9 +412,9 @@ def rows_of_a_cluster():
 
 
 def rows_of_a_ring():
-    """One level, more rows than stages of all blocks, sums of columns."""
+    """One level, four rows for each of two blocks of two stages, sums of columns."""
     g = new_graph(dtypes.f32)
-    x = g.tensor([300, 68])
+    x = g.tensor([8, 68])
     mean = reduce(g, x, "avg", (1,))
     g.sub(x, mean).set_output()
     reduce(g, x, "add", (0,)).set_output()
@@ -436,7 +437,8 @@ ROWS_UNOBSERVABLE = {
 
 
 @pytest.mark.parametrize("name", ROWS_CASES)
-def test_each_wait_of_rows_is_needed(name):
+def test_each_wait_of_rows_is_needed(name, monkeypatch):
+    multiprocessors.few(monkeypatch, 2)
     found, alive = survivors(
         ROWS_CASES[name], "rows", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS)
     )

@@ -270,6 +270,35 @@ def test_sizes_that_are_symbols():
         check(pattern.g, sizes, plan=plan, slack=4.0, allowance=1e-5)
 
 
+# ---- caches in pages
+
+PAGES = {
+    "whole": ((64, 96), {"block": 32, "pages": 3}, {}),
+    "small blocks": ((3, 49), {"block": 4, "pages": 13}, {"TILE_M": 16}),
+    "larger than steps": ((0, 100), {"block": 64, "pages": 2}, {"SPLIT_KV": 2}),
+    "decode": (
+        (33, 70), {"block": 16, "pages": 5, "queries": 1, "heads": 8},
+        {"TILE_M": 16, "PACK_GQA": 1, "SPLIT_KV": 2, "STAGES": 3},
+    ),
+    "odd heads": ((7, 40), {"block": 8, "pages": 5, "depth": 40, "queries": 9}, {"TILE_M": 16}),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", PAGES)
+def test_caches_in_pages(name):
+    """What the tables say past the lengths, and blocks that nobody has, are no numbers."""
+    lengths, shape, knobs = PAGES[name]
+    shape = {"depth": 16, "queries": 20} | shape
+    g, blocks = graphs.paged(**shape, use_causal_mask_bottom_right=name != "whole")
+    queries = (shape["queries"], (shape["queries"] + 1) // 2)
+    given = graphs.paged_inputs(g, blocks, lengths, shape["block"], queries)
+    plan = check(
+        g, engine="sdpa_sm80", knobs=SMALL | knobs, slack=4.0, allowance=1e-5, inputs=given
+    )
+    assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
+
+
 # ---- choosing
 
 
