@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 import dnnc
+from tests.support.checked import random_inputs
 
 LOW = -math.inf
 
@@ -200,3 +203,36 @@ def paged(
     o.set_output(True)
     stats.set_output(True).set_data_type("FLOAT")
     return g, blocks
+
+
+def paged_inputs(g, blocks, lengths, block, queries=(40, 13)):
+    """Of `paged`; what tables say past the lengths, and rows of blocks that nobody has, are no
+    numbers."""
+    graph = g.graph.finalize()
+    given = random_inputs(graph, {})
+    rng, tables = np.random.default_rng(1), {}
+    for tensor in graph.inputs:
+        if tensor.name in ("k_table", "v_table"):
+            table = rng.permutation(blocks)[: given[tensor.uid].size]
+            table = table.reshape(given[tensor.uid].shape)
+            for entry, length in enumerate(lengths):
+                table[entry, 0, -(-length // block) :] = -12345
+            given[tensor.uid] = tables[tensor.name[0]] = table
+        elif tensor.name in ("queries", "lengths"):
+            values = queries if tensor.name == "queries" else lengths
+            given[tensor.uid] = np.reshape(values, (len(lengths), 1, 1, 1))
+    for tensor in graph.inputs:
+        if tensor.name in tables:
+            used = _rows_in_use(tables[tensor.name], lengths, block, blocks)
+            given[tensor.uid] = np.where(used, given[tensor.uid], np.nan)
+            given[tensor.uid] = given[tensor.uid].astype(tensor.type.numpy)
+    return given
+
+
+def _rows_in_use(table, lengths, block, blocks):
+    """[blocks, 1, rows, 1]: which rows of a cache hold keys of a sequence."""
+    used = np.zeros((blocks, 1, block, 1), bool)
+    for entry, length in enumerate(lengths):
+        for key in range(length):
+            used[table[entry, 0, key // block, 0], 0, key % block] = True
+    return used

@@ -248,6 +248,15 @@ _RULES: dict[str, Callable[..., Linear | Condition | None]] = {
 }
 
 
+def terms(condition: Condition) -> list[tuple[Any, Access]]:
+    """(leaf, how it is addressed) of what a condition compares rows and columns with."""
+    if isinstance(condition, Compare):
+        return [(leaf, access) for _, leaf, access in condition.form.terms]
+    if isinstance(condition, Both | Either):
+        return [term for part in condition.parts for term in terms(part)]
+    return []
+
+
 # ---- ranges of columns
 
 

@@ -28,11 +28,12 @@ from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.tile_ring import TileRing
 from ..mlir import llvm, nvvm
 from ..target import WARP_THREADS
-from .sdpa_region_sm90 import FACTOR, SdpaRegion
-from .sdpa_schedule_sm90 import KeyBlocks, QueryTile, Schedule
+from .sdpa_region_sm90 import WarpgroupRegion
+from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
 from .sdpa_sources_sm90 import Entry
 from .sdpa_sources_sm90 import Rows as MemoryRows
 from .sdpa_tile_sm90 import SdpaTiling
+from .sdpa_walk import FACTOR
 
 _PANEL = 64
 _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
@@ -217,7 +218,7 @@ class SdpaEmitter:
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.lane = ops.and_(self.thread, WARP_THREADS - 1)
         self.queries = self.queries_of(self.own)
-        self.walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, self.thread)
+        self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale)
         self._first_turn()
         start = [*Cursor().values, *Cursor().values, ops.const(0)]
@@ -433,7 +434,7 @@ class SdpaEmitter:
         cursor: Cursor,
     ) -> None:  # fmt: skip
         """Divides, walks what comes after, and stores."""
-        walk.store(self.softmax, rows, result, self.queries.address(cursor), self.meet)
+        walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)
         if self.tiling.q_stages == 1:
             self.meet()
             with ops.if_(ops.compare("eq", self.thread, 0)):

@@ -20,7 +20,7 @@ from ..codegen.memory import GlobalTensor
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from .attention import group_size
-from .sdpa_schedule_sm90 import QueryTile
+from .sdpa_schedule import QueryTile
 
 _PANEL = 64
 _FEW = wgmma.ATOM_ROWS

@@ -63,6 +63,11 @@ class SdpaTiling:
         return (self.consumers + 1) * wgmma.WARPGROUP_THREADS
 
     @property
+    def row_unit(self) -> int:
+        """Rows whose multiples warpgroups begin at: the copy engine takes no part of those."""
+        return wgmma.M
+
+    @property
     def takes_turns(self) -> bool:
         """Whether warpgroups multiply by turns."""
         return self.consumers > 1

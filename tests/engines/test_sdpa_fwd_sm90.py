@@ -198,38 +198,12 @@ def test_caches_in_pages(name):
     """What the tables say past the lengths, and blocks that nobody has, are no numbers."""
     lengths, shape, knobs = PAGES[name]
     g, blocks = graphs.paged(**shape, use_causal_mask_bottom_right=name != "whole")
-    graph = g.graph.finalize()
-    given = random_inputs(graph, {})
-    rng, tables = np.random.default_rng(1), {}
-    for tensor in graph.inputs:
-        if tensor.name in ("k_table", "v_table"):
-            table = rng.permutation(blocks)[: given[tensor.uid].size]
-            table = table.reshape(given[tensor.uid].shape)
-            for entry, length in enumerate(lengths):
-                table[entry, 0, -(-length // shape["block"]) :] = -12345
-            given[tensor.uid] = tables[tensor.name[0]] = table
-        elif tensor.name in ("queries", "lengths"):
-            given[tensor.uid] = np.reshape((40, 13) if tensor.name == "queries" else lengths,
-                                           (2, 1, 1, 1))  # fmt: skip
-    for tensor in graph.inputs:
-        if tensor.name in tables:
-            used = _rows_in_use(tables[tensor.name], lengths, shape["block"], blocks)
-            given[tensor.uid] = np.where(used, given[tensor.uid], np.nan)
-            given[tensor.uid] = given[tensor.uid].astype(tensor.type.numpy)
+    given = graphs.paged_inputs(g, blocks, lengths, shape["block"])
     plan = check(
         g, engine="sdpa_fwd_sm90", knobs=SMALL | knobs, target=TARGET, slack=4.0, allowance=1e-5,
         inputs=given,
     )  # fmt: skip
     assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
-
-
-def _rows_in_use(table, lengths, block, blocks):
-    """[blocks, 1, rows, 1]: which rows of a cache hold keys of a sequence."""
-    used = np.zeros((blocks, 1, block, 1), bool)
-    for entry, length in enumerate(lengths):
-        for key in range(length):
-            used[table[entry, 0, key // block, 0], 0, key % block] = True
-    return used
 
 
 def test_the_whole_is_one_fusion_of_the_engine():
