@@ -246,6 +246,8 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_attention.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention.py"),
     ),
+    "operation ragged_load": _both("test_attention.py", "test_packed_sequences"),
+    "operation ragged_store": _both("test_attention.py", "test_packed_sequences"),
     "operation paged_cache_load": (
         *_both("test_attention.py", "test_a_paged_cache"),
         LinkedTest("tests/dialect/test_attention.py"),

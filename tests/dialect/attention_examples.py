@@ -161,6 +161,44 @@ def cache(container=(6, 2, 4, 8), table=(3, 1, 2, 1), keys=7, io=dtypes.f32, len
     return build
 
 
+# ---- packed sequences alone
+
+
+def bounds(g, batch, kind=dtypes.i32):
+    """Offsets and lengths."""
+    return (g.tensor([n, 1, 1, 1], data_type=kind) for n in (batch + 1, batch))
+
+
+def packed_load(
+    packed=(1, 2, 9, 8), batch=3, rows=5, io=dtypes.f32, strides=None, kind=dtypes.i32, multiplier=1
+):
+    def build():
+        g = new_graph(io)
+        x = g.tensor(list(packed), strides)
+        y = g.ragged_load(x, *bounds(g, batch, kind), ragged_offset_multiplier=multiplier)
+        if rows is not None:
+            y.set_dim([batch, packed[1], rows, packed[3]])
+        return finish(g, y)
+
+    return build
+
+
+def packed_store(
+    x=(3, 2, 5, 8), total=None, io=dtypes.f32, strides=None, kind=dtypes.i32, multiplier=1
+):
+    def build():
+        g = new_graph(io)
+        given = (g.tensor(list(x)), *bounds(g, x[0], kind))
+        packed = g.ragged_store(*given, ragged_offset_multiplier=multiplier)
+        if total is not None:
+            packed.set_dim([1, x[1], total, x[3]])
+        if strides is not None:
+            packed.set_stride(strides)
+        return finish(g, packed)
+
+    return build
+
+
 # One of each operand, result and attribute.
 FEW = (
     "causal", "padded_window", "bias", "tensor_scale", "alibi_of_six", "sink", "outputs", "dropout",
@@ -173,6 +211,18 @@ EXAMPLES = {
         cache(),
         cache(keys=None, io=dtypes.f16),
         cache(io=dtypes.bf16, length=dtypes.i64),
+    ],
+    "ragged_load": [
+        packed_load(),
+        packed_load((1, 2, M, 8), strides=[16 * M, 8, 16, 1], io=dtypes.f16),
+        packed_load(rows=None, io=dtypes.bf16, kind=dtypes.i64),
+        packed_load(strides=[1, 8, 48, 1], multiplier=16),
+    ],
+    "ragged_store": [
+        packed_store(),
+        packed_store((3, 2, M, 8), 2 * M + 1, io=dtypes.f16),
+        packed_store(total=11, io=dtypes.bf16, kind=dtypes.i64),
+        packed_store(strides=[1, 8, 48, 1], multiplier=32),
     ],
 }
 
@@ -224,4 +274,16 @@ BROKEN = {
     ("paged_cache_load", "C3"): cache(table=(3, 1, 4, 1)),
     ("paged_cache_load", "C4"): edited(cache(), "sequence", dtype=dtypes.f32),
     ("paged_cache_load", "C5"): edited(cache(), "y", dtype=dtypes.f16),
+    ("ragged_load", "C1"): edited(packed_load(), "packed", [2, 2, 9, 8]),
+    ("ragged_load", "C2"): edited(packed_load(), "y", [3, 4, 5, 8]),
+    ("ragged_load", "C3"): edited(packed_load(), "offset", [3, 1, 1, 1]),
+    ("ragged_load", "C4"): edited(packed_load(), "sequence", dtype=dtypes.f32),
+    ("ragged_load", "C5"): edited(packed_load(), "y", dtype=dtypes.f16),
+    ("ragged_load", "C6"): edited(packed_load(), offset_multiplier=0),
+    ("ragged_store", "C1"): edited(packed_store(), "x", [3, 5, 8]),
+    ("ragged_store", "C2"): edited(packed_store(), "packed", [1, 4, 9, 8]),
+    ("ragged_store", "C3"): edited(packed_store(), "offset", dtype=dtypes.f32),
+    ("ragged_store", "C4"): edited(packed_store(), "sequence", [4, 1, 1, 1]),
+    ("ragged_store", "C5"): edited(packed_store(), "packed", dtype=dtypes.f16),
+    ("ragged_store", "C6"): edited(packed_store(), offset_multiplier=-1),
 }
