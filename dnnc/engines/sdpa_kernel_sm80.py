@@ -73,7 +73,8 @@ class SdpaEmitter:
         self._clear_ends()
         queries = QueryRows(self.schedule, self.q.tensor, _axes(self.q, False), tile)
         t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
-        smem.commit()
+        if t.holds_queries:
+            smem.commit()  # else they come with the first keys
         for stage in range(t.stages - 1):
             self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
         queries = self._queries()

@@ -27,6 +27,8 @@ _PANEL = 64
 class WarpgroupRegion(SdpaRegion):
     """thread: of the warpgroup."""
 
+    tiling: SdpaTiling
+
     def __post_init__(self) -> None:
         super().__post_init__()
         packed = [self.parts.packed(value) for value, _ in self.targets]
@@ -35,7 +37,6 @@ class WarpgroupRegion(SdpaRegion):
 
     def _staged_stores(self) -> list[tuple[int, StagedStore, Any]]:
         """(output, how a panel of it is stored, its tensor map) of the output that is staged."""
-        assert isinstance(self.tiling, SdpaTiling)
         place = self.tiling.staged
         if place < 0:
             return []

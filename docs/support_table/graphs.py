@@ -17,13 +17,14 @@ from tests.dialect.examples import EXAMPLES, finish, new_graph
 Build = Callable[[], Any]  # makes a pygraph
 
 
-def fusion_of(build: Build, io: DType = dtypes.f32, compute: DType | None = None) -> Fusion | None:
+def fusion_of(build: Build, io: DType | None = None, compute: DType | None = None) -> Fusion | None:
     """A graph as one fusion; None if an operation's constraints do not hold.
 
-    io: the type of tensors that set none.  compute: of every operation, None: as built.
+    io: the type of tensors that set none.  compute: of every operation.  None: as built.
     """
     g = build()
-    g.graph.io_type = g.graph.intermediate_type = io
+    if io is not None:
+        g.graph.io_type = g.graph.intermediate_type = io
     for op in g.graph.ops:
         if compute is not None and hasattr(op, "compute_type"):
             op.compute_type = compute

@@ -134,6 +134,11 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
             "tests/engines/test_sdpa_fwd_sm90.py", "test_best_choices_spill_nothing", HOPPER
         ),
     ),
+    "engine sdpa_sm80": (
+        *_both("test_sdpa_sm80.py"),
+        LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
     "engine matmul_sm90": (
         *_both("test_matmul_sm90.py", target=HOPPER),
         *_both("test_booleans_sm90.py", target=HOPPER),

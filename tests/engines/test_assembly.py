@@ -17,6 +17,8 @@ from dnnc.engines.product_model import TILE_REGISTERS
 from dnnc.options import Options
 from dnnc.target import of
 
+from .. import attention_graphs as graphs
+from ..attention_graphs import Pattern
 from ..dialect.examples import peer_reduction
 from .test_grid import add_relu_mask, batchnorm, gradients, scaled_by_amax
 from .test_matmul_sm80 import new_graph as matmul_graph
@@ -26,6 +28,7 @@ from .test_pointwise import new_graph
 from .test_reduction import reduce
 
 M = dnnc.Dim("M", max=65536)
+B = dnnc.Dim("B", max=256)
 TARGETS = tuple(target.name for target in targets.TARGETS)
 
 # The code of sm_100a and sm_120a has nothing that sm_100's and sm_120's has not.
@@ -192,6 +195,12 @@ def depthwise(size, io="HALF"):
     return build
 
 
+def attention(batch, key_batch, queries, scores):
+    """Heads of 128."""
+    shape = {"batch": batch, "key_batch": key_batch, "queries": queries, "keys": M}
+    return lambda: Pattern(depth=128, scores=scores, **shape).g
+
+
 CASES = {
     "matmul bias gelu": ("matmul_sm80", ffn("gelu"), {}),
     "matmul bias residual": ("matmul_sm80", ffn("residual", dtypes.bf16), {}),
@@ -232,6 +241,16 @@ CASES = {
         "conv_depthwise",
         depthwise(5, "BFLOAT16"),
         {"LOAD_SIZE": 8, "SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
+    ),
+    "attention": (
+        "sdpa_sm80",
+        attention((B, 16), (B, 16), M, graphs.causal),
+        {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1},
+    ),
+    "attention of one query": (
+        "sdpa_sm80",
+        attention((B, 64), (B, 8), 1, graphs.padded),
+        {"TILE_M": 16, "TILE_N": 32, "STAGES": 3, "PACK_GQA": 1, "SPLIT_KV": 8},
     ),
     "peers": ("peers", peer_reduction((1, 2048, 1, 1), 8, 3), {}),
     "peers of 32": ("peers", peer_reduction((1, M), 32, 0, "add"), {}),
