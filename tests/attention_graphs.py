@@ -236,3 +236,65 @@ def _rows_in_use(table, lengths, block, blocks):
         for key in range(length):
             used[table[entry, 0, key // block, 0], 0, key % block] = True
     return used
+
+
+def packed(
+    lengths, key_lengths, *, spare=(20, 30), heads=4, key_heads=2, depth=64, dtype="HALF",
+    cumulative=False, **options,
+):  # fmt: skip
+    """(graph, name -> values) of `sdpa` over packed sequences of these lengths.
+
+    spare: by how many rows the declared maxima are longer.  cumulative: with cumulative lengths in
+    place of offsets.
+    """
+    batch = len(lengths)
+    g = dnnc.pygraph(
+        "packed", io_data_type=dtype, intermediate_data_type="FLOAT", compute_data_type="FLOAT"
+    )
+
+    def numbers(name, count):
+        return g.tensor([count, 1, 1, 1], name=name, data_type="INT32")
+
+    def sequences(name, rows, own):
+        row = own * depth
+        return g.tensor([batch, own, rows, depth], [rows * row, depth, row, 1], name=name)
+
+    rows, keys = max(lengths) + spare[0], max(key_lengths) + spare[1]
+    q, k, v = (
+        sequences("q", rows, heads), sequences("k", keys, key_heads),
+        sequences("v", keys, key_heads),
+    )  # fmt: skip
+    ends, key_ends = [0], [0]
+    for length, key_length in zip(lengths, key_lengths, strict=True):
+        ends.append(ends[-1] + length)
+        key_ends.append(key_ends[-1] + key_length)
+    if cumulative:
+        options["cu_seq_len_q"] = numbers("ends", batch + 1)
+        options["cu_seq_len_kv"] = numbers("key_ends", batch + 1)
+        values = {"ends": ends, "key_ends": key_ends}
+    else:
+        first, key_first = numbers("first", batch + 1), numbers("key_first", batch + 1)
+        q.set_ragged_offset(first)
+        k.set_ragged_offset(key_first)
+        v.set_ragged_offset(key_first)
+        options |= {
+            "use_padding_mask": True, "seq_len_q": numbers("lengths", batch),
+            "seq_len_kv": numbers("key_lengths", batch),
+        }  # fmt: skip
+        values = {
+            "lengths": lengths, "key_lengths": key_lengths,
+            "first": [end * heads * depth for end in ends],
+            "key_first": [end * key_heads * depth for end in key_ends],
+        }  # fmt: skip
+    o, stats = g.sdpa(
+        q, k, v, generate_stats=True, attn_scale=depth**-0.5, max_total_seq_len_q=ends[-1],
+        max_total_seq_len_kv=key_ends[-1], **options,
+    )  # fmt: skip
+    row = heads * depth
+    o.set_output(True).set_dim([batch, heads, rows, depth])
+    o.set_stride([rows * row, depth, row, 1])
+    if not cumulative:
+        o.set_ragged_offset(first)
+    stats.set_output(True).set_data_type("FLOAT")
+    g.validate()
+    return g, values

@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from .. import dtypes
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, PagedCacheLoad, Pointwise, Reduction, Reshape, Transpose
+from ..dialect.ops import (
+    Matmul,
+    PagedCacheLoad,
+    Pointwise,
+    RaggedLoad,
+    RaggedStore,
+    Reduction,
+    Reshape,
+    Transpose,
+)
 from ..dialect.tensor import Tensor, text
 from ..expr import Expr
 from .engine import Reason
@@ -35,7 +44,7 @@ class Operand:
 
     tensor: Tensor
     is_turned: bool
-    load: PagedCacheLoad | None
+    load: PagedCacheLoad | RaggedLoad | None
     batch: tuple[Expr, ...]
 
 
@@ -138,7 +147,9 @@ class _Reader:
         return found
 
     def _products(self) -> tuple[Matmul, Matmul]:
-        anchors = [op for op in self.fusion.ops if op.role == "anchor"]
+        anchors = [
+            op for op in self.fusion.ops if op.role == "anchor" and not isinstance(op, RaggedStore)
+        ]
         matmuls = [op for op in anchors if isinstance(op, Matmul)]
         if len(matmuls) != 2 or len(anchors) != 2:
             raise _Unlike(", ".join(op.label for op in anchors) or "no matmul")
@@ -264,7 +275,7 @@ class _Reader:
         """What is read in memory, through views."""
         turned, label = False, tensor.label
         while (op := self.fusion.producers.get(tensor)) is not None:
-            if isinstance(op, PagedCacheLoad):
+            if isinstance(op, PagedCacheLoad | RaggedLoad):
                 return self._gathered(op, turned)
             if isinstance(op, Transpose) and _turns_last(op):
                 turned = not turned
@@ -273,11 +284,25 @@ class _Reader:
             tensor = op.x
         return Operand(tensor, turned, None, tensor.shape[:-2])
 
-    def _gathered(self, op: PagedCacheLoad, turned: bool) -> Operand:
+    def _gathered(self, op: PagedCacheLoad | RaggedLoad, turned: bool) -> Operand:
+        memory = op.packed if isinstance(op, RaggedLoad) else op.container
         for tensor in op.operands:
-            if tensor in self.fusion.producers:
+            # Lengths and offsets may be made of others, by simple work.
+            is_simple = isinstance(op, RaggedLoad) and tensor is not memory
+            made_by = self.fusion.upstream(tensor)
+            if made_by and not (is_simple and all(self._is_simple(o) for o in made_by)):
                 raise _Unlike(f"{tensor.label} of {op.label} is computed", "operands in memory")
-        return Operand(op.container, turned, op, op.y.shape[:-2])
+        return Operand(memory, turned, op, op.y.shape[:-2])
+
+    def _is_simple(self, op: Op) -> bool:
+        return isinstance(op, Pointwise) or op.role == "view"
+
+    def _verify_packed(self, store: RaggedStore) -> None:
+        """Where rows go does not depend on the attention."""
+        for tensor in (store.offset, store.sequence):
+            if not all(self._is_simple(op) for op in self.fusion.upstream(tensor)):
+                what = f"{tensor.label} of {store.label}"
+                raise _Unlike(what, "offsets and lengths in memory, or made of such")
 
     def _verify_batch(self, found: Attention) -> None:
         """Each batch axis of an operand is that of the scores, 1, or has groups of it."""
@@ -292,6 +317,9 @@ class _Reader:
 
     def _verify_outputs(self, found: Attention) -> None:
         for output in self.fusion.outputs:
+            if isinstance(store := self.fusion.producers.get(output), RaggedStore):
+                self._verify_packed(store)
+                output = store.x
             upstream = self.fusion.upstream(output)
             after = found.second in upstream
             dims = (*found.batch, found.queries, *((found.width,) if after else (Expr.of(1),)))

@@ -25,6 +25,7 @@ from ..codegen.mask_ranges import is_triangular
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion
+from ..dialect.ops import PagedCacheLoad
 from ..errors import Status
 from ..expr import device_dim, minimum, product, typical
 from ..target import Target
@@ -202,7 +203,7 @@ def _layout_reasons(found: Attention) -> list[Reason]:
             )
             reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
         size = operand.tensor.shape[-2].constant or 0
-        if operand.load is not None and size < LEAST_BLOCK:
+        if isinstance(operand.load, PagedCacheLoad) and size < LEAST_BLOCK:
             what = f"blocks of {size} keys"
             supported = f"{LEAST_BLOCK} or more"
             reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "pages", what, supported))

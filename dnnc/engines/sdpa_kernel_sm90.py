@@ -55,7 +55,7 @@ class SdpaEmitter:
         panels = {"q": t.depth_panels, "k": t.depth_panels, "v": t.width_panels}
         self.operands = {
             name: MemoryRows(
-                self.kernel, source, _axes(source, name == "k"), self.parts.dims[:-2],
+                self.kernel, self.parts, source, _axes(source, name == "k"), self.parts.dims[:-2],
                 heights[name], panels[name],
             )
             for name, source in sources.items()
@@ -163,8 +163,13 @@ class SdpaEmitter:
             self._each_tile(start, self._load_tile, takes=True)
 
     def _load_tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-        keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
         blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        return _unless(blocks.is_empty, carried, lambda: self._load_rows(tile, blocks, carried))
+
+    def _load_rows(
+        self, tile: QueryTile, blocks: KeyBlocks, carried: Sequence[Any]
+    ) -> Sequence[Any]:
+        keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
         self._load_queries(tile, count)
         last = ops.sub(blocks.end, 1)
         load_keys = partial(self._load_block, "k", self.keys, tile, self.operands["k"].entry(tile))
@@ -228,10 +233,23 @@ class SdpaEmitter:
             tma.wait_read(0)
 
     def _tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+        whole = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        row = ops.add(tile.row, ops.mul(self.own, wgmma.M))
+
+        def empty() -> None:
+            walk = self.walks.at(tile, row)
+            walk.store_nothing(self.softmax)
+
+        def full() -> Sequence[Any]:
+            return self._attend(tile, whole, row, carried)
+
+        return _unless(whole.is_empty, carried, full, empty)
+
+    def _attend(
+        self, tile: QueryTile, whole: KeyBlocks, row: Any, carried: Sequence[Any]
+    ) -> Sequence[Any]:
         t = self.tiling
         keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
-        whole = self.schedule.blocks(tile, tile.row, t.queries)
-        row = ops.add(tile.row, ops.mul(self.own, wgmma.M))
         mine = self.schedule.blocks(tile, row, wgmma.M)
         walk = self.walks.at(tile, row)
         cursor = self._query_cursor(count)
@@ -447,6 +465,26 @@ class SdpaEmitter:
             barrier_id=ops.value_of(ops.add(self.own, _FIRST_BARRIER)),
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
+
+
+def _unless(
+    condition: Any,
+    carried: Sequence[Any],
+    then: Callable[[], Sequence[Any]],
+    other: Callable[[], None] = lambda: None,
+) -> Sequence[Any]:
+    """The next carried values: those of `then`, but where a condition holds, what they were.
+
+    other: is done there.  condition: None: never.
+    """
+    if condition is None:
+        return then()
+
+    def stay() -> Sequence[Any]:
+        other()
+        return carried
+
+    return ops.either(condition, [value.type for value in carried], stay, then)
 
 
 def _axes(source: Source, is_turned: bool) -> tuple[int, int]:

@@ -21,8 +21,8 @@ from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
 from ..codegen.mask_ranges import Ranges, ranges, terms
-from ..codegen.memory import GlobalTensor, ScalarTensor
 from ..codegen.region import Access
+from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, minimum, product
 
 _SECTION_BYTES = 32 << 20  # keys and values of a section, which the second cache holds
@@ -108,13 +108,15 @@ class KeyBlocks:
     """The blocks of keys of some rows, which are gone through from the last to the first.
 
     first, end: those that are multiplied, one at least.  all, all_end: of those, the ones of which
-    every score is kept.  Numbers or i32 values.
+    every score is kept.  Numbers or i32 values.  is_empty: i1, whether no score is kept; None: it
+    depends on nothing that is loaded.
     """
 
     first: Any
     end: Any
     all: Any
     all_end: Any
+    is_empty: Any = None
 
 
 @dataclass
@@ -241,7 +243,7 @@ class Schedule:
             return False
         moving = ("loop", self.packing.axis)
         return any(
-            place == moving and self.parts.region.arguments[leaf].shape[axis].constant != 1
+            place == moving and self.parts.region.dims_of(leaf)[axis].constant != 1
             for leaf, access in terms(self.parts.condition)
             for axis, place in enumerate(access)
         )
@@ -258,15 +260,20 @@ class Schedule:
         full = found.all
         if not (isinstance(full, int) and full == 0):
             full = ops.ceildiv(ops.maximum(full, 0), t.keys)
-        return KeyBlocks(start, end, full, full_end)
+        is_empty = None
+        if terms(self.parts.condition):
+            is_empty = ops.compare("sge", found.some, found.some_end)
+        return KeyBlocks(start, end, full, full_end, is_empty)
 
     def _load(self, tile: QueryTile, leaf: Any, access: Access) -> Any:
         """A term of a mask, i32."""
-        tensor = self.parts.region.arguments[leaf]
-        if tensor.is_by_value:
-            return ops.to_i32(ScalarTensor(self.kernel, tensor).load([], 1))
         at: list[Coordinate] = []
-        for axis, place in enumerate(access):
-            is_fixed = tensor.shape[axis].constant == 1 or place[0] != "loop"
+        for extent, place in zip(self.parts.region.dims_of(leaf), access, strict=True):
+            is_fixed = extent.constant == 1 or place[0] != "loop"
             at.append(Index.of(0) if is_fixed else tile.batch[place[1]])
-        return ops.to_i32(GlobalTensor(self.kernel, tensor).load(at, 1))
+        return ops.to_i32(self.walk().value(leaf, at, 1))
+
+    def walk(self) -> Walk:
+        """Of what tiles need to know of their entry of the batch."""
+        region = self.parts.region
+        return Walk(self.kernel, region.leaves(self.kernel), region.symbols)

@@ -27,6 +27,7 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.smem import CHUNK_BYTES
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ..dialect.ops import RaggedLoad, RaggedStore
 from ..errors import Status
 from ..expr import product, typical
 from ..target import Target
@@ -38,7 +39,7 @@ from .sdpa_model_sm80 import AttentionWork, seconds_of
 from .sdpa_parts_sm80 import THREADS, PartsEmitter, PartStore
 from .sdpa_surface import head_of, operands, packing_of, shape_reasons, type_reasons
 from .sdpa_tile_sm80 import Sm80Tiling
-from .surface import boolean_reason, bytes_of, smem_reasons
+from .surface import boolean_reason, bytes_of, pattern_reason, smem_reasons
 
 _QUERIES = (128, 64, 32, 16)
 _KEYS = (64, 32, 128, 16)
@@ -77,6 +78,8 @@ class SdpaSm80Engine:
         reasons = type_reasons(found)
         reasons += shape_reasons(found) or _layout_reasons(found)
         reasons += [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
+        packed = [op for op in fusion.ops if isinstance(op, RaggedLoad | RaggedStore)]
+        reasons += [pattern_reason(op.label, "rows in place, or in pages") for op in packed]
         return tuple(reasons)
 
     # ---- knobs

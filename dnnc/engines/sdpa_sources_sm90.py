@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops, smem, tma, wgmma
-from ..codegen.attention_region import Source
+from ..codegen.attention_region import AttentionRegion, Source
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
-from ..codegen.memory import GlobalTensor
+from ..codegen.walk import Walk
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from .attention import group_size
@@ -46,6 +46,7 @@ class Rows:
     """
 
     kernel: Kernel
+    parts: AttentionRegion
     source: Source
     axes: tuple[int, int]
     batch: tuple[Expr, ...]
@@ -84,7 +85,7 @@ class Rows:
         if not self.source.kind:
             return Entry()
         batch = self._number(tile, 0)
-        length = self._read(self.source.lengths, batch)
+        length = self._read(self.source.values[0], batch)
         if self.source.kind == "paged":
             return Entry(length)
         return Entry(length, self._first(batch))
@@ -94,21 +95,13 @@ class Rows:
         group = self.groups[axis]
         return ops.div(tile.batch[axis].index().base, group) if group else 0
 
-    def _read(self, tensor: Tensor | None, *at: Any) -> Any:
-        """An integer of a tensor, as i32."""
-        assert tensor is not None, "rows that are gathered"
-        places = [*at, *[0] * (tensor.rank - len(at))]
-        found = GlobalTensor(self.kernel, tensor).load([Index(place) for place in places], 1)
-        return ops.to_i32(found)
+    def _read(self, value: Any, *at: Any) -> Any:
+        """An integer of an SSA tensor, as i32."""
+        return ops.to_i32(read(self.kernel, self.parts, value, *at))
 
     def _first(self, batch: Any) -> Any:
         """The packed row where an entry begins."""
-        tensor = self.source.index
-        assert tensor is not None, "packed rows"
-        places = [Index(batch), *[Index.of(0)] * (tensor.rank - 1)]
-        elements = ops.to_i64(GlobalTensor(self.kernel, tensor).load(places, 1))
-        pitch = self.kernel.size(self.tensor.layout[self.axes[1]], 64)
-        return ops.to_i32(ops.div(elements, pitch))
+        return first_row(self.kernel, self.parts, self.source, batch, self.axes[1])
 
     # ---- copies
 
@@ -163,7 +156,7 @@ class Rows:
 
     def _in_page(self, tile: QueryTile, row: Any) -> Place:
         page = ops.div(row, self.page)
-        block = self._read(self.source.index, self._number(tile, 0), 0, page)
+        block = self._read(self.source.values[1], self._number(tile, 0), 0, page)
         return {0: block, self.axes[1]: ops.sub(row, ops.mul(page, self.page))}
 
     def _part(
@@ -215,6 +208,20 @@ class Rows:
         """A coordinate past the tensor's end, where the copy engine finds zeros."""
         axis = 0 if self.source.kind == "paged" else self.axes[1]
         return {axis: self.kernel.size(self.tensor.shape[axis])}
+
+
+def read(kernel: Kernel, parts: AttentionRegion, value: Any, *at: Any) -> Any:
+    """An integer of an SSA tensor of the region."""
+    walk = Walk(kernel, parts.region.leaves(kernel), parts.region.symbols)
+    places = [*at, *[0] * (len(parts.region.dims_of(value)) - len(at))]
+    return walk.value(value, [Index.of(place) for place in places], 1)
+
+
+def first_row(kernel: Kernel, parts: AttentionRegion, source: Source, batch: Any, axis: int) -> Any:
+    """The row of a packed tensor where an entry of the batch begins; axis: of rows."""
+    elements = ops.to_i64(read(kernel, parts, source.values[1], batch))
+    pitch = kernel.size(source.tensor.layout[axis], 64)
+    return ops.to_i32(ops.div(ops.mul(elements, source.factor), pitch))
 
 
 def _repeat(count: int, unrolled: int, body: Callable[[Any], None]) -> None:

@@ -308,18 +308,18 @@ class TileWalk:
     def store_direct(self, value: Any, target: GlobalTensor, result: Sequence[Any]) -> None:
         for j in range(self.shared.tiling.width // 8):
             for half in HALVES:
-                column = self._result_column(j)
+                column = self.result_column(j)
                 made = self.pair_of(value, result, j, half)
                 target.store(self._at(half, column), made, self.inside(half))
 
-    def _result_column(self, j: int) -> Index:
+    def result_column(self, j: int) -> Index:
         return Index(ops.add(self.right, 8 * j), 1, 2)
 
     def pair_of(self, value: Any, result: Sequence[Any], j: int, half: int) -> Any:
         """A pair of an output's elements."""
         place = 4 * j + 2 * half
         self.hands["result"].current = ops.from_elements(list(result[place : place + 2]))
-        return self.walk.value(value, self._at(half, self._result_column(j)), 2)
+        return self.walk.value(value, self._at(half, self.result_column(j)), 2)
 
 
 def _number(value: float) -> Any:

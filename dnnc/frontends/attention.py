@@ -113,8 +113,8 @@ def sdpa(
     )
     window = sliding_window_length
     self._require_unplanned()
-    queries = side_of(self, seq_len_q, cu_seq_len_q, max_total_seq_len_q)
-    keys = side_of(self, seq_len_kv, cu_seq_len_kv, max_total_seq_len_kv)
+    queries = side_of(self, name, seq_len_q, cu_seq_len_q, max_total_seq_len_q)
+    keys = side_of(self, name, seq_len_kv, cu_seq_len_kv, max_total_seq_len_kv)
     tensors = {
         "q": call.loaded(q, queries),
         "k": call.loaded(k, keys, paged_attention_k_table),

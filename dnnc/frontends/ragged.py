@@ -29,11 +29,13 @@ _SUPPORTED = "an operand or a result of sdpa, and of it alone; else ragged_load 
 class Side:
     """The queries of one call, or its keys.
 
+    name: of the call.
     lengths: of each sequence, [B, 1, 1, 1]; None: all have the size.  cumulative: where each
     begins and the last ends, [B + 1, 1, 1, 1], in rows: Q and O, or K and V, are packed then.
     total: the rows of packed ones; None: B * S.
     """
 
+    name: str = ""
     lengths: Tensor | None = None
     cumulative: Tensor | None = None
     total: Expr | None = None
@@ -44,7 +46,7 @@ class Side:
     def moved(self, copies: Mapping[Tensor, Tensor]) -> Side:
         """The same in a copy of the graph."""
         lengths, cumulative = (t and copies.get(t, t) for t in (self.lengths, self.cumulative))
-        return Side(lengths, cumulative, self.total)
+        return replace(self, lengths=lengths, cumulative=cumulative)
 
     def of_statistics(self) -> Side:
         """The same of tensors that only a ragged offset packs."""
@@ -55,19 +57,26 @@ class Side:
         offset, multiplier = tensor.ragged_offset, getattr(tensor, "ragged_offset_multiplier", 1)
         if offset is None:
             offset, multiplier = self.cumulative, _row_stride(tensor)
-        return {"offset": offset, "sequence": self.lengths, "offset_multiplier": multiplier}
+        return {
+            "offset": offset,
+            "sequence": self.lengths,
+            "offset_multiplier": multiplier,
+            "name": self.name,
+        }
 
 
-def side_of(graph: Any, lengths: Any, cumulative: Any, total: Any) -> Side:
+def side_of(graph: Any, name: str, lengths: Any, cumulative: Any, total: Any) -> Side:
     """Queries or keys, as a call gives them; lengths follow from where sequences begin."""
     whole = None if total is None else sizes((total,))[0]
     if cumulative is None:
-        return Side(lengths, None, whole)
+        return Side(name, lengths, None, whole)
     begins, ends = (
-        graph.slice(cumulative, [part, *[slice(None)] * 3]) for part in (slice(-1), slice(1, None))
+        graph.slice(cumulative, [part], name=name) for part in (slice(-1), slice(1, None))
     )
-    made = graph.sub(ends, begins, compute_data_type=dtypes.i32).set_data_type(dtypes.i32)
-    return Side(made, cumulative, whole)
+    made = graph.sub(ends, begins, compute_data_type=dtypes.i32, name=name).set_data_type(
+        dtypes.i32
+    )
+    return Side(name, made, cumulative, whole)
 
 
 class Packing:

@@ -23,6 +23,7 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..codegen.attention_region import FACTOR, LOAD
 from ..codegen.scalar import constant, convert, element_type
 from ..dialect import structure
 from ..dialect.ops.ragged import RaggedLoad, RaggedStore
@@ -49,7 +50,10 @@ def ragged_load(low: Any, op: RaggedLoad) -> None:
         value = tensor.ExtractOp(packed, [_number(0), head, _as_index(row), depth]).result
         return arith.SelectOp(is_inside, value, _nothing(op.y.type)).result
 
-    low.values[op.y] = low.generic(op.y, op.y.type, [], body)
+    made = low.generic(op.y, op.y.type, [], body)
+    made.owner.attributes[LOAD] = ir.StringAttr.get("packed")
+    made.owner.attributes[FACTOR] = structure.to_attribute(op.offset_multiplier)
+    low.values[op.y] = made
 
 
 def ragged_store_body(

@@ -161,6 +161,69 @@ def cache(container=(6, 2, 4, 8), table=(3, 1, 2, 1), keys=7, io=dtypes.f32, len
     return build
 
 
+# ---- packed sequences
+
+T = dnnc.Dim("T", min=1, max=4096)
+
+
+def packed(
+    by="offsets", arguments=None, io=dtypes.f32, side_by_side=False, stats=False, total=None
+):
+    """Three sequences of up to 5 queries and 7 keys, the heads of a row together.
+
+    by: "offsets", "cumulative", or "padding", which is the same attention without packing.
+    side_by_side: q, k and v of one row follow each other, and offsets count heads' elements.
+    stats: whether they are packed too.  total: rows of q and o.
+    """
+
+    def build():
+        g = new_graph(io)
+        i32 = {"data_type": dtypes.i32}
+        given = {"generate_stats": True, "max_total_seq_len_q": total, "name": "sdpa"}
+        for side in ("q", "kv"):
+            if by == "cumulative":
+                given[f"cu_seq_len_{side}"] = g.tensor([4, 1, 1, 1], **i32, name=f"cu_{side}")
+            else:
+                given[f"seq_len_{side}"] = g.tensor([3, 1, 1, 1], **i32, name=f"len_{side}")
+        given["use_padding_mask"] = by != "cumulative"
+
+        def pack(tensor, name):
+            tensor.set_name(name)
+            if by == "offsets":
+                offset = g.tensor([4, 1, 1, 1], **i32, name=f"offset_{name}")
+                tensor.set_ragged_offset(offset)
+                if side_by_side and name in ("q", "k", "v"):
+                    tensor.set_ragged_offset_multiplier(8)
+
+        operands = {"q": (4, 5, 8), "k": (2, 7, 8), "v": (2, 7, 8)}
+        for name, (heads, rows, depth) in operands.items():
+            row = 64 if side_by_side else heads * depth
+            operands[name] = g.tensor([3, heads, rows, depth], [rows * row, depth, row, 1])
+            pack(operands[name], name)
+        extra = arguments(g) if callable(arguments) else arguments or {}
+        o, statistics = g.sdpa(**operands, **given, **extra)
+        pack(o, "o")
+        statistics.set_name("stats")
+        if stats:
+            pack(statistics, "stats")
+        finish(g, o, statistics).validate()
+        return g
+
+    return build
+
+
+PACKED = {
+    "offsets": {"arguments": {"use_causal_mask": True, "attn_scale": 0.5}},
+    "cumulative": {"by": "cumulative", "arguments": {"use_causal_mask_bottom_right": True}},
+    "side_by_side": {"side_by_side": True, "io": dtypes.f16},
+    "statistics": {"stats": True, "arguments": {"diagonal_band_left_bound": 2}},
+    "score_mod": {
+        "arguments": {"score_mod": lambda g, scores: g.tanh(scores), "use_causal_mask": True}
+    },
+    "all_rows": {"total": T, "arguments": lambda g: {"bias": g.tensor([1, 4, 5, 7], name="bias")}},
+}
+
+
 # ---- packed sequences alone
 
 

@@ -12,11 +12,13 @@ from dnnc.compiler import compile_graph
 from tests.dialect.attention_examples import (
     CASES,
     FEW,
+    PACKED,
     attention,
     cache,
     finish,
     new_graph,
     operands,
+    packed,
     packed_load,
     packed_store,
 )
@@ -161,6 +163,17 @@ def test_sequences_are_stored_where_their_offsets_say():
     (found,) = machine.current().run(plan, given).values()
     for batch, (first, count) in enumerate(places):
         np.testing.assert_array_equal(found[0, :, first : first + count], rows[batch, :, :count])
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_attention(name):
+    graph = packed(**PACKED[name])()
+    check(graph, {"T": 17}, target="sm_90a", slack=4.0, allowance=2.0**-10)
+
+
+def test_packed_attention_of_halves():
+    build = packed("cumulative", {"attn_scale": 0.4, "use_causal_mask": True}, dtypes.bf16)
+    check(build(), target="sm_80", slack=4.0, allowance=2e-3)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 4), (3, 0)])
