@@ -251,12 +251,12 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_attention.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention.py"),
     ),
-    "operation ragged_load": _both("test_attention.py", "test_packed_sequences"),
-    "operation ragged_store": _both("test_attention.py", "test_packed_sequences"),
     "operation paged_cache_load": (
         *_both("test_attention.py", "test_a_paged_cache"),
         LinkedTest("tests/dialect/test_attention.py"),
     ),
+    "operation ragged_load": _both("test_attention.py", "test_packed_sequences"),
+    "operation ragged_store": _both("test_attention.py", "test_packed_sequences"),
     "operations that an engine takes": (
         *_both("test_pointwise.py", "test_examples_of_every_operation"),
         LinkedTest("tests/dialect/test_linalg_cpu.py", "test_examples"),
