@@ -118,7 +118,7 @@ class Packing:
         if isinstance(tensor, GraphTensor) and side.lengths is not None:
             self._results[tensor] = side
 
-    def copied(self, copies: Mapping[Tensor, Tensor]) -> Packing:
+    def copied(self, copies: Mapping[Any, Any]) -> Packing:
         """The same of a copy of the graph."""
         made = Packing()
         for own, its in ((self._operands, made._operands), (self._results, made._results)):

@@ -171,6 +171,17 @@ def test_packed_attention(name):
     check(graph, {"T": 17}, target="sm_90a", slack=4.0, allowance=2.0**-10)
 
 
+def test_a_plan_of_packed_attention_has_the_callers_tensors():
+    """By their uids, with the dims of memory: T may be as few rows as there are."""
+    g = packed(**PACKED["all_rows"])()
+    q, o = (next(t for t in g.graph.tensors if t.name == name) for name in "qo")
+    q.set_uid(1001)
+    o.set_uid(1002)
+    plan = check(g, {"T": 8}, slack=4.0, allowance=2.0**-10)
+    dims = {t.uid: [str(n) for n in t.dims] for t in plan.tensors if t.uid in (1001, 1002)}
+    assert dims == {1001: ["1", "4", "T", "8"], 1002: ["1", "4", "T", "8"]}
+
+
 def test_packed_attention_of_halves():
     build = packed("cumulative", {"attn_scale": 0.4, "use_causal_mask": True}, dtypes.bf16)
     check(build(), target="sm_80", slack=4.0, allowance=2e-3)

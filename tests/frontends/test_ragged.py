@@ -5,6 +5,7 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.cli.check import compare
 from dnnc.dialect.reference import reference, undefined_parts
 from dnnc.errors import DnncError, Status
 from tests.dialect.attention_examples import PACKED, finish, lengths, new_graph, operands, packed
@@ -115,6 +116,19 @@ def test_rows_of_no_sequence_are_undefined():
     rows = undefined.all(axis=(0, 1, 3))
     assert (rows == undefined.any(axis=(0, 1, 3))).all()
     np.testing.assert_array_equal(np.flatnonzero(rows), [0, 9, 10])
+
+
+def test_what_is_undefined_is_not_compared():
+    graph = packed(**PACKED["all_rows"])().graph.finalize()
+    given = arrays(graph, np.random.default_rng(0))
+    given = {tensor.uid: given[tensor.name] for tensor in graph.inputs}
+    outputs = reference(graph, given, sizes=SIZES)
+    (o,) = (tensor.uid for tensor in graph.outputs if tensor.name == "o")
+    for row, is_good in ((0, True), (10, True), (1, False), (8, False)):
+        changed = {uid: array.copy() for uid, array in outputs.items()}
+        changed[o][0, 1, row] = np.nan
+        verdicts = compare(graph, given, SIZES, changed)
+        assert all(verdict.is_good for verdict in verdicts) == is_good
 
 
 def ragged(g, *tensors):

@@ -89,7 +89,7 @@ def verify_gaps(data, places, dtype, name):
     assert (rows[gaps] == POISON).all(), f"{name}: a kernel wrote between the elements"
 
 
-def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2, load=runtime.load):
+def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2, load=runtime.load, partial=()):
     """uid -> stored array, of peers' tensors too; run `repeats` times, which must give the same
     bytes.  load: makes of a plan what has the runtime's `workspace_size` and `bind`."""
     executable = load(plan)
