@@ -58,7 +58,8 @@ class SdpaEmitter:
     def _keys(self, source: Source, tile: QueryTile, *, is_turned: bool) -> HeadKeys | PagedKeys:
         """Keys or values of a tile's head.  is_turned: K', which is [D, Skv]."""
         axes = _axes(source, is_turned)
-        keys = Keys(self.kernel, source, axes, self.parts.dims[-1], self.tiling.keys)
+        size, step = self.parts.dims[-1], self.tiling.keys
+        keys = Keys(self.kernel, self.parts, source, axes, size, step)
         return keys.head(self._batch_of(source, tile))
 
     # ---- the whole
@@ -71,7 +72,7 @@ class SdpaEmitter:
         self.k_head = self._keys(self.k, tile, is_turned=True)
         self.v_head = self._keys(self.v, tile, is_turned=False)
         self._clear_ends()
-        queries = QueryRows(self.schedule, self.q.tensor, _axes(self.q, False), tile)
+        queries = QueryRows.of(self.schedule, self.q, _axes(self.q, False), tile)
         t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
         if t.holds_queries:
             smem.commit()  # else they come with the first keys
@@ -90,15 +91,16 @@ class SdpaEmitter:
             self.parts_store.put(walk, softmax, rows, result)
 
     def _part(self, blocks: KeyBlocks) -> KeyBlocks:
-        """This block's share of a tile's keys: as many blocks as any other has, or one more."""
-        count = self.tiling.parts
-        if count == 1:
-            return blocks
-        whole, number = ops.sub(blocks.end, blocks.first), ops.block_id("y")
-        first = ops.div(ops.mul(whole, number), count)
-        end = ops.div(ops.mul(whole, ops.add(number, 1)), count)
-        start = blocks.first
-        return KeyBlocks(ops.add(start, first), ops.add(start, end), blocks.all, blocks.all_end)
+        """This block's share of a tile's keys: as many blocks as any other has, or one more; none
+        where no score is kept."""
+        count, start, end = self.tiling.parts, blocks.first, blocks.end
+        if blocks.is_empty is not None:
+            end = ops.select(blocks.is_empty, start, end)
+        if count > 1:
+            whole, number = ops.sub(end, start), ops.block_id("y")
+            end = ops.add(start, ops.div(ops.mul(whole, ops.add(number, 1)), count))
+            start = ops.add(start, ops.div(ops.mul(whole, number), count))
+        return KeyBlocks(start, end, blocks.all, blocks.all_end)
 
     def _batch_of(self, source: Source, tile: QueryTile) -> dict[int, Any]:
         """The batch coordinates of a tile in K or V, of which heads may share entries."""

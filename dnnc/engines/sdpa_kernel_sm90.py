@@ -28,9 +28,9 @@ from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.tile_ring import TileRing
 from ..mlir import llvm, nvvm
 from ..target import WARP_THREADS
+from .sdpa_entry import Entry
 from .sdpa_region_sm90 import WarpgroupRegion
 from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
-from .sdpa_sources_sm90 import Entry
 from .sdpa_sources_sm90 import Rows as MemoryRows
 from .sdpa_tile_sm90 import SdpaTiling
 from .sdpa_walk import FACTOR

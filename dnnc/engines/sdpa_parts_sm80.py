@@ -233,10 +233,15 @@ class RowWalk(TileWalk):
         """Walks what comes after a fragment of the divided result, and stores it."""
         self.hands["result"].current = result
         walk = self.walk.branch()
-        for value, target in self.shared.targets:
-            if self.shared.parts.is_of_result(value):
-                at = self._at(0, column)
-                target.store(at, walk.value(value, at, ops.width_of(result)), condition)
+        s = self.shared
+        for place, (value, target) in enumerate(s.targets):
+            if s.parts.is_of_result(value):
+                made = walk.value(s.made(place), self._at(0, column), ops.width_of(result))
+                where, inside = self.spot(place, 0, column)
+                target.store(where, made, ops.both(condition, inside))
+
+    def inside(self, half: int) -> Any:
+        return None  # a warp has a row that is there
 
 
 def _number(value: float) -> Any:

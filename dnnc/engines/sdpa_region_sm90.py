@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops, tma, wgmma
-from ..codegen.attention_region import Source
 from ..codegen.index import Index
 from ..codegen.loops import coordinates_of
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows
 from ..codegen.staged_store import StagedStore
 from ..mlir import arith, ir
+from .sdpa_entry import Entry
 from .sdpa_schedule import QueryTile
-from .sdpa_sources_sm90 import Entry, first_row, read
 from .sdpa_tile_sm90 import SdpaTiling
 from .sdpa_walk import SdpaRegion, TileWalk
 
@@ -31,8 +30,6 @@ class WarpgroupRegion(SdpaRegion):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        packed = [self.parts.packed(value) for value, _ in self.targets]
-        self.packed = {place: found for place, found in enumerate(packed) if found is not None}
         self.stores = self._staged_stores()
 
     def _staged_stores(self) -> list[tuple[int, StagedStore, Any]]:
@@ -68,20 +65,19 @@ class WarpgroupWalk(TileWalk):
     def _store_staged(self, result: Sequence[Any], buffer: Any, meet: Callable[[], None]) -> None:
         s = self.shared
         staged = {place for place, _, _ in s.stores}
-        self._store_others(result, staged)
+        self.store_others(result, staged)
         if not s.stores:
             return
         meet()  # all warps' products have read the queries, in whose place this goes
         ((place, store, map_),) = s.stores
         if place in s.packed:
-            _, source = s.packed[place]
-            entry = self._entry(source)
+            entry = self.entry_of(place)
 
             def whole() -> None:
                 self._stage(place, store, map_, result, buffer, meet, entry)
 
             def part() -> None:
-                self._store_packed(place, entry, result)
+                self.store_direct(place, result)
 
             has_all = ops.compare("sle", ops.add(self.row, wgmma.M), entry.length)
             ops.if_else(has_all, self._apart(whole), self._apart(part))
@@ -106,40 +102,7 @@ class WarpgroupWalk(TileWalk):
         )
         rows = Rows([low, low], [zero, zero])
         zeros = [zero] * (self.shared.tiling.width // 2)
-        self._store_others(self.divided(softmax, rows, zeros), set())
-
-    def _store_others(self, result: Sequence[Any], staged: set[int]) -> None:
-        """Outputs of the result that are not staged, from registers."""
-        s = self.shared
-        for place, (value, target) in enumerate(s.targets):
-            if not s.parts.is_of_result(value) or place in staged:
-                continue
-            if place in s.packed:
-                self._store_packed(place, self._entry(s.packed[place][1]), result)
-            else:
-                self.store_direct(value, target, result)
-
-    def _entry(self, source: Source) -> Entry:
-        """Of a packed output: the tile's sequence."""
-        s, batch = self.shared, self.tile.batch[0].index().base
-        length = ops.to_i32(read(s.kernel, s.parts, source.values[0], batch))
-        first = first_row(s.kernel, s.parts, source, batch, source.tensor.rank - 2)
-        return Entry(length, first)
-
-    def _store_packed(self, place: int, entry: Entry, result: Sequence[Any]) -> None:
-        """The rows that a sequence has, from registers."""
-        s = self.shared
-        made, source = s.packed[place]
-        target = s.targets[place][1]
-        for j in range(s.tiling.width // 8):
-            for half in HALVES:
-                number = ops.add(ops.add(self.row, self.down), 8 * half)
-                pair = self.pair_of(made, result, j, half)
-                row = Index(ops.add(entry.first, number))
-                head = self.tile.batch[1] if len(self.tile.batch) > 1 else Index.of(0)
-                at = [Index.of(0), head, row, self.result_column(j)]
-                inside = ops.both(self.inside(half), ops.less(number, entry.length))
-                target.store(at[-source.tensor.rank :], pair, inside)
+        self.store_others(self.divided(softmax, rows, zeros))
 
     def _stage(
         self, place: int, store: StagedStore, map_: Any, result: Sequence[Any], buffer: Any,
@@ -150,7 +113,7 @@ class WarpgroupWalk(TileWalk):
         value, target = s.targets[place]
         batch, row = dict(self.tile.batch), self.row
         if entry is not None:
-            value = s.packed[place][0]
+            value = s.made(place)
             batch, row = {**batch, 0: Index.of(0)}, ops.add(entry.first, row)
         blocks = s.tiling.width // 8
         for first in range(0, blocks, 8):

@@ -39,7 +39,7 @@ from .sdpa_model_sm80 import AttentionWork, seconds_of
 from .sdpa_parts_sm80 import THREADS, PartsEmitter, PartStore
 from .sdpa_surface import head_of, operands, packing_of, shape_reasons, type_reasons
 from .sdpa_tile_sm80 import Sm80Tiling
-from .surface import boolean_reason, bytes_of, pattern_reason, smem_reasons
+from .surface import boolean_reason, bytes_of, smem_reasons
 
 _QUERIES = (128, 64, 32, 16)
 _KEYS = (64, 32, 128, 16)
@@ -78,8 +78,6 @@ class SdpaSm80Engine:
         reasons = type_reasons(found)
         reasons += shape_reasons(found) or _layout_reasons(found)
         reasons += [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
-        packed = [op for op in fusion.ops if isinstance(op, RaggedLoad | RaggedStore)]
-        reasons += [pattern_reason(op.label, "rows in place, or in pages") for op in packed]
         return tuple(reasons)
 
     # ---- knobs
@@ -208,7 +206,10 @@ def _layout_reasons(found: Attention) -> list[Reason]:
 @remembered
 def _packing(fusion: Fusion) -> tuple[int, int] | None:
     found = attention_of(fusion)
-    return packing_of(found.batch, found.k.batch, found.v.batch)
+    packing = packing_of(found.batch, found.k.batch, found.v.batch)
+    # A tile's packed rows are of one entry of the batch.
+    is_packed = any(isinstance(op, RaggedLoad | RaggedStore) for op in fusion.ops)
+    return None if packing is not None and packing[0] == 0 and is_packed else packing
 
 
 @remembered_at_sizes

@@ -11,36 +11,53 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops
-from ..codegen.attention_region import Source
+from ..codegen.attention_region import AttentionRegion, Source
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import coordinates_of
 from ..codegen.memory import GlobalTensor, offset_bits, register_type
 from ..dialect.tensor import Tensor
 from ..expr import Expr
+from .sdpa_entry import Entry, packed_entry, read
 from .sdpa_schedule import QueryTile, Schedule
 
 
 @dataclass(frozen=True)
 class QueryRows:
-    """The queries of a tile.  axes: of a head's elements, of queries."""
+    """The queries of a tile.
+
+    axes: of a head's elements, of queries.  entry: of the batch, where they are packed.
+    """
 
     schedule: Schedule
-    tensor: Tensor
+    source: Source
     axes: tuple[int, int]
     tile: QueryTile
+    entry: Entry
+
+    @staticmethod
+    def of(schedule: Schedule, source: Source, axes: tuple[int, int], tile: QueryTile) -> QueryRows:
+        entry = Entry()
+        if source.kind == "packed":
+            batch = tile.batch[0].index().base
+            entry = packed_entry(schedule.kernel, schedule.parts, source, batch, axes[1])
+        return QueryRows(schedule, source, axes, tile, entry)
 
     def find(self, row: Any) -> Any:
         return None
 
     def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
-        elements, queries = self.axes
+        tensor = self.source.tensor
         number = ops.add(self.tile.row, row)
-        place = self.schedule.row(self.tile, number)
-        own = {queries: place.query, elements: Index(column)}
-        at = coordinates_of(self.tensor.rank, place.batch, own)
-        source = GlobalTensor(self.schedule.kernel, self.tensor)
-        return source.address(at), self.schedule.inside(number)
+        place, exists = self.schedule.row(self.tile, number), self.schedule.inside(number)
+        query, batch = place.query.base, dict(place.batch)
+        if self.entry.length is not None:
+            is_there = ops.less(query, self.entry.length)
+            query = ops.select(is_there, ops.add(self.entry.first, query), 0)
+            exists, batch = ops.both(exists, is_there), {**batch, 0: Index.of(0)}
+        own = {self.axes[1]: Index(query), self.axes[0]: Index(column)}
+        at = coordinates_of(tensor.rank, batch, own)
+        return GlobalTensor(self.schedule.kernel, tensor).address(at), exists
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,7 @@ class Keys:
     block."""
 
     kernel: Kernel
+    parts: AttentionRegion
     source: Source
     axes: tuple[int, int]
     size: Expr
@@ -56,10 +74,21 @@ class Keys:
 
     def head(self, batch: Mapping[int, Coordinate]) -> HeadKeys | PagedKeys:
         """Those of a head, by its coordinates."""
+        tensor = self.source.tensor
         if self.source.kind == "paged":
             return PagedKeys.of(self, batch)
-        at = coordinates_of(self.source.tensor.rank, batch)
-        return HeadKeys(self, GlobalTensor(self.kernel, self.source.tensor).address(at))
+        if self.source.kind == "packed":
+            own = {1: batch.get(1, Index.of(0))}
+            start = GlobalTensor(self.kernel, tensor).address(coordinates_of(tensor.rank, own))
+            return HeadKeys(self, start, self.entry(batch))
+        start = GlobalTensor(self.kernel, tensor).address(coordinates_of(tensor.rank, batch))
+        return HeadKeys(self, start, Entry())
+
+    def entry(self, batch: Mapping[int, Coordinate]) -> Entry:
+        """Of packed keys; of the length, no more than the scores have."""
+        number = batch.get(0, Index.of(0)).index().base
+        found = packed_entry(self.kernel, self.parts, self.source, number, self.axes[1])
+        return Entry(ops.minimum(found.length, self.kernel.size(self.size)), found.first)
 
     def pointer(self, start: Any, offset: Any) -> Any:
         """So many elements on."""
@@ -78,26 +107,40 @@ class Keys:
 
 @dataclass(frozen=True)
 class HeadKeys:
-    """Those of a head, in place.  start: the address of its first.  first: a block's first key."""
+    """Those of a head, one after the other.
+
+    start: the address of the head's first row.  entry: which of them are the tile's; none: all.
+    first: a block's first key.
+    """
 
     keys: Keys
     start: Any
+    entry: Entry
     first: Any = 0
 
     def block(self, first: Any) -> HeadKeys:
         """From a key on."""
-        return HeadKeys(self.keys, self.start, first)
+        return HeadKeys(self.keys, self.start, self.entry, first)
 
     def find(self, row: Any) -> Any:
         return None
 
     def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
         k = self.keys
-        number, size = ops.add(self.first, row), k.kernel.size(k.size)
-        is_whole = k.size.known_divisor() % k.step == 0
-        kept = number if is_whole else ops.minimum(number, ops.sub(size, 1))
-        offset = ops.add(k.times_stride(kept, k.axes[1]), _like(column, k.source.tensor))
-        return k.pointer(self.start, offset), None if is_whole else ops.less(number, size)
+        place, exists = self._place(ops.add(self.first, row))
+        offset = ops.add(k.times_stride(place, k.axes[1]), _like(column, k.source.tensor))
+        return k.pointer(self.start, offset), exists
+
+    def _place(self, number: Any) -> tuple[Any, Any]:
+        """(row of the tensor, whether it is there) of a key."""
+        k = self.keys
+        if self.entry.length is not None:
+            exists = ops.less(number, self.entry.length)
+            return ops.select(exists, ops.add(self.entry.first, number), 0), exists
+        if k.size.known_divisor() % k.step == 0:
+            return number, None
+        size = k.kernel.size(k.size)
+        return ops.minimum(number, ops.sub(size, 1)), ops.less(number, size)
 
 
 @dataclass(frozen=True)
@@ -119,12 +162,11 @@ class PagedKeys:
     @staticmethod
     def of(keys: Keys, batch: Mapping[int, Coordinate]) -> PagedKeys:
         source = keys.source
-        assert source.lengths is not None, "a cache has lengths"
         at = coordinates_of(source.tensor.rank, {1: batch.get(1, Index.of(0))})
         start = GlobalTensor(keys.kernel, source.tensor).address(at)
         entry = batch.get(0, Index.of(0)).index().base
-        length = GlobalTensor(keys.kernel, source.lengths).load(_place(source.lengths, entry), 1)
-        length = ops.minimum(ops.to_i32(length), keys.kernel.size(keys.size))
+        length = ops.to_i32(read(keys.kernel, keys.parts, source.values[0], entry))
+        length = ops.minimum(length, keys.kernel.size(keys.size))
         return PagedKeys(keys, start, entry, length)
 
     @property
@@ -152,17 +194,11 @@ class PagedKeys:
     def _look_up(self, number: Any) -> Any:
         """The block of the cache that has a key; of keys past the length, which are not read, of
         the first of all, or block 0 where there is none."""
-        table = self.keys.source.index
-        assert table is not None, "a cache has a table"
+        k = self.keys
         is_there = ops.less(number, self.length)
         page = ops.select(is_there, ops.div(number, self.size), 0)
-        found = GlobalTensor(self.keys.kernel, table).load(_place(table, self.batch, page), 1)
+        found = read(k.kernel, k.parts, k.source.values[1], self.batch, 0, page)
         return ops.select(is_there, found, 0)
-
-
-def _place(tensor: Tensor, batch: Any, page: Any = 0) -> list[Coordinate]:
-    """[batch, 0, page, 0]"""
-    return coordinates_of(tensor.rank, {0: Index(batch), 2: Index(page)})
 
 
 def _like(column: Any, tensor: Tensor) -> Any:

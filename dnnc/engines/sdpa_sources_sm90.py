@@ -14,12 +14,11 @@ from typing import Any
 
 from ..codegen import ops, smem, tma, wgmma
 from ..codegen.attention_region import AttentionRegion, Source
-from ..codegen.index import Index
 from ..codegen.kernel import Kernel
-from ..codegen.walk import Walk
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from .attention import group_size
+from .sdpa_entry import Entry, first_row, read
 from .sdpa_schedule import QueryTile
 
 _PANEL = 64
@@ -28,14 +27,6 @@ LEAST_BLOCK = _FEW  # rows of a page
 UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
 
 Place = Mapping[int, Any]  # axis of the tensor -> i32 coordinate
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Of a tile's entry of the batch: how many rows it has, and the first; None: not gathered."""
-
-    length: Any = None
-    first: Any = None
 
 
 @dataclass
@@ -208,20 +199,6 @@ class Rows:
         """A coordinate past the tensor's end, where the copy engine finds zeros."""
         axis = 0 if self.source.kind == "paged" else self.axes[1]
         return {axis: self.kernel.size(self.tensor.shape[axis])}
-
-
-def read(kernel: Kernel, parts: AttentionRegion, value: Any, *at: Any) -> Any:
-    """An integer of an SSA tensor of the region."""
-    walk = Walk(kernel, parts.region.leaves(kernel), parts.region.symbols)
-    places = [*at, *[0] * (len(parts.region.dims_of(value)) - len(at))]
-    return walk.value(value, [Index.of(place) for place in places], 1)
-
-
-def first_row(kernel: Kernel, parts: AttentionRegion, source: Source, batch: Any, axis: int) -> Any:
-    """The row of a packed tensor where an entry of the batch begins; axis: of rows."""
-    elements = ops.to_i64(read(kernel, parts, source.values[1], batch))
-    pitch = kernel.size(source.tensor.layout[axis], 64)
-    return ops.to_i32(ops.div(ops.mul(elements, source.factor), pitch))
 
 
 def _repeat(count: int, unrolled: int, body: Callable[[Any], None]) -> None:

@@ -10,7 +10,7 @@ neighbours, as accumulators of `mma.sync` and of `wgmma` alike leave them
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +19,11 @@ from ..codegen.attention_region import AttentionRegion
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.memory import GlobalTensor
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows
 from ..codegen.scalar import element_type
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith, ir, llvm
+from .sdpa_entry import Entry, packed_entry
 from .sdpa_schedule import QueryTile, Schedule, Tiling
 
 FACTOR = math.log2(math.e)
@@ -73,6 +73,12 @@ class SdpaRegion:
         self.pair = 2 if self.keys.known_divisor() % 2 == 0 else 1
         self.arguments = self.region.leaves(self.kernel)
         self.targets = self.region.targets(self.kernel)
+        packed = [parts.packed(value) for value, _ in self.targets]
+        self.packed = {place: found for place, found in enumerate(packed) if found is not None}
+
+    def made(self, place: int) -> Any:
+        """What an output is, before its rows are packed."""
+        return self.packed[place][0] if place in self.packed else self.targets[place][0]
 
     @property
     def factor(self) -> float:
@@ -115,6 +121,7 @@ class TileWalk:
     tile: QueryTile
     row: Any
     hands: Mapping[str, _Hand] = field(default_factory=dict)
+    _entries: dict[int, Entry] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         s, parts = self.shared, self.shared.parts
@@ -246,10 +253,13 @@ class TileWalk:
 
     def store(self, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]) -> None:
         """Divides the result, walks what comes after, and stores it, and what rows have."""
-        result = self.divided(softmax, rows, result)
-        for value, target in self.shared.targets:
-            if self.shared.parts.is_of_result(value):
-                self.store_direct(value, target, result)
+        self.store_others(self.divided(softmax, rows, result))
+
+    def store_others(self, result: Sequence[Any], staged: Collection[int] = ()) -> None:
+        """Outputs of the divided result, but for those that are staged, from registers."""
+        for place, (value, _) in enumerate(self.shared.targets):
+            if self.shared.parts.is_of_result(value) and place not in staged:
+                self.store_direct(place, result)
 
     def leave_loop(self) -> None:
         """Has a thread that the compiler knows nothing of: addresses of what is stored stay out
@@ -296,21 +306,44 @@ class TileWalk:
         """Statistics of a row, by one of its lanes; is_first: whether it is this one."""
         s = self.shared
         at = self._at(half, Index.of(0))
-        for value, target in s.targets:
+        for place, (value, target) in enumerate(s.targets):
             if not s.parts.is_of_result(value):
-                made = self.walk.value(value, at, 1)
-                if is_first is None:
+                made = self.walk.value(s.made(place), at, 1)
+                own = is_first
+                if own is None:
                     own = ops.compare("eq", ops.and_(self.thread, 3), 0)
-                    target.store(at, made, ops.both(own, self.inside(half)))
-                else:
-                    target.store(at, made, is_first)
+                where, inside = self.spot(place, half, Index.of(0))
+                target.store(where, made, ops.both(own, inside))
 
-    def store_direct(self, value: Any, target: GlobalTensor, result: Sequence[Any]) -> None:
-        for j in range(self.shared.tiling.width // 8):
+    def store_direct(self, place: int, result: Sequence[Any]) -> None:
+        """An output of the result, from registers."""
+        s = self.shared
+        for j in range(s.tiling.width // 8):
             for half in HALVES:
                 column = self.result_column(j)
-                made = self.pair_of(value, result, j, half)
-                target.store(self._at(half, column), made, self.inside(half))
+                made = self.pair_of(s.made(place), result, j, half)
+                where, inside = self.spot(place, half, column)
+                s.targets[place][1].store(where, made, inside)
+
+    def spot(self, place: int, half: int, column: Coordinate) -> tuple[list[Any], Any]:
+        """(coordinates in an output of a row's element, whether it is stored: None, always)."""
+        s, row = self.shared, self.rows[half]
+        if place not in s.packed:
+            return self._at(half, column), self.inside(half)
+        entry = self.entry_of(place)
+        head = row.batch[1] if len(row.batch) > 1 else Index.of(0)
+        at = [Index.of(0), head, Index(ops.add(entry.first, row.query.base)), column]
+        is_there = ops.less(row.query.base, entry.length)
+        return at[-s.targets[place][1].tensor.rank :], ops.both(self.inside(half), is_there)
+
+    def entry_of(self, place: int) -> Entry:
+        """The tile's sequence in a packed output."""
+        s = self.shared
+        if place not in self._entries:
+            source, batch = s.packed[place][1], self.tile.batch[0].index().base
+            axis = source.tensor.rank - 2
+            self._entries[place] = packed_entry(s.kernel, s.parts, source, batch, axis)
+        return self._entries[place]
 
     def result_column(self, j: int) -> Index:
         return Index(ops.add(self.right, 8 * j), 1, 2)

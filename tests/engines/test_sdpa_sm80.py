@@ -303,6 +303,36 @@ def test_caches_in_pages(name):
     assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
 
 
+# ---- packed sequences
+
+SEQUENCES = {
+    "causal": ((20, 40, 3), (20, 40, 3), {"use_causal_mask": True}, {}),
+    "none": ((0, 37, 5, 50), (9, 70, 0, 33), {}, {"SPLIT_KV": 2}),
+    "from the end": ((17, 33), (70, 34), {"use_causal_mask_bottom_right": True}, {"PACK_GQA": 1}),
+    "decode": (
+        (1, 1, 1), (70, 0, 33), {"key_heads": 1, "use_causal_mask_bottom_right": True},
+        {"TILE_M": 16, "PACK_GQA": 1, "SPLIT_KV": 2, "STAGES": 3},
+    ),
+    "cumulative": ((20, 40, 3), (20, 40, 3), {"cumulative": True}, {"PACK_GQA": 1}),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_packed_sequences(name):
+    lengths, key_lengths, options, knobs = SEQUENCES[name]
+    g, values = graphs.packed(lengths, key_lengths, depth=16, **options)
+    graph = g.graph.finalize()
+    given = random_inputs(graph, {})
+    for tensor in graph.inputs:
+        if tensor.name in values:
+            given[tensor.uid] = np.reshape(values[tensor.name], given[tensor.uid].shape)
+    plan = check(
+        g, engine="sdpa_sm80", knobs=SMALL | knobs, slack=4.0, allowance=1e-5, inputs=given
+    )
+    assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
+
+
 # ---- choosing
 
 
