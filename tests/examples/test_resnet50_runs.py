@@ -15,16 +15,10 @@ from cuda.bindings import driver as cuda
 
 from dnnc import load, load_bundle
 from dnnc.runtime import driver
+from examples import cuda_graph
+from examples.cuda_graph import Replay
 from examples.resnet50 import __main__ as command
-from examples.resnet50 import (
-    checks,
-    cuda_graph,
-    device,
-    device_checks,
-    run_command,
-    tensors,
-)
-from examples.resnet50.cuda_graph import Replay
+from examples.resnet50 import checks, device, device_checks, run_command, tensors
 from examples.resnet50.device import Device
 from examples.resnet50.forward import Forward, Places, plans_of
 from examples.resnet50.network import NETWORKS
