@@ -193,9 +193,11 @@ def show_vectors(steps: int, exact: Array, vectors: Mapping[str, Array]) -> bool
     for dtype, rows in vectors.items():
         verdict = judge_vectors(rows, exact[: len(rows)], steps, dtype)
         is_good &= verdict.is_good
+        first, second = values_of(rows[:2], dtype)
         say(
             f"{dtype}: vectors of {len(rows)} sentences, error {verdict.error:.1e}, "
-            f"{verdict.bound:.1e} allowed{'' if verdict.is_good else '; WRONG'}."
+            f"{verdict.bound:.1e} allowed{'' if verdict.is_good else '; WRONG'}; cosine of the "
+            f"first pair {first @ second:.4f}, float64 {exact[0] @ exact[1]:.4f}."
         )
     return is_good
 

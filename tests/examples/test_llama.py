@@ -3,6 +3,9 @@
 import contextlib
 import io
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +26,7 @@ from examples.llama.reference import Exact, judged
 from tests.demo.interpreted_driver import NAME
 from tests.examples import fake_devices
 
+ROOT = Path(__file__).parents[2]
 SMALL = MODELS["small"]
 PREFILL = Phase(SMALL, 2, 16, 16, is_decode=False)
 DECODE = Phase(SMALL, 3, 48, 16, is_decode=True)
@@ -226,6 +230,34 @@ def test_a_device_that_is_interpreted(built, fake, monkeypatch):
     assert said.count("All are within what is allowed.") == 2
     assert "WRONG" not in said
     assert "As one CUDA graph: 1000.0 us, 3000 tokens a second and layer." in said
+
+
+RUN_WITHOUT_A_COMPILER = """
+import sys, pytest
+from types import SimpleNamespace
+from examples import cuda_graph
+from examples.llama import __main__ as command, device
+from tests.examples.fake_devices import InOrder, Interpreted
+with pytest.MonkeyPatch.context() as patch:
+    Interpreted().install(patch)
+    patch.setattr(device, "Replay", InOrder)
+    patch.setattr(device, "seconds_a_launch", lambda launch: 1e-3)
+    patch.setattr(device, "_TIMED_ROUNDS", 1)
+    patch.setattr(device.Replay, "__call__", lambda self: None)
+    arguments = ["run", "--model", "small", "--bundle", sys.argv[1], "--no-check"]
+    status = command.main(arguments)
+strange = ("numba_cuda_mlir", "dnnc.mlir", "dnnc.compiler", "dnnc.passes", "rich", "torch")
+print(*[name for name in sys.modules if name.startswith(strange)], file=sys.stderr)
+sys.exit(status)
+"""
+
+
+def test_the_bundle_runs_where_no_compiler_is(built):
+    arguments = [sys.executable, "-c", RUN_WITHOUT_A_COMPILER, str(built[0])]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.split() == []
+    assert done.stdout.count("tokens a second and layer") == 2
 
 
 @pytest.mark.parametrize("name", ["append_v", "gate_up"])
