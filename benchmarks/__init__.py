@@ -4,7 +4,11 @@ python -m benchmarks --help
 """
 
 # The names of case_lists.SETS, for those who ask without torch.
-SET_NAMES = ("all", "hopper", "fused", "rows", "memory", "small", "conv", "depthwise")
+SET_NAMES = (
+    "all", "hopper", "fused", "rows", "memory", "small", "conv", "depthwise", "conv-more",
+)  # fmt: skip
+# Those of generated.DRAWN: 20 cases that nobody listed, by seed.
+DRAWN_NAMES = ("memory-unlisted", "conv-unlisted")
 
 # What `resnet50` times by default.
 RESNET50_COLUMNS = ("dnnc", "cudnn", "torch", "torch_fused", "torch_compile")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import RESNET50_COLUMNS, SET_NAMES
+from . import DRAWN_NAMES, RESNET50_COLUMNS, SET_NAMES
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -32,9 +32,9 @@ def parser() -> argparse.ArgumentParser:
         return added
 
     kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
-    kernels.add_argument("--set", choices=SET_NAMES, default="all", help="of cases")
+    kernels.add_argument("--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="of cases (all)")
     kernels.add_argument(
-        "--seed", type=int, help="20 cases bound by memory, drawn by it, in place of a set"
+        "--seed", type=int, help="of a set that is drawn; without --set, memory-unlisted"
     )
     kernels.add_argument("--match", default="", help="regular expression over case ids")
     kernels.add_argument(

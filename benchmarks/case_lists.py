@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
-from .conv_cases import conv_of, depthwise_layers, layers
+from .conv_cases import conv_of
+from .conv_layers import depthwise_layers, layers, more_layers
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
 from .image_norm_cases import (
     batchnorm,
@@ -161,6 +162,11 @@ def depthwise() -> list[Case]:
     return [*(add(8192, columns) for columns in (4096, 16384)), *depthwise_layers()]
 
 
+def conv_more() -> list[Case]:
+    """Convolutions with groups, of volumes, dilated, of 8 bits, and with channels first."""
+    return [*(add(8192, columns) for columns in (4096, 16384)), *more_layers()]
+
+
 SETS = {
     "all": all_cases,
     "hopper": hopper,
@@ -170,6 +176,7 @@ SETS = {
     "small": small,
     "conv": conv,
     "depthwise": depthwise,
+    "conv-more": conv_more,
 }
 
 

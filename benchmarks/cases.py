@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,6 +31,35 @@ TOLERANCES = {
     "e4m3": 1e-2,
     "e4m3_fast": 2e-2,
 }
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Types of a product by name: of A, of w, of an output after an epilogue, of the sums (cuDNN's
+    name)."""
+
+    a: str
+    w: str
+    c: str
+    sums: str = "FLOAT"
+
+    @property
+    def scale(self) -> str:
+        """Of what results are scaled by and biased with."""
+        return self.a if self.a in ("bf16", "fp16") else "fp32"
+
+
+OPERANDS = {
+    **{name: Operands(name, name, name) for name in ("bf16", "fp16", "fp32", "tf32")},
+    "int8": Operands("int8", "int8", "bf16", "INT32"),
+    "e4m3": Operands("e4m3", "e4m3", "bf16"),
+    "e4m3_fast": Operands("e4m3", "e4m3", "bf16", "FAST_FLOAT_FOR_FP8"),
+}
+
+
+def spread(dtype: str) -> float:
+    """About the standard deviation of a random tensor of unit scale: int8 is uniform."""
+    return 74.0 if dtype == "int8" else 1.0
 
 
 def random_tensor(*dims: int, dtype: torch.dtype, scale: float = 1.0) -> Any:

@@ -1,35 +1,43 @@
-"""Convolutions as operation graphs, images and filters with channels last."""
+"""Convolutions as operation graphs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .image_norm_graphs import image, output
+from .conv_shape import ConvShape
+from .image_norm_graphs import output
 
 if TYPE_CHECKING:
     from .graphs import Graph
 
 
 def _conv(made: Graph, p: Mapping[str, Any]) -> None:
-    g, dtype = made.graph, p["dtype"]
+    g, shape = made.graph, p["shape"]
     y = g.conv_fprop(
-        image=made.input("x", *image(p["n"], p["h"], p["w"], p["c"]), dtype),
-        weight=made.input("f", *image(p["k"], p["r"], p["s"], p["c"] // p["groups"]), dtype),
-        padding=[p["padding"]] * 2,
-        stride=[p["stride"]] * 2,
-        dilation=[1, 1],
-        compute_data_type=made.type("FLOAT"),
+        image=made.input("x", *shape.x, p["x_type"]),
+        weight=made.input("f", *shape.f, p["x_type"]),
+        padding=[shape.padding] * shape.rank,
+        stride=[shape.stride] * shape.rank,
+        dilation=[shape.dilation] * shape.rank,
+        compute_data_type=made.sums(p["sums"]),
     )
-    dims = image(p["n"], p["p"], p["q"], p["k"])
     if p["epilogue"] != "plain":
-        channel = image(1, 1, 1, p["k"])
-        y = g.mul(a=y, b=made.input("scale", *channel, dtype))
-        y = g.add(a=y, b=made.input("bias", *channel, dtype))
-        if p["epilogue"] == "scale_bias_add_relu":
-            y = g.add(a=y, b=made.input("residual", *dims, dtype))
-        y = g.relu(input=y)
-    output(made, "y", y, dims, dtype)
+        y = _epilogue(made, p, shape, y.set_data_type(made.sums_type(p["sums"])))
+    output(made, "y", y, shape.y, p["y_type"])
+
+
+def _epilogue(made: Graph, p: Mapping[str, Any], shape: ConvShape, y: Any) -> Any:
+    g, epilogue, scale_type = made.graph, p["epilogue"], p["scale_type"]
+    is_one = epilogue == "descale"
+    channels = shape.channels(1 if is_one else shape.k)
+    y = g.mul(a=y, b=made.input("scale", *channels, scale_type))
+    if is_one:
+        return y
+    y = g.add(a=y, b=made.input("bias", *channels, scale_type))
+    if epilogue == "scale_bias_add_relu":
+        y = g.add(a=y, b=made.input("residual", *shape.y, p["y_type"]))
+    return g.relu(input=y)
 
 
 # Kind -> what adds the operations of a case's parameters to a graph.

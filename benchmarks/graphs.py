@@ -36,6 +36,14 @@ class Graph:
     def type(self, name: str) -> Any:
         return getattr(self.library.data_type, name)
 
+    def sums(self, name: str) -> Any:
+        """What a product computes in; f32 where the library has no mode of fewer bits."""
+        return self.type(name if hasattr(self.library.data_type, name) else "FLOAT")
+
+    def sums_type(self, name: str) -> Any:
+        """The type of such a product, before an epilogue."""
+        return self.type("INT32" if name == "INT32" else "FLOAT")
+
     def input(self, name: str, dims: list[int], strides: list[int], dtype: str) -> Any:
         made = self.graph.tensor(
             name=name, dim=dims, stride=strides, data_type=self.type(_TYPES[dtype])
@@ -102,17 +110,10 @@ def _matmul(made: Graph, case: Case) -> None:
         a = _scaled(made, a, [1, 1, k], p["scale_type"]).set_data_type(multiplied)
     elif p["prologue"]:
         w = _scaled(made, w, [1, 1, n], p["scale_type"]).set_data_type(multiplied)
-    # Without cuDNN's mode of fewer bits in the sums, they are f32.
-    has_mode = hasattr(made.library.data_type, p["sums"])
-    c = g.matmul(A=a, B=w, compute_data_type=made.type(p["sums"] if has_mode else "FLOAT"))
+    c = g.matmul(A=a, B=w, compute_data_type=made.sums(p["sums"]))
     if p["epilogue"] != "none":
-        c = _epilogue(made, p, c.set_data_type(made.type(_sums_type(p))))
+        c = _epilogue(made, p, c.set_data_type(made.sums_type(p["sums"])))
     made.output("c", c, [batch, m, n], p["c_type"])
-
-
-def _sums_type(p: Mapping[str, Any]) -> str:
-    """The type of the product between matmul and epilogue."""
-    return "INT32" if p["sums"] == "INT32" else "FLOAT"
 
 
 def _epilogue(made: Graph, p: Mapping[str, Any], c: Any) -> Any:

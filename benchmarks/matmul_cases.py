@@ -11,7 +11,6 @@ every layout, and strides as the layout says.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,30 +18,9 @@ from torch.nn import functional
 
 from . import cases
 from .case import Buffers, Case, row_step, unit
-from .cases import TOLERANCES, TORCH_TYPES, bytes_of, random_tensor
+from .cases import OPERANDS, TOLERANCES, TORCH_TYPES, bytes_of, random_tensor, spread
 
 LAYOUTS = ("kk", "kn", "mn", "mk")
-
-# About the standard deviation of uniform int8.
-_INT8_SPREAD = 74.0
-
-
-@dataclass(frozen=True)
-class Operands:
-    """Types by name: of A, of w, of an output after an epilogue, of the sums (cuDNN's name)."""
-
-    a: str
-    w: str
-    c: str
-    sums: str = "FLOAT"
-
-
-OPERANDS = {
-    **{name: Operands(name, name, name) for name in ("bf16", "fp16", "fp32", "tf32")},
-    "int8": Operands("int8", "int8", "bf16", "INT32"),
-    "e4m3": Operands("e4m3", "e4m3", "bf16"),
-    "e4m3_fast": Operands("e4m3", "e4m3", "bf16", "FAST_FLOAT_FOR_FP8"),
-}
 
 # The operation of an id: a function of the product, or of A and w.  scale is [n] after the
 # product (descale: a scalar), [n] of w, [k] of A.
@@ -74,7 +52,7 @@ def matmul(
         "dtype": dtype, "epilogue": epilogue, "prologue": prologue, "layout": layout,
         "batch": batch, "m": m, "n": n, "k": k,
         "a_type": types.a, "w_type": w_type, "c_type": c_type, "sums": types.sums,
-        "scale_type": types.a if types.a in ("bf16", "fp16") else "fp32",
+        "scale_type": types.scale,
     }  # fmt: skip
     flops = 2.0 * batch * m * n * k
     moved = m * k * bytes_of(TORCH_TYPES[types.a]) + n * k * bytes_of(TORCH_TYPES[w_type])
@@ -125,7 +103,7 @@ def _make(p: dict[str, Any]) -> Buffers:
     # Results are of about unit size; coarse types leave that to the scale.
     size = k**-0.5 if is_coarse else 1.0
     for name in (p["a_type"], p["w_type"]):
-        size /= _INT8_SPREAD if name == "int8" else 1.0
+        size /= spread(name)
     buffers = {
         "a": operand(m, p["a_type"], p["layout"][0] == "k", 1.0),
         "w": operand(n, p["w_type"], p["layout"][1] == "k", 1.0 if is_coarse else k**-0.5),

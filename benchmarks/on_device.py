@@ -33,9 +33,20 @@ def run(given: Namespace, watch: Watch) -> None:
 
 def chosen(given: Namespace) -> list[Case]:
     """The cases that `kernels` is asked for."""
-    drawn = given.seed is not None
-    listed = generated.memory_bound(given.seed) if drawn else case_lists.SETS[given.set]()
-    return [case for case in listed if re.search(given.match, case.id)]
+    return [case for case in _listed(given.set, given.seed) if re.search(given.match, case.id)]
+
+
+def _listed(name: str | None, seed: int | None) -> list[Case]:
+    """name: "all" by default, or, with a seed, what is bound by memory."""
+    if seed is None:
+        name = name or "all"
+        if name in generated.DRAWN:
+            raise ValueError(f"--set {name} is drawn: it takes a --seed")
+        return case_lists.SETS[name]()
+    name = name or next(iter(generated.DRAWN))
+    if name not in generated.DRAWN:
+        raise ValueError(f"--set {name} is listed: it takes no --seed")
+    return generated.DRAWN[name](seed)
 
 
 def _kernels(given: Namespace, bench: Bench, made: Results) -> None:

@@ -136,10 +136,11 @@ _MEMORY: dict[str, Call] = {
 
 def _eager_conv(p: Mapping[str, Any]) -> Call:
     """cuDNN's fastest algorithm of those that torch tries, then the epilogue."""
+    if p["x_type"] not in ("bf16", "fp16"):
+        raise ValueError(f"torch has no convolutions of {p['x_type']}")
     torch.backends.cudnn.benchmark = True
     act = conv_cases.EPILOGUES[p["epilogue"]]
-    rest = (None, p["stride"], p["padding"], 1, p["groups"])
-    return lambda s: act(functional.conv2d(s["x"], s["f"], *rest), s)
+    return lambda s: act(conv_cases.direct(p, s["x"], s["f"]), s)
 
 
 def _eager_matmul(p: Mapping[str, Any]) -> Call:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 import dnnc
+from tests.support.checked import random_inputs
 
 LOW = -math.inf
 
@@ -172,3 +175,126 @@ def alibi(p, s):
 def by_tensor(p, s):
     """A scale of any sign, in memory."""
     return p.g.mul(s, p.g.tensor([1, 1, 1, 1], name="scale", data_type="FLOAT"))
+
+
+def paged(
+    *, batch=2, heads=4, key_heads=2, queries=40, pages=4, block=32, depth=64, dtype="HALF",
+    spare=5, **options,
+):  # fmt: skip
+    """(graph, blocks of the caches) of `sdpa` over caches in pages, some of which nobody has."""
+    g = dnnc.pygraph(
+        "paged", io_data_type=dtype, intermediate_data_type="FLOAT", compute_data_type="FLOAT"
+    )
+    blocks = batch * pages + spare
+    q = g.tensor([batch, heads, queries, depth], name="q")
+    k, v = (g.tensor([blocks, key_heads, block, depth], name=name) for name in "kv")
+    tables = [
+        g.tensor([batch, 1, pages, 1], name=name, data_type="INT32")
+        for name in ("k_table", "v_table")
+    ]
+    lengths = [
+        g.tensor([batch, 1, 1, 1], name=name, data_type="INT32") for name in ("queries", "lengths")
+    ]
+    o, stats = g.sdpa(
+        q, k, v, generate_stats=True, attn_scale=depth**-0.5, use_padding_mask=True,
+        seq_len_q=lengths[0], seq_len_kv=lengths[1], paged_attention_k_table=tables[0],
+        paged_attention_v_table=tables[1], paged_attention_max_seq_len_kv=pages * block, **options,
+    )  # fmt: skip
+    o.set_output(True)
+    stats.set_output(True).set_data_type("FLOAT")
+    return g, blocks
+
+
+def paged_inputs(g, blocks, lengths, block, queries=(40, 13)):
+    """Of `paged`; what tables say past the lengths, and rows of blocks that nobody has, are no
+    numbers."""
+    graph = g.graph.finalize()
+    given = random_inputs(graph, {})
+    rng, tables = np.random.default_rng(1), {}
+    for tensor in graph.inputs:
+        if tensor.name in ("k_table", "v_table"):
+            table = rng.permutation(blocks)[: given[tensor.uid].size]
+            table = table.reshape(given[tensor.uid].shape)
+            for entry, length in enumerate(lengths):
+                table[entry, 0, -(-length // block) :] = -12345
+            given[tensor.uid] = tables[tensor.name[0]] = table
+        elif tensor.name in ("queries", "lengths"):
+            values = queries if tensor.name == "queries" else lengths
+            given[tensor.uid] = np.reshape(values, (len(lengths), 1, 1, 1))
+    for tensor in graph.inputs:
+        if tensor.name in tables:
+            used = _rows_in_use(tables[tensor.name], lengths, block, blocks)
+            given[tensor.uid] = np.where(used, given[tensor.uid], np.nan)
+            given[tensor.uid] = given[tensor.uid].astype(tensor.type.numpy)
+    return given
+
+
+def _rows_in_use(table, lengths, block, blocks):
+    """[blocks, 1, rows, 1]: which rows of a cache hold keys of a sequence."""
+    used = np.zeros((blocks, 1, block, 1), bool)
+    for entry, length in enumerate(lengths):
+        for key in range(length):
+            used[table[entry, 0, key // block, 0], 0, key % block] = True
+    return used
+
+
+def packed(
+    lengths, key_lengths, *, spare=(20, 30), heads=4, key_heads=2, depth=64, dtype="HALF",
+    cumulative=False, **options,
+):  # fmt: skip
+    """(graph, name -> values) of `sdpa` over packed sequences of these lengths.
+
+    spare: by how many rows the declared maxima are longer.  cumulative: with cumulative lengths in
+    place of offsets.
+    """
+    batch = len(lengths)
+    g = dnnc.pygraph(
+        "packed", io_data_type=dtype, intermediate_data_type="FLOAT", compute_data_type="FLOAT"
+    )
+
+    def numbers(name, count):
+        return g.tensor([count, 1, 1, 1], name=name, data_type="INT32")
+
+    def sequences(name, rows, own):
+        row = own * depth
+        return g.tensor([batch, own, rows, depth], [rows * row, depth, row, 1], name=name)
+
+    rows, keys = max(lengths) + spare[0], max(key_lengths) + spare[1]
+    q, k, v = (
+        sequences("q", rows, heads), sequences("k", keys, key_heads),
+        sequences("v", keys, key_heads),
+    )  # fmt: skip
+    ends, key_ends = [0], [0]
+    for length, key_length in zip(lengths, key_lengths, strict=True):
+        ends.append(ends[-1] + length)
+        key_ends.append(key_ends[-1] + key_length)
+    if cumulative:
+        options["cu_seq_len_q"] = numbers("ends", batch + 1)
+        options["cu_seq_len_kv"] = numbers("key_ends", batch + 1)
+        values = {"ends": ends, "key_ends": key_ends}
+    else:
+        first, key_first = numbers("first", batch + 1), numbers("key_first", batch + 1)
+        q.set_ragged_offset(first)
+        k.set_ragged_offset(key_first)
+        v.set_ragged_offset(key_first)
+        options |= {
+            "use_padding_mask": True, "seq_len_q": numbers("lengths", batch),
+            "seq_len_kv": numbers("key_lengths", batch),
+        }  # fmt: skip
+        values = {
+            "lengths": lengths, "key_lengths": key_lengths,
+            "first": [end * heads * depth for end in ends],
+            "key_first": [end * key_heads * depth for end in key_ends],
+        }  # fmt: skip
+    o, stats = g.sdpa(
+        q, k, v, generate_stats=True, attn_scale=depth**-0.5, max_total_seq_len_q=ends[-1],
+        max_total_seq_len_kv=key_ends[-1], **options,
+    )  # fmt: skip
+    row = heads * depth
+    o.set_output(True).set_dim([batch, heads, rows, depth])
+    o.set_stride([rows * row, depth, row, 1])
+    if not cumulative:
+        o.set_ragged_offset(first)
+    stats.set_output(True).set_data_type("FLOAT")
+    g.validate()
+    return g, values

@@ -32,6 +32,16 @@ def loaded(path):
 
 
 support = loaded(ROOT / "docs" / "generate_support.py")
+from support_table import (  # noqa: E402
+    answers,
+    engines_part,
+    graphs,
+    linked_tests,
+    modes_part,
+    operations_part,
+    types_part,
+)
+
 TEXT = support.TABLE.read_text()
 
 
@@ -128,7 +138,7 @@ def test_every_knob_has_a_row():
     without = {"peers"}
     assert {engine for engine, _ in found} == {engine.name for engine in ENGINES} - without
     for engine in ENGINES:
-        for graph in support.samples(engine):
+        for graph in engines_part.samples(engine):
             known = {(engine.name, knob.name) for knob in engine.knobs(graph, of("sm_90"))}
             assert known <= found
 
@@ -146,8 +156,10 @@ def test_every_method_has_a_place():
 def test_every_row_of_tests_is_one_of_the_table():
     wanted = [f"engine {engine.name}" for engine in ENGINES]
     wanted += [f"operation {op.op_name}" for op in OPS]
-    assert [key for key in support.TESTS if key.startswith(("engine ", "operation "))] == wanted
-    assert all(support.TESTS.values())
+    assert [
+        key for key in linked_tests.TESTS if key.startswith(("engine ", "operation "))
+    ] == wanted
+    assert all(linked_tests.TESTS.values())
 
 
 # ---- links
@@ -213,7 +225,7 @@ def verified():
 
 def test_every_claim_about_an_architecture_has_a_test():
     for engine, target, kind in verified():
-        tests = [t for t in support.TESTS[f"engine {engine.name}"] if target in t.targets]
+        tests = [t for t in linked_tests.TESTS[f"engine {engine.name}"] if target in t.targets]
         kinds = {test.kind for test in tests}
         is_without = kind in ("untested", "refused") and not kinds
         assert kind in kinds or is_without, (engine.name, target, kind)
@@ -234,7 +246,7 @@ def source_of(test):
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_what_is_assembled_and_interpreted_is_said_in_the_tests(engine):
     assembled = {case[0] for case in test_assembly.CASES.values()}
-    for test in support.TESTS[f"engine {engine.name}"]:
+    for test in linked_tests.TESTS[f"engine {engine.name}"]:
         if test.kind == "assembled":
             is_a_case = "CASES" in source_of(test) and engine.name in assembled
             assert is_a_case or f'"{engine.name}"' in source_of(test)
@@ -262,34 +274,34 @@ def test_no_engine_is_refused_or_untested_on_a_common_target(engine):
 
 def test_every_example_is_asked_in_every_context():
     for op in OPS:
-        assert len(support.graphs_of_operation(op.op_name)) == 3 * len(EXAMPLES[op.op_name])
+        assert len(graphs.graphs_of_operation(op.op_name)) == 3 * len(EXAMPLES[op.op_name])
     for mode in MODES:
-        assert len(support.graphs_of_mode(mode)) == 4
+        assert len(modes_part.graphs_of_mode(mode)) == 4
 
 
 @pytest.mark.parametrize("name", [op.op_name for op in OPS])
 def test_the_engines_of_an_operation_take_an_example(name):
     row = row_of("Operations", name)
-    whole, taking = row["engines"], takers(support.graphs_of_operation(name))
+    whole, taking = row["engines"], takers(graphs.graphs_of_operation(name))
     if whole.startswith("several kernels: "):
         assert not taking
         parts = whole.removeprefix("several kernels: ").split(", ")
-        assert tuple(parts) == support.engines_of_parts(name)
+        assert tuple(parts) == answers.engines_of_parts(name)
     else:
         assert engines_in(whole) == taking
-    assert (row["status"] == support.NO_ENGINE) == (row["engines"] == "none")
+    assert (row["status"] == operations_part.NO_ENGINE) == (row["engines"] == "none")
 
 
 @pytest.mark.parametrize("mode", MODES, ids=lambda mode: mode.name)
 def test_the_engines_of_a_mode_take_it(mode):
     found = engines_in(row_of("Pointwise modes", mode.name)["engines"])
-    assert found == takers(support.graphs_of_mode(mode))
+    assert found == takers(modes_part.graphs_of_mode(mode))
 
 
 @pytest.mark.parametrize("mode", REDUCTION_MODES, ids=lambda mode: mode.name)
 def test_the_engines_of_a_reduction_mode_take_it(mode):
     found = engines_in(row_of("Reduction modes", mode.name)["engines"])
-    assert found == takers(support.graphs_of_reduction_mode(mode))
+    assert found == takers(modes_part.graphs_of_reduction_mode(mode))
 
 
 RUN = [row["operation"].strip("`") for row in rows("Operations") if row["status"] == "run"]
@@ -314,16 +326,16 @@ def test_operations_that_run_have_examples_that_run(name):
 @pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
 def test_the_engines_of_a_data_type_take_it(dtype):
     row = row_of("Data types", dtype.name)
-    for column, graphs in (
-        ("input", support.casts(dtype, dtypes.f32)),
-        ("output", support.casts(dtypes.f32, dtype)),
+    for column, examples in (
+        ("input", types_part.casts(dtype, dtypes.f32)),
+        ("output", types_part.casts(dtypes.f32, dtype)),
     ):
         cell = row[column]
         named = {e.name for e in ENGINES} if cell == "all" else set(cell.split(", "))
-        assert named == takers(graphs).keys()
+        assert named == takers(examples).keys()
     for engine, computes in re.findall(r"(\w+) in ([^;]+)", row["matmul operands"]):
         for compute in computes.split(", "):
-            (graph,) = support.products(dtype, (dtypes.of(compute),))
+            (graph,) = types_part.products(dtype, (dtypes.of(compute),))
             assert engine in takers([graph])
 
 
@@ -338,7 +350,7 @@ def test_fp8_alone_needs_some_architectures(dtype):
 
 
 def test_fp8_is_refused_elsewhere_by_its_clause_alone():
-    for graph in support.casts(dtypes.f8e4m3, dtypes.f32):
+    for graph in types_part.casts(dtypes.f8e4m3, dtypes.f32):
         for choice in heuristics.choices(graph, of("sm_90")):
             reasons = choice.engine.supports(graph, of("sm_86"))
             assert [reason.clause for reason in reasons] == ["fp8"]

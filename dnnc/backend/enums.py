@@ -260,6 +260,8 @@ class cudnnBackendKnobType_t(IntEnum):
     # Of cuDNN, but of later versions, or of dnnc alone.
     DNNC_KNOB_TYPE_SCHED_POLICY = 1000
     DNNC_KNOB_TYPE_TF32 = 1001
+    DNNC_KNOB_TYPE_PACK_GQA = 1002
+    DNNC_KNOB_TYPE_SPLIT_KV = 1003
 
 
 class cudnnBackendNumericalNote_t(IntEnum):

@@ -134,13 +134,15 @@ def _on_cpu(
 def _in_interpreter(
     problem: Problem, arrays: Any, sizes: Mapping[str, int], target: str | None, seed: int
 ) -> dict[int, Any]:
+    from ..dialect.reference import undefined_parts
     from ..interpreter.plans import run_plan
 
     plan = problem.plan_for(target)
     name = plan.programs[0].target
     console.field("device", f"interpreter (the plan's PTX for {name} on NumPy, seed {seed})")
+    partial = undefined_parts(problem.graph, arrays, sizes=sizes)
     with console.working("interpreting"):
-        return run_plan(plan, arrays, sizes=sizes, target=name, seed=seed)
+        return run_plan(plan, arrays, sizes=sizes, target=name, seed=seed, partial=partial.keys())
 
 
 _RUNNERS = {Device.cuda: _on_cuda, Device.cpu: _on_cpu, Device.interpreter: _in_interpreter}

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..dialect import structure
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..mlir import ir
@@ -22,6 +23,11 @@ from .mask_ranges import Anything, Both, Condition, MaskReader, negated, places_
 from .matching import body_of, operand_of, pointwise
 from .region import Access, Region, identity_access
 from .walk import indexing_maps, inputs_of, is_reduction
+
+# Of a generic that gathers rows: how, see `Source`.  Its body extracts from lengths, index, tensor.
+LOAD = "dnn.load"
+STORE = "ragged_store"  # the anchor of an output that is packed
+FACTOR = "dnn.factor"
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,33 @@ class Masked:
 
 
 @dataclass(frozen=True, eq=False)
+class Source:
+    """Where an operand lies.  is_turned: whether its last two axes are exchanged.
+
+    kind: "", or how rows are found: "paged", tensor [blocks, heads, size, elements], index the
+    table of pages; "packed", tensor [1, heads, rows, elements], index where each entry of the
+    batch begins, in elements over `factor`.  lengths: rows that each entry has; the others are
+    zeros.  Both are None where they are computed; values: theirs, SSA.  entries: of the batch.
+    """
+
+    tensor: Tensor
+    is_turned: bool
+    kind: str = ""
+    lengths: Tensor | None = None
+    index: Tensor | None = None
+    values: tuple[Any, Any] = (None, None)
+    entries: Expr | None = None
+    factor: int = 1
+
+    @property
+    def batch(self) -> tuple[Expr, ...]:
+        """The axes that count heads."""
+        if self.entries is None:
+            return self.tensor.shape[:-2]
+        return (self.entries, self.tensor.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
 class AttentionRegion:
     """SSA values of the parts."""
 
@@ -47,7 +80,7 @@ class AttentionRegion:
 
     @cached_property
     def calls(self) -> tuple[Any, Any]:
-        first, second = (op for op in self.region.operations if op.name == "func.call")
+        first, second, *_ = (op for op in self.region.operations if op.name == "func.call")
         return first, second
 
     @property
@@ -114,13 +147,38 @@ class AttentionRegion:
 
     def operand(self, call: int, place: int) -> tuple[Tensor, bool]:
         """(tensor in memory, whether its last two axes are exchanged) of a product's operand."""
+        source = self.source(call, place)
+        return source.tensor, source.is_turned
+
+    def source(self, call: int, place: int) -> Source:
+        """Where a product's operand lies in memory."""
         value, turned = self.calls[call].operands[place], False
-        while value not in self.region.arguments:
+        arguments = self.region.arguments
+        while value not in arguments:
             operation = value.owner
+            if LOAD in operation.attributes:
+                return self._gathered(operation, turned)
             turned ^= _turns(operation)
             inputs = inputs_of(operation)
             value = inputs[0] if inputs else _extracted(operation)
-        return self.region.arguments[value], turned
+        return Source(arguments[value], turned)
+
+    def _gathered(self, operation: Any, turned: bool) -> Source:
+        kind = ir.StringAttr(operation.attributes[LOAD]).value
+        lengths, index, memory = _extracts(operation)
+        arguments = self.region.arguments
+        factor = 1
+        if FACTOR in operation.attributes:
+            factor = structure.from_attribute(operation.attributes[FACTOR])
+        return Source(
+            arguments[memory], turned, kind, arguments.get(lengths), arguments.get(index),
+            (lengths, index), self.region.dims_of(lengths)[0], factor,
+        )  # fmt: skip
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows of an operand are looked up."""
+        return any(self.source(*place).kind for place in ((0, 0), (0, 1), (1, 1)))
 
     # ---- masks, and a factor of all scores
 
@@ -160,6 +218,21 @@ class AttentionRegion:
         return (value, inputs_of(operation)[0], number) if 0 < number < float("inf") else None
 
     # ---- outputs
+
+    def packed(self, value: Any) -> tuple[Any, Source] | None:
+        """(what is packed, where its rows go) of an output that is; None: of another."""
+        operation = value.owner
+        if isinstance(operation, ir.Block) or operation.name != "func.call":
+            return None
+        anchor = structure.anchor_of(operation)
+        if ir.StringAttr(anchor.attributes["dnn.anchor"]).value != STORE:
+            return None
+        made, index, lengths = operation.operands
+        tensor = next(t for v, t in self.region.outputs if v == value)
+        factor = structure.from_attribute(anchor.attributes["dnn.offset_multiplier"])
+        entries = self.region.dims_of(lengths)[0]
+        values = (lengths, index)
+        return made, Source(tensor, False, "packed", None, None, values, entries, factor)
 
     def is_of_result(self, value: Any) -> bool:
         """Whether an output is made of the second product, or of rows' statistics only."""

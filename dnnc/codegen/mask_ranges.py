@@ -115,8 +115,11 @@ class MaskReader:
 
     def _value(self, value: Any, at: Access) -> Linear | Condition | None:
         """A tensor at some coordinates; None: not known."""
-        if value in self.region.arguments:
-            return self._leaf(value, at)
+        found = None if value in self.region.arguments else self._made(value, at)
+        return self._term(value, at) if found is None else found
+
+    def _made(self, value: Any, at: Access) -> Linear | Condition | None:
+        """Of a tensor that is computed, if its operations are known."""
         operation = value.owner
         if isinstance(operation, ir.Block) or operation.name != "linalg.generic":
             return None
@@ -136,15 +139,15 @@ class MaskReader:
             known[op.results[0]] = self._scalar(op, known, at)
         return None
 
-    def _leaf(self, value: Any, at: Access) -> Linear | None:
-        """A term, if it is an integer that neither row nor column changes."""
-        tensor = self.region.arguments[value]
+    def _term(self, value: Any, at: Access) -> Linear | None:
+        """A term, if it is an integer that neither row nor column changes and a walk computes."""
         moving = (("loop", self.rank - 2), ("loop", self.rank - 1))
         is_fixed = all(
-            tensor.shape[axis].constant == 1 or (place not in moving and place[0] != "other")
-            for axis, place in enumerate(at)
+            extent.constant == 1 or (place not in moving and place[0] != "other")
+            for extent, place in zip(self.region.dims_of(value), at, strict=True)
         )
-        if not is_fixed or not tensor.type.is_integer or tensor.type.bits != 32:
+        type_ = ir.RankedTensorType(value.type).element_type
+        if not is_fixed or type_ != ops.i32_type() or not _is_walked(value):
             return None
         return Linear(terms=((1, value, at),))
 
@@ -172,6 +175,18 @@ class MaskReader:
         if place == ("loop", self.rank - 1):
             return Linear(column=1)
         return Linear() if place == ("zero",) else None
+
+
+def _is_walked(value: Any) -> bool:
+    """Whether a walk needs no products and no reductions for a tensor."""
+    operation = value.owner
+    if isinstance(operation, ir.Block):
+        return True
+    if operation.name != "linalg.generic" or is_reduction(operation):
+        return False
+    body = operation.regions[0].blocks[0].operations
+    taken = [view.operation.operands[0] for view in body if view.operation.name == "tensor.extract"]
+    return all(map(_is_walked, [*inputs_of(operation), *taken]))
 
 
 def places_of(map_: Any, at: Access) -> Access:
@@ -246,6 +261,15 @@ _RULES: dict[str, Callable[..., Linear | Condition | None]] = {
     "arith.ori": _joined(Either),
     "arith.xori": _flipped,
 }
+
+
+def terms(condition: Condition) -> list[tuple[Any, Access]]:
+    """(leaf, how it is addressed) of what a condition compares rows and columns with."""
+    if isinstance(condition, Compare):
+        return [(leaf, access) for _, leaf, access in condition.form.terms]
+    if isinstance(condition, Both | Either):
+        return [term for part in condition.parts for term in terms(part)]
+    return []
 
 
 # ---- ranges of columns

@@ -18,8 +18,8 @@ from .op import Op
 from .tensor import Tensor
 
 
-def copied(graph: OperationGraph) -> OperationGraph:
-    """An open graph with copies of the tensors and operations."""
+def copied(graph: OperationGraph) -> tuple[OperationGraph, dict[Tensor, Tensor]]:
+    """An open graph with copies of the tensors and operations, and each tensor's copy."""
     made = OperationGraph(
         graph.name, io_type=graph.io_type, intermediate_type=graph.intermediate_type
     )
@@ -30,7 +30,7 @@ def copied(graph: OperationGraph) -> OperationGraph:
         made.add_tensor(tensor)
     for op in graph.ops:
         made.add(_copied_op(op, tensors))
-    return made
+    return made, tensors
 
 
 def _copied_op(op: Op, tensors: dict[Tensor, Tensor]) -> Op:
@@ -46,7 +46,7 @@ def _copied_op(op: Op, tensors: dict[Tensor, Tensor]) -> Op:
 
 def to_json(graph: OperationGraph) -> dict[str, Any]:
     """The JSON form of a copy that `copied` made, which this may finalize."""
-    as_it_is = copied(graph)
+    as_it_is, _ = copied(graph)
     with contextlib.suppress(DnncError):
         return json_form.to_json(graph.finalize())
     give_uids(as_it_is.declared)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from ..expr import Dim
+from ..expr import Dim, Expr
 from .op import Op
 from .tensor import Tensor, stride_order, symbols_of
 
@@ -248,12 +248,13 @@ class OperationGraph:
     def _verify(self) -> None:
         for op in self.ops:
             op.verify()
+        self._verify_ragged()
         if not self.outputs:
             raise self._error(
                 Status.BAD_PARAM, "every result is virtual", "one output at least, by set_output"
             )
         for tensor in self.outputs:
-            if not _is_injective(tensor):
+            if not is_injective(tensor.shape, tensor.layout):
                 raise tensor.error(
                     Status.NOT_SUPPORTED_LAYOUT,
                     f"strides {[str(s) for s in tensor.layout]} put two elements in one place",
@@ -261,6 +262,18 @@ class OperationGraph:
                 )
         self._verify_peers()
         symbols_of(self.tensors)
+
+    def _verify_ragged(self) -> None:
+        """No operation reads the offsets of a tensor: those of `ragged_load` are operands."""
+        for tensor in self.tensors:
+            if tensor.ragged_offset is not None:
+                users = [op.label for op in self.ops if tensor in (*op.operands, *op.results)]
+                raise tensor.error(
+                    Status.NOT_SUPPORTED_LAYOUT,
+                    f"ragged, sequences packed at offsets, and a tensor of {users[0]}",
+                    "an operand or a result of pygraph's sdpa with lengths; else operations "
+                    "ragged_load and ragged_store",
+                )
 
     def _verify_peers(self) -> None:
         """What devices exchange values through has no other use, in no other operation."""
@@ -327,13 +340,13 @@ def give_uids(tensors: Iterable[Tensor]) -> None:
             taken.add(free)
 
 
-def _is_injective(tensor: Tensor) -> bool:
+def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     """Whether no two elements share a place (True where symbols leave it open)."""
     reached = 0
-    for axis in reversed(stride_order(tensor.shape, tensor.layout)):
-        if tensor.shape[axis].constant == 1:
+    for axis in reversed(stride_order(dims, strides)):
+        if dims[axis].constant == 1:
             continue
-        stride, extent = tensor.layout[axis].constant, tensor.shape[axis].constant
+        stride, extent = strides[axis].constant, dims[axis].constant
         if stride is None or extent is None:
             return True
         if stride <= reached:

@@ -195,6 +195,10 @@ class Op:
         """The results as float64, int64 or bool arrays, from such operands."""
         raise NotImplementedError
 
+    def undefined(self, *operands: Any, **context: Any) -> Any:
+        """Which elements of its one result may be anything, a boolean array; None: none of them."""
+        return None
+
     def expand(self) -> Sequence[Op] | None:
         """The simpler operations that stand for it, in order, made of it once it is verified.
 

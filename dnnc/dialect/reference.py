@@ -6,7 +6,7 @@ rounded to its data type (docs/numerics.md).  INT32 arithmetic wraps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..errors import DnncError, Status
 from ..expr import Expr
 from ..rounding import round_to, widen
 from .graph import OperationGraph
+from .op import Op
 from .tensor import Tensor, text
 
 Array = Any
@@ -33,27 +34,53 @@ def reference(
     sizes: values of symbols that no input's dims show.
     exact_outputs: leave outputs as float64, int64 or bool, before their own rounding.
     """
+    outputs: dict[int, Array] = {}
+    for _, tensor, exact, rounded in _computed(graph, inputs, sizes or {}):
+        if not tensor.is_virtual:
+            assert tensor.uid is not None
+            outputs[tensor.uid] = exact if exact_outputs else rounded
+    return outputs
+
+
+def undefined_parts(
+    graph: OperationGraph,
+    inputs: Mapping[Any, Array],
+    *,
+    sizes: Mapping[str, int] | None = None,
+) -> dict[int, Array]:
+    """uid -> which elements of an output may be anything; outputs that are defined are left out."""
+    if all(type(op).undefined is Op.undefined for op in graph.ops):
+        return {}
+    return {
+        tensor.uid: undefined
+        for undefined, tensor, _, _ in _computed(graph, inputs, sizes or {})
+        if undefined is not None and not tensor.is_virtual and tensor.uid is not None
+    }
+
+
+def _computed(
+    graph: OperationGraph, inputs: Mapping[Any, Array], sizes: Mapping[str, int]
+) -> Iterator[tuple[Array | None, Tensor, Array, Array]]:
+    """(what is undefined of it, tensor, its values, these in its type) of each operation's results,
+    in order."""
     graph.finalize()
     given = {_key_to_tensor(graph, key): value for key, value in inputs.items()}
     values = {tensor: _input_array(tensor, given) for tensor in graph.inputs}
-    found = solve_sizes({t: np.shape(v) for t, v in values.items()}, sizes or {})
+    found = solve_sizes({t: np.shape(v) for t, v in values.items()}, sizes)
     for tensor, value in values.items():
         _require_dims(tensor, np.shape(value), found)
     for tensor in graph.tensors:
         if tensor.is_constant:
             values[tensor] = np.full([1] * tensor.rank, tensor.value)
     values = {t: widen(round_to(_wide(v), t.type)) for t, v in values.items()}
-    outputs: dict[int, Array] = {}
     for op in graph.ops:
         operands = [values[tensor] for tensor in op.operands]
         made = op.reference(*operands, sizes=found)
+        undefined = op.undefined(*operands, sizes=found)
         for tensor, exact in zip(op.results, _tuple(made), strict=True):
             rounded = round_to(exact, tensor.type)
             values[tensor] = widen(rounded)
-            if not tensor.is_virtual:
-                assert tensor.uid is not None
-                outputs[tensor.uid] = exact if exact_outputs else rounded
-    return outputs
+            yield undefined, tensor, exact, rounded
 
 
 def solve_sizes(

@@ -18,6 +18,7 @@ from .reduction import REDUCTION
 from .resample import RESAMPLE
 from .rows import ROWS
 from .sdpa_fwd_sm90 import SDPA_FWD_SM90
+from .sdpa_sm80 import SDPA_SM80
 from .transpose import TRANSPOSE
 
 ENGINES: tuple[Engine, ...] = (
@@ -27,6 +28,7 @@ ENGINES: tuple[Engine, ...] = (
     ROWS,
     GRID,
     SDPA_FWD_SM90,
+    SDPA_SM80,
     MATMUL_SM90,
     MATMUL_SM80,
     CONV_SM90,

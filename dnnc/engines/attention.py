@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from .. import dtypes
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, Pointwise, Reduction, Reshape, Transpose
+from ..dialect.ops import (
+    Matmul,
+    PagedCacheLoad,
+    Pointwise,
+    RaggedLoad,
+    RaggedStore,
+    Reduction,
+    Reshape,
+    Transpose,
+)
 from ..dialect.tensor import Tensor, text
 from ..expr import Expr
 from .engine import Reason
@@ -27,15 +36,16 @@ _ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weight
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A tensor in memory that a product reads.  is_turned: its last two axes are exchanged."""
+    """A tensor in memory that a product reads.
+
+    is_turned: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
+    place.  batch: its axes of heads.
+    """
 
     tensor: Tensor
     is_turned: bool
-
-    def sizes(self) -> tuple[Expr, Expr]:
-        """Of the last two axes, as the product sees them."""
-        one, other = self.tensor.shape[-2:]
-        return (other, one) if self.is_turned else (one, other)
+    load: PagedCacheLoad | RaggedLoad | None
+    batch: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +63,11 @@ class Attention:
     q: Operand
     k: Operand
     v: Operand
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows of an operand are looked up."""
+        return any(operand.load is not None for operand in (self.q, self.k, self.v))
 
     @property
     def score(self) -> Tensor:
@@ -132,7 +147,9 @@ class _Reader:
         return found
 
     def _products(self) -> tuple[Matmul, Matmul]:
-        anchors = [op for op in self.fusion.ops if op.role == "anchor"]
+        anchors = [
+            op for op in self.fusion.ops if op.role == "anchor" and not isinstance(op, RaggedStore)
+        ]
         matmuls = [op for op in anchors if isinstance(op, Matmul)]
         if len(matmuls) != 2 or len(anchors) != 2:
             raise _Unlike(", ".join(op.label for op in anchors) or "no matmul")
@@ -258,17 +275,39 @@ class _Reader:
         """What is read in memory, through views."""
         turned, label = False, tensor.label
         while (op := self.fusion.producers.get(tensor)) is not None:
+            if isinstance(op, PagedCacheLoad | RaggedLoad):
+                return self._gathered(op, turned)
             if isinstance(op, Transpose) and _turns_last(op):
                 turned = not turned
             elif not (isinstance(op, Reshape) and _regroups(op)):
                 raise _Unlike(f"{label} is computed by {op.label}", "operands in memory")
             tensor = op.x
-        return Operand(tensor, turned)
+        return Operand(tensor, turned, None, tensor.shape[:-2])
+
+    def _gathered(self, op: PagedCacheLoad | RaggedLoad, turned: bool) -> Operand:
+        memory = op.packed if isinstance(op, RaggedLoad) else op.container
+        for tensor in op.operands:
+            # Lengths and offsets may be made of others, by simple work.
+            is_simple = isinstance(op, RaggedLoad) and tensor is not memory
+            made_by = self.fusion.upstream(tensor)
+            if made_by and not (is_simple and all(self._is_simple(o) for o in made_by)):
+                raise _Unlike(f"{tensor.label} of {op.label} is computed", "operands in memory")
+        return Operand(memory, turned, op, op.y.shape[:-2])
+
+    def _is_simple(self, op: Op) -> bool:
+        return isinstance(op, Pointwise) or op.role == "view"
+
+    def _verify_packed(self, store: RaggedStore) -> None:
+        """Where rows go does not depend on the attention."""
+        for tensor in (store.offset, store.sequence):
+            if not all(self._is_simple(op) for op in self.fusion.upstream(tensor)):
+                what = f"{tensor.label} of {store.label}"
+                raise _Unlike(what, "offsets and lengths in memory, or made of such")
 
     def _verify_batch(self, found: Attention) -> None:
         """Each batch axis of an operand is that of the scores, 1, or has groups of it."""
         for operand in (found.q, found.k, found.v):
-            own, whole = operand.tensor.shape[:-2], found.batch
+            own, whole = operand.batch, found.batch
             fits = len(own) == len(whole) and all(
                 group_size(n, size) is not None for n, size in zip(own, whole, strict=True)
             )
@@ -278,6 +317,9 @@ class _Reader:
 
     def _verify_outputs(self, found: Attention) -> None:
         for output in self.fusion.outputs:
+            if isinstance(store := self.fusion.producers.get(output), RaggedStore):
+                self._verify_packed(store)
+                output = store.x
             upstream = self.fusion.upstream(output)
             after = found.second in upstream
             dims = (*found.batch, found.queries, *((found.width,) if after else (Expr.of(1),)))

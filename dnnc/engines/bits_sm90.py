@@ -21,6 +21,7 @@ from ..codegen.memory import GlobalTensor
 from ..dialect.fusion import Fusion
 from ..dialect.tensor import Tensor, text
 from ..errors import Status
+from ..expr import Expr
 from ..mlir import arith, ir
 from .engine import Reason
 from .product import flowing_reductions, is_grouped, matmul_of
@@ -41,6 +42,11 @@ _SUPPORTED = (
 def stored_as_bits(output: Tensor, *, swaps: bool) -> bool:
     """Whether what lies along the instruction's columns is whole bytes."""
     column = output.rank - 2 if swaps else output.rank - 1
+    return whole_bytes(output, column, output.shape[column])
+
+
+def whole_bytes(output: Tensor, column: int, extent: Expr) -> bool:
+    """Whether each so many elements along an axis, from its start on, are whole bytes."""
     others = [
         stride
         for axis, stride in enumerate(output.layout)
@@ -48,7 +54,7 @@ def stored_as_bits(output: Tensor, *, swaps: bool) -> bool:
     ]
     return (
         output.layout[column].constant == 1
-        and output.shape[column].known_divisor() % _BYTE == 0
+        and extent.known_divisor() % _BYTE == 0
         and all(stride.known_divisor() % _BYTE == 0 for stride in others)
     )
 

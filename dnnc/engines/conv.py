@@ -87,10 +87,16 @@ class ConvShape:
         return share
 
     @cached_property
+    def y(self) -> tuple[Expr, ...]:
+        """Dims of the output."""
+        pairs = zip(self.windows, self.x.shape[2:], strict=True)
+        outputs = (window.outputs(extent) for window, extent in pairs)
+        return (self.x.shape[0], self.w.shape[0], *outputs)
+
+    @cached_property
     def pixels(self) -> Expr:
         """Of the output: rows of the product."""
-        pairs = zip(self.windows, self.x.shape[2:], strict=True)
-        return product((self.x.shape[0], *(w.outputs(extent) for w, extent in pairs)))
+        return product((self.y[0], *self.y[2:]))
 
     def padded_channels(self, panel: int) -> int:
         """Of a group, in whole panels."""

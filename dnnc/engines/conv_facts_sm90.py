@@ -6,6 +6,7 @@ from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.tensor import Tensor
 from ..expr import typical
 from .conv import conv_of, shape_of
+from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
 from .facts_sm90 import SPLITS, ProductFacts, instruction_of_types, promotes_sums
@@ -34,10 +35,11 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
             for swaps in (False, True)
         ]
         for tensors, moves in (
-            (fusion.outputs, pixels_stored_by_tma),
+            (whole_outputs(fusion), pixels_stored_by_tma),
             (y_loads(fusion), pixels_move_by_tma),
         )
     )
+    whole = len(whole_outputs(fusion))
     return ProductFacts(
         row=row,
         products=1,
@@ -52,11 +54,11 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
         along_rows=((False, False),),
         raw=(),
         is_aligned=True,
-        swaps=(0, 1),
+        swaps=(0,) if booleans_of(fusion) else (0, 1),
         is_along_columns=False,
         staged=(staged[0], staged[1]),
         loaded=(loaded[0], loaded[1]),
-        is_direct=(len(staged[0]) < len(fusion.outputs), len(staged[1]) < len(fusion.outputs)),
+        is_direct=(len(staged[0]) < whole, len(staged[1]) < whole),
         is_heavy=any(is_heavy(other) for other in fusion.ops),
         reductions=0,
         width=0,

@@ -13,6 +13,7 @@ from ..dialect.fusion import Fusion, remembered
 from ..expr import typical
 from ..target import Target
 from .conv import conv_of, shape_of
+from .conv_exits_sm90 import booleans_of, keeps_pixels, whole_outputs
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, y_loads
 from .conv_halo import (
     SLOTS,
@@ -53,8 +54,10 @@ def _refusal(fusion: Fusion) -> str:
     shape = shape_of(op)
     if (what := halo_refusal(shape, facts.row.panel_k)) is not None:
         return what
-    for tensor in fusion.outputs:
-        if not image_stored(tensor, shape.groups):
+    if keeps_pixels(fusion):
+        return "a reduction that keeps pixels"
+    for tensor in (*whole_outputs(fusion), *booleans_of(fusion)):
+        if tensor.type.kind == "b" or not image_stored(tensor, shape.groups):
             return f"output {tensor.label} of {tensor.type}, not channels last by 16 bytes"
     return "sums in f32 of fp8 products" if facts.promotes else ""
 
@@ -95,7 +98,7 @@ def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
 def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
     """No less than the kernel will need."""
     loads = [t for t in y_loads(fusion) if image_moves(t, shape_of(conv_of(fusion)).groups)]
-    buffers = 2 * (len(fusion.outputs) + len(loads)) * halo.buffer_bytes
+    buffers = 2 * (len(whole_outputs(fusion)) + len(loads)) * halo.buffer_bytes
     barriers = Pipeline.barrier_bytes(stages + SLOTS + 2) + TileRing.bytes()
     barriers += TileRing.barrier_bytes() + 64
     return stages * channels * wgmma.ROW_BYTES + SLOTS * halo.slot_bytes + buffers + barriers

@@ -13,11 +13,10 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from .. import dtypes
 from ..codegen import index as idx
 from ..codegen import mbarrier, ops, tma, wgmma
 from ..codegen.index import Coordinate, Index
@@ -28,48 +27,18 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
 from .conv import ConvShape, image_view
 from .conv_halo import IMAGE_AXES, Halo
-from .matrices_sm90 import Batch
-
-GROUP = 0  # the axis of a batch that counts groups
-
-
-def group_of(batch: Batch) -> Any:
-    """The number of a group of channels."""
-    return batch[GROUP].index().base if batch else 0
+from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
+from .matrices_sm90 import Batch, SpaceAxes
 
 
-@dataclass
-class HaloOperand:
-    """X: a tile of pixels with its halo, of a panel of channels.  plan: as of `StagedOperand`."""
-
-    kernel: Kernel
-    shape: ConvShape
-    halo: Halo
-    plan: Mapping[str, Any]
-    row: wgmma.Instruction
-
-    is_a = True
-    is_rows = False
-    is_async = True
-    raw = None
-    bytes = 0  # of its tile in a stage: it has a ring of its own
-
-    def __post_init__(self) -> None:
-        self.panels = wgmma.Panels(self.halo.positions, self.row.element_bytes)
-        x = self.shape.x
-        element = "tf32" if x.type == dtypes.f32 else ""
-        extents = (self.panels.k, self.halo.pitch, self.halo.input_rows)
-        self.box = tma.Box(x, (1, 3, 2), extents, element)
-        self.map = tma.map_argument(self.kernel, self.box)
-
-    def load(self, slot: Any, image: Any, row: Any, batch: Batch, panel: Any, barrier: Any) -> None:
-        """Starts the copy of a tile that begins at a row of Y's image."""
-        channel = ops.add(
-            ops.mul(panel, self.panels.k), ops.mul(group_of(batch), self.shape.c_group)
-        )
-        height, width = self.halo.windows
-        at = [image, channel, ops.add(row, height.lower), width.lower]
-        tma.load(slot, self.map, tma.place(self.box, list(map(Index, at))), barrier)
+def halo_operand(
+    kernel: Kernel, shape: ConvShape, halo: Halo, row: wgmma.Instruction
+) -> RingOperand:
+    """X: tiles of pixels with their halo, of a panel of channels."""
+    panels = wgmma.Panels(halo.positions, row.element_bytes)
+    extents = (panels.k, halo.pitch, halo.input_rows)
+    box = tma.Box(shape.x, (1, 3, 2), extents, element_of(shape.x))
+    return RingOperand(kernel, box, panels, is_rows=False)
 
 
 @dataclass
@@ -83,9 +52,23 @@ class HaloSpace:
     dims: tuple[Expr, ...]
     groups: int
     halo: Halo
-    _apart: dict[Any, tuple[Index, Index, Index]] = field(default_factory=dict)
 
-    exit_axes = None
+    @property
+    def axes(self) -> SpaceAxes:
+        return SpaceAxes((1,), (0, 2, 3), {GROUP: 1})
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        """Positions past a row's end, or past the image's last row, are no pixels."""
+        _, first = self.start(first_column)
+        rows = ops.sub(self.kernel.size(self.dims[2]), first)
+        found = []
+        for i in range(width):
+            position = ops.add(offset, i)
+            down = ops.div(position, self.halo.pitch)
+            across = ops.sub(position, ops.mul(down, self.halo.pitch))
+            is_pixel = ops.less(down, ops.minimum(rows, self.halo.rows))
+            found.append(ops.both(is_pixel, ops.less(across, self.halo.columns)))
+        return ops.from_elements(found)
 
     @property
     def _tiles_of_image(self) -> Expr:
@@ -186,7 +169,8 @@ class HaloLoop:
                 self.pixels.wait_empty(pixels)
                 self.pixels.expect(pixels, self.halo.load_bytes)
                 barrier = self.pixels.full_barrier(pixels)
-                pixel.load(self.pixels.slot(pixels), image, row, place.batch, panel, barrier)
+                slot = self.pixels.slot(pixels)
+                pixel.start(slot, self._corner(image, row, place.batch, panel), barrier)
             pixels = _advanced(pixels, self.pixels.stages, begins)
             k = ops.add(ops.mul(tap, self.shape.padded_channels(panel_k)), ops.mul(panel, panel_k))
             here = Cursor(i, 0) if self.stays else filters
@@ -202,6 +186,13 @@ class HaloLoop:
 
         carried = ops.for_(place.first_step, place.end_step, 1, carried, step)
         return [*carried, ops.const(0)]
+
+    def _corner(self, image: Any, row: Any, batch: Batch, panel: Any) -> list[Any]:
+        """Where a tile of X that begins at a row of Y's image has its first pixel."""
+        channels = ops.mul(panel, self.operands[1].panels.k)
+        channel = ops.add(channels, ops.mul(group_of(batch), self.shape.c_group))
+        height, width = self.halo.windows
+        return [image, channel, ops.add(row, height.lower), width.lower]
 
     # ---- the consumers
 

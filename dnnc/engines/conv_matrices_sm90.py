@@ -12,15 +12,12 @@ the batch is a group of channels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import dtypes
-from ..codegen import im2col, ops, smem, tma, wgmma
 from ..codegen import index as idx
+from ..codegen import tma
 from ..codegen.cluster import Cluster
-from ..codegen.im2col import Im2colBox
 from ..codegen.index import Coordinate, Group, Index, Part
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
@@ -29,8 +26,9 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr
 from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_halo import Halo
-from .conv_halo_sm90 import GROUP, HaloLoop, HaloOperand, HaloSpace, group_of
-from .matrices_sm90 import Batch, Matrices
+from .conv_halo_sm90 import HaloLoop, HaloSpace, halo_operand
+from .conv_operands_sm90 import GROUP, FilterOperand, PixelOperand
+from .matrices_sm90 import Batch, Matrices, SpaceAxes
 from .region_sm90 import product_calls
 from .tile_sm90 import Tiling
 
@@ -70,7 +68,7 @@ def _halo_matrices(
     halo = Halo.of(shape, tiling.halo["rows"], tiling.halo["parts"])
     operands = [
         FilterOperand(kernel, shape, plans[0], row, tiling.rows, Cluster()),
-        HaloOperand(kernel, shape, halo, plans[1], row),
+        halo_operand(kernel, shape, halo, row),
     ]
     space = HaloSpace(kernel, region.dims_of(call.results[0]), shape.groups, halo)
     panels = shape.padded_channels(row.panel_k) // row.panel_k
@@ -94,122 +92,6 @@ def _loops(shape: ConvShape) -> Loops:
     return Loops((Expr.of(shape.groups),), ((GROUP,),) if shape.groups > 1 else ())
 
 
-def _tap_and_channel(shape: ConvShape, panel: int, k: Any) -> tuple[Any, Any]:
-    """(number of the tap, channel of the group) at k."""
-    channels = shape.padded_channels(panel)
-    tap = ops.div(k, channels) if shape.taps > 1 else 0
-    return tap, ops.sub(k, ops.mul(tap, channels))
-
-
-# ---- operands
-
-
-@dataclass
-class PixelOperand:
-    """X: a tile [pixels, a panel of channels] of what one tap meets.
-
-    plan: as of `StagedOperand`.  tile_rows: of the block's tile.
-    """
-
-    kernel: Kernel
-    shape: ConvShape
-    plan: Mapping[str, Any]
-    row: wgmma.Instruction
-    tile_rows: int
-    cluster: Cluster
-
-    is_a = True
-    is_async = True
-    raw = None
-
-    def __post_init__(self) -> None:
-        self.is_rows = bool(self.plan["is_rows"])
-        self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes)
-        self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
-        image, windows = self.shape.image(self.panels.k)
-        # The copy engine rounds to tf32 on the way; `wgmma` would cut.
-        element = "tf32" if image.type == dtypes.f32 else ""
-        self.box = Im2colBox(image, windows, self.panels.k, self.share_rows, element)
-        self.map = self.kernel.tensor_map(self.box.recipe)
-
-    @property
-    def bytes(self) -> int:
-        """Of its tile in a stage."""
-        return self.panels.bytes
-
-    def load(
-        self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
-    ) -> None:
-        """Starts the copy of this block's share of a tile, from a pixel and k on."""
-        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
-        moved = ops.mul(share, self.share_rows)
-        tap, channel = _tap_and_channel(self.shape, self.panels.k, first_k)
-        pixel = im2col.first_pixel(self.kernel, self.box, ops.add(first, moved))
-        if self.shape.is_split_by_groups(self.panels.k):
-            pixel[-1] = group_of(batch)
-        else:
-            channel = ops.add(channel, ops.mul(group_of(batch), self.shape.c_group))
-        offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
-        place = smem.byte_pointer(stage, self.plan["offset"])
-        place = smem.byte_pointer(place, ops.mul(moved, wgmma.ROW_BYTES))
-        im2col.load(place, self.map, [channel, *pixel], offsets, barrier, to_ranks=to_ranks)
-
-
-@dataclass
-class FilterOperand:
-    """W: a tile [output channels, a panel of channels] of one tap.
-
-    plan: as of `StagedOperand`.  tile_rows: output channels of the block's tile.
-    """
-
-    kernel: Kernel
-    shape: ConvShape
-    plan: Mapping[str, Any]
-    row: wgmma.Instruction
-    tile_rows: int
-    cluster: Cluster
-
-    is_a = False
-    is_async = True
-    raw = None
-
-    def __post_init__(self) -> None:
-        self.is_rows = bool(self.plan["is_rows"])
-        self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes)
-        self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
-        w = self.shape.w
-        element = "tf32" if w.type == dtypes.f32 else ""
-        self.box = tma.Box(w, (1, 0), (self.panels.k, self.share_rows), element)
-        self.map = tma.map_argument(self.kernel, self.box)
-
-    @property
-    def bytes(self) -> int:
-        """Of its tile in a stage."""
-        return self.panels.bytes
-
-    def load(
-        self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
-    ) -> None:
-        """The same, from a channel of the group and k on."""
-        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
-        moved = ops.mul(share, self.share_rows)
-        tap, channel = _tap_and_channel(self.shape, self.panels.k, first_k)
-        output = ops.add(first, ops.mul(group_of(batch), self.shape.k_group))
-        at = [Index(ops.add(output, moved)), Index(channel), *map(Index, self._tap(tap))]
-        place = smem.byte_pointer(stage, self.plan["offset"])
-        place = smem.byte_pointer(place, ops.mul(moved, wgmma.ROW_BYTES))
-        tma.load(place, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
-
-    def _tap(self, number: Any) -> list[Any]:
-        """Where the filter has the tap with a number, along each spatial axis."""
-        found: list[Any] = []
-        for window in reversed(self.shape.windows):
-            tap = ops.rem(number, window.taps)
-            number = ops.div(number, window.taps)
-            found.append(ops.sub(window.taps - 1, tap) if self.shape.is_turned else tap)
-        return found[::-1]
-
-
 # ---- where the epilogue's elements lie
 
 
@@ -228,11 +110,18 @@ class PixelSpace:
     swaps: bool
     _counted: dict[Any, Group] = field(default_factory=dict)
 
-    exit_axes = None
-
     @property
     def pixel_axes(self) -> tuple[int, ...]:
         return (0, *range(2, len(self.dims)))
+
+    @property
+    def axes(self) -> SpaceAxes:
+        pixels, channels = self.pixel_axes, (1,)
+        rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
+        return SpaceAxes(rows, columns, {GROUP: 1})
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         if self.swaps:

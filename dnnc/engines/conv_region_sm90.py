@@ -16,6 +16,7 @@ from ..expr import Expr, product
 from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
 from .engine import Knobs
+from .exit_sm90 import exit_reductions
 from .facts_sm90 import promotes_sums
 from .knobs_sm90 import cluster_of, sides_of
 from .region_sm90 import instruction_of, product_calls, staged_loads
@@ -34,23 +35,21 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     swaps = bool(knobs["SWAP_AB"])
     row = instruction_of(region, swaps=swaps)
     (rows, columns), splits = sides_of(knobs), knobs["SPLIT_K_SLC"]
-    outputs = tuple(
-        "tma" if pixels_stored_by_tma(tensor, groups, swaps=swaps) else "direct"
-        for _, tensor in region.outputs
-    )
+    dims = region.dims_of(calls[0].results[0])
+    outputs = tuple(_output_path(t, dims, groups, swaps=swaps) for _, t in region.outputs)
     staged = tuple(
         tensor.type.bits // 8
         for (_, tensor), path in zip(region.outputs, outputs, strict=True)
         if path == "tma"
     )
-    loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups, swaps=swaps))
+    exits = exit_reductions(region, outputs)
+    loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups, swaps=swaps), exits)
     loads = loads if splits == 1 else []
     arguments = list(region.arguments.values())
     loaded = tuple(arguments[place].type.bits // 8 for place in loads)
     compute = dnn.attribute_value(
         structure.anchor_of(calls[0]).attributes["dnn.compute_type"], DType
     )
-    dims = region.dims_of(calls[0].results[0])
     cluster = cluster_of(knobs)
     return Tiling(
         row=row,
@@ -85,8 +84,11 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
     row, channels = instruction_of(region, swaps=True), knobs["TILE_N"]
     parts = parts_of(channels)
     halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts)
-    loads = staged_loads(region, calls, lambda t: image_moves(t, shape.groups))
     filter_, pixels = _operand_plans((channels, 0), swaps=True)
+    dims = region.dims_of(calls[0].results[0])
+    outputs = tuple("tma" if t.shape == tuple(dims) else "exit" for _, t in region.outputs)
+    exits = exit_reductions(region, outputs)
+    loads = staged_loads(region, calls, lambda t: image_moves(t, shape.groups), exits)
     panels = shape.padded_channels(row.panel_k) // row.panel_k
     return Tiling(
         row=row,
@@ -101,8 +103,8 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         products=((0, 1),),
         promotes=False,
         loads=tuple(loads),
-        outputs=("tma",) * len(region.outputs),
-        staged_bytes=(TURNED_BYTES,) * len(region.outputs),
+        outputs=outputs,
+        staged_bytes=(TURNED_BYTES,) * outputs.count("tma"),
         loaded_bytes=(TURNED_BYTES,) * len(loads),
         chunk=_CHUNK,
         pair=2,
@@ -132,6 +134,15 @@ def _operand_plans(sides: Sequence[int], *, swaps: bool) -> tuple[dict[str, Any]
         found.append({"path": "tma", "is_a": is_rows != swaps, "is_rows": is_rows, **place})
         offset += bytes_
     return tuple(found)
+
+
+def _output_path(tensor: Tensor, dims: Sequence[Expr], groups: int, *, swaps: bool) -> str:
+    """See `Tiling.outputs`."""
+    if tensor.shape != tuple(dims):
+        return "exit"
+    if tensor.type.kind == "b":
+        return "bits"
+    return "tma" if pixels_stored_by_tma(tensor, groups, swaps=swaps) else "direct"
 
 
 def _pair(dims: Sequence[Expr], groups: int, *, swaps: bool) -> int:

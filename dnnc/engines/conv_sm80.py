@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from .. import dtypes
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
 from ..codegen.operand_tile import access_bytes, is_unit
@@ -23,7 +22,7 @@ from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.ops import ConvFprop
 from ..dialect.tensor import Tensor
-from ..expr import Expr, typical
+from ..expr import Expr
 from ..target import Target
 from .conv import conv_of, conv_of_call, shape_of
 from .conv_surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
@@ -54,14 +53,13 @@ from .knobs_sm80 import (
     illegal_reasons,
     knobs_of,
     notes_of,
-    smem_bytes,
     threads_of,
 )
-from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason
-from .product_model import OperandLines, TiledProduct
-from .surface import bytes_of, fp8_reasons, too_large_reasons
+from .product import compute_reasons, epilogue_reasons, knob_reason
+from .product_model import OperandLines
+from .product_sm80 import OPERAND_TYPES, Work
+from .surface import fp8_reasons, too_large_reasons
 
-_OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
 _PATTERN = "one conv_fprop, pointwise and view operations"
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
 # ones: by the instructions that each byte takes.  None of this is measured.
@@ -108,7 +106,7 @@ class ConvSm80Engine:
         )
 
     def _type_reasons(self, op: ConvFprop) -> list[Reason]:
-        if op.x.type == op.w.type and op.x.type in _OPERAND_TYPES:
+        if op.x.type == op.w.type and op.x.type in OPERAND_TYPES:
             return compute_reasons(op.compute_type, op.x.type, op.w.type)
         return type_reasons(op, "both f16, bf16, f32 or i8 (identity casts an operand)")
 
@@ -141,24 +139,8 @@ class ConvSm80Engine:
         return candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        op, work = conv_of(fusion), _work(fusion)
-        pixels, filter_ = _loads(fusion)
-        tile = (knobs["TILE_M"], knobs["TILE_N"])
-        found = TiledProduct(
-            *work.sizes,
-            tile,
-            knobs["TILEK"],
-            knobs["STAGES"],
-            threads_of(tile),
-            smem_bytes(knobs, op.x.type),
-            op.x.type.bits // 8,
-            pixels.time(knobs["TILEK"]),
-            filter_.time(knobs["TILEK"]),
-            knobs.get("TF32", 1),
-            work.moved_bytes,
-            work.is_heavy,
-            target.mma_tflops[op.x.type.name],
-        ).predict(target)
+        x, w = (load.time(knobs["TILEK"]) for load in _loads(fusion))
+        found = _work(fusion).predict(knobs, conv_of(fusion).x.type, (x, w), target)
         seconds = found.seconds * _GATHER_SHARE + _START_SECONDS
         return replace(found, seconds=seconds * (_DOUBT if target.arch_specific else 1.0))
 
@@ -218,21 +200,11 @@ def _is_along_pixels(output: Tensor) -> bool:
 # ---- the prediction
 
 
-@dataclass(frozen=True)
-class _Work:
-    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all."""
-
-    sizes: tuple[int, int, int, int]
-    moved_bytes: int
-    is_heavy: bool
-
-
 @remembered_at_sizes
-def _work(fusion: Fusion) -> _Work:
+def _work(fusion: Fusion) -> Work:
     shape = shape_of(conv_of(fusion))
-    sizes = (typical(shape.pixels), shape.k_group, shape.taps * shape.c_group, shape.groups)
-    moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
-    return _Work(sizes, moved_bytes, any(map(is_heavy, fusion.ops)))
+    sizes = (shape.k_group, shape.taps * shape.c_group, shape.groups)
+    return Work.of(fusion, shape.pixels, *map(Expr.of, sizes))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ output channels, so that channels-last tensors are matrices.  See `conv` for wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from .. import dtypes
@@ -23,7 +23,8 @@ from ..dialect.fusion import Fusion
 from ..dialect.ops import ConvFprop
 from ..errors import Status
 from ..target import Target
-from .conv import conv_of, shape_of
+from .conv import ConvShape, conv_of
+from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
 from .conv_halo_knobs_sm90 import (
@@ -36,13 +37,7 @@ from .conv_halo_knobs_sm90 import (
 )
 from .conv_matrices_sm90 import conv_matrices
 from .conv_region_sm90 import conv_tiling_of
-from .conv_surface import (
-    anchor_reasons,
-    count_reasons,
-    filter_reasons,
-    hopper_reasons,
-    type_reasons,
-)
+from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .facts_sm90 import SPLITS, instruction_of_types
 from .hopper_model import hopper_tile
@@ -58,7 +53,7 @@ from .knobs_sm90 import (
 )
 from .launch_sm90 import emit_product, residents
 from .matmul_sm90 import RATE_OF
-from .product import compute_reasons, epilogue_reasons
+from .product import compute_reasons
 from .region_sm90 import instruction_of
 from .surface import too_large_reasons
 from .tile_sm90 import Tiling
@@ -67,7 +62,7 @@ from .tile_sm90 import Tiling
 _TILES = (*TILES, (256, 64))
 # Channels by pixels.
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
-_PATTERN = "one conv_fprop, pointwise operations after it"
+_PATTERN = "one conv_fprop, pointwise operations and reductions after it"
 
 
 def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
@@ -89,40 +84,19 @@ class ConvSm90Engine:
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
         "pointwise operations of Y's dims after it, the convolution used anywhere; several "
-        "outputs, each of which follows it, of any type but BOOLEAN and of any layout",
+        "outputs, each of which follows it, of any type and layout; BOOLEAN ones, packed, with "
+        "channels last, those of a group a multiple of 8",
+        "reductions at the exit, over all pixels (genstats), over all channels, or over both",
     )
 
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN):
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
-        op = conv_of(fusion)
-        reasons = hopper_reasons(fusion, op, target, _PATTERN)
-        reasons += self._type_reasons(op) or self._shape_reasons(op)
-        reasons += epilogue_reasons(fusion, op)
+        reasons = hopper_reasons(fusion, target, _PATTERN, _type_reasons, _operand_reasons)
+        reasons += exit_reasons(fusion)
         return (*reasons, *too_large_reasons(fusion))
-
-    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
-        if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
-            return compute_reasons(op.compute_type, op.x.type, op.w.type)
-        return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
-
-    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
-        if declined := filter_reasons(op):
-            return declined
-        shape = shape_of(op)
-        if declined := count_reasons(shape.pixels, "Y"):
-            return declined
-        panel = instruction_of_types(op.x.type, op.w.type).panel_k
-        if (what := shape.refusal(panel)) is not None:
-            supported = (
-                "X and W with channels last, those of a group a multiple of 16 bytes (of 128 with "
-                "three spatial dims); strides up to 8; paddings and filters of 2D up to 128 "
-                "pixels, of 3D and of groups up to 16"
-            )
-            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", what, supported)]
-        return []
 
     # ---- knobs
 
@@ -158,7 +132,8 @@ class ConvSm90Engine:
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if knobs["TILE_ROWS"]:
             return halo_reasons(knobs, fusion, target)
-        return illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
+        reasons = illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
+        return reasons or exit_knob_reasons(knobs, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         names = {knob.name for knob in self.knobs(fusion, target)}
@@ -168,7 +143,8 @@ class ConvSm90Engine:
             {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
             for knobs in found
         ]
-        return [*by_im2col, *halo_candidates(fusion, target)]
+        fitting = [knobs for knobs in by_im2col if not exit_knob_reasons(knobs, fusion)]
+        return [*fitting, *halo_candidates(fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         facts = conv_facts_of(fusion)
@@ -177,7 +153,7 @@ class ConvSm90Engine:
         if knobs["TILE_ROWS"]:
             tile, loads = halo_tile(knobs, fusion), halo_loads(knobs, fusion)
             work = halo_work(knobs, fusion)
-        return hopper_tile(
+        found = hopper_tile(
             tile,
             cluster,
             knobs["STAGES"],
@@ -197,6 +173,8 @@ class ConvSm90Engine:
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
         ).predict(work)
+        exits = exit_seconds(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
+        return replace(found, seconds=found.seconds + exits) if exits else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         found, facts = ["TENSOR_CORE"], conv_facts_of(fusion)
@@ -216,6 +194,26 @@ class ConvSm90Engine:
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         emit_product(region, tiling, output, conv_matrices)
+
+
+def _type_reasons(op: ConvFprop) -> list[Reason]:
+    if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
+        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+    return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
+
+
+def _operand_reasons(shape: ConvShape) -> list[Reason]:
+    if declined := count_reasons(shape.pixels, "Y"):
+        return declined
+    panel = instruction_of_types(shape.x.type, shape.w.type).panel_k
+    if (what := shape.refusal(panel)) is None:
+        return []
+    supported = (
+        "X and W with channels last, those of a group a multiple of 16 bytes (of 128 with "
+        "three spatial dims); strides up to 8; paddings and filters of 2D up to 128 "
+        "pixels, of 3D and of groups up to 16"
+    )
+    return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", what, supported)]
 
 
 CONV_SM90 = ConvSm90Engine()

@@ -23,6 +23,7 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..mlir import arith, nvvm
 from .conv import ConvShape, image_view
+from .conv_operands_sm90 import RingOperand
 from .conv_stem import ACROSS, GROUP, Stem, rows_view
 from .matrices_sm90 import Batch
 
@@ -32,36 +33,13 @@ _SIZE = 2
 _GROUP_WORDS = GROUP * _SIZE // _WORD
 
 
-@dataclass
-class RunsOperand:
-    """X: rows of pixels.  plan: as of `StagedOperand`."""
-
-    kernel: Kernel
-    shape: ConvShape
-    stem: Stem
-    plan: Mapping[str, Any]
-    row: wgmma.Instruction
-
-    is_a = True
-    is_rows = True
-    is_async = True
-    raw = None
-    bytes = 0  # of its tile in a stage: it has a ring of its own
-
-    def __post_init__(self) -> None:
-        self.panels = wgmma.Panels(wgmma.M, self.row.element_bytes)
-        view = rows_view(self.shape.x)
-        self.box = tma.Box(view, (2, 1), (self.stem.pitch, self.stem.input_rows), is_swizzled=False)
-        self.map = tma.map_argument(self.kernel, self.box)
-
-    def load(self, slot: Any, image: Any, row: Any, column: Any, barrier: Any) -> None:
-        """Starts the copy of a tile that begins at a pixel of Y's image."""
-        height, width = self.stem.windows
-        down = ops.add(ops.mul(row, height.stride), height.lower)
-        first = width.lower * self.stem.channels - self.stem.lead
-        across = ops.add(ops.mul(column, self.stem.step), first)
-        at = [Index(image), Index(down), Index(across)]
-        tma.load(slot, self.map, tma.place(self.box, at), barrier)
+def runs_operand(
+    kernel: Kernel, shape: ConvShape, stem: Stem, row: wgmma.Instruction
+) -> RingOperand:
+    """X: rows of pixels."""
+    extents = (stem.pitch, stem.input_rows)
+    box = tma.Box(rows_view(shape.x), (2, 1), extents, is_swizzled=False)
+    return RingOperand(kernel, box, wgmma.Panels(wgmma.M, row.element_bytes), is_rows=True)
 
 
 @dataclass
@@ -149,7 +127,10 @@ class StemSpace:
     dims: tuple[Expr, ...]
     stem: Stem
 
-    exit_axes = None
+    axes = None
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
 
     def start(self, row: Any) -> tuple[Any, Any, Any]:
         """(image, row, column) of Y where the block begins that a row lies in."""
@@ -211,8 +192,16 @@ class StemLoop:
         self.pixels.wait_empty(pixels)
         self.pixels.expect(pixels, self.stem.load_bytes)
         barrier = self.pixels.full_barrier(pixels)
-        self.operands[0].load(self.pixels.slot(pixels), image, row, column, barrier)
+        self.operands[0].start(self.pixels.slot(pixels), self._corner(image, row, column), barrier)
         return pixels.next(self.pixels.stages).values
+
+    def _corner(self, image: Any, row: Any, column: Any) -> list[Any]:
+        """Where a tile of X that begins at a pixel of Y's image has its first element."""
+        stem = self.stem
+        height, width = stem.windows
+        down = ops.add(ops.mul(row, height.stride), height.lower)
+        first = width.lower * stem.channels - stem.lead
+        return [image, down, ops.add(ops.mul(column, stem.step), first)]
 
     # ---- the consumers
 

@@ -28,17 +28,11 @@ from ..dialect.tensor import Tensor, text
 from ..errors import Status
 from ..expr import Expr, typical
 from ..target import Target
-from .conv import conv_of, conv_of_call, image_view, shape_of
+from .conv import ConvShape, conv_of, conv_of_call, image_view, shape_of
 from .conv_facts_sm90 import y_loads
 from .conv_stem import Stem, stem_refusal
-from .conv_stem_kernel_sm90 import RunsOperand, StemFilter, StemLoop, StemSpace
-from .conv_surface import (
-    anchor_reasons,
-    count_reasons,
-    filter_reasons,
-    hopper_reasons,
-    type_reasons,
-)
+from .conv_stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
+from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .hopper_model import HopperWork, hopper_tile
 from .launch_sm90 import emit_product, residents
@@ -88,22 +82,12 @@ class ConvStemSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN):
             return declined
-        op = conv_of(fusion)
-        reasons = hopper_reasons(fusion, op, target, _PATTERN)
-        reasons += self._type_reasons(op) or self._shape_reasons(op)
+        reasons = hopper_reasons(fusion, target, _PATTERN, _type_reasons, self._operand_reasons)
         reasons += _output_reasons(fusion)
-        reasons += epilogue_reasons(fusion, op)
+        reasons += epilogue_reasons(fusion, conv_of(fusion))
         return (*reasons, *too_large_reasons(fusion))
 
-    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
-        if op.x.type == op.w.type and op.x.type in (dtypes.f16, dtypes.bf16):
-            return compute_reasons(op.compute_type, op.x.type, op.w.type)
-        return type_reasons(op, "both f16 or bf16")
-
-    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
-        if declined := filter_reasons(op):
-            return declined
-        shape = shape_of(op)
+    def _operand_reasons(self, shape: ConvShape) -> list[Reason]:
         if (what := stem_refusal(shape)) is not None:
             status = Status.NOT_SUPPORTED_LAYOUT
             supported = f"two spatial dims, one group; {_ROWS_OF_X}; {self.support[1]}"
@@ -111,7 +95,7 @@ class ConvStemSm90Engine:
         if shape.k_group > max(_COLUMNS):
             what = f"{shape.k_group} output channels"
             return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"up to {max(_COLUMNS)}")]
-        return count_reasons(_positions(shape, op, 1), "tiles")
+        return count_reasons(_positions(shape, 1), "tiles")
 
     # ---- knobs
 
@@ -194,6 +178,12 @@ class ConvStemSm90Engine:
         emit_product(region, tiling, output, _matrices)
 
 
+def _type_reasons(op: ConvFprop) -> list[Reason]:
+    if op.x.type == op.w.type and op.x.type in (dtypes.f16, dtypes.bf16):
+        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+    return type_reasons(op, "both f16 or bf16")
+
+
 def _moves(tensor: Tensor) -> bool:
     """Whether the copy engine moves boxes of images of a tensor of Y's dims."""
     return tma.refusal(image_view(tensor, 1), _AXES) is None
@@ -211,11 +201,11 @@ def _output_reasons(fusion: Fusion) -> list[Reason]:
     return []
 
 
-def _positions(shape: Any, op: ConvFprop, blocks: int) -> Expr:
+def _positions(shape: ConvShape, blocks: int) -> Expr:
     """Pixels of all tiles, with those that are past the images."""
     stem = Stem.of(shape, blocks)
-    down, across = stem.tiles(op.y.shape)
-    return op.y.shape[0] * down * across * (blocks * wgmma.M)
+    down, across = stem.tiles(shape.y)
+    return shape.y[0] * down * across * (blocks * wgmma.M)
 
 
 @remembered_at_sizes
@@ -223,7 +213,7 @@ def _work_of(fusion: Fusion) -> HopperWork:
     op = conv_of(fusion)
     shape = shape_of(op)
     depth = Stem.of(shape, 2).steps * 16
-    positions = typical(_positions(shape, op, 2))
+    positions = typical(_positions(shape, 2))
     moved = bytes_of({*fusion.inputs, *fusion.outputs})
     share = min(1.0, typical(op.x.elements()) / (positions * depth))
     return HopperWork(positions, shape.k_group, depth, 1, moved, a_share=share)
@@ -288,9 +278,9 @@ def _matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     shape = conv_of_call(region, call)
     stem = Stem.of(shape, tiling.rows // wgmma.M)
     dims = region.dims_of(call.results[0])
-    pixels, filter_ = tiling.operands
+    _, filter_ = tiling.operands
     operands = [
-        RunsOperand(kernel, shape, stem, pixels, tiling.row),
+        runs_operand(kernel, shape, stem, tiling.row),
         StemFilter(
             kernel, region, call.operands[1], shape, stem, filter_, tiling.row, tiling.columns
         ),

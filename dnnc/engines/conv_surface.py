@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ..dialect.fusion import Fusion
 from ..dialect.ops import ConvFprop
 from ..dialect.tensor import text
 from ..errors import Status
 from ..expr import Expr
 from ..target import Target
+from .conv import ConvShape, conv_of, shape_of
 from .engine import Reason
 from .surface import pattern_reason
 
 MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 
 
-def anchor_reasons(fusion: Fusion, pattern: str) -> tuple[Reason, ...]:
-    """What is not one convolution; pattern: what would be accepted."""
-    anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tuple[Reason, ...]:
+    """What is not one convolution; pattern: what would be accepted.
+
+    reduces: whether there may be reductions beside it.
+    """
+    anchors = fusion.with_role("anchor")
+    if not reduces:
+        anchors += fusion.with_role("reduction")
     if len(anchors) == 1 and isinstance(anchors[0], ConvFprop):
         return ()
     what = ", ".join(op.label for op in anchors) or "no convolution"
     return (pattern_reason(what, pattern),)
 
 
-def hopper_reasons(fusion: Fusion, op: ConvFprop, target: Target, pattern: str) -> list[Reason]:
-    """Of engines whose operands come by TMA: the architecture, and operands that are computed."""
-    reasons = list[Reason]()
+def hopper_reasons(
+    fusion: Fusion,
+    target: Target,
+    pattern: str,
+    types: Callable[[ConvFprop], Sequence[Reason]],
+    operands: Callable[[ConvShape], Sequence[Reason]],
+) -> list[Reason]:
+    """Of engines whose operands come by TMA: the architecture and the operands.
+
+    types: what is wrong with their types.  operands: with a filter of fixed sizes and what it
+    meets, asked where there is nothing else.
+    """
+    op, reasons = conv_of(fusion), list[Reason]()
     if target.name != "sm_90a":
         status = Status.NOT_SUPPORTED_ARCH_MISMATCH
         reasons.append(Reason(status, "architecture", str(target), "sm_90a"))
@@ -33,7 +51,7 @@ def hopper_reasons(fusion: Fusion, op: ConvFprop, target: Target, pattern: str) 
         if operand not in fusion.inputs or operand.is_by_value:
             what = f"{name} of {op.label} is computed before it"
             reasons.append(pattern_reason(what, pattern))
-    return reasons
+    return [*reasons, *(types(op) or filter_reasons(op) or operands(shape_of(op)))]
 
 
 def type_reasons(op: ConvFprop, supported: str) -> list[Reason]:

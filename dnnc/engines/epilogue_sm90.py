@@ -125,7 +125,6 @@ class Epilogue:
 
     def __post_init__(self) -> None:
         t = self.tiling
-        space = self.matrices.space
         self.layout = AccumulatorLayout(t.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
@@ -139,7 +138,7 @@ class Epilogue:
         ]
         self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
         self.store_maps = [self._store_map(store) for _, store in self.stores]
-        self.exits = Exits.of(self.kernel, self.region, t, space.exit_axes)
+        self.exits = Exits(self.kernel, self.region, t, self.matrices)
 
     def _box(self, tensor: Any) -> tma.Box:
         return self.matrices.space.box(tensor, self.tiling.buffer_columns, wgmma.M)
@@ -340,10 +339,10 @@ class _Tile:
             for place, (_, target) in enumerate(self.targets)
             if t.outputs[place] == "bits"
         }
-        down, right = e.layout.origin(e.thread)
-        row_size, column_size = e.matrices.sizes
+        down, self.right = e.layout.origin(e.thread)
+        row_size = e.matrices.sizes[0]
         # A block of a cluster may lie past the end as a whole.
-        row_tile, column_tile = t.rows * t.cluster[0], t.columns * t.cluster[1]
+        row_tile = t.rows * t.cluster[0]
         self.rows = [
             [
                 Edge(e.kernel, ops.add(ops.add(row, down), block * wgmma.M + 8 * half),
@@ -352,19 +351,22 @@ class _Tile:
             ]
             for block in range(t.blocks_of_rows)
         ]  # fmt: skip
-        start = ops.add(column, right)
+        start = ops.add(column, self.right)
+        self.column_end = column_end
         self.columns = [
-            Edge(
-                e.kernel,
-                ops.add(start, 8 * (i // 2) + i % 2),
-                column_size,
-                column_tile,
-                t.pair,
-                column_end,
-            )
+            self._column(ops.add(start, 8 * (i // 2) + i % 2), t.pair)
             for i in range(t.own_columns // 4)
             if t.pair == 1 or i % 2 == 0
         ]
+
+    def _column(self, number: Any, width: int) -> Edge:
+        t, e = self.tiling, self.epilogue
+        size, tile = e.matrices.sizes[1], t.columns * t.cluster[1]
+        return Edge(e.kernel, number, size, tile, width, self.column_end)
+
+    def is_column(self, number: Any) -> Any:
+        """Whether there is a column, or one and its neighbour; None: there is."""
+        return self._column(number, 1).inside
 
     # ---- fragments
 
@@ -437,6 +439,7 @@ class _Tile:
                 for fragment in self.fragments(block, half, chunk + 8 * j, 8):
                     for place, value in self._fragment_values(fragment):
                         parts.setdefault((place, j, half), []).append(value)
+        self.epilogue.exits.fold(self, chunk)
         for (place, j, half), pieces in parts.items():
             found[place][j][half] = ops.concat(pieces)
         if chunk + width == self.tiling.own_columns:
@@ -499,11 +502,32 @@ class _Tile:
         assert number < self.tiling.exchanges, "more exchanges than there are barriers"
         return e.own_exchange.combine(number, total, self.turn, e.thread, e.rank, combine)
 
-    def inside(self, operation: Any, value: Any, fragment: Fragment, *, rows: bool = False) -> Any:
-        """A fragment to reduce; past the edges, what changes nothing."""
-        is_there = fragment.inside if rows else fragment.column.inside
+    def inside(
+        self,
+        operation: Any,
+        value: Any,
+        fragment: Fragment,
+        *,
+        rows: bool = False,
+        columns: bool = True,
+    ) -> Any:
+        """A fragment to reduce; past the edges, what changes nothing.
+
+        rows, columns: which edges are looked at.
+        """
+        width = ops.width_of(value)
+        is_there = fragment.row.inside if rows else None
+        if columns:
+            is_there = ops.both(is_there, fragment.column.inside)
+        if is_there is not None:
+            is_there = ops.splat(is_there, width)
+        if columns:
+            place = 8 * (fragment.register // 4) + fragment.register % 2
+            mask = self.epilogue.matrices.space.mask(
+                self.first_column, ops.add(self.right, place), width
+            )
+            is_there = ops.both(is_there, mask)
         if is_there is None:
             return value
-        width = ops.width_of(value)
         neutral = reduce.identity(operation, width)
-        return arith.SelectOp(ops.splat(is_there, width), value, neutral).result
+        return arith.SelectOp(is_there, value, neutral).result

@@ -18,7 +18,7 @@ from ..codegen.region import Region
 from ..codegen.walk import Reducer
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import ConvFprop, Matmul, MoeGroupedMatmul, Reduction
+from ..dialect.ops import ConvFprop, Matmul, MoeGroupedMatmul, RaggedStore, Reduction
 from ..expr import product, typical
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
@@ -28,7 +28,7 @@ from .surface import LAUNCH_SECONDS, fp8_reasons, memory_seconds, pattern_reason
 # Multiply-adds a second that the loop over global memory reaches, as a share of the f32 rate.
 _ARITHMETIC_SHARE = 0.05
 
-_PRODUCTS = (Matmul, MoeGroupedMatmul, ConvFprop)
+_SUMS = (Matmul, MoeGroupedMatmul, ConvFprop, RaggedStore)
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,20 @@ class FallbackEngine(PointwiseEngine):
     inlines_anchors: bool = True
     reducer: Reducer | None = reduce.serial
     support: tuple[str, ...] = (
-        "graphs of pointwise, view, matmul, moe_grouped_matmul, conv_fprop and reduction "
-        "operations in which no sum needs another sum; outputs of equal dims; rank 1 to 8, any "
-        "strides, types, broadcasts",
+        "graphs of pointwise, view, matmul, moe_grouped_matmul, conv_fprop, ragged_store and "
+        "reduction operations in which no sum needs another sum; outputs of equal dims; rank 1 to "
+        "8, any strides, types, broadcasts",
     )
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         reasons: list[Reason] = []
-        sums = [op for op in fusion.ops if isinstance(op, _PRODUCTS) or op.role == "reduction"]
+        sums = [op for op in fusion.ops if isinstance(op, _SUMS) or op.role == "reduction"]
         strange = [op for op in fusion.ops if op.role == "anchor" and op not in sums]
         if strange:
             what = ", ".join(op.label for op in strange)
-            supported = "pointwise, view, matmul, moe_grouped_matmul, conv_fprop, reduction"
+            supported = (
+                "pointwise, view, matmul, moe_grouped_matmul, conv_fprop, ragged_store, reduction"
+            )
             reasons.append(pattern_reason(what, supported))
         if not sums and not strange:
             reasons.append(pattern_reason("no sum", "a matmul, a convolution or a reduction"))
@@ -109,6 +111,8 @@ def _terms(op: Op) -> int:
         return typical(op.output.elements()) * _chain(op)
     if isinstance(op, ConvFprop):
         return typical(op.y.elements()) * _chain(op)
+    if isinstance(op, RaggedStore):
+        return typical(op.packed.elements()) * _chain(op)
     return typical(op.x.elements()) if isinstance(op, Reduction) else 0
 
 
@@ -120,6 +124,8 @@ def _chain(op: Op) -> int:
         return typical(op.experts * op.token.shape[-1])
     if isinstance(op, ConvFprop):
         return typical(product(op.w.shape[1:]))
+    if isinstance(op, RaggedStore):  # which sequence a row is of
+        return typical(op.x.shape[0])
     if isinstance(op, Reduction):
         return typical(op.x.elements()) // max(1, typical(op.y.elements()))
     return 0

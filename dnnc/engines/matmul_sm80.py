@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .. import dtypes
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
@@ -22,7 +21,7 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..errors import Status
-from ..expr import Expr, typical
+from ..expr import Expr
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .kernel_sm80 import (
@@ -40,8 +39,6 @@ from .knobs_sm80 import (
     illegal_reasons,
     knobs_of,
     notes_of,
-    smem_bytes,
-    threads_of,
 )
 from .product import (
     Product,
@@ -49,14 +46,12 @@ from .product import (
     compute_reasons,
     epilogue_reasons,
     is_along_columns,
-    is_heavy,
     matmul_of,
     sizes_of,
 )
-from .product_model import OperandLines, TiledProduct
-from .surface import bytes_of, fp8_reasons, too_large_reasons
-
-_OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
+from .product_model import OperandLines
+from .product_sm80 import OPERAND_TYPES, Work
+from .surface import fp8_reasons, too_large_reasons
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ class MatmulSm80Engine:
         )
 
     def _type_reasons(self, op: Product) -> list[Reason]:
-        if op.a.type == op.b.type and op.a.type in _OPERAND_TYPES:
+        if op.a.type == op.b.type and op.a.type in OPERAND_TYPES:
             return compute_reasons(op.compute_type, op.a.type, op.b.type)
         return [
             Reason(
@@ -116,23 +111,8 @@ class MatmulSm80Engine:
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         op = matmul_of(fusion)
-        work, (a, b) = _work(fusion), _operand_lines(fusion)
-        tile = (knobs["TILE_M"], knobs["TILE_N"])
-        return TiledProduct(
-            *work.sizes,
-            tile,
-            knobs["TILEK"],
-            knobs["STAGES"],
-            threads_of(tile),
-            smem_bytes(knobs, op.a.type),
-            op.a.type.bits // 8,
-            a.time(knobs["TILEK"]),
-            b.time(knobs["TILEK"]),
-            knobs.get("TF32", 1),
-            work.moved_bytes,
-            work.is_heavy,
-            target.mma_tflops[op.a.type.name],
-        ).predict(target)
+        a, b = (lines.time(knobs["TILEK"]) for lines in _operand_lines(fusion))
+        return _work(fusion).predict(knobs, op.a.type, (a, b), target)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return notes_of(knobs)
@@ -154,20 +134,9 @@ class MatmulSm80Engine:
         emit_product(region, tile, output, _matrices)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all."""
-
-    sizes: tuple[int, int, int, int]
-    moved_bytes: int
-    is_heavy: bool
-
-
 @remembered_at_sizes
-def _work(fusion: Fusion) -> _Work:
-    m, n, k, count = map(typical, sizes_of(matmul_of(fusion)))
-    moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
-    return _Work((m, n, k, count), moved_bytes, any(map(is_heavy, fusion.ops)))
+def _work(fusion: Fusion) -> Work:
+    return Work.of(fusion, *sizes_of(matmul_of(fusion)))
 
 
 @remembered

@@ -29,15 +29,34 @@ from .tile_sm90 import Tiling
 Batch = Mapping[int, Coordinate]
 
 
+@dataclass(frozen=True)
+class SpaceAxes:
+    """What rows, columns and matrices are of a product's dims.
+
+    rows, columns: the axes that each counts through, the last one fastest.  batch: of a loop over
+    matrices, the axis that it goes along.
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    batch: Mapping[int, int]
+
+
 class MatrixSpace(Protocol):
     """Where the elements of a product lie in tensors of its dims.
 
-    exit_axes: of the dims, those of rows and columns, for reductions at the exit; None: rows are
-    no single axis.
+    axes: for reductions at the exit; None: there can be none.
     """
 
     @property
-    def exit_axes(self) -> tuple[int, int] | None: ...
+    def axes(self) -> SpaceAxes | None: ...
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        """Whether columns are of the product, i1 fragment; None: those before their end all are.
+
+        offset: of the first of them, from the first of a warpgroup's part of a tile.
+        """
+        ...
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         """The coordinates in the product's dims."""
@@ -97,8 +116,12 @@ class AxesSpace:
     column_axis: int
 
     @property
-    def exit_axes(self) -> tuple[int, int]:
-        return self.row_axis, self.column_axis
+    def axes(self) -> SpaceAxes:
+        others = {axis: axis for axis in range(len(self.dims) - 2)}
+        return SpaceAxes((self.row_axis,), (self.column_axis,), others)
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         place = {self.row_axis: row, self.column_axis: column}

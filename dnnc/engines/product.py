@@ -83,7 +83,7 @@ def is_grouped(fusion: Fusion) -> bool:
 
 def flowing_reductions(fusion: Fusion) -> list[Reduction]:
     """The reductions whose results go on into work of the product's dims."""
-    dims = matmuls_of(fusion)[0].c.shape
+    dims = fusion.with_role("anchor")[0].results[0].shape
     return [
         op
         for op in fusion.ops
@@ -100,11 +100,10 @@ def flowing_reductions(fusion: Fusion) -> list[Reduction]:
 def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]:
     """Why what follows the products is not pointwise work and reductions that an epilogue can do.
 
-    most_columns: of a row that a tile holds.
+    most_columns: of a row that a tile holds; 0: no reduction may be used by what follows.
     """
-    found = matmuls_of(fusion)
-    dims = found[0].c.shape
-    made = set(found)
+    made = set(fusion.with_role("anchor"))
+    dims = fusion.with_role("anchor")[0].results[0].shape
     reduced = {op.y.shape for op in fusion.ops if isinstance(op, Reduction)}
     for op in fusion.ops:
         upstream = {other for t in op.operands for other in fusion.upstream(t)}
@@ -122,20 +121,23 @@ def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]
         axes = [axis for axis in op.axes if dims[axis].constant != 1]
         if axes != [len(dims) - 1] or width > most_columns:
             what = f"{op.label} over axes {axes} of {text(dims)}, used by what follows"
-            return [pattern_reason(what, f"reductions of rows of up to {most_columns} elements")]
+            rows = f"reductions of rows of up to {most_columns} elements"
+            return [pattern_reason(what, rows if most_columns else "reductions at the exit")]
     return _output_reasons(fusion, made)
 
 
-def _output_reasons(fusion: Fusion, made: set[Product]) -> list[Reason]:
+def _output_reasons(fusion: Fusion, made: set[Op]) -> list[Reason]:
     flowing = set(flowing_reductions(fusion))
     for output in fusion.outputs:
         upstream = fusion.upstream(output)
         if not made & upstream:
             return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]
         exits = [op for op in upstream if isinstance(op, Reduction) and op not in flowing]
-        if len(exits) > 1:
-            what = f"{output.label} of {len(exits)} reductions"
-            return [pattern_reason(what, "outputs of one reduction each")]
+        if len({op.y.shape for op in exits}) > 1:
+            what = (
+                f"{output.label} of reductions to {' and '.join(text(op.y.shape) for op in exits)}"
+            )
+            return [pattern_reason(what, "outputs of reductions of equal dims")]
     return []
 
 

@@ -262,19 +262,24 @@ def _pair(size: Expr) -> int:
 
 
 def staged_loads(
-    region: Region, calls: Sequence[Any], moves: Callable[[Tensor], bool]
+    region: Region,
+    calls: Sequence[Any],
+    moves: Callable[[Tensor], bool],
+    exits: Sequence[Any] = (),
 ) -> list[int]:
     """Places of the arguments that g2 reads once an element, at the product's own coordinates.
 
-    moves: whether the copy engine brings tiles of a tensor.
+    moves: whether the copy engine brings tiles of a tensor.  exits: the reductions that outputs of
+    other dims come from; without them, none is staged beside such outputs.
     """
     dims = region.dims_of(calls[0].results[0])
     whole = identity_access(len(dims))
     made = {call.results[0] for call in calls}
     seen: dict[Any, set[Any]] = {}
-    for value, tensor in region.outputs:
-        if tensor.shape != tuple(dims):
-            return []
+    whole_values = [value for value, tensor in region.outputs if tensor.shape == tuple(dims)]
+    if len(whole_values) < len(region.outputs) and not exits:
+        return []
+    for value in (*whole_values, *(inputs_of(op)[0] for op in exits)):
         for leaf, access in region.accesses(value, whole, stop=lambda v: v in made):
             seen.setdefault(leaf, set()).add(access)
     operands = {leaf for call in calls for operand in call.operands

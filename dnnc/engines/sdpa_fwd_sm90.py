@@ -19,25 +19,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .. import dtypes
 from ..codegen import tma
 from ..codegen.attention_region import AttentionRegion
 from ..codegen.mask_ranges import is_triangular
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion
+from ..dialect.ops import PagedCacheLoad
 from ..errors import Status
 from ..expr import device_dim, minimum, product, typical
 from ..target import Target
-from .attention import Attention, Operand, attention_of, attention_reasons
+from .attention import Attention, attention_of, attention_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .sdpa_kernel_sm90 import SdpaEmitter
+from .sdpa_sources_sm90 import LEAST_BLOCK
+from .sdpa_surface import head_of, operands, shape_reasons, type_reasons
 from .sdpa_tile_sm90 import SdpaTiling
-from .surface import LAUNCH_SECONDS, boolean_reason, smem_reasons
+from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, boolean_reason, bytes_of, smem_reasons
 
-_TYPES = (dtypes.f16, dtypes.bf16)
-_MOST = 256  # elements of a query, and of a value
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192)
 _QUERIES = (128, 64, 192)
 _STAGES = (2, 1, 3, 4)
@@ -45,7 +45,10 @@ _STAGES = (2, 1, 3, 4)
 _SUMS = {1: 208, 2: 180, 3: 128}
 _RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
 _POWERS = 8  # of two: weights stay below 256, which f16 holds
+_ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
+_MOST_GATHERING = 2  # warpgroups of consumers
 _NARROW = 64  # elements of a value, of which three warpgroups have tiles
+_MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
 _PINNED = 1  # eighths of the exponentials
 
 
@@ -75,8 +78,8 @@ class SdpaFwdSm90Engine:
             reasons.append(
                 Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
             )
-        reasons += _type_reasons(found)
-        reasons += _shape_reasons(found) or _layout_reasons(found)
+        reasons += type_reasons(found)
+        reasons += shape_reasons(found) or _layout_reasons(found)
         reasons += [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
         return tuple(reasons)
 
@@ -101,16 +104,19 @@ class SdpaFwdSm90Engine:
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
         reasons: list[Reason] = []
-        tiling = _tiling(knobs, *_head(found), staged=0)
+        tiling = _tiling(knobs, *head_of(found), staged=0)
         sums = tiling.keys // 2 + tiling.keys // 4 + tiling.width // 2
         if sums > _SUMS[tiling.consumers]:
             what = f"{sums} registers of sums and weights in {tiling.consumers} warpgroups"
             reasons.append(knob_reason(what, f"at most {_SUMS[tiling.consumers]}"))
+        if found.gathers and tiling.consumers > _MOST_GATHERING:
+            what = f"{tiling.consumers} warpgroups beside a producer that looks up rows"
+            reasons.append(knob_reason(what, f"at most {_MOST_GATHERING}, for its registers"))
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
-        config = _RESCALE | _PINS if _head(attention_of(fusion))[1] > _NARROW else 0
+        config = _RESCALE | _PINS if head_of(attention_of(fusion))[1] > _NARROW else 0
         for queries in _QUERIES:
             for keys in _KEYS:
                 for stages in _STAGES:
@@ -127,7 +133,7 @@ class SdpaFwdSm90Engine:
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         found = attention_of(fusion)
-        depth, width = _head(found)
+        depth, width = head_of(found)
         heads, queries, keys = (
             typical(size) for size in (product(found.batch), found.queries, found.keys)
         )
@@ -136,10 +142,18 @@ class SdpaFwdSm90Engine:
         blocks = min(heads * rows, target.sm_count)
         tiles = -(-heads * rows // blocks) if not knobs["SCHED_POLICY"] else heads * rows / blocks
         flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
-        rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * _rate_share(knobs, width)
+        rate = (
+            target.mma_tflops["f16"]
+            * 1e12
+            / target.sm_count
+            * _rate_share(knobs, width, _tiling(knobs, depth, width, staged=0).q_stages)
+        )
         seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
         seconds += 2e-6 if knobs["SCHED_POLICY"] else 0.0  # a counter is set before
-        return Prediction(LAUNCH_SECONDS + seconds, "tensor cores")
+        bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * _MEMORY_SHARE
+        memory = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
+        bound = "memory" if memory > seconds else "tensor cores"
+        return Prediction(LAUNCH_SECONDS + max(seconds, memory + seconds / 8), bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
@@ -157,7 +171,9 @@ class SdpaFwdSm90Engine:
         is_longest_first = is_triangular(parts.condition)
         return _tiling(
             {**knobs, "KERNEL_CFG": config}, depth, width,
-            staged=_staged(parts), is_longest_first=is_longest_first,
+            staged=_staged(parts),
+            is_longest_first=is_longest_first,
+            gathers=parts.gathers,
         ).plain()  # fmt: skip
 
     # ---- code
@@ -177,74 +193,31 @@ class SdpaFwdSm90Engine:
         output.launch(kernel, (blocks, 1, 1))
 
 
-def _type_reasons(found: Attention) -> list[Reason]:
-    reasons = []
-    q, k, v = (operand.tensor.type for operand in (found.q, found.k, found.v))
-    if q != k or q not in _TYPES or v not in _TYPES:
-        reasons.append(
-            Reason(
-                Status.NOT_SUPPORTED_DATA_TYPE,
-                "operand types",
-                f"Q {q}, K {k}, V {v}",
-                "Q and K of f16 or of bf16, V of f16 or bf16",
-            )
-        )
-    for op in (found.first, found.second):
-        if op.compute_type != dtypes.f32:
-            reasons.append(
-                Reason(
-                    Status.NOT_SUPPORTED_DATA_TYPE,
-                    "compute type",
-                    f"{op.compute_type.cudnn} of {op.label}",
-                    "FLOAT",
-                )
-            )
-    return reasons
-
-
-def _shape_reasons(found: Attention) -> list[Reason]:
-    reasons = []
-    for name, size in (("D", found.depth), ("Dv", found.width)):
-        number = size.constant
-        if number is None or number % 8 or not 8 <= number <= _MOST:
-            supported = f"a known multiple of 8, up to {_MOST}"
-            reasons.append(
-                Reason(Status.NOT_SUPPORTED_SHAPE, "head size", f"{name} of {size}", supported)
-            )
-    tiles = product(found.batch) * found.queries
-    if tiles.bounds()[1] >= 1 << 31:
-        what, supported = f"{tiles} queries of all heads", "fewer than 2^31"
-        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "queries", what, supported))
-    return reasons
-
-
 def _layout_reasons(found: Attention) -> list[Reason]:
     reasons = []
-    operands = (("Q", found.q, False), ("K", found.k, True), ("V", found.v, False))
-    for name, operand, is_turned in operands:
-        if (what := tma.refusal(operand.tensor, _axes(operand, is_turned))) is not None:
+    for name, operand, axes in operands(found):
+        if (what := tma.refusal(operand.tensor, axes)) is not None:
             supported = (
                 "contiguous elements of a head, other strides multiples of 16 bytes, extents of 1 "
                 "or more, an alignment of 16 bytes"
             )
             reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
+        size = operand.tensor.shape[-2].constant or 0
+        if isinstance(operand.load, PagedCacheLoad) and size < LEAST_BLOCK:
+            what = f"blocks of {size} keys"
+            supported = f"{LEAST_BLOCK} or more"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "pages", what, supported))
     return reasons
 
 
-def _axes(operand: Operand, is_turned: bool) -> tuple[int, int]:
-    """(axis of a head's elements, axis of queries or keys)."""
-    rank = operand.tensor.rank
-    return (rank - 1, rank - 2) if operand.is_turned == is_turned else (rank - 2, rank - 1)
-
-
-def _head(found: Attention) -> tuple[int, int]:
-    """Elements of a query and of a value."""
-    depth, width = found.depth.constant, found.width.constant
-    return depth or _MOST, width or _MOST
-
-
 def _tiling(
-    knobs: Knobs, depth: int, width: int, *, staged: int, is_longest_first: bool = False
+    knobs: Knobs,
+    depth: int,
+    width: int,
+    *,
+    staged: int,
+    is_longest_first: bool = False,
+    gathers: bool = False,
 ) -> SdpaTiling:
     """With two tiles of queries in shared memory, if they fit."""
     config = knobs["KERNEL_CFG"]
@@ -263,6 +236,7 @@ def _tiling(
             skips=is_longest_first and width <= _NARROW,
             rescale=_POWERS if config & _RESCALE else 0,
             pinned=_PINNED if config & _PINS else 0,
+            gathers=gathers,
         )
 
     return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)
@@ -281,15 +255,15 @@ def _staged(parts: AttentionRegion) -> int:
     return -1
 
 
-def _rate_share(knobs: Knobs, width: int) -> float:
-    """Of the tensor cores' rate."""
+def _rate_share(knobs: Knobs, width: int, q_stages: int) -> float:
+    """Of the tensor cores' rate; as measured on an H100."""
     consumers = knobs["TILE_M"] // 64
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
     if width <= 64:
         share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
-    few = {64: 0.85, 80: 0.9, 96: 0.94, 112: 0.97, 128: 1.0}.get(knobs["TILE_N"], 0.98)
+    few = {64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}.get(knobs["TILE_N"], 0.98)
     stages = 1.0 if knobs["STAGES"] == 2 else (0.75 if knobs["STAGES"] == 1 else 0.995)
-    return share * few * stages
+    return share * few * stages * (1.0 if q_stages > 1 else _ONE_TILE_SHARE)
 
 
 SDPA_FWD_SM90 = SdpaFwdSm90Engine()

@@ -21,20 +21,21 @@ from functools import partial
 from typing import Any
 
 from ..codegen import mbarrier, ops, smem, tma, wgmma
-from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_region import AttentionRegion, Source
 from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import OnlineSoftmax, Rows, Step, scaled
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.tile_ring import TileRing
-from ..dialect.tensor import Tensor
 from ..mlir import llvm, nvvm
 from ..target import WARP_THREADS
-from .sdpa_region_sm90 import FACTOR, SdpaRegion
-from .sdpa_schedule_sm90 import KeyBlocks, QueryTile, Schedule
-from .sdpa_tile_sm90 import REGISTERS, SdpaTiling
+from .sdpa_entry import Entry
+from .sdpa_region_sm90 import WarpgroupRegion
+from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
+from .sdpa_sources_sm90 import Rows as MemoryRows
+from .sdpa_tile_sm90 import SdpaTiling
+from .sdpa_walk import FACTOR
 
 _PANEL = 64
-_UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
 _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
 
 
@@ -48,39 +49,31 @@ class SdpaEmitter:
     counter: str
 
     def __post_init__(self) -> None:
-        t = self.tiling
-        (self.q, _), (self.k, _), (self.v, _) = (
-            self.parts.operand(*place) for place in ((0, 0), (0, 1), (1, 1))
-        )
-        self.qk = wgmma.INSTRUCTIONS[self.q.type, self.k.type]
-        self.pv = wgmma.INSTRUCTIONS[self.v.type, self.v.type]
-        self.groups = _groups(self.q, self.k)
-        self.schedule = Schedule(
-            self.kernel, self.parts, t, max([group for group in self.groups if group], default=1)
-        )
-        self.boxes = {
-            "q": self._box(0, 0, wgmma.M),
-            "k": self._box(0, 1, t.keys),
-            "v": self._box(1, 1, t.keys),
-        }
+        t, heights = self.tiling, {"q": wgmma.M, "k": self.tiling.keys, "v": self.tiling.keys}
+        places = {"q": (0, 0), "k": (0, 1), "v": (1, 1)}
+        sources = {name: self.parts.source(*place) for name, place in places.items()}
+        panels = {"q": t.depth_panels, "k": t.depth_panels, "v": t.width_panels}
+        self.operands = {
+            name: MemoryRows(
+                self.kernel, self.parts, source, _axes(source, name == "k"), self.parts.dims[:-2],
+                heights[name], panels[name],
+            )
+            for name, source in sources.items()
+        }  # fmt: skip
+        q, k, v = (source.tensor.type for source in sources.values())
+        self.qk, self.pv = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, v]
+        groups = self.operands["k"].groups
+        share = max([group for group in groups if group], default=1)
+        self.schedule = Schedule(self.kernel, self.parts, t, share)
         self.q_panels = wgmma.Panels(wgmma.M, 2)
         self.k_panels = wgmma.Panels(t.keys, 2)
         self.v_panels = wgmma.Panels(t.width_panels * _PANEL, 2, False, t.keys)
-
-    def _box(self, call: int, place: int, rows: int) -> tma.Box:
-        """Of 64 elements of some queries, keys or values."""
-        tensor, turned = self.parts.operand(call, place)
-        # K' is [D, Skv]; the others are [rows, elements].
-        is_last = turned if (call, place) == (0, 1) else not turned
-        axes = (tensor.rank - 1, tensor.rank - 2)
-        return tma.Box(tensor, axes if is_last else axes[::-1], (_PANEL, rows))
 
     # ---- the whole
 
     def emit(self) -> None:
         t = self.tiling
         base = self.kernel.dynamic_shared(t.smem_bytes, 1024)
-        self.maps = {name: tma.map_argument(self.kernel, box) for name, box in self.boxes.items()}
         at = partial(smem.byte_pointer, base)
         self.keys = Pipeline.of(at(t.k_offset), t.k_bytes, t.stages, at(t.k_barriers))
         self.values = Pipeline.of(at(t.v_offset), t.v_bytes, t.stages, at(t.v_barriers))
@@ -160,31 +153,40 @@ class SdpaEmitter:
 
     def _produce(self) -> None:
         t = self.tiling
-        if t.consumers in REGISTERS:
-            wgmma.set_registers(REGISTERS[t.consumers][0], grows=False)
+        if t.registers:
+            wgmma.set_registers(t.registers[0], grows=False)
         is_first = ops.compare("eq", self.warp, 0)
         with ops.if_(ops.both(is_first, nvvm.elect_sync())):
-            for map_ in self.maps.values():
-                tma.prefetch(map_)
+            for operand in self.operands.values():
+                operand.prefetch()
             start = [*Cursor().values, *Cursor().values, ops.const(0)]
             self._each_tile(start, self._load_tile, takes=True)
 
     def _load_tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-        keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
         blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        return _unless(blocks.is_empty, carried, lambda: self._load_rows(tile, blocks, carried))
+
+    def _load_rows(
+        self, tile: QueryTile, blocks: KeyBlocks, carried: Sequence[Any]
+    ) -> Sequence[Any]:
+        keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
         self._load_queries(tile, count)
         last = ops.sub(blocks.end, 1)
-        keys = self._load_block("k", self.keys, keys, tile, last)
+        load_keys = partial(self._load_block, "k", self.keys, tile, self.operands["k"].entry(tile))
+        load_values = partial(
+            self._load_block, "v", self.values, tile, self.operands["v"].entry(tile)
+        )
+        keys = load_keys(keys, last)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             block = ops.sub(last, i)
-            keys = self._load_block("k", self.keys, Cursor(*carried[:2]), tile, ops.sub(block, 1))
-            values = self._load_block("v", self.values, Cursor(*carried[2:]), tile, block)
+            keys = load_keys(Cursor(*carried[:2]), ops.sub(block, 1))
+            values = load_values(Cursor(*carried[2:]), block)
             return [*keys.values, *values.values]
 
         start = [*keys.values, *values.values]
         *keys_, stage, phase = ops.for_(0, ops.sub(last, blocks.first), 1, start, step)
-        values = self._load_block("v", self.values, Cursor(stage, phase), tile, blocks.first)
+        values = load_values(Cursor(stage, phase), blocks.first)
         return [*keys_, *values.values, ops.add(count, 1)]
 
     def _query_cursor(self, count: Any) -> Cursor:
@@ -192,65 +194,36 @@ class SdpaEmitter:
         return Cursor.at(count, self.tiling.q_stages)
 
     def _load_queries(self, tile: QueryTile, count: Any) -> None:
-        t, cursor = self.tiling, self._query_cursor(count)
+        t, cursor, operand = self.tiling, self._query_cursor(count), self.operands["q"]
+        entry = operand.entry(tile)
         for own in range(t.consumers):
             ring = self.queries_of(own)
             ring.wait_empty(cursor)
             ring.expect(cursor, t.depth_panels * wgmma.M * wgmma.ROW_BYTES)
             row = self.schedule.from_first(ops.add(tile.row, own * wgmma.M))
-            self._load_panels("q", ring, cursor, tile, row, wgmma.M, t.depth_panels)
+            operand.load(ring.slot(cursor), ring.full_barrier(cursor), tile, entry, row)
 
     def _load_block(
-        self, name: str, ring: Pipeline, cursor: Cursor, tile: QueryTile, block: Any
+        self, name: str, ring: Pipeline, tile: QueryTile, entry: Entry, cursor: Cursor, block: Any
     ) -> Cursor:
-        t = self.tiling
         ring.wait_empty(cursor)
         ring.expect(cursor, ring.stage_bytes)
-        panels = t.depth_panels if name == "k" else t.width_panels
-        self._load_panels(name, ring, cursor, tile, ops.mul(block, t.keys), t.keys, panels)
-        return cursor.next(t.stages)
-
-    def _load_panels(
-        self, name: str, ring: Pipeline, cursor: Cursor, tile: QueryTile, row: Any, rows: int,
-        panels: int,
-    ) -> None:  # fmt: skip
-        box, slot, barrier = self.boxes[name], ring.slot(cursor), ring.full_barrier(cursor)
-        at = dict(self._batch_of(name, tile))
-
-        def one(panel: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            place = {**at, box.axes[0]: ops.mul(panel, _PANEL), box.axes[1]: row}
-            corner = [ops.value_of(place[axis]) for axis in box.map_axes]
-            target = smem.byte_pointer(slot, ops.mul(panel, rows * wgmma.ROW_BYTES))
-            tma.load(target, self.maps[name], corner, barrier)
-            return carried
-
-        if panels > _UNROLLED_PANELS:
-            ops.for_(0, panels, 1, [], one)
-        else:
-            for panel in range(panels):
-                one(panel, [])
-
-    def _batch_of(self, name: str, tile: QueryTile) -> list[tuple[int, Any]]:
-        """The batch coordinates of a tile in an operand, of which heads may share entries."""
-        tensor = {"q": self.q, "k": self.k, "v": self.v}[name]
-        groups = _groups(self.q, tensor)
-        found = []
-        for axis, group in enumerate(groups):
-            number = tile.batch[axis].index().base
-            found.append((axis, ops.div(number, group) if group else 0))
-        return found
+        row = ops.mul(block, self.tiling.keys)
+        slot, barrier = ring.slot(cursor), ring.full_barrier(cursor)
+        self.operands[name].load(slot, barrier, tile, entry, row)
+        return cursor.next(self.tiling.stages)
 
     # ---- the consumers
 
     def _consume(self) -> None:
         t = self.tiling
-        if t.consumers in REGISTERS:
-            wgmma.set_registers(REGISTERS[t.consumers][1], grows=True)
+        if t.registers:
+            wgmma.set_registers(t.registers[1], grows=True)
         self.own = ops.sub(self.group, 1)
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.lane = ops.and_(self.thread, WARP_THREADS - 1)
         self.queries = self.queries_of(self.own)
-        self.walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, self.thread)
+        self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale)
         self._first_turn()
         start = [*Cursor().values, *Cursor().values, ops.const(0)]
@@ -260,10 +233,23 @@ class SdpaEmitter:
             tma.wait_read(0)
 
     def _tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
+        whole = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        row = ops.add(tile.row, ops.mul(self.own, wgmma.M))
+
+        def empty() -> None:
+            walk = self.walks.at(tile, row)
+            walk.store_nothing(self.softmax)
+
+        def full() -> Sequence[Any]:
+            return self._attend(tile, whole, row, carried)
+
+        return _unless(whole.is_empty, carried, full, empty)
+
+    def _attend(
+        self, tile: QueryTile, whole: KeyBlocks, row: Any, carried: Sequence[Any]
+    ) -> Sequence[Any]:
         t = self.tiling
         keys, values, count = Cursor(*carried[:2]), Cursor(*carried[2:4]), carried[4]
-        whole = self.schedule.blocks(tile, tile.row, t.queries)
-        row = ops.add(tile.row, ops.mul(self.own, wgmma.M))
         mine = self.schedule.blocks(tile, row, wgmma.M)
         walk = self.walks.at(tile, row)
         cursor = self._query_cursor(count)
@@ -466,7 +452,7 @@ class SdpaEmitter:
         cursor: Cursor,
     ) -> None:  # fmt: skip
         """Divides, walks what comes after, and stores."""
-        walk.store(self.softmax, rows, result, self.queries.address(cursor), self.meet)
+        walk.store_staged(self.softmax, rows, result, self.queries.address(cursor), self.meet)
         if self.tiling.q_stages == 1:
             self.meet()
             with ops.if_(ops.compare("eq", self.thread, 0)):
@@ -481,9 +467,27 @@ class SdpaEmitter:
         )
 
 
-def _groups(q: Tensor, other: Tensor) -> list[int]:
-    """How many heads share an entry along each batch axis; 0: all."""
-    from .attention import group_size
+def _unless(
+    condition: Any,
+    carried: Sequence[Any],
+    then: Callable[[], Sequence[Any]],
+    other: Callable[[], None] = lambda: None,
+) -> Sequence[Any]:
+    """The next carried values: those of `then`, but where a condition holds, what they were.
 
-    pairs = zip(other.shape[:-2], q.shape[:-2], strict=True)
-    return [group_size(own, whole) or 0 for own, whole in pairs]
+    other: is done there.  condition: None: never.
+    """
+    if condition is None:
+        return then()
+
+    def stay() -> Sequence[Any]:
+        other()
+        return carried
+
+    return ops.either(condition, [value.type for value in carried], stay, then)
+
+
+def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
+    """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
+    axes = (source.tensor.rank - 1, source.tensor.rank - 2)
+    return axes if source.is_turned == is_turned else axes[::-1]

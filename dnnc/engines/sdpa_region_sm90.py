@@ -1,105 +1,36 @@
 # pyright: basic
-"""The pointwise work around an attention's products, on the registers of a consumer warpgroup.
-
-Scores are walked on what Q @ K' left in accumulators, weights on their exponentials, and what
-comes after on the divided result.  A thread has two rows of a tile, in pairs of neighbours.
-"""
+"""The walks of `sdpa_walk` on a consumer warpgroup, whose result leaves by the copy engine."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops, tma, wgmma
-from ..codegen.attention_region import AttentionRegion
-from ..codegen.index import Coordinate, Index
-from ..codegen.kernel import Kernel
-from ..codegen.loops import Loops, coordinates_of
-from ..codegen.memory import GlobalTensor
+from ..codegen.index import Index
+from ..codegen.loops import coordinates_of
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows
-from ..codegen.scalar import element_type
 from ..codegen.staged_store import StagedStore
-from ..codegen.walk import Walk, inputs_of
-from ..mlir import arith, ir, llvm
-from .sdpa_schedule_sm90 import QueryTile, Schedule
+from ..mlir import arith, ir
+from .sdpa_entry import Entry
+from .sdpa_schedule import QueryTile
 from .sdpa_tile_sm90 import SdpaTiling
+from .sdpa_walk import SdpaRegion, TileWalk
 
-FACTOR = math.log2(math.e)
 _PANEL = 64
 
 
 @dataclass
-class _Hand:
-    """What is in registers, as a leaf of a walk: the elements in hand."""
-
-    current: Any = None
-
-    def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        return ops.splat(self.current, width)
-
-
-@dataclass
-class _Forward:
-    """A tensor in place of another: masks that keep every score, a factor that is left out."""
-
-    value: Any
-    walk: Walk | None = None
-
-    def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        assert self.walk is not None, "of the walk that is under way"
-        return self.walk.value(self.value, at, width)
-
-
-@dataclass
-class SdpaRegion:
+class WarpgroupRegion(SdpaRegion):
     """thread: of the warpgroup."""
 
-    kernel: Kernel
-    parts: AttentionRegion
     tiling: SdpaTiling
-    schedule: Schedule
-    thread: Any
 
     def __post_init__(self) -> None:
-        parts = self.parts
-        self.region = parts.region
-        self.keys = parts.dims[-1]
-        self.has_tail = self.keys.known_divisor() % self.tiling.keys != 0
-        self.has_masks = bool(parts.masks) or self.has_tail
-        self.pair = 2 if self.keys.known_divisor() % 2 == 0 else 1
-        self.arguments = self.region.leaves(self.kernel)
-        self.targets = self.region.targets(self.kernel)
+        super().__post_init__()
         self.stores = self._staged_stores()
-
-    @property
-    def factor(self) -> float:
-        """Scores are this times what `scores` gives."""
-        return self.parts.scaled[2] if self.parts.scaled else 1.0
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether a score that is not masked is finite where the product is."""
-        parts = self.parts
-        inner = parts.masks[-1].score if parts.masks else parts.score
-        made = parts.scaled[1] if parts.scaled else inner
-        return self._is_product(made)
-
-    def _is_product(self, value: Any) -> bool:
-        while value != self.parts.first:
-            owner = value.owner
-            if isinstance(owner, ir.Block) or owner.name != "linalg.generic":
-                return False
-            body = list(owner.regions[0].blocks[0].operations)
-            names = {v.operation.name for v in body}
-            views = {"tensor.extract", "linalg.index", "linalg.yield", "arith.constant"}
-            indices = {"arith.muli", "arith.addi", "arith.divui", "arith.remui"}
-            if names - views - indices or len(inputs_of(owner)) > 1:
-                return False
-            taken = [v.operation.operands[0] for v in body if v.operation.name == "tensor.extract"]
-            (value,) = inputs_of(owner) or taken
-        return True
 
     def _staged_stores(self) -> list[tuple[int, StagedStore, Any]]:
         """(output, how a panel of it is stored, its tensor map) of the output that is staged."""
@@ -110,219 +41,84 @@ class SdpaRegion:
         box = tma.Box(tensor, (tensor.rank - 1, tensor.rank - 2), (_PANEL, wgmma.M))
         return [(place, StagedStore(box), tma.map_argument(self.kernel, box))]
 
-    def at(self, tile: QueryTile, row: Any) -> TileWalk:
+    def at(self, tile: QueryTile, row: Any) -> WarpgroupWalk:
         """row: the warpgroup's first query of a tile."""
-        return TileWalk(self, tile, row)
+        return WarpgroupWalk(self, tile, row)
 
 
 @dataclass
-class TileWalk:
+class WarpgroupWalk(TileWalk):
     """The walks of one tile."""
 
-    shared: SdpaRegion
-    tile: QueryTile
-    row: Any
-    hands: Mapping[str, _Hand] = field(default_factory=dict)
+    shared: WarpgroupRegion
 
-    def __post_init__(self) -> None:
-        s, parts = self.shared, self.shared.parts
-        self.has_masks = s.has_masks
-        self.hands = {name: _Hand() for name in ("sums", "weight", "result", "maximum", "total")}
-        maximum, total = (op.results[0] for op in parts.reductions)
-        made = parts.share.results[0] if parts.share is not None else parts.exponential
-        leaves: dict[Any, Any] = dict(s.arguments)
-        leaves |= {
-            parts.first: self.hands["sums"], made: self.hands["weight"],
-            parts.second: self.hands["result"], maximum: self.hands["maximum"],
-            total: self.hands["total"],
-        }  # fmt: skip
-        self.forwards: list[_Forward] = []
-        scores = dict(leaves)
-        if parts.scaled:
-            scores[parts.scaled[0]] = self._forward(parts.scaled[1])
-        plain = dict(scores)
-        if parts.masks:
-            plain[parts.masks[0].value] = self._forward(parts.masks[-1].score)
-        symbols = s.region.symbols
-        self.walk = Walk(s.kernel, leaves, symbols)
-        self.score_walks = {
-            True: Walk(s.kernel, scores, symbols), False: Walk(s.kernel, plain, symbols)
-        }  # fmt: skip
-        self._place(s.thread)
-
-    def _place(self, thread: Any) -> None:
-        """Where a thread of the warpgroup works."""
-        self.thread = thread
-        self.down, self.right = wgmma.AccumulatorLayout.origin(thread)
-        self.rows = [self._kept_row(half) for half in HALVES]
-
-    def _forward(self, value: Any) -> _Forward:
-        made = _Forward(value)
-        self.forwards.append(made)
-        return made
-
-    # ---- coordinates
-
-    def _number(self, half: int) -> Any:
-        return ops.add(ops.add(self.row, self.down), 8 * half)
-
-    def _kept_row(self, half: int) -> Index:
-        """A row of the thread, or the nearest of the tensor: of that, nothing is stored."""
-        return Index(self.shared.schedule.kept(self._number(half)))
-
-    def _inside(self, half: int) -> Any:
-        """Whether a row of the thread is one of the tensor's; None: always."""
-        return self.shared.schedule.inside(self._number(half))
-
-    def _at(self, half: int, column: Coordinate, dims: Sequence[Any] | None = None) -> list[Any]:
-        """The coordinates of a row's element; dims: of a tensor with other axes of heads."""
-        s = self.shared
-        rank = len(dims) if dims is not None else s.parts.rank
-        batch: Mapping[int, Coordinate] = self.tile.batch
-        if dims is not None and rank != s.parts.rank:
-            loops = Loops(tuple(dims), tuple((axis,) for axis in range(rank - 2)))
-            batch = loops.coordinates(s.kernel, self.tile.head)
-        return coordinates_of(rank, batch, {rank - 2: self.rows[half], rank - 1: column})
-
-    def _columns(self, block: Any, *, is_whole: bool) -> list[tuple[int, int, Index]]:
-        """(column block of 8, element of the thread's two, coordinates) of the fragments of a
-        row; is_whole: whether all of the block's keys are there."""
-        s = self.shared
-        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
-        found = []
-        for j in range(s.tiling.keys // 8):
-            for i in range(0, 2, s.pair):
-                column = ops.add(first, 8 * j + i)
-                if s.has_tail and not is_whole:
-                    column = ops.minimum(column, ops.sub(s.kernel.size(s.keys), s.pair))
-                found.append((j, i, Index(column, int(s.pair > 1), s.pair)))
-        return found
-
-    # ---- scores and weights
-
-    def scores(self, sums: Sequence[Any], block: Any, *, is_masked: bool) -> list[Any]:
-        """Accumulators of a block of keys as scores, over `SdpaRegion.factor`.
-
-        is_masked: whether masks are looked at, and the tensor's end.
-        """
-        s, walk = self.shared, self.score_walks[is_masked].branch()
-        for forward in self.forwards:
-            forward.walk = walk
-        found = list(sums)
-        if not (s.is_plain and (not is_masked or not s.parts.masks)):
-            for j, i, column in self._columns(block, is_whole=not is_masked):
-                for half in HALVES:
-                    place = 4 * j + 2 * half + i
-                    self.hands["sums"].current = ops.from_elements(sums[place : place + s.pair])
-                    value = walk.value(s.parts.score, self._at(half, column), s.pair)
-                    found[place : place + s.pair] = ops.elements(value)
-        return self._cut(found, block) if is_masked and s.has_tail else found
-
-    def _cut(self, scores: Sequence[Any], block: Any) -> list[Any]:
-        """-inf past the last key."""
-        s = self.shared
-        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
-        left = ops.sub(s.kernel.size(s.keys), first)
-        low = _number(-math.inf)
-        return [
-            arith.SelectOp(ops.less(8 * (i // 4) + i % 2, left), score, low).result
-            for i, score in enumerate(scores)
-        ]
-
-    def weights(self, exponentials: Sequence[Any], block: Any) -> list[Any]:
-        """Words of the second product's first operand (`wgmma.OperandLayout`)."""
-        s, walk = self.shared, self.walk.branch()
-        operand = s.parts.calls[1].operands[0]
-        dims = s.region.dims_of(operand)
-        found: dict[tuple[int, int], list[Any]] = {}
-        for j, i, column in self._columns(block, is_whole=False):
-            for half in HALVES:
-                place = 4 * j + 2 * half + i
-                self.hands["weight"].current = ops.from_elements(exponentials[place:][: s.pair])
-                value = walk.value(operand, self._at(half, column, dims), s.pair)
-                found.setdefault((j, half), []).extend(ops.elements(value))
-        return [self._word(pair) for pair in found.values()]
-
-    def _word(self, pair: Sequence[Any]) -> Any:
-        """Two weights as values are: rounded to their type, if they are wider."""
-        vector = ops.from_elements(list(pair))
-        tensor, _ = self.shared.parts.operand(1, 1)
-        wanted = ops.vector_type(element_type(tensor.type), 2)
-        if vector.type != wanted:
-            vector = arith.TruncFOp(wanted, vector).result
-        return llvm.BitcastOp(ops.i32_type(), vector).result
-
-    # ---- the end of a tile
-
-    def store(
+    def store_staged(
         self, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any], buffer: Any,
         meet: Callable[[], None],
     ) -> None:  # fmt: skip
-        """Divides the result, walks what comes after, and stores it, and what rows have.
+        """`store`, of which one output goes through shared memory.
 
-        buffer: i32 address of shared memory for a staged output.  meet: of the warpgroup.
+        buffer: its i32 address.  meet: of the warpgroup.
         """
-        # A thread that the compiler knows nothing of: addresses stay out of the loop over keys.
-        self._place(ops.opaque(self.thread))
-        totals = softmax.finished(rows)
-        scale = []
-        for half in HALVES:
-            scale.append(self._finish_row(softmax, rows, totals[half], half))
-            self._store_row(half)
-        result = [arith.MulFOp(value, scale[i // 2 % 2]).result for i, value in enumerate(result)]
-        self._store_result(result, buffer, meet)
+        self._store_staged(self.divided(softmax, rows, result), buffer, meet)
 
-    def _finish_row(self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int) -> Any:
-        """What the result of a row is multiplied by; maximum and sum are in hand after it."""
-        s, parts = self.shared, self.shared.parts
-        factor = _number(s.factor)
-        maximum = arith.MulFOp(rows.reference[half], factor).result
-        own = arith.MulFOp(softmax.relative_to(rows, half), factor).result
-        self.hands["maximum"].current = maximum
-        at = self._at(half, Index.of(0))
-        base = self.walk.value(parts.base, at, 1)
-        distance = arith.MulFOp(arith.SubFOp(own, base).result, _number(FACTOR)).result
-        moved = llvm.call_intrinsic(
-            ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [distance], [], []
-        )
-        self.hands["total"].current = arith.MulFOp(total, moved).result
-        if parts.share is None:
-            return moved
-        operands = [
-            _number(1.0) if self._is_exponential(value) else self.walk.value(value, at, 1)
-            for value in inputs_of(parts.share)
-        ]
-        share = self.walk.body(parts.share, operands, at, 1)
-        return arith.MulFOp(moved, share).result
-
-    def _is_exponential(self, value: Any) -> bool:
-        return value == self.shared.parts.exponential
-
-    def _store_row(self, half: int) -> None:
-        """Statistics of a row, by one of its lanes."""
-        s = self.shared
-        at = self._at(half, Index.of(0))
-        for value, target in s.targets:
-            if not s.parts.is_of_result(value):
-                made = self.walk.value(value, at, 1)
-                is_first = ops.compare("eq", ops.and_(self.thread, 3), 0)
-                target.store(at, made, ops.both(is_first, self._inside(half)))
-
-    def _store_result(self, result: Sequence[Any], buffer: Any, meet: Callable[[], None]) -> None:
+    def _store_staged(self, result: Sequence[Any], buffer: Any, meet: Callable[[], None]) -> None:
         s = self.shared
         staged = {place for place, _, _ in s.stores}
-        for place, (value, target) in enumerate(s.targets):
-            if s.parts.is_of_result(value) and place not in staged:
-                self._store_direct(value, target, result)
+        self.store_others(result, staged)
         if not s.stores:
             return
         meet()  # all warps' products have read the queries, in whose place this goes
         ((place, store, map_),) = s.stores
+        if place in s.packed:
+            entry = self.entry_of(place)
+
+            def whole() -> None:
+                self._stage(place, store, map_, result, buffer, meet, entry)
+
+            def part() -> None:
+                self.store_direct(place, result)
+
+            has_all = ops.compare("sle", ops.add(self.row, wgmma.M), entry.length)
+            ops.if_else(has_all, self._apart(whole), self._apart(part))
+        else:
+            self._stage(place, store, map_, result, buffer, meet, None)
+
+    def _apart(self, body: Callable[[], None]) -> Callable[[], None]:
+        """For a branch: what is walked there is not known after it."""
+
+        def run() -> None:
+            walk, self.walk = self.walk, self.walk.branch()
+            body()
+            self.walk = walk
+
+        return run
+
+    def store_nothing(self, softmax: OnlineSoftmax) -> None:
+        """Of a tile none of whose scores is kept."""
+        zero, low = (
+            arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), n)).result
+            for n in (0.0, -math.inf)
+        )
+        rows = Rows([low, low], [zero, zero])
+        zeros = [zero] * (self.shared.tiling.width // 2)
+        self.store_others(self.divided(softmax, rows, zeros))
+
+    def _stage(
+        self, place: int, store: StagedStore, map_: Any, result: Sequence[Any], buffer: Any,
+        meet: Callable[[], None], entry: Entry | None,
+    ) -> None:  # fmt: skip
+        """Through shared memory; entry: of a packed output."""
+        s = self.shared
         value, target = s.targets[place]
+        batch, row = dict(self.tile.batch), self.row
+        if entry is not None:
+            value = s.made(place)
+            batch, row = {**batch, 0: Index.of(0)}, ops.add(entry.first, row)
         blocks = s.tiling.width // 8
         for first in range(0, blocks, 8):
             pairs = [
-                [self._result(value, result, j, half) for half in HALVES]
+                [self.pair_of(value, result, j, half) for half in HALVES]
                 for j in range(first, min(first + 8, blocks))
             ]
             store.put(ops.add(buffer, first // 8 * store.bytes), self.thread, pairs)
@@ -333,29 +129,9 @@ class TileWalk:
             for panel in range(s.tiling.width_panels):
                 column = Index.of(panel * _PANEL)
                 at = coordinates_of(
-                    target.tensor.rank, self.tile.batch,
-                    {target.tensor.rank - 2: Index(self.row), target.tensor.rank - 1: column},
+                    target.tensor.rank, batch,
+                    {target.tensor.rank - 2: Index(row), target.tensor.rank - 1: column},
                 )  # fmt: skip
                 source = ops.add(buffer, panel * store.bytes)
                 store.start(map_, source, tma.place(store.box, at))
             tma.commit()
-
-    def _store_direct(self, value: Any, target: GlobalTensor, result: Sequence[Any]) -> None:
-        for j in range(self.shared.tiling.width // 8):
-            for half in HALVES:
-                column = self._result_column(j)
-                made = self._result(value, result, j, half)
-                target.store(self._at(half, column), made, self._inside(half))
-
-    def _result_column(self, j: int) -> Index:
-        return Index(ops.add(self.right, 8 * j), 1, 2)
-
-    def _result(self, value: Any, result: Sequence[Any], j: int, half: int) -> Any:
-        """A pair of an output's elements."""
-        place = 4 * j + 2 * half
-        self.hands["result"].current = ops.from_elements(list(result[place : place + 2]))
-        return self.walk.value(value, self._at(half, self._result_column(j)), 2)
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

@@ -15,7 +15,8 @@ _WARP_WORD = 4
 
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
 # for all.
-REGISTERS = {2: (40, 232), 3: (32, 160)}
+_REGISTERS = {2: (40, 232), 3: (32, 160)}
+_GATHERING = {2: (56, 224)}  # where the producer looks up rows
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class SdpaTiling:
     queries come first, and end with the last query.  skips: a warpgroup lets blocks of keys go by
     that only others of the tile need.  rescale: how much, in powers of two, a row's maximum grows
     before sums are scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that
-    come before the second product ends.
+    come before the second product ends.  gathers: whether rows of keys or queries are looked up.
     """
 
     queries: int
@@ -44,6 +45,7 @@ class SdpaTiling:
     skips: bool
     rescale: int
     pinned: int
+    gathers: bool
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> SdpaTiling:
@@ -61,9 +63,19 @@ class SdpaTiling:
         return (self.consumers + 1) * wgmma.WARPGROUP_THREADS
 
     @property
+    def row_unit(self) -> int:
+        """Rows whose multiples warpgroups begin at: the copy engine takes no part of those."""
+        return wgmma.M
+
+    @property
     def takes_turns(self) -> bool:
         """Whether warpgroups multiply by turns."""
         return self.consumers > 1
+
+    @property
+    def registers(self) -> tuple[int, int] | None:
+        """Of a thread of the producer, and of a consumer; None: as they come."""
+        return (_GATHERING if self.gathers else _REGISTERS).get(self.consumers)
 
     # ---- panels of 64 elements
 

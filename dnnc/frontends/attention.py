@@ -18,6 +18,7 @@ from . import enums
 from .enums import text_of
 from .graph_tensor import GraphTensor
 from .methods import compute_type_of
+from .ragged import Side, side_of
 
 _RANK = 4
 
@@ -75,6 +76,11 @@ def sdpa(
     ahead of bias, ALiBi and masks; the graph then holds the operations that attention stands for in
     place of the one.  use_causal_mask, use_causal_mask_bottom_right: an alignment and a right bound
     of 0, whatever else these are given as; sliding_window_length: a left bound.
+    Packed sequences: q, k, v and results with a ragged offset, declared as if they were padded;
+    memory has the rows of all sequences, max_total_seq_len_q or _kv of them (default B * S), and
+    strides but that of B hold.  Lengths must be given, or cu_seq_len_q and cu_seq_len_kv, INT32
+    [B + 1, 1, 1, 1]: where each sequence begins and the last ends, in rows, of tensors that are all
+    packed then, O too.
     dropout: (probability, seed, offset) or (mask, scale).  rng_dump, score_max, score_sum_exp:
     tensors of the graph that are written.  implementation: any of cuDNN's; all are the same here.
     Calls that contradict themselves, and missing tensors, are BAD_PARAM (a ValueError); what dnnc
@@ -84,18 +90,15 @@ def sdpa(
     call.refuse_what_is_not_there(
         block_mask=block_mask,
         unfuse_fma=unfuse_fma,
-        max_total_seq_len_q=max_total_seq_len_q,
-        max_total_seq_len_kv=max_total_seq_len_kv,
-        cu_seq_len_q=cu_seq_len_q,
-        cu_seq_len_kv=cu_seq_len_kv,
         softmax_precision=softmax_precision,
         attn_scale_prefolded=attn_scale_prefolded,
         kv_mask=kv_mask,
     )
     call.require_name("implementation", implementation, enums.attention_implementation)
     call.require_name("diagonal_alignment", diagonal_alignment, enums.diagonal_alignment)
-    call.require_padding(use_padding_mask, seq_len_q, seq_len_kv)
-    if not use_padding_mask and not (
+    call.require_lengths(use_padding_mask, (seq_len_q, cu_seq_len_q), (seq_len_kv, cu_seq_len_kv))
+    has_lengths = use_padding_mask or cu_seq_len_q is not None or cu_seq_len_kv is not None
+    if not has_lengths and not (
         paged_attention_k_table is None and paged_attention_v_table is None
     ):
         raise call.error(
@@ -109,14 +112,17 @@ def sdpa(
         diagonal_band_right_bound,
     )
     window = sliding_window_length
+    self._require_unplanned()
+    queries = side_of(self, name, seq_len_q, cu_seq_len_q, max_total_seq_len_q)
+    keys = side_of(self, name, seq_len_kv, cu_seq_len_kv, max_total_seq_len_kv)
     tensors = {
-        "q": q,
-        "k": k,
-        "v": v,
+        "q": call.loaded(q, queries),
+        "k": call.loaded(k, keys, paged_attention_k_table),
+        "v": call.loaded(v, keys, paged_attention_v_table),
         "attn_scale": float(attn_scale) if _is_number(attn_scale) else attn_scale,
         "bias": bias,
-        "seq_len_q": seq_len_q,
-        "seq_len_kv": seq_len_kv,
+        "seq_len_q": queries.lengths,
+        "seq_len_kv": keys.lengths,
         "page_table_k": paged_attention_k_table,
         "page_table_v": paged_attention_v_table,
         "sink_token": sink_token,
@@ -137,19 +143,20 @@ def sdpa(
         "compute_type": compute_type_of(self, compute_data_type, Sdpa),
         "name": name,
     }
-    if score_mod is not None:
-        return call.decomposed(values, score_mod)
-    return self._append(Sdpa, values)[:2]
+    if score_mod is None:
+        made = self._append(Sdpa, values)[:2]
+    else:
+        made = call.decomposed(values, score_mod)
+    self._packing.may_be_stored(made[0], queries)
+    for statistic in (made[1], score_max, score_sum_exp):
+        self._packing.may_be_stored(statistic, queries.of_statistics())
+    return made
 
 
-# What only cudnn-frontend's other engines or packed sequences have, and what to do instead.
+# What only cudnn-frontend's other engines have, and what to do instead.
 _ABSENT = {
     "block_mask": "a bias or a score_mod of minus infinity: how its bits lie is not documented",
     "unfuse_fma": "False: how scores are rounded is the engine's",
-    "max_total_seq_len_q": "padded sequences: dnnc has no ragged tensors yet",
-    "max_total_seq_len_kv": "padded sequences: dnnc has no ragged tensors yet",
-    "cu_seq_len_q": "seq_len_q: dnnc has no cumulative lengths yet",
-    "cu_seq_len_kv": "seq_len_kv: dnnc has no cumulative lengths yet",
     "softmax_precision": "none: a softmax in FLOAT, or DOUBLE by compute_data_type",
     "attn_scale_prefolded": "False, and attn_scale",
     "kv_mask": "a bias or a score_mod of minus infinity",
@@ -177,11 +184,34 @@ class _Call:
         if text_of(value) not in known:
             raise self.error(f"{parameter}={value!r}", ", ".join(known))
 
-    def require_padding(self, is_asked: bool, *lengths: Any) -> None:
-        given = sum(length is not None for length in lengths)
-        if given != (2 if is_asked else 0):
+    def require_lengths(self, is_asked: bool, *sides: tuple[Any, Any]) -> None:
+        """Of both sides or of none; each as lengths, which a padding mask goes with, or as
+        cumulative ones, which stand for one."""
+        by_sums = [side for side in sides if side[1] is not None]
+        if any(length is not None for length, _ in by_sums):
+            what = "seq_len and cu_seq_len of the same sequences"
+            raise self.error(what, "one of them for queries, and one for keys")
+        given = sum(length is not None or total is not None for length, total in sides)
+        if given != (2 if is_asked or by_sums else 0):
             what = f"use_padding_mask={is_asked} with {given} of seq_len_q and seq_len_kv"
-            raise self.error(what, "use_padding_mask=True and both lengths, or none of the three")
+            raise self.error(
+                what,
+                "use_padding_mask=True and both lengths, or none of the three; cu_seq_len_q and "
+                "cu_seq_len_kv, in place of lengths, imply the mask",
+            )
+
+    def loaded(self, tensor: Any, side: Side, page_table: Any = None) -> Any:
+        """An operand whose sequences may be packed, as the operation takes it."""
+        if not isinstance(tensor, GraphTensor):
+            return tensor
+        if page_table is None:
+            self.graph._operand(tensor, _RANK)  # which refuses those of other graphs
+            return self.graph._packing.loaded(self.graph, tensor, side)
+        if tensor.ragged_offset is not None:
+            raise tensor.error(
+                Status.NOT_SUPPORTED, "ragged, and with a page table", "one of the two"
+            )
+        return tensor
 
     def wants_stats(self, generate: bool | None, is_inference: bool | None) -> bool:
         if generate is None and is_inference is None:

@@ -14,7 +14,7 @@ from ..errors import DnncError, Status
 class data_type:
     """cuDNN's data types; a name of ours or a torch or NumPy dtype is accepted in their place.
 
-    FAST_FLOAT_FOR_FP8 is a compute type of matmuls only.
+    FAST_FLOAT_FOR_FP8 is a compute type of matmuls and convolutions only.
     """
 
     FLOAT = dtypes.f32

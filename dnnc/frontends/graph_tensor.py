@@ -17,8 +17,10 @@ from .enums import text_of
 class GraphTensor(Tensor):
     """A tensor of a pygraph; setters return it, so that they chain."""
 
+    ragged_offset_multiplier: int = 1
     _graph: Any = None
     _inferred: frozenset[str] = frozenset()
+    _is_laid_out: bool = False  # the strides are the user's
 
     def _changed(self, field: str = "") -> GraphTensor:
         """Itself, on the way to a new value of a field, which is then the user's."""
@@ -62,6 +64,7 @@ class GraphTensor(Tensor):
     def set_stride(self, value: Sequence[Any]) -> GraphTensor:
         """Sets the strides, in elements."""
         self._changed("strides").strides = sizes(value)
+        self._is_laid_out = True
         return self._inferred_on()
 
     def _inferred_on(self) -> GraphTensor:
@@ -86,7 +89,13 @@ class GraphTensor(Tensor):
         return self
 
     def set_ragged_offset(self, value: GraphTensor) -> GraphTensor:
+        """Sets where its sequences begin, [B + 1, 1, 1, 1], in elements: see `pygraph.sdpa`."""
         self._changed().ragged_offset = value
+        return self
+
+    def set_ragged_offset_multiplier(self, value: int) -> GraphTensor:
+        """Sets what ragged offsets are multiplied by."""
+        self._changed().ragged_offset_multiplier = value
         return self
 
     def get_name(self) -> str:

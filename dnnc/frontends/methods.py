@@ -42,6 +42,9 @@ from .enums import text_of
 
 _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
+# Operations that a graph's FAST_FLOAT_FOR_FP8 is for.
+_FAST = (Matmul, ConvFprop)
+
 
 def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, _KEYWORD, default=default)
@@ -82,12 +85,13 @@ def _value(field: Field, given: Any) -> Any:
 def compute_type_of(graph: Any, given: Any, kind: type[Op]) -> Any:
     """The type that the call names, or the graph's.
 
-    A graph's FAST_FLOAT_FOR_FP8 is for matmuls, and means FLOAT for other operations.
+    A graph's FAST_FLOAT_FOR_FP8 is for matmuls and convolutions, and means FLOAT for other
+    operations.
     """
     if given is not None:
         return dtypes.of(given)
     chosen = dtypes.f32 if graph.compute_data_type is None else dtypes.of(graph.compute_data_type)
-    return chosen if chosen.has_storage or kind is Matmul else dtypes.f32
+    return chosen if chosen.has_storage or kind in _FAST else dtypes.f32
 
 
 def _fields(kind: type[Op]) -> list[Field]:

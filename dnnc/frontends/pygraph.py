@@ -39,6 +39,7 @@ from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
 from .methods import methods
 from .overrides import Overrides
+from .ragged import Packing
 
 # Operations of cudnn-frontend that no graph of dnnc has yet.
 _NOT_YET = (
@@ -67,7 +68,7 @@ class pygraph:
 
     name: a label.  io_data_type, intermediate_data_type: of non-virtual and virtual tensors that
     set none; compute_data_type: of operations that set none (default FLOAT).  A default of
-    FAST_FLOAT_FOR_FP8 is that of matmuls, and means FLOAT for other operations.
+    FAST_FLOAT_FOR_FP8 is that of matmuls and convolutions, and means FLOAT for other operations.
     handle: the device and stream of the plans.  sm_version: compile for a device that is not here
     (90 or 900 for Hopper, sm_90a).  target: by name, several by commas ("sm_80,sm_90a").
     device_property: a device that is not here, as `dnnc.create_device_properties` gives it, or what
@@ -108,6 +109,7 @@ class pygraph:
         self._device_property: DeviceProperties | None = device_property
         self._plans: Any = None
         self._overrides: Overrides | None = None
+        self._packing = Packing()
 
     def __getattr__(self, name: str) -> Any:
         if name in _NOT_YET:
@@ -135,12 +137,15 @@ class pygraph:
         reordering_type: Any = "NONE",
         name: str = "",
         uid: int | None = None,
+        ragged_offset_multiplier: int = 1,
         alignment_value: int = DEFAULT_ALIGNMENT,
     ) -> GraphTensor:
         """A tensor of the graph.
 
         dim, stride: in elements, ints, `dnnc.Dim`s or expressions; stride defaults to row-major.
         uid: unique; None or -1: assigned.  alignment_value: bytes, default 16.
+        ragged_offset: where the sequences of a packed operand of `sdpa` begin, in elements divided
+        by ragged_offset_multiplier.
         """
         self._require_unplanned()
         dims = sizes(dim)
@@ -156,6 +161,8 @@ class pygraph:
             reordering=text_of(reordering_type),
             ragged_offset=ragged_offset,
         )
+        made.ragged_offset_multiplier = ragged_offset_multiplier
+        made._is_laid_out = True
         return self._adopt(made)
 
     def _adopt(self, tensor: GraphTensor) -> GraphTensor:
@@ -282,6 +289,7 @@ class pygraph:
 
     def _infer_again(self) -> None:
         self._require_unplanned()
+        self._packing.apply(self.graph)
         _infer_again(self.graph)
 
     def build_operation_graph(self) -> None:
@@ -662,7 +670,9 @@ class pygraph:
         """The JSON form; while the graph is being built, of what there is, and nothing changes."""
         if self.graph.is_finalized:
             return json.dumps(to_json(self.graph))
-        copied = draft.copied(self.graph)
+        copied, copies = draft.copied(self.graph)
+        with contextlib.suppress(DnncError):  # what is wrong is shown as it is
+            self._packing.copied(copies).apply(copied)
         _infer_again(copied)
         return json.dumps(draft.to_json(copied), default=str)  # fields that nothing checked yet
 

@@ -101,6 +101,11 @@ class Memory:
             )
         return region.arena.data[where].copy()
 
+    def is_written(self, address: int, nbytes: int) -> NDArray[np.bool_]:
+        """Of each byte, whether it was written."""
+        region = self._region_of(address, nbytes)
+        return region.arena.state[region.bytes_at(address, nbytes)] == CLEAN
+
     def poison(self, address: int, nbytes: int) -> None:
         """Make bytes unwritten again (between launches that must not see each other's results)."""
         region = self._region_of(address, nbytes)

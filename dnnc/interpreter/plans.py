@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ def run_plan(
     target: str | None = None,
     seed: int = 0,
     module: Any = None,
+    partial: Collection[int] = (),
 ) -> dict[int, Array]:
     """The outputs of a plan, uid -> array of the logical dims in the tensor's type; also what its
     tensors of peers hold afterwards.
@@ -40,7 +41,9 @@ def run_plan(
     converted to the tensors' types.  sizes: values of symbols that no input shows.
     target: which of the plan's programs (default: its first).  seed: of the schedule.
     module: parsed PTX to run in place of the plan's own, for tests that change it.
-    An element that no kernel wrote is an error, as is anything that the interpreter refuses.
+    partial: uids of outputs of which some elements may be left as they were; those are zeros.
+    Of others, an element that no kernel wrote is an error, as is anything that the interpreter
+    refuses.
     """
     program = _program(plan, target)
     given = {_record(plan, key).uid: value for key, value in inputs.items()}
@@ -56,7 +59,7 @@ def run_plan(
             machine.launch(step.launch, seed)
         elif step.memset is not None:
             machine.memset(step.memset)
-    return machine.outputs()
+    return machine.outputs(partial)
 
 
 def _program(plan: Plan, target: str | None) -> Program:
@@ -167,8 +170,8 @@ class _Machine:
             resident_ctas=x * y * z if record.cooperative else None,
         )
 
-    def outputs(self) -> dict[int, Array]:
-        """Every output, read back; an element that was not written is an error."""
+    def outputs(self, partial: Collection[int]) -> dict[int, Array]:
+        """Every output, read back; an element that was not written is an error, but of some."""
         found: dict[int, Array] = {}
         for record in self.plan.tensors:
             if record.role != "output" and not record.is_peer:
@@ -176,8 +179,17 @@ class _Machine:
             dtype = dtypes.of(record.dtype)
             places = element_places(*self._shape(record))
             address = self.addresses[record.uid]
+            if record.uid in partial:
+                self._fill(address, places, dtype)
             found[record.uid] = self._gathered(address, places, dtype)
         return found
+
+    def _fill(self, address: int, places: Array, dtype: DType) -> None:
+        """Writes zeros where nothing was written."""
+        bytes_ = dtype.storage_bytes(int(places.max(initial=-1)) + 1)
+        data = self.memory.download(address, bytes_, allow_poison=True)
+        written = self.memory.is_written(address, bytes_)
+        self.memory.upload(address, np.where(written, data, 0).astype(np.uint8))
 
     def _gathered(self, address: int, places: Array, dtype: DType) -> Array:
         if dtype.kind == "b":

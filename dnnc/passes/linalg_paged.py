@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..codegen.attention_region import LOAD
 from ..codegen.scalar import constant, convert, element_type
 from ..dialect.ops.paged_cache_load import PagedCacheLoad
 from ..mlir import arith, ir, linalg, tensor
@@ -38,7 +39,9 @@ def paged_cache_load(low: Any, op: PagedCacheLoad) -> None:
         nothing = convert(constant(0, element_type(dtypes.f32)), dtypes.f32, op.y.type)
         return arith.SelectOp(is_inside, value, nothing).result
 
-    low.values[op.y] = low.generic(op.y, op.y.type, [], body)
+    made = low.generic(op.y, op.y.type, [], body)
+    made.owner.attributes[LOAD] = ir.StringAttr.get("paged")
+    low.values[op.y] = made
 
 
 def _number(value: int) -> Any:

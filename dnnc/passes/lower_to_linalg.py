@@ -35,6 +35,8 @@ from ..dialect.ops import (
     PagedCacheLoad,
     PeerReduction,
     Pointwise,
+    RaggedLoad,
+    RaggedStore,
     Reduction,
     Resample,
     ResampleBackward,
@@ -55,6 +57,7 @@ from .fuse import target_of
 from .linalg_conv import conv_fprop_body
 from .linalg_paged import paged_cache_load
 from .linalg_peers import peer_reduction
+from .linalg_ragged import ragged_load, ragged_store_body
 from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
 from .pass_base import Pass
@@ -475,6 +478,10 @@ def _conv_fprop(low: _Lowering, op: ConvFprop) -> None:
     low.values[op.y] = _cast_from(low, result, op.y, sums, op.compute_type)
 
 
+def _ragged_store(low: _Lowering, op: RaggedStore) -> None:
+    low.values[op.packed] = _call_anchor(low, op, op.packed.type, ragged_store_body)
+
+
 def _moe_grouped_matmul(low: _Lowering, op: MoeGroupedMatmul) -> None:
     sums = accumulation_type(op.compute_type)
     result = _call_anchor(low, op, sums, _moe_grouped_matmul_body)
@@ -578,6 +585,8 @@ _RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
     Reshape: _view,
     Concatenate: _concatenate,
     PagedCacheLoad: paged_cache_load,
+    RaggedLoad: ragged_load,
+    RaggedStore: _ragged_store,
     Matmul: _matmul,
     MoeGroupedMatmul: _moe_grouped_matmul,
     ConvFprop: _conv_fprop,

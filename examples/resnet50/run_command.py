@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from .device import Device
 
 
+def _bundle(name: str, path: Path) -> dnnc.Bundle:
+    try:
+        return dnnc.load_bundle(path)
+    except DnncError:
+        if path.exists():
+            raise
+    raise DnncError(
+        Status.BAD_PARAM,
+        "no such file",
+        f"a bundle that `build --network {name} --bundle {path}` has made",
+        str(path),
+    )
+
+
 def run(
     name: str, path: Path, batches: Sequence[int] | None, seed: int, *,
     is_checked: bool = True, is_timed: bool = True,
@@ -29,7 +43,7 @@ def run(
 
     batches: None for those that the bundle was built for.
     """
-    network, bundle = network_of(name), dnnc.load_bundle(path)
+    network, bundle = network_of(name), _bundle(name, path)
     built = batches_of(bundle)
     sizes = batches or [int(n) for n in built if n != ANY]
     if not sizes:

@@ -8,7 +8,16 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import SET_NAMES, case_lists, cases, generated, torch_peers  # noqa: E402
+from benchmarks import (  # noqa: E402
+    DRAWN_NAMES,
+    SET_NAMES,
+    case_lists,
+    cases,
+    generated,
+    on_device,
+    torch_peers,
+)
+from benchmarks.__main__ import parser  # noqa: E402
 from benchmarks.compilers import Compilers, our_graph  # noqa: E402
 from benchmarks.matmul_cases import LAYOUTS, matmul, matmul_of  # noqa: E402
 from dnnc.options import Options  # noqa: E402
@@ -98,7 +107,7 @@ def test_ids_are_unique_and_parse(name):
 
 
 def test_generated_cases_are_those_of_their_seed():
-    for draw in (generated.matmuls, generated.memory_bound):
+    for draw in (generated.matmuls, *generated.DRAWN.values()):
         drawn = [case.id for case in draw(1000)]
         assert len(drawn) == 20
         assert drawn == [case.id for case in draw(1000)]
@@ -106,6 +115,35 @@ def test_generated_cases_are_those_of_their_seed():
     drawn = generated.memory_bound(1000, 200)
     assert len({case.kind for case in drawn}) > 15
     assert all(case_lists.case_of(case.id).p == case.p for case in drawn)
+
+
+def test_generated_convolutions_are_of_all_kinds():
+    drawn = generated.convs(1000, 200)
+    shapes = [case.p["shape"] for case in drawn]
+    assert {shape.taps for shape in shapes} == {(n, n) for n in (1, 3, 5, 7)}
+    assert {shape.stride for shape in shapes} == {1, 2}
+    assert {case.p["epilogue"] for case in drawn} == {"plain", "scale_bias_relu"}
+    odd = [shape for shape in shapes if shape.c % 8 or shape.k % 8]
+    assert 0.1 < len(odd) / len(shapes) < 0.3
+    assert sum(shape.image[0] != shape.image[1] for shape in shapes) > 20
+    assert all(case_lists.case_of(case.id).p == case.p for case in drawn)
+
+
+def test_sets_are_listed_or_drawn():
+    assert tuple(generated.DRAWN) == DRAWN_NAMES
+
+    def chosen(*words):
+        return [case.id for case in on_device.chosen(parser().parse_args(["kernels", *words]))]
+
+    assert chosen() == [case.id for case in case_lists.all_cases()]
+    assert chosen("--set", "conv-more", "--match=-d2$")
+    convs = [case.id for case in generated.convs(1001)]
+    assert chosen("--set", "conv-unlisted", "--seed", "1001") == convs
+    assert chosen("--seed", "3") == [case.id for case in generated.memory_bound(3)]
+    with pytest.raises(ValueError, match="--seed"):
+        chosen("--set", "conv-unlisted")
+    with pytest.raises(ValueError, match="no --seed"):
+        chosen("--set", "conv", "--seed", "1")
 
 
 @pytest.mark.parametrize("id_", ["bf16/nope/8x8x8", "bf16/none/8x8x8/tn", "bf16/none/1x8x8x8"])

@@ -174,7 +174,7 @@ def test_our_launches(peers, monkeypatch):
     launch(1)
     assert information["launches"] == len(small.layers)
     assert len(fake.launches) == 2 * len(small.layers)
-    assert information["engines"][small.layers[0].op.id] == ["fallback"]
+    assert information["engines"][small.layers[0].op.id] == ["conv_depthwise"]
 
 
 def test_the_command(peers, monkeypatch, tmp_path, capsys):

@@ -289,6 +289,20 @@ def test_sums_in_the_accumulators_have_a_wider_bound(here, depth, steps):
     assert bounds["FAST_FLOAT_FOR_FP8"] - bounds["FLOAT"] == pytest.approx(more, abs=1e-12)
 
 
+def test_sums_of_convolutions_have_the_same_bound(here):
+    import dnnc as package
+
+    def bound(compute, add):
+        g = package.pygraph("fp8", io_data_type="FP8_E4M3", compute_data_type=compute)
+        add(g).set_output().set_data_type("FLOAT")
+        graph = g.graph.finalize()
+        return check.bound_of(graph, graph.outputs[0], {})
+
+    for compute in ("FLOAT", "FAST_FLOAT_FOR_FP8"):
+        conv = bound(compute, lambda g: g.conv_fprop(g.tensor([1, 64, 9]), g.tensor([8, 64, 3])))
+        assert conv == bound(compute, lambda g: g.matmul(g.tensor([4, 192]), g.tensor([192, 4])))
+
+
 def test_over_the_bound_exits_with_1(plan, arrays, monkeypatch):
     monkeypatch.setattr(check, "bound_of", lambda graph, tensor, sizes: 1e-9)
     result = dnnc("run", plan, "inputs.npz", "-d", "interpreter", "--check")

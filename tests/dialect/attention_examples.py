@@ -161,6 +161,107 @@ def cache(container=(6, 2, 4, 8), table=(3, 1, 2, 1), keys=7, io=dtypes.f32, len
     return build
 
 
+# ---- packed sequences
+
+T = dnnc.Dim("T", min=1, max=4096)
+
+
+def packed(
+    by="offsets", arguments=None, io=dtypes.f32, side_by_side=False, stats=False, total=None
+):
+    """Three sequences of up to 5 queries and 7 keys, the heads of a row together.
+
+    by: "offsets", "cumulative", or "padding", which is the same attention without packing.
+    side_by_side: q, k and v of one row follow each other, and offsets count heads' elements.
+    stats: whether they are packed too.  total: rows of q and o.
+    """
+
+    def build():
+        g = new_graph(io)
+        i32 = {"data_type": dtypes.i32}
+        given = {"generate_stats": True, "max_total_seq_len_q": total, "name": "sdpa"}
+        for side in ("q", "kv"):
+            if by == "cumulative":
+                given[f"cu_seq_len_{side}"] = g.tensor([4, 1, 1, 1], **i32, name=f"cu_{side}")
+            else:
+                given[f"seq_len_{side}"] = g.tensor([3, 1, 1, 1], **i32, name=f"len_{side}")
+        given["use_padding_mask"] = by != "cumulative"
+
+        def pack(tensor, name):
+            tensor.set_name(name)
+            if by == "offsets":
+                offset = g.tensor([4, 1, 1, 1], **i32, name=f"offset_{name}")
+                tensor.set_ragged_offset(offset)
+                if side_by_side and name in ("q", "k", "v"):
+                    tensor.set_ragged_offset_multiplier(8)
+
+        operands = {"q": (4, 5, 8), "k": (2, 7, 8), "v": (2, 7, 8)}
+        for name, (heads, rows, depth) in operands.items():
+            row = 64 if side_by_side else heads * depth
+            operands[name] = g.tensor([3, heads, rows, depth], [rows * row, depth, row, 1])
+            pack(operands[name], name)
+        extra = arguments(g) if callable(arguments) else arguments or {}
+        o, statistics = g.sdpa(**operands, **given, **extra)
+        pack(o, "o")
+        statistics.set_name("stats")
+        if stats:
+            pack(statistics, "stats")
+        finish(g, o, statistics).validate()
+        return g
+
+    return build
+
+
+PACKED = {
+    "offsets": {"arguments": {"use_causal_mask": True, "attn_scale": 0.5}},
+    "cumulative": {"by": "cumulative", "arguments": {"use_causal_mask_bottom_right": True}},
+    "side_by_side": {"side_by_side": True, "io": dtypes.f16},
+    "statistics": {"stats": True, "arguments": {"diagonal_band_left_bound": 2}},
+    "score_mod": {
+        "arguments": {"score_mod": lambda g, scores: g.tanh(scores), "use_causal_mask": True}
+    },
+    "all_rows": {"total": T, "arguments": lambda g: {"bias": g.tensor([1, 4, 5, 7], name="bias")}},
+}
+
+
+# ---- packed sequences alone
+
+
+def bounds(g, batch, kind=dtypes.i32):
+    """Offsets and lengths."""
+    return (g.tensor([n, 1, 1, 1], data_type=kind) for n in (batch + 1, batch))
+
+
+def packed_load(
+    packed=(1, 2, 9, 8), batch=3, rows=5, io=dtypes.f32, strides=None, kind=dtypes.i32, multiplier=1
+):
+    def build():
+        g = new_graph(io)
+        x = g.tensor(list(packed), strides)
+        y = g.ragged_load(x, *bounds(g, batch, kind), ragged_offset_multiplier=multiplier)
+        if rows is not None:
+            y.set_dim([batch, packed[1], rows, packed[3]])
+        return finish(g, y)
+
+    return build
+
+
+def packed_store(
+    x=(3, 2, 5, 8), total=None, io=dtypes.f32, strides=None, kind=dtypes.i32, multiplier=1
+):
+    def build():
+        g = new_graph(io)
+        given = (g.tensor(list(x)), *bounds(g, x[0], kind))
+        packed = g.ragged_store(*given, ragged_offset_multiplier=multiplier)
+        if total is not None:
+            packed.set_dim([1, x[1], total, x[3]])
+        if strides is not None:
+            packed.set_stride(strides)
+        return finish(g, packed)
+
+    return build
+
+
 # One of each operand, result and attribute.
 FEW = (
     "causal", "padded_window", "bias", "tensor_scale", "alibi_of_six", "sink", "outputs", "dropout",
@@ -173,6 +274,18 @@ EXAMPLES = {
         cache(),
         cache(keys=None, io=dtypes.f16),
         cache(io=dtypes.bf16, length=dtypes.i64),
+    ],
+    "ragged_load": [
+        packed_load(),
+        packed_load((1, 2, M, 8), strides=[16 * M, 8, 16, 1], io=dtypes.f16),
+        packed_load(rows=None, io=dtypes.bf16, kind=dtypes.i64),
+        packed_load(strides=[1, 8, 48, 1], multiplier=16),
+    ],
+    "ragged_store": [
+        packed_store(),
+        packed_store((3, 2, M, 8), 2 * M + 1, io=dtypes.f16),
+        packed_store(total=11, io=dtypes.bf16, kind=dtypes.i64),
+        packed_store(strides=[1, 8, 48, 1], multiplier=32),
     ],
 }
 
@@ -224,4 +337,16 @@ BROKEN = {
     ("paged_cache_load", "C3"): cache(table=(3, 1, 4, 1)),
     ("paged_cache_load", "C4"): edited(cache(), "sequence", dtype=dtypes.f32),
     ("paged_cache_load", "C5"): edited(cache(), "y", dtype=dtypes.f16),
+    ("ragged_load", "C1"): edited(packed_load(), "packed", [2, 2, 9, 8]),
+    ("ragged_load", "C2"): edited(packed_load(), "y", [3, 4, 5, 8]),
+    ("ragged_load", "C3"): edited(packed_load(), "offset", [3, 1, 1, 1]),
+    ("ragged_load", "C4"): edited(packed_load(), "sequence", dtype=dtypes.f32),
+    ("ragged_load", "C5"): edited(packed_load(), "y", dtype=dtypes.f16),
+    ("ragged_load", "C6"): edited(packed_load(), offset_multiplier=0),
+    ("ragged_store", "C1"): edited(packed_store(), "x", [3, 5, 8]),
+    ("ragged_store", "C2"): edited(packed_store(), "packed", [1, 4, 9, 8]),
+    ("ragged_store", "C3"): edited(packed_store(), "offset", dtype=dtypes.f32),
+    ("ragged_store", "C4"): edited(packed_store(), "sequence", [4, 1, 1, 1]),
+    ("ragged_store", "C5"): edited(packed_store(), "packed", dtype=dtypes.f16),
+    ("ragged_store", "C6"): edited(packed_store(), offset_multiplier=-1),
 }

@@ -219,6 +219,13 @@ def conv_with_channels_last():
     return finish(g, g.conv_fprop(x, w, padding=[1, 1]))
 
 
+def conv_of_fp8():
+    g = new_graph(io_data_type=dtypes.f16)
+    x = g.tensor([2, 4, M, 6], data_type=dtypes.f8e4m3)
+    w = g.tensor([3, 4, 2, 3], data_type=dtypes.f8e5m2)
+    return finish(g, g.conv_fprop(x, w, compute_data_type=dtypes.fast_float_for_fp8))
+
+
 def conv_1d_turned():
     g = new_graph()
     x, w = g.tensor([2, 3, 9]), g.tensor([4, 3, 3])
@@ -518,6 +525,7 @@ EXAMPLES = {
         conv_with_channels_last,
         conv_3d_of_groups,
         conv_of_symbols,
+        conv_of_fp8,
     ],
     "resample": [
         pool(),

@@ -9,7 +9,7 @@ import pytest
 import dnnc
 from dnnc import dtypes, mlir
 from dnnc.dialect import dnn, json_form
-from dnnc.dialect.ops import OPS, Matmul
+from dnnc.dialect.ops import OPS, ConvFprop, Matmul
 from dnnc.dialect.reference import drawn, reference
 from dnnc.errors import DnncError, Status
 
@@ -90,7 +90,8 @@ def test_docstrings_state_shapes_source_and_constraints(op):
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.op_name)
 def test_descriptor_names_are_unique(op):
-    ours = ("softmax_backward", "peer_reduction")  # cuDNN has no descriptor of them
+    # cuDNN has no descriptor of them
+    ours = ("softmax_backward", "peer_reduction", "ragged_load", "ragged_store")
     assert op.backend.startswith("OPERATION_") or op.op_name in ours
     names = [field.backend for field in op.fields if field.backend]
     assert len(set(names)) == len(names)
@@ -144,9 +145,16 @@ def product(a, b, compute):
     return finish(g, g.matmul(x, y, compute_data_type=compute))
 
 
+def convolution(a, b, compute):
+    g = new_graph()
+    x, w = g.tensor([2, 4, 6], data_type=a), g.tensor([3, 4, 2], data_type=b)
+    return finish(g, g.conv_fprop(x, w, compute_data_type=compute))
+
+
+@pytest.mark.parametrize("of", [product, convolution])
 @pytest.mark.parametrize(("a", "b", "compute"), FP8_MATMULS, ids=str)
-def test_fast_products_of_fp8_are_those_of_float(a, b, compute):
-    fast, plain = (product(a, b, t).graph.finalize() for t in (compute, dtypes.f32))
+def test_fast_products_of_fp8_are_those_of_float(a, b, compute, of):
+    fast, plain = (of(a, b, t).graph.finalize() for t in (compute, dtypes.f32))
     assert fast.ops[0].compute_type is compute
     assert fast.key() != plain.key()
     inputs = random_inputs(fast, {})
@@ -154,6 +162,7 @@ def test_fast_products_of_fp8_are_those_of_float(a, b, compute):
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("of", [product, convolution])
 @pytest.mark.parametrize(
     ("a", "b", "accepted"),
     [
@@ -165,9 +174,9 @@ def test_fast_products_of_fp8_are_those_of_float(a, b, compute):
     ],
     ids=str,
 )
-def test_fast_products_are_of_fp8_only(a, b, accepted):
+def test_fast_products_are_of_fp8_only(a, b, accepted, of):
     with pytest.raises(DnncError, match=f"FAST_FLOAT_FOR_FP8 for {a} and {b}") as caught:
-        product(a, b, dtypes.fast_float_for_fp8).validate()
+        of(a, b, dtypes.fast_float_for_fp8).validate()
     assert caught.value.status is Status.NOT_SUPPORTED_DATA_TYPE
     assert caught.value.supported == accepted
 
@@ -181,7 +190,7 @@ def test_a_product_of_fp8_says_what_it_computes_in():
 COMPUTING = [op for op in OPS if any(f.name == "compute_type" for f in op.fields)]
 
 
-@pytest.mark.parametrize("op", [op for op in COMPUTING if op is not Matmul], ids=str)
+@pytest.mark.parametrize("op", [op for op in COMPUTING if op not in (Matmul, ConvFprop)], ids=str)
 def test_other_operations_have_no_fast_products(op):
     for build in EXAMPLES[op.op_name]:
         g = build()

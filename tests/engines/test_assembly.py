@@ -17,6 +17,8 @@ from dnnc.engines.product_model import TILE_REGISTERS
 from dnnc.options import Options
 from dnnc.target import of
 
+from .. import attention_graphs as graphs
+from ..attention_graphs import Pattern
 from ..dialect.examples import peer_reduction
 from .test_grid import add_relu_mask, batchnorm, gradients, scaled_by_amax
 from .test_matmul_sm80 import new_graph as matmul_graph
@@ -26,7 +28,17 @@ from .test_pointwise import new_graph
 from .test_reduction import reduce
 
 M = dnnc.Dim("M", max=65536)
+B = dnnc.Dim("B", max=256)
 TARGETS = tuple(target.name for target in targets.TARGETS)
+
+# The code of sm_100a and sm_120a has nothing that sm_100's and sm_120's has not.
+ARCHITECTURES = pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ("sm_100a", "sm_120a") else ())
+        for name in TARGETS
+    ],
+)
 
 
 def ffn(epilogue, operand=dtypes.f16):
@@ -183,6 +195,12 @@ def depthwise(size, io="HALF"):
     return build
 
 
+def attention(batch, key_batch, queries, scores):
+    """Heads of 128."""
+    shape = {"batch": batch, "key_batch": key_batch, "queries": queries, "keys": M}
+    return lambda: Pattern(depth=128, scores=scores, **shape).g
+
+
 CASES = {
     "matmul bias gelu": ("matmul_sm80", ffn("gelu"), {}),
     "matmul bias residual": ("matmul_sm80", ffn("residual", dtypes.bf16), {}),
@@ -224,6 +242,16 @@ CASES = {
         depthwise(5, "BFLOAT16"),
         {"LOAD_SIZE": 8, "SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
     ),
+    "attention": (
+        "sdpa_sm80",
+        attention((B, 16), (B, 16), M, graphs.causal),
+        {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1},
+    ),
+    "attention of one query": (
+        "sdpa_sm80",
+        attention((B, 64), (B, 8), 1, graphs.padded),
+        {"TILE_M": 16, "TILE_N": 32, "STAGES": 3, "PACK_GQA": 1, "SPLIT_KV": 8},
+    ),
     "peers": ("peers", peer_reduction((1, 2048, 1, 1), 8, 3), {}),
     "peers of 32": ("peers", peer_reduction((1, M), 32, 0, "add"), {}),
 }
@@ -243,7 +271,7 @@ def assert_fits(plan, target):
         assert kernel.static_smem_bytes <= 48 << 10
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@ARCHITECTURES
 @pytest.mark.parametrize("name", CASES)
 def test_every_engine_on_every_architecture(name, target):
     plan = assembled(*CASES[name], target)
@@ -461,6 +489,21 @@ def scaled_with_residual(g, y):
     return g.relu(g.add(g.add(g.mul(y, scale), bias), residual))
 
 
+def statistics_and_mask(g, y):
+    """ReLU of Y with its mask, sums of channels and the largest value."""
+    return statistics(g, y, masked=True)
+
+
+def statistics(g, y, masked=False):
+    bias = g.tensor([1, y.get_dim()[1], 1, 1])
+    y = g.add(y.set_data_type(dtypes.f32), bias).set_data_type(dtypes.f32)
+    if masked:
+        g.cmp_gt(y, 0).set_output().set_data_type(dtypes.i1)
+    for total in g.genstats(y, compute_data_type=dtypes.f32):
+        total.set_output().set_data_type(dtypes.f32)
+    return g.relu(y)
+
+
 def channels_first(g, y):
     dims = y.get_dim()
     return g.relu(y).set_stride([dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1])
@@ -470,6 +513,7 @@ THREE = {"padding": [1, 1], "stride": [1, 1], "dilation": [1, 1]}
 EDGE = dnnc.Dim("E", min=8, max=256)
 IMAGE, FILTER = [IMAGES, 128, EDGE, EDGE], [192, 128, 3, 3]
 FUSED = convolution(IMAGE, FILTER, after=scaled_with_residual, **THREE)
+STATISTICS = convolution(IMAGE, FILTER, after=statistics, **THREE)
 CONV_TILES = ((256, 64), (256, 128), (128, 256), (128, 64), (64, 256), (64, 64))
 
 # The tile, the graph, other knobs.
@@ -497,7 +541,14 @@ CONVOLUTIONS = {
         {"SWAP_AB": 1, "STAGES": 3},
     ),
     "side by side": ((384, 64), FUSED, {"SWAP_AB": 1}),
-}
+    "statistics": ((128, 256), STATISTICS, {}),
+    "statistics 256x64": ((256, 64), STATISTICS, {}),
+    "statistics, swapped": ((192, 128), STATISTICS, {"SWAP_AB": 1}),
+    "statistics, side by side": ((384, 64), STATISTICS, {"SWAP_AB": 1}),
+    "statistics and mask": (
+        (128, 128), convolution([16, *IMAGE[1:]], FILTER, after=statistics_and_mask, **THREE), {}
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -514,11 +565,12 @@ def test_conv_sm90_fits_its_registers(name, monkeypatch):
 HALVES = [IMAGES, 64, EDGE, 28]  # halos need a fixed width
 
 
+@pytest.mark.parametrize("after", [scaled_with_residual, statistics])
 @pytest.mark.parametrize(("rows", "channels", "pixels"), [(7, 128, 256), (8, 64, 256)])
-def test_halos_fit_their_registers(rows, channels, pixels, monkeypatch):
+def test_halos_fit_their_registers(rows, channels, pixels, after, monkeypatch):
     knobs = {"TILE_M": pixels, "TILE_N": channels, "TILE_ROWS": rows, "SWAP_AB": 1, "STAGES": 2}
     knobs |= {"TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
-    build = convolution(HALVES, [128, 64, 3, 3], after=scaled_with_residual, **THREE)
+    build = convolution(HALVES, [128, 64, 3, 3], after=after, **THREE)
     assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
@@ -554,7 +606,7 @@ GATHERED = {
 }
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@ARCHITECTURES
 @pytest.mark.parametrize("name", GATHERED)
 def test_conv_sm80_on_every_architecture(name, target):
     build, knobs = GATHERED[name]

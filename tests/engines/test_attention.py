@@ -12,11 +12,15 @@ from dnnc.compiler import compile_graph
 from tests.dialect.attention_examples import (
     CASES,
     FEW,
+    PACKED,
     attention,
     cache,
     finish,
     new_graph,
     operands,
+    packed,
+    packed_load,
+    packed_store,
 )
 from tests.support import machine
 from tests.support.checked import check
@@ -96,6 +100,89 @@ def test_what_lies_past_the_length_is_not_read():
     np.testing.assert_array_equal(found[1, :, 4:], blocks[5, :, :3])
     assert not found[0, :, 2:].any()
     assert not found[2].any()
+
+
+# ---- packed sequences
+
+H = dnnc.Dim("H", min=1, max=16)
+SIDE_BY_SIDE = {
+    "rows_of_heads": {"strides": [144, 8, 16, 1]},
+    "three_in_a_row": {"strides": [432, 8, 48, 1], "multiplier": 16},
+    "odd_multiplier": {"strides": [432, 8, 48, 1], "multiplier": 3, "kind": dtypes.i64},
+    "along_rows": {"strides": [144, 72, 1, 9]},
+    "symbols": {"strides": [72 * H, 8, 8 * H, 1], "multiplier": 8},
+}
+
+
+@pytest.mark.parametrize("io", [dtypes.f16, dtypes.i8, dtypes.f8e4m3], ids=str)
+def test_packed_sequences(io):
+    options = {"target": "sm_90"} if io == dtypes.f8e4m3 else {}
+    check(packed_load((1, 3, 23, 5), batch=4, rows=9, io=io)(), slack=0.0, **options)
+    check(packed_store((4, 3, 9, 5), total=23, io=io)(), slack=0.0, **options)
+
+
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_rows_of_packed_sequences(name):
+    heads = H if name == "symbols" else 2
+    check(packed_load((1, heads, 9, 8), **SIDE_BY_SIDE[name])(), {"H": 2}, slack=0.0)
+    check(packed_store((3, heads, 5, 8), 9, **SIDE_BY_SIDE[name])(), {"H": 2}, slack=0.0)
+
+
+def test_what_is_of_no_sequence_is_not_read():
+    """Offsets of empty sequences, and the last one, may be anything."""
+    graph = packed_load((1, 2, 9, 8), batch=4)().graph.finalize()
+    packed, offset, lengths = graph.inputs
+    rows = np.random.default_rng(0).normal(size=(1, 2, 9, 8)).astype(np.float32)
+    given = {
+        packed.uid: rows,
+        offset.uid: np.array([7, 10**6, 0, 4, 10**9], np.int32).reshape(5, 1, 1, 1) * 8,
+        lengths.uid: np.array([2, 0, 3, 5], np.int32).reshape(4, 1, 1, 1),
+    }
+    plan = compile_graph(graph, machine.current().target)
+    (found,) = machine.current().run(plan, given).values()
+    for batch, (first, count) in enumerate(((7, 2), (0, 0), (0, 3), (4, 5))):
+        np.testing.assert_array_equal(found[batch, :, :count], rows[0, :, first : first + count])
+        assert not found[batch, :, count:].any()
+
+
+def test_sequences_are_stored_where_their_offsets_say():
+    """In another order than theirs, one of them empty, and a row in between of no one."""
+    graph = packed_store((4, 2, 5, 8), total=11)().graph.finalize()
+    x, offset, lengths = graph.inputs
+    rows = np.random.default_rng(0).normal(size=(4, 2, 5, 8)).astype(np.float32)
+    places = ((9, 2), (3, 0), (0, 3), (4, 5))
+    firsts, counts = zip(*places, strict=True)
+    given = {
+        x.uid: rows,
+        offset.uid: np.array([*firsts, -5], np.int32).reshape(5, 1, 1, 1) * 16,
+        lengths.uid: np.array(counts, np.int32).reshape(4, 1, 1, 1),
+    }
+    plan = compile_graph(graph, machine.current().target)
+    (found,) = machine.current().run(plan, given).values()
+    for batch, (first, count) in enumerate(places):
+        np.testing.assert_array_equal(found[0, :, first : first + count], rows[batch, :, :count])
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_attention(name):
+    graph = packed(**PACKED[name])()
+    check(graph, {"T": 17}, target="sm_90a", slack=4.0, allowance=2.0**-10)
+
+
+def test_a_plan_of_packed_attention_has_the_callers_tensors():
+    """By their uids, with the dims of memory: T may be as few rows as there are."""
+    g = packed(**PACKED["all_rows"])()
+    q, o = (next(t for t in g.graph.tensors if t.name == name) for name in "qo")
+    q.set_uid(1001)
+    o.set_uid(1002)
+    plan = check(g, {"T": 8}, slack=4.0, allowance=2.0**-10)
+    dims = {t.uid: [str(n) for n in t.dims] for t in plan.tensors if t.uid in (1001, 1002)}
+    assert dims == {1001: ["1", "4", "T", "8"], 1002: ["1", "4", "T", "8"]}
+
+
+def test_packed_attention_of_halves():
+    build = packed("cumulative", {"attn_scale": 0.4, "use_causal_mask": True}, dtypes.bf16)
+    check(build(), target="sm_80", slack=4.0, allowance=2e-3)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(0, 4), (3, 0)])

@@ -10,6 +10,7 @@ from dnnc.dialect.reference import reference
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
+from .convs import around, packed
 from .test_resample import channels_last
 
 N = dnnc.Dim("N", max=16)
@@ -25,10 +26,6 @@ def new_graph(io=dtypes.f16, **options):
     return dnnc.pygraph("conv", **{**defaults, **options})
 
 
-def packed(dims):
-    return [int(np.prod(dims[axis + 1 :])) for axis in range(len(dims))]
-
-
 def convolved(g, x, w, layout="NHWC", **parameters):
     """Y of tensors of some dims, as the graph's output in the layout of X."""
     strides = channels_last if layout == "NHWC" else packed
@@ -37,15 +34,6 @@ def convolved(g, x, w, layout="NHWC", **parameters):
     if layout == "NCHW":
         y.set_stride(packed(y.get_dim()))
     return y
-
-
-def around(padding, stride=1, dilation=1, spatial=2, **more):
-    return {
-        "padding": [padding] * spatial,
-        "stride": [stride] * spatial,
-        "dilation": [dilation] * spatial,
-        **more,
-    }
 
 
 CASES = {

@@ -16,7 +16,8 @@ from dnnc.target import of
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
-from .test_conv import around, convolved, new_graph, packed
+from .convs import around, packed
+from .test_conv import convolved, new_graph
 from .test_resample import channels_last
 
 N = dnnc.Dim("N", max=16)

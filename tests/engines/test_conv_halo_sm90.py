@@ -11,9 +11,10 @@ from dnnc.engines.conv_halo import Halo
 from dnnc.engines.conv_halo_knobs_sm90 import halo_candidates, halo_of, pixels_of
 from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.target import of
+from tests.support import multiprocessors
 
-from .test_conv import around, packed
-from .test_conv_sm90 import SMALL, H, N, convolved, image, layer, new_graph, ptx_of, run
+from .convs import H, N, around, convolved, image, packed, ptx_of
+from .test_conv_sm90 import SMALL, layer, new_graph, run
 
 TARGET = "sm_90a"
 
@@ -83,21 +84,22 @@ def test_groups_end_inside_a_tile():
 
 @pytest.mark.feature
 @pytest.mark.parametrize(("io", "stages"), [("f16", 9), ("bf16", 2)])
-def test_filters_that_stay_and_residuals(io, stages):
-    """Many tiles of a block: the rings go on from tile to tile."""
+def test_filters_that_stay_and_residuals(io, stages, monkeypatch):
+    """More tiles than blocks: the rings go on from tile to tile."""
+    n = multiprocessors.few(monkeypatch, 12) + 4
     g = new_graph(dtypes.of(io))
-    y = convolved(g, [136, 8, 2, 2], [64, 8, 3, 3], **around(1))
+    y = convolved(g, [n, 8, 2, 2], [64, 8, 3, 3], **around(1))
     y.set_output()
     biased = g.add(g.mul(y, g.tensor([1, 64, 1, 1])), g.tensor([1, 64, 1, 1]))
-    g.relu(g.add(biased, image(g, [136, 64, 2, 2]))).set_output()
+    g.relu(g.add(biased, image(g, [n, 64, 2, 2]))).set_output()
     plan = run(g, slack=3.0, knobs=with_halo(g, 2, STAGES=stages))
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
-@pytest.mark.slow
-def test_tiles_that_are_taken_one_by_one():
+def test_tiles_that_are_taken_one_by_one(monkeypatch):
+    n = multiprocessors.few(monkeypatch, 12) + 4
     g = new_graph()
-    convolved(g, [136, 8, 2, 2], [64, 8, 3, 3], **around(1)).set_output()
+    convolved(g, [n, 8, 2, 2], [64, 8, 3, 3], **around(1)).set_output()
     run(g, knobs=with_halo(g, 2, SCHED_POLICY=1))
 
 

@@ -17,24 +17,16 @@ from dnnc.engines.knobs_sm80 import WARPS
 from dnnc.target import TARGETS, of
 from tests.support.checked import check, random_inputs
 
+from .convs import CASES, MORE, H, N, W, around, convolved, image, packed, ptx_of
 from .test_conv import CASES as OTHER_LAYOUTS
-from .test_conv import around, channels_last, new_graph, packed
+from .test_conv import channels_last, new_graph
 from .test_conv import convolved as convolved_in
-from .test_conv_sm90 import CASES, MORE, convolved, image
-
-N = dnnc.Dim("N", max=64)
-H = dnnc.Dim("H", min=4, max=64)
-W = dnnc.Dim("W", min=4, max=64)
 
 SMALL = {"TILE_M": 32, "TILE_N": 64}
 
 
 def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm80", knobs=knobs, **options)
-
-
-def ptx_of(plan):
-    return plan.blobs[1].decode()
 
 
 @pytest.mark.feature

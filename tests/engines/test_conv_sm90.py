@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import dnnc
 from dnnc import dtypes
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
@@ -14,13 +13,9 @@ from dnnc.target import of
 from tests.support.checked import check, random_inputs
 
 from . import test_conv
-from .test_conv import around, channels_last, packed
+from .convs import CASES, MORE, H, N, W, around, convolved, image, packed, ptx_of
 
 TARGET = "sm_90a"
-N = dnnc.Dim("N", max=64)
-H = dnnc.Dim("H", min=4, max=64)
-W = dnnc.Dim("W", min=4, max=64)
-
 SMALL = {
     "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
     "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0, "TILE_ROWS": 0,
@@ -31,37 +26,8 @@ def new_graph(io=dtypes.f16, **options):
     return test_conv.new_graph(io, target=TARGET, **options)
 
 
-def image(g, dims, **options):
-    """A tensor with the channels last."""
-    return g.tensor(dims, channels_last(dims), **options)
-
-
-def convolved(g, x, w, **parameters):
-    """Y of tensors of some dims, channels last."""
-    return g.conv_fprop(image(g, x), image(g, w), **parameters)
-
-
 def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm90", knobs=knobs, target=TARGET, **options)
-
-
-def ptx_of(plan):
-    return plan.blobs[1].decode()
-
-
-# X, W, parameters.
-CASES = {
-    "3x3": ([2, 64, 5, 6], [64, 64, 3, 3], around(1)),
-    "1x1": ([2, 72, 7, 5], [40, 72, 1, 1], around(0)),
-    "1x1 stride 2": ([1, 64, 9, 8], [64, 64, 1, 1], around(0, 2)),
-    "channels past a panel": ([1, 72, 5, 4], [24, 72, 3, 2], around(1)),
-    "few channels": ([1, 8, 9, 10], [16, 8, 5, 5], around(2, 2)),
-    "uneven": ([2, 16, 9, 7], [72, 16, 2, 3], {
-        "pre_padding": [0, 2], "post_padding": [3, 1], "stride": [2, 1], "dilation": [1, 3]}),
-    "odd outputs": ([1, 16, 6, 6], [37, 16, 3, 3], around(1)),
-    "one pixel": ([3, 64, 3, 3], [64, 64, 3, 3], around(0)),
-    "no padding, stride beyond the filter": ([2, 16, 11, 11], [16, 16, 2, 2], around(0, 4)),
-}  # fmt: skip
 
 
 @pytest.mark.feature
@@ -129,22 +95,6 @@ def test_blocks_work_through_many_tiles():
 
 # ---- other dims, groups, types
 
-MORE = {
-    "1D": ([3, 24, 37], [40, 24, 5], around(2, 2, spatial=1)),
-    "1D of groups": ([2, 32, 21], [48, 16, 3], around(1, spatial=1)),
-    "3D": ([2, 16, 4, 5, 6], [24, 16, 2, 3, 3], {
-        "pre_padding": [0, 1, 2], "post_padding": [1, 1, 0], "stride": [1, 2, 1],
-        "dilation": [2, 1, 1]}),
-    "3D turned": ([1, 8, 3, 4, 5], [8, 8, 3, 2, 2], {
-        **around(1, spatial=3), "convolution_mode": "CONVOLUTION"}),
-    "3D of groups of whole panels": ([1, 128, 3, 4, 3], [48, 64, 2, 2, 2], around(1, spatial=3)),
-    "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1)),
-    "groups, uneven": ([3, 32, 7, 5], [48, 8, 3, 2], {
-        "pre_padding": [2, 0], "post_padding": [1, 3], "stride": [2, 1], "dilation": [1, 2]}),
-    "groups of whole panels": ([2, 128, 4, 5], [144, 64, 3, 3], around(1)),
-    "groups of odd outputs": ([2, 32, 4, 5], [22, 16, 3, 3], around(1)),
-}  # fmt: skip
-
 
 @pytest.mark.feature
 @pytest.mark.parametrize("name", MORE)
@@ -178,13 +128,16 @@ def test_an_infinite_channel_stays_in_its_group():
     run(g, inputs=inputs)
 
 
-@pytest.mark.parametrize("compute", ["FLOAT", "FAST_FLOAT_FOR_FP8"])
-def test_fp8(compute):
+@pytest.mark.parametrize(
+    ("compute", "allowance"), [("FLOAT", 2.0**-11), ("FAST_FLOAT_FOR_FP8", 2.0**-9)]
+)
+def test_fp8_and_sums_are_promoted_where_float_is_asked_for(compute, allowance):
     g = new_graph(dtypes.f8e4m3, compute_data_type=dtypes.of(compute))
     w = image(g, [32, 80, 3, 3], data_type=dtypes.f8e5m2)
     y = g.conv_fprop(image(g, [1, 80, 5, 4]), w, **around(1))
     y.set_output().set_data_type(dtypes.f16)
-    run(g, allowance=2.0**-11)
+    plan = run(g, allowance=allowance)
+    assert ("add.rn.f32" in plan.blobs[1].decode()) == (compute == "FLOAT")
 
 
 def test_integers_are_exact():
@@ -408,13 +361,13 @@ def _computed_before(g):
 
 
 def _mask(g):
-    y = convolved(g, [1, 16, 5, 5], [16, 16, 3, 3], **around(1))
+    y = convolved(g, [1, 16, 5, 5], [12, 16, 3, 3], **around(1))
     g.cmp_gt(y, 0).set_output().set_data_type(dtypes.i1)
 
 
 def _sums(g):
-    y = convolved(g, [1, 16, 5, 5], [16, 16, 3, 3], **around(1))
-    g.reduction(y, "add").set_dim([1, 16, 1, 1]).set_output()
+    y = convolved(g, [2, 16, 5, 5], [16, 16, 3, 3], **around(1))
+    g.reduction(y, "add").set_dim([2, 16, 1, 1]).set_output()
 
 
 @pytest.mark.parametrize(
@@ -428,7 +381,7 @@ def _sums(g):
         (_wide_stride, "operands by TMA", "a convolution stride of 9"),
         (_mixed_types, "operand types", "X bf16, W f16"),
         (_computed_before, "operations", "is computed before it"),
-        (_mask, "boolean output", "is boolean"),
+        (_mask, "boolean output", "of dims [1, 12, 5, 5]"),
         (_sums, "operations", "reduction"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

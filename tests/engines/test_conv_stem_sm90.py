@@ -12,10 +12,11 @@ from dnnc.engines.conv import conv_of, shape_of
 from dnnc.engines.conv_stem import GROUP, Stem
 from dnnc.engines.conv_stem_sm90 import CONV_STEM_SM90
 from dnnc.target import of
+from tests.support import multiprocessors
 from tests.support.checked import check, random_inputs
 
-from .test_conv import around
-from .test_conv_sm90 import H, N, convolved, image, layer, new_graph, ptx_of
+from .convs import H, N, around, convolved, image, ptx_of
+from .test_conv_sm90 import layer, new_graph
 
 TARGET = "sm_90a"
 SMALL = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2}
@@ -104,13 +105,14 @@ def test_widths_that_are_symbols():
     run(g, {"W": 40})
 
 
-def test_blocks_work_through_many_tiles():
+def test_blocks_work_through_many_tiles(monkeypatch):
     """More tiles than multiprocessors: the ring goes on from tile to tile."""
+    blocks = multiprocessors.few(monkeypatch, 6)
     g = new_graph()
-    convolved(g, [23, 1, 24, 16], [8, 1, 1, 2], **around(0, 2)).set_output()
+    convolved(g, [blocks // 6 + 1, 1, 24, 16], [8, 1, 1, 2], **around(0, 2)).set_output()
     run(g)
     g = new_graph()
-    convolved(g, [70, 1, 16, 24], [8, 1, 1, 2], **around(0, 2)).set_output()
+    convolved(g, [blocks // 2 + 4, 1, 16, 24], [8, 1, 1, 2], **around(0, 2)).set_output()
     run(g)
 
 

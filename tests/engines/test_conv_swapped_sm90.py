@@ -5,8 +5,8 @@ import pytest
 import dnnc
 from dnnc import dtypes
 
-from .test_conv import around, packed
-from .test_conv_sm90 import CASES, MORE, SMALL, H, N, W, convolved, image, new_graph, ptx_of, run
+from .convs import CASES, MORE, H, N, W, around, convolved, image, packed, ptx_of
+from .test_conv_sm90 import SMALL, new_graph, run
 
 TARGET = "sm_90a"
 SWAPPED = {**SMALL, "SWAP_AB": 1}

@@ -14,8 +14,15 @@ from dnnc.engines.grid import GRID
 from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.target import TARGETS, of
-from tests.support import machine
+from tests.support import machine, multiprocessors
 from tests.support.checked import check, random_inputs
+
+
+@pytest.fixture(autouse=True)
+def _few_multiprocessors(monkeypatch):
+    """Blocks that meet are interpreted all at once."""
+    multiprocessors.few(monkeypatch, 24)
+
 
 CONFIG = {"TILE_ROWS": 64, "ARRAY_SIZE_PER_THREAD": 1, "STAGES": 4}
 ALONG = {**CONFIG, "TILE_ROWS": 512}

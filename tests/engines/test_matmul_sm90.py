@@ -8,6 +8,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.engines.epilogue_sm90 import uses_since
 from dnnc.engines.knobs_sm90 import COLUMNS
+from tests.support import multiprocessors
 from tests.support.checked import check
 
 from .test_matmul_sm80 import depth_allowance, strides
@@ -146,9 +147,10 @@ def test_stages_and_depths(stages, k):
 
 
 @pytest.mark.parametrize("columns", [64, 192])
-def test_blocks_work_through_many_tiles(columns):
+def test_blocks_work_through_many_tiles(columns, monkeypatch):
     """More tiles than multiprocessors: the rings go on from tile to tile."""
-    g, _ = product(dtypes.f16, 64 * 14, columns * 11, 72)
+    blocks = multiprocessors.few(monkeypatch, 4)
+    g, _ = product(dtypes.f16, 64 * (blocks // 4 + 2), columns * 5, 72)
     run(g, knobs={**SMALL, "TILE_N": columns})
 
 
@@ -276,11 +278,12 @@ def test_weights_of_8_bits_are_dequantised_on_the_way(layout, rows, producers):
 
 
 @pytest.mark.feature
-def test_two_producers_take_turns_from_tile_to_tile():
+def test_two_producers_take_turns_from_tile_to_tile(monkeypatch):
     """Three steps a tile, and more tiles than blocks: each producer begins where it left off."""
+    batch = multiprocessors.few(monkeypatch, 4) // 4 + 1
     g = new_graph(dtypes.f16)
     x = g.tensor([1, 16, 136])
-    w = g.tensor([34, 136, 32], strides(136, 32, "column"), data_type=dtypes.i8)
+    w = g.tensor([batch, 136, 32], strides(136, 32, "column"), data_type=dtypes.i8)
     wide = g.mul(w, g.tensor([1, 1, 32])).set_data_type(dtypes.f16)
     g.matmul(x, wide).set_output()
     run(g, knobs={**SMALL, "TILE_M": 128, "TILE_N": 8, "WARP_SPEC_CFG": 2})

@@ -12,12 +12,14 @@ from dnnc.interpreter import InterpreterError, parse, plans
 from dnnc.interpreter.launch import launch
 from dnnc.interpreter.plans import run_plan
 from dnnc.options import Options
+from tests.attention_graphs import Pattern
 from tests.dialect.examples import peer_reduction
+from tests.support import multiprocessors
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
+from .convs import image
 from .test_conv import new_graph as conv_graph
-from .test_conv_sm90 import image
 from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
 from .test_grid import batchnorm
 from .test_grouped_matmul import operands
@@ -40,6 +42,8 @@ _NO_TILES = "on the path of K = 0, where there is nothing to wait for"
 
 # Kernel -> {(opcode, place from the end): why its absence can't be observed}.
 UNOBSERVABLE = {
+    "attention": {("cp.async.wait_group", -1): _DRAINED},
+    "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
     "matmul": {("cp.async.wait_group", -1): _DRAINED},
     "matmul_through_registers": {
         ("cp.async.wait_group", -1): _DRAINED,
@@ -102,7 +106,21 @@ def depthwise():
     return g, {"LOAD_SIZE": 16, "TILE_ROWS": 1, "TILE_COLS": 1}
 
 
+def attention():
+    """Five blocks of keys, the last of them in part; the queries go to registers."""
+    pattern = Pattern(batch=(1, 1), queries=32, keys=70, depth=24, width=16, statistics=None)
+    return pattern.g, {"TILE_M": 32, "TILE_N": 16, "STAGES": 3, "PACK_GQA": 0, "SPLIT_KV": 1}
+
+
+def attention_of_wide_heads():
+    """Queries stay in shared memory."""
+    pattern = Pattern(batch=(1, 1), queries=32, keys=40, depth=256, statistics=None)
+    return pattern.g, {"TILE_M": 32, "TILE_N": 16, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
+
+
 CASES = {
+    "attention": ("sdpa_sm80", attention),
+    "attention_of_wide_heads": ("sdpa_sm80", attention_of_wide_heads),
     "matmul": ("matmul_sm80", matmul),
     "matmul_through_registers": ("matmul_sm80", matmul_through_registers),
     "convolution": ("conv_sm80", convolution),
@@ -169,7 +187,12 @@ def removed(module, kernel, opcodes):
             yield (opcode, number - len(places)), changed
 
 
-@pytest.mark.parametrize("name", CASES)
+_LONG = "attention_of_wide_heads"
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == _LONG else ()) for n in CASES]
+)
 def test_each_wait_is_needed(name):
     engine, build = CASES[name]
     found, alive = survivors(build, engine, "sm_80", lambda *of: removed(*of, WAITS))
@@ -316,6 +339,8 @@ _LEFT_FIRST = "sums are left long before another block reads them here; see the 
 _LAST_EXCHANGE = "each block has waited for the last exchange, after which none writes to it"
 
 HOPPER_UNOBSERVABLE = {
+    "attention": {("cp.async.wait_group", -1): _DRAINED},
+    "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
     "streamed": {
         ("fence", -3): _RELEASED,
         ("fence", -2): _RELEASED,
@@ -411,9 +436,9 @@ def rows_of_a_cluster():
 
 
 def rows_of_a_ring():
-    """One level, more rows than stages of all blocks, sums of columns."""
+    """One level, four rows for each of two blocks of two stages, sums of columns."""
     g = new_graph(dtypes.f32)
-    x = g.tensor([300, 68])
+    x = g.tensor([8, 68])
     mean = reduce(g, x, "avg", (1,))
     g.sub(x, mean).set_output()
     reduce(g, x, "add", (0,)).set_output()
@@ -430,13 +455,16 @@ ROWS_CASES = {
 }
 _NO_MORE_WRITES = "no block writes to another after it; it ends what the last exchange began"
 ROWS_UNOBSERVABLE = {
+    "attention": {("cp.async.wait_group", -1): _DRAINED},
+    "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
     "cluster": {("barrier", -1): _NO_MORE_WRITES},
     "ring": {("bar", place): _ONE_WARP for place in (-5, -4, -1)},
 }
 
 
 @pytest.mark.parametrize("name", ROWS_CASES)
-def test_each_wait_of_rows_is_needed(name):
+def test_each_wait_of_rows_is_needed(name, monkeypatch):
+    multiprocessors.few(monkeypatch, 2)
     found, alive = survivors(
         ROWS_CASES[name], "rows", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS)
     )

@@ -14,7 +14,7 @@ from dnnc.engines.rows import ROWS, split_reductions
 from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.target import TARGETS, of
-from tests.support import machine
+from tests.support import machine, multiprocessors
 from tests.support.checked import check, random_inputs
 
 SMALL = {
@@ -266,10 +266,11 @@ def test_variances_far_from_zero(mean):
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [2, 3, 4])
 @pytest.mark.parametrize("held", [0, 16])
-def test_rows_come_through_a_ring(stages, held):
-    """More rows than blocks, so that stages are used again."""
+def test_rows_come_through_a_ring(stages, held, monkeypatch):
+    """More rows than stages of all blocks, so that they are used again."""
+    rows = (stages + 1) * multiprocessors.few(monkeypatch, 4) + 3
     knobs = {**SMALL, "TILE_COLS": 64, "ARRAY_SIZE_PER_THREAD": held, "CTA_COUNT": 1}
-    run(layernorm(300, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
+    run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
 
 
 def test_rings_of_several_rows_and_sizes_known_at_run_time():

@@ -183,6 +183,57 @@ def test_rows_that_are_not_guarded_are_as_the_graph_says():
     run(pattern)
 
 
+PAGES = {
+    "whole": ((100, 224), {"block": 32, "pages": 7}, {}),
+    "small blocks": ((3, 99), {"block": 16, "pages": 7}, {}),
+    "128 elements": ((65, 200), {"block": 64, "depth": 128, "dtype": "BFLOAT16"}, {"TILE_N": 128}),
+    "larger than steps": ((0, 300), {"block": 128, "pages": 3}, {}),
+    "one group of eight": ((50, 56), {"block": 8, "pages": 7, "depth": 40}, {"TILE_M": 64}),
+}
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", PAGES)
+def test_caches_in_pages(name):
+    """What the tables say past the lengths, and blocks that nobody has, are no numbers."""
+    lengths, shape, knobs = PAGES[name]
+    g, blocks = graphs.paged(**shape, use_causal_mask_bottom_right=name != "whole")
+    given = graphs.paged_inputs(g, blocks, lengths, shape["block"])
+    plan = check(
+        g, engine="sdpa_fwd_sm90", knobs=SMALL | knobs, target=TARGET, slack=4.0, allowance=1e-5,
+        inputs=given,
+    )  # fmt: skip
+    assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
+
+
+SEQUENCES = {
+    "causal": ((40, 100, 3), (40, 100, 3), {"use_causal_mask": True}, {}),
+    "none": ((0, 70, 5, 130), (9, 200, 0, 64), {}, {"TILE_N": 128}),
+    "from the end": (
+        (33, 64), (150, 65), {"use_causal_mask_bottom_right": True},
+        {"TILE_M": 64, "KERNEL_CFG": 1, "SCHED_POLICY": 0},
+    ),
+    "cumulative": ((40, 100, 3), (40, 100, 3), {"cumulative": True}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_packed_sequences(name):
+    lengths, key_lengths, options, knobs = SEQUENCES[name]
+    g, values = graphs.packed(lengths, key_lengths, **options)
+    graph = g.graph.finalize()
+    given = random_inputs(graph, {})
+    for tensor in graph.inputs:
+        if tensor.name in values:
+            given[tensor.uid] = np.reshape(values[tensor.name], given[tensor.uid].shape)
+    plan = check(
+        g, engine="sdpa_fwd_sm90", knobs=SMALL | knobs, target=TARGET, slack=4.0, allowance=1e-5,
+        inputs=given,
+    )  # fmt: skip
+    assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
+
+
 def test_the_whole_is_one_fusion_of_the_engine():
     found = heuristics.best_config(Pattern().g.graph.finalize(), of(TARGET), ["A", "FALLBACK"])
     assert [choice.engine.name for choice in found.choices] == ["sdpa_fwd_sm90"]

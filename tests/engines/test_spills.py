@@ -9,11 +9,13 @@ from dnnc.plan.plan import Plan
 
 
 def gradient(n=4096):
-    """The backward pass of matmul + GELU, and the bias's gradient: much beside 256 columns."""
+    """The backward pass of matmul + GELU, the bias's gradient and more statistics: too much beside
+    256 columns."""
     g = dnnc.pygraph("dgelu", io_data_type="bf16", intermediate_data_type="f32", target="sm_90a")
     dy, w, x = g.tensor([1, n, n]), g.tensor([1, n, n], [n * n, 1, n]), g.tensor([1, n, n])
     d = g.gelu_backward(g.matmul(dy, w), x).set_output()
-    g.reduction(d, "add").set_dim([1, 1, n]).set_output().set_data_type(dtypes.f32)
+    for mode, dims in (*((m, [1, 1, n]) for m in ("add", "max", "min")), ("add", [1, n, 1])):
+        g.reduction(d, mode).set_dim(dims).set_output().set_data_type(dtypes.f32)
     return g
 
 

@@ -85,7 +85,8 @@ def test_equal_layers_share_a_plan(built):
         (["--batch", "3"], "for 3 images, nor of 20 other operations; accepted: the network that "
          "it was built for, and 2 images"),
         (["--network", "resnet50"], "no plan of conv-224x224x3-64x7x7-s2-relu for 2 images"),
-        (["--bundle", "nowhere.dnnplan"], "nowhere.dnnplan: can't be read"),
+        (["--bundle", "nowhere.dnnplan"], "nowhere.dnnplan: no such file; accepted: a bundle that "
+         "`build --network small --bundle nowhere.dnnplan` has made"),
     ],
 )  # fmt: skip
 def test_what_can_not_be_run(built, arguments, said):

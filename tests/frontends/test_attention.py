@@ -143,8 +143,6 @@ def test_calls_that_contradict_themselves(arguments, said):
 ABSENT = [
     (lambda g: {"block_mask": g.tensor([2, 4, 1, 1], data_type="UINT8")}, "block_mask"),
     (lambda g: {"unfuse_fma": True}, "unfuse_fma=True"),
-    (lambda g: {"max_total_seq_len_q": 64}, "max_total_seq_len_q=64.*ragged"),
-    (lambda g: {"cu_seq_len_kv": g.tensor([3, 1, 1, 1], data_type="INT32")}, "cu_seq_len_kv"),
     (lambda g: {"softmax_precision": "HALF"}, "softmax_precision"),
     (lambda g: {"attn_scale_prefolded": True}, "attn_scale_prefolded"),
     (lambda g: {"kv_mask": g.tensor([2, 1, 1, 7])}, "kv_mask"),

@@ -2,22 +2,19 @@
 
 import pytest
 
-import dnnc
-from dnnc import worker
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv_sm90 import CONV_SM90
-from dnnc.options import Options
 from dnnc.target import of
-from tests.engines.test_conv_sm90 import around, image, new_graph
-
-from .test_large import TYPES, assert_close, fresh, poisoned
+from tests.engines.convs import around
 
 torch = pytest.importorskip("torch")
+
+from . import large_convs  # noqa: E402
+from .large_convs import fused  # noqa: E402
 
 pytestmark = pytest.mark.sm90
 
 TARGET = "sm_90a"
-N = dnnc.Dim("N", max=512)
 
 # (X without N, W, parameters): odd sizes, and layers of ResNet-50.
 LAYERS = {
@@ -37,60 +34,9 @@ LAYERS = {
 }  # fmt: skip
 
 
-def last(dims, make, **options):
-    """A torch tensor [n, c, ...] with the channels last."""
-    n, c, *spatial = dims
-    return make(n, *spatial, c, **options).movedim(-1, 1)
-
-
-def fused(layer, dtype):
-    """relu(conv * scale + bias + residual) of a batch that is an argument."""
-    (c, *spatial), w, parameters = layer
-    g = new_graph(TYPES[dtype])
-    y = g.conv_fprop(image(g, [N, c, *spatial], name="x"), image(g, w, name="w"), **parameters)
-    one = [1, w[0], *[1] * len(spatial)]
-    scaled = g.mul(y, g.tensor(one, name="scale"))
-    biased = g.add(scaled, g.tensor(one, name="bias"))
-    residual = image(g, y.get_dim(), name="residual")
-    g.relu(g.add(biased, residual)).set_output().set_name("y")
-    return g.graph.finalize()
-
-
 def run(layer, dtype, batches, knobs=(), engine="conv_sm90"):
-    options = Options(engine=engine, knobs=tuple(knobs))
-    plan = dnnc.load(worker.compile_graph(fused(layer, dtype), TARGET, options))
-    for n in batches:
-        check_batch(plan, layer, dtype, n)
-
-
-def check_batch(plan, layer, dtype, n):
-    x_dims, w_dims, parameters = layer
-    x = last([n, *x_dims], fresh, dtype=dtype)
-    depth = x_dims[0] * 9
-    w = last(w_dims, fresh, dtype=dtype, low=-((3 / depth) ** 0.5), high=(3 / depth) ** 0.5)
-    one = [1, w_dims[0], *[1] * (len(w_dims) - 2)]
-    scale, bias = fresh(*one, dtype=dtype, low=0.5), fresh(*one, dtype=dtype)
-    convolve = [torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d]
-    exact = convolve[len(w_dims) - 3](
-        x.double(), w.double(), None, parameters["stride"], parameters["padding"],
-        parameters["dilation"], x_dims[0] // w_dims[1],
-    )  # fmt: skip
-    residual = last(list(exact.shape), fresh, dtype=dtype)
-    y = last(list(exact.shape), poisoned, dtype=dtype)
-    pack = {"x": x, "w": w, "scale": scale, "bias": bias, "residual": residual, "y": y}
-    sizes = {"N": n}
-    needed = plan.workspace_size(plan.sizes(pack, sizes))
-    workspace = torch.empty(needed, dtype=torch.uint8, device="cuda") if needed else None
-    plan.execute(pack, workspace, sizes=sizes)
-    torch.cuda.synchronize()
-    exact = torch.relu(exact * scale.double() + bias.double() + residual.double())
-    # A pixel has enough channels for one that ReLU leaves.
-    pixels, exact = y.movedim(1, -1), exact.movedim(1, -1)
-    assert_close(pixels, exact, dtype, slack=3.0, allowance=2.0**-18)
-    first = y.clone()
-    plan.execute(pack, workspace, sizes=sizes)
-    torch.cuda.synchronize()
-    assert torch.equal(first, y), "runs differ"
+    options = {"target": TARGET, "allowance": 2.0**-18}
+    large_convs.run(engine, layer, dtype, batches, knobs, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

@@ -2,22 +2,15 @@
 
 import pytest
 
-import dnnc
-from dnnc import worker
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv_depthwise import CONV_DEPTHWISE
-from dnnc.options import Options
 from dnnc.target import of
-from tests.engines.test_conv_sm90 import around, image, new_graph
-from tests.support import device
-
-from .test_large import TYPES, assert_close, fresh, poisoned
+from tests.engines.convs import around
 
 torch = pytest.importorskip("torch")
 
-from .test_large_conv import last  # noqa: E402
-
-N = dnnc.Dim("N", max=512)
+from . import large_convs  # noqa: E402
+from .large_convs import fused  # noqa: E402
 
 # (X without N, W, parameters): layers of MobileNetV2 and EfficientNet, and what they lack.
 LAYERS = {
@@ -40,54 +33,8 @@ LAYERS = {
 }  # fmt: skip
 
 
-def fused(layer, dtype):
-    """relu(conv * scale + bias + residual) of a batch that is an argument."""
-    (c, *spatial), w, parameters = layer
-    g = new_graph(TYPES[dtype])
-    y = g.conv_fprop(image(g, [N, c, *spatial], name="x"), image(g, w, name="w"), **parameters)
-    one = [1, w[0], *[1] * len(spatial)]
-    scaled = g.mul(y, g.tensor(one, name="scale"))
-    biased = g.add(scaled, g.tensor(one, name="bias"))
-    residual = image(g, y.get_dim(), name="residual")
-    g.relu(g.add(biased, residual)).set_output().set_name("y")
-    return g.graph.finalize()
-
-
 def run(layer, dtype, batches, knobs=()):
-    options = Options(engine="conv_depthwise", knobs=tuple(knobs))
-    plan = dnnc.load(worker.compile_graph(fused(layer, dtype), device.target(), options))
-    for n in batches:
-        check_batch(plan, layer, dtype, n)
-
-
-def check_batch(plan, layer, dtype, n):
-    x_dims, w_dims, parameters = layer
-    x = last([n, *x_dims], fresh, dtype=dtype)
-    taps = w_dims[1]
-    for extent in w_dims[2:]:
-        taps *= extent
-    limit = (3 / taps) ** 0.5
-    w = last(w_dims, fresh, dtype=dtype, low=-limit, high=limit)
-    one = [1, w_dims[0], *[1] * (len(w_dims) - 2)]
-    scale, bias = fresh(*one, dtype=dtype, low=0.5), fresh(*one, dtype=dtype)
-    convolve = [torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d]
-    exact = convolve[len(w_dims) - 3](
-        x.double(), w.double(), None, parameters["stride"], parameters["padding"],
-        parameters["dilation"], x_dims[0] // w_dims[1],
-    )  # fmt: skip
-    residual = last(list(exact.shape), fresh, dtype=dtype)
-    y = last(list(exact.shape), poisoned, dtype=dtype)
-    pack = {"x": x, "w": w, "scale": scale, "bias": bias, "residual": residual, "y": y}
-    sizes = {"N": n}
-    plan.execute(pack, None, sizes=sizes)
-    torch.cuda.synchronize()
-    exact = torch.relu(exact * scale.double() + bias.double() + residual.double())
-    pixels, exact = y.movedim(1, -1), exact.movedim(1, -1)
-    assert_close(pixels, exact, dtype, slack=3.0)
-    first = y.clone()
-    plan.execute(pack, None, sizes=sizes)
-    torch.cuda.synchronize()
-    assert torch.equal(first, y), "runs differ"
+    large_convs.run("conv_depthwise", layer, dtype, batches, knobs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

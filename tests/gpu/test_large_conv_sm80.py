@@ -3,18 +3,16 @@ float64."""
 
 import pytest
 
-import dnnc
-from dnnc import worker
 from dnnc.dialect.fusion import partition
 from dnnc.engines.conv_sm80 import CONV_SM80
-from dnnc.options import Options
 from dnnc.target import of
-from tests.engines.test_conv_sm90 import around
-from tests.support import device
-
-from .test_large_conv import LAYERS, check_batch, fused
+from tests.engines.convs import around
 
 torch = pytest.importorskip("torch")
+
+from . import large_convs  # noqa: E402
+from .large_convs import fused  # noqa: E402
+from .test_large_conv import LAYERS  # noqa: E402
 
 MORE = {
     **LAYERS,
@@ -26,17 +24,15 @@ MORE = {
 }
 
 
-def run(layer, dtype, batches, target, knobs=()):
-    options = Options(engine="conv_sm80", knobs=tuple(knobs))
-    plan = dnnc.load(worker.compile_graph(fused(layer, dtype), target, options))
-    for n in batches:
-        check_batch(plan, layer, dtype, n)
+def run(layer, dtype, batches, target="", knobs=()):
+    options = {"target": target, "allowance": 2.0**-18}
+    large_convs.run("conv_sm80", layer, dtype, batches, knobs, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", MORE)
 def test_layers_with_the_knobs_that_are_chosen(name, dtype):
-    run(MORE[name], dtype, (1, 5, 32), device.target())
+    run(MORE[name], dtype, (1, 5, 32))
 
 
 @pytest.mark.sm90
@@ -57,4 +53,4 @@ def _candidates(name):
     ids=lambda value: value if isinstance(value, str) else "_".join(map(str, value.values())),
 )
 def test_every_candidate(name, knobs):
-    run(MORE[name], torch.float16, (3,), device.target(), knobs.items())
+    run(MORE[name], torch.float16, (3,), knobs=knobs.items())

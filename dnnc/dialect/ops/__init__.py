@@ -18,6 +18,7 @@ from .norm_backward import (
 from .paged_cache_load import PagedCacheLoad
 from .peer_reduction import PeerReduction
 from .pointwise import Pointwise
+from .ragged import RaggedLoad, RaggedStore
 from .reduction import Reduction
 from .resample import Resample, ResampleBackward
 from .rng import Rng
@@ -57,6 +58,8 @@ OPS: tuple[type[Op], ...] = (
     SoftmaxBackward,
     Sdpa,
     PagedCacheLoad,
+    RaggedLoad,
+    RaggedStore,
 )
 
 BY_NAME = {op.op_name: op for op in OPS}

@@ -30,7 +30,8 @@ class ConvFprop(Op):
     (C2) paddings are at least 0, strides and dilations at least 1.
     (C3) W's second dim divides C, and the number of groups divides K; both fixed sizes.
     (C4) Y's dims follow from X, W and the parameters, and are at least 1.
-    (C5) the compute type is FLOAT, HALF or DOUBLE, or INT32 where X and W are integers.
+    (C5) the compute type is FLOAT, HALF or DOUBLE, or INT32 where X and W are integers, or
+         FAST_FLOAT_FOR_FP8, as a matmul's, where each of them is of an fp8 type.
     """
 
     op_name = "conv_fprop"
@@ -110,12 +111,15 @@ class ConvFprop(Op):
                 f"{text(dims)}, each at least 1",
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
-        integers = self.x.type.is_integer and self.w.type.is_integer
-        accepted = (dtypes.f32, dtypes.f16, dtypes.f64, *((dtypes.i32,) if integers else ()))
+        accepted = [dtypes.f32, dtypes.f16, dtypes.f64]
+        if self.x.type.is_integer and self.w.type.is_integer:
+            accepted.append(dtypes.i32)
+        if self.x.type.is_fp8 and self.w.type.is_fp8:
+            accepted.append(dtypes.fast_float_for_fp8)
         if self.compute_type not in accepted:  # conv_fprop_c5
             raise self.error(
                 "C5",
-                f"compute type {self.compute_type.cudnn}",
+                f"compute type {self.compute_type.cudnn} for {self.x.type} and {self.w.type}",
                 ", ".join(row.cudnn for row in accepted),
                 Status.NOT_SUPPORTED_DATA_TYPE,
             )

@@ -233,7 +233,7 @@ class Sdpa(Norm):
                 raise self.error(
                     "C1",
                     f"{tensor.label} is ragged: sequences packed at offsets",
-                    "padded sequences, with seq_len_q and seq_len_kv",
+                    "padded sequences, as ragged_load gives them and pygraph's sdpa makes of them",
                     Status.NOT_SUPPORTED_LAYOUT,
                 )
         batch, heads, _, depth = self.q.shape

@@ -1302,6 +1302,102 @@ func.func @paged_cache_load_c5(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1
 
 // -----
 
+func.func @ragged_load_c1(%arg0: tensor<2x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C1): tensor with uid ? has dims [2, 2, 9, 8]; accepted: [1, 2, 9, 8]}}
+  "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<2x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_load_c2(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C2): tensor with uid ? has dims [3, 4, 5, 8]; accepted: [3, 2, 5, 8]}}
+  "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x4x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_load_c3(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C3): tensor with uid ? has dims [3, 1, 1, 1]; accepted: [4, 1, 1, 1]}}
+  "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_load_c4(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_load (C4): data type f32 of tensor with uid ?; accepted: i32, i64}}
+  "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xf32>) -> tensor<3x2x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_load_c5(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_load (C5): data type f16 of tensor with uid ?; accepted: f32}}
+  "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf16>
+  return
+}
+
+// -----
+
+func.func @ragged_load_c6(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM: ragged_load (C6): ragged_offset_multiplier=0; accepted: 1 or more}}
+  "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 0 : i64} : (tensor<1x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_store_c1(%arg0: tensor<3x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C1): tensor with uid ? has dims [3, 5, 8]; accepted: rank 4}}
+  "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x5x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x2x15x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_store_c2(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C2): tensor with uid ? has dims [1, 4, 15, 8]; accepted: [1, 2, 15, 8]}}
+  "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x4x15x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_store_c3(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xf32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_store (C3): data type f32 of tensor with uid ?; accepted: i32, i64}}
+  "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xf32>, tensor<3x1x1x1xi32>) -> tensor<1x2x15x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_store_c4(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<4x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C4): tensor with uid ? has dims [4, 1, 1, 1]; accepted: [3, 1, 1, 1]}}
+  "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xi32>, tensor<4x1x1x1xi32>) -> tensor<1x2x15x8xf32>
+  return
+}
+
+// -----
+
+func.func @ragged_store_c5(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_store (C5): data type f16 of tensor with uid ?; accepted: f32}}
+  "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x2x15x8xf16>
+  return
+}
+
+// -----
+
+func.func @ragged_store_c6(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
+  // expected-error@+1 {{BAD_PARAM: ragged_store (C6): ragged_offset_multiplier=-1; accepted: 1 or more}}
+  "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = -1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x2x15x8xf32>
+  return
+}
+
+// -----
+
 func.func @data_type_that_dnnc_lacks(%a: tensor<2x3xi4>) {
   // expected-error@+1 {{BAD_PARAM_ATTRIBUTE_TYPE: data type: 'i4' is not a data type; accepted: f32, f64, f16,}}
   "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xi4>) -> tensor<3x2xi4>

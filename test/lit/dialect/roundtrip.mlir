@@ -320,6 +320,20 @@ func.func @paged_cache_load(%container: tensor<6x2x4x8xf16>, %lengths: tensor<3x
   return %0 : tensor<3x2x7x8xf16>
 }
 
+// CHECK-LABEL: func.func @ragged_load
+// CHECK: "dnn.ragged_load"(%{{.*}}, %{{.*}}, %{{.*}}) {offset_multiplier = 16 : i64} : (tensor<1x2x9x8xf16>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf16>
+func.func @ragged_load(%x: tensor<1x2x9x8xf16>, %offset: tensor<4x1x1x1xi32>, %lengths: tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf16> {
+  %0 = "dnn.ragged_load"(%x, %offset, %lengths) {offset_multiplier = 16 : i64} : (tensor<1x2x9x8xf16>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf16>
+  return %0 : tensor<3x2x5x8xf16>
+}
+
+// CHECK-LABEL: func.func @ragged_store
+// CHECK: "dnn.ragged_store"(%{{.*}}, %{{.*}}, %{{.*}}) {offset_multiplier = 16 : i64} : (tensor<3x2x5x8xf16>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x2x9x8xf16
+func.func @ragged_store(%x: tensor<3x2x5x8xf16>, %offset: tensor<4x1x1x1xi32>, %lengths: tensor<3x1x1x1xi32>) -> tensor<1x2x9x8xf16, #dnn.layout<affine_map<() -> (1, 2, 9, 8, 144, 8, 16, 1)>>> {
+  %0 = "dnn.ragged_store"(%x, %offset, %lengths) {offset_multiplier = 16 : i64} : (tensor<3x2x5x8xf16>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x2x9x8xf16, #dnn.layout<affine_map<() -> (1, 2, 9, 8, 144, 8, 16, 1)>>>
+  return %0 : tensor<1x2x9x8xf16, #dnn.layout<affine_map<() -> (1, 2, 9, 8, 144, 8, 16, 1)>>>
+}
+
 // CHECK-LABEL: func.func @matmul_of_shared_matrices
 // CHECK: "dnn.matmul"(%{{.*}}, %{{.*}}) {compute_type = f32} : (tensor<6x3x4xf16>, tensor<2x4x5xf16>) -> tensor<6x3x5xf16>
 func.func @matmul_of_shared_matrices(%a: tensor<6x3x4xf16>, %b: tensor<2x4x5xf16>) -> tensor<6x3x5xf16> {

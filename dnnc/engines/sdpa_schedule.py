@@ -1,37 +1,64 @@
 # pyright: basic
-"""Which tile of queries a block of sdpa_fwd_sm90 works on, and which blocks of keys it needs.
+"""Which tile of queries a block of an attention works on, and which blocks of keys it needs.
 
 Tiles of one head share its keys and values, which are to be found in the second cache: a head's
 tiles follow each other.  Where the last queries attend to the most keys, tiles go by sections of
 some heads, in each of which the longest come first, so that the short ones fill up the end.
+
+Heads that share keys and values may share tiles, too (`Packing`): a tile's rows are then queries,
+and of each query those heads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from ..codegen import ops, wgmma
+from ..codegen import ops
 from ..codegen.attention_region import AttentionRegion
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
-from ..codegen.mask_ranges import Ranges, ranges
-from ..codegen.memory import GlobalTensor, ScalarTensor
+from ..codegen.mask_ranges import Ranges, ranges, terms
 from ..codegen.region import Access
+from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, minimum, product
-from .sdpa_tile_sm90 import SdpaTiling
 
 _SECTION_BYTES = 32 << 20  # keys and values of a section, which the second cache holds
 _SHORT_SECTION_BYTES = 16 << 20
 _SHORT_KEYS = 2048
 
 
+class Tiling(Protocol):
+    """What a schedule has to know of an engine's tiling; see `sdpa_tile_sm90.SdpaTiling`."""
+
+    @property
+    def queries(self) -> int: ...
+
+    @property
+    def keys(self) -> int: ...
+
+    @property
+    def depth(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def is_longest_first(self) -> bool: ...
+
+    @property
+    def row_unit(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class QueryTile:
     """row: its first query, before the tensor's first one it may be.  batch: of the scores' axes.
-    head: their number, row-major."""
+    head: their number, row-major.
+
+    Of packed heads: row: query * heads + head.  batch, head: count those that share as one.
+    """
 
     row: Any
     batch: Mapping[int, Coordinate]
@@ -39,17 +66,57 @@ class QueryTile:
 
 
 @dataclass(frozen=True)
+class RowPlace:
+    """A row of the scores.  query: its place along their axis.  batch, head: as of a tile, of the
+    scores' own axes."""
+
+    query: Index
+    batch: Mapping[int, Coordinate]
+    head: Any
+
+
+@dataclass(frozen=True)
+class Packing:
+    """Heads that share keys and values, as rows of one tile.
+
+    axis: of the scores.  heads: how many of its entries share one of the keys'.
+    """
+
+    axis: int
+    heads: int
+
+    def dims(self, dims: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Of the scores, with those that share counted as one."""
+        return tuple(n // self.heads if axis == self.axis else n for axis, n in enumerate(dims))
+
+    def place(self, dims: Sequence[Expr], tile: QueryTile, number: Any, kernel: Kernel) -> RowPlace:
+        """Of a row by its number: query * heads + head."""
+        query, own = ops.div(number, self.heads), ops.rem(number, self.heads)
+        shared = tile.batch[self.axis].index().base
+        batch = {**tile.batch, self.axis: Index(ops.add(ops.mul(shared, self.heads), own))}
+        inner = product(dims[self.axis + 1 : -2])
+        outer = kernel.divide(tile.head, inner)
+        head = ops.add(ops.mul(outer, self.heads), own)
+        if inner.constant != 1:
+            rest = kernel.remainder(tile.head, inner, outer)
+            head = ops.add(ops.mul(head, kernel.size(inner)), rest)
+        return RowPlace(Index(query), batch, head)
+
+
+@dataclass(frozen=True)
 class KeyBlocks:
     """The blocks of keys of some rows, which are gone through from the last to the first.
 
     first, end: those that are multiplied, one at least.  all, all_end: of those, the ones of which
-    every score is kept.  Numbers or i32 values.
+    every score is kept.  Numbers or i32 values.  is_empty: i1, whether no score is kept; None: it
+    depends on nothing that is loaded.
     """
 
     first: Any
     end: Any
     all: Any
     all_end: Any
+    is_empty: Any = None
 
 
 @dataclass
@@ -58,15 +125,24 @@ class Schedule:
 
     kernel: Kernel
     parts: AttentionRegion
-    tiling: SdpaTiling
+    tiling: Tiling
     group: int  # heads that share keys
+    packing: Packing | None = None
 
     def __post_init__(self) -> None:
         dims = self.parts.dims
+        if self.packing is not None:
+            dims = self.packing.dims(dims)
         self.loops = Loops(dims, tuple((axis,) for axis in range(len(dims) - 2)))
         self.heads = product(dims[:-2])
         self.queries, self.keys = dims[-2:]
-        self.rows = ceildiv(self.queries, self.tiling.queries)
+        self.count = self.queries * self.packed
+        self.rows = ceildiv(self.count, self.tiling.queries)
+
+    @property
+    def packed(self) -> int:
+        """Rows of a query in a tile."""
+        return 1 if self.packing is None else self.packing.heads
 
     @property
     def tiles(self) -> Expr:
@@ -79,9 +155,9 @@ class Schedule:
         height = self.tiling.queries
         if self.tiling.is_longest_first:
             head, place = self._in_section(number)
-            # Whole tiles at the end, where they take long: the first may begin before row 0, by
-            # whole warpgroups, whose rows the copy engine would not take.
-            end = self.kernel.size(ceildiv(self.queries, wgmma.M) * wgmma.M)
+            # Whole tiles at the end, where they take long: the first may begin before row 0.
+            unit = self.tiling.row_unit
+            end = self.kernel.size(ceildiv(self.count, unit) * unit)
             row = ops.sub(end, ops.mul(ops.add(place, 1), height))
         else:
             head = self.kernel.divide(number, self.rows)
@@ -89,11 +165,18 @@ class Schedule:
         batch = self.loops.coordinates(self.kernel, head) if self.loops.groups else {}
         return QueryTile(row, batch, head)
 
+    def row(self, tile: QueryTile, number: Any) -> RowPlace:
+        """Where a row of a tile lies, or the nearest of the tensor."""
+        number = self.kept(number)
+        if self.packing is None:
+            return RowPlace(Index(number), tile.batch, tile.head)
+        return self.packing.place(self.parts.dims, tile, number, self.kernel)
+
     def kept(self, row: Any) -> Any:
         """A row, or the nearest of the tensor."""
         if self.is_whole:
             return row
-        last = ops.sub(self.kernel.size(self.queries), 1)
+        last = ops.sub(self.kernel.size(self.count), 1)
         return ops.minimum(self.from_first(row), last)
 
     def from_first(self, row: Any) -> Any:
@@ -105,7 +188,7 @@ class Schedule:
         """Whether a row is one of the tensor's, i1; None: always."""
         if self.is_whole:
             return None
-        is_before_end = ops.less(row, self.kernel.size(self.queries))
+        is_before_end = ops.less(row, self.kernel.size(self.count))
         return ops.both(self.not_before(row), is_before_end)
 
     def not_before(self, row: Any) -> Any:
@@ -116,7 +199,7 @@ class Schedule:
     @property
     def is_whole(self) -> bool:
         """Whether all tiles are full."""
-        return self.queries.known_divisor() % self.tiling.queries == 0
+        return self.count.known_divisor() % self.tiling.queries == 0
 
     def _in_section(self, number: Any) -> tuple[Any, Any]:
         """(head, row of tiles) where heads run fastest inside a section."""
@@ -144,13 +227,26 @@ class Schedule:
 
     def blocks(self, tile: QueryTile, first: Any, rows: int) -> KeyBlocks:
         """Those of some rows of a tile, from a row on."""
-        last = self.kept(ops.add(first, rows - 1))
-        found = ranges(
-            self.parts.condition, self.kept(first), last, lambda *term: self._load(tile, *term)
-        )
+        last = ops.div(self.kept(ops.add(first, rows - 1)), self.packed)
+        first = ops.div(self.kept(first), self.packed)
         if not self.parts.masks:
             found = Ranges.everywhere()
+        elif self._differs_in_tiles():
+            found = Ranges.unknown()
+        else:
+            found = ranges(self.parts.condition, first, last, lambda *term: self._load(tile, *term))
         return self._in_blocks(found)
+
+    def _differs_in_tiles(self) -> bool:
+        """Whether a mask may be another for heads that share a tile."""
+        if self.packing is None:
+            return False
+        moving = ("loop", self.packing.axis)
+        return any(
+            place == moving and self.parts.region.dims_of(leaf)[axis].constant != 1
+            for leaf, access in terms(self.parts.condition)
+            for axis, place in enumerate(access)
+        )
 
     def _in_blocks(self, found: Ranges) -> KeyBlocks:
         t, keys = self.tiling, self.kernel.size(self.keys)
@@ -164,15 +260,20 @@ class Schedule:
         full = found.all
         if not (isinstance(full, int) and full == 0):
             full = ops.ceildiv(ops.maximum(full, 0), t.keys)
-        return KeyBlocks(start, end, full, full_end)
+        is_empty = None
+        if terms(self.parts.condition):
+            is_empty = ops.compare("sge", found.some, found.some_end)
+        return KeyBlocks(start, end, full, full_end, is_empty)
 
     def _load(self, tile: QueryTile, leaf: Any, access: Access) -> Any:
         """A term of a mask, i32."""
-        tensor = self.parts.region.arguments[leaf]
-        if tensor.is_by_value:
-            return ops.to_i32(ScalarTensor(self.kernel, tensor).load([], 1))
         at: list[Coordinate] = []
-        for axis, place in enumerate(access):
-            is_fixed = tensor.shape[axis].constant == 1 or place[0] != "loop"
+        for extent, place in zip(self.parts.region.dims_of(leaf), access, strict=True):
+            is_fixed = extent.constant == 1 or place[0] != "loop"
             at.append(Index.of(0) if is_fixed else tile.batch[place[1]])
-        return ops.to_i32(GlobalTensor(self.kernel, tensor).load(at, 1))
+        return ops.to_i32(self.walk().value(leaf, at, 1))
+
+    def walk(self) -> Walk:
+        """Of what tiles need to know of their entry of the batch."""
+        region = self.parts.region
+        return Walk(self.kernel, region.leaves(self.kernel), region.symbols)

@@ -1,0 +1,169 @@
+# pyright: basic
+"""Operands of a convolution on Hopper's main loop, which TMA brings as products read them.
+
+TapOperand     a tile of a stage, of one tap of the filter and a panel of channels:
+               PixelOperand, im2col loads of X; FilterOperand, boxes of W
+RingOperand    X where its pixels come once for all taps, to a ring of their own: see
+               `conv_halo_sm90`, `conv_stem_kernel_sm90`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from .. import dtypes
+from ..codegen import im2col, ops, smem, tma, wgmma
+from ..codegen.cluster import Cluster
+from ..codegen.im2col import Im2colBox
+from ..codegen.index import Index
+from ..codegen.kernel import Kernel
+from ..dialect.tensor import Tensor
+from .conv import ConvShape
+from .matrices_sm90 import Batch
+
+GROUP = 0  # the axis of a batch that counts groups of channels
+
+
+def group_of(batch: Batch) -> Any:
+    """The number of a group of channels."""
+    return batch[GROUP].index().base if batch else 0
+
+
+def element_of(tensor: Tensor) -> str:
+    """How the copy engine reads a tensor's elements: it rounds to tf32, `wgmma` would cut."""
+    return "tf32" if tensor.type == dtypes.f32 else ""
+
+
+@dataclass
+class TapOperand:
+    """A tile [rows, a panel of channels] of one tap.
+
+    plan: as of `StagedOperand`.  tile_rows: of the block's tile.
+    """
+
+    kernel: Kernel
+    shape: ConvShape
+    plan: Mapping[str, Any]
+    row: wgmma.Instruction
+    tile_rows: int
+    cluster: Cluster
+    box: Any = field(init=False)
+    map: Any = field(init=False)
+
+    is_async = True
+    raw = None
+    copy: ClassVar[Callable[..., None]]  # of `_there`, to shared memory
+
+    def __post_init__(self) -> None:
+        self.is_rows = bool(self.plan["is_rows"])
+        self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes)
+        self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
+        self.box, self.map = self._box_and_map()
+
+    @property
+    def bytes(self) -> int:
+        """Of its tile in a stage."""
+        return self.panels.bytes
+
+    def load(
+        self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
+    ) -> None:
+        """Starts the copy of this block's share of a tile, from a row and k on."""
+        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
+        moved = ops.mul(share, self.share_rows)
+        channels = self.shape.padded_channels(self.panels.k)
+        tap = ops.div(first_k, channels) if self.shape.taps > 1 else 0
+        channel = ops.sub(first_k, ops.mul(tap, channels))
+        there = self._there(batch, first, moved, tap, channel)
+        place = smem.byte_pointer(stage, self.plan["offset"])
+        place = smem.byte_pointer(place, ops.mul(moved, wgmma.ROW_BYTES))
+        type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
+
+    def _box_and_map(self) -> tuple[Any, Any]:
+        """What one copy brings, and its tensor map."""
+        raise NotImplementedError
+
+    def _there(
+        self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
+    ) -> Sequence[Sequence[Any]]:
+        """What `copy` takes of a place; moved: rows from the first one of the tile."""
+        raise NotImplementedError
+
+
+@dataclass
+class PixelOperand(TapOperand):
+    """X: what a tap meets; rows are pixels of Y."""
+
+    is_a = True
+    copy = staticmethod(im2col.load)
+
+    def _box_and_map(self) -> tuple[Any, Any]:
+        image, windows = self.shape.image(self.panels.k)
+        box = Im2colBox(image, windows, self.panels.k, self.share_rows, element_of(image))
+        return box, self.kernel.tensor_map(box.recipe)
+
+    def _there(
+        self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
+    ) -> Sequence[Sequence[Any]]:
+        pixel = im2col.first_pixel(self.kernel, self.box, ops.add(first, moved))
+        if self.shape.is_split_by_groups(self.panels.k):
+            pixel[-1] = group_of(batch)
+        else:
+            channel = ops.add(channel, ops.mul(group_of(batch), self.shape.c_group))
+        return [channel, *pixel], im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+
+
+@dataclass
+class FilterOperand(TapOperand):
+    """W: rows are output channels of a group."""
+
+    is_a = False
+    copy = staticmethod(tma.load)
+
+    def _box_and_map(self) -> tuple[Any, Any]:
+        w = self.shape.w
+        box = tma.Box(w, (1, 0), (self.panels.k, self.share_rows), element_of(w))
+        return box, tma.map_argument(self.kernel, box)
+
+    def _there(
+        self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
+    ) -> Sequence[Sequence[Any]]:
+        output = ops.add(first, ops.mul(group_of(batch), self.shape.k_group))
+        at = [Index(ops.add(output, moved)), Index(channel), *map(Index, self._tap(tap))]
+        return (tma.place(self.box, at),)
+
+    def _tap(self, number: Any) -> list[Any]:
+        """Where the filter has the tap with a number, along each spatial axis."""
+        found: list[Any] = []
+        for window in reversed(self.shape.windows):
+            tap = ops.rem(number, window.taps)
+            number = ops.div(number, window.taps)
+            found.append(ops.sub(window.taps - 1, tap) if self.shape.is_turned else tap)
+        return found[::-1]
+
+
+@dataclass
+class RingOperand:
+    """X whose tiles of pixels have a ring of their own.
+
+    box: what one copy brings.  panels: of the tile that products read.
+    """
+
+    kernel: Kernel
+    box: tma.Box
+    panels: wgmma.Panels
+    is_rows: bool
+
+    is_a = True
+    is_async = True
+    raw = None
+    bytes = 0  # of its tile in a stage
+
+    def __post_init__(self) -> None:
+        self.map = tma.map_argument(self.kernel, self.box)
+
+    def start(self, slot: Any, at: Sequence[Any], barrier: Any) -> None:
+        """Starts the copy of a tile; at: coordinates of the box's tensor."""
+        tma.load(slot, self.map, tma.place(self.box, list(map(Index, at))), barrier)

@@ -1,0 +1,43 @@
+# pyright: basic
+"""An entry of the batch whose rows are looked up: how many there are, and where they begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..codegen import ops
+from ..codegen.attention_region import AttentionRegion, Source
+from ..codegen.index import Index
+from ..codegen.kernel import Kernel
+from ..codegen.walk import Walk
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Of a tile's entry of the batch: how many rows it has, and the first; None: not gathered."""
+
+    length: Any = None
+    first: Any = None
+
+
+def packed_entry(
+    kernel: Kernel, parts: AttentionRegion, source: Source, batch: Any, axis: int
+) -> Entry:
+    """Of packed rows.  batch: the entry's number.  axis: of rows."""
+    length = ops.to_i32(read(kernel, parts, source.values[0], batch))
+    return Entry(length, first_row(kernel, parts, source, batch, axis))
+
+
+def read(kernel: Kernel, parts: AttentionRegion, value: Any, *at: Any) -> Any:
+    """An integer of an SSA tensor of the region."""
+    walk = Walk(kernel, parts.region.leaves(kernel), parts.region.symbols)
+    places = [*at, *[0] * (len(parts.region.dims_of(value)) - len(at))]
+    return walk.value(value, [Index.of(place) for place in places], 1)
+
+
+def first_row(kernel: Kernel, parts: AttentionRegion, source: Source, batch: Any, axis: int) -> Any:
+    """The row of a packed tensor where an entry of the batch begins; axis: of rows."""
+    elements = ops.to_i64(read(kernel, parts, source.values[1], batch))
+    pitch = kernel.size(source.tensor.layout[axis], 64)
+    return ops.to_i32(ops.div(ops.mul(elements, source.factor), pitch))

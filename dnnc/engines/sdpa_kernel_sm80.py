@@ -1,0 +1,284 @@
+# pyright: basic
+"""The kernel of engine sdpa_sm80, top to bottom; see the engine for the whole.
+
+    stage s of S:   | keys | values |    of a block, loaded S - 1 blocks ahead
+    block of keys:  wait for the stage; barrier; start loading the block S - 1 further on;
+                    S = Q @ K', its softmax, scale O, O += P @ V
+
+A block of threads has one tile of queries, 16 a warp, and the blocks of keys that it needs, or a
+part of them (`_part`).  They come from the last to the first: those at masks and at the tensor's
+end, then those of which every score is kept, then those at masks again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..codegen import mma, ops, smem
+from ..codegen.attention_region import AttentionRegion, Source
+from ..codegen.index import Index
+from ..codegen.kernel import Kernel
+from ..codegen.online_softmax import OnlineSoftmax, Rows, scaled
+from ..mlir import arith, ir
+from .sdpa_parts_sm80 import PartStore
+from .sdpa_schedule import KeyBlocks, Packing, QueryTile, Schedule
+from .sdpa_sources_sm80 import HeadKeys, Keys, PagedKeys, QueryRows
+from .sdpa_surface import groups_of
+from .sdpa_tile_sm80 import Sm80Tiling
+from .sdpa_walk import FACTOR, SdpaRegion, TileWalk
+
+
+@dataclass
+class SdpaEmitter:
+    """One kernel.  parts_store: where the parts of a tile's keys leave what they have; None: a
+    tile's keys are not shared."""
+
+    kernel: Kernel
+    parts: AttentionRegion
+    tiling: Sm80Tiling
+    parts_store: PartStore | None
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        self.packing = Packing(t.packed_axis, t.packed) if t.packed > 1 else None
+        self.q, self.k, self.v = (self.parts.source(*place) for place in ((0, 0), (0, 1), (1, 1)))
+        dims = self.parts.dims
+        self.qk = mma.INSTRUCTIONS[self.k.tensor.type]
+        self.pv = mma.INSTRUCTIONS[self.v.tensor.type]
+        groups = groups_of(dims[:-2], self.k.batch)
+        self.schedule = Schedule(
+            self.kernel, self.parts, t, max([group for group in groups if group], default=1),
+            self.packing,
+        )  # fmt: skip
+
+    def _keys(self, source: Source, tile: QueryTile, *, is_turned: bool) -> HeadKeys | PagedKeys:
+        """Keys or values of a tile's head.  is_turned: K', which is [D, Skv]."""
+        axes = _axes(source, is_turned)
+        size, step = self.parts.dims[-1], self.tiling.keys
+        keys = Keys(self.kernel, self.parts, source, axes, size, step)
+        return keys.head(self._batch_of(source, tile))
+
+    # ---- the whole
+
+    def emit(self) -> None:
+        t = self.tiling
+        self.base = self.kernel.dynamic_shared(t.smem_bytes)
+        tile = self.schedule.place(ops.block_id())
+        blocks = self._part(self.schedule.blocks(tile, tile.row, t.queries))
+        self.k_head = self._keys(self.k, tile, is_turned=True)
+        self.v_head = self._keys(self.v, tile, is_turned=False)
+        self._clear_ends()
+        queries = QueryRows.of(self.schedule, self.q, _axes(self.q, False), tile)
+        t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
+        if t.holds_queries:
+            smem.commit()  # else they come with the first keys
+        for stage in range(t.stages - 1):
+            self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
+        queries = self._queries()
+
+        walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
+        softmax = OnlineSoftmax(walks.factor * FACTOR)
+        walk = walks.at(tile, tile.row)
+        rows, result = self._over_keys(walks, softmax, walk, queries, blocks)
+        smem.wait(0)
+        if self.parts_store is None:
+            walk.store(softmax, rows, result)
+        else:
+            self.parts_store.put(walk, softmax, rows, result)
+
+    def _part(self, blocks: KeyBlocks) -> KeyBlocks:
+        """This block's share of a tile's keys: as many blocks as any other has, or one more; none
+        where no score is kept."""
+        count, start, end = self.tiling.parts, blocks.first, blocks.end
+        if blocks.is_empty is not None:
+            end = ops.select(blocks.is_empty, start, end)
+        if count > 1:
+            whole, number = ops.sub(end, start), ops.block_id("y")
+            end = ops.add(start, ops.div(ops.mul(whole, ops.add(number, 1)), count))
+            start = ops.add(start, ops.div(ops.mul(whole, number), count))
+        return KeyBlocks(start, end, blocks.all, blocks.all_end)
+
+    def _batch_of(self, source: Source, tile: QueryTile) -> dict[int, Any]:
+        """The batch coordinates of a tile in K or V, of which heads may share entries."""
+        found = {}
+        for axis, group in enumerate(groups_of(self.parts.dims[:-2], source.batch)):
+            coordinate = tile.batch[axis]
+            if group == 0:
+                continue
+            is_packed = self.packing is not None and axis == self.packing.axis
+            if group > 1 and not is_packed:
+                coordinate = _over(coordinate, group)
+            found[axis] = coordinate
+        return found
+
+    # ---- shared memory
+
+    def _at(self, offset: Any) -> Any:
+        return smem.byte_pointer(self.base, offset)
+
+    def _clear_ends(self) -> None:
+        t = self.tiling
+        t.q_rows.clear_ends(self._at(t.q_offset), t.threads)
+        for stage in range(t.stages):
+            t.k_rows.clear_ends(self._at(stage * t.stage_bytes), t.threads)
+
+    def _load(self, block: Any, first: Any, slot: Any) -> None:
+        """Starts loading a block of keys and values into a stage, if it is not before the first."""
+        t = self.tiling
+        with ops.if_(ops.compare("sge", block, first)):
+            key = ops.mul(block, t.keys)
+            place = self._at(slot)
+            t.k_rows.copy(place, t.threads, self.k_head.block(key))
+            t.v_rows.copy(
+                smem.byte_pointer(place, t.k_rows.bytes), t.threads, self.v_head.block(key)
+            )
+        smem.commit()
+
+    # ---- queries
+
+    def _queries(self) -> Queries:
+        """Waits for the queries, and has them in registers, if they stay there."""
+        t = self.tiling
+        warp_row = ops.mul(ops.shr(ops.thread_id(), 5), mma.M)
+        lane = smem.byte_pointer(self._at(t.q_offset), t.q_rows.a_place(warp_row))
+        steps = t.q_rows.filled // mma.CHUNKS_PER_STEP
+        if not t.holds_queries:
+            return Queries(t, lane, ())
+        smem.wait(t.stages - 1)
+        ops.barrier()
+        found = [t.q_rows.fragment(lane, 0, mma.CHUNKS_PER_STEP * i) for i in range(steps)]
+        return Queries(t, lane, tuple(found))
+
+    # ---- blocks of keys
+
+    def _over_keys(
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries,
+        blocks: KeyBlocks,
+    ) -> tuple[Rows, list[Any]]:  # fmt: skip
+        """(maxima and sums, the result before it is divided)."""
+        t = self.tiling
+        low, zero = _number(-math.inf), _number(0.0)
+        state = [
+            ops.const(0), ops.const((t.stages - 1) * t.stage_bytes),
+            low, low, zero, zero, *[zero] * t.result_registers,
+        ]  # fmt: skip
+        for first, end, is_masked in self._runs(walks, blocks):
+            count = ops.maximum(ops.sub(end, first), 0)
+            is_guarded = is_masked or not walks.is_plain
+            body = partial(
+                self._step, softmax, walk, queries, blocks.first, ops.sub(end, 1),
+                (is_masked, is_guarded),
+            )  # fmt: skip
+            state = ops.for_(0, count, 1, state, body)
+        return Rows.of(state[2:6]), state[6:]
+
+    def _runs(self, walks: SdpaRegion, blocks: KeyBlocks) -> list[tuple[Any, Any, bool]]:
+        """(first, end, whether masks are looked at) of blocks, from the last to the first."""
+        first, end = blocks.first, blocks.end
+        if not walks.has_masks:
+            return [(first, end, False)]
+        if isinstance(blocks.all_end, int) and blocks.all_end == 0:
+            return [(first, end, True)]  # of no block is every score known to be kept
+        high = ops.maximum(ops.minimum(blocks.all_end, end), first)
+        if isinstance(blocks.all, int) and blocks.all == 0:
+            return [(high, end, True), (first, high, False)]
+        low = ops.minimum(ops.maximum(blocks.all, first), high)
+        return [(high, end, True), (low, high, False), (first, low, True)]
+
+    def _step(
+        self, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries, first: Any, last: Any,
+        masked: tuple[bool, bool], i: Any, state: Sequence[Any],
+    ) -> Sequence[Any]:  # fmt: skip
+        """masked: whether masks are looked at, and whether a row may have no score above -inf."""
+        t = self.tiling
+        read, write, rows, result = state[0], state[1], Rows.of(state[2:6]), state[6:]
+        block = ops.sub(last, i)
+        smem.wait(t.stages - 2)
+        ops.barrier()  # the stage is there for all, and all have left the one loaded next
+        self._load(ops.sub(block, t.stages - 1), first, write)
+        slot = self._at(read)
+        scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
+        step = softmax.next(scores, rows, is_masked=masked[1])
+        weights = walk.weights(step.exponentials, block)
+        result = self._add_result(slot, weights, scaled(result, step.scale))
+        return [self._next(read), self._next(write), *step.rows.values, *result]
+
+    def _next(self, offset: Any) -> Any:
+        """The following stage's offset, the first after the last."""
+        t = self.tiling
+        moved = ops.add(offset, t.stage_bytes)
+        is_end = ops.compare("eq", moved, t.stages * t.stage_bytes)
+        return ops.select(is_end, ops.const(0), moved)
+
+    # ---- products
+
+    def _scores(self, slot: Any, queries: Queries) -> list[Any]:
+        """Q @ K' of a block: as `wgmma.AccumulatorLayout` says."""
+        t = self.tiling
+        keys = t.k_rows
+        lane = smem.byte_pointer(slot, keys.b_place())
+        sums = [_number(0.0)] * (t.keys // 2)
+        for chunk in range(0, keys.filled, mma.CHUNKS_PER_STEP):
+            a = queries.fragment(chunk)
+            for row in range(0, t.keys, 16):
+                b = keys.fragment(lane, row, chunk)
+                sums = self._multiplied(self.qk, a, b, sums, row // 2)
+        return sums
+
+    def _add_result(self, slot: Any, weights: Sequence[Any], result: Sequence[Any]) -> list[Any]:
+        """O + P @ V of a block."""
+        t = self.tiling
+        values = t.v_rows
+        lane = smem.byte_pointer(slot, t.k_rows.bytes)
+        lane = smem.byte_pointer(lane, values.b_place_transposed())
+        sums = list(result)
+        for row in range(0, t.keys, 16):
+            a = weights[row // 4 : row // 4 + 4]
+            for chunk in range(0, values.filled, 2):
+                b = values.fragment(lane, row, chunk, transposed=True)
+                sums = self._multiplied(self.pv, a, b, sums, 4 * chunk)
+        return sums
+
+    def _multiplied(
+        self, row: mma.Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any],
+        place: int,
+    ) -> list[Any]:  # fmt: skip
+        """Sums from a place on, of 16 columns, and their product."""
+        sums = list(sums)
+        for half in range(2):
+            at = place + 4 * half
+            sums[at : at + 4] = mma.multiply(row, a, b[2 * half : 2 * half + 2], sums[at : at + 4])
+        return sums
+
+
+@dataclass(frozen=True)
+class Queries:
+    """A warp's 16 queries.  lane: the address of a lane's place.  held: fragments of all steps, ()
+    where they are read anew."""
+
+    tiling: Sm80Tiling
+    lane: Any
+    held: tuple[list[Any], ...]
+
+    def fragment(self, chunk: int) -> list[Any]:
+        if self.held:
+            return self.held[chunk // mma.CHUNKS_PER_STEP]
+        return self.tiling.q_rows.fragment(self.lane, 0, chunk)
+
+
+def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
+    """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
+    axes = (source.tensor.rank - 1, source.tensor.rank - 2)
+    return axes if source.is_turned == is_turned else (axes[1], axes[0])
+
+
+def _over(coordinate: Any, group: int) -> Any:
+    return Index(ops.div(coordinate.index().base, group))
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

@@ -1,0 +1,90 @@
+"""What the engines of attention ask of operands alike, and small readings of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import dtypes
+from ..errors import Status
+from ..expr import Expr, product
+from .attention import Attention, Operand, group_size
+from .engine import Reason
+
+TYPES = (dtypes.f16, dtypes.bf16)
+MOST_ELEMENTS = 256  # of a query, and of a value
+
+
+def type_reasons(found: Attention) -> list[Reason]:
+    reasons = []
+    q, k, v = (operand.tensor.type for operand in (found.q, found.k, found.v))
+    if q != k or q not in TYPES or v not in TYPES:
+        reasons.append(
+            Reason(
+                Status.NOT_SUPPORTED_DATA_TYPE,
+                "operand types",
+                f"Q {q}, K {k}, V {v}",
+                "Q and K of f16 or of bf16, V of f16 or bf16",
+            )
+        )
+    for op in (found.first, found.second):
+        if op.compute_type != dtypes.f32:
+            reasons.append(
+                Reason(
+                    Status.NOT_SUPPORTED_DATA_TYPE,
+                    "compute type",
+                    f"{op.compute_type.cudnn} of {op.label}",
+                    "FLOAT",
+                )
+            )
+    return reasons
+
+
+def shape_reasons(found: Attention) -> list[Reason]:
+    reasons = []
+    for name, size in (("D", found.depth), ("Dv", found.width)):
+        number = size.constant
+        if number is None or number % 8 or not 8 <= number <= MOST_ELEMENTS:
+            supported = f"a known multiple of 8, up to {MOST_ELEMENTS}"
+            reasons.append(
+                Reason(Status.NOT_SUPPORTED_SHAPE, "head size", f"{name} of {size}", supported)
+            )
+    tiles = product(found.batch) * found.queries
+    if tiles.bounds()[1] >= 1 << 31:
+        what, supported = f"{tiles} queries of all heads", "fewer than 2^31"
+        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "queries", what, supported))
+    return reasons
+
+
+def operands(found: Attention) -> Sequence[tuple[str, Operand, tuple[int, int]]]:
+    """(name, operand, (axis of a head's elements, axis of queries or keys)) of Q, K, V."""
+    named = (("Q", found.q, False), ("K", found.k, True), ("V", found.v, False))
+    return [(name, operand, _axes(operand, is_turned)) for name, operand, is_turned in named]
+
+
+def _axes(operand: Operand, is_turned: bool) -> tuple[int, int]:
+    rank = operand.tensor.rank
+    return (rank - 1, rank - 2) if operand.is_turned == is_turned else (rank - 2, rank - 1)
+
+
+def head_of(found: Attention) -> tuple[int, int]:
+    """Elements of a query and of a value."""
+    depth, width = found.depth.constant, found.width.constant
+    return depth or MOST_ELEMENTS, width or MOST_ELEMENTS
+
+
+def groups_of(batch: Sequence[Expr], own: Sequence[Expr]) -> list[int]:
+    """How many heads share an entry of K or V along each axis of the scores; 0: all."""
+    return [group_size(n, whole) or 0 for n, whole in zip(own, batch, strict=True)]
+
+
+def packing_of(
+    batch: Sequence[Expr], k: Sequence[Expr], v: Sequence[Expr]
+) -> tuple[int, int] | None:
+    """(axis of the scores, how many of its entries share keys and values) of the last axis where
+    heads do; None: there is none, or it is not known how many."""
+    for axis in reversed(range(len(batch))):
+        groups = [group_size(own[axis], batch[axis]) for own in (k, v)]
+        heads = groups[0] or batch[axis].constant
+        if groups[0] == groups[1] and heads is not None and heads > 1:
+            return axis, heads
+    return None

@@ -1,0 +1,359 @@
+# pyright: basic
+"""The pointwise work around an attention's products, on the registers of warps.
+
+Scores are walked on what Q @ K' left in accumulators, weights on their exponentials, and what
+comes after on the divided result.  A thread has two rows of a tile, 8 apart, in pairs of
+neighbours, as accumulators of `mma.sync` and of `wgmma` alike leave them
+(`wgmma.AccumulatorLayout`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..codegen import ops, wgmma
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.index import Coordinate, Index
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops, coordinates_of
+from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows
+from ..codegen.scalar import element_type
+from ..codegen.walk import Walk, inputs_of
+from ..mlir import arith, ir, llvm
+from .sdpa_entry import Entry, packed_entry
+from .sdpa_schedule import QueryTile, Schedule, Tiling
+
+FACTOR = math.log2(math.e)
+
+
+@dataclass
+class _Hand:
+    """What is in registers, as a leaf of a walk: the elements in hand."""
+
+    current: Any = None
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        return ops.splat(self.current, width)
+
+
+@dataclass
+class _Forward:
+    """A tensor in place of another: masks that keep every score, a factor that is left out."""
+
+    value: Any
+    walk: Walk | None = None
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        assert self.walk is not None, "of the walk that is under way"
+        return self.walk.value(self.value, at, width)
+
+
+@dataclass
+class SdpaRegion:
+    """What the walks of all tiles have in common.
+
+    thread: of those that have a tile's rows, 16 rows a warp.
+    """
+
+    kernel: Kernel
+    parts: AttentionRegion
+    tiling: Tiling
+    schedule: Schedule
+    thread: Any
+
+    def __post_init__(self) -> None:
+        parts = self.parts
+        self.region = parts.region
+        self.keys = parts.dims[-1]
+        self.has_tail = self.keys.known_divisor() % self.tiling.keys != 0
+        self.has_masks = bool(parts.masks) or self.has_tail
+        self.pair = 2 if self.keys.known_divisor() % 2 == 0 else 1
+        self.arguments = self.region.leaves(self.kernel)
+        self.targets = self.region.targets(self.kernel)
+        packed = [parts.packed(value) for value, _ in self.targets]
+        self.packed = {place: found for place, found in enumerate(packed) if found is not None}
+
+    def made(self, place: int) -> Any:
+        """What an output is, before its rows are packed."""
+        return self.packed[place][0] if place in self.packed else self.targets[place][0]
+
+    @property
+    def factor(self) -> float:
+        """Scores are this times what `scores` gives."""
+        return self.parts.scaled[2] if self.parts.scaled else 1.0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a score that is not masked is finite where the product is."""
+        parts = self.parts
+        inner = parts.masks[-1].score if parts.masks else parts.score
+        made = parts.scaled[1] if parts.scaled else inner
+        return self._is_product(made)
+
+    def _is_product(self, value: Any) -> bool:
+        while value != self.parts.first:
+            owner = value.owner
+            if isinstance(owner, ir.Block) or owner.name != "linalg.generic":
+                return False
+            body = list(owner.regions[0].blocks[0].operations)
+            names = {v.operation.name for v in body}
+            views = {"tensor.extract", "linalg.index", "linalg.yield", "arith.constant"}
+            indices = {"arith.muli", "arith.addi", "arith.divui", "arith.remui"}
+            if names - views - indices or len(inputs_of(owner)) > 1:
+                return False
+            taken = [v.operation.operands[0] for v in body if v.operation.name == "tensor.extract"]
+            (value,) = inputs_of(owner) or taken
+        return True
+
+    def at(self, tile: QueryTile, row: Any) -> TileWalk:
+        """row: the first of a tile that the threads have."""
+        return TileWalk(self, tile, row)
+
+
+@dataclass
+class TileWalk:
+    """The walks of one tile."""
+
+    shared: SdpaRegion
+    tile: QueryTile
+    row: Any
+    hands: Mapping[str, _Hand] = field(default_factory=dict)
+    _entries: dict[int, Entry] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        s, parts = self.shared, self.shared.parts
+        self.has_masks = s.has_masks
+        self.hands = {name: _Hand() for name in ("sums", "weight", "result", "maximum", "total")}
+        maximum, total = (op.results[0] for op in parts.reductions)
+        made = parts.share.results[0] if parts.share is not None else parts.exponential
+        leaves: dict[Any, Any] = dict(s.arguments)
+        leaves |= {
+            parts.first: self.hands["sums"], made: self.hands["weight"],
+            parts.second: self.hands["result"], maximum: self.hands["maximum"],
+            total: self.hands["total"],
+        }  # fmt: skip
+        self.forwards: list[_Forward] = []
+        scores = dict(leaves)
+        if parts.scaled:
+            scores[parts.scaled[0]] = self._forward(parts.scaled[1])
+        plain = dict(scores)
+        if parts.masks:
+            plain[parts.masks[0].value] = self._forward(parts.masks[-1].score)
+        symbols = s.region.symbols
+        self.walk = Walk(s.kernel, leaves, symbols)
+        self.score_walks = {
+            True: Walk(s.kernel, scores, symbols), False: Walk(s.kernel, plain, symbols)
+        }  # fmt: skip
+        self._place(s.thread)
+
+    def _place(self, thread: Any) -> None:
+        """Where a thread works."""
+        self.thread = thread
+        self.down, self.right = wgmma.AccumulatorLayout.origin(thread)
+        schedule = self.shared.schedule
+        # Past the end, the nearest of the tensor: what is computed there is not stored.
+        self.rows = [schedule.row(self.tile, self._number(half)) for half in HALVES]
+
+    def _forward(self, value: Any) -> _Forward:
+        made = _Forward(value)
+        self.forwards.append(made)
+        return made
+
+    # ---- coordinates
+
+    def _number(self, half: int) -> Any:
+        return ops.add(ops.add(self.row, self.down), 8 * half)
+
+    def inside(self, half: int) -> Any:
+        """Whether a row of the thread is one of the tensor's; None: always."""
+        return self.shared.schedule.inside(self._number(half))
+
+    def _at(self, half: int, column: Coordinate, dims: Sequence[Any] | None = None) -> list[Any]:
+        """The coordinates of a row's element; dims: of a tensor with other axes of heads."""
+        s, row = self.shared, self.rows[half]
+        rank = len(dims) if dims is not None else s.parts.rank
+        batch: Mapping[int, Coordinate] = row.batch
+        if dims is not None and rank != s.parts.rank:
+            loops = Loops(tuple(dims), tuple((axis,) for axis in range(rank - 2)))
+            batch = loops.coordinates(s.kernel, row.head)
+        return coordinates_of(rank, batch, {rank - 2: row.query, rank - 1: column})
+
+    def _columns(self, block: Any, *, is_whole: bool) -> list[tuple[int, int, Index]]:
+        """(column block of 8, element of the thread's two, coordinates) of the fragments of a
+        row; is_whole: whether all of the block's keys are there."""
+        s = self.shared
+        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
+        found = []
+        for j in range(s.tiling.keys // 8):
+            for i in range(0, 2, s.pair):
+                column = ops.add(first, 8 * j + i)
+                if s.has_tail and not is_whole:
+                    column = ops.minimum(column, ops.sub(s.kernel.size(s.keys), s.pair))
+                found.append((j, i, Index(column, int(s.pair > 1), s.pair)))
+        return found
+
+    # ---- scores and weights
+
+    def scores(self, sums: Sequence[Any], block: Any, *, is_masked: bool) -> list[Any]:
+        """Accumulators of a block of keys as scores, over `SdpaRegion.factor`.
+
+        is_masked: whether masks are looked at, and the tensor's end.
+        """
+        s, walk = self.shared, self.score_walks[is_masked].branch()
+        for forward in self.forwards:
+            forward.walk = walk
+        found = list(sums)
+        if not (s.is_plain and (not is_masked or not s.parts.masks)):
+            for j, i, column in self._columns(block, is_whole=not is_masked):
+                for half in HALVES:
+                    place = 4 * j + 2 * half + i
+                    self.hands["sums"].current = ops.from_elements(sums[place : place + s.pair])
+                    value = walk.value(s.parts.score, self._at(half, column), s.pair)
+                    found[place : place + s.pair] = ops.elements(value)
+        return self._cut(found, block) if is_masked and s.has_tail else found
+
+    def _cut(self, scores: Sequence[Any], block: Any) -> list[Any]:
+        """-inf past the last key."""
+        s = self.shared
+        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
+        left = ops.sub(s.kernel.size(s.keys), first)
+        low = _number(-math.inf)
+        return [
+            arith.SelectOp(ops.less(8 * (i // 4) + i % 2, left), score, low).result
+            for i, score in enumerate(scores)
+        ]
+
+    def weights(self, exponentials: Sequence[Any], block: Any) -> list[Any]:
+        """Words of the second product's first operand (`wgmma.OperandLayout`)."""
+        s, walk = self.shared, self.walk.branch()
+        operand = s.parts.calls[1].operands[0]
+        dims = s.region.dims_of(operand)
+        found: dict[tuple[int, int], list[Any]] = {}
+        for j, i, column in self._columns(block, is_whole=False):
+            for half in HALVES:
+                place = 4 * j + 2 * half + i
+                self.hands["weight"].current = ops.from_elements(exponentials[place:][: s.pair])
+                value = walk.value(operand, self._at(half, column, dims), s.pair)
+                found.setdefault((j, half), []).extend(ops.elements(value))
+        return [self._word(pair) for pair in found.values()]
+
+    def _word(self, pair: Sequence[Any]) -> Any:
+        """Two weights as values are: rounded to their type, if they are wider."""
+        vector = ops.from_elements(list(pair))
+        tensor, _ = self.shared.parts.operand(1, 1)
+        wanted = ops.vector_type(element_type(tensor.type), 2)
+        if vector.type != wanted:
+            vector = arith.TruncFOp(wanted, vector).result
+        return llvm.BitcastOp(ops.i32_type(), vector).result
+
+    # ---- the end of a tile
+
+    def store(self, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]) -> None:
+        """Divides the result, walks what comes after, and stores it, and what rows have."""
+        self.store_others(self.divided(softmax, rows, result))
+
+    def store_others(self, result: Sequence[Any], staged: Collection[int] = ()) -> None:
+        """Outputs of the divided result, but for those that are staged, from registers."""
+        for place, (value, _) in enumerate(self.shared.targets):
+            if self.shared.parts.is_of_result(value) and place not in staged:
+                self.store_direct(place, result)
+
+    def leave_loop(self) -> None:
+        """Has a thread that the compiler knows nothing of: addresses of what is stored stay out
+        of the loop over keys."""
+        self._place(ops.opaque(self.thread))
+
+    def divided(self, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]) -> list[Any]:
+        """The result over the sums of rows, whose statistics are stored."""
+        self.leave_loop()
+        totals = softmax.finished(rows)
+        scale = []
+        for half in HALVES:
+            scale.append(self._finish_row(softmax, rows, totals[half], half))
+            self._store_row(half)
+        return [arith.MulFOp(value, scale[i // 2 % 2]).result for i, value in enumerate(result)]
+
+    def _finish_row(self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int) -> Any:
+        """What the result of a row is multiplied by; maximum and sum are in hand after it."""
+        s, parts = self.shared, self.shared.parts
+        factor = _number(s.factor)
+        maximum = arith.MulFOp(rows.reference[half], factor).result
+        own = arith.MulFOp(softmax.relative_to(rows, half), factor).result
+        self.hands["maximum"].current = maximum
+        at = self._at(half, Index.of(0))
+        base = self.walk.value(parts.base, at, 1)
+        distance = arith.MulFOp(arith.SubFOp(own, base).result, _number(FACTOR)).result
+        moved = llvm.call_intrinsic(
+            ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [distance], [], []
+        )
+        self.hands["total"].current = arith.MulFOp(total, moved).result
+        if parts.share is None:
+            return moved
+        operands = [
+            _number(1.0) if self._is_exponential(value) else self.walk.value(value, at, 1)
+            for value in inputs_of(parts.share)
+        ]
+        share = self.walk.body(parts.share, operands, at, 1)
+        return arith.MulFOp(moved, share).result
+
+    def _is_exponential(self, value: Any) -> bool:
+        return value == self.shared.parts.exponential
+
+    def _store_row(self, half: int, is_first: Any = None) -> None:
+        """Statistics of a row, by one of its lanes; is_first: whether it is this one."""
+        s = self.shared
+        at = self._at(half, Index.of(0))
+        for place, (value, target) in enumerate(s.targets):
+            if not s.parts.is_of_result(value):
+                made = self.walk.value(s.made(place), at, 1)
+                own = is_first
+                if own is None:
+                    own = ops.compare("eq", ops.and_(self.thread, 3), 0)
+                where, inside = self.spot(place, half, Index.of(0))
+                target.store(where, made, ops.both(own, inside))
+
+    def store_direct(self, place: int, result: Sequence[Any]) -> None:
+        """An output of the result, from registers."""
+        s = self.shared
+        for j in range(s.tiling.width // 8):
+            for half in HALVES:
+                column = self.result_column(j)
+                made = self.pair_of(s.made(place), result, j, half)
+                where, inside = self.spot(place, half, column)
+                s.targets[place][1].store(where, made, inside)
+
+    def spot(self, place: int, half: int, column: Coordinate) -> tuple[list[Any], Any]:
+        """(coordinates in an output of a row's element, whether it is stored: None, always)."""
+        s, row = self.shared, self.rows[half]
+        if place not in s.packed:
+            return self._at(half, column), self.inside(half)
+        entry = self.entry_of(place)
+        head = row.batch[1] if len(row.batch) > 1 else Index.of(0)
+        at = [Index.of(0), head, Index(ops.add(entry.first, row.query.base)), column]
+        is_there = ops.less(row.query.base, entry.length)
+        return at[-s.targets[place][1].tensor.rank :], ops.both(self.inside(half), is_there)
+
+    def entry_of(self, place: int) -> Entry:
+        """The tile's sequence in a packed output."""
+        s = self.shared
+        if place not in self._entries:
+            source, batch = s.packed[place][1], self.tile.batch[0].index().base
+            axis = source.tensor.rank - 2
+            self._entries[place] = packed_entry(s.kernel, s.parts, source, batch, axis)
+        return self._entries[place]
+
+    def result_column(self, j: int) -> Index:
+        return Index(ops.add(self.right, 8 * j), 1, 2)
+
+    def pair_of(self, value: Any, result: Sequence[Any], j: int, half: int) -> Any:
+        """A pair of an output's elements."""
+        place = 4 * j + 2 * half
+        self.hands["result"].current = ops.from_elements(list(result[place : place + 2]))
+        return self.walk.value(value, self._at(half, self.result_column(j)), 2)
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

@@ -1,0 +1,1 @@
+"""The parts of docs/support.md, which `docs/generate_support.py` writes."""
