@@ -11,8 +11,7 @@ but the look-up of embeddings is seven graphs, of which a layer has the five in 
     ffn_out        y = layer_norm(x @ w + b + residual)
     pool           y = sums / norm(sums), sums = member @ x: one vector for each sentence
 
-On Hopper (sm_90a) each is one kernel; elsewhere attention is three, and norms after products are
-kernels of their own.
+On Hopper (sm_90a) each is one kernel; elsewhere norms after products are kernels of their own.
 
 Steps: 1. compile a plan for each graph in f16 and bf16;  2. show every stage of the IR;
 3. load the bundle and run the encoder on a CUDA device, or, without one, the plans' own PTX for a

@@ -8,7 +8,8 @@ from typing import Any
 
 import dnnc
 
-# As many as the scores of all heads can be stored of, where no engine keeps them on the chip.
+# All pairs of tokens are looked at, so that this is for a few sentences; packed tensors with
+# lengths (docs/attention.md) are for many.
 TOKENS = dnnc.Dim("tokens", min=1, max=4096)
 
 
