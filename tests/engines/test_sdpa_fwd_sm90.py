@@ -147,6 +147,10 @@ def test_where_weights_are_divided(share):
     run(Pattern(queries=40, keys=70, share=share))
 
 
+def test_a_result_is_divided_where_no_statistic_is_an_output():
+    run(Pattern(queries=40, keys=70, share="after", statistics="none"))
+
+
 @pytest.mark.parametrize("config", [0, 1])
 def test_maxima_and_sums(config):
     run(Pattern(queries=40, keys=140, statistics="both"), {"KERNEL_CFG": config})
