@@ -351,6 +351,9 @@ class SdpaEmitter:
             for ring, cursor in ((self.keys, keys), (self.values, values)):
                 ring.wait_full(cursor)
                 ring.release(cursor, self.lane)
+                # Without it the compiler gives the lanes that release nothing a wait of their
+                # own, in which they would keep the other from releasing.
+                nvvm.bar_warp_sync(ops.const(-1))
             stages = self.tiling.stages
             return [*keys.next(stages).values, *values.next(stages).values]
 
