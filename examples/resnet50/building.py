@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import dnnc
 from dnnc import target as targets
-from dnnc import worker
 from dnnc.dialect.graph import OperationGraph
 from dnnc.engines import heuristics
 from dnnc.errors import DnncError, Status
@@ -18,6 +15,7 @@ from dnnc.expr import assuming
 from dnnc.plan import format
 from dnnc.plan.plan import Plan
 
+from .. import compiling
 from .graphs import ANY_BATCH, Batch, graph_of
 from .network import Network, Operation, bytes_of, flops_of
 
@@ -85,32 +83,13 @@ def compile_all(
     target: `sm_90a`, or several by commas.  jobs: workers at once.  step: called after each plan,
     with its name.  cache: take what was compiled before.
     """
-    idle: queue.SimpleQueue[worker.Worker] = queue.SimpleQueue()
-    for _ in range(jobs):
-        idle.put(worker.Worker())
-
-    def compiled(op: Operation, n: Batch, layers: int) -> Compiled:
-        graph = graph_of(op, n).graph
-        graph.finalize()
-        child = idle.get()
-        try:
-            plan = worker.compile_graph(graph, target, cache=cache, child=child)
-        finally:
-            idle.put(child)
-        step(graph.name)
-        return Compiled(op, n, layers, plan, graph)
-
-    try:
-        with ThreadPoolExecutor(jobs) as threads:
-            futures = [threads.submit(compiled, *part) for part in parts(network, batches)]
-            try:
-                return [future.result() for future in futures]
-            except BaseException:
-                threads.shutdown(cancel_futures=True)
-                raise
-    finally:
-        while not idle.empty():
-            idle.get().close()
+    wanted = parts(network, batches)
+    graphs = [graph_of(op, n).graph.finalize() for op, n, _ in wanted]
+    plans = compiling.compile_all(graphs, target, jobs, step, cache=cache)
+    return [
+        Compiled(*part, plan, graph)
+        for part, plan, graph in zip(wanted, plans, graphs, strict=True)
+    ]
 
 
 def write(path: Path, made: Sequence[Compiled]) -> None:

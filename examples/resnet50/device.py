@@ -12,8 +12,8 @@ import numpy as np
 from demo.device import Buffers, seconds_a_launch
 from dnnc.runtime import driver
 
+from ..cuda_graph import Replay
 from . import tensors
-from .cuda_graph import Replay
 from .forward import Forward, Places
 
 Array = Any

@@ -68,10 +68,11 @@ class Call:
         return self.plan.bind(self.pack, self.workspace, stream=stream, sizes=self.sizes)
 
     def populate(self, graph: Any, after: Sequence[Any]) -> tuple[Any, ...]:
-        """Adds the layer to a CUDA graph after some nodes; gives its own in order."""
-        return self.plan.populate_cuda_graph(
+        """Adds the layer to a CUDA graph after some nodes; gives its last one."""
+        nodes = self.plan.populate_cuda_graph(
             self.pack, self.workspace, graph, dependencies=after, sizes=self.sizes
         )
+        return nodes[-1:]
 
 
 class Forward:

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from demo import __main__ as demo
-from demo import device, graphs, run_plans, runs
-from demo.model import Encoder, exact
+from demo import carried, device, graphs, run_plans
+from demo.model import Encoder
 from demo.numerics import UNIT
-from dnnc.runtime import driver, load
+from demo.run_plans import BUNDLE
+from dnnc import load_bundle
+from dnnc.runtime import driver
 
 from .interpreted_driver import NAME, InterpretedDriver
 
@@ -38,37 +40,49 @@ def test_quick(quick):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""  # no progress bar where nobody looks
     names = {path.name for path in folder.rglob("*") if path.is_file()}
-    assert {f"{graph}_f16.dnnplan" for graph in graphs.BUILDERS} | {"cases.npz"} <= names
+    assert {BUNDLE, carried.FILE} <= names
     assert {"1-graph.mlir", "2-fused.mlir", "3-linalg.mlir", "6-ptx.ptx"} <= names
     assert "gelu_fwd" in (folder / "stages" / "1-graph.mlir").read_text()
-    assert "mma.sync" in (folder / "stages" / "6-ptx.ptx").read_text()
+    assert "wgmma.mma_async" in (folder / "stages" / "6-ptx.ptx").read_text()
     assert "All are within what is allowed." in done.stdout
+
+
+# Kernels of a plan for sm_80.
+LAUNCHES = {"attention_out": 2, "ffn_out": 2, "pool": 2}
 
 
 @pytest.mark.parametrize("graph", graphs.BUILDERS)
 def test_every_plan_is_in_each_table(quick, graph):
-    """A row a kernel, the reference's row, and the row of what was run."""
+    """A row a kernel, and the row of what was run."""
     _, done = quick
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith(f"  {graph}_f16 ")]
-    kernels, others = rows[:-2], rows[-2:]
-    engine = "matmul_sm80" if graph.startswith("ffn") else "rows"
-    assert {row[1] for row in kernels} == {"sm_80", "sm_90"}
-    assert all(engine in row and any("fusion0_" in word for word in row) for row in kernels)
-    assert all(float(row[1]) < 2 * UNIT["f16"] for row in others)
+    kernels, ran = rows[:-1], rows[-1]
+    assert {row[1] for row in kernels} == {"sm_80", "sm_90a"}
+    assert all(any("fusion" in word for word in row) for row in kernels)
+    assert float(ran[1]) < 2 * UNIT["f16"]
 
 
 @pytest.mark.parametrize("graph", graphs.BUILDERS)
-def test_every_plan_launches_one_kernel(quick, graph):
+def test_launches_of_every_plan(quick, graph):
+    """One on Hopper; attention has its own engines."""
     folder, _ = quick
-    for program in load(folder / f"{graph}_f16.dnnplan").plan.programs:
-        assert {len(variant.steps) for variant in program.variants} == {1}
+    plan = load_bundle(folder / BUNDLE)[f"{graph}_f16"].plan
+    launches = {program.target: {len(variant.steps) for variant in program.variants}
+                for program in plan.programs}  # fmt: skip
+    assert launches == {"sm_80": {LAUNCHES.get(graph, 1)}, "sm_90a": {1}}
+    engines = [{fusion.engine for fusion in program.fusions} for program in plan.programs]
+    if graph == "attention":
+        assert engines == [{"sdpa_sm80"}, {"sdpa_fwd_sm90"}]
 
 
 @needs_no_device
 def test_quick_says_that_there_is_no_device(quick):
     _, done = quick
     assert "no CUDA device: NOT_" in done.stdout
-    assert "the first 8 of" in done.stdout
+    assert "tokens of the first pair" in done.stdout
+    (line,) = [line for line in done.stdout.splitlines() if "f16: vectors of 2 sent" in line]
+    found, wanted = (float(word.rstrip(",.")) for word in line.split() if word.startswith("0."))
+    assert abs(found - wanted) < 1e-3
 
 
 @needs_no_device
@@ -83,7 +97,7 @@ def test_run_plans_refuses_without_a_device(quick):
 def test_run_plans_needs_its_files(tmp_path):
     done = python("-m", "demo.run_plans", tmp_path)
     assert done.returncode == 1
-    assert "cases.npz" in done.stdout
+    assert carried.FILE in done.stdout
     assert done.stderr == ""
 
 
@@ -107,8 +121,8 @@ def test_run_plans_on_an_interpreted_device(quick):
     done = python("-c", RUN_WITHOUT_A_COMPILER, folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.split() == []
-    assert "5 plans of" in done.stdout
-    assert done.stdout.count(" ok") == 5
+    assert "7 plans of" in done.stdout
+    assert done.stdout.count(" ok") == 8
     assert "all match float64" in done.stdout
 
 
@@ -128,34 +142,33 @@ def test_run_plans_notices_what_no_kernel_wrote(quick, interpreted, monkeypatch,
     # Other tests may have loaded the compiler into this process.
     monkeypatch.setattr(run_plans, "loaded_compiler", lambda: [])
     assert run_plans.main([str(folder)]) == 1
-    assert capsys.readouterr().out.count("WRONG") == 5
+    assert capsys.readouterr().out.count("WRONG") == 8
+
+
+ONE_LAYER = sum(LAUNCHES.get(graph, 1) for graph in graphs.BUILDERS)
 
 
 def test_the_demo_with_a_device(quick, interpreted, capsys):
     folder, _ = quick
     chosen = demo.Settings("sm_80", folder, dtypes=("f16",), layers=1, pairs=1)
-    executables = {name: load(folder / f"{name}.dnnplan") for name in chosen.names}
-    parts = Encoder().parts(chosen.sentences)
-    assert demo.show_runs(chosen, parts, executables)
+    ran = demo.show_runs(chosen, Encoder(), load_bundle(folder / BUNDLE))
+    assert ran.is_good
+    assert ran.vectors["f16"].shape == ran.exact.shape == (2, 384)
     said = capsys.readouterr().out
     assert f"On {NAME}" in said
     assert "1.0 us" in said
+    assert "launched one by one: f16 1 us" in said
     assert "no CUDA device" not in said
-    assert interpreted.launches == 5
+    assert interpreted.launches == 2 * ONE_LAYER
 
 
-def test_a_layer_on_a_device(quick, interpreted):
-    """Its plans in turn, on all tokens, as the sentences take them."""
-    folder, _ = quick
-    plans = {name: load(folder / f"{name}.dnnplan") for name in demo.Settings("", folder).names[:5]}
-    compute = graphs.computed_by(runs.runner_of(plans), "f16")
-    parts = [part for part in Encoder().parts(["One sentence."]) if part.layer == 3]
-    assert len(parts) == 4
-    for part in parts:
-        y = exact(part)
-        allowed = 2 * UNIT["f16"]
-        assert np.linalg.norm(compute(part) - y) / np.linalg.norm(y) < allowed
-    assert interpreted.launches == 5
+def test_cosines(quick, interpreted, capsys):
+    vectors = np.eye(4)
+    vectors[1, :2] = 0.6, 0.8
+    chosen = demo.Settings("sm_80", quick[0], dtypes=("f16",), pairs=2)
+    demo.show_sentences(chosen, demo.Ran(True, vectors, {"f16": np.eye(4)}))
+    first = capsys.readouterr().out.splitlines()[6]
+    assert first.endswith("0.6000  0.0000       0.0000")
 
 
 def test_timing_is_bounded(monkeypatch):

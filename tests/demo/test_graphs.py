@@ -1,61 +1,105 @@
-"""The demo's graphs: they compute the model's parts; cases survive their file."""
+"""The demo's graphs: they compute the model's steps; batches survive their file."""
+
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from demo import cases, ffn_in, ffn_out, graphs, runs
-from demo.model import EMBEDDINGS, Encoder, FeedForward, LayerNorm, Softmax, exact, gelu
+import dnnc
+from demo import attention_out, carried, ffn_in, ffn_out, graphs, qkv
+from demo.carried import Carried
+from demo.checks import judge_step, judge_vectors
+from demo.model import Encoder, exact, exact_vectors
 from demo.numerics import UNIT, bits_of, judge, values_of
+from demo.steps import VECTORS, logical, rows_of
 
 SENTENCES = ["A man plays the violin.", "Stock prices fell sharply on Monday."]
 
 
 @pytest.fixture(scope="module")
-def parts():
-    return Encoder().parts(SENTENCES)
+def batch():
+    return Encoder().batch(SENTENCES)
 
 
-def error(y, exact):
-    return np.linalg.norm(y - exact) / np.linalg.norm(exact)
+@pytest.fixture(scope="module")
+def vectors(batch):
+    return exact_vectors(batch)
 
 
-@pytest.mark.parametrize("dtype", graphs.DTYPES)
-@pytest.mark.parametrize("kind", [Softmax, LayerNorm, FeedForward])
-def test_the_graphs_compute_the_models_parts(parts, kind, dtype):
-    """Inputs, weights and the tensor in between are rounded: a few units, not more."""
-    compute = graphs.computed_by(graphs.run_reference, dtype)
-    mine = [part for part in parts if isinstance(part, kind)]
-    assert len(mine) == {Softmax: 12, LayerNorm: 13, FeedForward: 6}[kind]
-    for part in mine:
-        y = compute(part)
-        assert y.shape == part.x.shape
-        assert error(y, exact(part)) < 2 * UNIT[dtype]
+class Uncompiled:
+    """What of a plan says how its tensors lie."""
+
+    def __init__(self, name):
+        self.graph = graphs.build(name)
+        made = self.graph.graph.finalize()
+        roles = {"input": made.inputs, "output": made.outputs}
+        self.tensors = [
+            SimpleNamespace(name=t.name, role=role, dims=t.shape, strides=t.layout,
+                            is_by_value=t.is_by_value)
+            for role, tensors in roles.items()
+            for t in tensors
+        ]  # fmt: skip
+
+    def expression(self, expression):
+        return expression
 
 
-@pytest.mark.parametrize("dtype", graphs.DTYPES)
-def test_ffn_in_computes_the_inner_tensor(parts, dtype):
-    part = next(part for part in parts if isinstance(part, FeedForward))
-    inputs = graphs.inputs_of("ffn_in", part, None, dtype)
-    y = graphs.run_reference(graphs.name_of("ffn_in", dtype), inputs)
-    assert error(values_of(y, dtype)[0], gelu(part.x @ part.w1 + part.b1)) < 2 * UNIT[dtype]
+def stepwise(batch):
+    """Each step, its inputs and what its graph's reference makes of them, in bits."""
+    plans = {name: Uncompiled(name) for name in
+             (graphs.name_of(graph, batch.dtype) for graph in graphs.BUILDERS)}  # fmt: skip
+    seen = []
+
+    def compute(step, inputs):
+        plan = plans[graphs.name_of(step.graph, batch.dtype)]
+        given = logical(plan, inputs, batch.sizes)
+        numbers = {name: values_of(bits, batch.dtype) for name, bits in given.items()}
+        (y,) = dnnc.reference(plan.graph, numbers, exact_outputs=True).values()
+        y = rows_of(plan, bits_of(y, batch.dtype), batch.sizes[step.rows], batch.sizes)
+        seen.append((step, inputs, y))
+        return y
+
+    batch.walk(compute)
+    return seen
 
 
-def test_graphs_of_parts(parts):
-    """The embeddings' norm adds a residual; a layer has all five graphs."""
-    assert [graphs.graphs_of(p) for p in parts if p.layer == EMBEDDINGS] == [("add_norm",)]
-    found = [graph for p in runs.shown_of(parts) if p.layer == 2 for graph in graphs.graphs_of(p)]
-    assert found == list(graphs.BUILDERS)
+@pytest.fixture(scope="module", params=graphs.DTYPES)
+def rounded(batch, request):
+    """(a batch of bits, what the graphs' references make of it)."""
+    found = batch.rounded(request.param)
+    return found, stepwise(found)
 
 
-def test_sentences_keep_their_similarity():
-    encoder = Encoder()
-    vectors = encoder.embed(SENTENCES)
-    for dtype in graphs.DTYPES:
-        found = encoder.embed(SENTENCES, graphs.computed_by(graphs.run_reference, dtype))
-        assert error(found, vectors) < 8 * UNIT[dtype]
+def test_the_graphs_compute_the_models_steps(rounded):
+    batch, seen = rounded
+    for step, inputs, y in seen:
+        verdict = judge_step(step.graph, y, inputs, batch.dtype)
+        assert verdict.is_good, (step.y, verdict)
+        assert verdict.bound < 3 * UNIT[batch.dtype]
+    assert {step.graph for step, _, _ in seen} == set(graphs.BUILDERS)
 
 
-@pytest.mark.parametrize("builder", [ffn_in.build, ffn_out.build])
+def test_what_is_off_is_seen(rounded):
+    """A few units in all, and one element that nothing wrote, of every graph."""
+    batch, seen = rounded
+    for step, inputs, y in seen[:6] + seen[-1:]:
+        off = bits_of(values_of(y, batch.dtype) * (1 + 8 * UNIT[batch.dtype]), batch.dtype)
+        assert not judge_step(step.graph, off, inputs, batch.dtype).is_good
+        gone = y.copy()
+        gone[-1, -1] = 0xFFFF
+        assert not judge_step(step.graph, gone, inputs, batch.dtype).is_good
+
+
+def test_sentences_keep_their_vectors(rounded, vectors):
+    batch, seen = rounded
+    step, _, y = seen[-1]
+    assert step.y == VECTORS
+    assert judge_vectors(y, vectors, len(batch.steps), batch.dtype).is_good
+    other = judge_vectors(y[::-1], vectors, len(batch.steps), batch.dtype)
+    assert not other.is_good
+
+
+@pytest.mark.parametrize("builder", [qkv.build, attention_out.build, ffn_in.build, ffn_out.build])
 def test_a_graph_for_the_command_line(builder):
     """All arguments have defaults; weights lie as a Linear layer stores them."""
     graph = builder().graph
@@ -70,10 +114,19 @@ def test_a_graph_for_the_command_line(builder):
 def test_sizes_are_symbols(name):
     graph = graphs.build(f"{name}_f16").graph
     graph.finalize()
-    symbols = ["queries", "keys"] if name == "softmax" else ["tokens"]
-    for tensor in (graph.tensor("x"), graph.tensor("y")):
-        assert [str(size) for size in tensor.shape if size.constant is None] == symbols
-    assert [t.name for t in graph.outputs] == ["y"]
+    (y,) = graph.outputs
+    symbols = [str(size) for size in y.shape if size.constant is None]
+    assert symbols == (["sentences"] if name == "pool" else ["tokens"])
+    assert y.name == "y"
+
+
+def test_attention_reads_what_qkv_writes():
+    """Rows of queries, keys and values are three apart, heads lie beside each other."""
+    graph = graphs.build("attention_f16").graph
+    graph.finalize()
+    for name in "qkv":
+        assert [str(stride) for stride in graph.tensor(name).layout[1:]] == ["32", "1152", "1"]
+    assert [str(stride) for stride in graph.tensor("y").layout[1:]] == ["32", "384", "1"]
 
 
 def test_bits_and_values():
@@ -83,6 +136,8 @@ def test_bits_and_values():
     ]  # fmt: skip
     assert bits_of(np.array([1.0, -2.0, 3.14159]), "bf16").tolist() == [0x3F80, 0xC000, 0x4049]
     assert values_of(np.array([0x4049], np.uint16), "bf16").tolist() == [3.140625]
+    numbers = np.array([0, 3], np.int32)
+    assert values_of(numbers, "bf16") is numbers
 
 
 def test_judge_refuses_what_is_off():
@@ -97,37 +152,28 @@ def test_judge_refuses_what_is_off():
     assert not judge(one_off, exact, 1e-3).is_good
 
 
-def test_cases_survive_their_file(parts, tmp_path):
-    found = [case for case in runs.cases_of(runs.shown_of(parts), "bf16") if case.layer == 0]
-    cases.write(tmp_path / cases.FILE, found)
-    read = cases.read(tmp_path / cases.FILE)
-    assert [(c.kind, c.layer, c.dtype) for c in read] == [
-        (graph, 0, "bf16") for graph in graphs.BUILDERS
-    ]
-    for mine, copy in zip(found, read, strict=True):
-        assert mine.inputs.keys() == copy.inputs.keys()
-        np.testing.assert_array_equal(mine.exact, copy.exact)
-        for name, bits in mine.inputs.items():
-            np.testing.assert_array_equal(bits, copy.inputs[name])
+def test_batches_survive_their_file(batch, vectors, tmp_path):
+    mine = [batch.rounded(dtype) for dtype in graphs.DTYPES]
+    carried.write(tmp_path / carried.FILE, [Carried(one, vectors) for one in mine])
+    read = carried.read(tmp_path / carried.FILE)
+    assert [one.batch.dtype for one in read] == list(graphs.DTYPES)
+    for one, found in zip(mine, read, strict=True):
+        np.testing.assert_array_equal(found.exact, vectors)
+        assert found.batch.sizes == one.sizes
+        _same(found.batch.values, one.values)
+        for step, copy in zip(one.steps, found.batch.steps, strict=True):
+            places = ("graph", "layer", "y", "rows", "reads")
+            assert [getattr(copy, n) for n in places] == [getattr(step, n) for n in places]
+            _same(copy.parameters, step.parameters)
 
 
-@pytest.mark.parametrize("dtype", graphs.DTYPES)
-def test_cases_judge_outputs(parts, dtype):
-    """The rounded output is good, also of a crop, and one that is a few units off is not."""
-    for case in runs.cases_of(runs.shown_of(parts)[:4], dtype):
-        for mine in (case, case.cropped(3)):
-            verdict = mine.judge(bits_of(mine.exact, dtype))
-            assert verdict.is_good
-            assert verdict.bound < 1.25 * UNIT[dtype]
-            assert not mine.judge(bits_of(mine.exact * (1 + 5 * UNIT[dtype]), dtype)).is_good
-        assert mine.tokens == 3
-        assert mine.exact.shape[-1] == case.exact.shape[-1]  # all keys
+def _same(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
 
 
-def test_rounding_errors(parts):
-    """Against the model, and for every graph of every layer."""
-    shown = runs.shown_of(parts)
-    results = runs.model_results(shown)
-    found = runs.cases_of(shown, "f16")
-    assert {(case.kind, case.layer) for case in found} == results.keys()
-    assert all(0 < runs.rounding_error(case, results) < 2 * UNIT["f16"] for case in found)
+def test_exact_knows_every_graph():
+    with pytest.raises(AssertionError, match="unknown"):
+        exact("unknown", {})

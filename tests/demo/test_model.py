@@ -6,17 +6,7 @@ import numpy as np
 import pytest
 
 from demo import model
-from demo.model import (
-    EMBEDDINGS,
-    Encoder,
-    FeedForward,
-    LayerNorm,
-    Softmax,
-    exact,
-    exact_feed_forward,
-    gelu,
-    layer_norm,
-)
+from demo.model import Encoder, exact, exact_vectors, gelu, layer_norm, probabilities
 from demo.sentences import PAIRS
 
 SENTENCES = [sentence for pair in PAIRS for sentence in pair]
@@ -28,7 +18,7 @@ def encoder():
 
 
 def test_each_sentence_is_closest_to_its_pair(encoder):
-    vectors = encoder.embed(SENTENCES)
+    vectors = exact_vectors(encoder.batch(SENTENCES))
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1)
     cosines = vectors @ vectors.T
     pairs = cosines[np.arange(0, 8, 2), np.arange(1, 8, 2)]
@@ -41,8 +31,8 @@ def test_each_sentence_is_closest_to_its_pair(encoder):
 
 def test_a_sentence_does_not_see_the_others(encoder):
     """Sentences are packed without padding; attention must stay inside each."""
-    together = encoder.embed(SENTENCES)
-    alone = np.concatenate([encoder.embed([sentence]) for sentence in SENTENCES])
+    together = exact_vectors(encoder.batch(SENTENCES))
+    alone = np.concatenate([exact_vectors(encoder.batch([one])) for one in SENTENCES])
     np.testing.assert_allclose(together, alone, atol=1e-12)
 
 
@@ -51,57 +41,75 @@ def test_tokens(encoder):
 
 
 @pytest.fixture(scope="module")
-def parts(encoder):
-    return encoder.parts(SENTENCES)
+def batch(encoder):
+    return encoder.batch(SENTENCES)
 
 
-def test_parts_come_in_the_order_of_the_model(parts):
-    layer = [Softmax] * len(SENTENCES) + [LayerNorm, FeedForward, LayerNorm]
-    assert [type(part) for part in parts] == [LayerNorm] + 6 * layer
+def test_steps_come_in_the_order_of_the_model(batch):
+    layer = ["qkv", "attention", "attention_out", "ffn_in", "ffn_out"]
+    assert [step.graph for step in batch.steps] == ["embeddings", *6 * layer, "pool"]
     layers = [n for n in range(6) for _ in layer]
-    assert [part.layer for part in parts] == [EMBEDDINGS, *layers]
-    for part in parts:
-        y = exact(part)
-        assert y.shape == part.x.shape
-        assert np.isfinite(part.x).all()
+    assert [step.layer for step in batch.steps] == [-1, *layers, 6]
+    assert len({step.y for step in batch.steps}) == len(batch.steps)
+
+
+def test_shapes_of_steps(encoder, batch):
+    ids = encoder.tokens(SENTENCES)
+    tokens = sum(map(len, ids))
+    assert batch.sizes == {"tokens": tokens, "sentences": 8}
+    assert batch.tokens == tokens
+    columns = {"qkv": 3 * 384, "ffn_in": 1536}
+    seen = []
+
+    def compute(step, inputs):
+        y = exact(step.graph, inputs)
+        assert y.shape == (batch.sizes[step.rows], columns.get(step.graph, 384))
         assert np.isfinite(y).all()
+        seen.append(step)
+        return y
+
+    batch.walk(compute)
+    assert seen == list(batch.steps)
 
 
-def test_softmax_parts(encoder, parts):
-    found = [part for part in parts if isinstance(part, Softmax) and part.layer == 4]
-    assert [part.sentence for part in found] == list(range(8))
-    for part, ids in zip(found, encoder.tokens(SENTENCES), strict=True):
-        assert part.x.shape == (12, len(ids), len(ids))
-        assert part.head_size == 32
-        np.testing.assert_allclose(exact(part).sum(axis=-1), 1)
+def test_parameters(batch):
+    """As Linear layers store them; query, key and value one after the other."""
+    shapes = {step.graph: {name: array.shape for name, array in step.parameters.items()}
+              for step in batch.steps}  # fmt: skip
+    norm = {"scale": (384,), "bias": (384,)}
+    assert shapes == {
+        "embeddings": norm,
+        "qkv": {"w": (1152, 384), "b": (1152,)},
+        "attention": {},
+        "attention_out": {"w": (384, 384), "b": (384,), **norm},
+        "ffn_in": {"w": (1536, 384), "b": (1536,)},
+        "ffn_out": {"w": (384, 1536), "b": (384,), **norm},
+        "pool": {},
+    }
 
 
-def test_layer_norm_parts(parts):
-    """Those of the embeddings and after attention add a residual: what the layer was given."""
-    norms = [part for part in parts if isinstance(part, LayerNorm)]
-    assert [part.residual is not None for part in norms] == [True] + 6 * [True, False]
-    for before, part in zip(norms[::2], norms[1::2], strict=False):
-        np.testing.assert_array_equal(exact(before), part.residual)
-    assert {part.epsilon for part in norms} == {1e-12}
+def test_inputs_begin_at_their_columns(batch):
+    (step,) = (step for step in batch.steps if step.y == "3.mixed")
+    rows = np.arange(2 * 1152).reshape(2, 1152)
+    inputs = step.inputs({"3.qkv": rows, "sentence": np.zeros((2, 1), np.int32)})
+    assert [inputs[name][1, 0] - 1152 for name in "qkv"] == [0, 384, 768]
 
 
-def test_feed_forward_parts(encoder, parts):
-    blocks = [part for part in parts if isinstance(part, FeedForward)]
-    tokens = sum(map(len, encoder.tokens(SENTENCES)))
-    for block in blocks:
-        assert block.x.shape == (tokens, 384)
-        assert block.w1.shape == (384, 1536)
-        assert block.w2.shape == (1536, 384)
-        assert block.b1.shape == (1536,)
-        assert block.b2.shape == (384,)
-        assert block.w1.strides[0] == block.w2.strides[0] == 8  # columns are contiguous
-    assert not np.allclose(blocks[0].x, blocks[1].x)
+def test_probabilities_stay_in_a_sentence():
+    random = np.random.default_rng(0)
+    q, k = random.normal(size=(2, 5, 384))
+    p = probabilities(q, k, np.array([[0], [0], [1], [1], [1]]))
+    assert p.shape == (12, 5, 5)
+    np.testing.assert_allclose(p.sum(axis=-1), 1)
+    assert not p[:, :2, 2:].any()
+    assert not p[:, 2:, :2].any()
+    np.testing.assert_allclose(p[:, 2:, 2:], probabilities(q[2:], k[2:], np.zeros((3, 1))))
 
 
-def test_a_feed_forward_of_ones():
-    one = np.ones((1, 1))
-    block = FeedForward(0, one, one, np.zeros(1), one, np.array([10.0]))
-    assert exact_feed_forward(block).item() == pytest.approx(11 + gelu(1.0))
+def test_fewer_layers(encoder):
+    steps = encoder.batch(["One."], layers=2).steps
+    assert [step.graph for step in steps].count("attention") == 2
+    assert steps[-1].reads["x"].value == steps[-2].y
 
 
 def test_gelu():
@@ -114,7 +122,7 @@ def test_gelu():
 
 
 def test_layer_norm():
-    y = layer_norm(np.array([[1.0, 2.0, 3.0, 6.0]]), np.full(4, 2.0), np.ones(4), 0.0)
+    y = layer_norm(np.array([[1.0, 2.0, 3.0, 6.0]]), np.full(4, 2.0), np.ones(4))
     np.testing.assert_allclose(y, [1 + 2 * np.array([-2, -1, 0, 3]) / math.sqrt(3.5)])
 
 

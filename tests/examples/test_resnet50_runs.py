@@ -15,21 +15,15 @@ from cuda.bindings import driver as cuda
 
 from dnnc import load, load_bundle
 from dnnc.runtime import driver
+from examples import cuda_graph
+from examples.cuda_graph import Replay
 from examples.resnet50 import __main__ as command
-from examples.resnet50 import (
-    checks,
-    cuda_graph,
-    device,
-    device_checks,
-    run_command,
-    tensors,
-)
-from examples.resnet50.cuda_graph import Replay
+from examples.resnet50 import checks, device, device_checks, run_command, tensors
 from examples.resnet50.device import Device
 from examples.resnet50.forward import Forward, Places, plans_of
 from examples.resnet50.network import NETWORKS
-from tests.demo.interpreted_driver import NAME, InterpretedDriver
-from tests.runtime.fake_driver import OK, FakeDriver
+from tests.demo.interpreted_driver import NAME
+from tests.examples.fake_devices import InOrder, Interpreted, WithEvents
 
 ROOT = Path(__file__).parents[2]
 SMALL = NETWORKS["small"]
@@ -123,31 +117,6 @@ def test_every_layer_interpreted(built):
     assert all(f" {op.id} " in said for op in SMALL.operations)
 
 
-class Interpreted(InterpretedDriver):
-    """With memsets, and nodes of graphs that are launches."""
-
-    def _memset(self, address, value, count, stream):
-        self.memory.upload(address, np.full(count, value, np.uint8))
-        return (0,)
-
-
-class InOrder:
-    """In place of a CUDA graph."""
-
-    def __init__(self, calls, stream=0, *, is_timed=False):
-        self._bound = [call.bind() for call in calls]
-
-    def __call__(self):
-        for bound in self._bound:
-            bound()
-
-    def seconds(self):
-        return [1e-6] * len(self._bound)
-
-    def close(self):
-        pass
-
-
 @pytest.fixture
 def interpreted(monkeypatch):
     made = Interpreted()
@@ -206,7 +175,7 @@ def test_plans_for_any_batch(interpreted):
 RUN_WITHOUT_A_COMPILER = """
 import sys, pytest
 from examples.resnet50 import __main__ as command, device
-from tests.examples.test_resnet50_runs import InOrder, Interpreted
+from tests.examples.fake_devices import InOrder, Interpreted
 with pytest.MonkeyPatch.context() as patch:
     Interpreted().install(patch)
     patch.setattr(device, "Replay", InOrder)
@@ -230,38 +199,6 @@ def test_the_bundle_runs_where_no_compiler_is(built):
 
 
 # ---- as one CUDA graph
-
-
-class WithEvents(FakeDriver):
-    """With events in graphs; a pair of them is a millisecond apart."""
-
-    def __init__(self):
-        super().__init__(capability=(9, 0), argument_bytes={})
-        self.events, self.destroyed = 0, []
-
-    def _cuEventCreate(self, flags):
-        self.events += 1
-        return OK, self.events
-
-    def _cuEventElapsedTime(self, start, end):
-        return OK, float(end - start)
-
-    def _cuGraphAddEventRecordNode(self, graph, after, count, event):
-        return self._add(graph, after, count, "EVENT", event)
-
-    def _cuGraphExecDestroy(self, executable):
-        return (OK,)
-
-    def _cuGraphDestroy(self, graph):
-        self.destroyed.append(graph)
-        return (OK,)
-
-    def _cuEventDestroy(self, event):
-        self.destroyed.append(event)
-        return (OK,)
-
-    def _cuGraphLaunch(self, executable, stream):
-        return (OK,)
 
 
 def places(forward):
