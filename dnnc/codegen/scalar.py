@@ -258,6 +258,8 @@ class Scalars:
         return math.ErfOp(x, fastmath=self._flags("afn")).result
 
     def tanh(self, x: Any) -> Any:
+        if self.approximate == "fast":
+            return math.TanhOp(x, fastmath=self._flags("arcp", ("fast",))).result
         return math.TanhOp(x, fastmath=self._flags("afn", ("coarse",))).result
 
     def expm1(self, x: Any) -> Any:
