@@ -389,3 +389,7 @@ def test_torch_says_the_same(built):
         placed = {n: t.long() if t.dtype == torch.int32 else t for n, t in placed.items()}
         by_torch = walk.exact_values(phase, plans, placed, torch)
         np.testing.assert_allclose(by_torch["y"].numpy(), by_numpy["y"], rtol=1e-9, atol=1e-9)
+        off = placed["x"].reshape(-1, SMALL.hidden) * 1.001
+        verdict = judged(off, placed["x"].reshape(off.shape), reference.UNIT, torch)
+        assert verdict.error == pytest.approx(1e-3)
+        assert verdict.is_good
