@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .attention_cases import attention_of, listed
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
 from .conv_cases import conv_of
@@ -157,6 +158,11 @@ def conv() -> list[Case]:
     return [add(8192, 16384), *layers()]
 
 
+def attention() -> list[Case]:
+    """Attention forward: heads, sizes, types, layouts, and work on scores."""
+    return listed()
+
+
 def depthwise() -> list[Case]:
     """Depthwise layers of MobileNetV2 and EfficientNet, after streaming kernels of two sizes."""
     return [*(add(8192, columns) for columns in (4096, 16384)), *depthwise_layers()]
@@ -177,6 +183,7 @@ SETS = {
     "conv": conv,
     "depthwise": depthwise,
     "conv-more": conv_more,
+    "attention": attention,
 }
 
 
@@ -192,6 +199,8 @@ def case_of(id_: str) -> Case:
         return memory_of(id_)
     if id_.startswith("conv/"):
         return conv_of(id_)
+    if id_.startswith("attention/"):
+        return attention_of(id_)
     family, _, kind, sizes = id_.split("/")
     rows, columns = (int(size) for size in sizes.split("x"))
     if family == "reduction":

@@ -21,7 +21,7 @@ from dnnc.options import DEFAULTS, Options
 from dnnc.runtime import driver
 from dnnc.target import of
 
-from . import graphs, timing, torch_peers
+from . import attention_peers, graphs, timing, torch_peers
 from .case import Buffers, Case
 from .cases import TORCH_TYPES
 from .compilers import Compilers, our_graph
@@ -176,7 +176,10 @@ def _execute(graph: Any, packs: Any, workspace: Any, index: int, handle: Any, i:
 
 
 def torch_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
-    """torch: eager; torch_fused: cuBLASLt's epilogue."""
+    """torch: eager; torch_fused: cuBLASLt's epilogue; torch_cudnn: attention's other backend."""
+    if case.kind == "attention":
+        calls = attention_peers.backends(case)
+        return {name: (_on_sets(call, sets), {}) for name, call in calls.items()}
     eager, fused = torch_peers.eager(case), torch_peers.fused(case)
     found: dict[str, Column] = {"torch": (lambda i: eager(sets[i]), {})}
     if fused is not None:
@@ -184,8 +187,12 @@ def torch_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str
     return found
 
 
+def _on_sets(call: torch_peers.Call, sets: Sequence[Buffers]) -> timing.Launch:
+    return lambda i: call(sets[i])
+
+
 def torch_compile_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
-    """torch_compile: inductor's default mode."""
+    """torch_compile: inductor's default mode; of attention, flex_attention through it."""
     made = torch_peers.inductor(case, sets[0])
     if made is None:
         return {}

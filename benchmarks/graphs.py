@@ -7,7 +7,14 @@ from typing import Any
 
 import dnnc
 
-from . import conv_graphs, fused_graphs, memory_graphs, resnet50_graphs, row_graphs
+from . import (
+    attention_graphs,
+    conv_graphs,
+    fused_graphs,
+    memory_graphs,
+    resnet50_graphs,
+    row_graphs,
+)
 from .case import Case
 
 _TYPES = {
@@ -77,7 +84,7 @@ def build(library: Any, graph: Any, case: Case) -> Graph:
     """Adds a case's operations to a pygraph."""
     made = Graph(library, graph)
     builders = fused_graphs.BUILDERS | row_graphs.BUILDERS | memory_graphs.BUILDERS
-    builders |= conv_graphs.BUILDERS | resnet50_graphs.BUILDERS
+    builders |= conv_graphs.BUILDERS | resnet50_graphs.BUILDERS | attention_graphs.BUILDERS
     if case.kind in builders:
         builders[case.kind](made, case.p)
         return made

@@ -16,7 +16,7 @@ from typing import Any
 
 OURS = "dnnc"
 PEERS = (
-    "cudnn", "cudnn_best", "torch_eager", "torch", "torch_fused", "torch_compile",
+    "cudnn", "cudnn_best", "torch_eager", "torch", "torch_cudnn", "torch_fused", "torch_compile",
     "torch_compile_max",
 )  # fmt: skip
 

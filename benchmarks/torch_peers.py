@@ -9,7 +9,14 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from . import cases, conv_cases, image_norm_graphs, memory_graphs, resnet50_cases
+from . import (
+    attention_peers,
+    cases,
+    conv_cases,
+    image_norm_graphs,
+    memory_graphs,
+    resnet50_cases,
+)
 from .case import Buffers, Case
 from .cases import TORCH_TYPES
 from .fused_graphs import EPSILON
@@ -211,10 +218,13 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     p = case.p
     is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
     is_plain |= case.kind == "conv" and p["epilogue"] == "plain"
+    is_plain |= case.kind == "attention" and not attention_peers.is_modified(case)
     if is_plain or case.kind in ("add", "grouped"):
         return None
     torch._dynamo.reset()
-    compiled = torch.compile(eager(case), dynamic=False)
+    is_flex = case.kind == "attention"
+    made = attention_peers.flex(case, buffers) if is_flex else eager(case)
+    compiled = torch.compile(made, dynamic=False)
     began = time.perf_counter()
     compiled(buffers)
     return compiled, time.perf_counter() - began

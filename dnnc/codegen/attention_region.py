@@ -219,6 +219,14 @@ class AttentionRegion:
 
     # ---- outputs
 
+    @property
+    def has_padded_statistics(self) -> bool:
+        """Whether an output of rows has those of all queries, not packed."""
+        return any(
+            not self.is_of_result(value) and self.packed(value) is None
+            for value, _ in self.region.outputs
+        )
+
     def packed(self, value: Any) -> tuple[Any, Source] | None:
         """(what is packed, where its rows go) of an output that is; None: of another."""
         operation = value.owner

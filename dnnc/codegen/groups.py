@@ -84,12 +84,12 @@ class GroupTable:
             group = ops.add(base, lane)
             first, after = start(group), start(ops.add(group, 1))
             count = ops.ceildiv(ops.maximum(0, ops.sub(after, first)), self.tile_rows)
-            until = ops.add(_running_sum(ops.mul(count, self.kernel.size(self.sides)), lane),
+            until = ops.add(running_sum(ops.mul(count, self.kernel.size(self.sides)), lane),
                             carried[0])  # fmt: skip
             with ops.if_(ops.less(group, groups)):
                 ops.store(self._first(ops.add(group, 1)), after, _ENTRY)
                 ops.store(self._tiles(ops.add(group, 1)), until, _ENTRY)
-            return [_from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
+            return [from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
 
         with ops.if_(ops.compare("eq", lane, 0)):
             ops.store(self._first(0), ops.value_of(start(ops.const(0))), _ENTRY)
@@ -119,16 +119,16 @@ class GroupTable:
         return ops.load(pointer, ops.i32_type(), _ENTRY)
 
 
-def _running_sum(value: Any, lane: Any) -> Any:
+def running_sum(value: Any, lane: Any) -> Any:
     """Of the lanes up to this one."""
     distance = 1
     while distance < WARP_THREADS:
-        before = _from_lane(value, ops.const(distance), nvvm.ShflKind.up)
+        before = from_lane(value, ops.const(distance), nvvm.ShflKind.up)
         value = ops.add(value, ops.select(ops.less(lane, distance), 0, before))
         distance *= 2
     return value
 
 
-def _from_lane(value: Any, lane: Any, kind: Any) -> Any:
+def from_lane(value: Any, lane: Any, kind: Any) -> Any:
     clamp = 0 if kind == nvvm.ShflKind.up else WARP_THREADS - 1
     return nvvm.shfl_sync(ops.const(-1), value, lane, ops.const(clamp), kind)

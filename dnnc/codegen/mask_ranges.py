@@ -14,6 +14,7 @@ the condition need not be looked at.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -83,6 +84,7 @@ Condition = Compare | Both | Either | Anything
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sle": "sgt", "sgt": "sle"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "slt": "sgt", "sgt": "slt", "sle": "sge", "sge": "sle"}
+_ORDERS = {"slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge}
 
 
 def negated(condition: Condition) -> Condition:
@@ -310,13 +312,11 @@ def ranges(
         parts = [ranges(part, first, last, load) for part in condition.parts]
         one = parts[0]
         for part in parts[1:]:
-            longer = ops.compare(
-                "sgt", ops.sub(part.all_end, part.all), ops.sub(one.all_end, one.all)
-            )
+            lengths = ops.sub(part.all_end, part.all), ops.sub(one.all_end, one.all)
             one = replace(
                 one,
-                all=ops.select(longer, part.all, one.all),
-                all_end=ops.select(longer, part.all_end, one.all_end),
+                all=_where("sgt", *lengths, part.all, one.all),
+                all_end=_where("sgt", *lengths, part.all_end, one.all_end),
             )
         return replace(
             one, some=_least([p.some for p in parts]), some_end=_most([p.some_end for p in parts])
@@ -356,9 +356,8 @@ def _of_rows(
     if predicate in ("eq", "ne"):
         return Ranges.unknown()
     less = predicate in ("slt", "sle")
-    some = ops.compare(predicate, low if less else high, 0)
-    every = ops.compare(predicate, high if less else low, 0)
-    return Ranges(0, ops.select(some, _FAR, 0), 0, ops.select(every, _FAR, 0))
+    some_end = _where(predicate, low if less else high, 0, _FAR, 0)
+    return Ranges(0, some_end, 0, _where(predicate, high if less else low, 0, _FAR, 0))
 
 
 def _extremes(
@@ -383,6 +382,13 @@ def _sum(a: Any, b: Any) -> Any:
     wide = ops.add(ops.to_i64(ops.value_of(a)), ops.to_i64(ops.value_of(b)))
     low, high = (ops.const(n, ops.i64_type()) for n in (-_FAR, _FAR))
     return ops.to_i32(arith.MaxSIOp(low, arith.MinSIOp(wide, high).result).result)
+
+
+def _where(predicate: str, a: Any, b: Any, yes: Any, no: Any) -> Any:
+    """yes where a <predicate> b, else no; predicate: slt, sle, sgt or sge."""
+    if isinstance(a, int) and isinstance(b, int):
+        return yes if _ORDERS[predicate](a, b) else no
+    return ops.select(ops.compare(predicate, a, b), yes, no)
 
 
 def _most(numbers: Sequence[Any]) -> Any:

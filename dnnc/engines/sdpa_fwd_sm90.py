@@ -47,6 +47,7 @@ _RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
 _POWERS = 8  # of two: weights stay below 256, which f16 holds
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
 _MOST_GATHERING = 2  # warpgroups of consumers
+_MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
 _NARROW = 64  # elements of a value, of which three warpgroups have tiles
 _MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
 _PINNED = 1  # eighths of the exponentials
@@ -174,6 +175,7 @@ class SdpaFwdSm90Engine:
             staged=_staged(parts),
             is_longest_first=is_longest_first,
             gathers=parts.gathers,
+            entries=_packed_entries(parts),
         ).plain()  # fmt: skip
 
     # ---- code
@@ -218,6 +220,7 @@ def _tiling(
     staged: int,
     is_longest_first: bool = False,
     gathers: bool = False,
+    entries: int = 0,
 ) -> SdpaTiling:
     """With two tiles of queries in shared memory, if they fit."""
     config = knobs["KERNEL_CFG"]
@@ -237,12 +240,25 @@ def _tiling(
             rescale=_POWERS if config & _RESCALE else 0,
             pinned=_PINNED if config & _PINS else 0,
             gathers=gathers,
+            entries=entries,
         )
 
     return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)
 
 
 _SHARED_MEMORY = 227 << 10  # of a block of sm_90
+
+
+def _packed_entries(parts: AttentionRegion) -> int:
+    """Entries of the batch at most, if queries and results are packed; 0: they are not, or too
+    many for a table."""
+    entries = parts.source(0, 0).entries
+    if parts.source(0, 0).kind != "packed" or entries is None:
+        return 0
+    results = [value for value, _ in parts.region.outputs if parts.is_of_result(value)]
+    most = entries.bounds()[1]
+    is_fit = most <= _MOST_ENTRIES and all(parts.packed(value) for value in results)
+    return most if is_fit else 0
 
 
 def _staged(parts: AttentionRegion) -> int:

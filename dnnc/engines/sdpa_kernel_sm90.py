@@ -26,9 +26,11 @@ from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import OnlineSoftmax, Rows, Step, scaled
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.tile_ring import TileRing
+from ..codegen.tile_table import TileTable
 from ..mlir import llvm, nvvm
 from ..target import WARP_THREADS
 from .sdpa_entry import Entry
+from .sdpa_packed_schedule import PackedSchedule
 from .sdpa_region_sm90 import WarpgroupRegion
 from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
 from .sdpa_sources_sm90 import Rows as MemoryRows
@@ -64,7 +66,8 @@ class SdpaEmitter:
         self.qk, self.pv = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, v]
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
-        self.schedule = Schedule(self.kernel, self.parts, t, share)
+        made = PackedSchedule if t.entries else Schedule
+        self.schedule = made(self.kernel, self.parts, t, share)
         self.q_panels = wgmma.Panels(wgmma.M, 2)
         self.k_panels = wgmma.Panels(t.keys, 2)
         self.v_panels = wgmma.Panels(t.width_panels * _PANEL, 2, False, t.keys)
@@ -84,6 +87,11 @@ class SdpaEmitter:
         )  # fmt: skip
         self.group = ops.shr(self.warp, 2)
         self.ring = self._tile_ring(at)
+        if isinstance(self.schedule, PackedSchedule):
+            source = self.parts.source(0, 0)
+            assert source.entries is not None, "packed rows"
+            self.schedule.source = source
+            self.schedule.table = TileTable(self.kernel, at(t.table_offset), source.entries)
         self._begin()
         ops.if_else(ops.compare("eq", self.group, 0), self._produce, self._consume)
 
@@ -114,6 +122,9 @@ class SdpaEmitter:
             if self.ring is not None:
                 self.ring.make(warps)
             mbarrier.make_visible()
+        if isinstance(self.schedule, PackedSchedule):
+            with ops.if_(ops.compare("eq", self.warp, 0)):
+                self.schedule.fill()
         ops.barrier()
 
     # ---- tiles
@@ -123,11 +134,15 @@ class SdpaEmitter:
     ) -> None:
         """body(tile, carried) for the tiles of this block.  takes: whether this thread takes their
         numbers for the block; others read them, as whole warps."""
-        tiles, first = self.kernel.size(self.schedule.tiles), ops.block_id()
-        place = self.schedule.place
+        first, step = ops.block_id(), nvvm.read_ptx_sreg_nctaid_x()
+        if isinstance(self.schedule, PackedSchedule):
+            assert self.schedule.table is not None
+            tiles = self.schedule.table.total()
+            start, body = [ops.const(0), *start], self._in_sequences(body)
+        else:
+            tiles, body = self.kernel.size(self.schedule.tiles), self._in_place(body)
         if self.ring is None:
-            step = nvvm.read_ptx_sreg_nctaid_x()
-            ops.for_(first, tiles, step, start, lambda n, carried: body(place(n), carried))
+            ops.for_(first, tiles, step, start, body)
             return
         ring = self.ring
 
@@ -136,9 +151,9 @@ class SdpaEmitter:
             cursor = Cursor(stage, phase)
             if takes:
                 following, cursor = ring.take(cursor)
-                rest = body(place(number), rest)
+                rest = body(number, rest)
             else:
-                rest = body(place(number), rest)
+                rest = body(number, rest)
                 following, cursor = ring.read(cursor, is_warp=True)
                 following = nvvm.shfl_sync(
                     ops.const(-1), following, ops.const(0), ops.const(31), nvvm.ShflKind.idx
@@ -148,6 +163,20 @@ class SdpaEmitter:
         ops.while_(
             [ops.value_of(first), *Cursor().values, *start], lambda c: ops.less(c[0], tiles), one
         )
+
+    def _in_place(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """The same of a tile's number."""
+        return lambda number, carried: body(self.schedule.place(number), carried)
+
+    def _in_sequences(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """The same of a tile's number, which first carries its sequence."""
+
+        def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            assert isinstance(self.schedule, PackedSchedule)
+            tile, entry = self.schedule.find(number, carried[0])
+            return [entry, *body(tile, carried[1:])]
+
+        return one
 
     # ---- the producer
 
@@ -225,12 +254,35 @@ class SdpaEmitter:
         self.queries = self.queries_of(self.own)
         self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale)
+        if isinstance(self.schedule, PackedSchedule):
+            self._fill_statistics(self.schedule)
         self._first_turn()
         start = [*Cursor().values, *Cursor().values, ops.const(0)]
         self._each_tile(start, self._tile, takes=False)
         self._last_turn()
         with ops.if_(ops.compare("eq", self.thread, 0)):
             tma.wait_read(0)
+
+    def _fill_statistics(self, schedule: PackedSchedule) -> None:
+        """Those of rows past the sequences' ends, which have no tiles."""
+        if not self.parts.has_padded_statistics:
+            return
+        t, heads = self.tiling, schedule.heads
+
+        def of_head(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            entry, head = schedule.split(number)
+            first = ops.add(schedule.end(entry), ops.mul(self.own, wgmma.M))
+
+            def rows(row: Any, carried: Sequence[Any]) -> Sequence[Any]:
+                walk = self.walks.at(schedule.at(entry, head, row), row)
+                walk.store_no_statistics(self.softmax)
+                return carried
+
+            ops.for_(first, self.kernel.size(schedule.queries), t.queries, [], rows)
+            return carried
+
+        step = nvvm.read_ptx_sreg_nctaid_x()
+        ops.for_(ops.block_id(), self.kernel.size(heads), step, [], of_head)
 
     def _tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
         whole = self.schedule.blocks(tile, tile.row, self.tiling.queries)
@@ -299,6 +351,9 @@ class SdpaEmitter:
             for ring, cursor in ((self.keys, keys), (self.values, values)):
                 ring.wait_full(cursor)
                 ring.release(cursor, self.lane)
+                # Without it the compiler gives the lanes that release nothing a wait of their
+                # own, in which they would keep the other from releasing.
+                nvvm.bar_warp_sync(ops.const(-1))
             stages = self.tiling.stages
             return [*keys.next(stages).values, *values.next(stages).values]
 

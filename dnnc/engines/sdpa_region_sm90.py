@@ -96,13 +96,22 @@ class WarpgroupWalk(TileWalk):
 
     def store_nothing(self, softmax: OnlineSoftmax) -> None:
         """Of a tile none of whose scores is kept."""
+        self._store_nothing(softmax, has_result=True)
+
+    def store_no_statistics(self, softmax: OnlineSoftmax) -> None:
+        """The statistics of rows without scores."""
+        self._store_nothing(softmax, has_result=False)
+
+    def _store_nothing(self, softmax: OnlineSoftmax, *, has_result: bool) -> None:
         zero, low = (
             arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), n)).result
             for n in (0.0, -math.inf)
         )
         rows = Rows([low, low], [zero, zero])
-        zeros = [zero] * (self.shared.tiling.width // 2)
-        self.store_others(self.divided(softmax, rows, zeros))
+        zeros = [zero] * (self.shared.tiling.width // 2) if has_result else []
+        zeros = self.divided(softmax, rows, zeros)
+        if has_result:
+            self.store_others(zeros)
 
     def _stage(
         self, place: int, store: StagedStore, map_: Any, result: Sequence[Any], buffer: Any,

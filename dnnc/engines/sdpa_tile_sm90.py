@@ -9,6 +9,7 @@ from typing import Any
 from ..codegen import wgmma
 from ..codegen.pipeline import Pipeline
 from ..codegen.tile_ring import TileRing
+from ..codegen.tile_table import TileTable
 
 _PANEL = 64  # elements of a panel's row
 _WARP_WORD = 4
@@ -31,6 +32,7 @@ class SdpaTiling:
     that only others of the tile need.  rescale: how much, in powers of two, a row's maximum grows
     before sums are scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that
     come before the second product ends.  gathers: whether rows of keys or queries are looked up.
+    entries: of the batch at most, whose queries are packed and so are their results; 0: others.
     """
 
     queries: int
@@ -46,6 +48,7 @@ class SdpaTiling:
     rescale: int
     pinned: int
     gathers: bool
+    entries: int
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> SdpaTiling:
@@ -137,6 +140,10 @@ class SdpaTiling:
         return self.ring_offset + (TileRing.bytes() if self.is_dynamic else 0)
 
     @property
-    def smem_bytes(self) -> int:
+    def table_offset(self) -> int:
         warps = self.consumers * wgmma.WARPGROUP_THREADS // 32
         return self.pins_offset + (warps * _WARP_WORD if self.pinned else 0)
+
+    @property
+    def smem_bytes(self) -> int:
+        return self.table_offset + (TileTable.bytes(self.entries) if self.entries else 0)

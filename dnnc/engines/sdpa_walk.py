@@ -282,14 +282,14 @@ class TileWalk:
         factor = _number(s.factor)
         maximum = arith.MulFOp(rows.reference[half], factor).result
         own = arith.MulFOp(softmax.relative_to(rows, half), factor).result
-        self.hands["maximum"].current = maximum
         at = self._at(half, Index.of(0))
+        self._hold("maximum", parts.reductions[0], maximum, at)
         base = self.walk.value(parts.base, at, 1)
         distance = arith.MulFOp(arith.SubFOp(own, base).result, _number(FACTOR)).result
         moved = llvm.call_intrinsic(
             ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [distance], [], []
         )
-        self.hands["total"].current = arith.MulFOp(total, moved).result
+        self._hold("total", parts.reductions[1], arith.MulFOp(total, moved).result, at)
         if parts.share is None:
             return moved
         operands = [
@@ -298,6 +298,12 @@ class TileWalk:
         ]
         share = self.walk.body(parts.share, operands, at, 1)
         return arith.MulFOp(moved, share).result
+
+    def _hold(self, name: str, reduction: Any, value: Any, at: Sequence[Coordinate]) -> None:
+        """Takes what a row has in hand, and keeps it: the result is walked when the other row's is
+        there."""
+        self.hands[name].current = value
+        self.walk.know(reduction.results[0], at, 1, value)
 
     def _is_exponential(self, value: Any) -> bool:
         return value == self.shared.parts.exponential

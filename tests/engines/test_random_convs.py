@@ -11,9 +11,10 @@ from dnnc.target import of
 from tests.random_convs import SURFACES, draw, poisoned
 from tests.support import machine
 from tests.support.checked import check, random_inputs
+from tests.support.knobs import drawn_knobs
 
 SEEDS, MORE_SEEDS = 7, 150
-_TRIES, _DRAWS = 1000, 5
+_DRAWS = 5
 
 
 def drawn_for(random, engine, target):
@@ -40,24 +41,13 @@ def run(engine_name, seed):
             drawn.graph,
             drawn.sizes,
             engine=engine_name,
-            knobs=knobs_of(random, engine, fusion, of(target)),
+            knobs=drawn_knobs(random, engine, fusion, of(target)),
             target=target,
             inputs=inputs,
             seed=seed,
             slack=6.0,
             allowance=drawn.allowance,
         )
-
-
-def knobs_of(random, engine, fusion, target):
-    candidates = engine.candidates(fusion, target)
-    if random.random() < 0.5:
-        for _ in range(_TRIES):
-            knobs = {k.name: random.choice(k.values) for k in engine.knobs(fusion, target)}
-            if not engine.legal(knobs, fusion, target):
-                assert engine.predict(fusion, knobs, target).seconds > 0
-                return knobs
-    return random.choice(list(candidates))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

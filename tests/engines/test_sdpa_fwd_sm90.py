@@ -88,6 +88,12 @@ def test_scores(name):
     run(Pattern(scores=scores, **shape))
 
 
+def test_blocks_go_by_where_there_is_one_stage():
+    """The first warpgroup of a tile needs fewer blocks of keys than the second."""
+    pattern = Pattern(batch=(1,), queries=130, keys=130, depth=8, scores=graphs.causal)
+    run(pattern, {"STAGES": 1})
+
+
 @pytest.mark.parametrize("lengths", [(0, 1), (64, 100), (37, 65)])
 def test_lengths(lengths):
     pattern = Pattern(batch=(2, 1), queries=30, keys=100, scores=graphs.padded)
@@ -145,6 +151,10 @@ def test_rows_with_nothing_hide_no_growth_of_others():
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_where_weights_are_divided(share):
     run(Pattern(queries=40, keys=70, share=share))
+
+
+def test_a_result_is_divided_where_no_statistic_is_an_output():
+    run(Pattern(queries=40, keys=70, share="after", statistics="none"))
 
 
 @pytest.mark.parametrize("config", [0, 1])

@@ -1,0 +1,101 @@
+"""Random attention through every engine of it, with knobs of its candidates and any legal ones."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from dnnc import dtypes
+from dnnc.compiler import compile_graph
+from dnnc.dialect.fusion import partition
+from dnnc.dialect.reference import reference
+from dnnc.engines import engine_named
+from dnnc.options import Options
+from dnnc.target import of
+from tests.random_attention import draw
+from tests.support import machine
+from tests.support.compare import UNIT, assert_close
+from tests.support.knobs import drawn_knobs
+
+SEEDS, MORE_SEEDS = 5, 150
+
+STATISTICS = 1e-5  # of a statistic, or absolute, beside what the scores' own error makes
+
+
+def run(engine_name, seed, most, heads=6, target=None):
+    """most, heads: as of `draw`.  target: None for the machine's own."""
+    random, engine = Random(seed), engine_named(engine_name)
+    target = target or machine.current().target
+    drawn = draw(random, most, heads)
+    graph = drawn.graph.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    assert not engine.supports(fusion, of(target))
+    knobs = drawn_knobs(random, engine, fusion, of(target))
+    options = Options(engine=engine_name, knobs=tuple(knobs.items()))
+    plan = compile_graph(graph, target, options)
+    where = machine.current()
+    inputs = drawn.inputs(seed + where.seed)
+    with np.errstate(all="ignore"):
+        actual = where.run(plan, inputs, sizes=drawn.sizes, seed=seed)
+        exact = reference(graph, inputs, sizes=drawn.sizes, exact_outputs=True)
+    for tensor in graph.outputs:
+        given, wanted = actual[tensor.uid], exact[tensor.uid]
+        if tensor.uid in drawn.statistics:
+            assert_statistics_close(given, wanted, drawn.error)
+        else:
+            # Weights are rounded before they are divided by their sum, or after it.
+            allowance = 4 * (UNIT[drawn.weights.name] + drawn.error)
+            given = without_subnormal_steps(given, wanted, tensor.type)
+            assert_close(given, wanted, tensor.type, slack=4.0, allowance=allowance)
+
+
+def without_subnormal_steps(actual, expected, dtype):
+    """Halves next to an expected one that is a subnormal, as if they were it: of rows that a mask
+    on weights leaves nothing else of."""
+    if dtype != dtypes.f16:
+        return actual
+    wide = np.asarray(actual, np.float64)
+    is_next = (np.abs(expected) < 2.0**-14) & (np.abs(wide - expected) <= 2.0**-24)
+    return np.where(is_next, expected, wide)
+
+
+def assert_statistics_close(actual, expected, error):
+    """Maxima and logs are off by what scores are, sums by as much of themselves."""
+    np.testing.assert_array_equal(np.isnan(actual), np.isnan(expected))
+    bound = STATISTICS + error
+    np.testing.assert_allclose(actual, expected, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_on_any_architecture(seed):
+    run("sdpa_sm80", seed, 60, 2)
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_on_hopper(seed):
+    run("sdpa_fwd_sm90", seed, 100, 2, "sm_90a")
+
+
+@pytest.mark.slow
+def test_many_on_any_architecture():
+    assert not failures("sdpa_sm80", range(SEEDS, MORE_SEEDS), 260)
+
+
+@pytest.mark.sm90
+@pytest.mark.slow
+def test_many_on_hopper():
+    assert not failures("sdpa_fwd_sm90", range(SEEDS, MORE_SEEDS), 260, "sm_90a")
+
+
+def failures(engine, seeds, most, target=None):
+    """seed -> what went wrong; no more than five."""
+    found = {}
+    for seed in seeds:
+        try:
+            run(engine, seed, most, target=target)
+        except Exception as error:  # all that go wrong are told, not the first alone
+            found[seed] = f"{type(error).__name__}: {error}"[:400]
+        if len(found) == 5:
+            break
+    return found

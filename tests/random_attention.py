@@ -1,0 +1,378 @@
+"""Random attention of what its engines take: `draw(random, most, heads)`.
+
+Any numbers of queries and keys, heads of every size, groups that share keys and others that share
+values, layouts with gaps, sizes that are symbols; scores that are scaled by numbers of any sign,
+capped, biased with every broadcast, masked by conditions joined by and, or, not; work on weights
+and on the result, several outputs, statistics of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import numpy as np
+
+import dnnc
+from dnnc import dtypes
+from tests.attention_graphs import LOW, Pattern
+from tests.support.checked import random_inputs
+
+TYPES = ("f16", "bf16")
+HEADS = (8, 16, 24, 40, 64, 64, 72, 80, 96, 128, 128, 136, 192, 256)
+_LENGTHS = (1, 2, 3, 7, 16, 33, 63, 64, 65, 100, 127, 128, 129, 150, 192, 200, 257)
+_BATCHES = ([2], [1, 2], [2, 3], [1, 4], [2, 2], [3, 1], [1, 2, 2])
+_SPREADS = (0.25, 1.0, 1.0, 1.0, 6.0)  # standard deviations of scores, about
+_EXPONENT_ERROR = 2.0**-22  # of a product's sum, and of a distance, of the largest term
+
+
+@dataclass
+class Drawn:
+    """A graph.  sizes: of its symbols.  values: name of an input -> what draws it.  error: of
+    a score, absolute.  weights: the type that weights are rounded to."""
+
+    graph: Any
+    sizes: dict[str, int]
+    values: dict[str, Callable[[Any, tuple[int, ...]], Any]]
+    error: float
+    weights: Any
+    statistics: set[int] = field(default_factory=set)
+
+    def inputs(self, seed: int) -> dict[int, Any]:
+        """uid -> array."""
+        graph = self.graph.graph.finalize()
+        found = random_inputs(graph, self.sizes, seed)
+        rng = np.random.default_rng(seed)
+        for tensor in graph.inputs:
+            if tensor.name in self.values:
+                array = self.values[tensor.name](rng, np.shape(found[tensor.uid]))
+                found[tensor.uid] = np.asarray(array).astype(found[tensor.uid].dtype)
+        return found
+
+
+def draw(random: Random, most: int, heads: int = 6) -> Drawn:
+    """most: queries, or keys, of a head.  heads: of all entries of the batch, at most."""
+    return _Attention(random, most, heads).drawn()
+
+
+class _Attention(Pattern):
+    """A graph as it grows; `Pattern` has the pieces."""
+
+    def __init__(self, random: Random, most: int, heads: int):
+        self.random = random
+        self.sizes: dict[str, int] = {}
+        self.values: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {}
+        self.count = 0
+        self.io = random.choice(TYPES)
+        self.value_type = random.choice((self.io, self.io, self.io, *TYPES))
+        self.depth, self.width = random.choice(HEADS), random.choice(HEADS)
+        if random.random() < 0.6:
+            self.width = self.depth
+        self.queries, self.keys = self._length(most), self._length(most)
+        if random.random() < 0.3:
+            self.keys = self.queries
+        self.batch = random.choice([dims for dims in _BATCHES if math.prod(dims) <= heads])
+        self.g = dnnc.pygraph(
+            "attention", io_data_type=self.io, intermediate_data_type="f32",
+            compute_data_type="f32",
+        )  # fmt: skip
+        self.spread = random.choice(_SPREADS)
+
+    def _length(self, most: int) -> int:
+        if self.random.random() < 0.6:
+            return self.random.choice([n for n in _LENGTHS if n <= most])
+        return round(math.exp(self.random.uniform(0, math.log(most))))
+
+    def drawn(self) -> Drawn:
+        groups = [self._group() for _ in range(2)]
+        # Of an axis of which several heads share an entry, the size is known.
+        is_fixed = [any(own[axis] != n for own in groups) for axis, n in enumerate(self.batch)]
+        batch = [
+            n if fixed else self._symbol(name, n)
+            for name, n, fixed in zip("bhg", self.batch, is_fixed, strict=False)
+        ]
+        shared = [
+            [own[axis] if fixed else batch[axis] for axis, fixed in enumerate(is_fixed)]
+            for own in groups
+        ]
+        rows = self._symbol("sq", self.queries)
+        is_same = self.keys == self.queries and self.keys > 1
+        columns = rows if is_same else self._symbol("skv", self.keys)
+        self.dims = (*batch, rows, columns)
+        product = self._scores_of(batch, shared[0], rows, columns)
+        self.v = self._tensor([*shared[1], columns, self.width], "v", dtype=self.value_type)
+        self._attend(self._modified(self._scaled(product)))
+        error = 8 * _EXPONENT_ERROR * self.spread * math.sqrt(self.depth)
+        found = Drawn(self.g, self.sizes, self.values, error, dtypes.of(self.value_type))
+        found.statistics = {tensor.get_uid() for tensor in self.rows}
+        return found
+
+    # ---- tensors
+
+    def _chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def _symbol(self, name: str, size: int) -> Any:
+        # Of one key, which is a reduction of nothing, only a symbol's row has a last axis.
+        if not self._chance(0.2) and (name, size) != ("skv", 1):
+            return size
+        self.sizes[name] = size
+        multiple = 8 if size % 8 == 0 and self._chance(0.5) else 1
+        most = 4096 if name.startswith("s") else 64
+        return dnnc.Dim(name, min=multiple, max=max(size, most), multiple_of=multiple)
+
+    def _group(self) -> list[int]:
+        """The batch dims of keys, or of values."""
+        if self._chance(0.6):
+            return list(self.batch)
+        return [
+            self.random.choice([n for n in range(1, whole + 1) if whole % n == 0])
+            for whole in self.batch
+        ]
+
+    def _name(self) -> str:
+        self.count += 1
+        return f"t{self.count}"
+
+    def _tensor(
+        self, dims: list[Any], name: str = "", dtype: Any = None, turned: bool = False
+    ) -> Any:
+        """In any order of the axes but the last, with gaps.  turned: the last but one is it."""
+        return self.g.tensor(
+            dims, self._strides(dims, turned), name=name or self._name(), data_type=dtype
+        )
+
+    def _strides(self, dims: list[Any], turned: bool = False) -> list[Any]:
+        rank = len(dims)
+        last = rank - 2 if turned else rank - 1
+        order = [axis for axis in range(rank) if axis != last]
+        if self._chance(0.4):
+            self.random.shuffle(order)
+        strides, running = [0] * rank, 1
+        for axis in [last, *reversed(order)]:
+            strides[axis] = running
+            running = running * dims[axis]
+            if self._chance(0.15):
+                running = running + 8 * self.random.choice((1, 2, 5))
+        return strides
+
+    def _broadcast(self, dims: Any) -> list[Any]:
+        return [n if self._chance(0.6) else 1 for n in dims]
+
+    # ---- scores
+
+    def _scores_of(self, batch: list[Any], shared: list[Any], rows: Any, columns: Any) -> Any:
+        g, rank = self.g, len(self.dims)
+        self.q = self._tensor([*batch, rows, self.depth], "q")
+        if self._chance(0.2):
+            return g.matmul(self.q, self._tensor([*shared, self.depth, columns], "k", turned=True))
+        self.k = self._tensor([*shared, columns, self.depth], "k")
+        turned = g.transpose(self.k, permutation=[*range(rank - 2), rank - 1, rank - 2])
+        return g.matmul(self.q, turned)
+
+    def _scaled(self, s: Any) -> Any:
+        """By a number or a tensor of any sign, such that scores are about as far apart as drawn."""
+        sign = self.random.choice((1.0, 1.0, 1.0, -1.0))
+        scale = sign * self.spread / (1.3 * math.sqrt(self.depth))
+        kind = self.random.choice(("number", "number", "number", "tensor", "heads", "by value"))
+        if kind == "number":
+            return self.g.mul(s, scale)
+        if kind == "by value":
+            made = self.g.tensor_scalar(scale, "RUNTIME_PARAM").set_name(self._name())
+            self.values[made.get_name()] = lambda rng, shape: np.full(shape, scale)
+            return self.g.mul(s, made)
+        ones = [1] * len(self.dims)
+        dims = [*self.dims[:-2], 1, 1] if kind == "heads" else ones
+        made = self.g.tensor(dims, name=self._name(), data_type="f32")
+        self.values[made.get_name()] = lambda rng, shape: scale * rng.choice([1, 1, -1, 0.5], shape)
+        return self.g.mul(s, made)
+
+    def _modified(self, s: Any) -> Any:
+        steps = [self._capped, self._biased, self._slanted, self._hidden, self._hidden]
+        self.random.shuffle(steps)
+        for step in steps:
+            if self._chance(0.35):
+                s = step(s)
+        return s
+
+    def _capped(self, s: Any) -> Any:
+        cap = self.random.choice((2.0, 10.0, 50.0))
+        return self.g.mul(self.g.tanh(self.g.mul(s, 1 / cap)), cap)
+
+    def _biased(self, s: Any) -> Any:
+        """By a tensor of any broadcast, some of whose elements are -inf."""
+        dtype = self.random.choice((self.io, "f32"))
+        bias = self._tensor(self._broadcast(self.dims), dtype=dtype)
+        share = self.random.choice((0.0, 0.0, 0.1, 0.6))
+        self.values[bias.get_name()] = lambda rng, shape: np.where(
+            rng.random(shape) < share, -np.inf, rng.uniform(-2, 2, shape)
+        )
+        return self.g.add(s, bias)
+
+    def _slanted(self, s: Any) -> Any:
+        """Slopes times distances."""
+        slopes = self.g.tensor([*self.dims[:-2], 1, 1], name=self._name(), data_type="f32")
+        far = max(self.queries, self.keys)
+        self.values[slopes.get_name()] = lambda rng, shape: rng.uniform(-8, 8, shape) / far
+        distance = self.integer("sub", self.column(s), self.row(s))
+        return self.g.add(s, self.g.mul(slopes, distance))
+
+    def _hidden(self, s: Any) -> Any:
+        """-inf where a condition does not hold, or where it does."""
+        condition = self._condition(s, self.random.choice((0, 0, 1, 2)))
+        if self._chance(0.8):
+            return self.masked(s, condition)
+        return self.g.binary_select(LOW, s, condition)
+
+    def _condition(self, s: Any, joints: int) -> Any:
+        if joints == 0:
+            return self.random.choice(_ATOMS)(self, s)
+        kind = self.random.choice(("and", "and", "or", "or", "not"))
+        if kind == "not":
+            found = self.g.logical_not(self._condition(s, joints - 1), compute_data_type="BOOLEAN")
+            return self.flag(found)
+        join = self.both if kind == "and" else self.either
+        return join(self._condition(s, joints - 1), self._condition(s, 0))
+
+    # ---- conditions
+
+    def _near(self) -> int:
+        """A shift for which a diagonal meets the scores, or just does not."""
+        return self.random.randint(-self.queries - 2, self.keys + 2)
+
+    def _compared(self, a: Any, b: Any, names: tuple[str, ...] = ("lt", "le", "gt", "ge")) -> Any:
+        return self.integer(f"cmp_{self.random.choice(names)}", a, b)
+
+    def _diagonal(self, s: Any) -> Any:
+        shift = self.random.choice((0, 0, self.keys - self.queries, self._near()))
+        row = self.row(s)
+        return self._compared(self.column(s), self.integer("add", row, shift) if shift else row)
+
+    def _causal(self, s: Any) -> Any:
+        return self.integer("cmp_le", self.column(s), self.row(s))
+
+    def _window(self, s: Any) -> Any:
+        left, right = (self.random.randint(0, max(2, self.keys // 2)) for _ in range(2))
+        row, column = self.row(s), self.column(s)
+        low = self.integer("cmp_gt", column, self.integer("sub", row, left + 1))
+        return self.both(low, self.integer("cmp_le", column, self.integer("add", row, right)))
+
+    def _edge(self, s: Any) -> Any:
+        """Of columns, or of rows, at a number."""
+        index, size = self.random.choice(((self.column, self.keys), (self.row, self.queries)))
+        names = ("lt", "lt", "ge", "gt", "le", "eq", "neq")
+        return self._compared(index(s), self.random.randint(0, size), names)
+
+    def _counted(self, s: Any) -> Any:
+        """Of columns, or of rows, at a number of each entry of the batch."""
+        index, size = self.random.choice(
+            ((self.column, self.keys), (self.column, self.keys), (self.row, self.queries))
+        )
+        dims = [*self._broadcast(self.dims[:-2]), 1, 1]
+        made = self.g.tensor(dims, name=self._name(), data_type="INT32")
+        self.values[made.get_name()] = lambda rng, shape: rng.integers(0, size + 1, shape)
+        return self._compared(index(s), made, ("lt", "lt", "le", "ge"))
+
+    def _documents(self, s: Any) -> Any:
+        ones = [1] * (len(self.dims) - 3)
+        first = self.random.choice((1, self.dims[0]))
+        made = []
+        for extents in ((self.dims[-2], 1), (1, self.dims[-1])):
+            tensor = self.g.tensor([first, *ones, *extents], name=self._name(), data_type="INT32")
+            self.values[tensor.get_name()] = _sorted_numbers
+            made.append(tensor)
+        return self._compared(*made, ("eq", "eq", "le"))
+
+    def _blocks(self, s: Any) -> Any:
+        """Whole blocks of keys, by what is no linear form."""
+        size = self.random.choice((16, 64, 70))
+        row, column = (self.integer("div", index(s), size) for index in (self.row, self.column))
+        return self._compared(column, row, ("eq", "le", "neq"))
+
+    def _loaded(self, s: Any) -> Any:
+        """A mask in memory."""
+        kept = self.g.tensor(self._broadcast(self.dims), name=self._name(), data_type="BOOLEAN")
+        self.values[kept.get_name()] = lambda rng, shape: rng.random(shape) < 0.7
+        return kept
+
+    # ---- the rest
+
+    def _attend(self, s: Any) -> None:
+        g, random = self.g, self.random
+        self.m = self._rows(s, "max")
+        is_guarded = self._chance(0.85)
+        base = self.m
+        if is_guarded:
+            base = g.binary_select(0.0, self.m, self.flag(g.cmp_eq(self.m, LOW)))
+        e = g.exp(g.sub(s, base))
+        self.l = self._rows(e, "add")
+        share = random.choice(("mul", "mul", "div", "after"))
+        p = self._weights(self._shared(e, share), s)
+        p = g.identity(p).set_data_type(random.choice((self.value_type, self.value_type, "f32")))
+        o = g.matmul(p, self.v)
+        if share == "after":
+            total = self.l
+            if is_guarded:
+                total = g.binary_select(1.0, total, self.flag(g.cmp_eq(total, 0.0)))
+            o = g.div(o, total)
+        self._after(o)
+        self._statistics()
+
+    def _weights(self, p: Any, s: Any) -> Any:
+        if self._chance(0.2):
+            mask = self._tensor(self._broadcast(self.dims), dtype=self.io)
+            self.values[mask.get_name()] = lambda rng, shape: rng.random(shape) < 0.8
+            p = self.g.mul(self.g.mul(p, mask), 1.25)
+        if self._chance(0.1):
+            p = self.g.binary_select(p, 0.0, self._condition(s, 0))
+        return p
+
+    def _after(self, o: Any) -> None:
+        """O, or what is made of it; some on the way are outputs too."""
+        g, made = self.g, [self.g.identity(o)]
+        dims = [*self.dims[:-1], self.width]
+        for _ in range(self.random.choice((0, 0, 1, 2))):
+            kind, value = self.random.choice(("gate", "add", "relu", "row")), made[-1]
+            if kind == "gate":
+                made.append(g.mul(value, g.sigmoid(self._tensor(self._broadcast(dims)))))
+            elif kind == "add":
+                made.append(g.add(value, self._tensor(self._broadcast(dims))))
+            elif kind == "row":
+                made.append(g.mul(value, self._tensor([*dims[:-1], 1])))
+            else:
+                made.append(g.relu(value))
+        for place, value in enumerate(made):
+            if place == len(made) - 1 or self._chance(0.3):
+                dtype = self.random.choice((self.io, self.io, self.io, *TYPES, "f32"))
+                value.set_output().set_data_type(dtype).set_stride(self._strides(dims))
+
+    def _statistics(self) -> None:
+        g, m, total = self.g, self.m, self.l
+        made = self.random.choice(
+            (
+                lambda: [],
+                lambda: [g.add(m, g.log(total))],
+                lambda: [g.add(g.log(total), m)],
+                lambda: [g.mul(g.add(m, g.log(total)), math.log2(math.e))],
+                lambda: [g.identity(m)],
+                lambda: [g.identity(total)],
+                lambda: [g.identity(m), g.identity(total), g.add(m, g.log(total))],
+            )
+        )()
+        self.rows = [tensor.set_output().set_data_type("f32") for tensor in made]
+
+
+def _sorted_numbers(rng: Any, shape: tuple[int, ...]) -> Any:
+    """Of documents: along the axis that has several elements, never falling."""
+    found = rng.integers(0, 4, shape)
+    return np.sort(np.sort(found, axis=-1), axis=-2)
+
+
+_ATOMS = (
+    _Attention._causal, _Attention._causal, _Attention._diagonal, _Attention._diagonal,
+    _Attention._window, _Attention._edge, _Attention._counted, _Attention._counted,
+    _Attention._documents, _Attention._blocks, _Attention._loaded,
+)  # fmt: skip
