@@ -190,7 +190,7 @@ class _Lowering:
         if result.type.bits <= 16:
             return "coarse"
         if op in self.scores:
-            return "fast"  # as the exponentials that kernels of attention take of them
+            return "exponent"  # as exact as the exponentials that kernels of attention take of them
         return "fast" if self._is_rounded_later(result) else "exact"
 
     def stays_float(self, value: Tensor) -> bool:
