@@ -17,6 +17,7 @@ from . import mma, ops, smem
 from .smem import CHUNK_BYTES
 
 _CHUNK = 8  # elements
+_MANY = 8  # copies of a thread
 
 
 class Source(Protocol):
@@ -81,24 +82,28 @@ class PaddedRows:
     def copy(self, slot: Any, threads: int, source: Source) -> None:
         """Starts the copies of all rows, by all threads of a block; absent rows become zeros."""
         total = self.rows * self.chunks
-        pieces = self._pieces(threads)
+        thread = ops.thread_id()
+        if total > _MANY * threads:
+            # The compiler would have the places of all copies in registers, from step to step.
+            thread = ops.opaque(thread)
+        pieces = self._pieces(thread, threads)
         found = [source.find(row) for row, _ in pieces]
         for i, (row, chunk) in enumerate(pieces):
             is_whole = (i + 1) * threads <= total
-            guard = None if is_whole else ops.less(ops.thread_id(), total - i * threads)
+            guard = None if is_whole else ops.less(thread, total - i * threads)
             with ops.if_(guard):
                 address, exists = source.address(row, ops.mul(chunk, _CHUNK), found[i])
                 count = None if exists is None else ops.select(exists, CHUNK_BYTES, 0)
                 offset = ops.add(ops.mul(row, self.row_bytes), ops.mul(chunk, CHUNK_BYTES))
                 smem.copy_async(smem.byte_pointer(slot, offset), address, CHUNK_BYTES, count)
 
-    def _pieces(self, threads: int) -> list[tuple[Any, Any]]:
+    def _pieces(self, thread: Any, threads: int) -> list[tuple[Any, Any]]:
         """(row, chunk) of each copy of a thread: after a period, the same chunks of later rows."""
         period = self.chunks // gcd(self.chunks, threads)
         found: list[tuple[Any, Any]] = []
         for i in range(-(-self.rows * self.chunks // threads)):
             if i < period:
-                number = ops.add(ops.thread_id(), i * threads)
+                number = ops.add(thread, i * threads)
                 found.append((ops.div(number, self.chunks), ops.rem(number, self.chunks)))
             else:
                 row, chunk = found[i - period]

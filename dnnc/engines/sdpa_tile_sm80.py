@@ -11,7 +11,7 @@ from ..codegen.padded_rows import PaddedRows
 from ..target import WARP_THREADS
 
 # Registers of a thread's sums, weights and queries, beside which there is room for the rest.
-_HELD = 184
+_HELD = 160
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
         return accumulators(knobs)
     if engine == "conv_sm90":
         return accumulators(main_loop_knobs(knobs))
+    if engine == "sdpa_sm80":
+        return knobs["TILE_N"]  # scores and weights, beside a result of one size
     if engine == "conv_depthwise":
         sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
         return sums * max(1, knobs["OCCUPANCY"])  # of a multiprocessor's registers

@@ -65,3 +65,10 @@ def test_a_plan_without_kernels_spills_nothing():
     empty = Plan("none", {}, (), (), ())
     assert spills.spilling_choices(empty) == ()
     assert spills.spilled_bytes(empty) == 0
+
+
+def test_attention_by_fewer_keys_is_not_like_one_that_spills():
+    base = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
+    text = "sdpa_sm80:" + ":".join(f"{name}={value}" for name, value in base.items())
+    assert spills.is_like("sdpa_sm80", base | {"STAGES": 3}, [text])
+    assert not spills.is_like("sdpa_sm80", base | {"TILE_N": 32}, [text])
