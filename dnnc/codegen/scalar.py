@@ -16,6 +16,8 @@ from .. import dtypes
 from ..dtypes import DType
 from ..mlir import arith, ir, linalg, math
 
+_APPROXIMATE = ("fast", "exponent", "coarse")
+
 _P = arith.CmpFPredicate
 _I = arith.CmpIPredicate
 
@@ -154,7 +156,8 @@ class Scalars:
     """Builds scalar operations in a compute type (f32, f64, i32 or i1).
 
     approximate: "exact", or "fast": functions may use hardware approximations of about 2**-22,
-    or "coarse": of about 2**-11 (tanh).  The IR says so by `fastmath<afn>`; `arcp` on divisions
+    or "exponent": tanh within 2.4e-7 absolute too, of what only exponentials are taken of, or
+    "coarse": of about 2**-11 (tanh).  The IR says so by `fastmath<afn>`; `arcp` on divisions
     by at least 1.  is_division_exact: whether `div` is to nearest all the same.
     """
 
@@ -238,7 +241,7 @@ class Scalars:
 
     # ---- functions, floats only
 
-    def _flags(self, flag: str, needs: tuple[str, ...] = ("fast", "coarse")) -> Any:
+    def _flags(self, flag: str, needs: tuple[str, ...] = _APPROXIMATE) -> Any:
         on = self.approximate in needs and self.dtype == dtypes.f32
         return ir.Attribute.parse(f"#arith.fastmath<{flag if on else 'none'}>")
 
@@ -258,6 +261,8 @@ class Scalars:
         return math.ErfOp(x, fastmath=self._flags("afn")).result
 
     def tanh(self, x: Any) -> Any:
+        if self.approximate == "exponent":
+            return math.TanhOp(x, fastmath=self._flags("arcp", ("exponent",))).result
         return math.TanhOp(x, fastmath=self._flags("afn", ("coarse",))).result
 
     def expm1(self, x: Any) -> Any:

@@ -49,6 +49,7 @@ from ..dialect.ops.views import View, coordinates
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..engines import engine_named, explicit
+from ..engines.attention import attention_of, attention_reasons
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
@@ -65,7 +66,10 @@ from .pass_base import Pass
 
 @dataclass
 class _Lowering:
-    """One fusion on its way: values of its tensors so far."""
+    """One fusion on its way: values of its tensors so far.
+
+    scores: operations on the scores of an attention.
+    """
 
     module: Any
     fusion: Fusion
@@ -74,6 +78,7 @@ class _Lowering:
     values: dict[Tensor, Any] = field(default_factory=dict)
     role: str = ""
     anchors: int = 0
+    scores: frozenset[Op] = frozenset()
 
     # ---- types
 
@@ -184,6 +189,8 @@ class _Lowering:
         result = op.results[0]
         if result.type.bits <= 16:
             return "coarse"
+        if op in self.scores:
+            return "exponent"  # as exact as the exponentials that kernels of attention take of them
         return "fast" if self._is_rounded_later(result) else "exact"
 
     def stays_float(self, value: Tensor) -> bool:
@@ -213,6 +220,11 @@ def _constant_of(source: Tensor, dtype: DType) -> Any:
     if source.type.is_float and source.type.bits == 8:  # arith has no constants of fp8
         rounded = float(widen(round_to(source.value, source.type)))
         return convert(constant(rounded, element_type(dtypes.f32)), dtypes.f32, dtype)
+    if source.type.is_float and dtype in (dtypes.i32, dtypes.i64):
+        # A plain number, which index arithmetic is read off by.
+        rounded = widen(round_to(source.value or 0.0, source.type))
+        whole = widen(round_to(rounded, dtype))
+        return constant(int(whole), element_type(dtype))
     return convert(constant(source.value or 0, element_type(source.type)), source.type, dtype)
 
 
@@ -613,6 +625,9 @@ def _lower_fusion(module: Any, old: Any) -> None:
     if "dnn.engine" in old.attributes:  # of a text it may be anything
         name, knobs = structure.engine_of(old)
         explicit.verify_choice(engine_named(name), fusion, knobs, target_of(module))
+    scores: frozenset[Op] = frozenset()
+    if "dnn.engine" in old.attributes and not attention_reasons(fusion):
+        scores = fusion.upstream(attention_of(fusion).score)
     symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
     name = old.name.value
     kept = {
@@ -629,7 +644,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         for key, value in kept.items():
             function.attributes[key] = value
-    low = _Lowering(module, fusion, name, list(symbols))
+    low = _Lowering(module, fusion, name, list(symbols), scores=scores)
     _make_signless(function, low, inputs, results)
     for tensor_, value in zip(inputs, function.arguments, strict=True):
         low.values[by_uid.get(tensor_.uid, tensor_)] = value

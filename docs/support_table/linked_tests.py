@@ -133,9 +133,12 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest(
             "tests/engines/test_sdpa_fwd_sm90.py", "test_best_choices_spill_nothing", HOPPER
         ),
+        LinkedTest("tests/engines/test_random_attention.py", "test_on_hopper", HOPPER),
+        LinkedTest("tests/engines/test_mutation.py", "test_waits_of_attention_are_needed", HOPPER),
     ),
     "engine sdpa_sm80": (
         *_both("test_sdpa_sm80.py"),
+        LinkedTest("tests/engines/test_random_attention.py", "test_on_any_architecture"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),

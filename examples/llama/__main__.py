@@ -11,7 +11,7 @@ a GPU, the model `small` runs in the interpreter:
 
     python -m examples.llama build --model small --prefill 1x32 --decode 3x48 --block 16 \\
         --bundle build/small.dnnplan
-    python -m examples.llama run --model small --interpreted --bundle build/small.dnnplan
+    python -m examples.llama run --interpreted --bundle build/small.dnnplan
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, what: str) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=what, description=what)
-        added.add_argument("--model", choices=MODELS, default="llama3-8b")
         added.add_argument("--bundle", type=Path, default=BUNDLE, help="the file (%(default)s)")
         return added
 
     build = command("build", "compiles the bundle and shows its plans; needs no GPU")
+    build.add_argument("--model", choices=MODELS, default="llama3-8b")
     build.add_argument("--target", default="sm_90a", help="several by commas (%(default)s)")
     build.add_argument(
         "--prefill", action="append", metavar="BxS", type=_sizes,
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         wanted = {"is_interpreted": given.interpreted, "is_checked": not given.no_check,
                   "is_timed": not given.no_times}  # fmt: skip
-        return 0 if run(model_of(given.model), given.bundle, given.seed, **wanted) else 1
+        return 0 if run(given.bundle, given.seed, **wanted) else 1
     except (DnncError, InterpreterError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

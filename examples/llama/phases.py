@@ -14,7 +14,7 @@ al., paged attention (arXiv 2309.06180).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -28,6 +28,7 @@ CACHES = ("cache_k", "cache_v")  # values
 class Model:
     """Sizes of a layer.  inner: columns of the feed-forward block.  theta: of rotary embedding."""
 
+    name: str
     hidden: int = 4096
     heads: int = 32
     kv_heads: int = 8
@@ -66,8 +67,11 @@ class Model:
 
 # By name.  llama3-8b: of Llama 3 8B, and of 3.1.  small: for the interpreter.
 MODELS = {
-    "llama3-8b": Model(),
-    "small": Model(hidden=128, heads=4, kv_heads=2, head_size=32, inner=256),
+    model.name: model
+    for model in (
+        Model("llama3-8b"),
+        Model("small", hidden=128, heads=4, kv_heads=2, head_size=32, inner=256),
+    )
 }
 
 
@@ -146,9 +150,9 @@ class Phase:
 
     @property
     def name(self) -> str:
-        """prefill-1x2048-p64"""
+        """llama3-8b-prefill-1x2048-p64"""
         kind = "decode" if self.is_decode else "prefill"
-        return f"{kind}-{self.batch}x{self.keys}-p{self.block}"
+        return f"{self.model.name}-{kind}-{self.batch}x{self.keys}-p{self.block}"
 
     @property
     def tokens(self) -> int:
@@ -278,9 +282,10 @@ class Phase:
     # ---- plans
 
     def plan_name(self, graph: str) -> str:
-        """attention@decode-16x4096-p64; plans that know nothing but rows: qkv@2048."""
+        """attention@llama3-8b-decode-16x4096-p64; of graphs that know rows alone:
+        qkv@llama3-8b-2048."""
         depends = ("attention", "blocks_k", "blocks_v")
-        return f"{graph}@{self.name if graph in depends else self.tokens}"
+        return f"{graph}@{self.name if graph in depends else f'{self.model.name}-{self.tokens}'}"
 
     @property
     def graphs(self) -> dict[str, Callable[[], Any]]:
@@ -322,14 +327,14 @@ class Phase:
         }
 
 
-_NAME = re.compile(r"(prefill|decode)-(\d+)x(\d+)-p(\d+)")
+_NAME = re.compile(r"(.+)-(prefill|decode)-(\d+)x(\d+)-p(\d+)")
 
 
-def phases_of(model: Model, names: Iterator[str] | list[str]) -> list[Phase]:
+def phases_of(names: Iterable[str]) -> list[Phase]:
     """The phases that plans of some names are for, in the order of the names."""
     found = dict.fromkeys(name.partition("@")[2] for name in names)
     matches = (_NAME.fullmatch(name) for name in found)
     return [
-        Phase(model, int(batch), int(keys), int(block), kind == "decode")
-        for kind, batch, keys, block in (match.groups() for match in matches if match)
+        Phase(model_of(model), int(batch), int(keys), int(block), kind == "decode")
+        for model, kind, batch, keys, block in (match.groups() for match in matches if match)
     ]

@@ -11,7 +11,7 @@ from demo.device import describe, why_none
 from demo.tables import table
 from dnnc.errors import DnncError, Status
 
-from .phases import Model, Phase, Step, phases_of
+from .phases import Phase, Step, phases_of
 from .reference import Verdict
 from .walk import Plans
 from .work import work_of
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def run(
-    model: Model, path: Path, seed: int, *, is_interpreted: bool = False, is_checked: bool = True,
+    path: Path, seed: int, *, is_interpreted: bool = False, is_checked: bool = True,
     is_timed: bool = True,
 ) -> bool:  # fmt: skip
     """Whether all that was checked is within its bound."""
     bundle = dnnc.load_bundle(path)
-    phases = phases_of(model, list(bundle))
+    phases = phases_of(bundle)
     missing = [name for phase in phases for name in _plans(phase) if name not in bundle]
     if missing or not phases:
         what = f"no plan {missing[0]}" if missing else "no plan of a phase"
@@ -36,7 +36,7 @@ def run(
     if why := why_none():
         raise DnncError(
             Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING, f"no CUDA device: {why}",
-            "a GPU, or --interpreted and --model small",
+            "a GPU, or --interpreted and a bundle of the model small",
         )  # fmt: skip
     return all([_on_device(phase, bundle, seed, is_checked, is_timed) for phase in phases])
 
@@ -50,8 +50,8 @@ def _interpret(phase: Phase, plans: Plans, seed: int) -> bool:
 
     if why := refusal(phase):
         raise DnncError(
-            Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING, why, "a GPU, or --model small",
-            phase.name,
+            Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING, why,
+            "a GPU, or a bundle of the model small", phase.name,
         )  # fmt: skip
     print(f"{phase.name}: the plans' PTX in the interpreter.\n")
     work = Interpreted(phase, plans, seed)

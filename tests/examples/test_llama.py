@@ -18,7 +18,15 @@ from dnnc.runtime import driver
 from examples import cuda_graph
 from examples.cuda_graph import Replay
 from examples.llama import __main__ as command
-from examples.llama import device, device_checks, interpreted, reference, tensors, walk
+from examples.llama import (
+    device,
+    device_checks,
+    interpreted,
+    reference,
+    run_command,
+    tensors,
+    walk,
+)
 from examples.llama.device import Device
 from examples.llama.interpreted import Interpreted
 from examples.llama.phases import MODELS, Append, Phase, Step, phases_of
@@ -42,16 +50,26 @@ def run(*arguments):
     return status, said.getvalue()
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
+def build(folder, *phases):
     """(the bundle's file, what `build` said)."""
-    path = tmp_path_factory.mktemp("llama") / "made" / "small.dnnplan"
+    path = folder / "made" / "small.dnnplan"
     status, said = run(
-        "build", "--model", "small", "--prefill", "2x16", "--decode", "3x48", "--block", 16,
-        "--target", "sm_90a,sm_80", "--bundle", path, "--jobs", 2,
-    )  # fmt: skip
+        "build", "--model", "small", "--block", 16, "--bundle", path, "--jobs", 2, *phases
+    )
     assert status == 0, said
     return path, said
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("llama"), "--prefill", "2x16", "--decode", "3x48")
+
+
+@pytest.fixture(scope="module")
+def portable(tmp_path_factory):
+    """Decode's bundle, for the interpreted device, which needs code for any architecture."""
+    folder = tmp_path_factory.mktemp("portable")
+    return build(folder, "--decode", "3x48", "--target", "sm_80")[0]
 
 
 # ---- build
@@ -62,7 +80,7 @@ def test_the_tables_have_every_step(built):
     lines = [line.split() for line in said.splitlines() if "@" in line]
     rows = {line[1]: line for line in lines}
     assert set(rows) == set(load_bundle(path)) == {*PREFILL.graphs, *DECODE.graphs}
-    assert rows["attention@prefill-2x16-p16"][2] == "sdpa_fwd_sm90"
+    assert rows["attention@small-prefill-2x16-p16"][2] == "sdpa_fwd_sm90"
     assert len(lines) == sum(isinstance(step, Step) for p in (PREFILL, DECODE) for step in p.steps)
     assert sum("append_" in line for line in said.splitlines()) == 2
 
@@ -73,7 +91,7 @@ def test_one_kernel_a_step(built):
         for variant in plan.programs[0].variants:
             assert sum(step.launch is not None for step in variant.steps) == 1, name
     engines = {n: p.programs[0].fusions[0].engine for n, p in _plans(built)}
-    assert engines["gate_up@3"] == engines["gate_up@32"] == "matmul_sm90"
+    assert engines["gate_up@small-3"] == engines["gate_up@small-32"] == "matmul_sm90"
 
 
 def _plans(built):
@@ -82,17 +100,18 @@ def _plans(built):
 
 
 def test_phases_are_found_in_names(built):
-    assert phases_of(SMALL, list(load_bundle(built[0]))) == [PREFILL, DECODE]
+    assert phases_of(load_bundle(built[0])) == [PREFILL, DECODE]
 
 
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ([], ["prefill-1x2048-p64", "decode-16x4096-p64"]),
-        (["--decode", "1x64"], ["decode-1x64-p64"]),
-        (["--prefill", "1x64", "--prefill", "2x64"], ["prefill-1x64-p64", "prefill-2x64-p64"]),
-        (["--prefill", "1x64", "--decode", "2x32", "--block", "16"],
-         ["prefill-1x64-p16", "decode-2x32-p16"]),
+        ([], ["llama3-8b-prefill-1x2048-p64", "llama3-8b-decode-16x4096-p64"]),
+        (["--decode", "1x64"], ["llama3-8b-decode-1x64-p64"]),
+        (["--model", "small", "--prefill", "1x64", "--prefill", "2x64"],
+         ["small-prefill-1x64-p64", "small-prefill-2x64-p64"]),
+        (["--model", "small", "--prefill", "1x64", "--decode", "2x32", "--block", "16"],
+         ["small-prefill-1x64-p16", "small-decode-2x32-p16"]),
     ],
 )  # fmt: skip
 def test_what_is_asked_for(given, wanted):
@@ -114,9 +133,24 @@ def test_what_can_not_be_done(arguments, said):
     assert said in found
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (["conv@2"], "no plan of a phase"),
+        (["norm@small-3", "attention@small-decode-3x48-p16"], "no plan angles@small-3"),
+        (["attention@large-decode-3x48-p16"], "model 'large'; accepted: llama3-8b, small"),
+    ],
+)
+def test_bundles_that_are_others(monkeypatch, names, said):
+    monkeypatch.setattr(run_command.dnnc, "load_bundle", lambda path: names)
+    status, found = run("run")
+    assert status == 1
+    assert said in found
+
+
 @needs_no_device
 def test_a_device_is_needed_unless_interpreted(built, monkeypatch):
-    arguments = ["run", "--model", "small", "--bundle", built[0]]
+    arguments = ["run", "--bundle", built[0]]
     status, said = run(*arguments)
     assert status == 1
     assert "accepted: a GPU, or --interpreted" in said
@@ -173,7 +207,7 @@ def test_appending():
 
 @needs_no_device
 def test_both_phases_interpreted(built):
-    status, said = run("run", "--model", "small", "--bundle", built[0], "--interpreted")
+    status, said = run("run", "--bundle", built[0], "--interpreted")
     assert status == 0, said
     assert said.count("All are within what is allowed.") == 2
     for phase in (PREFILL, DECODE):
@@ -221,13 +255,13 @@ def fake(monkeypatch):
     return made
 
 
-def test_a_device_that_is_interpreted(built, fake, monkeypatch):
-    times = {step.name: 1e-6 for phase in (PREFILL, DECODE) for step in phase.steps}
+def test_a_device_that_is_interpreted(portable, fake, monkeypatch):
+    times = {step.name: 1e-6 for step in DECODE.steps}
     monkeypatch.setattr(Device, "times", lambda self: device.Times(2e-3, 1e-3, times))
-    status, said = run("run", "--model", "small", "--bundle", built[0])
+    status, said = run("run", "--bundle", portable)
     assert status == 0, said
-    assert f"decode-3x48-p16 on {NAME}" in said
-    assert said.count("All are within what is allowed.") == 2
+    assert f"small-decode-3x48-p16 on {NAME}" in said
+    assert "All are within what is allowed." in said
     assert "WRONG" not in said
     assert "As one CUDA graph: 1000.0 us, 3000 tokens a second and layer." in said
 
@@ -244,7 +278,7 @@ with pytest.MonkeyPatch.context() as patch:
     patch.setattr(device, "seconds_a_launch", lambda launch: 1e-3)
     patch.setattr(device, "_TIMED_ROUNDS", 1)
     patch.setattr(device.Replay, "__call__", lambda self: None)
-    arguments = ["run", "--model", "small", "--bundle", sys.argv[1], "--no-check"]
+    arguments = ["run", "--bundle", sys.argv[1], "--no-check"]
     status = command.main(arguments)
 strange = ("numba_cuda_mlir", "dnnc.mlir", "dnnc.compiler", "dnnc.passes", "rich", "torch")
 print(*[name for name in sys.modules if name.startswith(strange)], file=sys.stderr)
@@ -252,17 +286,17 @@ sys.exit(status)
 """
 
 
-def test_the_bundle_runs_where_no_compiler_is(built):
-    arguments = [sys.executable, "-c", RUN_WITHOUT_A_COMPILER, str(built[0])]
+def test_the_bundle_runs_where_no_compiler_is(portable):
+    arguments = [sys.executable, "-c", RUN_WITHOUT_A_COMPILER, str(portable)]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr.split() == []
-    assert done.stdout.count("tokens a second and layer") == 2
+    assert "tokens a second and layer" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["append_v", "gate_up"])
-def test_a_step_that_does_nothing_is_seen(built, fake, name):
-    with Device(DECODE, load_bundle(built[0]), 0) as work:
+def test_a_step_that_does_nothing_is_seen(portable, fake, name):
+    with Device(DECODE, load_bundle(portable), 0) as work:
         place = [step.name for step in DECODE.steps].index(name)
         work.bound[place] = lambda: None
         found = list(device_checks.verdicts(work, device_checks.Copied()))
@@ -273,7 +307,7 @@ def test_a_step_that_does_nothing_is_seen(built, fake, name):
 
 
 @pytest.mark.parametrize("is_timed", [False, True])
-def test_one_graph_of_all_steps(built, monkeypatch, is_timed):
+def test_one_graph_of_all_steps(portable, monkeypatch, is_timed):
     """Copies of a step side by side, after all that came before; what follows waits for them."""
     recorded = fake_devices.WithEvents()
     recorded.install(monkeypatch)
@@ -282,7 +316,7 @@ def test_one_graph_of_all_steps(built, monkeypatch, is_timed):
     monkeypatch.setattr(driver, "allocate", lambda bytes_: next(addresses))
     monkeypatch.setattr(driver, "upload", lambda address, array: None)
     monkeypatch.setattr(driver, "free", lambda address: None)
-    with Device(DECODE, load_bundle(built[0]), 0) as work:
+    with Device(DECODE, load_bundle(portable), 0) as work:
         Replay(work.calls, is_timed=is_timed)()
     (nodes,) = recorded.graphs.values()
     nodes = [node for node in nodes if node.kind != "EVENT"]
@@ -295,10 +329,10 @@ def test_one_graph_of_all_steps(built, monkeypatch, is_timed):
         assert nodes[11].after == [n.handle for n in values]
 
 
-def test_memory_is_freed(built, fake, monkeypatch):
+def test_memory_is_freed(portable, fake, monkeypatch):
     freed = []
     monkeypatch.setattr(Buffers, "__exit__", lambda self, *_: freed.append(self))
-    with Device(DECODE, load_bundle(built[0]), 0):
+    with Device(DECODE, load_bundle(portable), 0):
         assert not freed
     assert len(freed) == 1
 
@@ -355,3 +389,7 @@ def test_torch_says_the_same(built):
         placed = {n: t.long() if t.dtype == torch.int32 else t for n, t in placed.items()}
         by_torch = walk.exact_values(phase, plans, placed, torch)
         np.testing.assert_allclose(by_torch["y"].numpy(), by_numpy["y"], rtol=1e-9, atol=1e-9)
+        off = placed["x"].reshape(-1, SMALL.hidden) * 1.001
+        verdict = judged(off, placed["x"].reshape(off.shape), reference.UNIT, torch)
+        assert verdict.error == pytest.approx(1e-3)
+        assert verdict.is_good
