@@ -41,7 +41,7 @@ def predicted(
     op = conv_of(fusion)
     spatial = typical(product((op.y.shape[0], *tiling.counts(op.y.shape[2:]))))
     runs = -(-spatial // (tiling.strips * tiling.turns))
-    blocks = runs * (facts.channels // (tiling.width * tiling.fragments))
+    blocks = max(1, runs * (facts.channels // (tiling.width * tiling.fragments)))
     most = -(-blocks // target.sm_count)  # of a multiprocessor
     resident = _resident(facts, tiling, target)
     waves = blocks / (resident * target.sm_count)

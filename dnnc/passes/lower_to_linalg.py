@@ -176,11 +176,15 @@ class _Lowering:
             return _constant_of(source, dtype)
         return convert(rest.pop(0), source.type, dtype)
 
-    def operand_scalar(self, op: Pointwise, source: Tensor, rest: list[Any]) -> Any:
-        """The next operand of a pointwise operation: in the compute type, but a boolean that is
+    def operand_scalars(
+        self, op: Pointwise, sources: Sequence[Tensor], rest: list[Any]
+    ) -> list[Any]:
+        """The operands of a pointwise operation: in the compute type, but a boolean that is
         chosen by, which is none of its arithmetic."""
-        is_choice = op.mode == "binary_select" and source is op.t and source.type == dtypes.i1
-        return self.scalar(source, rest, dtypes.i1 if is_choice else op.compute_type)
+        types = [op.compute_type] * len(sources)
+        if op.mode == "binary_select" and sources[-1].type == dtypes.i1:
+            types[-1] = dtypes.i1
+        return [self.scalar(s, rest, t) for s, t in zip(sources, types, strict=True)]
 
     # ---- approximation
 
@@ -244,7 +248,7 @@ def _pointwise(low: _Lowering, op: Pointwise) -> None:
         rest = list(given)
         if is_copy:
             return low.scalar(op.x, rest, op.x.type)
-        taken = [low.operand_scalar(op, source, rest) for source in reads]
+        taken = low.operand_scalars(op, reads, rest)
         if not reads:
             return convert(scalars.index(op.axis), compute, op.y.type)
         value = op.row.emit(scalars, *taken, **op.parameters())

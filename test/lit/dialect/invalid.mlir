@@ -379,7 +379,7 @@ func.func @conv_fprop_c4(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
 // -----
 
 func.func @conv_fprop_c5(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: conv_fprop (C5): compute type INT32; accepted: FLOAT, HALF, DOUBLE}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: conv_fprop (C5): compute type INT32 for f32 and f32; accepted: FLOAT, HALF, DOUBLE}}
   "dnn.conv_fprop"(%a, %b) {compute_type = i32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<6x4x3x3xf32>) -> tensor<2x6x5x5xf32>
   return
 }
