@@ -544,5 +544,5 @@ def _unless(
 
 def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
     """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
-    axes = (source.tensor.rank - 1, source.tensor.rank - 2)
-    return axes if source.is_turned == is_turned else axes[::-1]
+    last, before = source.tensor.rank - 1, source.tensor.rank - 2
+    return (last, before) if source.is_turned == is_turned else (before, last)

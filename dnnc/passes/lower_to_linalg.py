@@ -249,8 +249,8 @@ def _pointwise(low: _Lowering, op: Pointwise) -> None:
         if is_copy:
             return low.scalar(op.x, rest, op.x.type)
         taken = low.operand_scalars(op, reads, rest)
-        if not reads:
-            return convert(scalars.index(op.axis), compute, op.y.type)
+        if op.mode == "gen_index":
+            return convert(op.row.emit(scalars, None, **op.parameters()), compute, op.y.type)
         value = op.row.emit(scalars, *taken, **op.parameters())
         return convert(value, dtypes.i1 if op.row.result == "bool" else compute, op.y.type)
 
