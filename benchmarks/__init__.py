@@ -6,7 +6,7 @@ python -m benchmarks --help
 # The names of case_lists.SETS, for those who ask without torch.
 SET_NAMES = (
     "all", "hopper", "fused", "rows", "memory", "small", "conv", "depthwise", "conv-more",
-    "attention",
+    "attention", "decode",
 )  # fmt: skip
 # Those of generated.DRAWN: 20 cases that nobody listed, by seed.
 DRAWN_NAMES = ("memory-unlisted", "conv-unlisted")

@@ -4,9 +4,10 @@
 
 with k [b, h / g, s, d] and v [b, h / g, s, dv], of which g heads of q share one.  An id is
 
-    attention/type/scores/BxHxS-dD[vDv][/gqaG][/bshd]
+    attention/type/scores/BxHxS-dD[vDv][/gqaG][/bshd][/qQ]
 
-in which Dv is left out where it is D.  bshd: tensors are [b, s, h, d] in memory.  scores is full,
+in which Dv is left out where it is D, and Q, the rows of q, where they are S; others have scores
+full.  bshd: tensors are [b, s, h, d] in memory.  scores is full,
 or some of SCORES joined by _, a number behind it where it has one: causal_softcap50.
 """
 
@@ -45,24 +46,32 @@ HEADS = ((128, 16), (64, 32))
 OTHER_HEADS = ((96, 96), (192, 128), (256, 256))
 MODIFIED = ("causal_softcap50", "causal_documents1024", "causal_alibi")
 WINDOWS = (1024, 2048, 4096)
+# (batch, keys) of a decoder's step.
+DECODED = (
+    (1, 131072), (4, 32768), (16, 8192), (64, 8192), (64, 2048), (64, 1024), (16, 2048), (1, 8192),
+)  # fmt: skip
 
 
 def attention(
     dtype: str, scores: str, b: int, h: int, s: int, d: int, dv: int = 0, groups: int = 1,
-    layout: str = "bhsd",
+    layout: str = "bhsd", queries: int = 0,
 ) -> Case:  # fmt: skip
-    """dtype: of q, k, v and o, bf16 or fp16.  dv: 0 for d.  groups: heads of q that share one."""
-    dv = dv or d
+    """dtype: of q, k, v and o, bf16 or fp16.  dv: 0 for d.  groups: heads of q that share one.
+    queries: rows of q, 0 for s."""
+    dv, queries = dv or d, queries or s
+    if queries != s and scores != "full":
+        raise ValueError(f"attention case of {queries} queries and {s} keys with scores {scores!r}")
     if dtype not in _TOLERANCES or layout not in ("bhsd", "bshd") or h % groups:
         raise ValueError(f"no attention case {dtype!r}, {layout!r}, {groups} groups of {h} heads")
     p = {
         "dtype": dtype, "scores": scores, "b": b, "h": h, "s": s, "d": d, "dv": dv,
-        "groups": groups, "layout": layout, **_parsed(scores),
+        "groups": groups, "layout": layout, "q": queries, **_parsed(scores),
     }  # fmt: skip
     suffix = f"/gqa{groups}" * (groups > 1) + f"/{layout}" * (layout != "bhsd")
+    suffix += f"/q{queries}" * (queries != s)
     head = f"d{d}" + (f"v{dv}" if dv != d else "")
-    read = h * s * d + h // groups * s * (d + dv)
-    step = _ROW_STEP if s >= 4 * _ROW_STEP else 1
+    read = h * queries * d + h // groups * s * (d + dv)
+    step = _ROW_STEP if queries >= 4 * _ROW_STEP else 1
     return Case(
         id=f"attention/{dtype}/{scores}/{b}x{h}x{s}-{head}{suffix}",
         kind="attention",
@@ -70,8 +79,10 @@ def attention(
         make=lambda: _make(p),
         exact=lambda buffers: _exact(p, step, buffers),
         flops=2.0 * (d + dv) * b * h * seen(p),
-        bytes=float(b * (bytes_of(TORCH_TYPES[dtype]) * (read + h * s * dv) + 4 * h * s)),
-        unit="TFLOP/s",
+        bytes=float(
+            b * (bytes_of(TORCH_TYPES[dtype]) * (read + h * queries * dv) + 4 * h * queries)
+        ),
+        unit="TFLOP/s" if queries == s else "GB/s",
         tolerance=_TOLERANCES[dtype],
         row_step=step,
     )
@@ -98,16 +109,25 @@ def listed() -> list[Case]:
     return found
 
 
+def decoding() -> list[Case]:
+    """One query of 32 heads on 4 of keys and values."""
+    return [attention("bf16", "full", b, 32, s, 128, groups=8, queries=1) for b, s in DECODED]
+
+
 def attention_of(id_: str) -> Case:
     """The case of an id, also of sizes that no list has."""
     found = re.fullmatch(
-        r"attention/(\w+)/(\w+)/(\d+)x(\d+)x(\d+)-d(\d+)(?:v(\d+))?(?:/gqa(\d+))?(?:/(\w+))?", id_
+        r"attention/(\w+)/(\w+)/(\d+)x(\d+)x(\d+)-d(\d+)(?:v(\d+))?(?:/gqa(\d+))?(?:/(bshd))?(?:/q(\d+))?",
+        id_,
     )
     if found is None:
         raise ValueError(f"{id_!r} is no attention case")
-    dtype, scores, *sizes, dv, groups, layout = found.groups()
+    dtype, scores, *sizes, dv, groups, layout, queries = found.groups()
     b, h, s, d = map(int, sizes)
-    made = attention(dtype, scores, b, h, s, d, int(dv or 0), int(groups or 1), layout or "bhsd")
+    made = attention(
+        dtype, scores, b, h, s, d, int(dv or 0), int(groups or 1), layout or "bhsd",
+        int(queries or 0),
+    )  # fmt: skip
     if made.id != id_:
         raise ValueError(f"{id_!r} is spelled {made.id!r}")
     return made
@@ -140,6 +160,8 @@ def documents_of(s: int, least: int) -> list[int]:
 def seen(p: dict[str, Any]) -> float:
     """Scores of a head that count; of a triangle, half of the square around it."""
     lengths = documents_of(p["s"], p["documents"]) if p["documents"] else [p["s"]]
+    if p["q"] != p["s"]:
+        return float(p["q"] * p["s"])
     share = 0.5 if p["causal"] else 1.0
     found = sum(share * n * n for n in lengths)
     if p["window"]:
@@ -172,18 +194,18 @@ def slopes_of(h: int) -> Any:
 def _make(p: dict[str, Any]) -> Buffers:
     dtype, b, h, s, shared = TORCH_TYPES[p["dtype"]], p["b"], p["h"], p["s"], p["h"] // p["groups"]
 
-    def empty(heads: int, size: int) -> Any:
+    def empty(heads: int, size: int, rows: int) -> Any:
         if p["layout"] == "bhsd":
-            return torch.empty(b, heads, s, size, dtype=dtype, device=cases.DEVICE)
-        made = torch.empty(b, s, heads, size, dtype=dtype, device=cases.DEVICE)
+            return torch.empty(b, heads, rows, size, dtype=dtype, device=cases.DEVICE)
+        made = torch.empty(b, rows, heads, size, dtype=dtype, device=cases.DEVICE)
         return made.permute(0, 2, 1, 3)
 
     buffers = {
-        "q": empty(h, p["d"]).normal_(),
-        "k": empty(shared, p["d"]).normal_(),
-        "v": empty(shared, p["dv"]).normal_(),
-        "o": empty(h, p["dv"]),
-        "stats": torch.empty(b, h, s, 1, device=cases.DEVICE),
+        "q": empty(h, p["d"], p["q"]).normal_(),
+        "k": empty(shared, p["d"], s).normal_(),
+        "v": empty(shared, p["dv"], s).normal_(),
+        "o": empty(h, p["dv"], p["q"]),
+        "stats": torch.empty(b, h, p["q"], 1, device=cases.DEVICE),
     }
     if p["alibi"]:
         buffers["slopes"] = slopes_of(h).reshape(1, h, 1, 1)
@@ -197,7 +219,7 @@ def _make(p: dict[str, Any]) -> Buffers:
 
 def _exact(p: dict[str, Any], step: int, s: Buffers) -> Buffers:
     """In float64, of every step-th row; one entry of the batch at a time."""
-    rows = torch.arange(0, p["s"], step, device=cases.DEVICE)[:, None]
+    rows = torch.arange(0, p["q"], step, device=cases.DEVICE)[:, None]
     columns = torch.arange(p["s"], device=cases.DEVICE)
     keep = is_seen(p, rows, columns, s["own"].flatten() if p["documents"] else None)
     found: dict[str, list[Any]] = {"o": [], "stats": []}

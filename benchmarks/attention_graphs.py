@@ -18,23 +18,25 @@ def _attention(made: Graph, p: Mapping[str, Any]) -> None:
     dtype, b, h, s = p["dtype"], p["b"], p["h"], p["s"]
     shared = h // p["groups"]
     q, k, v = (
-        made.input(name, *_sizes(p, heads, size), dtype)
-        for name, heads, size in (("q", h, p["d"]), ("k", shared, p["d"]), ("v", shared, p["dv"]))
-    )
+        made.input(name, *_sizes(p, heads, size, rows), dtype)
+        for name, heads, size, rows in (
+            ("q", h, p["d"], p["q"]), ("k", shared, p["d"], s), ("v", shared, p["dv"], s)
+        )
+    )  # fmt: skip
     of = _of_operations if made.library is dnnc else _of_sdpa
     o, stats = of(made, p, q, k, v)
-    dims, strides = _sizes(p, h, p["dv"])
+    dims, strides = _sizes(p, h, p["dv"], p["q"])
     made.output("o", o, dims, dtype)
     o.set_stride(strides)
-    made.output("stats", stats, [b, h, s, 1], "fp32")
+    made.output("stats", stats, [b, h, p["q"], 1], "fp32")
 
 
-def _sizes(p: Mapping[str, Any], heads: int, size: int) -> tuple[list[int], list[int]]:
+def _sizes(p: Mapping[str, Any], heads: int, size: int, rows: int) -> tuple[list[int], list[int]]:
     """(dims, strides) of heads of so many elements."""
-    dims = [p["b"], heads, p["s"], size]
+    dims = [p["b"], heads, rows, size]
     if p["layout"] == "bshd":
-        return dims, [p["s"] * heads * size, size, heads * size, 1]
-    return dims, [p["s"] * heads * size, p["s"] * size, size, 1]
+        return dims, [rows * heads * size, size, heads * size, 1]
+    return dims, [rows * heads * size, rows * size, size, 1]
 
 
 def _numbers(made: Graph, p: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -49,7 +51,7 @@ def _numbers(made: Graph, p: Mapping[str, Any]) -> tuple[Any, Any]:
 
 def _of_operations(made: Graph, p: Mapping[str, Any], q: Any, k: Any, v: Any) -> tuple[Any, Any]:
     """Two products with a softmax between; rows that see nothing give zeros."""
-    g, row = made.graph, [p["b"], p["h"], p["s"], 1]
+    g, row = made.graph, [p["b"], p["h"], p["q"], 1]
     s = g.mul(g.matmul(q, g.transpose(k, permutation=[0, 1, 3, 2])), p["d"] ** -0.5)
     s = _scored(made, p, s)
     m = g.reduction(s, mode="max").set_dim(row)

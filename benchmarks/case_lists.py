@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .attention_cases import attention_of, listed
+from .attention_cases import attention_of, decoding, listed
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
 from .conv_cases import conv_of
@@ -173,6 +173,11 @@ def conv_more() -> list[Case]:
     return [*(add(8192, columns) for columns in (4096, 16384)), *more_layers()]
 
 
+def decode() -> list[Case]:
+    """One query beside many keys, after the streaming kernel that copy bandwidth is read from."""
+    return [add(8192, 16384), *decoding()]
+
+
 SETS = {
     "all": all_cases,
     "hopper": hopper,
@@ -184,6 +189,7 @@ SETS = {
     "depthwise": depthwise,
     "conv-more": conv_more,
     "attention": attention,
+    "decode": decode,
 }
 
 

@@ -34,9 +34,9 @@ from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .sdpa_kernel_sm90 import SdpaEmitter
 from .sdpa_sources_sm90 import LEAST_BLOCK
-from .sdpa_surface import head_of, operands, shape_reasons, type_reasons
+from .sdpa_surface import head_of, operands, surface_reasons
 from .sdpa_tile_sm90 import SdpaTiling
-from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, boolean_reason, bytes_of, smem_reasons
+from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192)
 _QUERIES = (128, 64, 192)
@@ -74,15 +74,12 @@ class SdpaFwdSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := attention_reasons(fusion):
             return declined
-        found, reasons = attention_of(fusion), list[Reason]()
+        reasons = list[Reason]()
         if target.name != "sm_90a":
             reasons.append(
                 Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
             )
-        reasons += type_reasons(found)
-        reasons += shape_reasons(found) or _layout_reasons(found)
-        reasons += [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
-        return tuple(reasons)
+        return (*reasons, *surface_reasons(fusion, _layout_reasons))
 
     # ---- knobs
 

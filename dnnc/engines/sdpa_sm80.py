@@ -37,9 +37,9 @@ from .product import knob_reason
 from .sdpa_kernel_sm80 import SdpaEmitter
 from .sdpa_model_sm80 import AttentionWork, seconds_of
 from .sdpa_parts_sm80 import THREADS, PartsEmitter, PartStore
-from .sdpa_surface import head_of, operands, packing_of, shape_reasons, type_reasons
+from .sdpa_surface import head_of, operands, packing_of, surface_reasons
 from .sdpa_tile_sm80 import Sm80Tiling
-from .surface import boolean_reason, bytes_of, smem_reasons
+from .surface import bytes_of, smem_reasons
 
 _QUERIES = (128, 64, 32, 16)
 _KEYS = (64, 32, 128, 16)
@@ -74,11 +74,7 @@ class SdpaSm80Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := attention_reasons(fusion):
             return declined
-        found = attention_of(fusion)
-        reasons = type_reasons(found)
-        reasons += shape_reasons(found) or _layout_reasons(found)
-        reasons += [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
-        return tuple(reasons)
+        return tuple(surface_reasons(fusion, _layout_reasons))
 
     # ---- knobs
 

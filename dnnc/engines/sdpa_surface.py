@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .. import dtypes
+from ..dialect.fusion import Fusion
 from ..errors import Status
 from ..expr import Expr, product
-from .attention import Attention, Operand, group_size
+from .attention import Attention, Operand, attention_of, group_size
 from .engine import Reason
+from .surface import boolean_reason
 
 TYPES = (dtypes.f16, dtypes.bf16)
 MOST_ELEMENTS = 256  # of a query, and of a value
@@ -53,6 +55,16 @@ def shape_reasons(found: Attention) -> list[Reason]:
         what, supported = f"{tiles} queries of all heads", "fewer than 2^31"
         reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "queries", what, supported))
     return reasons
+
+
+def surface_reasons(
+    fusion: Fusion, layout_reasons: Callable[[Attention], list[Reason]]
+) -> list[Reason]:
+    """Why an attention is declined; layout_reasons: what the engine asks of operands in memory."""
+    found = attention_of(fusion)
+    reasons = type_reasons(found)
+    reasons += shape_reasons(found) or layout_reasons(found)
+    return reasons + [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
 
 
 def operands(found: Attention) -> Sequence[tuple[str, Operand, tuple[int, int]]]:

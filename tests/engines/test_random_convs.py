@@ -46,7 +46,7 @@ def run(engine_name, seed):
             inputs=inputs,
             seed=seed,
             slack=6.0,
-            allowance=drawn.allowance,
+            allowance=drawn.allowance + machine.current().cut,
         )
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.reference import drawn, reference, undefined_parts
 from dnnc.options import Options
@@ -43,13 +42,10 @@ def check(g, sizes=None, *, slack=2.0, allowance=0.0, seed=0, inputs=None, plan=
     actual = where.run(plan, inputs, sizes=sizes, seed=seed, partial=undefined.keys())
     exact = reference(graph, inputs, sizes=sizes, exact_outputs=True)
     stored = reference(graph, inputs, sizes=sizes)
-    has_products = any(op.role == "anchor" for op in graph.live_ops)
     for tensor in graph.outputs:
         wanted = exact if tensor.type.is_float else stored
         found = actual[tensor.uid]
         if tensor.uid in undefined:
             found = np.where(undefined[tensor.uid], stored[tensor.uid], found)
-        more = where.cut if has_products and tensor.type == dtypes.f32 else 0.0
-        bound = allowance + more
-        assert_close(found, wanted[tensor.uid], tensor.type, slack=slack, allowance=bound)
+        assert_close(found, wanted[tensor.uid], tensor.type, slack=slack, allowance=allowance)
     return plan

@@ -14,7 +14,7 @@ class Machine:
     """run: (plan, inputs, sizes=, seed=) -> uid -> stored array.
 
     target: what graphs are compiled for, unless a test says.  seed: added to that of inputs.
-    cut: allowed of f32 results of products, whose sums tensor cores cut and do not round.
+    cut: allowed of sums of convolutions that cancel, which tensor cores cut and do not round.
     """
 
     run: Callable[..., dict[int, Any]]
