@@ -14,6 +14,7 @@ from benchmarks.attention_cases import (  # noqa: E402
     MODIFIED,
     attention,
     attention_of,
+    decoding,
     documents_of,
     is_seen,
     listed,
@@ -21,6 +22,7 @@ from benchmarks.attention_cases import (  # noqa: E402
 )
 from benchmarks.compilers import our_graph  # noqa: E402
 from dnnc.dialect.fusion import partition  # noqa: E402
+from dnnc.engines.heuristics import configs  # noqa: E402
 from dnnc.engines.sdpa_fwd_sm90 import SDPA_FWD_SM90  # noqa: E402
 from dnnc.target import of  # noqa: E402
 
@@ -48,7 +50,7 @@ def are_close(case, made, exact):
     """made: o and stats of all rows."""
     for name, tensor in zip(exact, made, strict=True):
         wanted = exact[name]
-        tensor = tensor.reshape(*wanted.shape[:2], case.p["s"], -1)[..., :: case.row_step, :]
+        tensor = tensor.reshape(*wanted.shape[:2], case.p["q"], -1)[..., :: case.row_step, :]
         assert tensor.shape == wanted.shape
         assert is_close(case, tensor, wanted), name
 
@@ -64,6 +66,17 @@ def test_graph_is_the_case(spelled):
     case = small(**spelled)
     assert case.row_step > 1
     buffers = case.make()
+    exact = case.exact(buffers)
+    run_reference(case, buffers)
+    are_close(case, (buffers["o"], buffers["stats"]), exact)
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_graph_of_fewer_queries_than_keys_is_the_case(layout):
+    case = small("full", queries=1, groups=2, layout=layout)
+    buffers = case.make()
+    assert buffers["q"].shape == (2, 4, 1, 16)
+    assert buffers["k"].shape == (2, 2, 130, 16)
     exact = case.exact(buffers)
     run_reference(case, buffers)
     are_close(case, (buffers["o"], buffers["stats"]), exact)
@@ -103,6 +116,13 @@ def test_the_engine_takes_all_as_one():
         assert not SDPA_FWD_SM90.supports(fusion, of("sm_90a")), case.id
 
 
+def test_the_engine_of_decoding_is_the_first():
+    for case in decoding():
+        graph, _ = our_graph(case)
+        best = next(iter(configs(graph, of("sm_90a"))))
+        assert [choice.engine.name for choice in best.choices] == ["sdpa_sm80"], case.id
+
+
 @pytest.mark.parametrize("scores", SCORES)
 def test_what_is_seen_is_what_is_counted(scores):
     """But for half the diagonals, as everybody counts a causal mask."""
@@ -131,6 +151,13 @@ def test_what_is_counted():
     assert math.isclose(case.rate(1e-3), case.flops / 1e9)
 
 
+def test_what_is_counted_of_one_query():
+    case = attention_of("attention/bf16/full/2x32x4096-d128/gqa8/q1")
+    assert case.bytes == 2 * (2 * (2 * 4 * 4096 * 128 + 2 * 32 * 128) + 4 * 32)
+    assert case.unit == "GB/s"
+    assert math.isclose(case.rate(1e-3), case.bytes / 1e6)
+
+
 @pytest.mark.parametrize(
     "id_",
     [
@@ -143,6 +170,8 @@ def test_what_is_counted():
         "bf16/full/1x1x64-d64v64",
         "bf16/full/1x3x64-d64/gqa2",
         "bf16/full/1x1x64-d64/sbhd",
+        "bf16/full/1x1x64-d64/q64",
+        "bf16/causal/1x1x64-d64/q1",
     ],
 )
 def test_other_ids_are_errors(id_):
