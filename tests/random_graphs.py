@@ -450,14 +450,17 @@ class Builder:
         result: Any = None,
         accept: Callable[[Node], bool] = lambda node: True,
         groups: Mapping[str, float] = _GROUP_WEIGHTS,
+        reads: bool = False,
     ) -> Node:
         """A pointwise operation.
 
         first: an operand that it must have.  dims: what the result's must be.
         result: the result's type.  accept: what other nodes may be operands.
-        groups: of modes, with their weights.
+        groups: of modes, with their weights.  reads: whether it must need an operand's values.
         """
         mode = pick(self.rng, _GROUPS[pick(self.rng, groups)])
+        if reads and mode.name == "gen_index":
+            raise Untenable("an index alone")
         x = first or self.operand(accept)
         others = [self._partner(x, mode, i, dims, accept) for i in range(mode.arity - 1)]
         operands = [x, *others]
@@ -976,7 +979,7 @@ def _inside_reduction(builder: Builder, seed: int) -> Drawn:
     for _ in range(pick(rng, {0: 6, 1: 2, 2: 1})):
         same = builder.existing(lambda node: node.dims == x.dims and not node.has_sum) or x
         sums.append(_retried(builder, lambda s=same: builder.reduction(s, axes=axes)))
-    after = _followed(builder, sums, pick(rng, {0: 3, 1: 3, 2: 2, 3: 1}))
+    after = _followed(builder, sums, pick(rng, {0: 3, 1: 3, 2: 2, 3: 1}), reads=True)
     is_single = all(n.constant == 1 for n in sums[0].dims)
     outputs = [node for node in after if not node.uses or builder.chance(0.25)]
     full = [n for n in builder.results() if n.dims == x.dims and not n.has_sum]
@@ -987,8 +990,13 @@ def _inside_reduction(builder: Builder, seed: int) -> Drawn:
     return builder.drawn(seed, "reduction")
 
 
-def _followed(builder: Builder, first: Sequence[Node], count: int) -> list[Node]:
-    """Nodes of equal dims, and pointwise operations of those dims after them."""
+def _followed(
+    builder: Builder, first: Sequence[Node], count: int, *, reads: bool = False
+) -> list[Node]:
+    """Nodes of equal dims, and pointwise operations of those dims after them.
+
+    reads: whether each must need their values: those of what a reduction leaves.
+    """
     after = list(first)
     dims = after[0].dims
 
@@ -997,7 +1005,10 @@ def _followed(builder: Builder, first: Sequence[Node], count: int) -> list[Node]
 
     for _ in range(count):
         made = _retried(
-            builder, lambda: builder.pointwise(pick(builder.rng, after), dims=dims, accept=fits)
+            builder,
+            lambda: builder.pointwise(
+                pick(builder.rng, after), dims=dims, accept=fits, reads=reads
+            ),
         )
         after.append(made)
     return after
@@ -1227,7 +1238,7 @@ def _exits(builder: Builder, after: Sequence[Node]) -> list[Node]:
         )
         found.append(total)
         if builder.chance(0.3):
-            found += _followed(builder, [total], 1)[1:]
+            found += _followed(builder, [total], 1, reads=True)[1:]
     return found
 
 

@@ -77,23 +77,35 @@ class Fusion:
         return found
 
     def upstream(self, tensor: Tensor) -> frozenset[Op]:
-        """The operations of the fusion that `tensor` depends on."""
+        """The operations of the fusion that `tensor` depends on, be it for its dims alone."""
         if tensor not in self._upstreams:
-            self._upstreams[tensor] = self._found_upstream(tensor)
+            self._upstreams[tensor] = self._found_upstream(tensor, lambda op: op.operands)
         return self._upstreams[tensor]
+
+    def sources(self, tensor: Tensor) -> frozenset[Op]:
+        """The operations of the fusion whose values those of `tensor` are made of."""
+        if tensor not in self._sources:
+            self._sources[tensor] = self._found_upstream(tensor, lambda op: op.read_operands)
+        return self._sources[tensor]
 
     @cached_property
     def _upstreams(self) -> dict[Tensor, frozenset[Op]]:
         return {}
 
-    def _found_upstream(self, tensor: Tensor) -> frozenset[Op]:
+    @cached_property
+    def _sources(self) -> dict[Tensor, frozenset[Op]]:
+        return {}
+
+    def _found_upstream(
+        self, tensor: Tensor, operands_of: Callable[[Op], Sequence[Tensor]]
+    ) -> frozenset[Op]:
         found: set[Op] = set()
         pending = [tensor]
         while pending:
             op = self.producers.get(pending.pop())
             if op is not None and op not in found:
                 found.add(op)
-                pending.extend(op.operands)
+                pending.extend(operands_of(op))
         return frozenset(found)
 
     def __repr__(self) -> str:

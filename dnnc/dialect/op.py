@@ -158,6 +158,11 @@ class Op:
         return tuple(tensor for _, tensor in self.tensors("operand"))
 
     @property
+    def read_operands(self) -> tuple[Tensor, ...]:
+        """The operands whose elements are read; of the others the dims count alone."""
+        return self.operands
+
+    @property
     def results(self) -> tuple[Tensor, ...]:
         return tuple(tensor for _, tensor in self.tensors("result"))
 

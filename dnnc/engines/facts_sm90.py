@@ -213,7 +213,7 @@ def _no_fragments(fusion: Fusion, *, swaps: bool) -> str:
 def _raw_bits(operand: Tensor, fusion: Fusion, *, is_a: bool) -> int:
     """Of an element of the widest tensor of an operand's dims that g1 reads and TMA brings with k
     contiguous; 0: there is none."""
-    read = {t for op in fusion.upstream(operand) for t in op.operands}
+    read = {t for op in fusion.sources(operand) for t in op.read_operands}
     return max(
         (
             t.type.bits for t in fusion.inputs
@@ -228,9 +228,9 @@ def _raw_element_bytes(
     fusion: Fusion, operand: Tensor, row: wgmma.Instruction, *, is_a: bool
 ) -> int:
     """At most the bytes of an element of what g1 reads from raw tiles; 0: nothing."""
-    upstream = fusion.upstream(operand)
-    read = {t for other in upstream for t in other.operands} if upstream else set[Tensor]()
-    if not upstream and (row.takes_mn_major or not _is_along_rows(operand, is_a=is_a)):
+    made_by = fusion.sources(operand)
+    read = {t for op in made_by for t in op.read_operands}
+    if not made_by and (row.takes_mn_major or not _is_along_rows(operand, is_a=is_a)):
         return 0
     fitting = [t for t in (*read, operand) if t in fusion.inputs and t.shape == operand.shape]
     sizes = (t.type.bits // 8 for t in fitting if t.type.bits <= MOST_RAW_BITS)

@@ -13,6 +13,7 @@ from ..dtypes import DType
 from ..errors import Status
 from ..expr import Expr, product
 from .engine import Reason
+from .reduced import follows_reduction, unreduced_reason
 from .surface import boolean_reason, pattern_reason
 
 Product = Matmul | MoeGroupedMatmul
@@ -128,10 +129,13 @@ def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]
 
 def _output_reasons(fusion: Fusion, made: set[Op]) -> list[Reason]:
     flowing = set(flowing_reductions(fusion))
+    dims = fusion.with_role("anchor")[0].results[0].shape
     for output in fusion.outputs:
         upstream = fusion.upstream(output)
         if not made & upstream:
             return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]
+        if output.shape != dims and not follows_reduction(fusion, output):
+            return [unreduced_reason(output)]
         exits = [op for op in upstream if isinstance(op, Reduction) and op not in flowing]
         if len({op.y.shape for op in exits}) > 1:
             what = (

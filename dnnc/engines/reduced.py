@@ -82,11 +82,19 @@ def output_reasons(
             return [Reason(Status.NOT_SUPPORTED_SHAPE, "output dims", what, wanted)]
         if output.type.kind == "b" and not holds_bytes(output, first):
             return [boolean_reason(output)]
-        above = fusion.upstream(output)
-        if output.shape != first.x.shape and not above & set[Op](reductions_of(fusion)):
-            what = f"{output.label}, which no reduction leads to"
-            return [pattern_reason(what, "outputs of rows or of reductions")]
+        if output.shape != first.x.shape and not follows_reduction(fusion, output):
+            return [unreduced_reason(output)]
     return []
+
+
+def follows_reduction(fusion: Fusion, output: Tensor) -> bool:
+    """Whether a reduction's values lead to an output, not its dims alone: an index has none."""
+    return bool(fusion.sources(output) & set[Op](reductions_of(fusion)))
+
+
+def unreduced_reason(output: Tensor) -> Reason:
+    what = f"{output.label} of dims {text(output.shape)}, which no reduction leads to"
+    return pattern_reason(what, "outputs of the dims before the reductions, or made of theirs")
 
 
 def sizes_along(op: Reduction) -> tuple[list[Expr], list[Expr]]:

@@ -35,9 +35,11 @@ from .reduced import (
     accesses_of,
     agreement_reasons,
     axis_order,
+    follows_reduction,
     reductions_of,
     runs_along_row,
     sizes_along,
+    unreduced_reason,
 )
 from .surface import (
     LAUNCH_SECONDS,
@@ -117,6 +119,8 @@ class ReductionEngine:
                 ]
             if output.type.kind == "b" and output.elements().constant != 1:
                 return [boolean_reason(output)]
+            if output.shape != first.x.shape and not follows_reduction(fusion, output):
+                return [unreduced_reason(output)]
         return []
 
     # ---- knobs

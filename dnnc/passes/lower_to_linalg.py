@@ -237,7 +237,7 @@ def _constant_of(source: Tensor, dtype: DType) -> Any:
 
 def _pointwise(low: _Lowering, op: Pointwise) -> None:
     compute = op.compute_type
-    reads = op.operands if op.mode != "gen_index" else ()  # of whose operand the dims count alone
+    reads = op.read_operands
     operands = [pair for source in reads for pair in low.operand(source, op.y)]
     is_copy = op.mode == "identity" and op.x.type == op.y.type
     scalars = Scalars(

@@ -96,6 +96,10 @@ class Pointwise(Op):
             _PARAMETERS[name]: given.get(name, defaults.get(name)) for name in self.row.parameters
         }
 
+    @property
+    def read_operands(self) -> tuple[Tensor, ...]:
+        return () if self.mode == "gen_index" else self.operands
+
     def infer(self) -> None:
         if self.y.dims is None:
             self.y.dims = self._broadcast_dims()
