@@ -310,7 +310,7 @@ class _Attention(Pattern):
         e = g.exp(g.sub(s, base))
         self.l = self._rows(e, "add")
         share = random.choice(("mul", "mul", "div", "after"))
-        p = self._weights(self._shared(e, share), s)
+        p = self._weights(self._shared(e, share), s, is_guarded)
         p = g.identity(p).set_data_type(random.choice((self.value_type, self.value_type, "f32")))
         o = g.matmul(p, self.v)
         if share == "after":
@@ -321,12 +321,14 @@ class _Attention(Pattern):
         self._after(o)
         self._statistics()
 
-    def _weights(self, p: Any, s: Any) -> Any:
+    def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
         if self._chance(0.2):
             mask = self._tensor(self._broadcast(self.dims), dtype=self.io)
             self.values[mask.get_name()] = lambda rng, shape: rng.random(shape) < 0.8
             p = self.g.mul(self.g.mul(p, mask), 1.25)
-        if self._chance(0.1):
+        # The sum of a row without a guard may be NaN, which O is divided by though no weight of
+        # the row is kept: docs/numerics.md.
+        if is_guarded and self._chance(0.1):
             p = self.g.binary_select(p, 0.0, self._condition(s, 0))
         return p
 

@@ -402,7 +402,8 @@ def test_reductions_at_the_exit(mode, dims):
     c = g.relu(g.matmul(a, b)).set_output()
     total = g.reduction(c, mode).set_dim(dims).set_output().set_data_type(dtypes.f32)
     assert total is not None
-    run(g, allowance=1e-5)
+    # The greatest is one of C's elements, each rounded to f16; a sum's errors cancel.
+    run(g, allowance=1e-5 if mode == "add" else 2.0**-11)
 
 
 def test_amax_for_fp8_scaling_beside_the_scaled_output():

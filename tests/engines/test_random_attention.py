@@ -11,6 +11,7 @@ from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
 from dnnc.engines import engine_named
 from dnnc.options import Options
+from dnnc.rounding import widen
 from dnnc.target import of
 from tests.random_attention import draw
 from tests.support import machine
@@ -46,6 +47,7 @@ def run(engine_name, seed, most, heads=6, target=None):
             # Weights are rounded before they are divided by their sum, or after it.
             allowance = 4 * (UNIT[drawn.weights.name] + drawn.error)
             given = without_subnormal_steps(given, wanted, tensor.type)
+            given = without_subnormal_weights(given, wanted, drawn.weights, inputs, most)
             assert_close(given, wanted, tensor.type, slack=4.0, allowance=allowance)
 
 
@@ -86,6 +88,16 @@ def test_many_on_any_architecture():
 @pytest.mark.slow
 def test_many_on_hopper():
     assert not failures("sdpa_fwd_sm90", range(SEEDS, MORE_SEEDS), 260, "sm_90a")
+
+
+def without_subnormal_weights(actual, expected, weights, inputs, keys):
+    """Results of weights that are halves, next to expected ones by no more than a subnormal step
+    of each of a row's weights, as if they were it: a mask on weights may leave no larger ones."""
+    if weights != dtypes.f16:
+        return actual
+    largest = max(np.max(np.abs(widen(a))) for a in inputs.values() if np.ndim(a) >= 3)
+    step = 2.0**-24 * keys * largest
+    return np.where(np.abs(widen(actual) - expected) <= step, expected, actual)
 
 
 def failures(engine, seeds, most, target=None):
