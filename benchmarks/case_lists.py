@@ -37,6 +37,7 @@ MATMUL_SIZES = (
     (16, 1024, 1024, 1024),
 )
 BIASED = ("none", "bias_relu", "bias_gelu")
+EPILOGUES = ("bias_relu", "bias_gelu", "bias_gelu_erf", "scale_residual_silu")
 
 # (n, k) of weights that a few tokens are multiplied by.
 DECODE_WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (28672, 8192), (8192, 28672))
@@ -86,11 +87,7 @@ def hopper() -> list[Case]:
         for sizes in MATMUL_SIZES
         for layout in LAYOUTS
     ]
-    found += [
-        matmul("bf16", epilogue, *sizes)
-        for sizes in MATMUL_SIZES
-        for epilogue in ("bias_relu", "bias_gelu", "bias_gelu_erf", "scale_residual_silu")
-    ]
+    found += [matmul("bf16", epilogue, *sizes) for sizes in MATMUL_SIZES for epilogue in EPILOGUES]
     for sizes in MATMUL_SIZES[:2]:
         found += [matmul(dtype, "descale", *sizes) for dtype in ("e4m3_fast", "e4m3")]
         found += [matmul("int8", epilogue, *sizes) for epilogue in ("none", "scale")]
@@ -101,6 +98,20 @@ def hopper() -> list[Case]:
         for sizes in MATMUL_SIZES[:2]
     ]
     found += [matmul("bf16", "none", 1, m, n, k) for n, k in DECODE_WEIGHTS for m in DECODE_ROWS]
+    return found
+
+
+def epilogues() -> list[Case]:
+    """Epilogues in f16, and in the operand layouts that `hopper` has none of, beside their plain
+    products; first the streaming kernel that copy bandwidth is read from."""
+    found = [add(8192, 16384)]
+    found += [matmul("fp16", e, *sizes) for sizes in MATMUL_SIZES for e in ("none", *EPILOGUES)]
+    found += [
+        matmul("bf16", epilogue, *sizes, layout)
+        for layout in LAYOUTS[1:]
+        for sizes in (MATMUL_SIZES[1], MATMUL_SIZES[4])
+        for epilogue in ("none", "bias_gelu", "scale_residual_silu")
+    ]
     return found
 
 
@@ -181,6 +192,7 @@ def decode() -> list[Case]:
 SETS = {
     "all": all_cases,
     "hopper": hopper,
+    "epilogues": epilogues,
     "fused": fused,
     "rows": rows,
     "memory": memory,
