@@ -277,6 +277,16 @@ def streamed_short():
     return plain(64, 40, 136), {**SMALL, "STREAM_K": 1}
 
 
+def taken():
+    """Seven tiles for one block, which takes their numbers one by one."""
+    return plain(64, 440, 136), {**SMALL, "SCHED_POLICY": 1}
+
+
+def taken_ahead():
+    """Ten tiles of one panel each, of which six are loaded ahead: the numbers' ring goes round."""
+    return plain(64, 640, 64), {**SMALL, "SCHED_POLICY": 1, "STAGES": 6}
+
+
 def rows_over_a_cluster():
     """Three tiles for a pair of blocks, and four exchanges of each."""
     g = matmul_graph(dtypes.f16)
@@ -314,6 +324,7 @@ HOPPER_CASES = {
     "experts": (experts, 2),
     "fragments": (weights_in_the_registers_of_consumers, 1),
     "mask": (relu_with_its_mask, 1),
+    "taken": (taken, 1),
 }
 HOPPER_WAITS = (
     SPIN,
@@ -334,6 +345,8 @@ HOPPER_WAITS = (
 _ONE_WARP = "orders lanes of one warp, which the interpreter does by itself"
 _MORE_REGISTERS = "registers that a thread may have are no register that it uses"
 
+_TAKEN_FIRST = "a tile's number is there before its panels are loaded, for which the reader waited"
+_FEW_AHEAD = "two stages are no four tiles; see the case of ten"
 _RELEASED = "visibility between blocks, which the release or acquire beside it gives too"
 _LEFT_FIRST = "sums are left long before another block reads them here; see the case of one tile"
 _LAST_EXCHANGE = "each block has waited for the last exchange, after which none writes to it"
@@ -359,6 +372,7 @@ HOPPER_UNOBSERVABLE = {
     },
     "split k": {("bar", -4): _ONE_WARP, ("bar", -1): _ONE_WARP},
     "mask": {("setmaxnreg", -2): _MORE_REGISTERS},
+    "taken": {("bar", -1): _ONE_WARP, (SPIN, -5): _TAKEN_FIRST, (SPIN, -3): _FEW_AHEAD},
 }
 
 
@@ -386,6 +400,17 @@ def test_sums_are_left_and_read_after_barriers(monkeypatch):
 
     found, alive = survivors(streamed_short, "matmul_sm90", "sm_90a", barriers)
     assert len(found) == 2
+    assert not alive
+
+
+def test_the_ring_of_taken_numbers_waits_for_its_readers(monkeypatch):
+    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
+
+    def wait(module, kernel):
+        return [found for found in removed(module, kernel, (SPIN,)) if found[0][1] == -2]
+
+    found, alive = survivors(taken_ahead, "matmul_sm90", "sm_90a", wait)
+    assert len(found) == 1
     assert not alive
 
 
