@@ -54,7 +54,7 @@ class ProductFacts:
     through shared memory, at most those: what a load needs beyond its dims is seen when the kernel
     is made.  is_direct: by SWAP_AB, whether outputs are stored from registers.
     reductions: in the epilogue.  width: at most, of rows that are reduced and flow on; 0: none.
-    load_share: of the copy engine's rate, see `hopper_model`.
+    load_share: of the copy engine's rate, and narrow: of A and B, see `hopper_model`.
     most_sums: that two rows of a thread may have: twice the registers.
     """
 
@@ -82,6 +82,7 @@ class ProductFacts:
     is_grouped: bool
     group_bytes: int
     load_share: float
+    narrow: tuple[bool, bool] = (False, False)
     most_sums: int = MOST_SUMS
 
 
@@ -129,7 +130,10 @@ def facts_of(fusion: Fusion) -> ProductFacts:
         width=max(1, dims[-1].bounds()[1]) if flowing_reductions(fusion) else 0,
         is_grouped=is_grouped(fusion),
         group_bytes=GroupTable.bytes(most_groups) if most_groups else 0,
-        load_share=min(load_share(pitch_bytes(t)) for t in (op.a, op.b)),
+        load_share=min(
+            (load_share(pitch_bytes(t)) for t in (op.a, op.b) if _is_aligned(t)), default=1.0
+        ),
+        narrow=(not _is_aligned(op.a), not _is_aligned(op.b)),
     )
 
 

@@ -21,7 +21,7 @@ _LAUNCH_SECONDS = 1.36e-6
 _FILL_SECONDS = 0.55e-6  # of a block: barriers, the first loads
 _CLUSTER_FILL_SECONDS = 0.4e-6  # more, of blocks that start together
 _TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
-_CLUSTER_SECONDS = 0.15e-6  # of a tile, where blocks wait for each other
+_CLUSTER_SECONDS = 0.3e-6  # of a tile, where blocks wait for each other
 _RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
 _LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
@@ -35,7 +35,13 @@ _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
 _FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
 _LINE_BYTES = 128
 _SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
-_NARROW_LOAD_SHARE = 0.14  # and where they go through registers
+# Operands whose rows TMA can't take go through a warpgroup's registers: bytes a second of tiles of
+# up to 64 rows, all of whose loads are under way together, and of taller ones; of a stage, more.
+_TALL_ROWS = 64
+_NARROW_RATE = 16e9
+_TALL_NARROW_RATE = 6.2e9
+_NARROW_SECONDS = 0.15e-6
+_FEW_ROWS_SECONDS = 0.6e-6  # of tiles of 8 rows, which few threads load
 _EPILOGUE_RATE = 28e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 10.7e9
 _LONE_RATE = 0.7  # of these, of tiles of 64 rows
@@ -83,7 +89,8 @@ class HopperTile:
     do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
     at the same time.  streams: the last tiles are cut along k, so that blocks end together.
     is_im2col: whether A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the
-    share that is loaded: pixels with their halo stay for all taps of a filter.
+    share that is loaded: pixels with their halo stay for all taps of a filter.  narrow: of A and
+    B, whether they go through registers element by element, in each block of a cluster.
     """
 
     tile: tuple[int, int]
@@ -104,6 +111,7 @@ class HopperTile:
     target: Target
     is_im2col: bool = False
     loads: tuple[float, float] = (1.0, 1.0)
+    narrow: tuple[bool, bool] = (False, False)
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -165,10 +173,27 @@ class HopperTile:
         return work.count * once * work.k * element
 
     @property
+    def _sides(self) -> tuple[tuple[float, float, bool], ...]:
+        """Of A and B: (rows of a stage's tile, the part of them that a block loads, narrow?)."""
+        rows, columns = (side * share for side, share in zip(self.tile, self.loads, strict=True))
+        sides = ((rows, self.cluster[1]), (self.products * columns, self.cluster[0]))
+        return tuple(
+            (side, side if is_narrow else side / blocks, is_narrow)
+            for (side, blocks), is_narrow in zip(sides, self.narrow, strict=True)
+        )
+
+    @property
     def _stage_bytes(self) -> float:
         """What a block loads for a stage; what it shares with others counts in part."""
-        rows, columns = (side * share for side, share in zip(self.tile, self.loads, strict=True))
-        return (rows / self.cluster[1] + self.products * columns / self.cluster[0]) * 128
+        return sum(loaded for _, loaded, _ in self._sides) * 128
+
+    def _load_seconds(self) -> float:
+        """Of a stage."""
+        copied = sum(loaded for _, loaded, is_narrow in self._sides if not is_narrow) * 128
+        seconds = sum(_narrow_seconds(rows) for rows, _, is_narrow in self._sides if is_narrow)
+        if any(self.narrow):
+            seconds += _NARROW_SECONDS
+        return max(copied / (_LOAD_RATE * self.load_share), seconds)
 
     def _step_seconds(self) -> float:
         rows, columns = self.tile[::-1] if self.swaps else self.tile
@@ -176,7 +201,7 @@ class HopperTile:
         rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
         worked += _MORE_COLUMNS
         multiply = 2 * rows * worked * self.depth * self.products / rate
-        load = self._stage_bytes / (_LOAD_RATE * self.load_share)
+        load = self._load_seconds()
         pixels = 0.0
         if self.loads[0] < 1.0:
             multiply *= _HALO_SHARE
@@ -212,6 +237,12 @@ class HopperTile:
         return seconds
 
 
+def _narrow_seconds(rows: float) -> float:
+    """Of a stage's tile of so many rows, element by element."""
+    rate = _NARROW_RATE if rows <= _TALL_ROWS else _TALL_NARROW_RATE
+    return rows * 128 / rate + (_FEW_ROWS_SECONDS if rows < 16 else 0.0)
+
+
 # A few hundred tiles are judged for each graph, at several sizes where it has symbols.
 hopper_tile = lru_cache(maxsize=4096)(HopperTile)
 
@@ -221,6 +252,4 @@ def load_share(pitch_bytes: int) -> float:
 
     pitch_bytes: a number known to divide the distance between their rows.
     """
-    if pitch_bytes % _LINE_BYTES == 0:
-        return 1.0
-    return _SPLIT_LINE_SHARE if pitch_bytes % 16 == 0 else _NARROW_LOAD_SHARE
+    return 1.0 if pitch_bytes % _LINE_BYTES == 0 else _SPLIT_LINE_SHARE

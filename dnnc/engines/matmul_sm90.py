@@ -206,6 +206,7 @@ class MatmulSm90Engine:
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
+            narrow=facts.narrow,
         ).predict(_work(fusion))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:

@@ -92,8 +92,8 @@ def test_mode_b_has_legal_choices_that_round_no_more():
 
 
 def test_mode_b_takes_near_ties_as_they_were_timed():
-    """Not the narrowest instruction where a wider one is predicted to take 4% more."""
-    graph = product(dtypes.bf16, 8, 528, 4385)[0].graph.finalize()
+    """Not the narrowest instruction where a wider one is predicted to take 6% more."""
+    graph = product(dtypes.bf16, 8, 528, 4384)[0].graph.finalize()
     (a,), (b,) = (next(heuristics.configs(graph, SM90A, [mode])).choices for mode in "AB")
     assert a.knobs["TILE_M"] == 8
     assert b.knobs["TILE_M"] == 16
