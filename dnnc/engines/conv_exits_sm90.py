@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..codegen import wgmma
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor, text
@@ -10,8 +11,9 @@ from ..expr import typical
 from ..target import Target
 from .bits_sm90 import whole_bytes
 from .conv import conv_of, shape_of
+from .conv_before_sm90 import computes
 from .engine import Knobs, Reason
-from .knobs_sm90 import ROWS, sides_of
+from .knobs_sm90 import COLUMNS, ROWS, sides_of
 from .product import knob_reason, reducing_epilogue_reasons
 from .surface import LAUNCH_SECONDS, pattern_reason
 
@@ -68,10 +70,12 @@ def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
     if not exits_of(fusion) or knobs["TILE_ROWS"]:
         return ()
     rows, columns = sides_of(knobs)
+    what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} with reductions"
+    if computes(fusion) and not knobs["SWAP_AB"] and columns == max(COLUMNS) and rows > wgmma.M:
+        return (knob_reason(f"{what} and operations before X", f"fewer than {columns} channels"),)
     most = _MOST_SWAPPED if knobs["SWAP_AB"] else _MOST_COLUMNS
     if rows < max(ROWS) or columns <= most:
         return ()
-    what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} with reductions"
     return (knob_reason(what, f"beside {max(ROWS)} up to {most}"),)
 
 

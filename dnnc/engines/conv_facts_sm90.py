@@ -6,6 +6,7 @@ from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.tensor import Tensor
 from ..expr import typical
 from .conv import conv_of, shape_of
+from .conv_before_sm90 import beside_bytes, computes, raws_of
 from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
@@ -15,6 +16,7 @@ from .product import is_heavy
 from .surface import bytes_of
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
+_MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what it reads
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
@@ -36,10 +38,11 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
         ]
         for tensors, moves in (
             (whole_outputs(fusion), pixels_stored_by_tma),
-            (y_loads(fusion), pixels_move_by_tma),
+            # Warps that would load them compute X.
+            ([] if computes(fusion) else y_loads(fusion), pixels_move_by_tma),
         )
     )
-    whole = len(whole_outputs(fusion))
+    whole, before = len(whole_outputs(fusion)), fusion.upstream(op.x)
     return ProductFacts(
         row=row,
         products=1,
@@ -59,14 +62,22 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
         staged=(staged[0], staged[1]),
         loaded=(loaded[0], loaded[1]),
         is_direct=(len(staged[0]) < whole, len(staged[1]) < whole),
-        is_heavy=any(is_heavy(other) for other in fusion.ops),
+        is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
         reductions=0,
         width=0,
         is_grouped=False,
         group_bytes=0,
         load_share=load_share(shape.c_group * op.x.type.bits // 8),
-        most_sums=_MOST_SUMS,
+        most_sums=_most_sums(fusion),
+        rewrites=computes(fusion),
+        beside=beside_bytes(fusion, row.panel_k),
     )
+
+
+def _most_sums(fusion: Fusion) -> int:
+    """Of two rows of a thread."""
+    loads_itself = computes(fusion) and y_loads(fusion)
+    return _MOST_BESIDE_LOADS if loads_itself else _MOST_SUMS
 
 
 def y_loads(fusion: Fusion) -> list[Tensor]:
@@ -83,12 +94,13 @@ def conv_work_of(fusion: Fusion) -> HopperWork:
     shape = shape_of(op)
     k = shape.depth(instruction_of_types(op.x.type, op.w.type).panel_k)
     pixels, read = typical(shape.pixels), shape.read_share
-    others = {t for t in (*fusion.inputs, *fusion.outputs) if t is not op.x}
+    loaded = raws_of(fusion)
+    others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
     return HopperWork(
         pixels,
         shape.k_group,
         k,
         shape.groups,
-        bytes_of(others) + round(bytes_of((op.x,)) * read),
+        bytes_of(others) + round(bytes_of(loaded) * read),
         a_share=min(1.0, typical(op.x.elements()) * read / (pixels * k * shape.groups)),
     )

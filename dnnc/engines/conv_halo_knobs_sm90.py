@@ -13,6 +13,7 @@ from ..dialect.fusion import Fusion, remembered
 from ..expr import typical
 from ..target import Target
 from .conv import conv_of, shape_of
+from .conv_before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .conv_exits_sm90 import booleans_of, keeps_pixels, whole_outputs
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, y_loads
 from .conv_halo import (
@@ -25,6 +26,7 @@ from .conv_halo import (
     stays,
     tile_refusal,
 )
+from .conv_region_sm90 import rewriting_bytes
 from .engine import Knobs, Reason
 from .hopper_model import HopperWork
 from .knobs_sm90 import BESIDE, STAGES, SWIZZLES
@@ -50,10 +52,14 @@ def halo_of(fusion: Fusion, rows: int, channels: int) -> Halo | None:
 @remembered
 def _refusal(fusion: Fusion) -> str:
     """Why there are no halos; "": there are."""
-    op, facts = conv_of(fusion), conv_facts_of(fusion)
-    shape = shape_of(op)
+    facts = conv_facts_of(fusion)
+    shape = loaded_shape(fusion)
     if (what := halo_refusal(shape, facts.row.panel_k)) is not None:
         return what
+    if computes(fusion) and (len(raws_of(fusion)) > 1 or not rewrites_in_place(fusion)):
+        return "an X that is computed from several tensors, or from elements of another size"
+    if computes(fusion) and y_loads(fusion):
+        return "an X that is computed, and tensors of Y's dims that are read after it"
     if keeps_pixels(fusion):
         return "a reduction that keeps pixels"
     for tensor in (*whole_outputs(fusion), *booleans_of(fusion)):
@@ -101,6 +107,7 @@ def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
     buffers = 2 * (len(whole_outputs(fusion)) + len(loads)) * halo.buffer_bytes
     barriers = Pipeline.barrier_bytes(stages + SLOTS + 2) + TileRing.bytes()
     barriers += TileRing.barrier_bytes() + 64
+    barriers += rewriting_bytes(SLOTS, 0) if computes(fusion) else 0
     return stages * channels * wgmma.ROW_BYTES + SLOTS * halo.slot_bytes + buffers + barriers
 
 

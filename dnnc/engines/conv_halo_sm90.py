@@ -28,16 +28,19 @@ from ..expr import Expr, ceildiv
 from .conv import ConvShape, image_view
 from .conv_halo import IMAGE_AXES, Halo
 from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
-from .matrices_sm90 import Batch, SpaceAxes
+from .matrices_sm90 import Batch, Rewriter, SpaceAxes
 
 
 def halo_operand(
-    kernel: Kernel, shape: ConvShape, halo: Halo, row: wgmma.Instruction
+    kernel: Kernel, shape: ConvShape, halo: Halo, row: wgmma.Instruction, *, is_raw: bool
 ) -> RingOperand:
-    """X: tiles of pixels with their halo, of a panel of channels."""
+    """X: tiles of pixels with their halo, of a panel of channels.
+
+    is_raw: whether X is computed from them.
+    """
     panels = wgmma.Panels(halo.positions, row.element_bytes)
     extents = (panels.k, halo.pitch, halo.input_rows)
-    box = tma.Box(shape.x, (1, 3, 2), extents, element_of(shape.x))
+    box = tma.Box(shape.x, (1, 3, 2), extents, "" if is_raw else element_of(shape.x))
     return RingOperand(kernel, box, panels, is_rows=False)
 
 
@@ -128,7 +131,8 @@ class HaloSpace:
 class HaloLoop:
     """See the file's docstring.
 
-    filters: their ring.  pixels: theirs.  stays: whether filters do.
+    filters: their ring.  pixels: theirs.  stays: whether filters do.  rewriter: of pixels that are
+    computed.
     """
 
     halo: Halo
@@ -138,6 +142,7 @@ class HaloLoop:
     filters: Pipeline
     pixels: Pipeline
     stays: bool
+    rewriter: Rewriter | None = None
 
     @property
     def taps(self) -> int:
@@ -167,8 +172,8 @@ class HaloLoop:
             begins = ops.compare("eq", tap, 0)
             with ops.if_(begins):
                 self.pixels.wait_empty(pixels)
-                self.pixels.expect(pixels, self.halo.load_bytes)
-                barrier = self.pixels.full_barrier(pixels)
+                barrier = self._arrival(pixels)
+                mbarrier.expect(barrier, self.halo.load_bytes)
                 slot = self.pixels.slot(pixels)
                 pixel.start(slot, self._corner(image, row, place.batch, panel), barrier)
             pixels = _advanced(pixels, self.pixels.stages, begins)
@@ -186,6 +191,12 @@ class HaloLoop:
 
         carried = ops.for_(place.first_step, place.end_step, 1, carried, step)
         return [*carried, ops.const(0)]
+
+    def _arrival(self, pixels: Cursor) -> Any:
+        """The barrier that a tile's bytes arrive at."""
+        if self.rewriter:
+            return self.rewriter.barrier(pixels)
+        return self.pixels.full_barrier(pixels)
 
     def _corner(self, image: Any, row: Any, batch: Batch, panel: Any) -> list[Any]:
         """Where a tile of X that begins at a row of Y's image has its first pixel."""

@@ -12,7 +12,8 @@ the batch is a group of channels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..codegen import index as idx
@@ -28,6 +29,8 @@ from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_halo import Halo
 from .conv_halo_sm90 import HaloLoop, HaloSpace, halo_operand
 from .conv_operands_sm90 import GROUP, FilterOperand, PixelOperand
+from .conv_region_sm90 import REWRITTEN
+from .conv_rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
 from .matrices_sm90 import Batch, Matrices, SpaceAxes
 from .region_sm90 import product_calls
 from .tile_sm90 import Tiling
@@ -39,14 +42,10 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     shape = conv_of_call(region, call)
     if tiling.halo:
         return _halo_matrices(kernel, region, tiling, call, shape)
-    cluster, sides = Cluster(*tiling.cluster, tiling.splits), (tiling.rows, tiling.columns)
     pixels, channels = shape.pixels, Expr.of(shape.k_group)
-    kinds, sizes = (PixelOperand, FilterOperand), (pixels, channels)
-    if tiling.swaps:
-        kinds, sizes = kinds[::-1], (channels, pixels)
     operands = [
-        kind(kernel, shape, plan, tiling.row, side, cluster)
-        for kind, plan, side in zip(kinds, tiling.operands, sides, strict=True)
+        _operand(kernel, region, tiling, shape, plan, side)
+        for plan, side in zip(tiling.operands, (tiling.rows, tiling.columns), strict=True)
     ]
     panel = tiling.row.panel_k
     dims = region.dims_of(call.results[0])
@@ -54,10 +53,35 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         [call],
         operands,
         _loops(shape),
-        sizes,
+        (channels, pixels) if tiling.swaps else (pixels, channels),
         Expr.of(shape.depth(panel) // panel),
         PixelSpace(kernel, dims, shape.groups, tiling.pair, tiling.swaps),
+        rewriter=_rewriter(kernel, region, tiling, operands, call.operands[0], shape),
     )
+
+
+def _operand(
+    kernel: Kernel, region: Region, tiling: Tiling, shape: ConvShape, plan: Any, side: int
+) -> Any:
+    """Of a stage; side: rows of its tile."""
+    cluster, row = Cluster(*tiling.cluster, tiling.splits), tiling.row
+    if plan["is_rows"] == tiling.swaps:
+        return FilterOperand(kernel, shape, plan, row, side, cluster)
+    if plan["path"] == REWRITTEN:
+        return ComputedPixels(kernel, region, shape, plan, row, side, cluster)
+    return PixelOperand(kernel, shape, plan, row, side, cluster)
+
+
+def _rewriter(
+    kernel: Kernel, region: Region, tiling: Tiling, operands: Sequence[Any], x: Any,
+    shape: ConvShape,
+) -> PixelRewriter | None:  # fmt: skip
+    """Where operations come before x."""
+    computed = [o for o in operands if isinstance(o, ComputedPixels)]
+    if not computed:
+        return None
+    rewriting = rewriting_of(kernel, region, x, computed[0].plan, tiling.row, shape)
+    return PixelRewriter(kernel, shape, rewriting, computed[0])
 
 
 def _halo_matrices(
@@ -66,11 +90,19 @@ def _halo_matrices(
     """The same, of pixels that come with their halo."""
     row, plans = tiling.row, tiling.operands
     halo = Halo.of(shape, tiling.halo["rows"], tiling.halo["parts"])
+    is_raw = plans[1]["path"] == REWRITTEN
+    if is_raw:
+        shape = replace(shape, x=list(region.arguments.values())[plans[1]["raws"][0]])
     operands = [
         FilterOperand(kernel, shape, plans[0], row, tiling.rows, Cluster()),
-        halo_operand(kernel, shape, halo, row),
+        halo_operand(kernel, shape, halo, row, is_raw=is_raw),
     ]
     space = HaloSpace(kernel, region.dims_of(call.results[0]), shape.groups, halo)
+    rewriter = None
+    if is_raw:
+        plan = {**plans[1], "offset": 0, "raw_offsets": [0]}  # of a ring of its own
+        rewriting = rewriting_of(kernel, region, call.operands[0], plan, row, shape)
+        rewriter = HaloRewriter(kernel, shape, rewriting, operands[1], halo=halo, space=space)
     panels = shape.padded_channels(row.panel_k) // row.panel_k
     positions = halo.parts * halo.positions
     stays = bool(tiling.halo["stays"])
@@ -82,8 +114,9 @@ def _halo_matrices(
         Expr.of(panels * shape.taps),
         space,
         lambda operands, filters, pixels: HaloLoop(
-            halo, space, shape, operands, filters, pixels, stays
+            halo, space, shape, operands, filters, pixels, stays, rewriter
         ),
+        rewriter,
     )
 
 

@@ -63,9 +63,13 @@ class TapOperand:
         self.box, self.map = self._box_and_map()
 
     @property
+    def row_bytes(self) -> int:
+        return wgmma.ROW_BYTES
+
+    @property
     def bytes(self) -> int:
         """Of its tile in a stage."""
-        return self.panels.bytes
+        return self.tile_rows * self.row_bytes
 
     def load(
         self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
@@ -78,7 +82,7 @@ class TapOperand:
         channel = ops.sub(first_k, ops.mul(tap, channels))
         there = self._there(batch, first, moved, tap, channel)
         place = smem.byte_pointer(stage, self.plan["offset"])
-        place = smem.byte_pointer(place, ops.mul(moved, wgmma.ROW_BYTES))
+        place = smem.byte_pointer(place, ops.mul(moved, self.row_bytes))
         type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
 
     def _box_and_map(self) -> tuple[Any, Any]:

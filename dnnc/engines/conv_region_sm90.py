@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen import tma, wgmma
-from ..codegen.region import Region
+from ..codegen import mbarrier, tma, wgmma
+from ..codegen.padding import WORD_BYTES
+from ..codegen.region import Region, identity_access
 from ..codegen.staged_store import TURNED_BYTES
 from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor
@@ -20,8 +21,16 @@ from .exit_sm90 import exit_reductions
 from .facts_sm90 import promotes_sums
 from .knobs_sm90 import cluster_of, sides_of
 from .region_sm90 import instruction_of, product_calls, staged_loads
-from .tile_sm90 import Tiling, chunk_columns, consumers_of, slices_of, stored_by_tma
+from .tile_sm90 import (
+    Tiling,
+    chunk_columns,
+    consumers_of,
+    raw_bytes,
+    slices_of,
+    stored_by_tma,
+)
 
+REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 _CHUNK = 32  # columns of a buffer that are in registers at a time
 
 
@@ -44,7 +53,12 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     )
     exits = exit_reductions(region, outputs)
     loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups, swaps=swaps), exits)
-    loads = loads if splits == 1 else []
+    operands, x, rewriting = _operand_plans((rows, columns), swaps=swaps), calls[0].operands[0], 0
+    if x not in region.arguments:
+        pixels = columns if swaps else rows
+        operands = _with_raws(region, x, row, operands, pixels)
+        rewriting = rewriting_bytes(knobs["STAGES"], pixels)
+    loads = loads if splits == 1 and not rewriting else []
     arguments = list(region.arguments.values())
     loaded = tuple(arguments[place].type.bits // 8 for place in loads)
     compute = dnn.attribute_value(
@@ -60,7 +74,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         stages=knobs["STAGES"],
         cluster=cluster,
         group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
-        operands=_operand_plans((rows, columns), swaps=swaps),
+        operands=operands,
         products=((0, 1),),
         promotes=promotes_sums(row.a, compute),
         loads=tuple(loads),
@@ -76,6 +90,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
         is_turned=swaps,
+        rewriting=rewriting,
     )
 
 
@@ -84,7 +99,10 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
     row, channels = instruction_of(region, swaps=True), knobs["TILE_N"]
     parts = parts_of(channels)
     halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts)
-    filter_, pixels = _operand_plans((channels, 0), swaps=True)
+    operands, x = _operand_plans((channels, 0), swaps=True), calls[0].operands[0]
+    is_computed = x not in region.arguments
+    if is_computed:
+        operands = _with_raws(region, x, row, operands, 0)
     dims = region.dims_of(calls[0].results[0])
     outputs = tuple("tma" if t.shape == tuple(dims) else "exit" for _, t in region.outputs)
     exits = exit_reductions(region, outputs)
@@ -99,7 +117,7 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         stages=knobs["STAGES"],
         cluster=(1, 1),
         group_rows=max(1, knobs["SWIZZLE"] // channels),
-        operands=(filter_, pixels),
+        operands=operands,
         products=((0, 1),),
         promotes=False,
         loads=tuple(loads),
@@ -122,6 +140,7 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
             "buffer_bytes": halo.buffer_bytes,
             "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
         },
+        rewriting=rewriting_bytes(SLOTS, 0) if is_computed else 0,
     )
 
 
@@ -134,6 +153,54 @@ def _operand_plans(sides: Sequence[int], *, swaps: bool) -> tuple[dict[str, Any]
         found.append({"path": "tma", "is_a": is_rows != swaps, "is_rows": is_rows, **place})
         offset += bytes_
     return tuple(found)
+
+
+def _with_raws(
+    region: Region,
+    x: Any,
+    row: wgmma.Instruction,
+    plans: Sequence[dict[str, Any]],
+    pixels: int,
+) -> tuple[dict[str, Any], ...]:
+    """The plans of a stage whose X is computed from raw tiles: see `ComputedPixels`.
+
+    pixels: rows of X's tile.
+    """
+    end = sum(plan["bytes"] for plan in plans)
+    tensors, found = list(region.arguments.values()), list[dict[str, Any]]()
+    for plan in plans:
+        if plan["is_a"]:
+            operand, offsets, first = row.a if plan["is_rows"] else row.b, list[int](), end
+            raws = _raw_arguments(region, x, operand)
+            for place in raws:
+                if not offsets and tensors[place].type.bits == operand.bits:
+                    offsets.append(plan["offset"])
+                    continue
+                offsets.append(end)
+                end += raw_bytes(pixels, row.panel_k, tensors[place].type.bits // 8)
+            bytes_ = plan["bytes"] + end - first
+            raw = {"raws": raws, "raw_offsets": offsets, "bytes": bytes_}
+            plan = {**plan, **raw, "path": REWRITTEN}
+        found.append(plan)
+    return tuple(found)
+
+
+def _raw_arguments(region: Region, x: Any, operand: DType) -> list[int]:
+    """Places of the arguments that are read at x's elements: see `conv_before_sm90.raws_of`."""
+    dims = region.dims_of(x)
+    read = {leaf for leaf, _ in region.accesses(x, identity_access(len(dims)))}
+    tensors = list(region.arguments.items())
+    found = [
+        place
+        for place, (argument, tensor) in enumerate(tensors)
+        if argument in read and tensor.shape == tuple(dims) and not tensor.is_by_value
+    ]
+    return sorted(found, key=lambda place: tensors[place][1].type.bits != operand.bits)
+
+
+def rewriting_bytes(slots: int, pixels: int) -> int:
+    """Of a barrier for each slot of raw tiles, and a word for each pixel of a tile."""
+    return slots * mbarrier.BYTES + pixels * WORD_BYTES
 
 
 def _output_path(tensor: Tensor, dims: Sequence[Expr], groups: int, *, swaps: bool) -> str:

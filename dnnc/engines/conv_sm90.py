@@ -24,6 +24,13 @@ from ..dialect.ops import ConvFprop
 from ..errors import Status
 from ..target import Target
 from .conv import ConvShape, conv_of
+from .conv_before_sm90 import (
+    before_reasons,
+    computed_shape_reasons,
+    computes,
+    loaded_shape,
+    raws_of,
+)
 from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
@@ -62,7 +69,7 @@ from .tile_sm90 import Tiling
 _TILES = (*TILES, (256, 64))
 # Channels by pixels.
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
-_PATTERN = "one conv_fprop, pointwise operations and reductions after it"
+_PATTERN = "one conv_fprop, pointwise operations before X, and with reductions after it"
 
 
 def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
@@ -83,6 +90,9 @@ class ConvSm90Engine:
         "multiple of 16 bytes",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
+        "pointwise operations on X before it, padded after them: of one or two tensors of X's "
+        "dims, channels last, of types of up to 32 bits, and of tensors and scalars of one element "
+        "along all axes but the channels",
         "pointwise operations of Y's dims after it, the convolution used anywhere; several "
         "outputs, each of which follows it, of any type and layout; BOOLEAN ones, packed, with "
         "channels last, those of a group a multiple of 8",
@@ -94,7 +104,10 @@ class ConvSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
-        reasons = hopper_reasons(fusion, target, _PATTERN, _type_reasons, _operand_reasons)
+        reasons = hopper_reasons(
+            fusion, target, _PATTERN, _type_reasons,
+            lambda shape: _operand_reasons(fusion, shape), before_reasons,
+        )  # fmt: skip
         reasons += exit_reasons(fusion)
         return (*reasons, *too_large_reasons(fusion))
 
@@ -172,6 +185,7 @@ class ConvSm90Engine:
             target,
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
+            rewrites=computes(fusion),
         ).predict(work)
         exits = exit_seconds(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
         return replace(found, seconds=found.seconds + exits) if exits else found
@@ -202,18 +216,25 @@ def _type_reasons(op: ConvFprop) -> list[Reason]:
     return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
 
 
-def _operand_reasons(shape: ConvShape) -> list[Reason]:
+def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
     if declined := count_reasons(shape.pixels, "Y"):
         return declined
+    if computes(fusion):
+        if before_reasons(fusion):
+            return []
+        if declined := computed_shape_reasons(shape):
+            return declined
     panel = instruction_of_types(shape.x.type, shape.w.type).panel_k
-    if (what := shape.refusal(panel)) is None:
+    shapes = (loaded_shape(fusion, place) for place in range(len(raws_of(fusion))))
+    found = [what for loaded in shapes if (what := loaded.refusal(panel)) is not None]
+    if not found:
         return []
     supported = (
         "X and W with channels last, those of a group a multiple of 16 bytes (of 128 with "
         "three spatial dims); strides up to 8; paddings and filters of 2D up to 128 "
         "pixels, of 3D and of groups up to 16"
     )
-    return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", what, supported)]
+    return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", found[0], supported)]
 
 
 CONV_SM90 = ConvSm90Engine()

@@ -37,18 +37,22 @@ def hopper_reasons(
     pattern: str,
     types: Callable[[ConvFprop], Sequence[Reason]],
     operands: Callable[[ConvShape], Sequence[Reason]],
+    before: Callable[[Fusion], Sequence[Reason]] | None = None,
 ) -> list[Reason]:
     """Of engines whose operands come by TMA: the architecture and the operands.
 
     types: what is wrong with their types.  operands: with a filter of fixed sizes and what it
-    meets, asked where there is nothing else.
+    meets, asked where there is nothing else.  before: what is wrong with operations before X; None:
+    there may be none.
     """
     op, reasons = conv_of(fusion), list[Reason]()
     if target.name != "sm_90a":
         status = Status.NOT_SUPPORTED_ARCH_MISMATCH
         reasons.append(Reason(status, "architecture", str(target), "sm_90a"))
     for name, operand in (("X", op.x), ("W", op.w)):
-        if operand not in fusion.inputs or operand.is_by_value:
+        if before and operand is op.x and operand in fusion.producers:
+            reasons += before(fusion)
+        elif operand not in fusion.inputs or operand.is_by_value:
             what = f"{name} of {op.label} is computed before it"
             reasons.append(pattern_reason(what, pattern))
     return [*reasons, *(types(op) or filter_reasons(op) or operands(shape_of(op)))]

@@ -56,6 +56,8 @@ class ProductFacts:
     reductions: in the epilogue.  width: at most, of rows that are reduced and flow on; 0: none.
     load_share: of the copy engine's rate, and narrow: of A and B, see `hopper_model`.
     most_sums: that two rows of a thread may have: twice the registers.
+    rewrites: whether warps of the producer compute A in shared memory.  beside: bytes of a row of
+    each tile that they read beside what they write.
     """
 
     row: wgmma.Instruction
@@ -84,6 +86,8 @@ class ProductFacts:
     load_share: float
     narrow: tuple[bool, bool] = (False, False)
     most_sums: int = MOST_SUMS
+    rewrites: bool = False
+    beside: tuple[int, ...] = ()
 
 
 @remembered

@@ -31,6 +31,7 @@ _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end
 _HALO_SHARE = 0.95  # of the time of products, where little is loaded beside them
 _SHARPNESS = 4.0  # of the bend where pixels and products take as long
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
+_REWRITE_RATE = 16e9  # elements a second that warps compute in shared memory; not measured
 _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
 _FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
 _LINE_BYTES = 128
@@ -90,7 +91,8 @@ class HopperTile:
     at the same time.  streams: the last tiles are cut along k, so that blocks end together.
     is_im2col: whether A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the
     share that is loaded: pixels with their halo stay for all taps of a filter.  narrow: of A and
-    B, whether they go through registers element by element, in each block of a cluster.
+    B, whether they go through registers element by element, in each block of a cluster.  rewrites:
+    whether what is loaded of A is computed in shared memory.
     """
 
     tile: tuple[int, int]
@@ -112,6 +114,7 @@ class HopperTile:
     is_im2col: bool = False
     loads: tuple[float, float] = (1.0, 1.0)
     narrow: tuple[bool, bool] = (False, False)
+    rewrites: bool = False
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -215,6 +218,8 @@ class HopperTile:
             multiply *= _BESIDE_PRODUCERS
         elif elements:
             multiply += elements / _FRAGMENT_RATE
+        if self.rewrites:
+            computed = self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE
         # Bound by either, pixels and products hold each other up.
         multiply = (multiply**_SHARPNESS + pixels**_SHARPNESS) ** (1 / _SHARPNESS)
         return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))

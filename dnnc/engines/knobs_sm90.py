@@ -6,7 +6,8 @@ from __future__ import annotations
 import functools
 from itertools import product as product_of
 
-from ..codegen import tma, wgmma
+from ..codegen import mbarrier, tma, wgmma
+from ..codegen.padding import WORD_BYTES
 from ..codegen.pipeline import Pipeline
 from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
@@ -281,6 +282,7 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     if in_registers and (bits := facts.raw_bits[knobs["SWAP_AB"]]):
         row_bytes = bits // 8 * facts.row.panel_k
     stage = rows * firsts * row_bytes + columns * seconds * wgmma.ROW_BYTES
+    stage += sum(raw_bytes(knobs["TILE_M"], 1, of_row) for of_row in facts.beside)
     buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
     buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
     buffers += _exchange_bytes(knobs, facts)
@@ -293,6 +295,8 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
         sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
         raw = (raw_bytes(sides[is_a], facts.row.panel_k, size) for is_a, size in facts.raw)
         rest += slots * sum(raw)
+    if facts.rewrites:
+        rest += max(STAGES) * mbarrier.BYTES + knobs["TILE_M"] * WORD_BYTES
     if knobs["SCHED_POLICY"]:
         rest += TileRing.bytes() + TileRing.barrier_bytes()
     if knobs["SPLIT_K_SLC"] > 1:

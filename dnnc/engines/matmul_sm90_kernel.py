@@ -34,7 +34,7 @@ from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
 from .epilogue_sm90 import Epilogue
-from .matrices_sm90 import Loop, Matrices
+from .matrices_sm90 import Loop, Matrices, Rewriter
 from .region_sm90 import OFFSETS
 from .tile_loop_sm90 import Role, Tiles
 from .tile_sm90 import RAW_BUFFERS, Tiling
@@ -101,6 +101,7 @@ class Emitter:
             self._tile_ring(base), *self._own_steps(),
         )  # fmt: skip
         self.loop = self._own_loop(base)
+        self.rewriter = self._own_rewriter(base)
         self._begin()
         self.base = base
         ops.if_else(ops.less(self.group, t.producers), self._produce, self._consume)
@@ -168,6 +169,14 @@ class Emitter:
         )  # fmt: skip
         return loop(self.operands, self.pipeline, pixels)
 
+    def _own_rewriter(self, base: Any) -> Rewriter | None:
+        """Where warps of the producer compute an operand in shared memory."""
+        rewriter = self.matrices.rewriter
+        if rewriter is not None:
+            ring = self.loop.pixels if self.loop else self.pipeline
+            rewriter.place(ring, smem.byte_pointer(base, self.tiling.rewriting_offset))
+        return rewriter
+
     def _stream_sum(self) -> StreamSum | None:
         """Where tiles are cut along k."""
         t = self.tiling
@@ -205,6 +214,8 @@ class Emitter:
         t = self.tiling
         producers = int(any(o.is_async for o in self.operands))
         producers += wgmma.WARPGROUP_THREADS * (not t.is_all_async)
+        rewriting = self.rewriter.arrivals if self.rewriter else 0
+        producers += 0 if self.loop else rewriting
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
             self.pipeline.make(producers, self.cluster.tiles * t.consumers * 4)
             if t.splits > 1:
@@ -219,9 +230,11 @@ class Emitter:
                     self.exchange, barriers=smem.byte_pointer(self.exchange.barriers, offset)
                 ).make()
             if self.loop:
-                self.loop.pixels.make(1, t.consumers * 4)
+                self.loop.pixels.make(rewriting or 1, t.consumers * 4)
+            if self.rewriter:
+                self.rewriter.make()
             if self.tiles.ring:
-                self.tiles.ring.make(t.consumers * 4 + len(self.load_rings))
+                self.tiles.ring.make(t.consumers * 4 + len(self.load_rings) + rewriting)
             mbarrier.make_visible()
         if self.groups:
             with ops.if_(ops.compare("eq", self.warp, 0)):
@@ -238,6 +251,7 @@ class Emitter:
             is_first = ops.both(ops.compare("eq", self.warp, 0), nvvm.elect_sync())
             with ops.if_(is_first):
                 maps = [o.map for o in self.operands if o.map is not None]
+                maps += self.rewriter.maps if self.rewriter else []
                 for map_ in (*maps, *self.epilogue.load_maps, *self.epilogue.store_maps):
                     tma.prefetch(map_)
                 self._load_tiles(None)
@@ -245,6 +259,9 @@ class Emitter:
                 is_own = ops.both(ops.compare("eq", self.warp, i + 1), nvvm.elect_sync())
                 with ops.if_(is_own):
                     self._load_beside(i, ring)
+            if self.rewriter:
+                with ops.if_(ops.less(0, self.warp)):
+                    self.rewriter.run(self.tiles)
         else:
             thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
             self.raw_ring = self._raw_ring(self.base, self.group if t.producers > 1 else 0)
@@ -347,11 +364,16 @@ class Emitter:
         filled = [o for o in self.operands if not o.is_async]
         if copied:
             with ops.if_(is_issuer):
-                mbarrier.expect(barrier, sum(o.bytes for o in copied))
+                computed = self.rewriter.operand if self.rewriter else None
+                mbarrier.expect(barrier, sum(o.bytes for o in copied if o is not computed))
                 for operand in copied:
                     first = place.row if operand.is_rows else place.column
                     batch = place.batch_of(is_a=operand.is_a)
-                    operand.load(stage, batch, first, first_k, barrier, self.rank)
+                    there = barrier
+                    if self.rewriter and operand is computed:
+                        there = self.rewriter.barrier(cursor)
+                        mbarrier.expect(there, operand.bytes)
+                    operand.load(stage, batch, first, first_k, there, self.rank)
         for operand in filled:
             raw_slot = self.raw_ring.slot(raw) if operand.raw is not None else None
             first = place.row if operand.is_rows else place.column

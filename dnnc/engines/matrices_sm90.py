@@ -17,7 +17,7 @@ from ..codegen.cluster import Cluster
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.pipeline import Pipeline
+from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
 from ..codegen.schedule import TilePlace
 from ..codegen.staged_operand import StagedOperand
@@ -107,6 +107,36 @@ class Loop(Protocol):
         ...
 
 
+class Rewriter(Protocol):
+    """Warps of the producer that compute an operand in shared memory: see `conv_rewriting_sm90`.
+
+    operand: that brings raw tiles, which have barriers of their own.  maps: of its copies.
+    arrivals: at the barrier of a slot that is rewritten.
+    """
+
+    operand: Any
+    arrivals: int
+
+    @property
+    def maps(self) -> Sequence[Any]: ...
+
+    def place(self, ring: Pipeline, memory: Any) -> None:
+        """Says which ring's slots it rewrites, and where its own memory is."""
+        ...
+
+    def make(self) -> None:
+        """Makes its barriers, by one thread."""
+        ...
+
+    def barrier(self, cursor: Cursor) -> Any:
+        """That of a slot's raw tiles."""
+        ...
+
+    def run(self, tiles: Any) -> None:
+        """By its warps: rewrites the operand of a block's tiles."""
+        ...
+
+
 @dataclass(frozen=True)
 class AxesSpace:
     """Rows and columns lie along an axis each; the others count matrices."""
@@ -142,7 +172,8 @@ class Matrices:
     what loads whole tiles by TMA as it does.  batch: loops over
     the matrices.  sizes: rows and columns of a matrix.  steps: panels of k.  space: of what the
     epilogue reads and writes.  loop: makes another main loop, see `conv_halo_sm90`, of the
-    operands, the ring of stages and a ring of pixels.
+    operands, the ring of stages and a ring of pixels.  rewriter: of an operand that is computed in
+    shared memory.
     """
 
     calls: Sequence[Any]
@@ -152,6 +183,7 @@ class Matrices:
     steps: Expr
     space: MatrixSpace
     loop: Callable[[Sequence[Any], Pipeline, Pipeline], Loop] | None = None
+    rewriter: Rewriter | None = None
 
     @property
     def k_panel(self) -> int:

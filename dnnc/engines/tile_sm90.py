@@ -22,6 +22,9 @@ from ..dialect.tensor import Tensor
 # warpgroups, 128 of four: a warpgroup that asks for more than the others have given back waits for
 # ever.  Two warpgroups have all that an instruction can name from the start.
 REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
+# The same, where warps of the producer rewrite an operand, beside up to so many sums or more.
+_MOST_SUMS = 128
+_REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
 LINE_BYTES = 128  # of a staged row at most: the widest swizzle
 MOST_COLUMNS = 256  # of an instruction
 STORE_BUFFERS = 2  # of a warpgroup
@@ -52,7 +55,8 @@ class Tiling:
     streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
     is_turned: whether staged tensors are contiguous along the rows.
     pixels: slots and slot_bytes of a ring of pixels that come once for all taps of a filter; empty:
-    they do not.  halo: more of those of `conv_halo_sm90`.
+    they do not.  halo: more of those of `conv_halo_sm90`.  rewriting: bytes of what warps need that
+    compute an operand in shared memory; 0: there are none.
     """
 
     row: wgmma.Instruction
@@ -81,6 +85,7 @@ class Tiling:
     is_turned: bool = False
     pixels: Mapping[str, int] = field(default_factory=dict)
     halo: Mapping[str, int] = field(default_factory=dict)
+    rewriting: int = 0
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -145,6 +150,8 @@ class Tiling:
         """Of a producer's and of a consumer's thread; None: as they are at launch."""
         if self.consumers != 2:
             return None
+        if self.rewriting:
+            return _REWRITING_REGISTERS[self.sums > _MOST_SUMS]
         return REGISTERS[self.producers, not self.is_all_async]
 
     @property
@@ -238,6 +245,11 @@ class Tiling:
 
     @property
     def smem_bytes(self) -> int:
+        return self.rewriting_offset + self.rewriting
+
+    @property
+    def rewriting_offset(self) -> int:
+        """Of barriers of raw tiles, and what their rewriting needs."""
         slots = self.pixels["slots"] if self.pixels else 0
         return self.pixels_barriers_offset + Pipeline.barrier_bytes(slots)
 

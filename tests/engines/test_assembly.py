@@ -584,6 +584,62 @@ def test_first_layers_fit_their_registers(rows, monkeypatch):
     assembled_without_waits("conv_stem_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
+def computed(x, w, act="relu", dual=False, raw=dtypes.f16, after=None):
+    """act(X * scale + bias), or of the sum of two such, before the convolution."""
+
+    def build():
+        g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
+
+        def scaled():
+            scale, bias = (g.tensor([1, x[1], 1, 1]) for _ in range(2))
+            return g.add(g.mul(g.tensor(x, packed_channels(x), data_type=raw), scale), bias)
+
+        before = getattr(g, act)(g.add(scaled(), scaled()) if dual else scaled())
+        before.set_data_type(dtypes.f16)
+        y = g.conv_fprop(before, g.tensor(w, packed_channels(w)), **THREE)
+        (after(g, y) if after else y.set_data_type(dtypes.f16)).set_output()
+        return g
+
+    return build
+
+
+COMPUTED = {
+    "128x256": ((128, 256), computed(IMAGE, FILTER), {}),
+    "256x128": ((256, 128), computed(IMAGE, FILTER, "gelu"), {}),
+    "most sums": ((192, 256), computed(IMAGE, FILTER), {"SWAP_AB": 1, "STAGES": 3}),
+    "side by side": ((512, 64), computed(IMAGE, FILTER, after=statistics), {"SWAP_AB": 1}),
+    "two images": (
+        (256, 128), computed(IMAGE, FILTER, dual=True, after=statistics), {"SWAP_AB": 1}
+    ),
+    "f32": ((128, 128), computed(IMAGE, FILTER, "swish", raw=dtypes.f32), {"STAGES": 2}),
+    "i8": ((128, 256), computed(IMAGE, FILTER, raw=dtypes.i8), {}),
+    "residual": ((128, 192), computed(IMAGE, FILTER, after=scaled_with_residual), {}),
+    "statistics 128x192": ((128, 192), computed(IMAGE, FILTER, after=statistics), {}),
+    "statistics 128x256, swapped": (
+        (128, 256), computed(IMAGE, FILTER, after=statistics), {"SWAP_AB": 1}
+    ),
+    "one consumer": ((64, 256), computed(IMAGE, FILTER, after=statistics), {}),
+    "halo": (
+        (256, 128),
+        computed([IMAGES, 64, EDGE, 28], [128, 64, 3, 3], "gelu"),
+        {"SWAP_AB": 1, "TILE_ROWS": 7, "STAGES": 2},
+    ),
+    "halo of 64 channels": (
+        (256, 64),
+        computed([IMAGES, 64, EDGE, 28], [64, 64, 3, 3], after=statistics),
+        {"SWAP_AB": 1, "TILE_ROWS": 8, "STAGES": 9},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_computes_pixels_fits_its_registers(name, monkeypatch):
+    (rows, columns), build, more = COMPUTED[name]
+    knobs = {"TILE_M": rows, "TILE_N": columns, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
+    knobs |= {"SPLIT_K_SLC": 1, "SWAP_AB": 0, "TILE_ROWS": 0, **more}
+    assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
+
+
 def scaled_before():
     g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
     x = g.tensor(IMAGE, packed_channels(IMAGE))

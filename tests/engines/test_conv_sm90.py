@@ -355,9 +355,9 @@ def _mixed_types(g):
     g.conv_fprop(x, image(g, [16, 16, 3, 3]), **around(1)).set_output()
 
 
-def _computed_before(g):
-    x = g.relu(image(g, [1, 16, 5, 5]))
-    g.conv_fprop(x, image(g, [16, 16, 3, 3]), **around(1)).set_output()
+def _computed_filter(g):
+    w = g.relu(image(g, [16, 16, 3, 3]))
+    g.conv_fprop(image(g, [1, 16, 5, 5]), w, **around(1)).set_output()
 
 
 def _mask(g):
@@ -380,7 +380,7 @@ def _sums(g):
         (_far, "operands by TMA", "a corner of -260"),
         (_wide_stride, "operands by TMA", "a convolution stride of 9"),
         (_mixed_types, "operand types", "X bf16, W f16"),
-        (_computed_before, "operations", "is computed before it"),
+        (_computed_filter, "operations", "is computed before it"),
         (_mask, "boolean output", "of dims [1, 12, 5, 5]"),
         (_sums, "operations", "reduction"),
     ],
