@@ -5,6 +5,7 @@ from __future__ import annotations
 from .attention_cases import attention_of, decoding, listed
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
+from .conv_before_cases import conv_before_of
 from .conv_cases import conv_of
 from .conv_layers import depthwise_layers, layers, more_layers
 from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
@@ -180,7 +181,8 @@ def depthwise() -> list[Case]:
 
 
 def conv_more() -> list[Case]:
-    """Convolutions with groups, of volumes, dilated, of 8 bits, and with channels first."""
+    """Convolutions with groups, of volumes, dilated, of 8 bits, with channels first, and behind a
+    batch norm's scale, bias and ReLU."""
     return [*(add(8192, columns) for columns in (4096, 16384)), *more_layers()]
 
 
@@ -215,6 +217,8 @@ def case_of(id_: str) -> Case:
         return rows_of(id_)
     if id_.startswith("memory/"):
         return memory_of(id_)
+    if id_.startswith("conv_before/"):
+        return conv_before_of(id_)
     if id_.startswith("conv/"):
         return conv_of(id_)
     if id_.startswith("attention/"):

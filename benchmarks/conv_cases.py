@@ -7,7 +7,7 @@ An id is conv/type/epilogue/shape; `conv_shape` says how shapes are spelled.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -78,7 +78,7 @@ def conv_of(id_: str) -> Case:
     return conv(dtype, epilogue, conv_shape_of(shape))
 
 
-def direct(p: dict[str, Any], x: Any, f: Any, step: int = 1) -> Any:
+def direct(p: Mapping[str, Any], x: Any, f: Any, step: int = 1) -> Any:
     """The convolution in torch, or every step-th row of it, as one of a longer stride."""
     shape: ConvShape = p["shape"]
     stride = [shape.stride] * shape.rank
@@ -95,35 +95,36 @@ def _make(p: dict[str, Any]) -> Buffers:
     he = (2.0 / shape.fan_in) ** 0.5
     size = he / spread(p["x_type"]) ** 2 if is_coarse else 1.0
     buffers = {
-        "x": _normal(shape.x, x_type),
-        "f": _normal(shape.f, x_type, 1.0 if is_coarse else he),
-        "y": _empty(shape.y, TORCH_TYPES[p["y_type"]]),
+        "x": normal(shape.x, x_type),
+        "f": normal(shape.f, x_type, 1.0 if is_coarse else he),
+        "y": empty(shape.y, TORCH_TYPES[p["y_type"]]),
     }
     if epilogue == "plain":
         return buffers
     unit_ = _INT8_DEVIATION if p["y_type"] == "int8" else 1.0
     scale_type = TORCH_TYPES[p["scale_type"]]
     channels = shape.channels(1 if epilogue == "descale" else shape.k)
-    scale = _empty(channels, scale_type).uniform_(0.5, 1.5)
+    scale = empty(channels, scale_type).uniform_(0.5, 1.5)
     buffers["scale"] = scale.mul_(size * unit_)
     if "bias" in epilogue:
-        buffers["bias"] = _normal(channels, scale_type, unit_)
+        buffers["bias"] = normal(channels, scale_type, unit_)
     if epilogue == "scale_bias_add_relu":
-        buffers["residual"] = _normal(shape.y, TORCH_TYPES[p["y_type"]])
+        buffers["residual"] = normal(shape.y, TORCH_TYPES[p["y_type"]])
     return buffers
 
 
-def _empty(sizes: Sizes, dtype: torch.dtype) -> Any:
+def empty(sizes: Sizes, dtype: torch.dtype) -> Any:
+    """A buffer on the device."""
     return torch.empty_strided(*sizes, dtype=dtype, device=cases.DEVICE)
 
 
-def _normal(sizes: Sizes, dtype: torch.dtype, scale: float = 1.0) -> Any:
-    """Of i8, any of its values, uniform."""
-    made = _empty(sizes, dtype)
+def normal(sizes: Sizes, dtype: torch.dtype, scale: float = 1.0) -> Any:
+    """A buffer of normal numbers; of i8, any of its values, uniform."""
+    made = empty(sizes, dtype)
     if dtype == torch.int8:
         return made.random_(-128, 128)
     if dtype.itemsize == 1:  # torch draws no fp8
-        return made.copy_(_normal(sizes, torch.float16, scale))
+        return made.copy_(normal(sizes, torch.float16, scale))
     return made.normal_(std=scale)
 
 

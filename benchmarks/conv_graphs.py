@@ -40,5 +40,29 @@ def _epilogue(made: Graph, p: Mapping[str, Any], shape: ConvShape, y: Any) -> An
     return g.relu(input=y)
 
 
+def _conv_before(made: Graph, p: Mapping[str, Any]) -> None:
+    g, shape, dtype = made.graph, p["shape"], p["dtype"]
+    x = made.input("x", *shape.x, dtype)
+    channels = shape.channels(shape.c)
+    x = g.mul(a=x, b=made.input("scale", *channels, dtype))
+    x = g.relu(input=g.add(a=x, b=made.input("bias", *channels, dtype)))
+    y = g.conv_fprop(
+        image=x.set_data_type(made.type("HALF" if dtype == "fp16" else "BFLOAT16")),
+        weight=made.input("f", *shape.f, dtype),
+        padding=[shape.padding] * shape.rank,
+        stride=[shape.stride] * shape.rank,
+        dilation=[shape.dilation] * shape.rank,
+        compute_data_type=made.sums(p["sums"]),
+    )
+    output(made, "y", y, shape.y, dtype)
+    if p["outputs"] == "genstats":
+        sizes = shape.channels(shape.k)
+        for name, total in zip(("sum", "squares"), g.genstats(input=y), strict=True):
+            output(made, name, total, sizes, "fp32")
+
+
 # Kind -> what adds the operations of a case's parameters to a graph.
-BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {"conv": _conv}
+BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
+    "conv": _conv,
+    "conv_before": _conv_before,
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .case import Case
+from .conv_before_cases import conv_before
 from .conv_cases import conv
 from .conv_shape import ConvShape
 
@@ -70,6 +71,8 @@ DILATED_LAYERS = (
 # Of LAYERS, which types of 8 bits and images with channels first are timed on.
 _COARSE = (0, 1, 2, 3, 4)
 _CHANNELS_FIRST = (0, 1, 2, 3, 6)
+# And which begin with scale, bias and ReLU.
+_NORMED = (0, 1, 2, 3, 4)
 
 
 def layers() -> list[Case]:
@@ -141,14 +144,25 @@ def channels_first_layers() -> list[Case]:
     ]
 
 
+def normed_layers() -> list[Case]:
+    """Behind scale, bias and ReLU, without and with statistics, for both batches."""
+    return [
+        conv_before("fp16", outputs, _layer(n, number))
+        for n in BATCHES
+        for number in _NORMED
+        for outputs in ("y", "genstats")
+    ]
+
+
 def more_layers() -> list[Case]:
-    """Groups, volumes, dilation, types of 8 bits, channels first."""
+    """Groups, volumes, dilation, types of 8 bits, channels first, what batch norms begin."""
     return [
         *grouped_layers(),
         *volume_layers(),
         *dilated_layers(),
         *coarse_layers(),
         *channels_first_layers(),
+        *normed_layers(),
     ]
 
 

@@ -33,7 +33,9 @@ def run_sweep(
     for case, choices in todo:
         found = times(case, choices, bench)
         if found is not None:
-            sizes = {"flops": case.flops, "bytes": case.bytes, "p": dict(case.p)}
+            p = {k: v if isinstance(v, int | float | str | list) else str(v)
+                 for k, v in case.p.items()}  # fmt: skip
+            sizes = {"flops": case.flops, "bytes": case.bytes, "p": p}
             results.add(case.id, {"configs": found, **sizes})
     print(summary(results))
 

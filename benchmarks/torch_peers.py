@@ -12,6 +12,7 @@ from torch.nn import functional
 from . import (
     attention_peers,
     cases,
+    conv_before_cases,
     conv_cases,
     image_norm_graphs,
     memory_graphs,
@@ -38,6 +39,9 @@ def eager(case: Case) -> Call:
         return _MEMORY[case.kind]
     if case.kind == "conv":
         return _eager_conv(p)
+    if case.kind == "conv_before":
+        torch.backends.cudnn.benchmark = True
+        return lambda s: conv_before_cases.in_torch(p, s)
     if case.kind == "resnet50_layer":
         torch.backends.cudnn.benchmark = True
         return lambda s: resnet50_cases.in_torch(p["op"], s)

@@ -16,6 +16,7 @@ import numpy as np
 import dnnc
 from dnnc import dtypes
 
+_CASTS = "casts"
 _LAYOUTS = ("last", "last", "first", "channel gaps", "row gaps")
 
 
@@ -24,7 +25,8 @@ class Surface:
     """What an engine takes.
 
     types: of X and W.  channels: of a group.  groups, outputs: theirs, and output channels of each.
-    layouts: of X.  outputs_of: layouts of outputs.  has_before: whether operations may come before.
+    layouts: of X.  outputs_of: layouts of outputs.  before: what operations before may read beside
+    X: "any" tensor, of "channels" alone, or "nothing", if there are none.
     spatial: how many axes.  unit: elements that gaps are multiples of.
     """
 
@@ -34,7 +36,7 @@ class Surface:
     outputs: tuple[int, ...] = (1, 3, 8, 16, 24, 40, 72)
     layouts: tuple[str, ...] = _LAYOUTS
     outputs_of: tuple[str, ...] = _LAYOUTS
-    has_before: bool = True
+    before: str = "any"
     spatial: tuple[int, ...] = (1, 2, 2, 2, 3)
     unit: int = 1
 
@@ -46,10 +48,22 @@ SURFACES = {
         ("f16", "bf16", "f32", "i8"), (1, 1, 1, 2, 3, 4, 7), (1, 2, 3, 5, 8, 16), (1, 1, 2, 3, 4, 8)
     ),
     "conv_sm90": Surface(
-        ("f16", "bf16", "f32", "i8"), (16, 16, 32, 48, 80), layouts=_LAST, has_before=False, unit=16
+        ("f16", "bf16", "f32", "i8"),
+        (16, 16, 32, 48, 80),
+        layouts=_LAST,
+        before="channels",
+        unit=16,
     ),
     "conv_stem_sm90": Surface(
-        ("f16", "bf16"), (1, 2, 3, 4, 5, 6), (1,), (8, 16, 40, 72), ("last",), _LAST, False, (2,), 8
+        ("f16", "bf16"),
+        (1, 2, 3, 4, 5, 6),
+        (1,),
+        (8, 16, 40, 72),
+        ("last",),
+        _LAST,
+        "nothing",
+        (2,),
+        8,
     ),
 }
 
@@ -122,10 +136,13 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     def tensor(shape: list[Any], *layouts: str, **options: Any) -> Any:
         return g.tensor(shape, _strides(shape, random.choice(layouts), gap), **options)
 
-    x = taken = tensor(dims, *surface.layouts)
+    before = _before(random, surface, is_integer=is_integer)
+    raw = random.choice((io, io, dtypes.f16, dtypes.i8, dtypes.f32)) if before == _CASTS else io
+    x = taken = tensor(dims, *surface.layouts, data_type=raw)
     ones = [1] * spatial
-    if surface.has_before and not is_integer and random.random() < 0.4:
-        other = random.choice(([1, c * groups, *ones], [dims[0], 1, *ones], [1, 1, *dims[2:]]))
+    if before:
+        others = [[1, c * groups, *ones], [dims[0], 1, *ones], [1, 1, *dims[2:]]]
+        other = random.choice(others if surface.before == "any" else others[:1])
         taken = g.relu(g.add(x, tensor(other, "first"))).set_data_type(io)
     names = {"pre_padding": "pre", "post_padding": "post"}
     names |= {name: name for name in ("stride", "dilation")}
@@ -146,6 +163,13 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
             shape = list(value.get_dim())
             value.set_stride(_strides(shape, random.choice(surface.outputs_of), gap))
     return Drawn(g, sizes, 2e-2 if io == dtypes.f32 else 2e-5, not is_integer)
+
+
+def _before(random: Random, surface: Surface, *, is_integer: bool) -> str:
+    """What comes before: "", work, or _CASTS, work on elements of any type."""
+    if surface.before == "nothing" or is_integer or random.random() >= 0.4:
+        return ""
+    return _CASTS if surface.before == "channels" else "work"
 
 
 def _after(random: Random, g: Any, x: Any, y: Any, tensor: Any) -> list[Any]:

@@ -16,6 +16,7 @@ from benchmarks import (  # noqa: E402
     timing,
     torch_peers,
 )
+from benchmarks.case_lists import case_of  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
 from benchmarks.conv_cases import conv, conv_of  # noqa: E402
 from benchmarks.conv_shape import ConvShape  # noqa: E402
@@ -89,6 +90,22 @@ def test_plans_are_the_case(shape):
     buffers = case.make()
     run_interpreted(case, buffers)
     assert is_exact(case, buffers)
+
+
+@pytest.mark.parametrize("outputs", ["y", "genstats"])
+@pytest.mark.parametrize("run", [run_reference, run_interpreted])
+def test_what_begins_with_a_batch_norm_is_the_case(outputs, run):
+    case = case_of(f"conv_before/fp16/{outputs}/{SHAPES['images']}")
+    assert case.id == f"conv_before/fp16/{outputs}/{SHAPES['images']}"
+    buffers = case.make()
+    exact = case.exact(buffers)
+    given = torch_peers.eager(case)(buffers)
+    run(case, buffers)
+    for place, (name, wanted) in enumerate(exact.items()):
+        eager = given[place] if isinstance(given, tuple) else given
+        for made in (buffers[name], eager):
+            rows = made if made.shape == wanted.shape else made[..., :: case.row_step, :]
+            assert is_close(case, rows, wanted), name
 
 
 def test_i8_is_neither_cut_nor_coarse():
