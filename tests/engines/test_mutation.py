@@ -20,6 +20,7 @@ from tests.support.compare import assert_close
 
 from .convs import image
 from .test_conv import new_graph as conv_graph
+from .test_conv_sm90 import SMALL as CONV_SMALL
 from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
 from .test_grid import batchnorm
 from .test_grouped_matmul import operands
@@ -412,6 +413,46 @@ def test_the_ring_of_taken_numbers_waits_for_its_readers(monkeypatch):
     found, alive = survivors(taken_ahead, "matmul_sm90", "sm_90a", wait)
     assert len(found) == 1
     assert not alive
+
+
+# ---- pixels that warps compute: three tiles for one block, of three taps each
+
+
+def computed_pixels(dims, knobs):
+    def build():
+        g = conv_graph()
+        x = g.add(image(g, dims), g.tensor([1, dims[1], 1, 1])).set_data_type(dtypes.f16)
+        g.conv_fprop(x, image(g, [40, dims[1], 1, 3]), padding=[0, 1]).set_output()
+        return g, knobs
+
+    return build
+
+
+COMPUTED = {
+    "stages": computed_pixels([1, 40, 8, 20], CONV_SMALL),
+    # All filters stay: else their ring keeps the producer from running ahead with pixels.
+    "halo": computed_pixels(
+        [1, 72, 6, 14], {**CONV_SMALL, "TILE_ROWS": 2, "SWAP_AB": 1, "STAGES": 6}
+    ),
+}
+COMPUTED_UNOBSERVABLE = {
+    "stages": {("bar", -1): _ONE_WARP},
+    "halo": {
+        ("bar", -1): _ONE_WARP,
+        ("bar", -2): _ONE_WARP,
+        ("setmaxnreg", -2): _MORE_REGISTERS,
+    },
+}
+
+
+@pytest.mark.parametrize("name", COMPUTED)
+def test_each_wait_of_computed_pixels_is_needed(name, monkeypatch):
+    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
+    found, alive = survivors(
+        COMPUTED[name], "conv_sm90", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS)
+    )
+    assert len(found) > 15
+    assert alive == set(COMPUTED_UNOBSERVABLE.get(name, {}))
 
 
 # ---- attention: one block works through all tiles, of two blocks of keys each
