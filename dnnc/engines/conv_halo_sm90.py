@@ -28,7 +28,8 @@ from ..expr import Expr, ceildiv
 from .conv import ConvShape, image_view
 from .conv_halo import IMAGE_AXES, Halo
 from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
-from .matrices_sm90 import Batch, Rewriter, SpaceAxes
+from .exits import SpaceAxes
+from .matrices_sm90 import Batch, Rewriter
 
 
 def halo_operand(

@@ -31,7 +31,8 @@ from .conv_halo_sm90 import HaloLoop, HaloSpace, halo_operand
 from .conv_operands_sm90 import GROUP, FilterOperand, PixelOperand
 from .conv_region_sm90 import REWRITTEN
 from .conv_rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
-from .matrices_sm90 import Batch, Matrices, SpaceAxes
+from .exits import SpaceAxes
+from .matrices_sm90 import Batch, Matrices
 from .region_sm90 import product_calls
 from .tile_sm90 import Tiling
 

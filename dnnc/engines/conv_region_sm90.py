@@ -17,7 +17,7 @@ from ..expr import Expr, product
 from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
 from .engine import Knobs
-from .exit_sm90 import exit_reductions
+from .exits import exit_reductions
 from .facts_sm90 import promotes_sums
 from .knobs_sm90 import cluster_of, sides_of
 from .region_sm90 import instruction_of, product_calls, staged_loads

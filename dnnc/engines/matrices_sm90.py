@@ -23,23 +23,11 @@ from ..codegen.schedule import TilePlace
 from ..codegen.staged_operand import StagedOperand
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
+from .exits import SpaceAxes
 from .region_sm90 import operand_values, product_calls
 from .tile_sm90 import Tiling
 
 Batch = Mapping[int, Coordinate]
-
-
-@dataclass(frozen=True)
-class SpaceAxes:
-    """What rows, columns and matrices are of a product's dims.
-
-    rows, columns: the axes that each counts through, the last one fastest.  batch: of a loop over
-    matrices, the axis that it goes along.
-    """
-
-    rows: tuple[int, ...]
-    columns: tuple[int, ...]
-    batch: Mapping[int, int]
 
 
 class MatrixSpace(Protocol):
