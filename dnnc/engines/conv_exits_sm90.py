@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from ..codegen import wgmma
 from ..dialect.fusion import Fusion, remembered
-from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor, text
 from ..errors import Status
-from ..expr import typical
 from ..target import Target
 from .bits_sm90 import whole_bytes
 from .conv import conv_of, shape_of
 from .conv_before_sm90 import computes
+from .conv_exits import exit_axes_reasons, exit_seconds, exits_of, pixel_axes
 from .engine import Knobs, Reason
 from .knobs_sm90 import COLUMNS, ROWS, sides_of
 from .product import knob_reason, reducing_epilogue_reasons
-from .surface import LAUNCH_SECONDS, pattern_reason
 
 _MOST_COLUMNS = 64  # of tiles of 256 rows
 _MOST_SWAPPED = 128  # the same with SWAP_AB=1
-_PARTIAL_BYTES = 4
 _EXIT_RATE = 56e9  # elements a second of a multiprocessor; twice an epilogue's, not measured
 _SPREAD_RATE = 28e9  # the same where lanes exchange what they have of each column
 
@@ -29,20 +26,11 @@ _SPREAD_RATE = 28e9  # the same where lanes exchange what they have of each colu
 
 def exit_reasons(fusion: Fusion) -> list[Reason]:
     """Why what follows the convolution is not pointwise work, or reductions at its exit."""
-    return reducing_epilogue_reasons(fusion, 0) or _axes_reasons(fusion) or _boolean_reasons(fusion)
-
-
-def _axes_reasons(fusion: Fusion) -> list[Reason]:
-    """Pixels are counted through images, rows and columns: all are reduced, or none."""
-    dims = conv_of(fusion).y.shape
-    pixels = {axis for axis in (0, *range(2, len(dims))) if dims[axis].constant != 1}
-    for op in exits_of(fusion):
-        reduced = pixels & set(op.axes)
-        if reduced and reduced != pixels:
-            what = f"{op.label} over axes {sorted(reduced)} of {text(dims)}"
-            supported = "reductions over all pixels of all images, over all channels, or over both"
-            return [pattern_reason(what, supported)]
-    return []
+    return (
+        reducing_epilogue_reasons(fusion, 0)
+        or exit_axes_reasons(fusion)
+        or _boolean_reasons(fusion)
+    )
 
 
 def _boolean_reasons(fusion: Fusion) -> list[Reason]:
@@ -82,10 +70,6 @@ def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
 # ---- what there is
 
 
-def exits_of(fusion: Fusion) -> tuple[Reduction, ...]:
-    return tuple(op for op in fusion.with_role("reduction") if isinstance(op, Reduction))
-
-
 def booleans_of(fusion: Fusion) -> list[Tensor]:
     return [t for t in fusion.outputs if t.type.kind == "b"]
 
@@ -99,28 +83,18 @@ def whole_outputs(fusion: Fusion) -> list[Tensor]:
 @remembered
 def keeps_pixels(fusion: Fusion) -> bool:
     """Whether a reduction has a result for each pixel."""
-    dims = conv_of(fusion).y.shape
-    pixels = {axis for axis in (0, *range(2, len(dims))) if dims[axis].constant != 1}
+    pixels = pixel_axes(fusion)
     return any(pixels - set(op.axes) for op in exits_of(fusion))
 
 
 # ---- the prediction
 
 
-def exit_seconds(fusion: Fusion, tile: tuple[int, int], target: Target, *, swaps: bool) -> float:
-    """What reductions take beside the rest: in the epilogue, for their partials, and the kernels
-    that combine those.  tile: pixels and channels."""
-    seconds, kernels = 0.0, 0
-    pixels, channels = (
-        typical(shape_of(conv_of(fusion)).pixels),
-        typical(conv_of(fusion).y.shape[1]),
-    )
-    for op in exits_of(fusion):
-        elements = typical(op.y.elements())
-        keeps_channels = elements >= channels > 1
-        parts = -(-pixels // tile[0]) * (1 if swaps and keeps_channels else 8)
+def exit_seconds_of(fusion: Fusion, tile: tuple[int, int], target: Target, *, swaps: bool) -> float:
+    """See `exit_seconds`."""
+
+    def of_tile(keeps_channels: bool) -> tuple[int, float]:
         rate = _SPREAD_RATE if keeps_channels and not swaps else _EXIT_RATE
-        seconds += pixels * channels / (rate * target.sm_count)
-        seconds += 2 * parts * elements * _PARTIAL_BYTES / (target.dram_gbs * 1e9)
-        kernels = max(kernels, 2 if parts > 512 else 1)
-    return seconds + kernels * LAUNCH_SECONDS
+        return 1 if swaps and keeps_channels else 8, rate
+
+    return exit_seconds(fusion, tile, target, of_tile)

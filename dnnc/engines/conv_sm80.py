@@ -25,6 +25,7 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..target import Target
 from .conv import conv_of, conv_of_call, shape_of
+from .conv_exits import exit_axes_reasons, exit_seconds, exits_of
 from .conv_surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .conv_tiles_sm80 import (
     GROUP,
@@ -39,6 +40,7 @@ from .conv_tiles_sm80 import (
     pixel_plan,
 )
 from .engine import Knob, Knobs, Prediction, Reason
+from .exits import SpaceAxes
 from .kernel_sm80 import (
     Matrices,
     anchor_call,
@@ -46,6 +48,7 @@ from .kernel_sm80 import (
     fragment_width,
     operand_type,
     tile_plan,
+    whole_outputs,
 )
 from .knobs_sm80 import (
     all_knobs,
@@ -55,10 +58,15 @@ from .knobs_sm80 import (
     notes_of,
     threads_of,
 )
-from .product import compute_reasons, epilogue_reasons, knob_reason
+from .product import (
+    compute_reasons,
+    epilogue_reasons,
+    knob_reason,
+    reducing_epilogue_reasons,
+)
 from .product_model import OperandLines
 from .product_sm80 import OPERAND_TYPES, Work
-from .surface import fp8_reasons, too_large_reasons
+from .surface import boolean_reason, fp8_reasons, too_large_reasons
 
 _PATTERN = "one conv_fprop, pointwise and view operations"
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
@@ -69,6 +77,7 @@ _ELEMENT_TIME = 3.0
 _MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
+_EXIT_RATE = 15e9  # elements a second of a multiprocessor that reductions take from shared memory
 _DOUBT = 1.3  # where there are engines of the architecture's own: better by more than a guess
 
 
@@ -89,18 +98,19 @@ class ConvSm80Engine:
         "pointwise and view operations on X, padded after them, and on W; pointwise operations of "
         "Y's dims after it, the convolution used anywhere; several outputs, each of which follows "
         "it, of any type but BOOLEAN and of any layout",
+        "reductions at the exit, over all pixels (genstats), over all channels, or over both",
     )
 
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN):
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
         op = conv_of(fusion)
         return (
             *self._type_reasons(op),
             *self._shape_reasons(op),
-            *epilogue_reasons(fusion, op),
+            *_after_reasons(fusion),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
         )
@@ -142,6 +152,8 @@ class ConvSm80Engine:
         x, w = (load.time(knobs["TILEK"]) for load in _loads(fusion))
         found = _work(fusion).predict(knobs, conv_of(fusion).x.type, (x, w), target)
         seconds = found.seconds * _GATHER_SHARE + _START_SECONDS
+        tile = (knobs["TILE_M"], knobs["TILE_N"])
+        seconds += exit_seconds(fusion, tile, target, lambda _: (1, _EXIT_RATE))
         return replace(found, seconds=seconds * (_DOUBT if target.arch_specific else 1.0))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -156,9 +168,9 @@ class ConvSm80Engine:
         x, w = call.operands
         pixels = pixel_plan(region, x, type_, shape)
         filter_ = filter_plan(region, w, shape, Depth.of(shape, axes))
-        first = region.outputs[0][1]
-        along = "m" if _is_along_pixels(first) else "n"
-        extent = first.shape[-1] if along == "m" else Expr.of(shape.k_group)
+        first = next((tensor for _, tensor in whole_outputs(region)), None)
+        along = "m" if first is not None and _is_along_pixels(first) else "n"
+        extent = first.shape[-1] if first and along == "m" else Expr.of(shape.k_group)
         width = fragment_width(region, extent)
         return {**tile_plan(knobs, pixels, filter_, along, width), "depth": list(axes)}
 
@@ -166,6 +178,14 @@ class ConvSm80Engine:
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         emit_product(region, tile, output, _matrices)
+
+
+def _after_reasons(fusion: Fusion) -> list[Reason]:
+    """Why what follows the convolution is not pointwise work, or reductions at its exit."""
+    if not exits_of(fusion):
+        return epilogue_reasons(fusion, conv_of(fusion))
+    booleans = [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
+    return reducing_epilogue_reasons(fusion, 0) or exit_axes_reasons(fusion) or booleans
 
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
@@ -189,6 +209,7 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
         (shape.pixels, Expr.of(shape.k_group), Expr.of(depth.size)),
         Loops(groups, ((GROUP,),) if shape.groups > 1 else ()),
         PixelSpace(kernel, region.dims_of(call.results[0]), shape.groups),
+        SpaceAxes((0, *range(2, shape.x.rank)), (1,), {GROUP: 1}),
     )
 
 

@@ -31,7 +31,7 @@ from .conv_before_sm90 import (
     loaded_shape,
     raws_of,
 )
-from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds
+from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
 from .conv_halo_knobs_sm90 import (
@@ -187,7 +187,7 @@ class ConvSm90Engine:
             loads=loads,
             rewrites=computes(fusion),
         ).predict(work)
-        exits = exit_seconds(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
+        exits = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
         return replace(found, seconds=found.seconds + exits) if exits else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:

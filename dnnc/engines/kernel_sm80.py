@@ -28,11 +28,14 @@ from ..codegen.region import Region
 from ..codegen.schedule import TileOrder
 from ..codegen.smem import CHUNK_BYTES
 from ..codegen.walk import Walk
+from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, ceildiv
 from ..mlir import arith, ir
 from ..target import WARP_THREADS
 from .engine import Knobs
+from .exit_sm80 import TileExits
+from .exits import SpaceAxes, exit_reductions
 from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, WARPS
 
 Batch = Mapping[int, Coordinate]
@@ -75,7 +78,8 @@ class Matrices:
     """What a kernel multiplies; see the file's docstring.
 
     call: of the anchor.  a, b: tiles of its operands.  sizes: rows, columns and k of a matrix.
-    batch: loops over the matrices.  space: of what the epilogue reads and writes.
+    batch: loops over the matrices.  space: of what the epilogue reads and writes.  axes: for
+    reductions at the exit; None: there are none.
     """
 
     call: Any
@@ -84,6 +88,7 @@ class Matrices:
     sizes: tuple[Expr, Expr, Expr]
     batch: Loops
     space: MatrixSpace
+    axes: SpaceAxes | None = None
 
 
 def anchor_call(region: Region) -> Any:
@@ -97,9 +102,15 @@ def operand_type(region: Region) -> DType:
     return dtypes.of(str(ir.RankedTensorType(value.type).element_type))
 
 
+def whole_outputs(region: Region) -> list[tuple[Any, Tensor]]:
+    """The outputs of the product's dims: the others are of reductions at its exit."""
+    dims = tuple(region.dims_of(anchor_call(region).results[0]))
+    return [(value, tensor) for value, tensor in region.outputs if tensor.shape == dims]
+
+
 def fragment_width(region: Region, extent: Expr) -> int:
     """Elements of the epilogue's fragments along an extent."""
-    smallest = min(max(8, tensor.type.bits) for _, tensor in region.outputs)
+    smallest = min((max(8, t.type.bits) for _, t in whole_outputs(region)), default=8)
     width = min(8, 128 // smallest)
     while extent.known_divisor() % width:
         width //= 2
@@ -137,6 +148,8 @@ def emit_product(
         kernel.min_blocks = emitter.blocks_together
         emitter.emit()
     output.launch(kernel, (emitter.order.tiles, 1, 1))
+    if emitter.exits:
+        emitter.exits.emit_second(output)
 
 
 @dataclass
@@ -161,6 +174,20 @@ class _Emitter:
         self.warp_m = self.tile_m // self.warps_m
         self.warp_n = self.tile_n // self.warps_n
         self.m_tiles, self.n_tiles = self.warp_m // mma.M, self.warp_n // mma.N
+        self.exits = self._exits()
+
+    def _exits(self) -> TileExits | None:
+        """The reductions that outputs of other dims come from; None: there are none."""
+        whole = whole_outputs(self.region)
+        paths = ["" if entry in whole else "exit" for entry in self.region.outputs]
+        operations = exit_reductions(self.region, paths)
+        if not operations:
+            return None
+        assert self.matrices.axes, "reductions of a product that has no exits"
+        return TileExits(
+            self.kernel, self.region, operations, self.matrices.axes, (self.m, self.n),
+            self.batch, (self.tile_m, self.tile_n),
+        )  # fmt: skip
 
     @property
     def blocks_together(self) -> int:
@@ -342,7 +369,21 @@ class _Emitter:
                 self._emit_fragment(base, batch, ops.mul(quick, width), slow, width, along)
             return carried
 
-        ops.for_(0, rows * columns // self.kernel.threads, 1, [], one)
+        if whole_outputs(self.region):
+            ops.for_(0, rows * columns // self.kernel.threads, 1, [], one)
+        if self.exits:
+            first = (self.first_m, self.first_n)
+            self.exits.write(lambda *at: self._element(base, batch, *at), batch, first)
+
+    def _element(
+        self, base: Any, batch: Batch, row: Any, column: Any
+    ) -> tuple[Walk, Sequence[Coordinate]]:
+        """The walk of g2 at an element of the tile, and where that is."""
+        m, n = ops.add(self.first_m, row), ops.add(self.first_n, column)
+        at = self.matrices.space.at(batch, Index(m), Index(n), 1)
+        totals = _Totals(self, base, row, column, True)
+        leaves = {**self.leaves, self.matrices.call.results[0]: totals}
+        return Walk(self.kernel, leaves, self.region.symbols), at
 
     def _store_totals(self, base: Any, totals: Sequence[Any]) -> None:
         lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
@@ -380,7 +421,8 @@ class _Emitter:
             totals = _Totals(self, base, row, column, along == "n")
             leaves = {**self.leaves, self.matrices.call.results[0]: totals}
             walk = Walk(self.kernel, leaves, self.region.symbols)
-            targets = self.region.targets(self.kernel)
+            whole = [value for value, _ in whole_outputs(self.region)]
+            targets = [t for t in self.region.targets(self.kernel) if t[0] in whole]
             values = [walk.value(value, at, width) for value, _ in targets]
             for (_, target), value in zip(targets, values, strict=True):
                 target.store(at, value)

@@ -632,7 +632,12 @@ COMPUTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+QUICK = ("most sums", "two images", "residual", "one consumer", "halo of 64 channels")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in COMPUTED]
+)
 def test_what_computes_pixels_fits_its_registers(name, monkeypatch):
     (rows, columns), build, more = COMPUTED[name]
     knobs = {"TILE_M": rows, "TILE_N": columns, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
@@ -659,6 +664,7 @@ FEW_CHANNELS = convolution([IMAGES, 6, EDGE, EDGE], [192, 6, 3, 3], **THREE)
 GATHERED = {
     "fused": (FUSED, {}),
     "first layer": (STEM, {"TILE_M": 128, "TILE_N": 64, "TILEK": 32}),
+    "statistics": (STATISTICS, {}),
 }
 
 

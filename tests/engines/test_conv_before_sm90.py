@@ -18,7 +18,11 @@ from .test_conv_halo_sm90 import with_halo
 from .test_conv_sm90 import SMALL, TARGET, refused, run, the_fusion
 
 SWAPPED = {**SMALL, "SWAP_AB": 1, "TILE_M": 128}
-slow = pytest.mark.slow
+
+
+def some(name, *quick):
+    """A parameter that is slow, if it is not one of those."""
+    return name if name in quick else pytest.param(name, marks=pytest.mark.slow)
 
 
 def new_graph(io=dtypes.f16, **options):
@@ -54,14 +58,14 @@ def knobs_of(g, form):
 
 
 @pytest.mark.feature
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", [some(form, "rows", "halo") for form in FORMS])
 def test_padding_is_of_what_is_computed(form):
     g, y = layer([2, 72, 7, 9], [72, 72, 3, 3])
     y.set_output()
     run(g, knobs=knobs_of(g, form))
 
 
-@pytest.mark.parametrize("form", ["rows", "swapped", "halo"])
+@pytest.mark.parametrize("form", [some(form, "swapped") for form in ("rows", "swapped", "halo")])
 def test_statistics_after_it(form):
     """The guide's scale, bias, ReLU, convolution, statistics, in two launches."""
     g, y = layer([3, 64, 5, 6], [72, 64, 3, 3])
@@ -80,6 +84,7 @@ def test_one_plan_serves_every_size(form):
     run(g, {"N": 3, "H": 11}, plan=plan)
 
 
+LONG = "32 places of taps"
 SHAPES = {
     "1x1": ([2, 72, 7, 5], [40, 72, 1, 1], around(0)),
     "1x1 stride 2": ([1, 64, 9, 8], [64, 64, 1, 1], around(0, 2)),
@@ -92,11 +97,11 @@ SHAPES = {
         "dilation": [2, 1, 1]}),
     "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1)),
     "groups of whole panels": ([2, 128, 4, 5], [144, 64, 3, 3], around(1)),
-    "32 places of taps": ([1, 8, 5, 6], [8, 8, 15, 17], around(8)),
+    LONG: ([1, 8, 5, 6], [8, 8, 15, 17], around(8)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", [some(n, *SHAPES) if n != LONG else some(n) for n in SHAPES])
 def test_shapes(name):
     x, w, parameters = SHAPES[name]
     g, y = layer(x, w, parameters)
@@ -113,8 +118,9 @@ def test_groups_whose_pixels_come_with_a_halo():
 @pytest.mark.parametrize(
     "knobs",
     [
-        {"TILE_CGA_M": 2}, {"TILE_CGA_N": 2}, {"TILE_CGA_M": 2, "TILE_CGA_N": 2},
-        {"SPLIT_K_SLC": 4}, {"STREAM_K": 1}, {"SCHED_POLICY": 1}, {"STAGES": 5},
+        {"TILE_CGA_M": 2}, some({"TILE_CGA_N": 2}), some({"TILE_CGA_M": 2, "TILE_CGA_N": 2}),
+        some({"SPLIT_K_SLC": 4}), some({"STREAM_K": 1}), some({"SCHED_POLICY": 1}),
+        some({"STAGES": 5}),
     ],
     ids=str,
 )  # fmt: skip
@@ -124,6 +130,7 @@ def test_ways_through_the_tiles(knobs):
     run(g, knobs={**SMALL, **knobs})
 
 
+@pytest.mark.slow
 def test_halo_tiles_that_blocks_take():
     g, y = layer([3, 64, 9, 6], [64, 64, 3, 3])
     y.set_output()
@@ -145,7 +152,7 @@ TYPES = {
 }
 
 
-@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("name", [some(name, "f32 to f16", "f32") for name in TYPES])
 def test_types(name):
     raw, operand = TYPES[name]
     g = new_graph()
@@ -155,7 +162,7 @@ def test_types(name):
     run(g, allowance=2e-3 if operand in (dtypes.f32, dtypes.f8e4m3) else 2e-5)
 
 
-@pytest.mark.parametrize("raw", [dtypes.i8, dtypes.f8e5m2], ids=str)
+@pytest.mark.parametrize("raw", [dtypes.i8, some(dtypes.f8e5m2)], ids=str)
 def test_an_identity_that_casts(raw):
     """Mixed input types, as the guide writes them."""
     g = new_graph()
@@ -186,8 +193,7 @@ def test_two_images():
     y = g.conv_fprop(before, image(g, [40, 72, 3, 3]), **around(1))
     y.set_data_type(dtypes.f16).set_output()
     genstats(g, y)
-    for knobs in (SMALL, SWAPPED):
-        run(g, knobs=knobs)
+    run(g, knobs=SWAPPED)
 
 
 def test_an_image_that_is_read_again_after_it():

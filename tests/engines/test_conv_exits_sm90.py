@@ -8,7 +8,7 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines import heuristics
-from dnnc.engines.conv_exits_sm90 import exit_seconds
+from dnnc.engines.conv_exits_sm90 import exit_seconds_of
 from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.options import Options
 from dnnc.target import of
@@ -341,7 +341,6 @@ def test_refusals(after, clause, what):
     ("engine", "x", "w"),
     [
         ("conv_stem_sm90", [1, 3, 16, 16], [16, 3, 3, 3]),
-        ("conv_sm80", [1, 16, 5, 5], [16, 16, 3, 3]),
         ("conv_depthwise", [1, 16, 5, 5], [16, 1, 3, 3]),
     ],
 )
@@ -397,6 +396,7 @@ def test_statistics_go_with_the_convolution(x, w, parameters):
     assert choice.engine is CONV_SM90
     assert choice.knobs["SWAP_AB"] == 1
     seconds = [
-        exit_seconds(choice.fusion, (128, 256), of(TARGET), swaps=swaps) for swaps in (True, False)
+        exit_seconds_of(choice.fusion, (128, 256), of(TARGET), swaps=swaps)
+        for swaps in (True, False)
     ]
     assert 0 < seconds[0] < seconds[1]

@@ -403,7 +403,7 @@ def _mask(g):
 
 def _sums(g):
     y = convolved(g, [1, 16, 5, 5], [16, 16, 3, 3], **around(1))
-    g.reduction(y, "add").set_dim([1, 16, 1, 1]).set_output()
+    g.reduction(y, "add").set_dim([1, 16, 5, 1]).set_output()
 
 
 def _product(g):

@@ -445,7 +445,7 @@ COMPUTED_UNOBSERVABLE = {
 }
 
 
-@pytest.mark.parametrize("name", COMPUTED)
+@pytest.mark.parametrize("name", ["stages", pytest.param("halo", marks=pytest.mark.slow)])
 def test_each_wait_of_computed_pixels_is_needed(name, monkeypatch):
     monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
     found, alive = survivors(
