@@ -165,11 +165,13 @@ def test_small_products_stay_one_kernel():
     assert first_engines(g) == ["fallback"]
 
 
-def behind_relu(n, c, size):
+def behind_relu(n, c, size, *, adds_pixels=False):
     """A 3x3 convolution of relu(x), channels last, then ReLU."""
     g = dnnc.pygraph(io_data_type="HALF", intermediate_data_type="FLOAT", target="sm_90a")
     dims, w = [n, c, size, size], [c, c, 3, 3]
-    x = g.relu(g.tensor(dims, [c * size * size, 1, c * size, c])).set_data_type(dtypes.f16)
+    x = g.tensor(dims, [c * size * size, 1, c * size, c])
+    x = g.add(x, g.tensor([1, 1, size, size])) if adds_pixels else x
+    x = g.relu(x).set_data_type(dtypes.f16)
     y = g.conv_fprop(x, g.tensor(w, [9 * c, 1, 3 * c, c]), padding=[1, 1])
     g.relu(y).set_output()
     return g.graph.finalize()
@@ -185,8 +187,13 @@ def test_a_convolution_behind_pointwise_work_computes_x_on_the_way():
         assert engines_of(behind_relu(32, 64, 28), target) == ["conv_sm80"]
 
 
-def test_a_large_convolution_behind_pointwise_work_runs_on_hoppers_own_engine():
-    """It computes nothing on the way: X is stored, in mode A too."""
-    graph = behind_relu(256, 512, 14)
+def test_convolutions_behind_pointwise_work_run_on_hoppers_own_engine():
+    for sizes in ((256, 512, 14), (32, 64, 56), (32, 128, 28)):
+        assert engines_of(behind_relu(*sizes), "sm_90a") == ["conv_sm90"]
+        assert engines_of(behind_relu(*sizes), "sm_90") == ["conv_sm80"]
+
+
+def test_a_large_convolution_that_its_engine_computes_nothing_for_stores_x():
+    """A number of each pixel is added to X: X is stored, in mode A too."""
+    graph = behind_relu(256, 512, 14, adds_pixels=True)
     assert engines_of(graph, "sm_90a") == ["pointwise", "conv_sm90"]
-    assert engines_of(graph, "sm_90") == ["conv_sm80"]

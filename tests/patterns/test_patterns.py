@@ -23,7 +23,7 @@ FITS = {
     "conv_two_pointwise": "conv_sm90",
     "conv_three_pointwise": "conv_sm90",
     "conv_in_the_middle": "fallback",  # an operand of f32 and one of f16
-    "mixed_conv": "conv_sm80",
+    "mixed_conv": "conv_sm90",
     "matmul_after_pointwise": "matmul_sm80",
     "mixed_matmul": "matmul_sm80",
     # Specialized Runtime Fusion Engines
