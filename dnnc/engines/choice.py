@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from .. import dtypes
 from ..dialect.fusion import Fusion
 from ..errata import Rule
 from ..target import Target
@@ -31,13 +32,27 @@ class Choice:
 
     @property
     def rounds_operands(self) -> bool:
-        """Whether operands get fewer bits than the graph says."""
-        return "DOWN_CONVERT_INPUTS" in self.notes
+        """Whether operands get fewer bits than the graph says: see the function."""
+        return rounds_operands(self.engine, self.fusion, self.knobs)
 
     @property
     def text(self) -> str:
         """matmul_sm80:STAGES=3:TILE_M=64, as the option of pass `select-engine`."""
         return choice_text(self.engine.name, self.knobs)
+
+
+def rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) -> bool:
+    """Whether products of f32 are of fewer bits.
+
+    A computed operand that takes the other one's type, of 16 bits, is nothing to ask for: that type
+    is the graph's.
+    """
+    if "DOWN_CONVERT_INPUTS" not in engine.notes(fusion, knobs):
+        return False
+    return any(
+        all(tensor.type == dtypes.f32 for tensor in op.operands[:2])
+        for op in fusion.with_role("anchor")
+    )
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .. import dtypes
 from ..codegen.padding import MOST_BITS, PaddingBits
 from ..codegen.smem import CHUNK_BYTES
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor, text
+from ..dtypes import DType
 from ..errors import Status
 from .conv import ConvShape, conv_of, shape_of
 from .engine import Reason
@@ -27,6 +29,18 @@ def computes(fusion: Fusion) -> bool:
     return conv_of(fusion).x in fusion.producers
 
 
+def operand_type(x: DType, w: DType, *, is_computed: bool) -> DType:
+    """What X is multiplied as: of f32 that is computed, W's type, if that has 16 bits."""
+    narrows = is_computed and x == dtypes.f32 and w in (dtypes.f16, dtypes.bf16)
+    return w if narrows else x
+
+
+def x_type(fusion: Fusion) -> DType:
+    """What X of a fusion is multiplied as."""
+    op = conv_of(fusion)
+    return operand_type(op.x.type, op.w.type, is_computed=computes(fusion))
+
+
 @remembered
 def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
     """What these read at X's own elements, those first that are as wide as these; X itself where
@@ -35,7 +49,7 @@ def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
     if not computes(fusion):
         return (x,)
     found = [t for t in _read(fusion) if t.shape == x.shape and not t.is_by_value]
-    return tuple(sorted(found, key=lambda t: t.type.bits != x.type.bits))
+    return tuple(sorted(found, key=lambda t: t.type.bits != x_type(fusion).bits))
 
 
 def _read(fusion: Fusion) -> list[Tensor]:
@@ -59,7 +73,7 @@ def beside_bytes(fusion: Fusion, panel: int) -> tuple[int, ...]:
 
 def rewrites_in_place(fusion: Fusion) -> bool:
     """Whether a raw tile is as large as the one that is made of it."""
-    return raws_of(fusion)[0].type.bits == conv_of(fusion).x.type.bits
+    return raws_of(fusion)[0].type.bits == x_type(fusion).bits
 
 
 # ---- the support surface
@@ -91,9 +105,9 @@ def _is_read_as_supported(tensor: Tensor, x: Tensor) -> bool:
     return tensor.type.kind != "b" and all(extent.constant == 1 for extent in others)
 
 
-def computed_shape_reasons(shape: ConvShape) -> list[Reason]:
+def computed_shape_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
     """What can't be computed of a convolution that the copy engine brings."""
-    elems = CHUNK_BYTES * 8 // shape.x.type.bits
+    elems = CHUNK_BYTES * 8 // x_type(fusion).bits
     if shape.c_group % elems:
         what = f"X of groups of {shape.c_group} channels, computed"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "channels", what, f"a multiple of {elems}")]

@@ -6,7 +6,7 @@ from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.tensor import Tensor
 from ..expr import typical
 from .conv import conv_of, shape_of
-from .conv_before_sm90 import beside_bytes, computes, raws_of
+from .conv_before_sm90 import beside_bytes, computes, raws_of, x_type
 from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
@@ -29,7 +29,7 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
 def conv_facts_of(fusion: Fusion) -> ProductFacts:
     """The facts of a fusion that the engine takes."""
     op = conv_of(fusion)
-    shape, row = shape_of(op), instruction_of_types(op.x.type, op.w.type)
+    shape, row = shape_of(op), instruction_of_types(x_type(fusion), op.w.type)
     steps = shape.depth(row.panel_k) // row.panel_k
     staged, loaded = (
         [
@@ -46,7 +46,7 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
     return ProductFacts(
         row=row,
         products=1,
-        promotes=promotes_sums(op.x.type, op.compute_type),
+        promotes=promotes_sums(row.a, op.compute_type),
         splits=max(n for n in SPLITS if n <= max(1, steps)),
         operands=(1, 1),
         no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
@@ -67,7 +67,7 @@ def conv_facts_of(fusion: Fusion) -> ProductFacts:
         width=0,
         is_grouped=False,
         group_bytes=0,
-        load_share=load_share(shape.c_group * op.x.type.bits // 8),
+        load_share=load_share(shape.c_group * raws_of(fusion)[0].type.bits // 8),
         most_sums=_most_sums(fusion),
         rewrites=computes(fusion),
         beside=beside_bytes(fusion, row.panel_k),
@@ -92,7 +92,7 @@ def conv_work_of(fusion: Fusion) -> HopperWork:
     """The product's sizes, for predictions."""
     op = conv_of(fusion)
     shape = shape_of(op)
-    k = shape.depth(instruction_of_types(op.x.type, op.w.type).panel_k)
+    k = shape.depth(instruction_of_types(x_type(fusion), op.w.type).panel_k)
     pixels, read = typical(shape.pixels), shape.read_share
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}

@@ -14,13 +14,15 @@ from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, product
+from ..mlir import ir
 from .conv import ConvShape, conv_of_call, pixel_matrix
+from .conv_before_sm90 import operand_type
 from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
 from .engine import Knobs
 from .exits import exit_reductions
-from .facts_sm90 import promotes_sums
+from .facts_sm90 import instruction_of_types, promotes_sums
 from .knobs_sm90 import cluster_of, sides_of
-from .region_sm90 import instruction_of, product_calls, staged_loads
+from .region_sm90 import product_calls, staged_loads
 from .tile_sm90 import (
     Tiling,
     chunk_columns,
@@ -34,6 +36,14 @@ REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 _CHUNK = 32  # columns of a buffer that are in registers at a time
 
 
+def conv_instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
+    """Its first operand is W where channels lie along the rows."""
+    x, w = list(product_calls(region)[0].operands)[:2]
+    types = [dnn.read_type(ir.RankedTensorType(v.type).element_type) for v in (x, w)]
+    a = operand_type(*types, is_computed=x not in region.arguments)
+    return instruction_of_types(*((types[1], a) if swaps else (a, types[1])))
+
+
 def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     """knobs: of the main loop, see `main_loop_knobs`."""
     calls = product_calls(region)
@@ -42,7 +52,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     if knobs["TILE_ROWS"]:
         return _halo_tiling(region, knobs, calls, shape)
     swaps = bool(knobs["SWAP_AB"])
-    row = instruction_of(region, swaps=swaps)
+    row = conv_instruction_of(region, swaps=swaps)
     (rows, columns), splits = sides_of(knobs), knobs["SPLIT_K_SLC"]
     dims = region.dims_of(calls[0].results[0])
     outputs = tuple(_output_path(t, dims, groups, swaps=swaps) for _, t in region.outputs)
@@ -96,7 +106,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
 
 def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: ConvShape) -> Tiling:
     """Of pixels that come with their halo."""
-    row, channels = instruction_of(region, swaps=True), knobs["TILE_N"]
+    row, channels = conv_instruction_of(region, swaps=True), knobs["TILE_N"]
     parts = parts_of(channels)
     halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts)
     operands, x = _operand_plans((channels, 0), swaps=True), calls[0].operands[0]

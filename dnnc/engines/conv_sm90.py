@@ -30,6 +30,7 @@ from .conv_before_sm90 import (
     computes,
     loaded_shape,
     raws_of,
+    x_type,
 )
 from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
 from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
@@ -43,7 +44,7 @@ from .conv_halo_knobs_sm90 import (
     halo_work,
 )
 from .conv_matrices_sm90 import conv_matrices
-from .conv_region_sm90 import conv_tiling_of
+from .conv_region_sm90 import conv_instruction_of, conv_tiling_of
 from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .facts_sm90 import SPLITS, instruction_of_types
@@ -61,7 +62,6 @@ from .knobs_sm90 import (
 from .launch_sm90 import emit_product, residents
 from .matmul_sm90 import RATE_OF
 from .product import compute_reasons
-from .region_sm90 import instruction_of
 from .surface import too_large_reasons
 from .tile_sm90 import Tiling
 
@@ -105,7 +105,7 @@ class ConvSm90Engine:
         if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
         reasons = hopper_reasons(
-            fusion, target, _PATTERN, _type_reasons,
+            fusion, target, _PATTERN, lambda op: _type_reasons(fusion, op),
             lambda shape: _operand_reasons(fusion, shape), before_reasons,
         )  # fmt: skip
         reasons += exit_reasons(fusion)
@@ -206,13 +206,14 @@ class ConvSm90Engine:
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
+        tiling = Tiling.of(tile, conv_instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         emit_product(region, tiling, output, conv_matrices)
 
 
-def _type_reasons(op: ConvFprop) -> list[Reason]:
-    if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
-        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+def _type_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
+    x = x_type(fusion)
+    if (x, op.w.type) in wgmma.INSTRUCTIONS:
+        return compute_reasons(op.compute_type, x, op.w.type)
     return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
 
 
@@ -222,9 +223,9 @@ def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
     if computes(fusion):
         if before_reasons(fusion):
             return []
-        if declined := computed_shape_reasons(shape):
+        if declined := computed_shape_reasons(fusion, shape):
             return declined
-    panel = instruction_of_types(shape.x.type, shape.w.type).panel_k
+    panel = instruction_of_types(x_type(fusion), shape.w.type).panel_k
     shapes = (loaded_shape(fusion, place) for place in range(len(raws_of(fusion))))
     found = [what for loaded in shapes if (what := loaded.refusal(panel)) is not None]
     if not found:

@@ -8,7 +8,7 @@ from ..dialect.fusion import Fusion
 from ..errors import DnncError, Status
 from ..target import Target
 from . import ENGINES
-from .choice import Choice, barred_choices, choices
+from .choice import Choice, barred_choices, choices, rounds_operands
 from .choice_text import choice_of_text, choice_text
 from .declined import reasons_against
 from .engine import Engine
@@ -118,8 +118,8 @@ def _completed(
             "another engine",
             repr(fusion),
         )
-    is_rounded = _rounds_operands(engine, fusion, {**ranked[0], **knobs})
-    alike = [c for c in ranked if _rounds_operands(engine, fusion, c) == is_rounded]
+    is_rounded = rounds_operands(engine, fusion, {**ranked[0], **knobs})
+    alike = [c for c in ranked if rounds_operands(engine, fusion, c) == is_rounded]
     alike.sort(key=lambda c: sum(c.get(name) != value for name, value in knobs.items()))
     merged = [{**candidate, **knobs} for candidate in alike or ranked]
     return next((m for m in merged if not engine.legal(m, fusion, target)), merged[0])
@@ -130,7 +130,3 @@ def _raise_if_barred(engine: Engine, fusion: Fusion, target: Target, inputs: Inp
     if rules:
         what = f"every config of engine {engine.name} is barred by {rules[0]}"
         raise DnncError(Status.NOT_SUPPORTED, what, "another engine", repr(fusion))
-
-
-def _rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) -> bool:
-    return "DOWN_CONVERT_INPUTS" in engine.notes(fusion, knobs)

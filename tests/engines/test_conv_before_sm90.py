@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dnnc import dtypes
+from dnnc.engines import heuristics
 from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.target import of
 from tests.support.checked import random_inputs
@@ -36,9 +37,9 @@ def scaled(g, x, channels, type_=dtypes.f16, **options):
     return g.relu(g.add(g.mul(x, scale), bias)).set_data_type(type_)
 
 
-def layer(x, w, parameters=None, io=dtypes.f16, **options):
+def layer(x, w, parameters=None, io=dtypes.f16, type_=None):
     g = new_graph(io)
-    before = scaled(g, image(g, x), x[1], io, **options)
+    before = scaled(g, image(g, x), x[1], type_ or io)
     return g, g.conv_fprop(before, image(g, w), **(parameters or around(1)))
 
 
@@ -169,6 +170,30 @@ def test_an_identity_that_casts(raw):
     x = g.identity(image(g, [2, 32, 5, 6], data_type=raw)).set_data_type(dtypes.f16)
     g.conv_fprop(x, image(g, [40, 32, 3, 3]), **around(1)).set_output()
     run(g, knobs=SWAPPED)
+
+
+@pytest.mark.parametrize("form", [some(form, "halo") for form in ("rows", "swapped", "halo")])
+@pytest.mark.parametrize("io", [dtypes.f16, some(dtypes.bf16)], ids=str)
+def test_a_virtual_x_of_f32_takes_the_filters_type(form, io):
+    """As the guide's graphs have it, whose intermediates are FLOAT; with a note."""
+    g, y = layer([2, 72, 5, 6], [40, 72, 3, 3], io=io, type_=dtypes.f32)
+    y.set_data_type(io).set_output()
+    genstats(g, y)
+    rounding = 2.0**-11 if io == dtypes.f16 else 2.0**-8  # of X, which the sums show
+    plan = run(g, knobs=knobs_of(g, form), slack=4.0, allowance=4 * rounding)
+    assert "DOWN_CONVERT_INPUTS" in plan.programs[0].fusions[0].notes
+
+
+def test_what_takes_the_filters_type_comes_first_but_can_be_barred():
+    g, y = layer([32, 64, 56, 56], [64, 64, 3, 3], type_=dtypes.f32)
+    y.set_data_type(dtypes.f16).set_output()
+    config = heuristics.best_config(g.graph.finalize(), of(TARGET), ["A"])
+    assert [choice.engine for choice in config.choices] == [CONV_SM90]
+    assert not config.choices[0].rounds_operands
+    in_memory = new_graph()
+    x, w = image(in_memory, [2, 16, 5, 5], data_type=dtypes.f32), image(in_memory, [16, 16, 3, 3])
+    in_memory.conv_fprop(x, w, **around(1)).set_output()
+    assert "X f32, W f16" in refused(in_memory)["operand types"].what
 
 
 def test_i8_that_is_computed():

@@ -22,7 +22,7 @@ FITS = {
     "conv": "conv_sm90",
     "conv_two_pointwise": "conv_sm90",
     "conv_three_pointwise": "conv_sm90",
-    "conv_in_the_middle": "fallback",  # an operand of f32 and one of f16
+    "conv_in_the_middle": "conv_sm90",
     "mixed_conv": "conv_sm90",
     "matmul_after_pointwise": "matmul_sm80",
     "mixed_matmul": "matmul_sm80",
@@ -36,7 +36,7 @@ FITS = {
     "flash_paged": "sdpa_fwd_sm90",
     "flash_fp8_fprop": 2,
     "flash_fp8_bprop": 4,
-    "conv_bn_fprop": 3,
+    "conv_bn_fprop": "conv_sm90",
     "dbarcs": 3,
     # Specialized Pre-Compiled Engines
     "conv_bias_act": "conv_sm90",
