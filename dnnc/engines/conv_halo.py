@@ -1,7 +1,8 @@
 # pyright: basic
 """Pixels with their halo: how a tile of X is loaded once, and read by every tap of a filter.
 
-A tile is whole rows of Y's image.  In shared memory lie, flat, the rows of X that its taps meet,
+A tile is whole rows of an image of Y; a volume is one image after the other, each of which meets
+images of X one tap of depth apart.  In shared memory lie, flat, the rows of X that its taps meet,
 padding included: `pitch` pixels each.  Position f = row * pitch + column is an output pixel, and
 the tap (r, s) meets it at position f + r * pitch + s (times the dilations): a shift of where the
 instruction begins to read.  The last pitch - Q positions of each row are no pixels of the output:
@@ -19,7 +20,7 @@ from ..codegen import tma, wgmma
 from ..codegen.im2col import Window
 from ..codegen.staged_store import ALIGNMENT, TURNED_BYTES
 from ..dialect.tensor import Tensor
-from ..expr import Expr, ceildiv
+from ..expr import Expr, ceildiv, product
 from .conv import ConvShape, image_view
 
 SLOTS = 2  # tiles of pixels in shared memory
@@ -32,20 +33,21 @@ class Halo:
     """A tile of pixels.
 
     windows: of the rows and columns of an image.  columns: of Y's image.  rows: of Y's image of a
-    warpgroup's part.  parts: side by side in a tile, 1 or 2.
+    warpgroup's part.  parts: side by side in a tile, 1 or 2.  depth: the window of a volume.
     """
 
     windows: tuple[Window, Window]
     columns: int
     rows: int
     parts: int
+    depth: Window | None = None
 
     @staticmethod
     def of(shape: ConvShape, rows: int, parts: int) -> Halo:
-        height, width = shape.windows
-        columns = width.outputs(shape.x.shape[3]).constant
+        *outer, height, width = shape.windows
+        columns = width.outputs(shape.x.shape[-1]).constant
         assert columns is not None, "halo_refusal takes images of a fixed width"
-        return Halo((height, width), columns, rows, parts)
+        return Halo((height, width), columns, rows, parts, outer[0] if outer else None)
 
     @property
     def pitch(self) -> int:
@@ -75,7 +77,13 @@ class Halo:
 
     @property
     def taps(self) -> int:
+        """Of an image: those that read the same tile of pixels."""
         return self.windows[0].taps * self.windows[1].taps
+
+    @property
+    def images(self) -> int:
+        """Of X, that an image of Y meets."""
+        return self.depth.taps if self.depth else 1
 
     def shift(self, row: int, column: int) -> int:
         """Positions from an output pixel to where a tap meets it."""
@@ -103,8 +111,8 @@ class Halo:
 
     def tiles(self, shape: ConvShape) -> Expr:
         """Of all images."""
-        rows = shape.windows[0].outputs(shape.x.shape[2])
-        return shape.x.shape[0] * ceildiv(rows, self.tile_rows)
+        *outer, rows, _ = shape.y[2:]
+        return product((shape.x.shape[0], *outer)) * ceildiv(rows, self.tile_rows)
 
     @property
     def load_share(self) -> float:
@@ -125,17 +133,20 @@ def stays(shape: ConvShape, channels: int, stages: int, panels: int) -> bool:
 
 def halo_refusal(shape: ConvShape, panel: int) -> str | None:
     """Why pixels of X can't be loaded with their halo."""
-    if len(shape.windows) != 2:
+    if len(shape.windows) not in (2, 3):
         return f"{len(shape.windows)} spatial dims"
-    if any(window.stride != 1 for window in shape.windows):
+    height, width = shape.windows[-2:]
+    if height.stride != 1 or width.stride != 1:
         return "a convolution stride"
-    if not 1 < shape.taps <= MOST_TAPS:
-        return f"a filter of {shape.taps} taps"
+    if height.taps * width.taps == 1 or shape.taps > MOST_TAPS:
+        return f"a filter of {' x '.join(str(window.taps) for window in shape.windows)} taps"
+    if len(shape.windows) == 3 and shape.groups > 1:
+        return "volumes of several groups"
     if shape.is_split_by_groups(panel):
         return f"groups of {shape.c_group} channels"
-    if shape.x.shape[3].constant is None:
-        return f"images of a width of {shape.x.shape[3]}"
-    if (what := tma.refusal(shape.x, (1, 3, 2))) is not None:
+    if shape.x.shape[-1].constant is None:
+        return f"images of a width of {shape.x.shape[-1]}"
+    if (what := tma.refusal(shape.x, loaded_axes(shape.x))) is not None:
         return f"X with {what}"
     return None
 
@@ -149,14 +160,24 @@ def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
     return None
 
 
-IMAGE_AXES = (2, 4, 3)  # of a view: channels, columns, rows
+def loaded_axes(x: Tensor) -> tuple[int, int, int]:
+    """Of a box of pixels: channels, columns, rows."""
+    return 1, x.rank - 1, x.rank - 2
+
+
+def stored_view(tensor: Tensor, groups: int) -> tuple[Tensor, tuple[int, int, int]]:
+    """(a tensor of Y's dims as boxes of a group's channels see it, their axes: channels, columns,
+    rows)."""
+    if tensor.rank == 5:
+        return tensor, (1, 4, 3)  # of one group: the copy engine has no sixth axis
+    return image_view(tensor, groups), (2, 4, 3)
 
 
 def image_moves(tensor: Tensor, groups: int) -> bool:
     """Whether the copy engine moves boxes of images of a tensor of Y's dims, turned."""
-    if tensor.type.bits != 8 * TURNED_BYTES or tensor.rank != 4:
+    if tensor.type.bits != 8 * TURNED_BYTES or tensor.rank not in (4, 5):
         return False
-    return tma.refusal(image_view(tensor, groups), IMAGE_AXES) is None
+    return tma.refusal(*stored_view(tensor, groups)) is None
 
 
 def image_stored(tensor: Tensor, groups: int) -> bool:

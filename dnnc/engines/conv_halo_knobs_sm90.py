@@ -58,6 +58,8 @@ def _refusal(fusion: Fusion) -> str:
         return what
     if computes(fusion) and (len(raws_of(fusion)) > 1 or not rewrites_in_place(fusion)):
         return "an X that is computed from several tensors, or from elements of another size"
+    if computes(fusion) and len(shape.windows) > 2:
+        return "an X of volumes that is computed"
     if computes(fusion) and y_loads(fusion):
         return "an X that is computed, and tensors of Y's dims that are read after it"
     if keeps_pixels(fusion):
@@ -77,7 +79,7 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
     """Why knobs with TILE_ROWS > 0 do not go together."""
     rows, channels = knobs["TILE_ROWS"], knobs["TILE_N"]
     if what := _refusal(fusion):
-        supported = "TILE_ROWS=0, or 2D images of a fixed width with channels last, stride 1"
+        supported = "TILE_ROWS=0, or images of a fixed width with channels last, stride 1"
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
     others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0}
     for name, value in others.items():
@@ -123,7 +125,7 @@ def halo_candidates(fusion: Fusion, target: Target) -> tuple[Knobs, ...]:
 def _candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
     op = conv_of(fusion)
     shape = shape_of(op)
-    height = typical(shape.windows[0].outputs(shape.x.shape[2]))
+    height = typical(shape.y[-2])
     for channels in _CHANNELS:
         if channels > _CHANNELS[0] and channels >= 2 * shape.k_group:
             continue  # half of the rows would be of no channel

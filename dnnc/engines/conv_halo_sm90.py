@@ -1,8 +1,9 @@
 # pyright: basic
 """The main loop of a convolution whose pixels come with their halo: see `conv_halo`.
 
-    producer   for each panel of channels: load the tile's pixels; for each tap: load its filter
-    consumers  for each panel: wait for its pixels; for each tap: wait for its filter, multiply
+    producer   for each panel of channels, and of a volume for each tap of depth: load the tile's
+               pixels; for each tap of an image: load its filter
+    consumers  for each of these: wait for the pixels; for each tap: wait for its filter, multiply
                from where the tap meets the pixels on; release the filter before, and after the
                last tap the pixels
 
@@ -25,8 +26,8 @@ from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.schedule import TilePlace
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
-from .conv import ConvShape, image_view
-from .conv_halo import IMAGE_AXES, Halo
+from .conv import ConvShape
+from .conv_halo import Halo, loaded_axes, stored_view
 from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
 from .exits import SpaceAxes
 from .matrices_sm90 import Batch, Rewriter
@@ -41,7 +42,8 @@ def halo_operand(
     """
     panels = wgmma.Panels(halo.positions, row.element_bytes)
     extents = (panels.k, halo.pitch, halo.input_rows)
-    box = tma.Box(shape.x, (1, 3, 2), extents, "" if is_raw else element_of(shape.x))
+    element = "" if is_raw else element_of(shape.x)
+    box = tma.Box(shape.x, loaded_axes(shape.x), extents, element)
     return RingOperand(kernel, box, panels, is_rows=False)
 
 
@@ -59,12 +61,12 @@ class HaloSpace:
 
     @property
     def axes(self) -> SpaceAxes:
-        return SpaceAxes((1,), (0, 2, 3), {GROUP: 1})
+        return SpaceAxes((1,), (0, *range(2, len(self.dims))), {GROUP: 1})
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         """Positions past a row's end, or past the image's last row, are no pixels."""
         _, first = self.start(first_column)
-        rows = ops.sub(self.kernel.size(self.dims[2]), first)
+        rows = ops.sub(self.kernel.size(self.dims[-2]), first)
         found = []
         for i in range(width):
             position = ops.add(offset, i)
@@ -76,10 +78,11 @@ class HaloSpace:
 
     @property
     def _tiles_of_image(self) -> Expr:
-        return ceildiv(self.dims[2], self.halo.tile_rows)
+        return ceildiv(self.dims[-2], self.halo.tile_rows)
 
     def start(self, column: Any) -> tuple[Any, Any]:
-        """(image, row of Y's image) where the part of a tile begins that a column lies in."""
+        """(image, row of Y's image) where the part of a tile begins that a column lies in; images
+        of volumes are counted through."""
         halo = self.halo
         part = ops.div(column, halo.positions)
         tile = ops.div(part, halo.parts)
@@ -96,35 +99,43 @@ class HaloSpace:
             assert k_group is not None, "channels are a fixed size"
             first = idx.scale(Index.of(group_of(batch)), k_group // self.groups)
             channel = idx.add(first, channel)
-        image, y, x = self._place(column.index())
-        return [image, channel, y, x]
+        first, *rest = self._place(column.index())
+        return [first, channel, *rest]
 
-    def _place(self, column: Index) -> tuple[Index, Index, Index]:
-        """(image, row, column) of a pixel; of what is none, of one that there is."""
+    def outer(self, image: Any) -> list[Any]:
+        """The coordinates of an image along what is not its rows and columns."""
+        if len(self.dims) == 4:
+            return [image]
+        volume = self.kernel.divide(image, self.dims[2])
+        return [volume, self.kernel.remainder(image, self.dims[2], volume)]
+
+    def _place(self, column: Index) -> list[Index]:
+        """Where a pixel lies, without its channel; of what is none, where one does."""
         if column.is_uniform:
             return self._pixel(column.base)
         lanes = [self._pixel(column.element(i)) for i in range(2)]
-        images, rows, columns = (
-            Index(lanes=tuple(lane[i].base for lane in lanes)) for i in range(3)
-        )
-        return images, rows, columns
+        return [Index(lanes=tuple(i.base for i in both)) for both in zip(*lanes, strict=True)]
 
-    def _pixel(self, column: Any) -> tuple[Index, Index, Index]:
+    def _pixel(self, column: Any) -> list[Index]:
         image, first = self.start(column)
         position = ops.rem(column, self.halo.positions)
         down = ops.div(position, self.halo.pitch)
         across = ops.sub(position, ops.mul(down, self.halo.pitch))
-        last = ops.sub(self.kernel.size(self.dims[2]), 1)
+        last = ops.sub(self.kernel.size(self.dims[-2]), 1)
         row = ops.minimum(ops.add(first, down), last)
-        return Index.of(image), Index.of(row), Index.of(ops.minimum(across, self.halo.columns - 1))
+        at = [*self.outer(image), row, ops.minimum(across, self.halo.columns - 1)]
+        return list(map(Index.of, at))
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         extents = (rows, self.halo.pitch, self.halo.rows)
-        return tma.Box(image_view(tensor, self.groups), IMAGE_AXES, extents)
+        return tma.Box(*stored_view(tensor, self.groups), extents)
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
         image, first = self.start(column)
         at = [image, group_of(batch), row, first, 0]
+        if len(self.dims) == 5:
+            volume, depth = self.outer(image)
+            at = [volume, row, depth, first, 0]
         return tma.place(box, list(map(Index, at)))
 
 
@@ -168,16 +179,19 @@ class HaloLoop:
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             filters, pixels = Cursor(*carried[:2]), Cursor(*carried[2:])
-            panel = ops.div(i, self.taps)
-            tap = ops.sub(i, ops.mul(panel, self.taps))
+            number = ops.div(i, self.taps)  # of a tile of pixels
+            tap = ops.sub(i, ops.mul(number, self.taps))
+            panel = ops.div(number, self.halo.images)
+            above = ops.sub(number, ops.mul(panel, self.halo.images))
             begins = ops.compare("eq", tap, 0)
             with ops.if_(begins):
                 self.pixels.wait_empty(pixels)
                 barrier = self._arrival(pixels)
                 mbarrier.expect(barrier, self.halo.load_bytes)
                 slot = self.pixels.slot(pixels)
-                pixel.start(slot, self._corner(image, row, place.batch, panel), barrier)
+                pixel.start(slot, self._corner(image, row, place.batch, panel, above), barrier)
             pixels = _advanced(pixels, self.pixels.stages, begins)
+            tap = ops.add(ops.mul(above, self.taps), tap)
             k = ops.add(ops.mul(tap, self.shape.padded_channels(panel_k)), ops.mul(panel, panel_k))
             here = Cursor(i, 0) if self.stays else filters
             with ops.if_(ops.compare("ne", is_first, 0) if self.stays else None):
@@ -199,12 +213,18 @@ class HaloLoop:
             return self.rewriter.barrier(pixels)
         return self.pixels.full_barrier(pixels)
 
-    def _corner(self, image: Any, row: Any, batch: Batch, panel: Any) -> list[Any]:
-        """Where a tile of X that begins at a row of Y's image has its first pixel."""
+    def _corner(self, image: Any, row: Any, batch: Batch, panel: Any, above: Any) -> list[Any]:
+        """Where a tile of X that begins at a row of Y's image has its first pixel; above: the tap
+        of depth that it is for."""
         channels = ops.mul(panel, self.operands[1].panels.k)
         channel = ops.add(channels, ops.mul(group_of(batch), self.shape.c_group))
         height, width = self.halo.windows
-        return [image, channel, ops.add(row, height.lower), width.lower]
+        first, *depths = self.space.outer(image)
+        if self.halo.depth:
+            window = self.halo.depth
+            start = ops.add(ops.mul(depths[0], window.stride), window.lower)
+            depths = [ops.add(start, ops.mul(above, window.dilation))]
+        return [first, channel, *depths, ops.add(row, height.lower), width.lower]
 
     # ---- the consumers
 

@@ -47,6 +47,12 @@ CASES = {
     "5x5": ([1, 16, 6, 8], [24, 16, 5, 5], around(2), 2, 64),
     "rows of one tap": ([1, 16, 6, 20], [24, 16, 1, 5], around(0), 4, 64),
     "columns of one tap": ([1, 16, 9, 11], [24, 16, 3, 1], around(0), 4, 64),
+    "volumes": ([2, 16, 3, 5, 6], [24, 16, 3, 3, 3], around(1, spatial=3), 4, 64),
+    "volumes, two panels": ([1, 72, 2, 3, 6], [136, 72, 2, 3, 3], around(1, spatial=3), 3, 128),
+    "volumes, uneven": ([2, 8, 7, 5, 6], [16, 8, 3, 2, 3], {
+        "pre_padding": [2, 0, 1], "post_padding": [1, 1, 2], "stride": [2, 1, 1],
+        "dilation": [2, 1, 1]}, 2, 64),
+    "volumes of flat filters": ([1, 8, 3, 4, 6], [16, 8, 1, 3, 3], around(0, spatial=3), 2, 64),
 }  # fmt: skip
 
 
@@ -65,6 +71,31 @@ def test_a_filter_that_is_turned():
     mode = {"convolution_mode": "CONVOLUTION"}
     convolved(g, [1, 16, 6, 5], [24, 16, 3, 2], **around(1), **mode).set_output()
     run(g, knobs=with_halo(g, 2))
+    g = new_graph(dtypes.bf16)
+    around_volumes = around(1, spatial=3)
+    convolved(g, [1, 16, 3, 4, 5], [24, 16, 2, 3, 2], **around_volumes, **mode).set_output()
+    run(g, knobs=with_halo(g, 2))
+
+
+def test_volumes_with_residuals_exits_and_what_varies_along_depth(monkeypatch):
+    """More tiles than blocks."""
+    multiprocessors.few(monkeypatch, 12)
+    g = new_graph()
+    y = convolved(g, [2, 8, 6, 2, 3], [72, 8, 2, 3, 3], **around(1, spatial=3))
+    y = g.add(y, g.tensor([1, 1, 7, 1, 1])).set_output()
+    g.add(g.mul(y, g.tensor([1, 72, 1, 1, 1])), image(g, [2, 72, 7, 2, 3])).set_output()
+    total = g.reduction(y, "add").set_dim([1, 72, 1, 1, 1])
+    total.set_output().set_data_type(dtypes.f32)
+    run(g, slack=4.0, knobs=with_halo(g, 2), allowance=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_one_plan_serves_every_number_and_depth_of_volumes(n):
+    g = new_graph()
+    depth = dnnc.Dim("T", min=2, max=9)
+    w = image(g, [24, 16, 2, 3, 3])
+    g.conv_fprop(image(g, [N, 16, depth, H, 6]), w, **around(1, spatial=3)).set_output()
+    run(g, {"N": n, "H": 7 - n, "T": 2}, knobs=with_halo(g, 4))
 
 
 @pytest.mark.parametrize(("n", "h"), [(1, 4), (3, 9)])
@@ -175,10 +206,12 @@ def test_candidates_are_legal_and_the_best_of_64_channels_has_a_halo():
 @pytest.mark.parametrize(
     ("build", "what"),
     [
-        ([[1, 64, 9, 9], [64, 64, 1, 1], around(0)], "a filter of 1 taps"),
+        ([[1, 64, 9, 9], [64, 64, 1, 1], around(0)], "a filter of 1 x 1 taps"),
         ([[1, 64, 9, 9], [64, 64, 3, 3], around(1, 2)], "a convolution stride"),
         ([[1, 64, 9], [64, 64, 3], around(1, spatial=1)], "1 spatial dims"),
         ([[1, 32, 9, 9], [64, 16, 3, 3], around(1)], "groups of 16 channels"),
+        ([[1, 128, 4, 9, 9], [64, 64, 3, 3, 3], around(1, spatial=3)], "volumes of several groups"),
+        ([[1, 64, 4, 9, 9], [64, 64, 3, 1, 1], around(0, spatial=3)], "a filter of 3 x 1 x 1"),
         ([[1, 64, 9, 9], [60, 64, 3, 3], around(1)], "channels last by 16 bytes"),
         ([[1, 64, 9, dnnc.Dim("W", max=64)], [64, 64, 3, 3], around(1)], "a width of W"),
     ],
