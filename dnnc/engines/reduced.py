@@ -92,6 +92,12 @@ def follows_reduction(fusion: Fusion, output: Tensor) -> bool:
     return bool(fusion.sources(output) & set[Op](reductions_of(fusion)))
 
 
+def is_of_indices(fusion: Fusion, output: Tensor) -> bool:
+    """Whether an output is made of indices and of no reduction: each lane would give its own."""
+    above = fusion.sources(output)
+    return not follows_reduction(fusion, output) and any(not op.read_operands for op in above)
+
+
 def unreduced_reason(output: Tensor) -> Reason:
     what = f"{output.label} of dims {text(output.shape)}, which no reduction leads to"
     return pattern_reason(what, "outputs of the dims before the reductions, or made of theirs")

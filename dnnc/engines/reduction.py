@@ -35,7 +35,7 @@ from .reduced import (
     accesses_of,
     agreement_reasons,
     axis_order,
-    follows_reduction,
+    is_of_indices,
     reductions_of,
     runs_along_row,
     sizes_along,
@@ -119,7 +119,7 @@ class ReductionEngine:
                 ]
             if output.type.kind == "b" and output.elements().constant != 1:
                 return [boolean_reason(output)]
-            if output.shape != first.x.shape and not follows_reduction(fusion, output):
+            if output.shape != first.x.shape and is_of_indices(fusion, output):
                 return [unreduced_reason(output)]
         return []
 
