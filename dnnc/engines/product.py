@@ -59,6 +59,10 @@ def products_reasons(fusion: Fusion, most: int) -> tuple[Reason, ...]:
             return (pattern_reason(what, "matmuls, or grouped products of the same offsets"),)
         if op.c.shape != found[0].c.shape:
             return (pattern_reason(f"products of dims {text(op.c.shape)} and others", supported),)
+        depths = [other.a.shape[-1] for other in (op, found[0])]
+        if depths[0] != depths[1]:
+            what = f"products of K = {depths[0]} and {depths[1]}"
+            return (pattern_reason(what, "products of one K"),)
         if any(other in fusion.upstream(t) for t in op.operands for other in found):
             return (pattern_reason(f"{op.label} needs another product", supported),)
     return ()
@@ -124,7 +128,19 @@ def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]
             what = f"{op.label} over axes {axes} of {text(dims)}, used by what follows"
             rows = f"reductions of rows of up to {most_columns} elements"
             return [pattern_reason(what, rows if most_columns else "reductions at the exit")]
-    return _output_reasons(fusion, made)
+    return _order_reasons(fusion) or _output_reasons(fusion, made)
+
+
+def _order_reasons(fusion: Fusion) -> list[Reason]:
+    """Reductions at the exit are of what is there before a row's reductions are."""
+    flowing = flowing_reductions(fusion)
+    for op in fusion.ops:
+        if isinstance(op, Reduction) and op not in flowing:
+            before = next((r for r in flowing if r in fusion.upstream(op.x)), None)
+            if before is not None:
+                what = f"{op.label} of what {before.label} leads to"
+                return [pattern_reason(what, "reductions at the exit, or of rows that flow on")]
+    return []
 
 
 def _output_reasons(fusion: Fusion, made: set[Op]) -> list[Reason]:

@@ -8,6 +8,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.engines.epilogue_sm90 import uses_since
 from dnnc.engines.knobs_sm90 import COLUMNS
+from dnnc.errors import cudnnGraphNotSupportedError
 from tests.support import multiprocessors
 from tests.support.checked import check
 
@@ -342,6 +343,16 @@ def test_int8_with_scales_to_int8():
 # ---- several products, reductions
 
 
+def test_two_products_of_one_epilogue_have_one_k():
+    """The main loop goes through both at once."""
+    g = new_graph(dtypes.f16)
+    short = g.matmul(g.tensor([1, 64, 64]), g.tensor([1, 64, 48]))
+    g.add(short, g.matmul(g.tensor([1, 64, 128]), g.tensor([1, 128, 48]))).set_output()
+    with pytest.raises(cudnnGraphNotSupportedError, match="products of K = 128 and 64"):
+        run(g)
+    check(g, target="sm_90a", slack=3.0)
+
+
 @pytest.mark.feature
 @pytest.mark.parametrize("swap", [0, 1])
 def test_gated_pair(swap):
@@ -404,6 +415,17 @@ def test_reductions_at_the_exit(mode, dims):
     assert total is not None
     # The greatest is one of C's elements, each rounded to f16; a sum's errors cancel.
     run(g, allowance=1e-5 if mode == "add" else 2.0**-11)
+
+
+@pytest.mark.parametrize("dims", [[1, 1, 1], [1, 1, 40]], ids=str)
+def test_reductions_of_what_a_row_leads_to_are_another_kernel(dims):
+    g = new_graph(dtypes.bf16)
+    a, b = g.tensor([1, 70, 48]), g.tensor([1, 48, 40], strides(48, 40, "column"))
+    y = softmax(g, g.matmul(a, b), [1, 70, 1]).set_output()
+    g.reduction(y, "amax").set_dim(dims).set_output().set_data_type(dtypes.f32)
+    with pytest.raises(cudnnGraphNotSupportedError, match="of what reduction:max leads to"):
+        run(g)
+    assert len(check(g, target="sm_90a", slack=3.0).programs[0].fusions) > 1
 
 
 def test_amax_for_fp8_scaling_beside_the_scaled_output():
