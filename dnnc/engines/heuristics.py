@@ -297,14 +297,23 @@ def split_config(
     engines: Sequence[Engine] = ENGINES,
     inputs: Inputs | None = None,
 ) -> EngineConfig | None:
-    """The graph as several fusions, each as large as an engine takes; None if one op has none."""
-    groups = grown_groups(graph, target, engines)
-    if groups is None or len(groups) == 1:
-        return None
-    found = [choices(fusion, target, engines, inputs) for fusion in partition(graph, groups)]
-    if not all(found):
-        return None
-    return EngineConfig(tuple(ranked[0] for ranked in found), split_reason(graph, target))
+    """The graph as several fusions, each as large as an engine takes; None if one op has none.
+
+    A fusion that an engine takes may have no choice left: what is tried first does not look.
+    """
+
+    def has_choice(engine: Engine, fusion: Fusion) -> bool:
+        return bool(choices(fusion, target, [engine], inputs))
+
+    for asked in ((), (has_choice,)):
+        groups = grown_groups(graph, target, engines, *asked)
+        if groups is None:
+            return None
+        found = [choices(fusion, target, engines, inputs) for fusion in partition(graph, groups)]
+        if all(found):
+            made = tuple(ranked[0] for ranked in found)
+            return EngineConfig(made, split_reason(graph, target)) if len(made) > 1 else None
+    return None
 
 
 def split_reason(graph: OperationGraph, target: Target) -> str:
@@ -312,7 +321,7 @@ def split_reason(graph: OperationGraph, target: Target) -> str:
     (whole,) = partition(graph, [graph.live_ops])
     declined = [f"{r.engine.name} ({r.reasons[0]})" for r in refusals(whole, target)]
     if len(declined) < len(ENGINES):
-        return "asked for, or predicted to be faster than one fusion"
+        return "asked for, or predicted to be faster than one fusion, or that spills registers"
     return f"no engine takes the graph as one fusion: {'; '.join(declined)}"
 
 
@@ -387,6 +396,7 @@ def no_config_error(
             status = _status_of(found)
             said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
             lines.append(f"{fusion.ops[0].label}: {said}")
+    lines = lines or ["each operation has one, but together they have no choice that is legal"]
     return DnncError(
         status,
         f"no engine for {target}: " + " | ".join(lines),

@@ -6,9 +6,9 @@ in memory anyway costs less than that: each fusion that needs it does it again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ..dialect.fusion import partition
+from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise
@@ -21,11 +21,27 @@ from .surface import bytes_of
 Groups = list[list[Op]]
 
 
-def grown_groups(graph: OperationGraph, target: Target, engines: Sequence[Engine]) -> Groups | None:
+Takes = Callable[[Fusion], bool]  # whether an engine takes a fusion
+
+
+def grown_groups(
+    graph: OperationGraph,
+    target: Target,
+    engines: Sequence[Engine],
+    has_choice: Callable[[Engine, Fusion], bool] = lambda engine, fusion: True,
+) -> Groups | None:
     """Groups in order: each operation joins the last group that it needs, if an engine agrees.
 
+    has_choice: asked of an engine and a fusion that its support surface has.
     None: there is an operation that no engine takes.
     """
+
+    def takes(fusion: Fusion) -> bool:
+        return any(
+            not reasons_against(engine, fusion, target) and has_choice(engine, fusion)
+            for engine in engines
+        )
+
     groups: Groups = []
     producers = _producers(graph)
     for op in graph.live_ops:
@@ -37,27 +53,20 @@ def grown_groups(graph: OperationGraph, target: Target, engines: Sequence[Engine
         place = max(needed, default=-1)
         joined = [*groups[:place], [*groups[place], op], *groups[place + 1 :]] if groups else []
         alone = [*groups[: place + 1], [op], *groups[place + 1 :]]
-        if place >= 0 and _is_taken(graph, joined, place, target, engines):
+        if place >= 0 and _is_taken(graph, joined, place, takes):
             groups[place].append(op)
-        elif (beside := _sibling(graph, groups, place, op, target, engines)) is not None:
+        elif (beside := _sibling(graph, groups, place, op, takes)) is not None:
             groups[beside].append(op)
-        elif _is_taken(graph, alone, place + 1, target, engines):
+        elif _is_taken(graph, alone, place + 1, takes):
             groups.insert(place + 1, [op])
         else:
             return None
-    changed = _recomputed(graph, groups, target, engines)
-    is_taken = (_is_taken(graph, changed, i, target, engines) for i in range(len(changed)))
+    changed = _recomputed(graph, groups, takes)
+    is_taken = (_is_taken(graph, changed, i, takes) for i in range(len(changed)))
     return changed if all(is_taken) else groups
 
 
-def _sibling(
-    graph: OperationGraph,
-    groups: Groups,
-    place: int,
-    op: Op,
-    target: Target,
-    engines: Sequence[Engine],
-) -> int | None:
+def _sibling(graph: OperationGraph, groups: Groups, place: int, op: Op, takes: Takes) -> int | None:
     """Where pointwise work on what a group of one anchor gives can be done beside other such work
     of the same dims."""
     is_simple = place >= 0 and op.role == "pointwise"
@@ -68,7 +77,7 @@ def _sibling(
         is_alike = all(other.role == "pointwise" for other in groups[i])
         if is_alike and shapes == {op.results[0].shape}:
             joined = [*groups[:i], [*groups[i], op], *groups[i + 1 :]]
-            if _is_taken(graph, joined, i, target, engines):
+            if _is_taken(graph, joined, i, takes):
                 return i
     return None
 
@@ -77,31 +86,25 @@ def _producers(graph: OperationGraph) -> dict[Tensor, Op]:
     return {tensor: op for op in graph.live_ops for tensor in op.results}
 
 
-def _is_taken(
-    graph: OperationGraph, groups: Groups, place: int, target: Target, engines: Sequence[Engine]
-) -> bool:
+def _is_taken(graph: OperationGraph, groups: Groups, place: int, takes: Takes) -> bool:
     """Whether an engine takes one of the groups, given what the rest of the graph reads."""
     placed = {op for group in groups for op in group}
     rest = [[op] for op in graph.live_ops if op not in placed]
     fusion = partition(graph, [*groups, *rest])[place]
-    return any(not reasons_against(engine, fusion, target) for engine in engines)
+    return takes(fusion)
 
 
-def _recomputed(
-    graph: OperationGraph, groups: Groups, target: Target, engines: Sequence[Engine]
-) -> Groups:
+def _recomputed(graph: OperationGraph, groups: Groups, takes: Takes) -> Groups:
     """The groups, each with the work of others that it had better do itself.
 
     What a group takes over may read what was stored for the group that had it: once more, then.
     """
-    while (changed := _recomputed_once(graph, groups, target, engines)) != groups:
+    while (changed := _recomputed_once(graph, groups, takes)) != groups:
         groups = changed
     return groups
 
 
-def _recomputed_once(
-    graph: OperationGraph, groups: Groups, target: Target, engines: Sequence[Engine]
-) -> Groups:
+def _recomputed_once(graph: OperationGraph, groups: Groups, takes: Takes) -> Groups:
     producers = _producers(graph)
     stored = {t for group in groups for t in _passed_on(group, groups)}
     for place in range(len(groups)):
@@ -116,7 +119,7 @@ def _recomputed_once(
             own = {*groups[place], *chain}
             changed = [*groups[:place], [op for op in graph.live_ops if op in own]]
             changed += groups[place + 1 :]
-            if _is_taken(graph, changed, place, target, engines):
+            if _is_taken(graph, changed, place, takes):
                 groups = changed
     return _needed(graph, groups)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..dialect.graph import OperationGraph
@@ -35,6 +36,7 @@ class PlanList:
 
         self.graph = graph
         self.targets = tuple(targets)
+        self._modes = tuple(modes)
         self.inputs = inputs_of(options)
         self.configs = list(heuristics.configs(graph, self.targets[0], modes, self.inputs))
         self.barred: set[int] = set()
@@ -93,14 +95,37 @@ class PlanList:
                 self._selected = index
             if not all_of_them:
                 return
-        if self._selected is None:
-            self._selected = spilling.least
+        if self._selected is None and spilling.least is not None:
+            self._selected = self._apart(spilling)
         if self._selected is None:
             raise DnncError(
                 Status.NOT_SUPPORTED,
                 "every plan needs more workspace or shared memory",
                 f"workspace {self.workspace_limit}, shared memory {self._smem_limit}",
             )
+
+    def _apart(self, spilling: _Spilling) -> int:
+        """The index of a split whose kernels do not spill, where mode FALLBACK was asked for and
+        every config that was built does; else of the one that spills least."""
+        from ..engines import heuristics
+
+        assert spilling.least is not None, "one was built"
+        if "FALLBACK" not in self._modes:
+            return spilling.least
+        inputs = replace(self.inputs, spilling=(*self.inputs.spilling, *spilling.texts))
+        target = self.targets[0]
+        found = heuristics.configs(self.graph, target, ["FALLBACK"], inputs)
+        known = {config.name for config in self.configs}
+        for config in found:
+            if config.name in known or any(condition(config) for condition in self._conditions):
+                continue
+            self.configs.append(config)
+            index = len(self.configs) - 1
+            if spilling.passes_over(index) or not self._fits(self.executable(index)):
+                continue
+            if not spilling.is_found(index, self._built[index].plan):
+                return index
+        return spilling.least
 
     def limit_smem(self, bytes_: int) -> None:
         """Bars plans whose blocks need more shared memory: by their knobs, and when built."""
@@ -201,12 +226,12 @@ class PlanList:
 class _Spilling:
     """Configs that were built and spill registers, and what need not be built because of them.
 
-    least: the index of the one that spills least; None: there is none.
+    least: the index of the one that spills least; None: there is none.  texts: of their choices.
     """
 
     def __init__(self, configs: Sequence[Any]):
         self._configs = configs
-        self._texts: tuple[str, ...] = ()
+        self.texts: tuple[str, ...] = ()
         self._seconds: float | None = None  # of the first that was built, as predicted
         self._fewest = 0
         self._tries = 0
@@ -216,11 +241,11 @@ class _Spilling:
         """Whether a config would spill as well, or is no better than one that does."""
         from ..engines import spills
 
-        if not self._texts:
+        if not self.texts:
             return False
         config = self._configs[index]
         is_slow = config.seconds > spills.MOST_SLOWER * (self._seconds or 0.0)
-        is_like = any(spills.is_like(c.engine.name, c.knobs, self._texts) for c in config.choices)
+        is_like = any(spills.is_like(c.engine.name, c.knobs, self.texts) for c in config.choices)
         return is_slow or is_like or self._tries >= spills.MOST_TRIES
 
     def is_found(self, index: int, plan: Plan) -> bool:
@@ -235,7 +260,7 @@ class _Spilling:
             self.least, self._fewest = index, spilled
         if self._seconds is None:
             self._seconds = self._configs[index].seconds
-        self._texts += found
+        self.texts += found
         self._tries += 1
         return True
 

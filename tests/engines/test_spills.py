@@ -38,6 +38,32 @@ def test_a_pygraph_passes_over_plans_that_spill():
     assert 0 not in graph._plans.barred  # it may be asked for
 
 
+def wide_rows(io="bf16", n=768):
+    """A residual and rms-norm after a product, and the sum: too much beside 192 columns."""
+    g = dnnc.pygraph("wide", io_data_type=io, intermediate_data_type="f32", target="sm_90a")
+    h = g.matmul(g.tensor([1, 4096, 1024]), g.tensor([1, 1024, n]))
+    h = g.add(h, g.tensor([1, 4096, n])).set_output()
+    squares = g.reduction(g.mul(h, h), "avg").set_dim([1, 4096, 1])
+    g.mul(g.mul(h, g.rsqrt(squares)), g.tensor([1, 1, n])).set_output()
+    return g
+
+
+def test_a_fusion_all_of_whose_choices_spill_is_split():
+    plan = dnnc.compile(wide_rows(), "sm_90a")
+    assert spills.spilled_bytes(plan) == 0
+    assert len(plan.programs[0].fusions) > 1
+    assert "spills registers" in plan.programs[0].split_reason
+    graph = wide_rows()
+    graph.build(["A", "FALLBACK"])
+    assert spills.spilled_bytes(graph._plans.selected().plan) == 0
+
+
+def test_a_fusion_of_which_no_choice_is_legal_is_split():
+    """f32 rows of 768 need more shared memory than there is."""
+    plan = dnnc.compile(wide_rows("f32"), "sm_90a")
+    assert len(plan.programs[0].fusions) > 1
+
+
 @pytest.mark.parametrize(
     ("knobs", "is_like"),
     [({"TILE_N": 256}, True), ({"TILE_N": 192}, False), ({"TILE_M": 256, "TILE_N": 128}, True)],
