@@ -159,6 +159,24 @@ def biased(p, s):
     return p.g.add(p.g.add(p.scaled(s), whole), head)
 
 
+def far(p, s):
+    """The least number that there is, added to masked scores."""
+    mask = p.g.tensor([1, 1, *p.dims[-2:]], name="mask", data_type="FLOAT")
+    return p.g.add(p.scaled(s), mask)
+
+
+def far_mask(rows, columns, low):
+    """Of `far`: causal, a row that sees nothing, and one of which no score is masked."""
+    mask = np.where(np.arange(columns) > np.arange(rows)[:, None], low, 0)
+    mask[3], mask[rows // 2] = low, 0
+    return mask
+
+
+def far_select(p, s, low=-1e30):
+    """A large number in place of scores above the diagonal."""
+    return p.g.binary_select(p.scaled(s), low, p.integer("cmp_le", p.column(s), p.row(s)))
+
+
 def capped(p, s):
     """5 * tanh(s / 5), under a causal mask."""
     s = p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / 5.0)), 5.0)

@@ -203,12 +203,12 @@ class _Attention(Pattern):
         return self.g.mul(self.g.tanh(self.g.mul(s, 1 / cap)), cap)
 
     def _biased(self, s: Any) -> Any:
-        """By a tensor of any broadcast, some of whose elements are -inf."""
+        """By a tensor of any broadcast, some of whose elements are -inf, or nearly."""
         dtype = self.random.choice((self.io, "f32"))
         bias = self._tensor(self._broadcast(self.dims), dtype=dtype)
-        share = self.random.choice((0.0, 0.0, 0.1, 0.6))
+        share, low = self.random.choice((0.0, 0.0, 0.1, 0.6)), self.random.choice((LOW, -1e38))
         self.values[bias.get_name()] = lambda rng, shape: np.where(
-            rng.random(shape) < share, -np.inf, rng.uniform(-2, 2, shape)
+            rng.random(shape) < share, low, rng.uniform(-2, 2, shape)
         )
         return self.g.add(s, bias)
 
@@ -225,7 +225,7 @@ class _Attention(Pattern):
         condition = self._condition(s, self.random.choice((0, 0, 1, 2)))
         if self._chance(0.8):
             return self.masked(s, condition)
-        return self.g.binary_select(LOW, s, condition)
+        return self.g.binary_select(self.random.choice((LOW, LOW, -1e30)), s, condition)
 
     def _condition(self, s: Any, joints: int) -> Any:
         if joints == 0:

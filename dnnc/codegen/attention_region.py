@@ -11,6 +11,7 @@ on what `second` gives.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -217,6 +218,48 @@ class AttentionRegion:
         number = ir.FloatAttr(body[0].attributes["value"]).value
         return (value, inputs_of(operation)[0], number) if 0 < number < float("inf") else None
 
+    @cached_property
+    def may_be_far(self) -> bool:
+        """Whether finite scores may be beyond any that products give: where numbers in memory, or
+        large ones, are added or stand for masked scores."""
+        return any(self._adds_far(op) for op in self._score_steps())
+
+    def _score_steps(self) -> Iterator[Any]:
+        """The generics between the first product and the maximum, but for masks of -inf."""
+        pending, seen = [self.score], set[Any]()
+        while pending:
+            value = pending.pop()
+            if value in seen or value == self.first or not leads_to(self.first, value):
+                continue
+            seen.add(value)
+            if value.owner.name == "linalg.generic":
+                masked = _masked(value)
+                pending += [*inputs_of(value.owner), *_extracts(value.owner)]
+                if masked is None:
+                    yield value.owner
+
+    def _adds_far(self, operation: Any) -> bool:
+        for op in body_of(operation):
+            if op.name in ("arith.addf", "arith.subf"):
+                terms = list(op.operands)
+            elif op.name == "arith.select":
+                terms = list(op.operands)[1:]
+            else:
+                continue
+            if any(self._is_far(operation, term) for term in terms):
+                return True
+        return False
+
+    def _is_far(self, operation: Any, value: Any) -> bool:
+        """Whether a body's value is a number in memory, or a large one."""
+        if operand_of(operation, value) in self.region.arguments:
+            return True
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+            return False
+        number = abs(ir.FloatAttr(owner.attributes["value"]).value)
+        return _LARGE <= number < float("inf")
+
     # ---- outputs
 
     @property
@@ -264,6 +307,9 @@ class AttentionRegion:
             names = [op.name for op in body_of(inner)] if inner else []
             logs.append(names == ["math.log"] and inputs_of(inner)[0] == total)
         return sorted(logs) == [False, True] and maximum in inputs_of(operation)
+
+
+_LARGE = 2.0**30  # of a score
 
 
 def leads_to(source: Any, value: Any, stop: Any = None) -> bool:

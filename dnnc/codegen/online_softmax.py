@@ -21,6 +21,7 @@ from .reduce import shuffle_xor
 
 HALVES = (0, 1)  # a thread's upper and lower row
 _QUAD = 4  # lanes that share a row
+_FAR = 2.0**40  # from where on neighbouring numbers are 2**16 apart and more
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,13 @@ class Step:
 class OnlineSoftmax:
     """factor: exp2(factor * score) is the exponential.  rescale: by how much, in powers of two,
     a row has to grow for its reference to move; 0: by anything.  Sums stay below 2 ** rescale times
-    what they would be."""
+    what they would be.  may_be_far: whether scores may be finite and beyond +-2 ** 40, as where a
+    mask adds the least number that there is.
+    """
 
     factor: float
     rescale: int = 0
+    may_be_far: bool = False
 
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
         """Of the first block; is_masked: whether a row may have no score above -inf."""
@@ -91,7 +95,10 @@ class OnlineSoftmax:
                 for new, old in zip(most, rows.reference, strict=True)
             ]
         base = self._base(most, is_masked)
-        scale = [_ex2(self._distance(old, b)) for old, b in zip(rows.reference, base, strict=True)]
+        scale = [
+            _ex2(_distance(old, _shift(b, factor), factor))
+            for old, b, factor in zip(rows.reference, base, self._factors(base), strict=True)
+        ]
         exponentials = self._exponentials(scores, base)
         totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
         first = len(exponentials) // 4 * pinned // 8 if pin is not None else 0
@@ -147,17 +154,29 @@ class OnlineSoftmax:
         )
         return ops.compare("ne", found, 0)
 
-    def _distance(self, score: Any, base: Any) -> Any:
-        """factor * (score - base), rounded once."""
+    def _factors(self, base: Sequence[Any]) -> list[Any]:
+        """What distances of each row are multiplied by.
+
+        The product of a far base would be rounded by more than the exponentials' range, and that
+        of a score, inside a multiply-add, would not.  Scores there are equal or so far from each
+        other that a power of two, by which both products are exact, does as well.
+        """
         factor = _number(self.factor)
-        shift = arith.NegFOp(_mul(base, factor)).result
-        return mlir_math.FmaOp(score, factor, shift).result
+        if not self.may_be_far:
+            return [factor for _ in base]
+        power = _number(min(1.0, 2.0 ** math.floor(math.log2(self.factor))))
+        limit = _number(_FAR)
+        found = []
+        for b in base:
+            is_far = arith.CmpFOp(arith.CmpFPredicate.OGT, mlir_math.AbsFOp(b).result, limit)
+            found.append(arith.SelectOp(is_far.result, power, factor).result)
+        return found
 
     def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
-        factor = _number(self.factor)
-        shifts = [arith.NegFOp(_mul(b, factor)).result for b in base]
+        factors = self._factors(base)
+        shifts = [_shift(b, factor) for b, factor in zip(base, factors, strict=True)]
         return [
-            _ex2(mlir_math.FmaOp(score, factor, shifts[i // 2 % 2]).result)
+            _ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2]))
             for i, score in enumerate(scores)
         ]
 
@@ -191,6 +210,15 @@ class _Chains:
 def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
     """Accumulators times a factor of each row."""
     return [_mul(value, scale[i // 2 % 2]) for i, value in enumerate(sums)]
+
+
+def _shift(base: Any, factor: Any) -> Any:
+    return arith.NegFOp(_mul(base, factor)).result
+
+
+def _distance(score: Any, shift: Any, factor: Any) -> Any:
+    """factor * (score - base), rounded once."""
+    return mlir_math.FmaOp(score, factor, shift).result
 
 
 def _of_row(values: Sequence[Any], half: int) -> list[Any]:

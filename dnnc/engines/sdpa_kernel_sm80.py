@@ -81,7 +81,7 @@ class SdpaEmitter:
         queries = self._queries()
 
         walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
-        softmax = OnlineSoftmax(walks.factor * FACTOR)
+        softmax = OnlineSoftmax(walks.factor * FACTOR, may_be_far=self.parts.may_be_far)
         walk = walks.at(tile, tile.row)
         rows, result = self._over_keys(walks, softmax, walk, queries, blocks)
         smem.wait(0)

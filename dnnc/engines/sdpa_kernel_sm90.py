@@ -253,7 +253,7 @@ class SdpaEmitter:
         self.lane = ops.and_(self.thread, WARP_THREADS - 1)
         self.queries = self.queries_of(self.own)
         self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
-        self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale)
+        self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale, self.parts.may_be_far)
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
         self._first_turn()

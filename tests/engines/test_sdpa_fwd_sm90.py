@@ -106,6 +106,19 @@ def test_documents():
     run(pattern, inputs=inputs_of(pattern, own=numbers, other=numbers))
 
 
+@pytest.mark.parametrize("config", [0, 3])
+@pytest.mark.parametrize("low", [-(2.0**41), np.finfo(np.float32).min])
+def test_masks_of_large_numbers(low, config):
+    """Exponentials of differences of such numbers: 1 where they are equal, else 0 or infinity."""
+    pattern = Pattern(queries=70, keys=140, depth=16, scores=graphs.far)
+    given = inputs_of(pattern, mask=graphs.far_mask(70, 140, low))
+    run(pattern, {"KERNEL_CFG": config}, inputs=given)
+
+
+def test_a_large_number_in_place_of_scores():
+    run(Pattern(queries=70, keys=140, depth=16, scores=graphs.far_select))
+
+
 def test_biases_of_minus_infinity():
     pattern = Pattern(queries=40, keys=70, scores=graphs.biased)
     bias = np.zeros((1, 2, 40, 70), np.float32)

@@ -207,6 +207,19 @@ def test_biases_of_minus_infinity(parts):
     run(pattern, {"SPLIT_KV": parts}, inputs=given)
 
 
+@pytest.mark.parametrize("low", [-(2.0**41), -1e20, np.finfo(np.float32).min])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_masks_of_large_numbers(low, parts):
+    """Exponentials of differences of such numbers: 1 where they are equal, else 0 or infinity."""
+    pattern = Pattern(queries=20, keys=70, depth=16, scores=graphs.far)
+    given = inputs_of(pattern, mask=graphs.far_mask(20, 70, low))
+    run(pattern, {"SPLIT_KV": parts}, inputs=given)
+
+
+def test_a_large_number_in_place_of_scores():
+    run(Pattern(queries=20, keys=70, depth=16, scores=graphs.far_select))
+
+
 @pytest.mark.parametrize("magnitude", [1e4, -1e4])
 def test_large_logits(magnitude):
     pattern = Pattern(queries=20, keys=70, depth=16, scores=graphs.by_tensor)
