@@ -2,8 +2,9 @@
 
 Any numbers of queries and keys, heads of every size, groups that share keys and others that share
 values, layouts with gaps, sizes that are symbols; scores that are scaled by numbers of any sign,
-capped, biased with every broadcast, masked by conditions joined by and, or, not; work on weights
-and on the result, several outputs, statistics of rows.
+capped, biased with every broadcast, masked by conditions joined by and, or, not; queries or keys
+times a number; work on weights and on the result, several outputs, statistics of rows, weights that
+are stored.
 """
 
 from __future__ import annotations
@@ -49,20 +50,23 @@ class Drawn:
         for tensor in graph.inputs:
             if tensor.name in self.values:
                 array = self.values[tensor.name](rng, np.shape(found[tensor.uid]))
-                found[tensor.uid] = np.asarray(array).astype(found[tensor.uid].dtype)
+                with np.errstate(over="ignore"):  # what is large is infinite in f16
+                    found[tensor.uid] = np.asarray(array).astype(found[tensor.uid].dtype)
         return found
 
 
-def draw(random: Random, most: int, heads: int = 6) -> Drawn:
-    """most: queries, or keys, of a head.  heads: of all entries of the batch, at most."""
-    return _Attention(random, most, heads).drawn()
+def draw(random: Random, most: int, heads: int = 6, *, keeps: bool = False) -> Drawn:
+    """most: queries, or keys, of a head.  heads: of all entries of the batch, at most.  keeps:
+    whether weights may be outputs."""
+    return _Attention(random, most, heads, keeps).drawn()
 
 
 class _Attention(Pattern):
     """A graph as it grows; `Pattern` has the pieces."""
 
-    def __init__(self, random: Random, most: int, heads: int):
+    def __init__(self, random: Random, most: int, heads: int, keeps: bool):
         self.random = random
+        self.keeps = keeps
         self.sizes: dict[str, int] = {}
         self.values: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {}
         self.count = 0
@@ -168,10 +172,22 @@ class _Attention(Pattern):
         g, rank = self.g, len(self.dims)
         self.q = self._tensor([*batch, rows, self.depth], "q")
         if self._chance(0.2):
-            return g.matmul(self.q, self._tensor([*shared, self.depth, columns], "k", turned=True))
+            turned = self._tensor([*shared, self.depth, columns], "k", turned=True)
+            return g.matmul(self._multiple(self.q), self._multiple(turned))
         self.k = self._tensor([*shared, columns, self.depth], "k")
-        turned = g.transpose(self.k, permutation=[*range(rank - 2), rank - 1, rank - 2])
-        return g.matmul(self.q, turned)
+        turned = g.transpose(self._multiple(self.k), [*range(rank - 2), rank - 1, rank - 2])
+        return g.matmul(self._multiple(self.q), self._multiple(turned))
+
+    def _multiple(self, x: Any) -> Any:
+        """Times a power of two, so that it is not rounded, now and then."""
+        if not self._chance(0.05):
+            return x
+        number = self.random.choice((0.5, -0.5, -1.0))
+        factor: Any = number
+        if self._chance(0.5):
+            factor = self.g.tensor([1] * len(self.dims), name=self._name(), data_type=self.io)
+            self.values[factor.get_name()] = lambda rng, shape: np.full(shape, number)
+        return self.g.mul(x, factor).set_data_type(self.random.choice((self.io, "f32")))
 
     def _scaled(self, s: Any) -> Any:
         """By a number or a tensor of any sign, such that scores are about as far apart as drawn."""
@@ -311,6 +327,10 @@ class _Attention(Pattern):
         self.l = self._rows(e, "add")
         share = random.choice(("mul", "mul", "div", "after"))
         p = self._weights(self._shared(e, share), s, is_guarded)
+        if self.keeps and share != "after" and self._chance(0.3):
+            dtype = self.random.choice((self.io, self.io, "f32"))
+            stored = g.identity(p).set_output().set_data_type(dtype)
+            stored.set_stride(self._strides(list(self.dims)))
         p = g.identity(p).set_data_type(random.choice((self.value_type, self.value_type, "f32")))
         o = g.matmul(p, self.v)
         if share == "after":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..dialect.graph import OperationGraph
+from ..dialect.tensor import undocumented
 from ..errors import DnncError, Status
 from ..frontends.handle import Handle
 from . import engines
@@ -55,8 +56,9 @@ def _require_read(given: Given, tensors: Tensors) -> None:
     """What no engine reads must not be asked for."""
     for spec in tensors.specs:
         what = ""
-        if spec.reordering != "NONE":
-            what = f"tensor {spec.uid} is reordered, {spec.reordering}"
+        if spec.reordering != "NONE" and not spec.is_virtual:
+            order = f"{spec.reordering}{undocumented(spec.reordering)}"
+            what = f"tensor {spec.uid} is reordered, {order}"
         elif spec.ragged_offset is not None:
             what = f"tensor {spec.uid} has a ragged offset"
         if what:

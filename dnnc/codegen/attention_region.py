@@ -140,6 +140,11 @@ class AttentionRegion:
             value = along[0]
         return None
 
+    @property
+    def shared(self) -> Any:
+        """In the body of `share`: the exponential times its share, before it is rounded."""
+        return unrounded(self.share)
+
     def _is_made_of_exponentials(self, value: Any) -> bool:
         stop = self.reductions[1].results[0]
         return value != stop and leads_to(self.exponential, value, stop)
@@ -159,6 +164,9 @@ class AttentionRegion:
             operation = value.owner
             if LOAD in operation.attributes:
                 return self._gathered(operation, turned)
+            if (along := self.multiple(operation)) is not None:
+                value = along
+                continue
             turned ^= _turns(operation)
             inputs = inputs_of(operation)
             value = inputs[0] if inputs else _extracted(operation)
@@ -181,7 +189,37 @@ class AttentionRegion:
         """Whether rows of an operand are looked up."""
         return any(self.source(*place).kind for place in ((0, 0), (0, 1), (1, 1)))
 
-    # ---- masks, and a factor of all scores
+    # ---- masks, and factors of all scores
+
+    def multiple(self, operation: Any) -> Any:
+        """What a product by a number multiplies; None: it is another operation."""
+        names = [op.name for op in body_of(operation) if op.name not in _CONVERSIONS]
+        if is_reduction(operation) or names != ["arith.mulf"]:
+            return None
+        dims = self.region.dims_of(operation.results[0])
+        (along,) = (v for v in inputs_of(operation) if self.region.dims_of(v) == dims)
+        return along
+
+    @cached_property
+    def multiples(self) -> tuple[Any, ...]:
+        """Products by numbers that make the first product's operands."""
+        return tuple(
+            operation
+            for value in self.calls[0].operands
+            for operation in self._makers(value)
+            if self.multiple(operation) is not None
+        )
+
+    def _makers(self, value: Any) -> Iterator[Any]:
+        """The operations that an operand comes from, up to memory or to what gathers its rows."""
+        while value not in self.region.arguments:
+            operation = value.owner
+            if LOAD in operation.attributes:
+                return
+            yield operation
+            along = self.multiple(operation)
+            inputs = inputs_of(operation)
+            value = along or (inputs[0] if inputs else _extracted(operation))
 
     @cached_property
     def masks(self) -> tuple[Masked, ...]:
@@ -266,7 +304,7 @@ class AttentionRegion:
     def has_padded_statistics(self) -> bool:
         """Whether an output of rows has those of all queries, not packed."""
         return any(
-            not self.is_of_result(value) and self.packed(value) is None
+            self.is_of_rows(value) and self.packed(value) is None
             for value, _ in self.region.outputs
         )
 
@@ -286,14 +324,44 @@ class AttentionRegion:
         return made, Source(tensor, False, "packed", None, None, values, entries, factor)
 
     def is_of_result(self, value: Any) -> bool:
-        """Whether an output is made of the second product, or of rows' statistics only."""
+        """Whether an output is made of the second product."""
         return leads_to(self.second, value)
+
+    def is_kept(self, value: Any) -> bool:
+        """Whether an output has an element for each score: made of weights, or of what has no part
+        in them."""
+        if self.is_of_result(value) or self.region.dims_of(value) != self.dims:
+            return False
+        return self.is_of_weights(value) or not any(
+            leads_to(op.results[0], value) for op in self.reductions
+        )
+
+    def is_of_weights(self, value: Any) -> bool:
+        """Whether an output is made of the weights, once the sum has divided them."""
+        share = self.share
+        return share is not None and leads_to(share.results[0], value, self.second)
+
+    def is_of_rows(self, value: Any) -> bool:
+        """Whether an output is made of rows' statistics only."""
+        return not self.is_of_result(value) and not self.is_kept(value)
+
+    @cached_property
+    def keeps(self) -> bool:
+        """Whether an output has an element for each score."""
+        return any(self.is_kept(value) for value, _ in self.region.outputs)
+
+    @cached_property
+    def keeps_weights(self) -> bool:
+        """Whether one of these is made of the weights."""
+        return any(
+            self.is_kept(value) and self.is_of_weights(value) for value, _ in self.region.outputs
+        )
 
     @cached_property
     def shows_maximum(self) -> bool:
         """Whether an output depends on which maximum the sum is relative to: all but m + log(l)
         do, and what the product gives."""
-        statistics = [v for v, _ in self.region.outputs if not self.is_of_result(v)]
+        statistics = [v for v, _ in self.region.outputs if self.is_of_rows(v)]
         return not all(self._is_log_sum(value) for value in statistics)
 
     def _is_log_sum(self, value: Any) -> bool:
@@ -310,6 +378,17 @@ class AttentionRegion:
 
 
 _LARGE = 2.0**30  # of a score
+
+# What stands in a body beside its arithmetic.
+_CONVERSIONS = ("arith.constant", "arith.extf", "arith.truncf")
+
+
+def unrounded(operation: Any) -> Any:
+    """What the body of a pointwise operation yields, before it is rounded."""
+    value = body_of(operation)[-1].results[0]
+    while value.owner.name == "arith.truncf":
+        value = value.owner.operands[0]
+    return value
 
 
 def leads_to(source: Any, value: Any, stop: Any = None) -> bool:

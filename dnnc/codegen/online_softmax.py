@@ -107,6 +107,10 @@ class OnlineSoftmax:
             pin(_add(*(chain.part for chain in chains)))
         return Step(exponentials, Rows(most, [chain.whole for chain in chains]), scale, grows)
 
+    def fixed(self, scores: Sequence[Any], rows: Rows, scale: Sequence[Any]) -> list[Any]:
+        """Exponentials of rows whose maximum is known, times a factor of each row."""
+        return scaled(self._exponentials(scores, self._base(rows.reference, True)), scale)
+
     def finished(self, rows: Rows) -> list[Any]:
         """The whole sums, of all lanes of a row."""
         return [_over_quad(total, _add) for total in rows.total]

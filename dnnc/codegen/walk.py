@@ -106,14 +106,17 @@ class Walk:
         operands: Sequence[Any],
         loops: Sequence[Coordinate],
         width: int,
+        result: Any = None,
     ) -> Any:
-        """A generic's body on fragments; operands: of its block arguments, as many as are used."""
+        """A generic's body on fragments; operands: of its block arguments, as many as are used.
+        result: a value of the body that is wanted in place of what it yields."""
         block = operation.regions[0].blocks[0]
         values: dict[Any, Any] = dict(zip(block.arguments, operands, strict=False))
         for view in block.operations:
             op = view.operation
             if op.name == "linalg.yield":
-                return ops.splat(self._fragment(op.operands[0], values, width), width)
+                wanted = op.operands[0] if result is None else result
+                return ops.splat(self._fragment(wanted, values, width), width)
             values[op.results[0]] = self._scalar_op(op, values, loops, width)
         raise AssertionError("a body without linalg.yield")
 

@@ -160,6 +160,11 @@ class Tensor:
         return dense_order(self.shape, self.layout) is not None
 
 
+def undocumented(reordering: str) -> str:
+    """What an error adds of an order of elements that cuDNN's documents leave open."""
+    return ", an order that is documented nowhere" if reordering == "F16x16" else ""
+
+
 def sizes(values: Iterable[Size]) -> tuple[Expr, ...]:
     """Dims or strides as expressions; what is neither whole nor a symbol is BAD_PARAM."""
     return tuple(map(_size, values))

@@ -1,17 +1,21 @@
 """Attention in a fusion: two products with a softmax between, however it is written.
 
-    S = Q @ K'            any pointwise work on S: scale, bias, masks, soft-cap, ...
+    S = Q @ K'            any pointwise work on S: scale, bias, masks, soft-cap, ...; Q and K times
+                          numbers
     m = max(S), base      base: of m, kept finite, a sink beside it, ...
     E = exp(S - base)     l = sum(E)
     P = E * share(l)      share: 1 / l, or nothing; then any pointwise work: dropout, ...
     O = P @ V             any pointwise work on O; outputs of rows: statistics of m and l
 
+Outputs may also be as large as the scores: what is made of P, where l divides it, and what no score
+has a part in, as dropout's mask.
 `attention_of` finds the parts; an operation that is none of them is a reason to decline.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from .. import dtypes
 from ..dialect.fusion import Fusion, remembered
@@ -24,6 +28,7 @@ from ..dialect.ops import (
     RaggedStore,
     Reduction,
     Reshape,
+    Rng,
     Transpose,
 )
 from ..dialect.tensor import Tensor, text
@@ -53,7 +58,8 @@ class Attention:
     """The parts of an attention.
 
     first, second: the products.  maximum, total: the reductions of rows.  q, k, v: what is
-    multiplied, [.., Sq, D], [.., D, Skv], [.., Skv, Dv].
+    multiplied, [.., Sq, D], [.., D, Skv], [.., Skv, Dv].  kept: outputs of the scores' dims;
+    keeps_weights: whether one of them is made of P.
     """
 
     first: Matmul
@@ -63,6 +69,8 @@ class Attention:
     q: Operand
     k: Operand
     v: Operand
+    kept: tuple[Tensor, ...] = ()
+    keeps_weights: bool = False
 
     @property
     def gathers(self) -> bool:
@@ -137,14 +145,17 @@ class _Reader:
         maximum, total = self._reductions()
         self._verify_score(first, maximum)
         e = self._exponential(maximum, total)
-        self._verify_weights(second, e, maximum, total)
+        weights = self._verify_weights(second, e, maximum, total)
         found = Attention(
             first, second, maximum, total,
-            self._operand(first.a), self._operand(first.b), self._operand(second.b),
+            self._operand(first.a, may_be_scaled=True), self._operand(first.b, may_be_scaled=True),
+            self._operand(second.b),
         )  # fmt: skip
         self._verify_batch(found)
-        self._verify_outputs(found)
-        return found
+        kept = tuple(t for t in self.fusion.outputs if self._is_kept(t, found, weights))
+        self._verify_outputs(found, kept)
+        keeps_weights = not all(self._is_made_of(tensor, None) for tensor in kept)
+        return replace(found, kept=kept, keeps_weights=keeps_weights)
 
     def _products(self) -> tuple[Matmul, Matmul]:
         anchors = [
@@ -214,9 +225,10 @@ class _Reader:
 
     def _verify_weights(
         self, second: Matmul, e: Tensor, maximum: Reduction, total: Reduction
-    ) -> None:
-        """P: E, once multiplied by what depends on l, in a chain of pointwise work."""
-        tensor, shares, stops = second.a, 0, (maximum, total)
+    ) -> Tensor | None:
+        """P: E, once multiplied by what depends on l, in a chain of pointwise work.  Gives E times
+        its share; None: nothing shares it out."""
+        tensor, shares, stops = second.a, list[Tensor](), (maximum, total)
         while tensor is not e:
             op = self.fusion.producers.get(tensor)
             if op is None or not self._keeps_rows(op):
@@ -227,16 +239,17 @@ class _Reader:
             if len(along) != 1 or not all(self._is_of_rows(t, *stops) for t in of_total):
                 raise _Unlike(f"{op.label} on weights", "weights that are multiplied by others")
             if of_total:
-                shares += 1
+                shares.append(tensor)
                 self._verify_share(op, along[0], e)
             elif not self._is_linear(op, along[0]):
                 raise _Unlike(f"{op.label} on weights", "identity, mul, div, binary_select")
             tensor = along[0]
-        if shares > 1:
+        if len(shares) > 1:
             raise _Unlike("weights that are divided twice", "one division by the sum")
         if second.a.type not in (dtypes.f32, second.b.type):
             what = f"weights of {second.a.type} for values of {second.b.type}"
             raise _Unlike(what, f"FLOAT, or {second.b.type}")
+        return shares[0] if shares else None
 
     def _comes_from(self, tensor: Tensor, e: Tensor) -> bool:
         """Whether a tensor is made of E element by element, not by its sum."""
@@ -271,12 +284,29 @@ class _Reader:
         """Whether an operation leaves every element at its row and column."""
         return isinstance(op, Pointwise) or (isinstance(op, Reshape) and _regroups(op))
 
-    def _operand(self, tensor: Tensor) -> Operand:
-        """What is read in memory, through views."""
+    def _multiple(self, op: Op) -> Tensor | None:
+        """What an operation multiplies by numbers, which multiply the scores as well; None: it is
+        another."""
+        if not isinstance(op, Pointwise) or op.mode != "mul" or op.compute_type != dtypes.f32:
+            return None
+        along = [t for t in op.operands if t.shape == op.y.shape]
+        others = [t for t in op.operands if t not in along]
+        is_multiple = len(along) == 1 and all(self._is_number(t) for t in others)
+        return along[0] if is_multiple else None
+
+    def _is_number(self, tensor: Tensor) -> bool:
+        """Whether it is one element in memory, or a constant."""
+        return tensor.elements().constant == 1 and tensor not in self.fusion.producers
+
+    def _operand(self, tensor: Tensor, *, may_be_scaled: bool = False) -> Operand:
+        """What is read in memory, through views; may_be_scaled: and products by numbers."""
         turned, label = False, tensor.label
         while (op := self.fusion.producers.get(tensor)) is not None:
             if isinstance(op, PagedCacheLoad | RaggedLoad):
                 return self._gathered(op, turned)
+            if may_be_scaled and (along := self._multiple(op)) is not None:
+                tensor = along
+                continue
             if isinstance(op, Transpose) and _turns_last(op):
                 turned = not turned
             elif not (isinstance(op, Reshape) and _regroups(op)):
@@ -315,8 +345,35 @@ class _Reader:
                 what = f"{operand.tensor.label} {text(operand.tensor.shape)} for scores "
                 raise _Unlike(what + text(found.score.shape), "batch dims of the scores, or parts")
 
-    def _verify_outputs(self, found: Attention) -> None:
+    def _is_kept(self, output: Tensor, found: Attention, weights: Tensor | None) -> bool:
+        """Whether an output of the scores' dims is made of P, or of nothing that has scores."""
+        if output.shape != found.score.shape or found.second in self.fusion.upstream(output):
+            return False
+        of_rows = (found.maximum, found.total)
+        is_of_rows = any(op in self.fusion.upstream(output) for op in of_rows)
+        if is_of_rows and self._is_of_rows(output, *of_rows):
+            return False  # of one key
+        return self._is_made_of(output, weights)
+
+    def _is_made_of(self, tensor: Tensor, weights: Tensor | None) -> bool:
+        """Whether a tensor comes from P and from memory only, element by element."""
+        op = self.fusion.producers.get(tensor)
+        if (
+            op is None
+            or tensor is weights
+            or (isinstance(op, Pointwise) and op.mode == "gen_index")
+        ):
+            return True
+        producer = None if weights is None else self.fusion.producers[weights]
+        is_of_weights = producer in self._upstream(op)
+        is_simple = self._keeps_rows(op) if is_of_weights else self._is_simple(op)
+        is_known = is_simple or isinstance(op, Rng)
+        return is_known and all(self._is_made_of(t, weights) for t in op.operands)
+
+    def _verify_outputs(self, found: Attention, kept: Sequence[Tensor]) -> None:
         for output in self.fusion.outputs:
+            if output in kept:
+                continue
             if isinstance(store := self.fusion.producers.get(output), RaggedStore):
                 self._verify_packed(store)
                 output = store.x
@@ -325,7 +382,11 @@ class _Reader:
             dims = (*found.batch, found.queries, *((found.width,) if after else (Expr.of(1),)))
             if output.shape != dims:
                 what = f"output {output.label} {text(output.shape)}"
-                raise _Unlike(what, f"{text(dims)}, of the product or of rows")
+                supported = (
+                    f"{text(dims)}, of the product or of rows, or {text(found.score.shape)}, of "
+                    "weights that the sum has divided"
+                )
+                raise _Unlike(what, supported)
             for op in upstream:
                 if after and found.second in self._upstream(op) and not self._keeps_rows(op):
                     raise _Unlike(f"{op.label} after the product", "pointwise operations")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..dialect.fusion import Fusion
+from ..dialect.tensor import undocumented
 from ..errors import Status
 from ..target import Target
 from .engine import Engine, Reason
@@ -14,14 +15,15 @@ def reasons_against(engine: Engine, fusion: Fusion, target: Target) -> tuple[Rea
 
 
 def _reordering_reasons(fusion: Fusion) -> tuple[Reason, ...]:
-    """Elements lie where strides say: no engine knows cuDNN's other orders of them."""
+    """Elements lie where strides say: no engine knows cuDNN's other orders of them.  Where those of
+    virtual tensors lie is nobody's concern."""
     return tuple(
         Reason(
             Status.NOT_SUPPORTED_LAYOUT,
             "reordering",
-            f"{tensor.label} is reordered as {tensor.reordering}",
+            f"{tensor.label} is reordered as {tensor.reordering}{undocumented(tensor.reordering)}",
             "NONE",
         )
         for tensor in (*fusion.inputs, *fusion.outputs)
-        if tensor.reordering != "NONE"
+        if tensor.reordering != "NONE" and not tensor.is_virtual
     )

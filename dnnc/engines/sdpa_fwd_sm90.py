@@ -79,6 +79,9 @@ class SdpaFwdSm90Engine:
             reasons.append(
                 Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
             )
+        if attention_of(fusion).keeps_weights:
+            what, supported = "weights as an output", "dropout's mask, or sdpa_sm80"
+            reasons.append(Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "outputs", what, supported))
         return (*reasons, *surface_reasons(fusion, _layout_reasons))
 
     # ---- knobs
@@ -248,9 +251,9 @@ _SHARED_MEMORY = 227 << 10  # of a block of sm_90
 
 def _packed_entries(parts: AttentionRegion) -> int:
     """Entries of the batch at most, if queries and results are packed; 0: they are not, or too
-    many for a table."""
+    many for a table, or rows of no sequence have elements too."""
     entries = parts.source(0, 0).entries
-    if parts.source(0, 0).kind != "packed" or entries is None:
+    if parts.source(0, 0).kind != "packed" or entries is None or parts.keeps:
         return 0
     results = [value for value, _ in parts.region.outputs if parts.is_of_result(value)]
     most = entries.bounds()[1]

@@ -13,7 +13,7 @@ end, then those of which every score is kept, then those at masks again.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,12 +35,13 @@ from .sdpa_walk import FACTOR, SdpaRegion, TileWalk
 @dataclass
 class SdpaEmitter:
     """One kernel.  parts_store: where the parts of a tile's keys leave what they have; None: a
-    tile's keys are not shared."""
+    tile's keys are not shared.  has_values: whether values are loaded with the keys."""
 
     kernel: Kernel
     parts: AttentionRegion
     tiling: Sm80Tiling
     parts_store: PartStore | None
+    has_values: bool = True
 
     def __post_init__(self) -> None:
         t = self.tiling
@@ -76,19 +77,39 @@ class SdpaEmitter:
         t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
         if t.holds_queries:
             smem.commit()  # else they come with the first keys
-        for stage in range(t.stages - 1):
-            self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
+        self._begin(blocks)
         queries = self._queries()
 
         walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
         softmax = OnlineSoftmax(walks.factor * FACTOR, may_be_far=self.parts.may_be_far)
         walk = walks.at(tile, tile.row)
+        self._attend(walks, softmax, walk, queries, blocks)
+
+    def _attend(
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries,
+        blocks: KeyBlocks,
+    ) -> None:  # fmt: skip
+        """Goes through the keys, and stores what comes of it."""
         rows, result = self._over_keys(walks, softmax, walk, queries, blocks)
         smem.wait(0)
         if self.parts_store is None:
             walk.store(softmax, rows, result)
+            self._keep_unseen(walk, blocks)
         else:
             self.parts_store.put(walk, softmax, rows, result)
+
+    def _keep_unseen(self, walk: TileWalk, blocks: KeyBlocks) -> None:
+        """Outputs that have an element for each score, in the other blocks of keys."""
+        if self.parts.keeps:
+            count = ops.ceildiv(self.kernel.size(self.parts.dims[-1]), self.tiling.keys)
+            walk.keep_unseen(ops.const(0), blocks.first)
+            walk.keep_unseen(blocks.end, count)
+
+    def _begin(self, blocks: KeyBlocks) -> None:
+        """Starts loading the first blocks."""
+        t = self.tiling
+        for stage in range(t.stages - 1):
+            self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
 
     def _part(self, blocks: KeyBlocks) -> KeyBlocks:
         """This block's share of a tile's keys: as many blocks as any other has, or one more; none
@@ -133,9 +154,10 @@ class SdpaEmitter:
             key = ops.mul(block, t.keys)
             place = self._at(slot)
             t.k_rows.copy(place, t.threads, self.k_head.block(key))
-            t.v_rows.copy(
-                smem.byte_pointer(place, t.k_rows.bytes), t.threads, self.v_head.block(key)
-            )
+            if self.has_values:
+                t.v_rows.copy(
+                    smem.byte_pointer(place, t.k_rows.bytes), t.threads, self.v_head.block(key)
+                )
         smem.commit()
 
     # ---- queries
@@ -160,21 +182,26 @@ class SdpaEmitter:
         blocks: KeyBlocks,
     ) -> tuple[Rows, list[Any]]:  # fmt: skip
         """(maxima and sums, the result before it is divided)."""
-        t = self.tiling
         low, zero = _number(-math.inf), _number(0.0)
-        state = [
-            ops.const(0), ops.const((t.stages - 1) * t.stage_bytes),
-            low, low, zero, zero, *[zero] * t.result_registers,
-        ]  # fmt: skip
+        start = [low, low, zero, zero, *[zero] * self.tiling.result_registers]
+        step = partial(self._step, softmax, walk, queries)
+        state = self._over_runs(walks, blocks, start, step)
+        return Rows.of(state[:4]), state[4:]
+
+    def _over_runs(
+        self, walks: SdpaRegion, blocks: KeyBlocks, start: Sequence[Any],
+        step: Callable[..., Sequence[Any]],
+    ) -> Sequence[Any]:  # fmt: skip
+        """What blocks of keys, from the last to the first, carry from one to the next; step: as
+        `_step` from `first` on."""
+        t = self.tiling
+        state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *start]
         for first, end, is_masked in self._runs(walks, blocks):
             count = ops.maximum(ops.sub(end, first), 0)
             is_guarded = is_masked or not walks.is_plain
-            body = partial(
-                self._step, softmax, walk, queries, blocks.first, ops.sub(end, 1),
-                (is_masked, is_guarded),
-            )  # fmt: skip
+            body = partial(step, blocks.first, ops.sub(end, 1), (is_masked, is_guarded))
             state = ops.for_(0, count, 1, state, body)
-        return Rows.of(state[2:6]), state[6:]
+        return state[2:]
 
     def _runs(self, walks: SdpaRegion, blocks: KeyBlocks) -> list[tuple[Any, Any, bool]]:
         """(first, end, whether masks are looked at) of blocks, from the last to the first."""
@@ -194,18 +221,26 @@ class SdpaEmitter:
         masked: tuple[bool, bool], i: Any, state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip
         """masked: whether masks are looked at, and whether a row may have no score above -inf."""
-        t = self.tiling
-        read, write, rows, result = state[0], state[1], Rows.of(state[2:6]), state[6:]
+        rows, result = Rows.of(state[2:6]), state[6:]
         block = ops.sub(last, i)
-        smem.wait(t.stages - 2)
-        ops.barrier()  # the stage is there for all, and all have left the one loaded next
-        self._load(ops.sub(block, t.stages - 1), first, write)
-        slot = self._at(read)
+        slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
         step = softmax.next(scores, rows, is_masked=masked[1])
         weights = walk.weights(step.exponentials, block)
         result = self._add_result(slot, weights, scaled(result, step.scale))
-        return [self._next(read), self._next(write), *step.rows.values, *result]
+        return [*self._following(state), *step.rows.values, *result]
+
+    def _turn(self, first: Any, block: Any, state: Sequence[Any]) -> Any:
+        """Waits for a block's stage, and starts loading the one that is next; gives the stage."""
+        t = self.tiling
+        smem.wait(t.stages - 2)
+        ops.barrier()  # the stage is there for all, and all have left the one loaded next
+        self._load(ops.sub(block, t.stages - 1), first, state[1])
+        return self._at(state[0])
+
+    def _following(self, state: Sequence[Any]) -> list[Any]:
+        """The stages of the block after."""
+        return [self._next(state[0]), self._next(state[1])]
 
     def _next(self, offset: Any) -> Any:
         """The following stage's offset, the first after the last."""

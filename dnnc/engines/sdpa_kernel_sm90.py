@@ -291,6 +291,7 @@ class SdpaEmitter:
         def empty() -> None:
             walk = self.walks.at(tile, row)
             walk.store_nothing(self.softmax)
+            self._keep_unseen(walk, ops.const(0), ops.const(0))
 
         def full() -> Sequence[Any]:
             return self._attend(tile, whole, row, carried)
@@ -339,7 +340,15 @@ class SdpaEmitter:
         self.values.release(values, self.lane)
         values = values.next(t.stages)
         self._finish(walk, tile, row, wgmma.unpacked(sums), rows, cursor)
+        self._keep_unseen(walk, whole.first, end)
         return [*keys.values, *values.values, ops.add(count, 1)]
+
+    def _keep_unseen(self, walk: Any, first: Any, end: Any) -> None:
+        """Outputs that have an element for each score, in other blocks of keys than these."""
+        if self.parts.keeps:
+            count = ops.ceildiv(self.kernel.size(self.parts.dims[-1]), self.tiling.keys)
+            walk.keep_unseen(ops.const(0), first)
+            walk.keep_unseen(end, count)
 
     def _skip(self, keys: Cursor, values: Cursor, count: Any) -> tuple[Cursor, Cursor]:
         """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""

@@ -26,7 +26,8 @@ class AttentionWork:
     """An attention's typical sizes.
 
     heads: of the scores.  shared: how many of them share keys.  key_bytes: of K and V in memory.
-    other_bytes: of all else that is read or written.
+    other_bytes: of all else that is read or written.  keeps_weights: whether scores are computed
+    twice.
     """
 
     heads: int
@@ -37,6 +38,7 @@ class AttentionWork:
     width: int
     key_bytes: int
     other_bytes: int
+    keeps_weights: bool = False
 
     def tiles(self, queries: int, is_packed: bool) -> int:
         """Of so many rows."""
@@ -52,7 +54,8 @@ def seconds_of(
     together = _blocks_together(tiling, target) * target.sm_count
     waves, rest = divmod(blocks, together)
     keys = -(-work.keys // tiling.keys) * tiling.keys / tiling.parts  # of a block
-    row_bytes = 2 * (work.depth + work.width)
+    passes = 2 if work.keeps_weights else 1
+    row_bytes = 2 * (passes * work.depth + work.width)
     flops = tiling.queries * keys * row_bytes
     # Of what blocks read, memory has a part, the second cache the whole.
     read = tiles * tiling.parts * keys * row_bytes

@@ -34,6 +34,7 @@ from ..target import Target
 from .attention import Attention, attention_of, attention_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
+from .sdpa_kept_sm80 import KeptEmitter
 from .sdpa_kernel_sm80 import SdpaEmitter
 from .sdpa_model_sm80 import AttentionWork, seconds_of
 from .sdpa_parts_sm80 import THREADS, PartsEmitter, PartStore
@@ -65,6 +66,8 @@ class SdpaSm80Engine:
         "pointwise operations on scores (scale, masks, biases, soft-cap), on weights (dropout) and "
         "on the result, of tensors that broadcast; several outputs of the result's dims; "
         "statistics of rows; numbers of queries, keys, batches and heads may be symbols",
+        "outputs of the scores' dims: weights that the sum has divided, and what is made of them "
+        "(the S of small sequences); dropout's mask",
         "few queries at the speed of memory: heads that share keys in one tile, keys shared by "
         "several blocks",
     )
@@ -95,6 +98,9 @@ class SdpaSm80Engine:
         if knobs["PACK_GQA"] and _packing(fusion) is None:
             what = "no heads that share keys and values along one axis of a known size"
             reasons.append(knob_reason(what, "PACK_GQA=0"))
+        if knobs["SPLIT_KV"] > 1 and attention_of(fusion).kept:
+            what = "outputs that have an element for each score"
+            reasons.append(knob_reason(what, "SPLIT_KV=1"))
         if tiling.held_registers > _SUMS:
             what = f"{tiling.held_registers} registers of scores, weights and the result"
             reasons.append(knob_reason(what, f"at most {_SUMS}"))
@@ -111,6 +117,7 @@ class SdpaSm80Engine:
             for queries in [m for m in _QUERIES if m // 2 < rows or m == _QUERIES[-1]][:2]:
                 tiles = work.tiles(queries, bool(pack))
                 splits = [n for n in _PARTS if n == 1 or tiles * n <= _BLOCKS * target.sm_count]
+                splits = splits[:1] if attention_of(fusion).kept else splits
                 for keys in _KEYS if work.depth + work.width > _WIDE else _KEYS[:3]:
                     for stages in _STAGES:
                         knobs = {
@@ -164,7 +171,8 @@ class SdpaSm80Engine:
         kernel = output.kernel("", tiling.threads)
         with kernel.body():
             store = _store(kernel, names, parts, tiling) if tiling.parts > 1 else None
-            emitter = SdpaEmitter(kernel, parts, tiling, store)
+            made = KeptEmitter if parts.keeps_weights else SdpaEmitter
+            emitter = made(kernel, parts, tiling, store)
             emitter.emit()
         output.launch(kernel, (emitter.schedule.tiles, tiling.parts, 1))
         if tiling.parts > 1:
@@ -226,6 +234,7 @@ def _work(fusion: Fusion) -> AttentionWork:
             for operand, elements in ((found.k, depth), (found.v, width))
         ),
         other_bytes=bytes_of(t for t in (*fusion.inputs, *fusion.outputs) if t not in (k, v)),
+        keeps_weights=found.keeps_weights,
     )
 
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codegen import ops, wgmma
-from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_region import AttentionRegion, unrounded
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows
+from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows, scaled
 from ..codegen.scalar import element_type
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith, ir, llvm
@@ -31,12 +31,17 @@ FACTOR = math.log2(math.e)
 
 @dataclass
 class _Hand:
-    """What is in registers, as a leaf of a walk: the elements in hand."""
+    """What is in registers, as a leaf of a walk: the elements in hand.  type: what they are rounded
+    to, None: nothing."""
 
     current: Any = None
+    type: Any = None
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        return ops.splat(self.current, width)
+        value = ops.splat(self.current, width)
+        if self.type is None:
+            return value
+        return arith.TruncFOp(ops.vector_type(self.type, width), value).result
 
 
 @dataclass
@@ -73,6 +78,7 @@ class SdpaRegion:
         self.pair = 2 if self.keys.known_divisor() % 2 == 0 else 1
         self.arguments = self.region.leaves(self.kernel)
         self.targets = self.region.targets(self.kernel)
+        self.kept = [place for place, (value, _) in enumerate(self.targets) if parts.is_kept(value)]
         packed = [parts.packed(value) for value, _ in self.targets]
         self.packed = {place: found for place, found in enumerate(packed) if found is not None}
 
@@ -129,6 +135,7 @@ class TileWalk:
         self.hands = {name: _Hand() for name in ("sums", "weight", "result", "maximum", "total")}
         maximum, total = (op.results[0] for op in parts.reductions)
         made = parts.share.results[0] if parts.share is not None else parts.exponential
+        self.hands["weight"].type = _narrower(made)
         leaves: dict[Any, Any] = dict(s.arguments)
         leaves |= {
             parts.first: self.hands["sums"], made: self.hands["weight"],
@@ -148,6 +155,22 @@ class TileWalk:
             True: Walk(s.kernel, scores, symbols), False: Walk(s.kernel, plain, symbols)
         }  # fmt: skip
         self._place(s.thread)
+        self.factor = self._factor()
+
+    def _factor(self) -> Any:
+        """What numbers that multiply queries or keys make of a score; None: there are none."""
+        found = None
+        parts = self.shared.parts
+        for operation in parts.multiples:
+            along = parts.multiple(operation)
+            at = [Index.of(0)] * len(parts.region.dims_of(along))
+            ones = [
+                _one(value) if value == along else self.walk.value(value, at, 1)
+                for value in inputs_of(operation)
+            ]
+            number = self.walk.body(operation, ones, at, 1, unrounded(operation))
+            found = number if found is None else arith.MulFOp(found, number).result
+        return found
 
     def _place(self, thread: Any) -> None:
         """Where a thread works."""
@@ -205,7 +228,7 @@ class TileWalk:
         s, walk = self.shared, self.score_walks[is_masked].branch()
         for forward in self.forwards:
             forward.walk = walk
-        found = list(sums)
+        sums = found = list(sums) if self.factor is None else scaled(sums, [self.factor] * 2)
         if not (s.is_plain and (not is_masked or not s.parts.masks)):
             for j, i, column in self._columns(block, is_whole=not is_masked):
                 for half in HALVES:
@@ -227,18 +250,55 @@ class TileWalk:
         ]
 
     def weights(self, exponentials: Sequence[Any], block: Any) -> list[Any]:
-        """Words of the second product's first operand (`wgmma.OperandLayout`)."""
+        """Words of the second product's first operand (`wgmma.OperandLayout`); outputs that have
+        an element for each score are stored on the way."""
         s, walk = self.shared, self.walk.branch()
         operand = s.parts.calls[1].operands[0]
         dims = s.region.dims_of(operand)
         found: dict[tuple[int, int], list[Any]] = {}
+        left = self._left(block) if s.kept else None
         for j, i, column in self._columns(block, is_whole=False):
             for half in HALVES:
                 place = 4 * j + 2 * half + i
                 self.hands["weight"].current = ops.from_elements(exponentials[place:][: s.pair])
                 value = walk.value(operand, self._at(half, column, dims), s.pair)
                 found.setdefault((j, half), []).extend(ops.elements(value))
+                self._keep(walk, half, column, 8 * j + i, left)
         return [self._word(pair) for pair in found.values()]
+
+    def _left(self, block: Any) -> Any:
+        """Keys from a thread's first one of a block on; None: all of any block are there."""
+        s = self.shared
+        if not s.has_tail:
+            return None
+        first = ops.add(ops.mul(block, s.tiling.keys), self.right)
+        return ops.sub(s.kernel.size(s.keys), first)
+
+    def _keep(self, walk: Walk, half: int, column: Index, place: int, left: Any) -> None:
+        """Stores what outputs of the scores' dims have at the weight in hand; place: of its column,
+        from the thread's first on."""
+        s, at = self.shared, self._at(half, column)
+        is_there = None if left is None else ops.less(place, left)
+        for output in s.kept:
+            value, target = s.targets[output]
+            made = walk.value(value, at, s.pair)
+            target.store(at, made, ops.both(self.inside(half), is_there))
+
+    def keep_unseen(self, first: Any, end: Any) -> None:
+        """Stores what outputs of the scores' dims have in blocks that are not multiplied."""
+        s = self.shared
+        if not s.kept:
+            return
+
+        def one(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            walk, left = self.walk.branch(), self._left(block)
+            self.hands["weight"].current = ops.splat(_number(0.0), s.pair)
+            for j, i, column in self._columns(block, is_whole=False):
+                for half in HALVES:
+                    self._keep(walk, half, column, 8 * j + i, left)
+            return carried
+
+        ops.for_(first, end, 1, [], one)
 
     def _word(self, pair: Sequence[Any]) -> Any:
         """Two weights as values are: rounded to their type, if they are wider."""
@@ -269,12 +329,16 @@ class TileWalk:
     def divided(self, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]) -> list[Any]:
         """The result over the sums of rows, whose statistics are stored."""
         self.leave_loop()
+        return scaled(result, self.shares(softmax, rows))
+
+    def shares(self, softmax: OnlineSoftmax, rows: Rows) -> list[Any]:
+        """What exponentials of each row are multiplied by; its statistics are stored."""
         totals = softmax.finished(rows)
         scale = []
         for half in HALVES:
             scale.append(self._finish_row(softmax, rows, totals[half], half))
             self._store_row(half)
-        return [arith.MulFOp(value, scale[i // 2 % 2]).result for i, value in enumerate(result)]
+        return scale
 
     def _finish_row(self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int) -> Any:
         """What the result of a row is multiplied by; maximum and sum are in hand after it."""
@@ -296,7 +360,7 @@ class TileWalk:
             _number(1.0) if self._is_exponential(value) else self.walk.value(value, at, 1)
             for value in inputs_of(parts.share)
         ]
-        share = self.walk.body(parts.share, operands, at, 1)
+        share = self.walk.body(parts.share, operands, at, 1, parts.shared)
         return arith.MulFOp(moved, share).result
 
     def _hold(self, name: str, reduction: Any, value: Any, at: Sequence[Coordinate]) -> None:
@@ -313,7 +377,7 @@ class TileWalk:
         s = self.shared
         at = self._at(half, Index.of(0))
         for place, (value, target) in enumerate(s.targets):
-            if not s.parts.is_of_result(value):
+            if s.parts.is_of_rows(value):
                 made = self.walk.value(s.made(place), at, 1)
                 own = is_first
                 if own is None:
@@ -359,6 +423,18 @@ class TileWalk:
         place = 4 * j + 2 * half
         self.hands["result"].current = ops.from_elements(list(result[place : place + 2]))
         return self.walk.value(value, self._at(half, self.result_column(j)), 2)
+
+
+def _narrower(value: Any) -> Any:
+    """The type of a tensor's elements, if it is narrower than f32; None: it is not."""
+    type_ = ir.RankedTensorType(value.type).element_type
+    return None if isinstance(type_, ir.F32Type) else type_
+
+
+def _one(tensor: Any) -> Any:
+    """1 in the type of a tensor's elements."""
+    type_ = ir.RankedTensorType(tensor.type).element_type
+    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, 1.0)).result
 
 
 def _number(value: float) -> Any:

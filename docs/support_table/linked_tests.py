@@ -138,6 +138,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine sdpa_sm80": (
         *_both("test_sdpa_sm80.py"),
+        *_both("test_sdpa_kept.py"),
         LinkedTest("tests/engines/test_random_attention.py", "test_on_any_architecture"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),

@@ -299,9 +299,13 @@ class Writer:
 
     def _tensor(self, t):
         by_value = (b.CUDNN_ATTR_TENSOR_IS_BY_VALUE, b.CUDNN_TYPE_BOOLEAN, [t.is_by_value])
+        mode = b.enums.CONSTANTS[f"CUDNN_TENSOR_REORDERING_{t.reordering}"]
+        reordered = (
+            b.CUDNN_ATTR_TENSOR_REORDERING_MODE, b.CUDNN_TYPE_TENSOR_REORDERING_MODE, [mode]
+        )  # fmt: skip
         return tensor(
             t.uid, _plain(t.dims), _plain(t.strides),
-            t.dtype.value, by_value, virtual=t.is_virtual, alignment=t.alignment,
+            t.dtype.value, by_value, reordered, virtual=t.is_virtual, alignment=t.alignment,
         )  # fmt: skip
 
     def operations(self):

@@ -27,7 +27,7 @@ def run(engine_name, seed, most, heads=6, target=None):
     """most, heads: as of `draw`.  target: None for the machine's own."""
     random, engine = Random(seed), engine_named(engine_name)
     target = target or machine.current().target
-    drawn = draw(random, most, heads)
+    drawn = draw(random, most, heads, keeps=engine_name == "sdpa_sm80")
     graph = drawn.graph.graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     assert not engine.supports(fusion, of(target))

@@ -31,6 +31,7 @@ FITS = {
     "bn_add_relu_peers": 5,
     "drelu_fork_dbn": "grid",
     "drelu_fork_dbn_peers": 4,
+    "mha_fprop": "sdpa_sm80",
     "flash_fprop": "sdpa_fwd_sm90",
     "flash_bprop": 6,
     "flash_paged": "sdpa_fwd_sm90",
@@ -46,8 +47,8 @@ FITS = {
 # The status of the error, and a part of it that names what is missing.
 LAYOUT, PATTERN = Status.NOT_SUPPORTED_LAYOUT, Status.NOT_SUPPORTED_GRAPH_PATTERN
 REFUSED = {
-    "mha_fprop": (LAYOUT, "is reordered as F16x16; accepted: NONE"),
-    "mha_bprop": (LAYOUT, "is reordered as F16x16; accepted: NONE"),
+    "mha_fprop_reordered": (LAYOUT, "F16x16, an order that is documented nowhere; accepted: NONE"),
+    "mha_bprop": (LAYOUT, "F16x16, an order that is documented nowhere; accepted: NONE"),
     "conv_scale_bias_act": (LAYOUT, "is reordered as INT8x32; accepted: NONE"),
     # There is no such operation yet.
     "conv_bn_wgrad": (PATTERN, "operation conv_wgrad"),

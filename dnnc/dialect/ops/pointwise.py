@@ -45,7 +45,9 @@ class Pointwise(Op):
     (C2) ranks are equal, and each operand's dim is Y's or 1.
     (C3) Y's dims are the operands' broadcast dims.
     (C4) the compute type is one that the mode has: FLOAT and DOUBLE; INT32 too for arithmetic
-         that integers know; BOOLEAN too for logic, selection and identity.
+         that integers know; BOOLEAN too for logic, selection and identity.  A comparison in
+         BOOLEAN, as cuDNN's examples have it, is one in FLOAT if an operand is of a float type,
+         else in INT32.
     (C5) the axis of gen_index is one of X's.
     (C6) parameters belong to the mode; alpha, beta and clips are numbers, beta is not 0.
     """
@@ -101,6 +103,9 @@ class Pointwise(Op):
         return () if self.mode == "gen_index" else self.operands
 
     def infer(self) -> None:
+        if self.mode.startswith("cmp_") and self.compute_type == dtypes.i1:
+            is_float = any(tensor.type.is_float for tensor in self.operands)
+            self.compute_type = dtypes.f32 if is_float else dtypes.i32
         if self.y.dims is None:
             self.y.dims = self._broadcast_dims()
         if self.y.strides is None:

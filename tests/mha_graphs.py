@@ -1,0 +1,123 @@
+"""Attention of small sequences as cuDNN's guide has it, "Fused Attention fprop", step by step.
+
+P = Q @ g3(K)     g3: nothing, or a product by a number
+S = g4(P)         any of: padding mask, causal mask, softmax, dropout, in this order
+O = S @ V         S is stored for a backward pass
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import dnnc
+from tests.support.checked import random_inputs
+
+LOW = -1e20  # in place of masked scores
+
+
+class SmallAttention:
+    """g: the graph.
+
+    dropout: "", "drawn" or "given", whose mask multiplies S.  signed: S keeps the sign bit of what
+    dropout drops.  stored: whether S is an output.  scale: of g3.  reordering: of S.
+    """
+
+    def __init__(
+        self, *, batch=2, heads=2, queries=64, keys=64, depth=64, dtype="HALF", scale=0.125,
+        is_padded=True, is_causal=False, dropout="", signed=False, stored=True,
+        reordering="NONE", softmax_reordering="NONE",
+    ):  # fmt: skip
+        self.dims = [batch, heads, queries, keys]
+        self.dtype = dtype
+        self.g = g = dnnc.pygraph(
+            "mha_fprop", io_data_type=dtype, intermediate_data_type="FLOAT",
+            compute_data_type="FLOAT",
+        )  # fmt: skip
+        q = g.tensor([batch, heads, queries, depth], name="q")
+        kt = g.tensor(
+            [batch, heads, depth, keys], [heads * keys * depth, keys * depth, 1, depth], name="k"
+        )
+        v = g.tensor([batch, heads, keys, depth], name="v")
+        if scale:
+            kt = g.mul(kt, self._number("scale", dtype)).set_data_type(dtype)
+        p = self._masked(g.matmul(q, kt), is_padded, is_causal)
+        s = self._softmax(p).set_reordering_type(softmax_reordering)
+        s, weights = self._dropped(s, dropout, signed)
+        if stored:
+            s.set_output().set_name("s").set_reordering_type(reordering)
+        g.matmul(weights, v).set_output().set_name("o")
+        self.scale, self.low = scale, LOW
+
+    def _number(self, name, dtype):
+        return self.g.tensor([1] * 4, data_type=dtype, name=name, is_pass_by_value=True)
+
+    def _flag(self, tensor):
+        return tensor.set_data_type("BOOLEAN")
+
+    def _both(self, a, b):
+        return self._flag(self.g.logical_and(a, b, compute_data_type="BOOLEAN"))
+
+    def _masked(self, p, is_padded, is_causal):
+        """Of indices in FLOAT, by a number that is given at execution."""
+        g = self.g
+        row, column = (g.gen_index(p, axis=axis).set_data_type("FLOAT") for axis in (2, 3))
+        conditions = []
+        if is_padded:
+            lengths = [
+                g.tensor([self.dims[0], 1, 1, 1], data_type="INT32", name=name)
+                for name in ("queries", "keys")
+            ]
+            pairs = zip((row, column), lengths, strict=True)
+            conditions += [self._flag(g.cmp_lt(index, length)) for index, length in pairs]
+        if is_causal:
+            seen = g.cmp_ge(row, column, compute_data_type="BOOLEAN")
+            conditions.append(self._flag(seen))
+        if not conditions:
+            return p
+        whole = conditions[0]
+        for condition in conditions[1:]:
+            whole = self._both(whole, condition)
+        return g.binary_select(p, self._number("low", "FLOAT"), whole)
+
+    def _softmax(self, p):
+        g, row = self.g, [*self.dims[:3], 1]
+        e = g.exp(g.sub(p, g.reduction(p, "max").set_dim(row)))
+        return g.div(e, g.reduction(e, "add").set_dim(row))
+
+    def _dropped(self, s, dropout, signed):
+        """(S, what V is multiplied by)."""
+        g = self.g
+        if not dropout:
+            s.set_data_type(self.dtype)
+            return s, s
+        if dropout == "given":
+            mask = g.tensor(self.dims, name="mask")
+        else:
+            seed, offset = (
+                g.tensor([1] * 4, data_type="INT64", name=n) for n in ("seed", "offset")
+            )
+            mask = g.rng(seed, offset, "BERNOULLI", bernoulli_probability=0.75, dim=self.dims)
+        kept = g.mul(s, mask).set_data_type(self.dtype)
+        weights = g.mul(kept, self._number("kept", self.dtype)).set_data_type(self.dtype)
+        if signed:
+            is_kept = self._flag(g.cmp_gt(mask, 0.0))
+            kept = g.binary_select(s, g.neg(s), is_kept).set_data_type(self.dtype)
+        return kept, weights
+
+    def inputs(self, seed=0, lengths=None):
+        """uid -> array; lengths: (of queries, of keys) of each entry of the batch."""
+        graph = self.g.graph.finalize()
+        found = random_inputs(graph, {}, seed)
+        rng = np.random.default_rng(seed)
+        batch, _, queries, keys = self.dims
+        counts = lengths or [rng.integers(1, n + 1, batch) for n in (queries, keys)]
+        values = {
+            "scale": self.scale, "low": self.low, "kept": 4 / 3, "queries": counts[0],
+            "keys": counts[1], "mask": rng.random(self.dims) < 0.75,
+        }  # fmt: skip
+        for tensor in graph.inputs:
+            if tensor.name in values:
+                shape = [n.constant for n in tensor.shape]
+                array = np.reshape(values[tensor.name], shape)
+                found[tensor.uid] = array.astype(tensor.type.numpy)
+        return found
