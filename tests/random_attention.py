@@ -308,6 +308,21 @@ class _Attention(Pattern):
         row, column = (self.integer("div", index(s), size) for index in (self.row, self.column))
         return self._compared(column, row, ("eq", "le", "neq"))
 
+    def _bits(self, s: Any) -> Any:
+        """A mask of blocks, a bit each; of scores with two axes of heads."""
+        if len(self.dims) != 4 or any(not isinstance(n, int) for n in self.dims[2:]):
+            return self._loaded(s)
+        rows, columns = (self.random.choice((16, 32, 64, 128)) for _ in range(2))
+        dims = [-(-self.queries // rows), -(-self.keys // columns // 8)]
+        mask = self.g.tensor(
+            [*self._broadcast(self.dims[:2]), *dims], name=self._name(), data_type="UINT8"
+        )
+        self.values[mask.get_name()] = lambda rng, shape: (
+            rng.integers(0, 256, shape) & rng.integers(0, 256, shape)
+        )
+        found = self.g.block_mask_load(mask, block_rows=rows, block_columns=columns)
+        return self.flag(found.set_dim(list(self.dims)))
+
     def _loaded(self, s: Any) -> Any:
         """A mask in memory."""
         kept = self.g.tensor(self._broadcast(self.dims), name=self._name(), data_type="BOOLEAN")
@@ -396,5 +411,6 @@ def _sorted_numbers(rng: Any, shape: tuple[int, ...]) -> Any:
 _ATOMS = (
     _Attention._causal, _Attention._causal, _Attention._diagonal, _Attention._diagonal,
     _Attention._window, _Attention._edge, _Attention._counted, _Attention._counted,
-    _Attention._documents, _Attention._blocks, _Attention._loaded,
+    _Attention._documents, _Attention._blocks, _Attention._bits, _Attention._bits,
+    _Attention._loaded,
 )  # fmt: skip

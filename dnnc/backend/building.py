@@ -158,9 +158,6 @@ def _refusal(op: type[Op], given: Given, values: Mapping[str, Any]) -> Refusal |
         )  # fmt: skip
     if op.op_name == "matmul":
         return _matmul_refusal(given, values)
-    if op.op_name == "sdpa" and "BLOCK_MASK_DESC" in given:
-        name = "OPERATION_SDPA_FWD_BLOCK_MASK_DESC"
-        return unsupported(name, "a mask of blocks", "masks as operations on the scores")
     return None
 
 

@@ -177,7 +177,6 @@ EXTRAS: dict[str, list[Row]] = {
     "OPERATION_BN_FINALIZE_STATISTICS": [
         Row("STATS_MODE", Type.CUDNN_TYPE_BN_FINALIZE_STATS_MODE, required=True)
     ],
-    "OPERATION_SDPA_FWD": [tensor_row("BLOCK_MASK_DESC", required=False)],
 }
 
 

@@ -20,7 +20,16 @@ from ..dialect import structure
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..mlir import ir
-from .mask_ranges import Anything, Both, Condition, MaskReader, negated, places_of
+from .mask_ranges import (
+    Anything,
+    Blocks,
+    Both,
+    Condition,
+    MaskReader,
+    conjuncts,
+    negated,
+    places_of,
+)
 from .matching import body_of, operand_of, pointwise
 from .region import Access, Region, identity_access
 from .walk import indexing_maps, inputs_of, is_reduction
@@ -240,6 +249,16 @@ class AttentionRegion:
             condition = reader.condition(mask.condition, mask.access)
             parts.append(condition if mask.is_kept else negated(condition))
         return Both(tuple(parts)) if parts else Anything()
+
+    @cached_property
+    def block_masks(self) -> tuple[Blocks, ...]:
+        """Masks of blocks that have to hold."""
+        return tuple(part for part in conjuncts(self.condition) if isinstance(part, Blocks))
+
+    @cached_property
+    def beside_blocks(self) -> Condition:
+        """What else has to hold."""
+        return Both(tuple(p for p in conjuncts(self.condition) if not isinstance(p, Blocks)))
 
     @cached_property
     def scaled(self) -> tuple[Any, Any, float] | None:

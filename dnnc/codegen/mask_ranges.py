@@ -21,8 +21,11 @@ from typing import Any
 
 from ..mlir import arith, ir
 from . import ops
-from .region import Access, Region
+from .region import Access, Region, identity_access
 from .walk import indexing_maps, inputs_of, is_reduction
+
+# Of a generic that is a mask of blocks: their rows and columns.
+BLOCKS = "dnn.blocks"
 
 # Past every column, and far from what overflows.
 _FAR = 1 << 30
@@ -80,7 +83,21 @@ class Anything:
     """A condition that nothing is known of."""
 
 
-Condition = Compare | Both | Either | Anything
+@dataclass(frozen=True)
+class Blocks:
+    """A bit for each block of scores, eight to a byte.
+
+    mask: bytes [.., blocks of rows, bytes of blocks of columns].  shared: whether all entries of
+    each other axis share one.  rows, columns: of a block.
+    """
+
+    mask: Any
+    shared: tuple[bool, ...]
+    rows: int
+    columns: int
+
+
+Condition = Compare | Both | Either | Anything | Blocks
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sle": "sgt", "sgt": "sle"}
 _MIRRORED = {"eq": "eq", "ne": "ne", "slt": "sgt", "sgt": "slt", "sle": "sge", "sge": "sle"}
@@ -94,7 +111,14 @@ def negated(condition: Condition) -> Condition:
         return Either(tuple(map(negated, condition.parts)))
     if isinstance(condition, Either):
         return Both(tuple(map(negated, condition.parts)))
-    return condition
+    return Anything()
+
+
+def conjuncts(condition: Condition) -> list[Condition]:
+    """Conditions that all have to hold."""
+    if isinstance(condition, Both):
+        return [found for part in condition.parts for found in conjuncts(part)]
+    return [condition]
 
 
 # ---- reading conditions
@@ -127,6 +151,8 @@ class MaskReader:
             return None
         if is_reduction(operation):
             return None
+        if BLOCKS in operation.attributes:
+            return self._blocks(operation, at)
         block = operation.regions[0].blocks[0]
         known: dict[Any, Any] = {}
         maps = indexing_maps(operation)
@@ -140,6 +166,17 @@ class MaskReader:
                 return self._known(op.operands[0], known)
             known[op.results[0]] = self._scalar(op, known, at)
         return None
+
+    def _blocks(self, operation: Any, at: Access) -> Blocks | None:
+        """A mask of blocks of the scores themselves."""
+        if at != identity_access(self.rank):
+            return None
+        rows, columns = ir.DenseI64ArrayAttr(operation.attributes[BLOCKS])
+        body = operation.regions[0].blocks[0].operations
+        (taken,) = (v.operation for v in body if v.operation.name == "tensor.extract")
+        mask = taken.operands[0]
+        shared = tuple(n.constant == 1 for n in self.region.dims_of(mask)[:-2])
+        return Blocks(mask, shared, rows, columns)
 
     def _term(self, value: Any, at: Access) -> Linear | None:
         """A term, if it is an integer that neither row nor column changes and a walk computes."""
@@ -304,6 +341,8 @@ def ranges(
     """Those of a condition, for rows `first` to `last`; load(leaf, access): a term's number."""
     if isinstance(condition, Both):
         parts = [ranges(part, first, last, load) for part in condition.parts]
+        if not parts:
+            return Ranges.everywhere()
         return Ranges(
             _most([p.some for p in parts]), _least([p.some_end for p in parts]),
             _most([p.all for p in parts]), _least([p.all_end for p in parts]),
@@ -408,7 +447,9 @@ def _least(numbers: Sequence[Any]) -> Any:
 def is_triangular(condition: Condition) -> bool:
     """Whether later rows keep more columns, and no row drops what one before it keeps."""
     if isinstance(condition, Both):
-        moving = [part for part in condition.parts if not _is_level(part)]
+        moving = [
+            part for part in condition.parts if not (_is_level(part) or isinstance(part, Blocks))
+        ]
         return bool(moving) and all(map(is_triangular, moving))
     if not isinstance(condition, Compare) or abs(condition.form.column) != 1:
         return False

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from .. import dtypes
 from .expansion import Steps
 from .op import Op
+from .ops.block_mask_load import BlockMaskLoad
 from .ops.matmul import Matmul
 from .ops.paged_cache_load import PagedCacheLoad
 from .ops.views import Transpose
@@ -152,6 +153,11 @@ class Attention:
             found.append(self._is("le", self._column, self._diagonal(op.right_bound)))
         if op.left_bound is not None:
             found.append(self._is("gt", self._column, self._diagonal(-op.left_bound)))
+        if op.block_mask is not None:
+            y = self.steps.virtual(dtypes.i1)
+            y.dims = op.score_dims
+            self.steps.add(BlockMaskLoad(mask=op.block_mask, y=y))
+            found.append(y)
         return found
 
     def _diagonal(self, by: int) -> Tensor:

@@ -25,7 +25,7 @@ from ..codegen.mask_ranges import is_triangular
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion
-from ..dialect.ops import PagedCacheLoad
+from ..dialect.ops import BlockMaskLoad, PagedCacheLoad
 from ..errors import Status
 from ..expr import device_dim, minimum, product, typical
 from ..target import Target
@@ -48,6 +48,7 @@ _POWERS = 8  # of two: weights stay below 256, which f16 holds
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
 _MOST_GATHERING = 2  # warpgroups of consumers
 _MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
+_LARGE_BLOCK = 128  # of a mask: what tiles of 64 or 128 fit in
 _NARROW = 64  # elements of a value, of which three warpgroups have tiles
 _MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
 _PINNED = 1  # eighths of the exponentials
@@ -120,6 +121,8 @@ class SdpaFwdSm90Engine:
         config = _RESCALE | _PINS if head_of(attention_of(fusion))[1] > _NARROW else 0
         for queries in _QUERIES:
             for keys in _KEYS:
+                if _is_cut(fusion, queries, keys):
+                    continue
                 for stages in _STAGES:
                     knobs = {
                         "TILE_M": queries, "TILE_N": keys, "STAGES": stages,
@@ -174,6 +177,7 @@ class SdpaFwdSm90Engine:
             {**knobs, "KERNEL_CFG": config}, depth, width,
             staged=_staged(parts),
             is_longest_first=is_longest_first,
+            is_sparse=bool(parts.block_masks),
             gathers=parts.gathers,
             entries=_packed_entries(parts),
         ).plain()  # fmt: skip
@@ -193,6 +197,16 @@ class SdpaFwdSm90Engine:
             emitter.emit()
         blocks = minimum(emitter.schedule.tiles, device_dim("sm_count"))
         output.launch(kernel, (blocks, 1, 1))
+
+
+def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
+    """Whether large blocks of a mask end inside tiles, whose scores have to look at it then."""
+    return any(
+        min(op.block_rows, op.block_columns) >= _LARGE_BLOCK
+        and (op.block_rows % queries or op.block_columns % keys)
+        for op in fusion.ops
+        if isinstance(op, BlockMaskLoad)
+    )
 
 
 def _layout_reasons(found: Attention) -> list[Reason]:
@@ -219,6 +233,7 @@ def _tiling(
     *,
     staged: int,
     is_longest_first: bool = False,
+    is_sparse: bool = False,
     gathers: bool = False,
     entries: int = 0,
 ) -> SdpaTiling:
@@ -236,7 +251,7 @@ def _tiling(
             staged=staged,
             is_dynamic=bool(knobs["SCHED_POLICY"]),
             is_longest_first=is_longest_first,
-            skips=is_longest_first and width <= _NARROW,
+            skips=is_longest_first and width <= _NARROW and not is_sparse,
             rescale=_POWERS if config & _RESCALE else 0,
             pinned=_PINNED if config & _PINS else 0,
             gathers=gathers,

@@ -44,14 +44,14 @@ class KeptEmitter(SdpaEmitter):
         smem.wait(0)
         ops.barrier()  # all have left the stages that are loaded next
         self.has_values = True
-        self._begin(blocks)
+        self.ahead = self._begin(blocks)
         shares = walk.shares(softmax, rows)
         second = partial(self._weigh, softmax, walk, queries, rows, shares)
         result = self._over_runs(walks, blocks, [zero] * self.tiling.result_registers, second)
         smem.wait(0)
         walk.leave_loop()
         walk.store_others(result)
-        self._keep_unseen(walk, blocks)
+        walk.keep_unseen(blocks.first, blocks.end, shares)
 
     def _measure(
         self, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries, first: Any, last: Any,
@@ -61,8 +61,9 @@ class KeptEmitter(SdpaEmitter):
         block = ops.sub(last, i)
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
-        step = softmax.next(scores, Rows.of(state[2:]), is_masked=masked[1])
-        return [*self._following(state), *step.rows.values]
+        rows = Rows.of(state[self.stage_values :])
+        step = softmax.next(scores, rows, is_masked=masked[1])
+        return [*self._following(first, state), *step.rows.values]
 
     def _weigh(
         self, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries, rows: Rows,
@@ -74,7 +75,8 @@ class KeptEmitter(SdpaEmitter):
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
         weights = walk.weights(softmax.fixed(scores, rows, shares), block)
-        return [*self._following(state), *self._add_result(slot, weights, state[2:])]
+        result = self._add_result(slot, weights, state[self.stage_values :])
+        return [*self._following(first, state), *result]
 
 
 def _number(value: float) -> Any:

@@ -68,7 +68,7 @@ class SdpaEmitter:
     def emit(self) -> None:
         t = self.tiling
         self.base = self.kernel.dynamic_shared(t.smem_bytes)
-        tile = self.schedule.place(ops.block_id())
+        self.tile = tile = self.schedule.place(ops.block_id())
         blocks = self._part(self.schedule.blocks(tile, tile.row, t.queries))
         self.k_head = self._keys(self.k, tile, is_turned=True)
         self.v_head = self._keys(self.v, tile, is_turned=False)
@@ -77,7 +77,7 @@ class SdpaEmitter:
         t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
         if t.holds_queries:
             smem.commit()  # else they come with the first keys
-        self._begin(blocks)
+        self.ahead = self._begin(blocks)
         queries = self._queries()
 
         walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
@@ -94,22 +94,26 @@ class SdpaEmitter:
         smem.wait(0)
         if self.parts_store is None:
             walk.store(softmax, rows, result)
-            self._keep_unseen(walk, blocks)
+            walk.keep_unseen(blocks.first, blocks.end)
         else:
             self.parts_store.put(walk, softmax, rows, result)
 
-    def _keep_unseen(self, walk: TileWalk, blocks: KeyBlocks) -> None:
-        """Outputs that have an element for each score, in the other blocks of keys."""
-        if self.parts.keeps:
-            count = ops.ceildiv(self.kernel.size(self.parts.dims[-1]), self.tiling.keys)
-            walk.keep_unseen(ops.const(0), blocks.first)
-            walk.keep_unseen(blocks.end, count)
-
-    def _begin(self, blocks: KeyBlocks) -> None:
-        """Starts loading the first blocks."""
+    def _begin(self, blocks: KeyBlocks) -> list[Any]:
+        """Starts loading the first blocks.  Gives the one that is next, if that is to be carried
+        along: where some blocks are left out."""
         t = self.tiling
+        if self.schedule.block_mask is None:
+            for stage in range(t.stages - 1):
+                self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
+            return []
+        block = self._seen(ops.sub(blocks.end, 1), blocks.first)
         for stage in range(t.stages - 1):
-            self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
+            self._load(block, blocks.first, stage * t.stage_bytes)
+            block = self._seen(ops.sub(block, 1), blocks.first)
+        return [block]
+
+    def _seen(self, block: Any, first: Any) -> Any:
+        return self.schedule.next_seen(self.tile, block, first)
 
     def _part(self, blocks: KeyBlocks) -> KeyBlocks:
         """This block's share of a tile's keys: as many blocks as any other has, or one more; none
@@ -195,13 +199,27 @@ class SdpaEmitter:
         """What blocks of keys, from the last to the first, carry from one to the next; step: as
         `_step` from `first` on."""
         t = self.tiling
-        state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *start]
+        state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *self.ahead, *start]
         for first, end, is_masked in self._runs(walks, blocks):
             count = ops.maximum(ops.sub(end, first), 0)
             is_guarded = is_masked or not walks.is_plain
             body = partial(step, blocks.first, ops.sub(end, 1), (is_masked, is_guarded))
+            if self.schedule.block_mask is not None:
+                body = partial(self._step_if_seen, ops.sub(end, 1), body)
             state = ops.for_(0, count, 1, state, body)
-        return state[2:]
+        return state[self.stage_values :]
+
+    @property
+    def stage_values(self) -> int:
+        """How many values blocks carry along to find stages."""
+        return 2 + len(self.ahead)
+
+    def _step_if_seen(
+        self, last: Any, step: Callable[..., Sequence[Any]], i: Any, state: Sequence[Any]
+    ) -> Sequence[Any]:
+        """A step, of a block that a mask of blocks lets the tile see."""
+        is_seen = self.schedule.sees(self.tile, ops.sub(last, i))
+        return ops.either(is_seen, [v.type for v in state], lambda: step(i, state), lambda: state)
 
     def _runs(self, walks: SdpaRegion, blocks: KeyBlocks) -> list[tuple[Any, Any, bool]]:
         """(first, end, whether masks are looked at) of blocks, from the last to the first."""
@@ -221,26 +239,28 @@ class SdpaEmitter:
         masked: tuple[bool, bool], i: Any, state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip
         """masked: whether masks are looked at, and whether a row may have no score above -inf."""
-        rows, result = Rows.of(state[2:6]), state[6:]
+        carried = state[self.stage_values :]
+        rows, result = Rows.of(carried[:4]), carried[4:]
         block = ops.sub(last, i)
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
         step = softmax.next(scores, rows, is_masked=masked[1])
         weights = walk.weights(step.exponentials, block)
         result = self._add_result(slot, weights, scaled(result, step.scale))
-        return [*self._following(state), *step.rows.values, *result]
+        return [*self._following(first, state), *step.rows.values, *result]
 
     def _turn(self, first: Any, block: Any, state: Sequence[Any]) -> Any:
         """Waits for a block's stage, and starts loading the one that is next; gives the stage."""
         t = self.tiling
         smem.wait(t.stages - 2)
         ops.barrier()  # the stage is there for all, and all have left the one loaded next
-        self._load(ops.sub(block, t.stages - 1), first, state[1])
+        self._load(state[2] if self.ahead else ops.sub(block, t.stages - 1), first, state[1])
         return self._at(state[0])
 
-    def _following(self, state: Sequence[Any]) -> list[Any]:
-        """The stages of the block after."""
-        return [self._next(state[0]), self._next(state[1])]
+    def _following(self, first: Any, state: Sequence[Any]) -> list[Any]:
+        """The stages of the block after, and which is loaded then."""
+        ahead = [self._seen(ops.sub(block, 1), first) for block in state[2 : self.stage_values]]
+        return [self._next(state[0]), self._next(state[1]), *ahead]
 
     def _next(self, offset: Any) -> Any:
         """The following stage's offset, the first after the last."""

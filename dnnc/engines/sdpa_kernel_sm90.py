@@ -192,8 +192,13 @@ class SdpaEmitter:
             self._each_tile(start, self._load_tile, takes=True)
 
     def _load_tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-        blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        blocks = self._blocks(tile)
         return _unless(blocks.is_empty, carried, lambda: self._load_rows(tile, blocks, carried))
+
+    def _blocks(self, tile: QueryTile) -> KeyBlocks:
+        """Those of a tile, the last of which is multiplied."""
+        blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        return self.schedule.seen(tile, blocks)
 
     def _load_rows(
         self, tile: QueryTile, blocks: KeyBlocks, carried: Sequence[Any]
@@ -213,9 +218,25 @@ class SdpaEmitter:
             values = load_values(Cursor(*carried[2:]), block)
             return [*keys.values, *values.values]
 
-        start = [*keys.values, *values.values]
-        *keys_, stage, phase = ops.for_(0, ops.sub(last, blocks.first), 1, start, step)
-        values = load_values(Cursor(stage, phase), blocks.first)
+        def step_if_seen(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            block = ops.sub(ops.sub(last, 1), i)
+
+            def load() -> Sequence[Any]:
+                keys = load_keys(Cursor(*carried[:2]), block)
+                values = load_values(Cursor(*carried[2:4]), carried[4])
+                return [*keys.values, *values.values, block]
+
+            is_seen = self.schedule.sees(tile, block)
+            return ops.either(is_seen, [v.type for v in carried], load, lambda: carried)
+
+        start, steps = [*keys.values, *values.values], ops.sub(last, blocks.first)
+        if self.schedule.block_mask is None:
+            *keys_, stage, phase = ops.for_(0, steps, 1, start, step)
+            final = blocks.first
+        else:  # values come one step after the keys, whichever these are
+            start = [*start, ops.value_of(last)]
+            *keys_, stage, phase, final = ops.for_(0, steps, 1, start, step_if_seen)
+        values = load_values(Cursor(stage, phase), final)
         return [*keys_, *values.values, ops.add(count, 1)]
 
     def _query_cursor(self, count: Any) -> Cursor:
@@ -285,13 +306,13 @@ class SdpaEmitter:
         ops.for_(ops.block_id(), self.kernel.size(heads), step, [], of_head)
 
     def _tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
-        whole = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        whole = self._blocks(tile)
         row = ops.add(tile.row, ops.mul(self.own, wgmma.M))
 
         def empty() -> None:
             walk = self.walks.at(tile, row)
             walk.store_nothing(self.softmax)
-            self._keep_unseen(walk, ops.const(0), ops.const(0))
+            walk.keep_unseen(ops.const(0), ops.const(0))
 
         def full() -> Sequence[Any]:
             return self._attend(tile, whole, row, carried)
@@ -330,6 +351,8 @@ class SdpaEmitter:
         for low, high, masked in self._runs(whole, mine, last):
             count_ = ops.maximum(ops.sub(high, low), 0)
             body = partial(self._step, q, walk, ops.sub(high, 1), masked)
+            if self.schedule.block_mask is not None:
+                body = partial(self._step_if_seen, tile, ops.sub(high, 1), body)
             state = ops.for_(0, count_, 1, state, body)
         keys, values = Cursor(*state[:2]), Cursor(*state[2:4])
         rows, result = Rows.of(state[4:8]), state[8 : 8 + t.width // 2]
@@ -340,15 +363,8 @@ class SdpaEmitter:
         self.values.release(values, self.lane)
         values = values.next(t.stages)
         self._finish(walk, tile, row, wgmma.unpacked(sums), rows, cursor)
-        self._keep_unseen(walk, whole.first, end)
+        walk.keep_unseen(whole.first, end)
         return [*keys.values, *values.values, ops.add(count, 1)]
-
-    def _keep_unseen(self, walk: Any, first: Any, end: Any) -> None:
-        """Outputs that have an element for each score, in other blocks of keys than these."""
-        if self.parts.keeps:
-            count = ops.ceildiv(self.kernel.size(self.parts.dims[-1]), self.tiling.keys)
-            walk.keep_unseen(ops.const(0), first)
-            walk.keep_unseen(end, count)
 
     def _skip(self, keys: Cursor, values: Cursor, count: Any) -> tuple[Cursor, Cursor]:
         """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""
@@ -410,6 +426,14 @@ class SdpaEmitter:
         result = self._rescaled(wgmma.unpacked(products), step)
         following = [*keys.next(t.stages).values, *values.next(t.stages).values]
         return [*following, *step.rows.values, *result, *weights]
+
+    def _step_if_seen(
+        self, tile: QueryTile, last: Any, step: Callable[..., Sequence[Any]], i: Any,
+        state: Sequence[Any],
+    ) -> Sequence[Any]:  # fmt: skip
+        """A step, of a block that a mask of blocks lets the tile see."""
+        is_seen = self.schedule.sees(tile, ops.sub(last, i))
+        return ops.either(is_seen, [v.type for v in state], lambda: step(i, state), lambda: state)
 
     def _rescaled(self, result: Sequence[Any], step: Step) -> Sequence[Any]:
         if step.grows is None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 from ..codegen import ops
@@ -20,10 +21,12 @@ from ..codegen.attention_region import AttentionRegion
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
-from ..codegen.mask_ranges import Ranges, ranges, terms
+from ..codegen.mask_ranges import Condition, Ranges, ranges, terms
 from ..codegen.region import Access
 from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, minimum, product
+from ..mlir import arith
+from .sdpa_block_mask import TileBits
 
 _SECTION_BYTES = 32 << 20  # keys and values of a section, which the second cache holds
 _SHORT_SECTION_BYTES = 16 << 20
@@ -234,8 +237,55 @@ class Schedule:
         elif self._differs_in_tiles():
             found = Ranges.unknown()
         else:
-            found = ranges(self.parts.condition, first, last, lambda *term: self._load(tile, *term))
+            found = ranges(self._condition, first, last, lambda *term: self._load(tile, *term))
         return self._in_blocks(found)
+
+    @property
+    def _condition(self) -> Condition:
+        """What tells of blocks of keys that are multiplied: masks of blocks hold there already,
+        where none of their blocks ends inside a tile."""
+        is_known = self.block_mask is not None and self.block_mask.is_aligned
+        return self.parts.beside_blocks if is_known else self.parts.condition
+
+    @cached_property
+    def block_mask(self) -> TileBits | None:
+        """The masks of blocks that leave out blocks of keys; None: there are none."""
+        if not self.parts.block_masks or self.packing is not None:
+            return None
+        begins_anywhere = self.tiling.is_longest_first and not self.is_whole
+        return TileBits(
+            self.parts.block_masks, self.tiling.queries, self.tiling.keys, begins_anywhere
+        )
+
+    def sees(self, tile: QueryTile, block: Any) -> Any:
+        """Whether masks of blocks let rows of a tile see keys of a block, i1."""
+        assert self.block_mask is not None
+        last = self.kept(ops.add(tile.row, self.tiling.queries - 1))
+        rows = (self.kept(tile.row), last)
+        end = ops.sub(self.kernel.size(self.keys), 1)
+        return self.block_mask.any(self.walk(), tile.batch, rows, block, end)
+
+    def seen(self, tile: QueryTile, blocks: KeyBlocks) -> KeyBlocks:
+        """Blocks of keys of a tile from the last on that masks of blocks let it see."""
+        if self.block_mask is None:
+            return blocks
+        end = ops.add(self.next_seen(tile, ops.sub(blocks.end, 1), blocks.first), 1)
+        is_empty = ops.compare("sle", end, blocks.first)
+        if blocks.is_empty is not None:
+            is_empty = arith.OrIOp(is_empty, blocks.is_empty).result
+        end = ops.maximum(end, ops.add(blocks.first, 1))
+        return KeyBlocks(blocks.first, end, blocks.all, blocks.all_end, is_empty)
+
+    def next_seen(self, tile: QueryTile, block: Any, first: Any) -> Any:
+        """The last block up to this one that a tile sees, or the one before the first."""
+
+        def is_passed(at: Sequence[Any]) -> Any:
+            is_seen = self.sees(tile, ops.maximum(at[0], 0))
+            is_hidden = ops.select(is_seen, ops.const(0), ops.const(1))
+            return ops.both(ops.compare("sge", at[0], first), ops.compare("ne", is_hidden, 0))
+
+        (found,) = ops.while_([ops.value_of(block)], is_passed, lambda at: [ops.sub(at[0], 1)])
+        return found
 
     def _differs_in_tiles(self) -> bool:
         """Whether a mask may be another for heads that share a tile."""

@@ -284,21 +284,38 @@ class TileWalk:
             made = walk.value(value, at, s.pair)
             target.store(at, made, ops.both(self.inside(half), is_there))
 
-    def keep_unseen(self, first: Any, end: Any) -> None:
-        """Stores what outputs of the scores' dims have in blocks that are not multiplied."""
+    def keep_unseen(self, first: Any, end: Any, shares: Sequence[Any] = ()) -> None:
+        """Stores what outputs of the scores' dims have in blocks of keys that are not multiplied:
+        all but first to end, and of those what a mask of blocks leaves out.  shares: what
+        exponentials of each row are multiplied by, where outputs are made of weights."""
         s = self.shared
         if not s.kept:
             return
+        zero = _number(0.0)
+        # No numbers where that is none: of rows without scores, if the graph does not mind them.
+        self.nothing = [arith.MulFOp(zero, share).result for share in shares] or [zero, zero]
+        count = ops.ceildiv(s.kernel.size(s.keys), s.tiling.keys)
+        for low, high in ((0, first), (end, count)):
+            ops.for_(low, high, 1, [], self._keep_one)
+        if s.schedule.block_mask is not None:
+            ops.for_(first, end, 1, [], self._keep_one_unseen)
 
-        def one(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            walk, left = self.walk.branch(), self._left(block)
-            self.hands["weight"].current = ops.splat(_number(0.0), s.pair)
-            for j, i, column in self._columns(block, is_whole=False):
-                for half in HALVES:
-                    self._keep(walk, half, column, 8 * j + i, left)
-            return carried
+    def _keep_one(self, block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        self._keep_block(block)
+        return carried
 
-        ops.for_(first, end, 1, [], one)
+    def _keep_one_unseen(self, block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        is_seen = self.shared.schedule.sees(self.tile, block)
+        ops.if_else(is_seen, lambda: None, lambda: self._keep_block(block))
+        return carried
+
+    def _keep_block(self, block: Any) -> None:
+        """Of one block, whose weights are 0."""
+        s, walk, left = self.shared, self.walk.branch(), self._left(block)
+        for j, i, column in self._columns(block, is_whole=False):
+            for half in HALVES:
+                self.hands["weight"].current = ops.splat(self.nothing[half], s.pair)
+                self._keep(walk, half, column, 8 * j + i, left)
 
     def _word(self, pair: Sequence[Any]) -> Any:
         """Two weights as values are: rounded to their type, if they are wider."""

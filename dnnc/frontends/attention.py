@@ -88,7 +88,6 @@ def sdpa(
     """
     call = _Call(self, name)
     call.refuse_what_is_not_there(
-        block_mask=block_mask,
         unfuse_fma=unfuse_fma,
         softmax_precision=softmax_precision,
         attn_scale_prefolded=attn_scale_prefolded,
@@ -125,6 +124,7 @@ def sdpa(
         "seq_len_kv": keys.lengths,
         "page_table_k": paged_attention_k_table,
         "page_table_v": paged_attention_v_table,
+        "block_mask": block_mask,
         "sink_token": sink_token,
     }
     values: dict[str, Any] = {
@@ -155,7 +155,6 @@ def sdpa(
 
 # What only cudnn-frontend's other engines have, and what to do instead.
 _ABSENT = {
-    "block_mask": "a bias or a score_mod of minus infinity: how its bits lie is not documented",
     "unfuse_fma": "False: how scores are rounded is the engine's",
     "softmax_precision": "none: a softmax in FLOAT, or DOUBLE by compute_data_type",
     "attn_scale_prefolded": "False, and attn_scale",

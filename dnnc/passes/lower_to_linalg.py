@@ -28,6 +28,7 @@ from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.ops import (
+    BlockMaskLoad,
     Concatenate,
     ConvFprop,
     Matmul,
@@ -55,6 +56,7 @@ from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
 from ..rounding import round_to, widen
 from .fuse import target_of
+from .linalg_block_mask import block_mask_load
 from .linalg_conv import conv_fprop_body
 from .linalg_paged import paged_cache_load
 from .linalg_peers import peer_reduction
@@ -601,6 +603,7 @@ _RULES: dict[type[Op], Callable[[_Lowering, Any], None]] = {
     Reshape: _view,
     Concatenate: _concatenate,
     PagedCacheLoad: paged_cache_load,
+    BlockMaskLoad: block_mask_load,
     RaggedLoad: ragged_load,
     RaggedStore: _ragged_store,
     Matmul: _matmul,

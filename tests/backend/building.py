@@ -180,7 +180,7 @@ SPELLED = {
         {"q": "QDESC", "k": "KDESC", "v": "VDESC", "o": "ODESC", "stats": "STATSDESC",
          "attn_scale": "SCALEDESC", "page_table_k": "PAGE_TABLE_KDESC",
          "page_table_v": "PAGE_TABLE_VDESC", "seq_len_q": "SEQ_LEN_QDESC",
-         "seq_len_kv": "SEQ_LEN_KVDESC"}),
+         "seq_len_kv": "SEQ_LEN_KVDESC", "block_mask": "BLOCK_MASK_DESC"}),
     "paged_cache_load": (
         "OPERATION_PAGED_CACHE_LOAD", "OPERATION_PAGED_CACHE_LOAD",
         {"container": "CONTAINER_DESC", "sequence": "SEQUENCE_DESC",

@@ -53,10 +53,8 @@ def test_a_missing_output_is_asked_for():
         made(b.CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR, *rows)
 
 
-def test_a_block_mask_is_refused_with_the_graph():
-    operation = attention(BLOCK_MASK_DESC=tensor(9, [2, 8, 1, 1], dtype=b.CUDNN_DATA_UINT8))
-    with pytest.raises(
-        DnncError, match="a mask of blocks; accepted: masks as operations"
-    ) as caught:
-        graph_of(operation)
-    assert caught.value.status.category is Status.NOT_SUPPORTED
+def test_a_block_mask():
+    mask = tensor(9, [2, 8, 1, 1], dtype=b.CUDNN_DATA_UINT8)
+    graph = b.operation_graph(graph_of(attention(BLOCK_MASK_DESC=mask)))
+    assert "block_mask_load" in [op.op_name for op in graph.live_ops]
+    assert dnnc.compile(graph, "sm_80", cache=False, in_process=True).programs

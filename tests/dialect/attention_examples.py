@@ -134,6 +134,11 @@ CASES = {
     "paged": paged(),
     "paged_keys": paged(both=False),
     "all_pages": paged(max_seq_len_kv=None),
+    "block_mask": attention(
+        lambda g: {"block_mask": g.tensor([1, 4, 2, 1], data_type=dtypes.ui8), **lengths(g)},
+        rows=140,
+        columns=260,
+    ),
     "symbols": attention(
         {"use_causal_mask_bottom_right": True, "attn_scale": 0.5}, batch=B, rows=M, columns=M + 3
     ),
@@ -232,6 +237,19 @@ def bounds(g, batch, kind=dtypes.i32):
     return (g.tensor([n, 1, 1, 1], data_type=kind) for n in (batch + 1, batch))
 
 
+def block_mask(mask=(2, 3, 1, 1), rows=128, columns=128, batch=2, io=dtypes.f32):
+    """Of scores [batch, 3, 9, 20]."""
+
+    def build():
+        g = new_graph(io)
+        seen = g.block_mask_load(
+            g.tensor(list(mask), data_type=dtypes.ui8), block_rows=rows, block_columns=columns
+        ).set_dim([batch, 3, 9, 20])
+        return finish(g, g.binary_select(g.tensor([batch, 3, 9, 20]), 0.0, seen))
+
+    return build
+
+
 def packed_load(
     packed=(1, 2, 9, 8), batch=3, rows=5, io=dtypes.f32, strides=None, kind=dtypes.i32, multiplier=1
 ):
@@ -265,7 +283,7 @@ def packed_store(
 # One of each operand, result and attribute.
 FEW = (
     "causal", "padded_window", "bias", "tensor_scale", "alibi_of_six", "sink", "outputs", "dropout",
-    "dropout_by_mask", "paged", "symbols", "f16",
+    "dropout_by_mask", "paged", "block_mask", "symbols", "f16",
 )  # fmt: skip
 
 EXAMPLES = {
@@ -275,6 +293,7 @@ EXAMPLES = {
         cache(keys=None, io=dtypes.f16),
         cache(io=dtypes.bf16, length=dtypes.i64),
     ],
+    "block_mask_load": [block_mask(), block_mask((1, 1, 3, 2), 4, 2, batch=B, io=dtypes.f16)],
     "ragged_load": [
         packed_load(),
         packed_load((1, 2, M, 8), strides=[16 * M, 8, 16, 1], io=dtypes.f16),
@@ -314,6 +333,21 @@ def edited(build, tensor="", dims=None, dtype=None, absent=(), **attributes):
     return make
 
 
+def broken_mask(tensor, dims=None, dtype=None):
+    """The same, of the operation that loads a mask, which others follow."""
+
+    def make():
+        g = block_mask()()
+        changed = getattr(g.graph.ops[0], tensor)
+        if dims is not None:
+            changed.set_dim(dims).set_stride([1] * len(dims))
+        if dtype is not None:
+            changed.set_data_type(dtype)
+        return g
+
+    return make
+
+
 CASE = CASES["causal"]
 
 BROKEN = {
@@ -337,6 +371,12 @@ BROKEN = {
     ("paged_cache_load", "C3"): cache(table=(3, 1, 4, 1)),
     ("paged_cache_load", "C4"): edited(cache(), "sequence", dtype=dtypes.f32),
     ("paged_cache_load", "C5"): edited(cache(), "y", dtype=dtypes.f16),
+    ("sdpa", "C16"): edited(CASES["block_mask"], "block_mask", [1, 4, 1, 1]),
+    ("block_mask_load", "C1"): broken_mask("mask", dtype=dtypes.i8),
+    ("block_mask_load", "C2"): broken_mask("y", [2, 4, 9, 20]),
+    ("block_mask_load", "C3"): block_mask((2, 3, 2, 1)),
+    ("block_mask_load", "C4"): broken_mask("y", dtype=dtypes.f32),
+    ("block_mask_load", "C5"): block_mask(rows=96),
     ("ragged_load", "C1"): edited(packed_load(), "packed", [2, 2, 9, 8]),
     ("ragged_load", "C2"): edited(packed_load(), "y", [3, 4, 5, 8]),
     ("ragged_load", "C3"): edited(packed_load(), "offset", [3, 1, 1, 1]),

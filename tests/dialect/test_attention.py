@@ -56,6 +56,10 @@ def row_of_loops(op, given, b, h, row, dims):
         first = max(first, diagonal - op.left_bound + 1)
     scores = {}
     for key in range(first, end):
+        if "block_mask" in given:
+            byte = int(given["block_mask"][0, h, row // 128, key // 1024])
+            if not byte & 1 << (key // 128) % 8:
+                continue
         score = sum(given["q"][b, h, row, d] * keys_of(op, given, "k", b, kv_head, key)[d]
                     for d in range(given["q"].shape[3]))  # fmt: skip
         score *= float(np.ravel(given.get("attn_scale", 1.0))[0])

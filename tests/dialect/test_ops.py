@@ -91,7 +91,7 @@ def test_docstrings_state_shapes_source_and_constraints(op):
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.op_name)
 def test_descriptor_names_are_unique(op):
     # cuDNN has no descriptor of them
-    ours = ("softmax_backward", "peer_reduction", "ragged_load", "ragged_store")
+    ours = ("softmax_backward", "block_mask_load", "peer_reduction", "ragged_load", "ragged_store")
     assert op.backend.startswith("OPERATION_") or op.op_name in ours
     names = [field.backend for field in op.fields if field.backend]
     assert len(set(names)) == len(names)

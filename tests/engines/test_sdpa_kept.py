@@ -121,6 +121,10 @@ KEPT = {
         {"batch": (1, 4), "key_batch": (1, 1), "queries": 9, "keys": 40, "scores": graphs.alibi},
         {"TILE_M": 16, "PACK_GQA": 1},
     ),
+    "rows of no numbers": (
+        {"queries": 20, "keys": 70, "scores": lambda p, s: graphs.causal(p, s, -5),
+         "is_guarded": False, "share": "div"}, {},
+    ),
     "large numbers": ({"queries": 20, "keys": 70, "scores": graphs.far_select}, {}),
     "divided": ({"queries": 20, "keys": 40, "share": "div"}, {"STAGES": 3}),
 }  # fmt: skip

@@ -141,7 +141,6 @@ def test_calls_that_contradict_themselves(arguments, said):
 
 
 ABSENT = [
-    (lambda g: {"block_mask": g.tensor([2, 4, 1, 1], data_type="UINT8")}, "block_mask"),
     (lambda g: {"unfuse_fma": True}, "unfuse_fma=True"),
     (lambda g: {"softmax_precision": "HALF"}, "softmax_precision"),
     (lambda g: {"attn_scale_prefolded": True}, "attn_scale_prefolded"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..op import Op
 from .batch_norm import Batchnorm, BatchnormInference, BnFinalize, DbnWeight, Genstats
+from .block_mask_load import BlockMaskLoad
 from .conv import ConvFprop
 from .matmul import Matmul
 from .moe_grouped_matmul import MoeGroupedMatmul
@@ -58,6 +59,7 @@ OPS: tuple[type[Op], ...] = (
     SoftmaxBackward,
     Sdpa,
     PagedCacheLoad,
+    BlockMaskLoad,
     RaggedLoad,
     RaggedStore,
 )

@@ -36,6 +36,8 @@ class Sdpa(Norm):
     The diagonal is column = row (TOP_LEFT), or column = row + Skv - Sq (BOTTOM_RIGHT), with the
     lengths in place of the sizes where they are given; a row sees columns up to its diagonal +
     right_bound, from its diagonal - left_bound + 1 on.
+    A block mask has a bit for each block of 128 rows and 128 columns, 1 where it is seen (operation
+    block_mask_load).
     Statistics, FLOAT: score_max, the largest masked score (or sink); score_sum_exp, the sum of
     exponentials of scores less that; stats, score_max + log(score_sum_exp), times log2(e) where
     stats_use_log2 asks for that.
@@ -66,6 +68,7 @@ class Sdpa(Norm):
     (C13) rng_dump is [B, Hq, Sq, Skv], and of a probability.
     (C14) sink_token is [1, Hq, 1, 1], of a float type.
     (C15) the compute type is FLOAT or DOUBLE.
+    (C16) block_mask is UINT8 [B or 1, Hq or 1, Sq / 128, Skv / 128 / 8], rounded up.
     """
 
     op_name = "sdpa"
@@ -104,6 +107,11 @@ class Sdpa(Norm):
     )
     dropout_scale: Tensor | None = operand(
         "[1, 1, 1, 1], what kept probabilities are multiplied by", optional=True
+    )
+    block_mask: Tensor | None = operand(
+        "[B or 1, Hq or 1, Sq / 128, Skv / 128 / 8], the bits of blocks that are seen",
+        backend="BLOCK_MASK_DESC",
+        optional=True,
     )
     sink_token: Tensor | None = operand("[1, Hq, 1, 1], a score without a value", optional=True)
     o: Tensor = result("[B, Hq, Sq, Dv]", backend="ODESC")
@@ -222,6 +230,7 @@ class Sdpa(Norm):
         self._verify_band()
         self._verify_pages()
         self._verify_dropout()
+        self._verify_block_mask()
         wanted = (_ONE, self.heads, _ONE, _ONE)
         self.require_dims("C14", wanted, self.sink_token)  # sdpa_c14
         self._verify_float("C14", "sink_token", self.sink_token)  # sdpa_c14
@@ -386,6 +395,22 @@ class Sdpa(Norm):
                 raise self.error("C13", "rng_dump", "dropout of (probability, seed, offset)")
             self.require_dims("C13", self.score_dims, self.rng_dump)  # sdpa_c13
 
+    def _verify_block_mask(self) -> None:
+        if self.block_mask is None:
+            return
+        self.require_type("C16", self.block_mask, (dtypes.ui8,))  # sdpa_c16
+        batch, heads, rows, columns = self.score_dims
+        dims = (ceildiv(rows, 128), ceildiv(columns, 128 * 8))
+        own = self.block_mask.shape
+        is_broadcast = len(own) == 4 and own[0] in (batch, _ONE) and own[1] in (heads, _ONE)
+        if not is_broadcast or own[2:] != dims:  # sdpa_c16
+            raise self.error(
+                "C16",
+                f"block_mask has dims {text(own)}",
+                f"{text((batch, heads, *dims))}, or 1 in place of the first two",
+                Status.BAD_PARAM_SHAPE_MISMATCH,
+            )
+
     def _verify_drawn(self) -> None:
         probability = self.dropout_probability or 0.0
         if not 0 <= probability < 1:  # sdpa_c12
@@ -428,6 +453,8 @@ class Sdpa(Norm):
         for table, container in ((self.page_table_k, self.k), (self.page_table_v, self.v)):
             if tensor is table:
                 return rng.integers(0, container.shape[0].evaluate(sizes), dims)
+        if tensor is self.block_mask:
+            return rng.integers(0, 256, dims)
         if tensor is self.dropout_mask:
             return rng.integers(0, 2, dims).astype(np.float64)
         return None

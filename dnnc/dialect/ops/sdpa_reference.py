@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .block_mask_load import seen_of
+
 if TYPE_CHECKING:
     from .sdpa import Sdpa
 
@@ -96,6 +98,8 @@ def _seen(op: Sdpa, given: Mapping[str, Array], dims: tuple[int, ...]) -> Array:
         seen &= column <= diagonal + op.right_bound
     if op.left_bound is not None:
         seen &= column > diagonal - op.left_bound
+    if "block_mask" in given:
+        seen &= seen_of(np.asarray(given["block_mask"]), list(dims[2:]), (128, 128))
     return seen
 
 
