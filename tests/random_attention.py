@@ -120,8 +120,8 @@ class _Attention(Pattern):
         return self.random.random() < share
 
     def _symbol(self, name: str, size: int) -> Any:
-        # Of one key, which is a reduction of nothing, only a symbol's row has a last axis.
-        if not self._chance(0.2) and (name, size) != ("skv", 1):
+        # Of one key that is always one, Hopper's kernel is none.
+        if not self._chance(0.2) and (self.keeps or (name, size) != ("skv", 1)):
             return size
         self.sizes[name] = size
         multiple = 8 if size % 8 == 0 and self._chance(0.5) else 1

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from .. import dtypes
 from .expansion import Steps
 from .op import Op
-from .ops.block_mask_load import BlockMaskLoad
+from .ops.block_mask_load import SDPA_BLOCK, BlockMaskLoad
 from .ops.matmul import Matmul
 from .ops.paged_cache_load import PagedCacheLoad
 from .ops.views import Transpose
@@ -156,7 +156,10 @@ class Attention:
         if op.block_mask is not None:
             y = self.steps.virtual(dtypes.i1)
             y.dims = op.score_dims
-            self.steps.add(BlockMaskLoad(mask=op.block_mask, y=y))
+            load = BlockMaskLoad(
+                mask=op.block_mask, y=y, block_rows=SDPA_BLOCK, block_columns=SDPA_BLOCK
+            )
+            self.steps.add(load)
             found.append(y)
         return found
 

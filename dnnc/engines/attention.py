@@ -175,7 +175,8 @@ class _Reader:
             listed = ", ".join(op.label for op in found) or "no reductions"
             raise _Unlike(listed, "a maximum and a sum of each row")
         for op in found:
-            if op.axes != (op.x.rank - 1,) or op.index is not None:
+            is_of_one = not op.axes and op.x.shape[-1].constant == 1
+            if not (is_of_one or op.axes == (op.x.rank - 1,)) or op.index is not None:
                 raise _Unlike(f"{op.label} over axes {list(op.axes)}", "rows of the last axis")
             if op.x.type != dtypes.f32 or op.compute_type != dtypes.f32:
                 raise _Unlike(f"{op.label} of {op.x.type}", "scores and exponentials in FLOAT")

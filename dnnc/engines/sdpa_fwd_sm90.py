@@ -211,6 +211,10 @@ def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
 
 def _layout_reasons(found: Attention) -> list[Reason]:
     reasons = []
+    if found.keys.constant == 1:
+        # Most weights are constants then, which the compiler makes where no register may change.
+        what, supported = "1 key, always", "2 or more, or a symbol; sdpa_sm80"
+        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "keys", what, supported))
     for name, operand, axes in operands(found):
         if (what := tma.refusal(operand.tensor, axes)) is not None:
             supported = (

@@ -70,7 +70,8 @@ from .pass_base import Pass
 class _Lowering:
     """One fusion on its way: values of its tensors so far.
 
-    scores: operations on the scores of an attention.
+    scores: operations on the scores of an attention.  of_rows: its reductions, which reduce the
+    last axis where that is one key, too.
     """
 
     module: Any
@@ -81,6 +82,7 @@ class _Lowering:
     role: str = ""
     anchors: int = 0
     scores: frozenset[Op] = frozenset()
+    of_rows: frozenset[Op] = frozenset()
 
     # ---- types
 
@@ -279,7 +281,8 @@ def _reduction(low: _Lowering, op: Reduction) -> None:
             low.operand(op.x, op.x),
             lambda *given: _before(scalars, row.before, low.scalar(op.x, list(given), compute)),
         )
-    combined = _combined(low, op, scalars, mapped) if op.axes else mapped
+    axes = (op.x.rank - 1,) if op in low.of_rows else op.axes
+    combined = _combined(low, op, scalars, mapped, axes) if axes else mapped
     has_other_strides = combined.type != low.type_of(op.y, compute)  # where nothing is reduced
     if row.after or op.y.type != compute or has_other_strides:
         count = structure.emit_size(_count(op), low.symbols) if row.after else None
@@ -292,13 +295,15 @@ def _reduction(low: _Lowering, op: Reduction) -> None:
     low.values[op.y] = combined
 
 
-def _combined(low: _Lowering, op: Reduction, scalars: Scalars, mapped: Any) -> Any:
+def _combined(
+    low: _Lowering, op: Reduction, scalars: Scalars, mapped: Any, axes: tuple[int, ...]
+) -> Any:
     """The mapped elements combined along the reduced axes."""
     compute, row = op.compute_type, op.row
     zero = ir.AffineExpr.get_constant(0)
     output_map = ir.AffineMap.get(
         op.x.rank, 0,
-        [zero if axis in op.axes else ir.AffineExpr.get_dim(axis) for axis in range(op.x.rank)],
+        [zero if axis in axes else ir.AffineExpr.get_dim(axis) for axis in range(op.x.rank)],
     )  # fmt: skip
     return low.generic(
         op.y,
@@ -307,7 +312,7 @@ def _combined(low: _Lowering, op: Reduction, scalars: Scalars, mapped: Any) -> A
         lambda x, total: getattr(scalars, row.combine)(total, x),
         init=low.filled(op.y, compute, _identity_of(row.combine, compute)),
         output_map=output_map,
-        iterators=["reduction" if axis in op.axes else "parallel" for axis in range(op.x.rank)],
+        iterators=["reduction" if axis in axes else "parallel" for axis in range(op.x.rank)],
     )
 
 
@@ -633,8 +638,11 @@ def _lower_fusion(module: Any, old: Any) -> None:
         name, knobs = structure.engine_of(old)
         explicit.verify_choice(engine_named(name), fusion, knobs, target_of(module))
     scores: frozenset[Op] = frozenset()
+    of_rows: frozenset[Op] = frozenset()
     if "dnn.engine" in old.attributes and not attention_reasons(fusion):
-        scores = fusion.upstream(attention_of(fusion).score)
+        found = attention_of(fusion)
+        scores = fusion.upstream(found.score)
+        of_rows = frozenset((found.maximum, found.total))
     symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
     name = old.name.value
     kept = {
@@ -651,7 +659,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         for key, value in kept.items():
             function.attributes[key] = value
-    low = _Lowering(module, fusion, name, list(symbols), scores=scores)
+    low = _Lowering(module, fusion, name, list(symbols), scores=scores, of_rows=of_rows)
     _make_signless(function, low, inputs, results)
     for tensor_, value in zip(inputs, function.arguments, strict=True):
         low.values[by_uid.get(tensor_.uid, tensor_)] = value

@@ -254,6 +254,21 @@ def gated(width):
     return after
 
 
+ONE_KEY = {
+    "plain": {},
+    "causal": {"scores": graphs.causal},
+    "statistics": {"statistics": "both"},
+    "shared": {"batch": (2, 4), "key_batch": (2, 2), "share": "after"},
+}
+
+
+@pytest.mark.parametrize("name", ONE_KEY)
+def test_one_key_always(name):
+    """Its rows are reduced along an axis of one."""
+    pattern = Pattern(queries=20, keys=1, depth=16, **ONE_KEY[name])
+    assert len(run(pattern).programs[0].kernels) == 1
+
+
 @pytest.mark.parametrize("parts", [1, 2])
 def test_work_on_weights_and_result(parts):
     pattern = Pattern(queries=20, keys=40, depth=16, weights=dropped, after=gated(16))

@@ -14,6 +14,7 @@ from ..op import Op, attribute, operand, result
 from ..tensor import Tensor, packed_strides, text
 
 BITS = 8  # of an element of the mask
+SDPA_BLOCK = 128  # rows, and columns, of the blocks of sdpa's mask
 _ONE = Expr.of(1)
 
 
@@ -40,8 +41,8 @@ class BlockMaskLoad(Op):
 
     mask: Tensor = operand("[B or 1, H or 1, Sq / rows, Skv / columns / 8]")
     y: Tensor = result("[B, H, Sq, Skv], whether a score is seen")
-    block_rows: int = attribute("rows of a block", int, 128)
-    block_columns: int = attribute("columns of a block", int, 128)
+    block_rows: int = attribute("rows of a block", int, SDPA_BLOCK)
+    block_columns: int = attribute("columns of a block", int, SDPA_BLOCK)
 
     def infer(self) -> None:
         if self.y.dtype is None:

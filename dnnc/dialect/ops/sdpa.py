@@ -13,6 +13,7 @@ from ...errors import Status
 from ...expr import Expr, ceildiv
 from ..op import Op, attribute, operand, result
 from ..tensor import Tensor, packed_strides, stride_order, text
+from .block_mask_load import BITS, SDPA_BLOCK
 from .norm_base import Norm, fill
 from .rng import Rng
 
@@ -400,7 +401,7 @@ class Sdpa(Norm):
             return
         self.require_type("C16", self.block_mask, (dtypes.ui8,))  # sdpa_c16
         batch, heads, rows, columns = self.score_dims
-        dims = (ceildiv(rows, 128), ceildiv(columns, 128 * 8))
+        dims = (ceildiv(rows, SDPA_BLOCK), ceildiv(columns, SDPA_BLOCK * BITS))
         own = self.block_mask.shape
         is_broadcast = len(own) == 4 and own[0] in (batch, _ONE) and own[1] in (heads, _ONE)
         if not is_broadcast or own[2:] != dims:  # sdpa_c16

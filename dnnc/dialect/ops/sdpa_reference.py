@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .block_mask_load import seen_of
+from .block_mask_load import SDPA_BLOCK, seen_of
 
 if TYPE_CHECKING:
     from .sdpa import Sdpa
@@ -99,7 +99,7 @@ def _seen(op: Sdpa, given: Mapping[str, Array], dims: tuple[int, ...]) -> Array:
     if op.left_bound is not None:
         seen &= column > diagonal - op.left_bound
     if "block_mask" in given:
-        seen &= seen_of(np.asarray(given["block_mask"]), list(dims[2:]), (128, 128))
+        seen &= seen_of(np.asarray(given["block_mask"]), list(dims[2:]), (SDPA_BLOCK, SDPA_BLOCK))
     return seen
 
 
