@@ -67,7 +67,9 @@ class BlockMaskLoad(Op):
                 raise self.error("C5", f"{name}={size}", "a power of two")
         blocks = (ceildiv(y[2], self.block_rows), ceildiv(y[3], self.block_columns * BITS))
         if mask[2:] != blocks:  # block_mask_load_c3
-            raise self._mismatch("C3", f"the mask has dims {text(mask)}", f"[.., {text(blocks)}]")
+            raise self._mismatch(
+                "C3", f"the mask has dims {text(mask)}", f"[B, H, {blocks[0]}, {blocks[1]}]"
+            )
         self.require_type("C4", self.y, [dtypes.i1])  # block_mask_load_c4
 
     def _mismatch(self, constraint: str, what: str, supported: str) -> Exception:

@@ -109,12 +109,12 @@ class Sdpa(Norm):
     dropout_scale: Tensor | None = operand(
         "[1, 1, 1, 1], what kept probabilities are multiplied by", optional=True
     )
+    sink_token: Tensor | None = operand("[1, Hq, 1, 1], a score without a value", optional=True)
     block_mask: Tensor | None = operand(
         "[B or 1, Hq or 1, Sq / 128, Skv / 128 / 8], the bits of blocks that are seen",
         backend="BLOCK_MASK_DESC",
         optional=True,
     )
-    sink_token: Tensor | None = operand("[1, Hq, 1, 1], a score without a value", optional=True)
     o: Tensor = result("[B, Hq, Sq, Dv]", backend="ODESC")
     stats: Tensor | None = result(
         "[B, Hq, Sq, 1], the log of the sum of exponentials", backend="STATSDESC", optional=True

@@ -1141,7 +1141,7 @@ func.func @segment_sizes_with_another_sum(%a: tensor<4xf32>, %b: tensor<4xf32>) 
 func.func @sdpa_c1(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x16xf32, #dnn.layout<affine_map<() -> (2, 2, 7, 16, 1, 1, 1, 1)>>>, %arg2: tensor<2x2x7x16xf32>) {
   %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C1): D of Q is 8, D of K is 16; accepted: one D}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x16xf32, #dnn.layout<affine_map<() -> (2, 2, 7, 16, 1, 1, 1, 1)>>>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x16xf32, #dnn.layout<affine_map<() -> (2, 2, 7, 16, 1, 1, 1, 1)>>>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1149,7 +1149,7 @@ func.func @sdpa_c1(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x16xf32, #dnn.
 
 func.func @sdpa_c2(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x3x7x8xf32>, %arg2: tensor<2x3x7x16xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C2): tensor with uid ? has 3 heads; accepted: 4, or a fixed number that divides it}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1158,7 +1158,7 @@ func.func @sdpa_c2(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x3x7x8xf32>, %arg2
 func.func @sdpa_c3(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x8x16xf32, #dnn.layout<affine_map<() -> (2, 2, 8, 16, 1, 1, 1, 1)>>>) {
   %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C3): Skv of K is 7, of V 8; accepted: one Skv}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x8x16xf32, #dnn.layout<affine_map<() -> (2, 2, 8, 16, 1, 1, 1, 1)>>>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x8x16xf32, #dnn.layout<affine_map<() -> (2, 2, 8, 16, 1, 1, 1, 1)>>>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1167,7 +1167,7 @@ func.func @sdpa_c3(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2
 func.func @sdpa_c4(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
   %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C4): tensor with uid ? has dims [2, 4, 5, 7]; accepted: [2, 4, 5, 1]}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x7xf32, #dnn.layout<affine_map<() -> (2, 4, 5, 7, 1, 1, 1, 1)>>>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x7xf32, #dnn.layout<affine_map<() -> (2, 4, 5, 7, 1, 1, 1, 1)>>>)
   return
 }
 
@@ -1175,7 +1175,7 @@ func.func @sdpa_c4(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2
 
 func.func @sdpa_c5(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x4x1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM: sdpa (C5): attn_scale has dims [1, 4, 1, 1]; accepted: one element}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x4x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x4x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1183,7 +1183,7 @@ func.func @sdpa_c5(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2
 
 func.func @sdpa_c6(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x4x7x5xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C6): bias has dims [1, 4, 7, 5]; accepted: [2, 4, 5, 7], or 1 in place of some}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x4x7x5xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x4x7x5xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1191,7 +1191,7 @@ func.func @sdpa_c6(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2
 
 func.func @sdpa_c7(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<2x1x1x1xi32>) {
   // expected-error@+1 {{BAD_PARAM: sdpa (C7): 1 of 2 are not given; accepted: seq_len_q and seq_len_kv, or neither}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<2x1x1x1xi32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<2x1x1x1xi32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1199,7 +1199,7 @@ func.func @sdpa_c7(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2
 
 func.func @sdpa_c8(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
   // expected-error@+1 {{BAD_PARAM: sdpa (C8): left_bound=0; accepted: 1 or more, or none}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", left_bound = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", left_bound = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1207,7 +1207,7 @@ func.func @sdpa_c8(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2
 
 func.func @sdpa_c9(%arg0: tensor<2x4x?x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 8, s0 * 32, s0 * 8, 8, 1)>>>, %arg1: tensor<2x2x64x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 8, 1024, 512, 8, 1)>>>, %arg2: tensor<2x2x64x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 16, 2048, 1024, 16, 1)>>>) attributes {dnn.symbols = [#dnn.symbol<"M", 1 : i64, 512 : i64, 1 : i64>]} {
   // expected-error@+1 {{NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE: sdpa (C9): BOTTOM_RIGHT of M rows and 64 columns; accepted: seq_len_q and seq_len_kv, or sizes that differ by a fixed number}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "BOTTOM_RIGHT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x?x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 8, s0 * 32, s0 * 8, 8, 1)>>>, tensor<2x2x64x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 8, 1024, 512, 8, 1)>>>, tensor<2x2x64x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 16, 2048, 1024, 16, 1)>>>) -> (tensor<2x4x?x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 16, s0 * 64, s0 * 16, 16, 1)>>>, tensor<2x4x?x1xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 1, s0 * 4, s0, 1, 1)>>>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "BOTTOM_RIGHT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x?x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 8, s0 * 32, s0 * 8, 8, 1)>>>, tensor<2x2x64x8xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 8, 1024, 512, 8, 1)>>>, tensor<2x2x64x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 2, 64, 16, 2048, 1024, 16, 1)>>>) -> (tensor<2x4x?x16xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 16, s0 * 64, s0 * 16, 16, 1)>>>, tensor<2x4x?x1xf32, #dnn.layout<affine_map<()[s0] -> (2, 4, s0, 1, s0 * 4, s0, 1, 1)>>>)
   return
 }
 
@@ -1215,7 +1215,7 @@ func.func @sdpa_c9(%arg0: tensor<2x4x?x8xf32, #dnn.layout<affine_map<()[s0] -> (
 
 func.func @sdpa_c10(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
   // expected-error@+1 {{BAD_PARAM: sdpa (C10): ALiBi with right_bound=None; accepted: 0}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = true} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = true} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1223,7 +1223,7 @@ func.func @sdpa_c10(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg
 
 func.func @sdpa_c11(%arg0: tensor<2x4x3x8xf32>, %arg1: tensor<6x2x4x8xf32>, %arg2: tensor<6x2x4x8xf32>, %arg3: tensor<2x1x1x1xi32>, %arg4: tensor<2x1x1x1xi32>, %arg5: tensor<2x1x3x1xi32>, %arg6: tensor<2x1x3x1xi32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C11): tensor with uid ? has dims [2, 1, 3, 1]; accepted: [2, 1, 2, 1]}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x3x8xf32>, tensor<6x2x4x8xf32>, tensor<6x2x4x8xf32>, tensor<2x1x1x1xi32>, tensor<2x1x1x1xi32>, tensor<2x1x3x1xi32>, tensor<2x1x3x1xi32>) -> (tensor<2x4x3x8xf32>, tensor<2x4x3x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x3x8xf32>, tensor<6x2x4x8xf32>, tensor<6x2x4x8xf32>, tensor<2x1x1x1xi32>, tensor<2x1x1x1xi32>, tensor<2x1x3x1xi32>, tensor<2x1x3x1xi32>) -> (tensor<2x4x3x8xf32>, tensor<2x4x3x1xf32>)
   return
 }
 
@@ -1231,7 +1231,7 @@ func.func @sdpa_c11(%arg0: tensor<2x4x3x8xf32>, %arg1: tensor<6x2x4x8xf32>, %arg
 
 func.func @sdpa_c12(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x1x1x1xi32>, %arg4: tensor<1x1x1x1xi64>) {
   // expected-error@+1 {{BAD_PARAM: sdpa (C12): dropout_probability=1.0; accepted: 0 <= p < 1}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3, %arg4) {compute_type = f32, diagonal_alignment = "TOP_LEFT", dropout_probability = 1.000000e+00 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 1>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xi32>, tensor<1x1x1x1xi64>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x7xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3, %arg4) {compute_type = f32, diagonal_alignment = "TOP_LEFT", dropout_probability = 1.000000e+00 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 1>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xi32>, tensor<1x1x1x1xi64>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x7xf32>)
   return
 }
 
@@ -1239,7 +1239,7 @@ func.func @sdpa_c12(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg
 
 func.func @sdpa_c13(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
   // expected-error@+1 {{BAD_PARAM: sdpa (C13): rng_dump; accepted: dropout of (probability, seed, offset)}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 1>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x7xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 1>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x7xf32>)
   return
 }
 
@@ -1247,7 +1247,7 @@ func.func @sdpa_c13(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg
 
 func.func @sdpa_c14(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x2x1x1xf32>) {
   // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C14): tensor with uid ? has dims [1, 2, 1, 1]; accepted: [1, 4, 1, 1]}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x2x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x2x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
 
@@ -1256,7 +1256,55 @@ func.func @sdpa_c14(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg
 func.func @sdpa_c15(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
   %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
   // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: sdpa (C15): compute type INT32; accepted: FLOAT, DOUBLE}}
-  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = i32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = i32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_c16(%arg0: tensor<2x4x140x8xf32>, %arg1: tensor<2x2x260x8xf32>, %arg2: tensor<2x2x260x16xf32>, %arg3: tensor<1x4x1x1xui8>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C16): block_mask has dims [1, 4, 1, 1]; accepted: [2, 4, 2, 1], or 1 in place of the first two}}
+  "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x140x8xf32>, tensor<2x2x260x8xf32>, tensor<2x2x260x16xf32>, tensor<1x4x1x1xui8>) -> (tensor<2x4x140x16xf32>, tensor<2x4x140x1xf32>)
+  return
+}
+
+// -----
+
+func.func @block_mask_load_c1(%arg0: tensor<2x3x1x1xi8>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: block_mask_load (C1): data type i8 of tensor with uid ?; accepted: ui8}}
+  "dnn.block_mask_load"(%arg0) {block_columns = 128 : i64, block_rows = 128 : i64} : (tensor<2x3x1x1xi8>) -> tensor<2x3x9x20xi1>
+  return
+}
+
+// -----
+
+func.func @block_mask_load_c2(%arg0: tensor<2x3x1x1xui8>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: block_mask_load (C2): Y has dims [2, 4, 9, 20] for a mask [2, 3, 1, 1]; accepted: [B, H, Sq, Skv]}}
+  "dnn.block_mask_load"(%arg0) {block_columns = 128 : i64, block_rows = 128 : i64} : (tensor<2x3x1x1xui8>) -> tensor<2x4x9x20xi1>
+  return
+}
+
+// -----
+
+func.func @block_mask_load_c3(%arg0: tensor<2x3x2x1xui8>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: block_mask_load (C3): the mask has dims [2, 3, 2, 1]; accepted: [B, H, 1, 1]}}
+  "dnn.block_mask_load"(%arg0) {block_columns = 128 : i64, block_rows = 128 : i64} : (tensor<2x3x2x1xui8>) -> tensor<2x3x9x20xi1>
+  return
+}
+
+// -----
+
+func.func @block_mask_load_c4(%arg0: tensor<2x3x1x1xui8>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: block_mask_load (C4): data type f32 of tensor with uid ?; accepted: i1}}
+  "dnn.block_mask_load"(%arg0) {block_columns = 128 : i64, block_rows = 128 : i64} : (tensor<2x3x1x1xui8>) -> tensor<2x3x9x20xf32>
+  return
+}
+
+// -----
+
+func.func @block_mask_load_c5(%arg0: tensor<2x3x1x1xui8>) {
+  // expected-error@+1 {{BAD_PARAM: block_mask_load (C5): block_rows=96; accepted: a power of two}}
+  "dnn.block_mask_load"(%arg0) {block_columns = 128 : i64, block_rows = 96 : i64} : (tensor<2x3x1x1xui8>) -> tensor<2x3x9x20xi1>
   return
 }
 

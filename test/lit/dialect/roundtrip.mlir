@@ -300,16 +300,16 @@ func.func @rng(%seed: tensor<1xi64>, %offset: tensor<1x1xi64>) -> tensor<4x6xi1>
 }
 
 // CHECK-LABEL: func.func @sdpa
-// CHECK: "dnn.sdpa"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, diagonal_alignment = "BOTTOM_RIGHT", left_bound = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false}
+// CHECK: "dnn.sdpa"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, diagonal_alignment = "BOTTOM_RIGHT", left_bound = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false}
 func.func @sdpa(%q: tensor<2x4x5x8xf16>, %k: tensor<2x2x7x8xf16>, %v: tensor<2x2x7x16xf16>, %scale: tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf16>, tensor<2x4x5x1xf32>) {
-  %0:2 = "dnn.sdpa"(%q, %k, %v, %scale) {compute_type = f32, diagonal_alignment = "BOTTOM_RIGHT", left_bound = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf16>, tensor<2x2x7x8xf16>, tensor<2x2x7x16xf16>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf16>, tensor<2x4x5x1xf32>)
+  %0:2 = "dnn.sdpa"(%q, %k, %v, %scale) {compute_type = f32, diagonal_alignment = "BOTTOM_RIGHT", left_bound = 2 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf16>, tensor<2x2x7x8xf16>, tensor<2x2x7x16xf16>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf16>, tensor<2x4x5x1xf32>)
   return %0#0, %0#1 : tensor<2x4x5x16xf16>, tensor<2x4x5x1xf32>
 }
 
 // CHECK-LABEL: func.func @sdpa_paged
-// CHECK: "dnn.sdpa"(%{{.*}}) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false}
+// CHECK: "dnn.sdpa"(%{{.*}}) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false}
 func.func @sdpa_paged(%q: tensor<2x4x1x8xf16>, %k: tensor<6x2x4x8xf16>, %v: tensor<6x2x4x8xf16>, %lengths: tensor<2x1x1x1xi32>, %table: tensor<2x1x2x1xi32>) -> tensor<2x4x1x8xf16> {
-  %0 = "dnn.sdpa"(%q, %k, %v, %lengths, %lengths, %table, %table) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x1x8xf16>, tensor<6x2x4x8xf16>, tensor<6x2x4x8xf16>, tensor<2x1x1x1xi32>, tensor<2x1x1x1xi32>, tensor<2x1x2x1xi32>, tensor<2x1x2x1xi32>) -> tensor<2x4x1x8xf16>
+  %0 = "dnn.sdpa"(%q, %k, %v, %lengths, %lengths, %table, %table) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x1x8xf16>, tensor<6x2x4x8xf16>, tensor<6x2x4x8xf16>, tensor<2x1x1x1xi32>, tensor<2x1x1x1xi32>, tensor<2x1x2x1xi32>, tensor<2x1x2x1xi32>) -> tensor<2x4x1x8xf16>
   return %0 : tensor<2x4x1x8xf16>
 }
 
@@ -318,6 +318,13 @@ func.func @sdpa_paged(%q: tensor<2x4x1x8xf16>, %k: tensor<6x2x4x8xf16>, %v: tens
 func.func @paged_cache_load(%container: tensor<6x2x4x8xf16>, %lengths: tensor<3x1x1x1xi32>, %table: tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16> {
   %0 = "dnn.paged_cache_load"(%container, %lengths, %table) : (tensor<6x2x4x8xf16>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16>
   return %0 : tensor<3x2x7x8xf16>
+}
+
+// CHECK-LABEL: func.func @block_mask_load
+// CHECK: "dnn.block_mask_load"(%{{.*}}) {block_columns = 2 : i64, block_rows = 16 : i64} : (tensor<1x3x1x2xui8>) -> tensor<2x3x9x20xi1>
+func.func @block_mask_load(%mask: tensor<1x3x1x2xui8>) -> tensor<2x3x9x20xi1> {
+  %0 = "dnn.block_mask_load"(%mask) {block_columns = 2 : i64, block_rows = 16 : i64} : (tensor<1x3x1x2xui8>) -> tensor<2x3x9x20xi1>
+  return %0 : tensor<2x3x9x20xi1>
 }
 
 // CHECK-LABEL: func.func @ragged_load
