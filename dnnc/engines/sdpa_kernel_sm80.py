@@ -190,7 +190,7 @@ class SdpaEmitter:
         start = [low, low, zero, zero, *[zero] * self.tiling.result_registers]
         step = partial(self._step, softmax, walk, queries)
         state = self._over_runs(walks, blocks, start, step)
-        return Rows.of(state[:4]), state[4:]
+        return Rows.of(state[:4]), list(state[4:])
 
     def _over_runs(
         self, walks: SdpaRegion, blocks: KeyBlocks, start: Sequence[Any],

@@ -130,7 +130,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine sdpa_fwd_sm90": (
         *_both("test_sdpa_fwd_sm90.py", target=HOPPER),
-        *_both("test_sdpa_block_mask.py", target=HOPPER),
+        LinkedTest("tests/engines/test_sdpa_block_mask.py", target=HOPPER),
         LinkedTest(
             "tests/engines/test_sdpa_fwd_sm90.py", "test_best_choices_spill_nothing", HOPPER
         ),
@@ -140,7 +140,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine sdpa_sm80": (
         *_both("test_sdpa_sm80.py"),
         *_both("test_sdpa_kept.py"),
-        *_both("test_sdpa_block_mask.py"),
+        LinkedTest("tests/engines/test_sdpa_block_mask.py"),
         LinkedTest("tests/engines/test_random_attention.py", "test_on_any_architecture"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
@@ -263,7 +263,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_attention.py", "test_a_paged_cache"),
         LinkedTest("tests/dialect/test_attention.py"),
     ),
-    "operation block_mask_load": _both("test_sdpa_block_mask.py"),
+    "operation block_mask_load": (LinkedTest("tests/engines/test_sdpa_block_mask.py"),),
     "operation ragged_load": _both("test_attention.py", "test_packed_sequences"),
     "operation ragged_store": _both("test_attention.py", "test_packed_sequences"),
     "operations that an engine takes": (
