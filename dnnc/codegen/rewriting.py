@@ -120,11 +120,14 @@ class Rewriting:
         group: Any,
         inside: Callable[[Any], Any],
         wait: Callable[[], None],
+        keep: Callable[[Any, Index, Any, Any], None] | None = None,
     ) -> None:
         """Rewrites a tile, by all threads.
 
         first_k: of the tile, in its group.  group: the group's first element of k.
         inside(row): whether a row is not all zeros; None: always.  wait: until raw tiles are there.
+        keep(row, k in the group, fragment, whether it is of the group) stores what is computed
+        elsewhere too.
         """
         chunk = ops.and_(self.thread, _CHUNKS - 1)
         own = ops.shr(self.thread, 3)
@@ -144,6 +147,8 @@ class Rewriting:
                 for n, fragments in zip(numbers, taken, strict=True)
             ]
             for n, value in zip(numbers, made, strict=True):
+                if keep is not None:
+                    keep(n, Index(k, 1, self.elems), self._fragment(value), is_there)
                 target = smem.byte_pointer(slot, ops.add(self.tile.offset(n, chunk), self.offset))
                 ops.store(target, value, CHUNK_BYTES)
 
@@ -204,6 +209,11 @@ class Rewriting:
             value = arith.TruncFOp(narrow, value).result
         words = ops.vector_type(ops.i32_type(), CHUNK_BYTES // 4)
         return llvm.BitcastOp(words, value).result
+
+    def _fragment(self, words: Any) -> Any:
+        """Words as elements of the operand's type."""
+        type_ = ops.vector_type(register_type(self.operand), self.elems)
+        return llvm.BitcastOp(type_, words).result
 
     def _zeroed(self, words: Any, condition: Any) -> Any:
         if condition is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from .. import dtypes
+from ..codegen import tma
+from ..codegen.im2col import Window
 from ..codegen.padding import MOST_BITS, PaddingBits
 from ..codegen.smem import CHUNK_BYTES
 from ..dialect.fusion import Fusion, remembered
@@ -12,7 +14,7 @@ from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import Status
-from .conv import ConvShape, conv_of, shape_of
+from .conv import ConvShape, conv_of, pixel_matrix, shape_of
 from .engine import Reason
 from .surface import pattern_reason
 
@@ -71,6 +73,12 @@ def beside_bytes(fusion: Fusion, panel: int) -> tuple[int, ...]:
     return tuple(t.type.bits // 8 * panel for t in beside)
 
 
+def kept_operands(fusion: Fusion) -> tuple[Tensor, ...]:
+    """X, if it is computed and an output too."""
+    x = conv_of(fusion).x
+    return (x,) if computes(fusion) and x in fusion.outputs else ()
+
+
 def rewrites_in_place(fusion: Fusion) -> bool:
     """Whether a raw tile is as large as the one that is made of it."""
     return raws_of(fusion)[0].type.bits == x_type(fusion).bits
@@ -95,6 +103,21 @@ def before_reasons(fusion: Fusion) -> list[Reason]:
         if tensor.type.kind == "b" or tensor.type.bits > _MOST_RAW_BITS:
             what = f"{tensor.label} of {tensor.type} before the convolution"
             return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operands of X", what, _SUPPORTED)]
+    return _kept_reasons(fusion)
+
+
+def _kept_reasons(fusion: Fusion) -> list[Reason]:
+    """Why X that is an output can't be stored where it is computed, each element once."""
+    supported = (
+        "X as an output of one tap, of stride 1, without padding, of the type that is multiplied, "
+        "with channels last, those of a group a multiple of 16 bytes, rows and images without gaps"
+    )
+    for tensor in kept_operands(fusion):
+        shape = shape_of(conv_of(fusion))
+        is_once = all(w == Window(1) for w in shape.windows)
+        matrix = pixel_matrix(tensor, shape.groups) if is_once else None
+        if matrix is None or tma.refusal(matrix, (2, 1)) or tensor.type != x_type(fusion):
+            return [pattern_reason(f"{tensor.label} before the convolution is stored", supported)]
     return []
 
 

@@ -9,7 +9,7 @@ from ..errors import Status
 from ..target import Target
 from .bits_sm90 import whole_bytes
 from .conv import conv_of, shape_of
-from .conv_before_sm90 import computes
+from .conv_before_sm90 import computes, kept_operands
 from .conv_exits import exit_axes_reasons, exit_seconds, exits_of, pixel_axes
 from .engine import Knobs, Reason
 from .knobs_sm90 import COLUMNS, ROWS, sides_of
@@ -27,7 +27,7 @@ _SPREAD_RATE = 28e9  # the same where lanes exchange what they have of each colu
 def exit_reasons(fusion: Fusion) -> list[Reason]:
     """Why what follows the convolution is not pointwise work, or reductions at its exit."""
     return (
-        reducing_epilogue_reasons(fusion, 0)
+        reducing_epilogue_reasons(fusion, 0, kept_operands(fusion))
         or exit_axes_reasons(fusion)
         or _boolean_reasons(fusion)
     )
@@ -76,8 +76,8 @@ def booleans_of(fusion: Fusion) -> list[Tensor]:
 
 def whole_outputs(fusion: Fusion) -> list[Tensor]:
     """Those of Y's dims that are no booleans."""
-    dims = conv_of(fusion).y.shape
-    return [t for t in fusion.outputs if t.shape == dims and t.type.kind != "b"]
+    dims, kept = conv_of(fusion).y.shape, kept_operands(fusion)
+    return [t for t in fusion.outputs if t.shape == dims and t.type.kind != "b" and t not in kept]
 
 
 @remembered

@@ -82,7 +82,8 @@ def _rewriter(
     if not computed:
         return None
     rewriting = rewriting_of(kernel, region, x, computed[0].plan, tiling.row, shape)
-    return PixelRewriter(kernel, shape, rewriting, computed[0])
+    kept = next((tensor for value, tensor in region.outputs if value == x), None)
+    return PixelRewriter(kernel, shape, rewriting, computed[0], kept)
 
 
 def _halo_matrices(

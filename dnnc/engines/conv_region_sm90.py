@@ -33,6 +33,7 @@ from .tile_sm90 import (
 )
 
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
+KEPT = "kept"  # the path of an output that is such an X
 _CHUNK = 32  # columns of a buffer that are in registers at a time
 
 
@@ -55,7 +56,10 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     row = conv_instruction_of(region, swaps=swaps)
     (rows, columns), splits = sides_of(knobs), knobs["SPLIT_K_SLC"]
     dims = region.dims_of(calls[0].results[0])
-    outputs = tuple(_output_path(t, dims, groups, swaps=swaps) for _, t in region.outputs)
+    outputs = tuple(
+        KEPT if value == calls[0].operands[0] else _output_path(t, dims, groups, swaps=swaps)
+        for value, t in region.outputs
+    )
     staged = tuple(
         tensor.type.bits // 8
         for (_, tensor), path in zip(region.outputs, outputs, strict=True)

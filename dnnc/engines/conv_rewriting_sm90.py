@@ -23,15 +23,18 @@ from typing import Any
 from ..codegen import mbarrier, ops, smem, tma, wgmma
 from ..codegen.cluster import Cluster
 from ..codegen.im2col import Im2colBox
+from ..codegen.index import Index
 from ..codegen.kernel import Kernel
+from ..codegen.memory import GlobalTensor
 from ..codegen.padding import WORD_BYTES, PaddingBits
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.region import Region
 from ..codegen.rewriting import THREADS, WARPS, RawRows, Rewriting
 from ..codegen.schedule import TilePlace
+from ..dialect.tensor import Tensor
 from ..mlir import nvvm
 from ..target import WARP_THREADS
-from .conv import ConvShape
+from .conv import ConvShape, pixel_matrix
 from .conv_halo import Halo
 from .conv_halo_sm90 import HaloSpace
 from .conv_operands_sm90 import PixelOperand, group_of
@@ -162,13 +165,13 @@ class Rewriter:
         raise NotImplementedError
 
     def _rewrite(
-        self, cursor: Cursor, rows: int, channel: Any, batch: Batch, inside: Any
+        self, cursor: Cursor, rows: int, channel: Any, batch: Batch, inside: Any, keep: Any = None
     ) -> Cursor:
-        """Rewrites a slot, and gives the next place."""
+        """Rewrites a slot, and gives the next place; inside, keep: see `Rewriting.rewrite`."""
         group = ops.mul(group_of(batch), self.shape.c_group)
         self.rewriting.rewrite(
             self.ring.slot(cursor), rows, channel, group, inside,
-            lambda: mbarrier.wait(self.barrier(cursor), cursor.phase),
+            lambda: mbarrier.wait(self.barrier(cursor), cursor.phase), keep,
         )  # fmt: skip
         nvvm.bar_warp_sync(ops.const(-1))
         lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
@@ -179,7 +182,12 @@ class Rewriter:
 
 @dataclass
 class PixelRewriter(Rewriter):
-    """See the file's docstring."""
+    """See the file's docstring.
+
+    kept: X as an output, if it is one.
+    """
+
+    kept: Tensor | None = None
 
     def __post_init__(self) -> None:
         self.padding = PaddingBits.of(self.shape.windows)
@@ -196,10 +204,31 @@ class PixelRewriter(Rewriter):
             channel = ops.sub(first_k, ops.mul(tap, channels))
             bits = self.padding.of_tap(self._tap(tap))
             rows, batch = self.operand.tile_rows, place.batch_of(is_a=True)
-            inside = partial(self._inside, bits=bits)
-            return self._rewrite(Cursor(*carried), rows, channel, batch, inside).values
+            inside, keep = partial(self._inside, bits=bits), self._keeper(place)
+            return self._rewrite(Cursor(*carried), rows, channel, batch, inside, keep).values
 
         return ops.for_(place.first_step, place.end_step, 1, carried, step)
+
+    def _keeper(self, place: TilePlace) -> Any:
+        """What stores X, of one tap, as it is computed: by blocks of the first output channels."""
+        if self.kept is None:
+            return None
+        matrix = pixel_matrix(self.kept, self.shape.groups)
+        assert matrix is not None, "a layout that is refused"
+        target = GlobalTensor(self.kernel, matrix)
+        first, channels = place.row, place.column
+        if not self.operand.is_rows:
+            first, channels = channels, first
+        is_first = ops.compare("eq", channels, 0)
+        group = Index.of(group_of(place.batch_of(is_a=True)))
+
+        def keep(row: Any, channel: Index, fragment: Any, is_there: Any) -> None:
+            pixel = ops.add(first, row)
+            is_pixel = ops.less(pixel, self.kernel.size(self.shape.pixels))
+            condition = ops.both(ops.both(is_first, is_pixel), is_there)
+            target.store([group, Index(pixel), channel], fragment, condition)
+
+        return keep
 
     def _tap(self, number: Any) -> list[Any]:
         """The place in the filter, of each spatial axis, of the tap with a number."""

@@ -92,7 +92,8 @@ class ConvSm90Engine:
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
         "pointwise operations on X before it, padded after them: of one or two tensors of X's "
         "dims, channels last, of types of up to 32 bits, and of tensors and scalars of one element "
-        "along all axes but the channels",
+        "along all axes but the channels; with W of 16 bits, an X of f32 takes its type; of one "
+        "tap, stride 1 and no padding, what is computed may be an output too",
         "pointwise operations of Y's dims after it, the convolution used anywhere; several "
         "outputs, each of which follows it, of any type and layout; BOOLEAN ones, packed, with "
         "channels last, those of a group a multiple of 8",

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from .. import dtypes
 from ..codegen.operand_tile import is_unit
 from ..dialect.fusion import Fusion
@@ -102,10 +104,13 @@ def flowing_reductions(fusion: Fusion) -> list[Reduction]:
     ]
 
 
-def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]:
+def reducing_epilogue_reasons(
+    fusion: Fusion, most_columns: int, kept: Collection[Tensor] = ()
+) -> list[Reason]:
     """Why what follows the products is not pointwise work and reductions that an epilogue can do.
 
-    most_columns: of a row that a tile holds; 0: no reduction may be used by what follows.
+    most_columns: of a row that a tile holds; 0: no reduction may be used by what follows.  kept:
+    outputs that are operands of the products.
     """
     made = set(fusion.with_role("anchor"))
     dims = fusion.with_role("anchor")[0].results[0].shape
@@ -128,7 +133,7 @@ def reducing_epilogue_reasons(fusion: Fusion, most_columns: int) -> list[Reason]
             what = f"{op.label} over axes {axes} of {text(dims)}, used by what follows"
             rows = f"reductions of rows of up to {most_columns} elements"
             return [pattern_reason(what, rows if most_columns else "reductions at the exit")]
-    return _order_reasons(fusion) or _output_reasons(fusion, made)
+    return _order_reasons(fusion) or _output_reasons(fusion, made, kept)
 
 
 def _order_reasons(fusion: Fusion) -> list[Reason]:
@@ -143,10 +148,12 @@ def _order_reasons(fusion: Fusion) -> list[Reason]:
     return []
 
 
-def _output_reasons(fusion: Fusion, made: set[Op]) -> list[Reason]:
+def _output_reasons(fusion: Fusion, made: set[Op], kept: Collection[Tensor]) -> list[Reason]:
     flowing = set(flowing_reductions(fusion))
     dims = fusion.with_role("anchor")[0].results[0].shape
     for output in fusion.outputs:
+        if output in kept:
+            continue
         upstream = fusion.upstream(output)
         if not made & upstream:
             return [pattern_reason(f"{output.label} does not follow the product", "outputs of g2")]

@@ -45,7 +45,7 @@ class Tiling:
     promotes: whether each stage's sums are added to f32 sums of their own.
     loads: arguments, by place, that the epilogue reads through shared memory.
     outputs: path of each: "tma"; "direct", from registers; "bits", of booleans; "row", one element
-    a row; or "exit", of a reduction over several tiles.
+    a row; "exit", of a reduction over several tiles; or "kept", of an operand that is computed.
     chunk: columns that go through shared memory together.  staged_bytes, loaded_bytes: an element
     of each staged output and load.  pair: neighbours in a row that the epilogue works on
     together, 1 or 2.  splits: blocks of a cluster that share a tile's k.

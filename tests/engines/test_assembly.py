@@ -584,8 +584,11 @@ def test_first_layers_fit_their_registers(rows, monkeypatch):
     assembled_without_waits("conv_stem_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
-def computed(x, w, act="relu", dual=False, raw=dtypes.f16, after=None):
-    """act(X * scale + bias), or of the sum of two such, before the convolution."""
+def computed(x, w, act="relu", dual=False, raw=dtypes.f16, after=None, keeps=False):
+    """act(X * scale + bias), or of the sum of two such, before the convolution.
+
+    keeps: it is an output too, and the filter has one tap.
+    """
 
     def build():
         g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
@@ -595,8 +598,9 @@ def computed(x, w, act="relu", dual=False, raw=dtypes.f16, after=None):
             return g.add(g.mul(g.tensor(x, packed_channels(x), data_type=raw), scale), bias)
 
         before = getattr(g, act)(g.add(scaled(), scaled()) if dual else scaled())
-        before.set_data_type(dtypes.f16)
-        y = g.conv_fprop(before, g.tensor(w, packed_channels(w)), **THREE)
+        before.set_data_type(dtypes.f16).set_output(keeps)
+        parameters = {} if keeps else THREE
+        y = g.conv_fprop(before, g.tensor(w, packed_channels(w)), **parameters)
         (after(g, y) if after else y.set_data_type(dtypes.f16)).set_output()
         return g
 
@@ -610,6 +614,11 @@ COMPUTED = {
     "side by side": ((512, 64), computed(IMAGE, FILTER, after=statistics), {"SWAP_AB": 1}),
     "two images": (
         (256, 128), computed(IMAGE, FILTER, dual=True, after=statistics), {"SWAP_AB": 1}
+    ),
+    "kept": (
+        (256, 128),
+        computed(IMAGE, [192, 128, 1, 1], dual=True, keeps=True, after=statistics),
+        {"SWAP_AB": 1},
     ),
     "f32": ((128, 128), computed(IMAGE, FILTER, "swish", raw=dtypes.f32), {"STAGES": 2}),
     "i8": ((128, 256), computed(IMAGE, FILTER, raw=dtypes.i8), {}),
@@ -632,7 +641,7 @@ COMPUTED = {
 }  # fmt: skip
 
 
-QUICK = ("most sums", "two images", "residual", "one consumer", "halo of 64 channels")
+QUICK = ("most sums", "kept", "residual", "one consumer", "halo of 64 channels")
 
 
 @pytest.mark.parametrize(

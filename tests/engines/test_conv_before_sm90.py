@@ -221,6 +221,39 @@ def test_two_images():
     run(g, knobs=SWAPPED)
 
 
+TIES = 2e-5  # of sums of few elements, one of which f32 rounds the other way to f16
+
+
+def dual(x, w, *, groups=1, batch=None):
+    """The guide's DBARCS: two images, ReLU, which is an output, a 1x1 convolution, statistics."""
+    g, dims = new_graph(), [batch or x[0], *x[1:]]
+    one, other = (g.add(g.mul(image(g, dims), g.tensor([1, x[1], 1, 1])),
+                        g.tensor([1, x[1], 1, 1])) for _ in range(2))  # fmt: skip
+    before = g.relu(g.add(one, other)).set_data_type(dtypes.f16).set_output()
+    y = g.conv_fprop(before, image(g, [w, x[1] // groups, 1, 1]), **around(0))
+    y.set_data_type(dtypes.f16).set_output()
+    genstats(g, y)
+    return g
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        SMALL, some(SWAPPED), {**SMALL, "TILE_CGA_N": 2}, some({**SMALL, "TILE_CGA_M": 2}),
+        some({**SMALL, "STREAM_K": 1}),
+    ],
+    ids=lambda knobs: str({k: v for k, v in knobs.items() if SMALL[k] != v}),
+)  # fmt: skip
+def test_x_is_an_output_too(knobs):
+    """Channels end inside a panel, pixels inside a tile; two tiles of output channels."""
+    run(dual([3, 72, 5, 7], 136), knobs=knobs, allowance=TIES)
+
+
+def test_x_of_as_many_channels_as_y_is_an_output_too():
+    run(dual([2, 64, 5, 6], 64, batch=N), {"N": 2}, knobs=SWAPPED, allowance=TIES)
+    run(dual([1, 128, 5, 6], 80, groups=2), allowance=TIES)
+
+
 def test_an_image_that_is_read_again_after_it():
     g = new_graph()
     x = image(g, [2, 64, 5, 6])
@@ -274,6 +307,11 @@ def _a_wide_filter(g):
     _convolved(g, g.relu(image(g, [1, 16, 5, 5])), window=17)
 
 
+def _stored_of_many_taps(g):
+    before = g.relu(image(g, [1, 16, 5, 5])).set_output()
+    _convolved(g, before)
+
+
 def _booleans(g):
     _convolved(g, g.identity(image(g, [1, 16, 5, 5], data_type=dtypes.i1)))
 
@@ -287,6 +325,7 @@ def _booleans(g):
         (_three_images, "operations", "3 tensors of X's dims"),
         (_a_part_of_a_fragment, "channels", "groups of 12 channels"),
         (_a_wide_filter, "filter", "34 taps along axes with padding"),
+        (_stored_of_many_taps, "operations", "before the convolution is stored"),
         (_booleans, "operands of X", "of i1 before the convolution"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

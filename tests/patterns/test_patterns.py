@@ -38,7 +38,7 @@ FITS = {
     "flash_fp8_fprop": 2,
     "flash_fp8_bprop": 4,
     "conv_bn_fprop": "conv_sm90",
-    "dbarcs": 3,
+    "dbarcs": "conv_sm90",
     # Specialized Pre-Compiled Engines
     "conv_bias_act": "conv_sm90",
     "dbn_apply": "pointwise",
