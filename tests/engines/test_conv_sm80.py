@@ -373,6 +373,26 @@ def test_every_candidate_is_legal():
         assert set(knobs) == {knob.name for knob in CONV_SM80.knobs(fusion, target)}
 
 
+# ---- vectorised layouts: NC/4HW4 and NC/32HW32 as views of five dims
+
+
+def vectorised(g, dims, count):
+    """[N, C / count, H, W, count] in memory, as [N, C, H, W]."""
+    n, c, h, w = dims
+    stored = [n, c // count, h, w, count]
+    apart = g.transpose(g.tensor(stored, packed(stored)), [0, 1, 4, 2, 3])
+    return g.reshape(apart).set_dim(dims)
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(32, marks=pytest.mark.slow)])
+def test_vectorised_channels_are_read_in_place(count):
+    g = new_graph(dtypes.i8, compute_data_type=dtypes.i32, intermediate_data_type=dtypes.i8)
+    x, w = vectorised(g, [1, 32, 3, 4], count), vectorised(g, [8, 32, 3, 3], count)
+    g.conv_fprop(x, w, **around(1)).set_output().set_data_type(dtypes.i32)
+    plan = run(g)
+    assert len(plan.programs[0].kernels) == 1
+
+
 # ---- refusals
 
 
