@@ -33,7 +33,7 @@ _ROW, _COLUMN = 2, 3
 
 def steps_of(op: Sdpa) -> list[Op]:
     """The operations that stand for attention."""
-    attention = Attention(op)
+    attention = op.attention(Tensor)
     attention.finish(attention.scores())
     return attention.steps.ops
 
@@ -46,7 +46,8 @@ class Attention:
 
     def __init__(self, op: Sdpa, tensor_type: type[Tensor] = Tensor):
         self.op = op
-        self.steps = Steps(op.name, op.compute_type, 4, tensor_type)
+        arithmetic = op.compute_type if op.compute_type.has_storage else dtypes.f32
+        self.steps = Steps(op.name, arithmetic, 4, tensor_type)
         self.integers = self.steps.computing_in(dtypes.i32)
         self.logic = self.steps.computing_in(dtypes.i1)
 
@@ -55,13 +56,13 @@ class Attention:
     def scores(self) -> Tensor:
         """scale * Q K^T, [B, Hq, Sq, Skv]."""
         op = self.op
-        k = self._loaded(op.k, op.page_table_k)
-        found = self._product(op.q, self._transposed(k))
+        k = self.loaded(op.k, op.page_table_k)
+        found = self.product(op.q, self._transposed(k))
         if op.attn_scale is None or (op.attn_scale.is_constant and op.attn_scale.value == 1):
             return found
         return self.steps.pointwise("mul", found, op.attn_scale)
 
-    def _loaded(self, whole: Tensor, table: Tensor | None) -> Tensor:
+    def loaded(self, whole: Tensor, table: Tensor | None) -> Tensor:
         """K or V in one piece."""
         if table is None:
             return whole
@@ -81,7 +82,7 @@ class Attention:
         self.steps.add(Transpose(x=k, y=kt, permutation=order))
         return kt
 
-    def _product(self, a: Tensor, b: Tensor, to: Tensor | None = None) -> Tensor:
+    def product(self, a: Tensor, b: Tensor, to: Tensor | None = None) -> Tensor:
         c = to or self.steps.virtual()
         self.steps.add(Matmul(a=a, b=b, c=c, compute_type=self.op.compute_type))
         return c
@@ -98,11 +99,13 @@ class Attention:
             distance = self.integers.pointwise("sub", self._column, self._row)
             ramp = steps.pointwise("mul", self._alibi_slope(), distance)
             scores = steps.pointwise("add", scores, ramp)
-        self._product(
-            self._in_type_of(op.v, self._dropped(self._softmax(self._masked(scores)))),
-            self._loaded(op.v, op.page_table_v),
-            to=op.o,
-        )
+        self.weigh(self._dropped(self._softmax(self._masked(scores))))
+
+    def weigh(self, share: Tensor) -> None:
+        """O, of the probabilities and V."""
+        op = self.op
+        v = self.loaded(op.v, op.page_table_v)
+        self.product(self._in_type_of(op.v, share), v, to=op.o)
 
     @cached_property
     def _row(self) -> Tensor:

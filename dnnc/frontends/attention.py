@@ -86,7 +86,7 @@ def sdpa(
     Calls that contradict themselves, and missing tensors, are BAD_PARAM (a ValueError); what dnnc
     has not is NOT_SUPPORTED (cudnnGraphNotSupportedError).
     """
-    call = _Call(self, name)
+    call = Call(self, name)
     call.refuse_what_is_not_there(
         unfuse_fma=unfuse_fma,
         softmax_precision=softmax_precision,
@@ -94,63 +94,31 @@ def sdpa(
         kv_mask=kv_mask,
     )
     call.require_name("implementation", implementation, enums.attention_implementation)
-    call.require_name("diagonal_alignment", diagonal_alignment, enums.diagonal_alignment)
-    call.require_lengths(use_padding_mask, (seq_len_q, cu_seq_len_q), (seq_len_kv, cu_seq_len_kv))
-    has_lengths = use_padding_mask or cu_seq_len_q is not None or cu_seq_len_kv is not None
-    if not has_lengths and not (
-        paged_attention_k_table is None and paged_attention_v_table is None
-    ):
-        raise call.error(
-            "page tables without a padding mask", "use_padding_mask=True, seq_len_q and seq_len_kv"
-        )
-    has_stats = call.wants_stats(generate_stats, is_inference)
-    alignment, right_bound = call.diagonal(
-        use_causal_mask,
-        use_causal_mask_bottom_right,
-        text_of(diagonal_alignment),
-        diagonal_band_right_bound,
+    made = call.attend(
+        Sdpa,
+        {
+            "q": q, "k": k, "v": v, "attn_scale": attn_scale, "bias": bias,
+            "sink_token": sink_token, "block_mask": block_mask,
+        },
+        lengths=(use_padding_mask, (seq_len_q, seq_len_kv), (cu_seq_len_q, cu_seq_len_kv)),
+        totals=(max_total_seq_len_q, max_total_seq_len_kv),
+        has_stats=call.wants_stats(generate_stats, is_inference),
+        diagonal=(
+            use_causal_mask,
+            use_causal_mask_bottom_right,
+            diagonal_alignment,
+            diagonal_band_right_bound,
+        ),
+        window=diagonal_band_left_bound if sliding_window_length is None else sliding_window_length,
+        pages=(paged_attention_k_table, paged_attention_v_table, paged_attention_max_seq_len_kv),
+        dropout=dropout,
+        score_mod=score_mod,
+        results={"rng_dump": rng_dump, "score_max": score_max, "score_sum_exp": score_sum_exp},
+        use_alibi_mask=bool(use_alibi_mask),
+        stats_use_log2=bool(stats_use_log2),
+        compute_type=compute_type_of(self, compute_data_type, Sdpa),
     )
-    window = sliding_window_length
-    self._require_unplanned()
-    queries = side_of(self, name, seq_len_q, cu_seq_len_q, max_total_seq_len_q)
-    keys = side_of(self, name, seq_len_kv, cu_seq_len_kv, max_total_seq_len_kv)
-    tensors = {
-        "q": call.loaded(q, queries),
-        "k": call.loaded(k, keys, paged_attention_k_table),
-        "v": call.loaded(v, keys, paged_attention_v_table),
-        "attn_scale": float(attn_scale) if _is_number(attn_scale) else attn_scale,
-        "bias": bias,
-        "seq_len_q": queries.lengths,
-        "seq_len_kv": keys.lengths,
-        "page_table_k": paged_attention_k_table,
-        "page_table_v": paged_attention_v_table,
-        "block_mask": block_mask,
-        "sink_token": sink_token,
-    }
-    values: dict[str, Any] = {
-        **call.operands(tensors),
-        **call.dropout(dropout),
-        "stats": call.result("STATS") if has_stats else None,
-        "score_max": score_max,
-        "score_sum_exp": score_sum_exp,
-        "rng_dump": rng_dump,
-        "use_alibi_mask": bool(use_alibi_mask),
-        "diagonal_alignment": alignment,
-        "left_bound": diagonal_band_left_bound if window is None else window,
-        "right_bound": right_bound,
-        "max_seq_len_kv": paged_attention_max_seq_len_kv,
-        "stats_use_log2": bool(stats_use_log2),
-        "compute_type": compute_type_of(self, compute_data_type, Sdpa),
-        "name": name,
-    }
-    if score_mod is None:
-        made = self._append(Sdpa, values)[:2]
-    else:
-        made = call.decomposed(values, score_mod)
-    self._packing.may_be_stored(made[0], queries)
-    for statistic in (made[1], score_max, score_sum_exp):
-        self._packing.may_be_stored(statistic, queries.of_statistics())
-    return made
+    return made[:2]
 
 
 # What only cudnn-frontend's other engines have, and what to do instead.
@@ -162,15 +130,87 @@ _ABSENT = {
 }
 
 
-class _Call:
-    """One call of `sdpa` on a graph."""
+class Call:
+    """One call of `sdpa`, or of `sdpa_fp8`, on a graph."""
 
-    def __init__(self, graph: Any, name: str):
+    def __init__(self, graph: Any, name: str, method: str = "sdpa"):
         self.graph = graph
         self.name = name
+        self.method = method
 
     def error(self, what: str, supported: str, status: Status = Status.BAD_PARAM) -> DnncError:
-        return DnncError(status, what, supported, f"sdpa '{self.name}'" if self.name else "sdpa")
+        where = f"{self.method} '{self.name}'" if self.name else self.method
+        return DnncError(status, what, supported, where)
+
+    def attend(
+        self,
+        kind: type[Sdpa],
+        operands: Mapping[str, Any],
+        *,
+        lengths: tuple[bool, tuple[Any, Any], tuple[Any, Any]],
+        totals: tuple[Any, Any] = (None, None),
+        has_stats: bool,
+        diagonal: tuple[bool, bool, Any, int | None],
+        window: int | None,
+        pages: tuple[Any, Any, int | None],
+        dropout: Sequence[Any] | None,
+        score_mod: Callable[[Any, Any], Any] | None,
+        results: Mapping[str, Any],
+        **attributes: Any,
+    ) -> list[Any]:
+        """Adds the operation, or what it stands for; its results, in order.
+
+        lengths: (whether they are asked for, those of queries and keys, cumulative ones).
+        diagonal: (causal, causal from the end, alignment, right bound).  window: left bound.
+        pages: (tables of K and V, keys at most).  results: the caller's own tensors.
+        """
+        asked, plain, sums = lengths
+        self.require_name("diagonal_alignment", diagonal[2], enums.diagonal_alignment)
+        self.require_lengths(asked, *zip(plain, sums, strict=True))
+        has_lengths = asked or any(total is not None for total in sums)
+        if not has_lengths and any(table is not None for table in pages[:2]):
+            raise self.error(
+                "page tables without a padding mask",
+                "use_padding_mask=True, seq_len_q and seq_len_kv",
+            )
+        alignment, right_bound = self.diagonal(*diagonal[:2], text_of(diagonal[2]), diagonal[3])
+        self.graph._require_unplanned()
+        queries, keys = (
+            side_of(self.graph, self.name, *side) for side in zip(plain, sums, totals, strict=True)
+        )
+        scale = operands["attn_scale"]
+        tensors = {
+            **operands,
+            "q": self.loaded(operands["q"], queries),
+            "k": self.loaded(operands["k"], keys, pages[0]),
+            "v": self.loaded(operands["v"], keys, pages[1]),
+            "attn_scale": float(scale) if _is_number(scale) else scale,
+            "seq_len_q": queries.lengths,
+            "seq_len_kv": keys.lengths,
+            "page_table_k": pages[0],
+            "page_table_v": pages[1],
+        }
+        values: dict[str, Any] = {
+            **self.operands(tensors),
+            **self.dropout(dropout),
+            "stats": self.result("STATS") if has_stats else None,
+            **results,
+            "diagonal_alignment": alignment,
+            "left_bound": window,
+            "right_bound": right_bound,
+            "max_seq_len_kv": pages[2],
+            "name": self.name,
+            **attributes,
+        }
+        if score_mod is None:
+            made = self.graph._append(kind, values)
+        else:
+            made = self.decomposed(kind, values, score_mod)
+        packing = self.graph._packing
+        packing.may_be_stored(made[0], queries)
+        for statistic in (made[1], values["score_max"], values["score_sum_exp"]):
+            packing.may_be_stored(statistic, queries.of_statistics())
+        return made
 
     def refuse_what_is_not_there(self, **given: Any) -> None:
         for parameter, value in given.items():
@@ -274,18 +314,24 @@ class _Call:
 
     # ---- score_mod
 
-    def decomposed(self, values: dict[str, Any], score_mod: Callable[[Any, Any], Any]) -> list[Any]:
+    def decomposed(
+        self, kind: type[Sdpa], values: dict[str, Any], score_mod: Callable[[Any, Any], Any]
+    ) -> list[Any]:
         """Adds what attention stands for, with the caller's operations among it."""
         if not callable(score_mod):
             raise self.error(f"score_mod={score_mod!r:.60}", "a function of a graph and a tensor")
         graph = self.graph
         graph._require_unplanned()
-        op = Sdpa(**values, o=self.result("O"))
+        left_out = kind.left_out(values)
+        for field in kind.fields_of("result"):
+            if field.name not in left_out and values.get(field.name) is None:
+                values[field.name] = self.result(field.name.upper())
+        op = kind(**values)
         op.verify_fields()
         self._settle(op)
         op.infer()
         op.verify()
-        attention = Attention(op, GraphTensor)
+        attention = op.attention(GraphTensor)
         scores = attention.scores()
         self._add(attention)
         modified = score_mod(graph, scores)
@@ -295,7 +341,7 @@ class _Call:
             raise self.error(f"score_mod gives {what}", f"a tensor of dims {text(op.score_dims)}")
         attention.finish(modified)
         self._add(attention)
-        return [op.o, op.stats]
+        return [getattr(op, field.name) for field in kind.fields_of("result")]
 
     def _settle(self, op: Sdpa) -> None:
         """The operands' dims and types are known: what follows is made of them now."""

@@ -30,6 +30,7 @@ from ..dialect.ops import (
     Resample,
     ResampleBackward,
     Rng,
+    SdpaFp8,
     Slice,
     Softmax,
     SoftmaxBackward,
@@ -43,7 +44,7 @@ from .enums import text_of
 _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 # Operations that a graph's FAST_FLOAT_FOR_FP8 is for.
-_FAST = (Matmul, ConvFprop)
+_FAST = (Matmul, ConvFprop, SdpaFp8)
 
 
 def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

@@ -27,7 +27,7 @@ from ..dialect.op import Op
 from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
 from ..errors import DnncError, Status
 from ..target import Target
-from . import attention, enums
+from . import attention, attention_fp8, enums
 from .device_properties import (
     DeviceProperties,
     create_device_properties,
@@ -44,8 +44,8 @@ from .ragged import Packing
 # Operations of cudnn-frontend that no graph of dnnc has yet.
 _NOT_YET = (
     "block_scale_dequantize", "block_scale_quantize", "conv_dgrad", "conv_wgrad",
-    "scaled_dot_product_flash_attention_backward", "sdpa_backward", "sdpa_fp8",
-    "sdpa_fp8_backward", "sdpa_mxfp8", "sdpa_mxfp8_backward",
+    "scaled_dot_product_flash_attention_backward", "sdpa_backward", "sdpa_fp8_backward",
+    "sdpa_mxfp8", "sdpa_mxfp8_backward",
 )  # fmt: skip
 
 
@@ -717,5 +717,5 @@ def _infer_early(op: Op) -> None:
             tensor._inferred |= found
 
 
-for _name, _method in {**methods(), **attention.methods()}.items():
+for _name, _method in {**methods(), **attention.methods(), **attention_fp8.methods()}.items():
     setattr(pygraph, _name, _method)

@@ -24,6 +24,7 @@ from .reduction import Reduction
 from .resample import Resample, ResampleBackward
 from .rng import Rng
 from .sdpa import Sdpa
+from .sdpa_fp8 import SdpaFp8
 from .softmax import Softmax, SoftmaxBackward
 from .views import Concatenate, Reshape, Slice, Transpose
 
@@ -58,6 +59,7 @@ OPS: tuple[type[Op], ...] = (
     Softmax,
     SoftmaxBackward,
     Sdpa,
+    SdpaFp8,
     PagedCacheLoad,
     BlockMaskLoad,
     RaggedLoad,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from .block_mask_load import BITS, SDPA_BLOCK
 from .norm_base import Norm, fill
 from .rng import Rng
 
+if TYPE_CHECKING:
+    from ..attention import Attention
+
 ALIGNMENTS = ("TOP_LEFT", "BOTTOM_RIGHT")
-_FLOATS = (dtypes.f16, dtypes.bf16, dtypes.f32)
 _INTEGERS = (dtypes.i32, dtypes.i64)
 _ONE = Expr.of(1)
 _OPTIONAL_RESULTS = ("stats", "score_max", "score_sum_exp", "rng_dump")
@@ -75,6 +77,7 @@ class Sdpa(Norm):
     op_name = "sdpa"
     is_composite = True
     backend = "OPERATION_SDPA_FWD"
+    operand_types: ClassVar[tuple[DType, ...]] = (dtypes.f16, dtypes.bf16, dtypes.f32)
 
     q: Tensor = operand("[B, Hq, Sq, D]", backend="QDESC")
     k: Tensor = operand("[B, Hk, Skv, D], or [blocks, Hk, block size, D]", backend="KDESC")
@@ -248,7 +251,7 @@ class Sdpa(Norm):
                 )
         batch, heads, _, depth = self.q.shape
         for tensor, table in ((self.k, self.page_table_k), (self.v, self.page_table_v)):
-            self.require_type("C1", tensor, _FLOATS)  # sdpa_c1
+            self.require_type("C1", tensor, self.operand_types)  # sdpa_c1
             if table is None and tensor.shape[0] != batch:  # sdpa_c1
                 raise self.error(
                     "C1",
@@ -265,7 +268,7 @@ class Sdpa(Norm):
                     f"{heads}, or a fixed number that divides it",
                     Status.BAD_PARAM_SHAPE_MISMATCH,
                 )
-        self.require_type("C1", self.q, _FLOATS)  # sdpa_c1
+        self.require_type("C1", self.q, self.operand_types)  # sdpa_c1
         if self.k.shape[3] != depth:  # sdpa_c1
             raise self.error(
                 "C1",
@@ -422,6 +425,12 @@ class Sdpa(Norm):
 
     # ---- what it stands for
 
+    def attention(self, tensor_type: type[Tensor]) -> Attention:
+        """The builder of its steps; tensor_type: what new tensors are."""
+        from ..attention import Attention  # it is written with operations that are listed after
+
+        return Attention(self, tensor_type)
+
     def expand(self) -> Sequence[Op]:
         from ..attention import steps_of  # it is written with operations that are listed after
 
@@ -437,12 +446,16 @@ class Sdpa(Norm):
     # ---- reference
 
     def reference(self, *operands: Any, **context: Any) -> Any:
-        from .sdpa_reference import attention
-
         fields = (field.name for field, _ in self.tensors("operand"))
         given = dict(zip(fields, operands, strict=True))
-        found = attention(self, given, context.get("sizes", {}))
+        found = self.computed(given, context.get("sizes", {}))
         return tuple(found[field.name] for field, _ in self.tensors("result"))
+
+    def computed(self, given: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+        """Every result that it may have, by name, in float64; given: operands by name."""
+        from .sdpa_reference import attention
+
+        return attention(self, given, sizes)
 
     def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
         """Lengths and page tables whose values are in range."""

@@ -16,12 +16,13 @@ Array = Any
 
 
 def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Every result that the operation may have, by name; given: operands by name."""
+    """Every result that the operation may have, by name, and `share`: the probabilities after
+    dropout; given: operands by name."""
     q = np.asarray(given["q"], np.float64)
     skv = op.columns.evaluate(sizes)
     k, v = (_heads(_unpaged(given, name, skv), q.shape[1]) for name in ("k", "v"))
     with np.errstate(all="ignore"):
-        scores = q @ np.swapaxes(k, 2, 3) * _number(given, "attn_scale")
+        scores = q @ np.swapaxes(k, 2, 3) * number(given, "attn_scale")
         scores = scores + given.get("bias", 0.0)
         if op.use_alibi_mask:
             distance = np.arange(skv) - np.arange(q.shape[2])[:, None]
@@ -34,9 +35,11 @@ def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) ->
         total = np.sum(exponential, axis=3, keepdims=True) + np.exp(sink - base)
         share = exponential / np.where(total == 0, 1.0, total)
         mask, scale = _dropout(op, given, sizes)
+        share = share * mask * scale
         stats = largest + np.log(total)
         return {
-            "o": (share * mask * scale) @ v,
+            "o": share @ v,
+            "share": share,
             "stats": stats * np.log2(np.e) if op.stats_use_log2 else stats,
             "score_max": largest,
             "score_sum_exp": total,
@@ -56,7 +59,7 @@ def alibi_slopes(heads: int) -> Array:
     return np.array(first + rest)
 
 
-def _number(given: Mapping[str, Array], name: str) -> Array:
+def number(given: Mapping[str, Array], name: str) -> Array:
     return np.asarray(given.get(name, 1.0), np.float64)
 
 
@@ -109,7 +112,7 @@ _LENGTHS = ("seq_len_q", "seq_len_kv")
 def _dropout(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, Array]:
     """(mask, scale)."""
     if op.dropout_probability is None:
-        return given.get("dropout_mask", 1.0), _number(given, "dropout_scale")
+        return given.get("dropout_mask", 1.0), number(given, "dropout_scale")
     assert op.seed is not None
     assert op.offset is not None
     from ..tensor import Tensor

@@ -1,0 +1,85 @@
+# pyright: basic
+"""`pygraph.sdpa_fp8`: attention of fp8, a scale for each tensor, under cudnn-frontend's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..dialect.ops import SdpaFp8
+from . import enums
+from .attention import Call
+from .methods import compute_type_of
+
+
+def sdpa_fp8(
+    self: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    descale_q: Any,
+    descale_k: Any,
+    descale_v: Any,
+    descale_s: Any,
+    scale_s: Any,
+    scale_o: Any,
+    is_inference: bool | None = None,
+    attn_scale: Any = None,
+    bias: Any = None,
+    use_alibi_mask: bool = False,
+    use_padding_mask: bool = False,
+    seq_len_q: Any = None,
+    seq_len_kv: Any = None,
+    use_causal_mask: bool = False,
+    use_causal_mask_bottom_right: bool = False,
+    sliding_window: int | None = None,
+    diagonal_alignment: Any = enums.diagonal_alignment.TOP_LEFT,
+    left_bound: int | None = None,
+    right_bound: int | None = None,
+    dropout: tuple[Any, ...] | None = None,
+    rng_dump: Any = None,
+    paged_attention_k_table: Any = None,
+    paged_attention_v_table: Any = None,
+    paged_attention_max_seq_len_kv: int | None = None,
+    compute_data_type: Any = None,
+    name: str = "",
+    fn: Callable[[Any, Any], Any] | None = None,
+    generate_stats: bool | None = None,
+    score_max: Any = None,
+    score_sum_exp: Any = None,
+    sink_token: Any = None,
+) -> list[Any]:
+    """Attention of FP8_E4M3 or FP8_E5M2; gives [O, stats or None, amax_s, amax_o].
+
+    What is not said here is as in `sdpa`: dims, masks, lengths, packed sequences, the score
+    modification `fn`, and what is refused.  descale_q, descale_k, descale_v: what Q, K, V in memory
+    are multiplied by; scale_s, descale_s: what the probabilities P are multiplied by before they
+    become fp8, and after; scale_o: what O is multiplied by before it has its type.  All are tensors
+    of one number, FLOAT [1, 1, 1, 1].  amax_s, amax_o: the largest P and |O| before their scales,
+    FLOAT [1, 1, 1, 1], made where they are outputs.  compute_data_type, or the graph's, may be
+    FAST_FLOAT_FOR_FP8: sums may stay in the tensor cores' accumulators.
+    """
+    call = Call(self, name, "sdpa_fp8")
+    made = call.attend(
+        SdpaFp8,
+        {
+            "q": q, "k": k, "v": v, "attn_scale": attn_scale, "bias": bias,
+            "sink_token": sink_token, "descale_q": descale_q, "descale_k": descale_k,
+            "descale_v": descale_v, "descale_s": descale_s, "scale_s": scale_s, "scale_o": scale_o,
+        },
+        lengths=(use_padding_mask, (seq_len_q, seq_len_kv), (None, None)),
+        has_stats=call.wants_stats(generate_stats, is_inference),
+        diagonal=(use_causal_mask, use_causal_mask_bottom_right, diagonal_alignment, right_bound),
+        window=left_bound if sliding_window is None else sliding_window,
+        pages=(paged_attention_k_table, paged_attention_v_table, paged_attention_max_seq_len_kv),
+        dropout=dropout,
+        score_mod=fn,
+        results={"rng_dump": rng_dump, "score_max": score_max, "score_sum_exp": score_sum_exp},
+        use_alibi_mask=bool(use_alibi_mask),
+        compute_type=compute_type_of(self, compute_data_type, SdpaFp8),
+    )  # fmt: skip
+    return [*made[:2], *made[-2:]]
+
+
+def methods() -> dict[str, Any]:
+    return {"sdpa_fp8": sdpa_fp8}
