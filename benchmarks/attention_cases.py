@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from . import cases
+from .attention_graphs import SCALES
 from .case import Buffers, Case
 from .cases import TORCH_TYPES, bytes_of
 
@@ -34,7 +35,7 @@ SCORES = {
 }
 
 # The unit of each type: what rounding O to it may cost (docs/numerics.md).
-_TOLERANCES = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+_TOLERANCES = {"bf16": 2.0**-8, "fp16": 2.0**-11, "e4m3": 2.0**-3}
 
 # Of the rows, every so-manieth is computed exactly: no step of tiles, and 16384 rows fit.
 _ROW_STEP = 31
@@ -56,11 +57,13 @@ def attention(
     dtype: str, scores: str, b: int, h: int, s: int, d: int, dv: int = 0, groups: int = 1,
     layout: str = "bhsd", queries: int = 0,
 ) -> Case:  # fmt: skip
-    """dtype: of q, k, v and o, bf16 or fp16.  dv: 0 for d.  groups: heads of q that share one.
-    queries: rows of q, 0 for s."""
+    """dtype: of q, k, v and o, bf16, fp16, or e4m3, of scores full and causal.  dv: 0 for d.
+    groups: heads of q that share one.  queries: rows of q, 0 for s."""
     dv, queries = dv or d, queries or s
     if queries != s and scores != "full":
         raise ValueError(f"attention case of {queries} queries and {s} keys with scores {scores!r}")
+    if dtype == "e4m3" and scores not in ("full", "causal"):
+        raise ValueError(f"attention case of e4m3 with scores {scores!r}")
     if dtype not in _TOLERANCES or layout not in ("bhsd", "bshd") or h % groups:
         raise ValueError(f"no attention case {dtype!r}, {layout!r}, {groups} groups of {h} heads")
     p = {
@@ -106,6 +109,9 @@ def listed() -> list[Case]:
     for b, s in SIZES[1:]:
         found += [attention("bf16", scores, b, 16, s, 128) for scores in MODIFIED]
     found += [attention("bf16", f"causal_window{n}", 1, 16, 16384, 128) for n in WINDOWS]
+    found += [
+        attention("e4m3", scores, b, 16, s, 128) for b, s in SIZES for scores in ("full", "causal")
+    ]
     return found
 
 
@@ -194,19 +200,28 @@ def slopes_of(h: int) -> Any:
 def _make(p: dict[str, Any]) -> Buffers:
     dtype, b, h, s, shared = TORCH_TYPES[p["dtype"]], p["b"], p["h"], p["s"], p["h"] // p["groups"]
 
-    def empty(heads: int, size: int, rows: int) -> Any:
+    def empty(heads: int, size: int, rows: int, type_: Any = dtype) -> Any:
         if p["layout"] == "bhsd":
-            return torch.empty(b, heads, rows, size, dtype=dtype, device=cases.DEVICE)
-        made = torch.empty(b, rows, heads, size, dtype=dtype, device=cases.DEVICE)
+            return torch.empty(b, heads, rows, size, dtype=type_, device=cases.DEVICE)
+        made = torch.empty(b, rows, heads, size, dtype=type_, device=cases.DEVICE)
         return made.permute(0, 2, 1, 3)
 
+    def normal(heads: int, size: int, rows: int) -> Any:
+        if p["dtype"] != "e4m3":
+            return empty(heads, size, rows).normal_()
+        return empty(heads, size, rows, torch.float32).normal_(0, 1 / SCALES["descale_q"]).to(dtype)
+
     buffers = {
-        "q": empty(h, p["d"], p["q"]).normal_(),
-        "k": empty(shared, p["d"], s).normal_(),
-        "v": empty(shared, p["dv"], s).normal_(),
+        "q": normal(h, p["d"], p["q"]),
+        "k": normal(shared, p["d"], s),
+        "v": normal(shared, p["dv"], s),
         "o": empty(h, p["dv"], p["q"]),
         "stats": torch.empty(b, h, p["q"], 1, device=cases.DEVICE),
     }
+    if p["dtype"] == "e4m3":
+        numbers = {**SCALES, "amax_s": 0.0, "amax_o": 0.0}
+        for name, number in numbers.items():
+            buffers[name] = torch.full((1, 1, 1, 1), number, device=cases.DEVICE)
     if p["alibi"]:
         buffers["slopes"] = slopes_of(h).reshape(1, h, 1, 1)
     if p["documents"]:
@@ -218,14 +233,17 @@ def _make(p: dict[str, Any]) -> Buffers:
 
 
 def _exact(p: dict[str, Any], step: int, s: Buffers) -> Buffers:
-    """In float64, of every step-th row; one entry of the batch at a time."""
+    """In float64, of every step-th row; one entry of the batch at a time.  O in memory: of e4m3,
+    times its scale."""
     rows = torch.arange(0, p["q"], step, device=cases.DEVICE)[:, None]
     columns = torch.arange(p["s"], device=cases.DEVICE)
     keep = is_seen(p, rows, columns, s["own"].flatten() if p["documents"] else None)
     found: dict[str, list[Any]] = {"o": [], "stats": []}
+    scale = {name: SCALES[name] if p["dtype"] == "e4m3" else 1.0 for name in SCALES}
     for q, k, v in zip(s["q"], s["k"], s["v"], strict=True):
         q, k, v = q[:, ::step].double(), k.double(), v.double()
         k, v = (x.repeat_interleave(p["groups"], 0) for x in (k, v))
+        q, k, v = q * scale["descale_q"], k * scale["descale_k"], v * scale["descale_v"]
         scores = q @ k.mT * p["d"] ** -0.5
         if p["softcap"]:
             scores = p["softcap"] * torch.tanh(scores / p["softcap"])
@@ -233,6 +251,6 @@ def _exact(p: dict[str, Any], step: int, s: Buffers) -> Buffers:
             scores += s["slopes"][0].double() * (columns - rows)
         scores.masked_fill_(~keep, float("-inf"))
         stats = torch.logsumexp(scores, -1, keepdim=True)
-        found["o"].append(torch.exp(scores.sub_(stats)) @ v)
+        found["o"].append(torch.exp(scores.sub_(stats)) @ v * scale["scale_o"])
         found["stats"].append(stats)
     return {name: torch.stack(parts) for name, parts in found.items()}

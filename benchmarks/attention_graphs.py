@@ -13,6 +13,13 @@ if TYPE_CHECKING:
 
 _CUDNN_LOW = -1e9  # cuDNN's own graphs mask with it
 
+# Of attention of e4m3: numbers in memory are what they stand for times a scale, over a descale.
+# P is 1 at most, O as values are, where a row sees few.
+SCALES = {
+    **dict.fromkeys(("descale_q", "descale_k", "descale_v"), 1 / 64),
+    "scale_s": 256.0, "descale_s": 1 / 256, "scale_o": 64.0,
+}  # fmt: skip
+
 
 def _attention(made: Graph, p: Mapping[str, Any]) -> None:
     dtype, b, h, s = p["dtype"], p["b"], p["h"], p["s"]
@@ -24,6 +31,8 @@ def _attention(made: Graph, p: Mapping[str, Any]) -> None:
         )
     )  # fmt: skip
     of = _of_operations if made.library is dnnc else _of_sdpa
+    if dtype == "e4m3":
+        of = _of_fp8
     o, stats = of(made, p, q, k, v)
     dims, strides = _sizes(p, h, p["dv"], p["q"])
     made.output("o", o, dims, dtype)
@@ -44,6 +53,22 @@ def _numbers(made: Graph, p: Mapping[str, Any]) -> tuple[Any, Any]:
     s = p["s"]
     own = made.input("own", [1, 1, s, 1], [s, s, 1, 1], "int32")
     return own, made.input("other", [1, 1, 1, s], [s, s, s, 1], "int32")
+
+
+# ---- of fp8: ours and cuDNN's
+
+
+def _of_fp8(made: Graph, p: Mapping[str, Any], q: Any, k: Any, v: Any) -> tuple[Any, Any]:
+    ones = [1, 1, 1, 1]
+    scales = {name: made.input(name, ones, ones, "fp32") for name in SCALES}
+    bounds = {"right_bound": 0} if p["causal"] else {}
+    o, stats, *largest = made.graph.sdpa_fp8(
+        name="sdpa", q=q, k=k, v=v, generate_stats=True, attn_scale=p["d"] ** -0.5, **scales,
+        **bounds,
+    )  # fmt: skip
+    for name, tensor in zip(("amax_s", "amax_o"), largest, strict=True):
+        made.output(name, tensor, ones, "fp32")
+    return o, stats
 
 
 # ---- ours

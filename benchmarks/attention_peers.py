@@ -22,8 +22,9 @@ def is_modified(case: Case) -> bool:
 
 
 def backends(case: Case) -> dict[str, Call]:
-    """Column -> call; none where scores are modified."""
-    return {} if is_modified(case) else {"torch": flash(case), "torch_cudnn": of_cudnn(case)}
+    """Column -> call; none where scores are modified, and none of fp8."""
+    is_there = not is_modified(case) and case.p["dtype"] != "e4m3"
+    return {} if not is_there else {"torch": flash(case), "torch_cudnn": of_cudnn(case)}
 
 
 def flash(case: Case) -> Call:

@@ -16,12 +16,13 @@ class Pattern:
     """The graph of an attention, part by part.
 
     scores, weights, after: functions (pattern, tensor) -> tensor of work on S, P and O.
+    mixed: another type of V.
     """
 
     def __init__(
         self, *, batch=(1, 2), queries=64, keys=96, depth=64, width=None, dtype="BFLOAT16",
         key_batch=None, scores=None, weights=None, after=None, statistics="log_sum", share="mul",
-        is_guarded=True, weight_type=None, out_type=None, transposed=True, strides=None,
+        is_guarded=True, weight_type=None, out_type=None, transposed=True, strides=None, mixed=None,
     ):  # fmt: skip
         self.dims = (*batch, queries, keys)
         self.g = g = dnnc.pygraph(
@@ -38,7 +39,8 @@ class Pattern:
             kt = g.transpose(self.k, permutation=[*range(rank - 2), rank - 1, rank - 2])
         else:
             kt = self.k = g.tensor([*key_batch, depth, keys], strides.get("k"), name="k")
-        self.v = g.tensor([*key_batch, keys, width], strides.get("v"), name="v")
+        of_values = [*key_batch, keys, width]
+        self.v = g.tensor(of_values, strides.get("v"), name="v", data_type=mixed or dtype)
         s = g.matmul(self.q, kt)
         s = scores(self, s) if scores else g.mul(s, depth**-0.5)
         self.m = self._rows(s, "max")
@@ -247,6 +249,12 @@ def paged_inputs(g, blocks, lengths, block, queries=(40, 13)):
     return given
 
 
+def _numbers(g):
+    """The descales and scales of `sdpa_fp8`."""
+    names = ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
+    return {name: g.tensor([1, 1, 1, 1], name=name, data_type="FLOAT") for name in names}
+
+
 def _rows_in_use(table, lengths, block, blocks):
     """[blocks, 1, rows, 1]: which rows of a cache hold keys of a sequence."""
     used = np.zeros((blocks, 1, block, 1), bool)
@@ -254,6 +262,11 @@ def _rows_in_use(table, lengths, block, blocks):
         for key in range(length):
             used[table[entry, 0, key // block, 0], 0, key % block] = True
     return used
+
+
+def packed_fp8(lengths, key_lengths, **options):
+    """`packed`, of `sdpa_fp8`; the largest weight and result are outputs."""
+    return packed(lengths, key_lengths, dtype="FP8_E4M3", **options)
 
 
 def packed(
@@ -304,10 +317,18 @@ def packed(
             "first": [end * heads * depth for end in ends],
             "key_first": [end * key_heads * depth for end in key_ends],
         }  # fmt: skip
-    o, stats = g.sdpa(
-        q, k, v, generate_stats=True, attn_scale=depth**-0.5, max_total_seq_len_q=ends[-1],
-        max_total_seq_len_kv=key_ends[-1], **options,
-    )  # fmt: skip
+    if dtype == "FP8_E4M3":
+        o, stats, *largest = g.sdpa_fp8(
+            q, k, v, generate_stats=True, attn_scale=depth**-0.5, **_numbers(g), **options
+        )
+        for tensor, name in zip(largest, ("amax_s", "amax_o"), strict=True):
+            tensor.set_output(True).set_name(name)
+        o.set_name("o")
+    else:
+        o, stats = g.sdpa(
+            q, k, v, generate_stats=True, attn_scale=depth**-0.5, max_total_seq_len_q=ends[-1],
+            max_total_seq_len_kv=key_ends[-1], **options,
+        )  # fmt: skip
     row = heads * depth
     o.set_output(True).set_dim([batch, heads, rows, depth])
     o.set_stride([rows * row, depth, row, 1])

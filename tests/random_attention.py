@@ -23,6 +23,8 @@ from tests.attention_graphs import LOW, Pattern
 from tests.support.checked import random_inputs
 
 TYPES = ("f16", "bf16")
+FP8 = ("f8E4M3FN", "f8E5M2")
+FP8_HEADS = (16, 32, 48, 64, 64, 80, 128, 128, 144, 160, 256)
 HEADS = (8, 16, 24, 40, 64, 64, 72, 80, 96, 128, 128, 136, 192, 256)
 _LENGTHS = (1, 2, 3, 7, 16, 33, 63, 64, 65, 100, 127, 128, 129, 150, 192, 200, 257)
 _BATCHES = ([2], [1, 2], [2, 3], [1, 4], [2, 2], [3, 1], [1, 2, 2])
@@ -55,10 +57,12 @@ class Drawn:
         return found
 
 
-def draw(random: Random, most: int, heads: int = 6, *, keeps: bool = False) -> Drawn:
+def draw(
+    random: Random, most: int, heads: int = 6, *, keeps: bool = False, is_fp8: bool = False
+) -> Drawn:
     """most: queries, or keys, of a head.  heads: of all entries of the batch, at most.  keeps:
-    whether weights may be outputs."""
-    return _Attention(random, most, heads, keeps).drawn()
+    whether weights may be outputs.  is_fp8: whether queries, keys and values are."""
+    return (_Fp8Attention if is_fp8 else _Attention)(random, most, heads, keeps).drawn()
 
 
 class _Attention(Pattern):
@@ -70,8 +74,10 @@ class _Attention(Pattern):
         self.sizes: dict[str, int] = {}
         self.values: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {}
         self.count = 0
+        self.largest: list[Any] = []
         self.io = random.choice(TYPES)
         self.value_type = random.choice((self.io, self.io, self.io, *TYPES))
+        self.operand_type, self.unit, self.products = self.io, 8, "f32"
         self.depth, self.width = random.choice(HEADS), random.choice(HEADS)
         if random.random() < 0.6:
             self.width = self.depth
@@ -160,7 +166,7 @@ class _Attention(Pattern):
             strides[axis] = running
             running = running * dims[axis]
             if self._chance(0.15):
-                running = running + 8 * self.random.choice((1, 2, 5))
+                running = running + self.unit * self.random.choice((1, 2, 5))
         return strides
 
     def _broadcast(self, dims: Any) -> list[Any]:
@@ -170,13 +176,17 @@ class _Attention(Pattern):
 
     def _scores_of(self, batch: list[Any], shared: list[Any], rows: Any, columns: Any) -> Any:
         g, rank = self.g, len(self.dims)
-        self.q = self._tensor([*batch, rows, self.depth], "q")
+        kind = {"dtype": self.operand_type}
+        self.q = self._tensor([*batch, rows, self.depth], "q", **kind)
         if self._chance(0.2):
-            turned = self._tensor([*shared, self.depth, columns], "k", turned=True)
-            return g.matmul(self._multiple(self.q), self._multiple(turned))
-        self.k = self._tensor([*shared, columns, self.depth], "k")
+            turned = self._tensor([*shared, self.depth, columns], "k", turned=True, **kind)
+            return self._product(self._multiple(self.q), self._multiple(turned))
+        self.k = self._tensor([*shared, columns, self.depth], "k", **kind)
         turned = g.transpose(self._multiple(self.k), [*range(rank - 2), rank - 1, rank - 2])
-        return g.matmul(self._multiple(self.q), self._multiple(turned))
+        return self._product(self._multiple(self.q), self._multiple(turned))
+
+    def _product(self, a: Any, b: Any) -> Any:
+        return self.g.matmul(a, b, compute_data_type=self.products)
 
     def _multiple(self, x: Any) -> Any:
         """Times a power of two, so that it is not rounded, now and then."""
@@ -346,8 +356,8 @@ class _Attention(Pattern):
             dtype = self.random.choice((self.io, self.io, "f32"))
             stored = g.identity(p).set_output().set_data_type(dtype)
             stored.set_stride(self._strides(list(self.dims)))
-        p = g.identity(p).set_data_type(random.choice((self.value_type, self.value_type, "f32")))
-        o = g.matmul(p, self.v)
+        p = self._rounded(p)
+        o = self._product(p, self.v)
         if share == "after":
             total = self.l
             if is_guarded:
@@ -355,6 +365,10 @@ class _Attention(Pattern):
             o = g.div(o, total)
         self._after(o)
         self._statistics()
+
+    def _rounded(self, p: Any) -> Any:
+        chosen = self.random.choice((self.value_type, self.value_type, "f32"))
+        return self.g.identity(p).set_data_type(chosen)
 
     def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
         if self._chance(0.2):
@@ -400,6 +414,47 @@ class _Attention(Pattern):
             )
         )()
         self.rows = [tensor.set_output().set_data_type("f32") for tensor in made]
+
+
+class _Fp8Attention(_Attention):
+    """The same of operands of fp8; biases and masks are of 16 bits still."""
+
+    def __init__(self, random: Random, most: int, heads: int, keeps: bool = False):
+        super().__init__(random, most, heads, keeps)
+        self.operand_type = random.choice(FP8)
+        self.value_type = random.choice((self.operand_type, *FP8))
+        self.unit = 16
+        self.products = random.choice(("f32", "f32", "FAST_FLOAT_FOR_FP8"))
+        self.depth, self.width = random.choice(FP8_HEADS), random.choice(FP8_HEADS)
+        if self.products == "f32":
+            self.width = min(self.width, 160)
+
+    def _rounded(self, p: Any) -> Any:
+        """Fast products want fp8: with a factor for which few are subnormal."""
+        chosen = "f32" if self.products == "f32" else self.operand_type
+        return self.g.mul(p, 64.0).set_data_type(chosen)
+
+    def _multiple(self, x: Any) -> Any:
+        return x
+
+    def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
+        self.is_plain = not (is_guarded and self._chance(0.3))
+        if self.is_plain:
+            if self._chance(0.5):
+                self._largest(p)
+            return p
+        return self.g.binary_select(p, 0.0, self._condition(s, 0))
+
+    def _after(self, o: Any) -> None:
+        o = self.g.mul(o, self.g.tensor([1] * len(self.dims), name=self._name(), data_type="f32"))
+        if self._chance(0.5):
+            self._largest(o)
+        super()._after(o)
+
+    def _largest(self, x: Any) -> None:
+        """An output of the largest of all."""
+        made = self.g.reduction(x, mode="amax").set_dim([1] * len(self.dims))
+        self.largest.append(made.set_output().set_data_type("f32"))
 
 
 def _sorted_numbers(rng: Any, shape: tuple[int, ...]) -> Any:

@@ -318,7 +318,7 @@ def test_operations_that_run_have_examples_that_run(name):
     is_whole = not row_of("Operations", name)["engines"].startswith("several kernels")
     counts = []
     for build in EXAMPLES[name]:
-        config = heuristics.best_config(build().graph.finalize(), of("sm_90"))
+        config = heuristics.best_config(build().graph.finalize(), of("sm_90a"))
         counts.append(len(config.choices))
     assert (min(counts) == 1) == is_whole
 

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from .. import dtypes
 from ..dialect import structure
 from ..dialect.tensor import Tensor
-from ..expr import Expr
+from ..dtypes import DType
+from ..expr import Expr, product
 from ..mlir import ir
 from .mask_ranges import (
     Anything,
@@ -105,8 +107,81 @@ class AttentionRegion:
     @cached_property
     def reductions(self) -> tuple[Any, Any]:
         """The operations that reduce rows to their maximum and their sum."""
-        maximum, total = (op for op in self.region.generics() if is_reduction(op))
+        maximum, total = (op for op in self._reducing if not self._is_returned(op))
         return maximum, total
+
+    @property
+    def _reducing(self) -> list[Any]:
+        return [op for op in self.region.generics() if is_reduction(op)]
+
+    def _is_returned(self, operation: Any) -> bool:
+        """Whether nothing but the function's return reads what an operation gives."""
+        users = {use.owner.operation.name for use in operation.results[0].uses}
+        return users == {"func.return"}
+
+    @cached_property
+    def largest(self) -> dict[int, Any]:
+        """Place of an output -> the tensor whose largest absolute value it is, of P or of O."""
+        found = {}
+        for place, (value, _) in enumerate(self.region.outputs):
+            owner = value.owner
+            if owner in self._reducing and self._is_returned(owner):
+                absolute = pointwise(inputs_of(owner)[0])
+                assert absolute is not None, "the largest of absolute values"
+                found[place] = inputs_of(absolute)[0]
+        return found
+
+    # ---- factors of all weights
+
+    @property
+    def weight_type(self) -> DType:
+        """Of the second product's first operand as the tensor cores take it: what the graph says,
+        or V's type."""
+        element = str(self.calls[1].operands[0].type.element_type)
+        known = {dtype.name: dtype for dtype in dtypes.ALL}
+        stated, of_values = known.get(element), self.operand(1, 1)[0].type
+        return stated if stated is not None and stated.bits == of_values.bits else of_values
+
+    @cached_property
+    def weight_steps(self) -> list[Any]:
+        """The generics from the second product's operand down to the share, or what stands for it,
+        which is not among them."""
+        value, found = self.calls[1].operands[0], []
+        end = self.share.results[0] if self.share is not None else self.exponential
+        while value != end:
+            found.append(value.owner)
+            inputs = [*inputs_of(value.owner), *_extracts(value.owner)]
+            (value,) = [v for v in inputs if self._is_made_of_exponentials(v)]
+        return found
+
+    @cached_property
+    def weight_factors(self) -> list[tuple[Any, Any, Any]]:
+        """(a product, what it multiplies, by what) of products of all weights by one number, which
+        is a tensor's or the product's own constant.  The last rounding, to 8 bits, is left to who
+        takes the weights: such a step without a product has None."""
+        found = []
+        is_last = True
+        for operation in self.weight_steps:
+            names = [op.name for op in body_of(operation)]
+            rounds = is_last and names[-1:] == ["arith.truncf"]
+            if rounds:
+                names.pop()
+            if "tensor.extract" in names:
+                continue  # a view
+            is_last = False
+            if not names and rounds:
+                found.append((operation.results[0], inputs_of(operation)[0], None))
+            elif names in (["arith.mulf"], ["arith.constant", "arith.mulf"]):
+                found += self._factor(operation)
+        return found
+
+    def _factor(self, operation: Any) -> list[tuple[Any, Any, Any]]:
+        (main,) = [v for v in inputs_of(operation) if self._is_made_of_exponentials(v)]
+        others = [v for v in inputs_of(operation) if v != main]
+        if len(others) > 1 or any(_elements(self.region.dims_of(v)) != 1 for v in others):
+            return []
+        number = others[0] if others else body_of(operation)[0]
+        return [(operation.results[0], main, number)]
 
     @property
     def score(self) -> Any:
@@ -317,14 +392,46 @@ class AttentionRegion:
         number = abs(ir.FloatAttr(owner.attributes["value"]).value)
         return _LARGE <= number < float("inf")
 
+    @cached_property
+    def scaling(self) -> tuple[Any, Any, list[Any]] | None:
+        """(what products by single numbers give, what they multiply, the numbers), where only masks
+        come after: as `scaled`, but numbers may be in memory, and of any sign.  A number is a
+        constant's operation or a tensor of one element."""
+        value = self.masks[-1].score if self.masks else self.score
+        inner, numbers = value, list[Any]()
+        while (found := self._single(inner)) is not None:
+            inner, number = found
+            numbers.append(number)
+        return (value, inner, numbers) if numbers else None
+
+    def _single(self, value: Any) -> tuple[Any, Any] | None:
+        """(what a product multiplies, the one number)."""
+        operation = pointwise(value)
+        if operation is None or not leads_to(self.first, value):
+            return None
+        if [op.name for op in body_of(operation) if op.name != "arith.constant"] != ["arith.mulf"]:
+            return None
+        along = [v for v in inputs_of(operation) if leads_to(self.first, v)]
+        others = [v for v in inputs_of(operation) if v not in along]
+        numbers = [v for v in others if _elements(self.region.dims_of(v)) == 1]
+        numbers += [op for op in body_of(operation) if op.name == "arith.constant"]
+        if (
+            len(along) != 1
+            or len(numbers) != 1
+            or len(others) > 1
+            or (others and others != numbers)
+        ):
+            return None
+        return along[0], numbers[0]
+
     # ---- outputs
 
     @property
     def has_padded_statistics(self) -> bool:
         """Whether an output of rows has those of all queries, not packed."""
         return any(
-            self.is_of_rows(value) and self.packed(value) is None
-            for value, _ in self.region.outputs
+            place not in self.largest and self.is_of_rows(value) and self.packed(value) is None
+            for place, (value, _) in enumerate(self.region.outputs)
         )
 
     def packed(self, value: Any) -> tuple[Any, Source] | None:
@@ -421,6 +528,10 @@ def leads_to(source: Any, value: Any, stop: Any = None) -> bool:
     if operation.name == "linalg.generic":
         operands = [*inputs_of(operation), *_extracts(operation)]
     return any(leads_to(source, operand, stop) for operand in operands)
+
+
+def _elements(dims: tuple[Expr, ...]) -> int | None:
+    return product(dims).constant
 
 
 def _extracts(operation: Any) -> list[Any]:

@@ -219,3 +219,14 @@ def _to_f8(value: Any, kind: str, width: int) -> Any:
         packed = llvm.inline_asm(i16, [high, low], text, "=h,f,f")
         found += [arith.TruncIOp(i8, ops.shr(packed, shift)).result for shift in (0, 8)]
     return ops.from_elements(found[:width])
+
+
+def f8_word(values: Sequence[Any], kind: str) -> Any:
+    """Four f32 as fp8, to nearest even, saturating, in an i32; the first is the lowest byte."""
+    name = _F8[kind]
+    text = (
+        "{ .reg .b16 low, high; "
+        f"cvt.rn.satfinite.{name}.f32 low, $2, $1; cvt.rn.satfinite.{name}.f32 high, $4, $3; "
+        "mov.b32 $0, {low, high}; }"
+    )
+    return llvm.inline_asm(ops.i32_type(), list(values), text, "=r,f,f,f,f")

@@ -21,6 +21,7 @@ from .reduce import shuffle_xor
 
 HALVES = (0, 1)  # a thread's upper and lower row
 _QUAD = 4  # lanes that share a row
+_EXPONENT = 0x7F800000  # of an f32
 _FAR = 2.0**40  # from where on neighbouring numbers are 2**16 apart and more
 
 
@@ -58,15 +59,19 @@ class Step:
 
 @dataclass(frozen=True)
 class OnlineSoftmax:
-    """factor: exp2(factor * score) is the exponential.  rescale: by how much, in powers of two,
-    a row has to grow for its reference to move; 0: by anything.  Sums stay below 2 ** rescale times
-    what they would be.  may_be_far: whether scores may be finite and beyond +-2 ** 40, as where a
-    mask adds the least number that there is.
+    """factor: exp2(factor * score) is the exponential; a number above 0, or an f32 value.
+
+    rescale: by how much, in powers of two, a row has to grow for its reference to move; 0: by
+    anything.  Sums stay below 2 ** rescale times what they would be.  may_be_far: whether scores
+    may be finite and beyond +-2 ** 40, as where a mask adds the least number that there is.  lift:
+    exponentials, and their sums until they are `finished`, are 2 ** lift times what they are; so
+    2 ** (lift + rescale) at most.
     """
 
-    factor: float
+    factor: Any
     rescale: int = 0
     may_be_far: bool = False
+    lift: int = 0
 
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
         """Of the first block; is_masked: whether a row may have no score above -inf."""
@@ -113,7 +118,10 @@ class OnlineSoftmax:
 
     def finished(self, rows: Rows) -> list[Any]:
         """The whole sums, of all lanes of a row."""
-        return [_over_quad(total, _add) for total in rows.total]
+        totals = [_over_quad(total, _add) for total in rows.total]
+        if not self.lift:
+            return totals
+        return [_mul(total, _number(2.0**-self.lift)) for total in totals]
 
     def relative_to(self, rows: Rows, half: int) -> Any:
         """What a row's sum is relative to, in units of the scores: 0 where it had no score."""
@@ -144,7 +152,7 @@ class OnlineSoftmax:
 
     def _any_grows(self, most: Sequence[Any], old: Sequence[Any]) -> Any:
         """Whether a row of the warp outgrows its reference."""
-        factor = _number(self.factor)
+        factor = _of(self.factor)
         grown = [_mul(arith.SubFOp(m, o).result, factor) for m, o in zip(most, old, strict=True)]
         text = (
             "{ .reg .pred p, q; setp.gt.f32 p, $1, $2; "
@@ -165,10 +173,10 @@ class OnlineSoftmax:
         of a score, inside a multiply-add, would not.  Scores there are equal or so far from each
         other that a power of two, by which both products are exact, does as well.
         """
-        factor = _number(self.factor)
+        factor = _of(self.factor)
         if not self.may_be_far:
             return [factor for _ in base]
-        power = _number(min(1.0, 2.0 ** math.floor(math.log2(self.factor))))
+        power = _power_below(self.factor)
         limit = _number(_FAR)
         found = []
         for b in base:
@@ -179,10 +187,16 @@ class OnlineSoftmax:
     def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
         factors = self._factors(base)
         shifts = [_shift(b, factor) for b, factor in zip(base, factors, strict=True)]
-        return [
+        # Beside a far base the lift would be rounded away.
+        if self.lift and not self.may_be_far:
+            shifts = [_add(shift, _number(float(self.lift))) for shift in shifts]
+        found = [
             _ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2]))
             for i, score in enumerate(scores)
         ]
+        if self.lift and self.may_be_far:
+            return [_mul(value, _number(2.0**self.lift)) for value in found]
+        return found
 
 
 @dataclass(frozen=True)
@@ -242,6 +256,20 @@ def _over_quad(value: Any, combine: Callable[[Any, Any], Any]) -> Any:
         value = combine(value, shuffle_xor(value, distance))
         distance *= 2
     return value
+
+
+def _of(factor: Any) -> Any:
+    """A number as a value."""
+    return _number(factor) if isinstance(factor, float) else factor
+
+
+def _power_below(factor: Any) -> Any:
+    """The power of two up to a number above 0, or 1."""
+    if isinstance(factor, float):
+        return _number(min(1.0, 2.0 ** math.floor(math.log2(factor))))
+    exponent = ops.and_(llvm.BitcastOp(ops.i32_type(), factor).result, _EXPONENT)
+    power = llvm.BitcastOp(ops.f32_type(), exponent).result
+    return arith.MinNumFOp(power, _number(1.0)).result
 
 
 def _number(value: float) -> Any:

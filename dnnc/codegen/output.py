@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..dialect.tensor import Tensor
 from ..expr import Expr, Size
 from ..plan.plan import Launch, Memset, Step
 from ..target import Target
@@ -63,3 +64,8 @@ class Output:
         """Sets a workspace buffer's bytes before the steps that follow."""
         text = str(Expr.of(bytes_))
         self.steps.append(Step(memset=Memset(-1, "0", text, value, buffer)))
+
+    def clear(self, tensor: Tensor) -> None:
+        """Sets a tensor of one element to 0 before the steps that follow."""
+        bytes_ = str(tensor.type.bits // 8)
+        self.steps.append(Step(memset=Memset(tensor.uid or 0, "0", bytes_)))

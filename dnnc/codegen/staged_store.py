@@ -77,14 +77,14 @@ class StagedStore:
         for block in range(0, len(pairs), together):
             offset = ops.xor(turned, block * CHUNK_BYTES)
             registers = [_word(pairs[block + i][half]) for i in range(together) for half in (0, 1)]
-            _store_matrices(ops.add(start, offset), registers, "row")
+            store_matrices(ops.add(start, offset), registers, "row")
 
     def _put_turned(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By `stmatrix` that transposes: 16 rows of two column blocks an instruction."""
         start = ops.add(buffer, turned_offset(thread))
         for block in range(0, len(pairs), 2):
             words = [_word(word) for pair in pairs[block : block + 2] for word in pair]
-            _store_matrices(ops.add(start, block * 8 * TURNED_ROW_BYTES), words, "col")
+            store_matrices(ops.add(start, block * 8 * TURNED_ROW_BYTES), words, "col")
 
     def _put_pairs(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]]) -> None:
         """By stores of two neighbours."""
@@ -98,6 +98,22 @@ class StagedStore:
                 byte = ops.add(ops.mul(column, size), block * 8 * size)
                 pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
                 ops.store(pointer, pair[half], 2 * size)
+
+    def put_quads(self, buffer: Any, thread: Any, quads: Sequence[Sequence[Any]]) -> None:
+        """`put` of four neighbours, of 16 columns after 16 columns: `turned_bytes.quads`.
+
+        quads: [column block of 16][upper, lower row] of vectors of the tensor's register type.
+        """
+        size = self.element_bytes
+        row, column = wgmma.AccumulatorLayout.origin(thread)
+        for half in (0, 1):
+            at = ops.add(row, 8 * half)
+            start = ops.add(buffer, ops.mul(at, self.box.row_bytes))
+            turn = turn_of(self.box.row_bytes, at)
+            for block, quad in enumerate(quads):
+                byte = ops.add(ops.mul(column, 2 * size), block * 16 * size)
+                pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
+                ops.store(pointer, quad[half], 4 * size)
 
     def start(self, map_: Any, buffer: Any, at: Sequence[Any]) -> None:
         """Starts the copy of a buffer to the box that begins at some map coordinates."""
@@ -119,7 +135,7 @@ def turned_offset(thread: Any, blocks: int = 2) -> Any:
     return ops.add(ops.mul(column, TURNED_ROW_BYTES), turned)
 
 
-def _store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
+def store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
     nvvm.stmatrix(
         pointer_to(address),
         words,

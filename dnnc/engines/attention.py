@@ -6,6 +6,7 @@
     E = exp(S - base)     l = sum(E)
     P = E * share(l)      share: 1 / l, or nothing; then any pointwise work: dropout, ...
     O = P @ V             any pointwise work on O; outputs of rows: statistics of m and l
+    amax(P), amax(O)      of all elements, as outputs; of P right after its share
 
 Outputs may also be as large as the scores: what is made of P, where l divides it, and what no score
 has a part in, as dropout's mask.
@@ -59,7 +60,8 @@ class Attention:
 
     first, second: the products.  maximum, total: the reductions of rows.  q, k, v: what is
     multiplied, [.., Sq, D], [.., D, Skv], [.., Skv, Dv].  kept: outputs of the scores' dims;
-    keeps_weights: whether one of them is made of P.
+    keeps_weights: whether one of them is made of P.  largest: reductions of all of P or O.
+    mixed: whether P is multiplied by tensors of several elements, but for masks that are drawn.
     """
 
     first: Matmul
@@ -71,6 +73,8 @@ class Attention:
     v: Operand
     kept: tuple[Tensor, ...] = ()
     keeps_weights: bool = False
+    largest: tuple[Reduction, ...] = ()
+    mixed: bool = False
 
     @property
     def gathers(self) -> bool:
@@ -142,14 +146,18 @@ class _Reader:
 
     def read(self) -> Attention:
         first, second = self._products()
-        maximum, total = self._reductions()
+        maximum, total, largest = self._reductions()
         self._verify_score(first, maximum)
         e = self._exponential(maximum, total)
-        weights = self._verify_weights(second, e, maximum, total)
+        chain, share = self._verify_weights(second, e, maximum, total)
+        weights = share.results[0] if share else None
+        q = self._operand(first.a, may_be_scaled=True)
+        for op in largest:
+            self._verify_largest(op, second, share, is_packed=isinstance(q.load, RaggedLoad))
         found = Attention(
             first, second, maximum, total,
-            self._operand(first.a, may_be_scaled=True), self._operand(first.b, may_be_scaled=True),
-            self._operand(second.b),
+            q, self._operand(first.b, may_be_scaled=True), self._operand(second.b),
+            largest=largest, mixed=any(self._is_mixed(op) for op in chain if op is not share),
         )  # fmt: skip
         self._verify_batch(found)
         kept = tuple(t for t in self.fusion.outputs if self._is_kept(t, found, weights))
@@ -169,8 +177,10 @@ class _Reader:
             raise _Unlike(f"{second.label} does not weigh its B by what {first.label} gives")
         return first, second
 
-    def _reductions(self) -> tuple[Reduction, Reduction]:
+    def _reductions(self) -> tuple[Reduction, Reduction, tuple[Reduction, ...]]:
         found = [op for op in self.fusion.ops if isinstance(op, Reduction)]
+        largest = tuple(op for op in found if op.mode == "amax")
+        found = [op for op in found if op.mode != "amax"]
         if [op.mode for op in found] != ["max", "add"]:
             listed = ", ".join(op.label for op in found) or "no reductions"
             raise _Unlike(listed, "a maximum and a sum of each row")
@@ -181,7 +191,7 @@ class _Reader:
             if op.x.type != dtypes.f32 or op.compute_type != dtypes.f32:
                 raise _Unlike(f"{op.label} of {op.x.type}", "scores and exponentials in FLOAT")
         maximum, total = found
-        return maximum, total
+        return maximum, total, largest
 
     def _verify_score(self, first: Matmul, maximum: Reduction) -> None:
         for op in self.fusion.upstream(maximum.x):
@@ -226,10 +236,13 @@ class _Reader:
 
     def _verify_weights(
         self, second: Matmul, e: Tensor, maximum: Reduction, total: Reduction
-    ) -> Tensor | None:
-        """P: E, once multiplied by what depends on l, in a chain of pointwise work.  Gives E times
-        its share; None: nothing shares it out."""
-        tensor, shares, stops = second.a, list[Tensor](), (maximum, total)
+    ) -> tuple[list[Op], Op | None]:
+        """P: E, once multiplied by what depends on l, in a chain of pointwise work.
+
+        Gives the chain, and that operation.
+        """
+        tensor, stops = second.a, (maximum, total)
+        chain, shares = list[Op](), list[Op]()
         while tensor is not e:
             op = self.fusion.producers.get(tensor)
             if op is None or not self._keeps_rows(op):
@@ -240,17 +253,51 @@ class _Reader:
             if len(along) != 1 or not all(self._is_of_rows(t, *stops) for t in of_total):
                 raise _Unlike(f"{op.label} on weights", "weights that are multiplied by others")
             if of_total:
-                shares.append(tensor)
+                shares.append(op)
                 self._verify_share(op, along[0], e)
             elif not self._is_linear(op, along[0]):
                 raise _Unlike(f"{op.label} on weights", "identity, mul, div, binary_select")
             tensor = along[0]
+            chain.append(op)
         if len(shares) > 1:
             raise _Unlike("weights that are divided twice", "one division by the sum")
-        if second.a.type not in (dtypes.f32, second.b.type):
+        is_fp8 = second.a.type.is_fp8 and second.b.type.is_fp8
+        if second.a.type not in (dtypes.f32, second.b.type) and not is_fp8:
             what = f"weights of {second.a.type} for values of {second.b.type}"
             raise _Unlike(what, f"FLOAT, or {second.b.type}")
-        return shares[0] if shares else None
+        return chain, shares[0] if shares else None
+
+    def _is_mixed(self, op: Op) -> bool:
+        """Whether weights are multiplied by a tensor that is no mask that was drawn."""
+        if not isinstance(op, Pointwise) or op.mode not in ("mul", "div"):
+            return False
+        others = [t for t in op.operands if t.elements().constant != 1]
+        return sum(not isinstance(self.fusion.producers.get(t), Rng) for t in others) > 1
+
+    def _verify_largest(
+        self, op: Reduction, second: Matmul, share: Op | None, *, is_packed: bool
+    ) -> None:
+        """The amax of all of P, as the share leaves it, or of what comes after the product.
+
+        is_packed: queries are, so that zeros past the sequences, which no tile has, stay zeros.
+        """
+        what, accepted = op.label, "the amax of all probabilities or of the result, an output"
+        is_whole = op.y.elements().constant == 1 and op.index is None
+        is_float = {op.x.type, op.y.type, op.compute_type} == {dtypes.f32}
+        if not is_whole or not is_float:
+            raise _Unlike(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
+        if op.y not in self.fusion.outputs or any(op.y in o.operands for o in self.fusion.ops):
+            raise _Unlike(f"{what}, which others read", accepted)
+        after = self.fusion.upstream(op.x)
+        is_of_share = share is not None and op.x in share.results
+        is_of_result = second in after and all(
+            other is second
+            or second not in self._upstream(other)
+            or (self._is_product(other) if is_packed else self._keeps_rows(other))
+            for other in after
+        )
+        if not (is_of_share or is_of_result):
+            raise _Unlike(f"{what} of {op.x.label}", accepted)
 
     def _comes_from(self, tensor: Tensor, e: Tensor) -> bool:
         """Whether a tensor is made of E element by element, not by its sum."""
@@ -274,6 +321,11 @@ class _Reader:
             others = [t for t in (op.x, op.b) if t is not along]
             return op.t is not along and all(t is not None and t.value == 0 for t in others)
         return op.mode in ("identity", "mul") or (op.mode == "div" and op.x is along)
+
+    def _is_product(self, op: Op) -> bool:
+        """Whether an operation leaves zeros as they are."""
+        is_view = isinstance(op, Reshape) and _regroups(op)
+        return is_view or (isinstance(op, Pointwise) and op.mode in ("identity", "mul"))
 
     def _upstream(self, op: Op) -> frozenset[Op]:
         found: frozenset[Op] = frozenset()
@@ -372,8 +424,9 @@ class _Reader:
         return is_known and all(self._is_made_of(t, weights) for t in op.operands)
 
     def _verify_outputs(self, found: Attention, kept: Sequence[Tensor]) -> None:
+        totals = {op.y for op in found.largest}
         for output in self.fusion.outputs:
-            if output in kept:
+            if output in kept or output in totals:
                 continue
             if isinstance(store := self.fusion.producers.get(output), RaggedStore):
                 self._verify_packed(store)

@@ -33,23 +33,36 @@ from .attention import Attention, attention_of, attention_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import knob_reason
 from .sdpa_kernel_sm90 import SdpaEmitter
+from .sdpa_kind_sm90 import (
+    NARROW,
+    PINS,
+    RESCALE,
+    Kind,
+    fp8_knob_reasons,
+    fp8_rate_share,
+    fp8_reasons,
+    staged_output,
+)
 from .sdpa_sources_sm90 import LEAST_BLOCK
 from .sdpa_surface import head_of, operands, surface_reasons
 from .sdpa_tile_sm90 import SdpaTiling
-from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons
+from .surface import (
+    BANDWIDTH_SHARE,
+    LAUNCH_SECONDS,
+    bytes_of,
+    smem_reasons,
+)
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192)
 _QUERIES = (128, 64, 192)
 _STAGES = (2, 1, 3, 4)
 # Warpgroups -> accumulators and weights of a thread, beside which there is room for the rest.
 _SUMS = {1: 208, 2: 180, 3: 128}
-_RESCALE, _PINS = 1, 2  # bits of KERNEL_CFG
-_POWERS = 8  # of two: weights stay below 256, which f16 holds
+_POWERS = 8  # of two: weights stay below 256, which f16 and e4m3 hold
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
 _MOST_GATHERING = 2  # warpgroups of consumers
 _MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
 _LARGE_BLOCK = 128  # of a mask: what tiles of 64 or 128 fit in
-_NARROW = 64  # elements of a value, of which three warpgroups have tiles
 _MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
 _PINNED = 1  # eighths of the exponentials
 
@@ -65,6 +78,9 @@ class SdpaFwdSm90Engine:
         "sm_90a: attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, "
         "sums and softmax in f32; heads of D and Dv up to 256, multiples of 8; heads of Q may "
         "share those of K and V; any strides of 16 bytes, contiguous elements of a head",
+        "attention of fp8, as `sdpa_fp8` or in its steps: Q, K, V of either type, heads of "
+        "multiples of 16 elements, Dv up to 160 where products compute in FLOAT; outputs of fp8, "
+        "16 bits or f32; the amax of all weights and of the result",
         "pointwise operations on scores (scale, masks, biases, soft-cap), on weights (dropout) and "
         "on the result, of tensors that broadcast; several outputs of the result's dims; "
         "statistics of rows; numbers of queries, keys, batches and heads may be symbols",
@@ -83,7 +99,11 @@ class SdpaFwdSm90Engine:
         if attention_of(fusion).keeps_weights:
             what, supported = "weights as an output", "dropout's mask, or sdpa_sm80"
             reasons.append(Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "outputs", what, supported))
-        return (*reasons, *surface_reasons(fusion, _layout_reasons))
+        return (
+            *reasons,
+            *surface_reasons(fusion, _layout_reasons, takes_fp8=True),
+            *fp8_reasons(fusion),
+        )
 
     # ---- knobs
 
@@ -106,10 +126,14 @@ class SdpaFwdSm90Engine:
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
         reasons: list[Reason] = []
-        tiling = _tiling(knobs, *head_of(found), staged=0)
-        sums = tiling.keys // 2 + tiling.keys // 4 + tiling.width // 2
-        if sums > _SUMS[tiling.consumers]:
-            what = f"{sums} registers of sums and weights in {tiling.consumers} warpgroups"
+        kind = Kind.of(fusion)
+        if knobs["TILE_N"] % kind.step:
+            return (knob_reason(f"TILE_N={knobs['TILE_N']}", f"multiples of {kind.step}"),)
+        tiling = _tiling(knobs, *head_of(found), kind, staged=0)
+        if kind.is_fp8:
+            reasons += fp8_knob_reasons(knobs, tiling, kind, found)
+        elif tiling.sums > _SUMS[tiling.consumers]:
+            what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
             reasons.append(knob_reason(what, f"at most {_SUMS[tiling.consumers]}"))
         if found.gathers and tiling.consumers > _MOST_GATHERING:
             what = f"{tiling.consumers} warpgroups beside a producer that looks up rows"
@@ -118,7 +142,10 @@ class SdpaFwdSm90Engine:
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
-        config = _RESCALE | _PINS if head_of(attention_of(fusion))[1] > _NARROW else 0
+        kind = Kind.of(fusion)
+        config = RESCALE | PINS if kind.is_fp8 or head_of(attention_of(fusion))[1] > NARROW else 0
+        if kind.promotes:
+            config &= ~RESCALE
         for queries in _QUERIES:
             for keys in _KEYS:
                 if _is_cut(fusion, queries, keys):
@@ -131,7 +158,7 @@ class SdpaFwdSm90Engine:
                     found += [
                         {**knobs, "SCHED_POLICY": policy}
                         for policy in (1, 0)
-                        if not self.legal(knobs, fusion, target)
+                        if not self.legal({**knobs, "SCHED_POLICY": policy}, fusion, target)
                     ]
         return found
 
@@ -146,12 +173,11 @@ class SdpaFwdSm90Engine:
         blocks = min(heads * rows, target.sm_count)
         tiles = -(-heads * rows // blocks) if not knobs["SCHED_POLICY"] else heads * rows / blocks
         flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
-        rate = (
-            target.mma_tflops["f16"]
-            * 1e12
-            / target.sm_count
-            * _rate_share(knobs, width, _tiling(knobs, depth, width, staged=0).q_stages)
-        )
+        kind = Kind.of(fusion)
+        q_stages = _tiling(knobs, depth, width, kind, staged=0).q_stages
+        share = fp8_rate_share(knobs, width) if kind.is_fp8 else _rate_share(knobs, width)
+        share *= 1.0 if q_stages > 1 else _ONE_TILE_SHARE
+        rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
         seconds += 2e-6 if knobs["SCHED_POLICY"] else 0.0  # a counter is set before
         bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * _MEMORY_SHARE
@@ -160,6 +186,9 @@ class SdpaFwdSm90Engine:
         return Prediction(LAUNCH_SECONDS + max(seconds, memory + seconds / 8), bound)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        kind = Kind.of(fusion)
+        if kind.is_fp8 and not kind.promotes:
+            return ("TENSOR_CORE", "REDUCED_PRECISION_REDUCTION")
         return ("TENSOR_CORE",)
 
     # ---- tiling
@@ -171,11 +200,11 @@ class SdpaFwdSm90Engine:
         assert depth is not None and width is not None, "heads of known sizes"
         config = knobs["KERNEL_CFG"]
         if parts.shows_maximum:
-            config &= ~_RESCALE
+            config &= ~RESCALE
         is_longest_first = is_triangular(parts.condition)
         return _tiling(
-            {**knobs, "KERNEL_CFG": config}, depth, width,
-            staged=_staged(parts),
+            {**knobs, "KERNEL_CFG": config}, depth, width, Kind.of_region(parts),
+            staged=staged_output(parts),
             is_longest_first=is_longest_first,
             is_sparse=bool(parts.block_masks),
             gathers=parts.gathers,
@@ -196,6 +225,9 @@ class SdpaFwdSm90Engine:
             emitter = SdpaEmitter(kernel, AttentionRegion(region), tiling, counter)
             emitter.emit()
         blocks = minimum(emitter.schedule.tiles, device_dim("sm_count"))
+        for place in emitter.parts.largest:
+            tensor = region.outputs[place][1]
+            output.clear(tensor)
         output.launch(kernel, (blocks, 1, 1))
 
 
@@ -234,6 +266,7 @@ def _tiling(
     knobs: Knobs,
     depth: int,
     width: int,
+    kind: Kind,
     *,
     staged: int,
     is_longest_first: bool = False,
@@ -243,6 +276,11 @@ def _tiling(
 ) -> SdpaTiling:
     """With two tiles of queries in shared memory, if they fit."""
     config = knobs["KERNEL_CFG"]
+    rescale = _POWERS if config & RESCALE else 0
+    if kind.is_fp8:
+        rescale //= 2
+    if kind.promotes:
+        rescale = 0
 
     def of(q_stages: int) -> SdpaTiling:
         return SdpaTiling(
@@ -255,11 +293,15 @@ def _tiling(
             staged=staged,
             is_dynamic=bool(knobs["SCHED_POLICY"]),
             is_longest_first=is_longest_first,
-            skips=is_longest_first and width <= _NARROW and not is_sparse,
-            rescale=_POWERS if config & _RESCALE else 0,
-            pinned=_PINNED if config & _PINS else 0,
+            skips=is_longest_first and width <= NARROW and not is_sparse,
+            rescale=rescale,
+            pinned=_PINNED if config & PINS else 0,
             gathers=gathers,
             entries=entries,
+            element_bytes=kind.element_bytes,
+            staged_bytes=kind.staged_bytes,
+            promotes=kind.promotes,
+            lift=_POWERS - rescale if kind.is_fp8 else 0,
         )
 
     return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)
@@ -274,23 +316,17 @@ def _packed_entries(parts: AttentionRegion) -> int:
     entries = parts.source(0, 0).entries
     if parts.source(0, 0).kind != "packed" or entries is None or parts.keeps:
         return 0
-    results = [value for value, _ in parts.region.outputs if parts.is_of_result(value)]
+    results = [
+        value
+        for place, (value, _) in enumerate(parts.region.outputs)
+        if parts.is_of_result(value) and place not in parts.largest
+    ]
     most = entries.bounds()[1]
     is_fit = most <= _MOST_ENTRIES and all(parts.packed(value) for value in results)
     return most if is_fit else 0
 
 
-def _staged(parts: AttentionRegion) -> int:
-    """The first output of 16 bits that the copy engine can store; -1: none."""
-    for place, (value, tensor) in enumerate(parts.region.outputs):
-        axes = (tensor.rank - 1, tensor.rank - 2)
-        is_fit = tensor.type.bits == 16 and tma.refusal(tensor, axes) is None
-        if parts.is_of_result(value) and is_fit:
-            return place
-    return -1
-
-
-def _rate_share(knobs: Knobs, width: int, q_stages: int) -> float:
+def _rate_share(knobs: Knobs, width: int) -> float:
     """Of the tensor cores' rate; as measured on an H100."""
     consumers = knobs["TILE_M"] // 64
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
@@ -298,7 +334,7 @@ def _rate_share(knobs: Knobs, width: int, q_stages: int) -> float:
         share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
     few = {64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}.get(knobs["TILE_N"], 0.98)
     stages = 1.0 if knobs["STAGES"] == 2 else (0.75 if knobs["STAGES"] == 1 else 0.995)
-    return share * few * stages * (1.0 if q_stages > 1 else _ONE_TILE_SHARE)
+    return share * few * stages
 
 
 SDPA_FWD_SM90 = SdpaFwdSm90Engine()

@@ -23,21 +23,22 @@ from typing import Any
 from ..codegen import mbarrier, ops, smem, tma, wgmma
 from ..codegen.attention_region import AttentionRegion, Source
 from ..codegen.kernel import Kernel
-from ..codegen.online_softmax import OnlineSoftmax, Rows, Step, scaled
+from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows, Step, scaled
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.tile_ring import TileRing
 from ..codegen.tile_table import TileTable
-from ..mlir import llvm, nvvm
+from ..mlir import arith, ir, llvm, nvvm
+from ..mlir import math as mlir_math
 from ..target import WARP_THREADS
 from .sdpa_entry import Entry
 from .sdpa_packed_schedule import PackedSchedule
 from .sdpa_region_sm90 import WarpgroupRegion
 from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
 from .sdpa_sources_sm90 import Rows as MemoryRows
-from .sdpa_tile_sm90 import SdpaTiling
-from .sdpa_walk import FACTOR
+from .sdpa_tile_sm90 import TURNERS, SdpaTiling
+from .sdpa_turner_sm90 import ValueTurner
+from .sdpa_walk import times_log2e
 
-_PANEL = 64
 _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
 
 
@@ -63,14 +64,18 @@ class SdpaEmitter:
             for name, source in sources.items()
         }  # fmt: skip
         q, k, v = (source.tensor.type for source in sources.values())
-        self.qk, self.pv = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, v]
+        p = self.parts.weight_type if t.turns else v
+        self.qk, self.pv = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[p, v]
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
         made = PackedSchedule if t.entries else Schedule
         self.schedule = made(self.kernel, self.parts, t, share)
-        self.q_panels = wgmma.Panels(wgmma.M, 2)
-        self.k_panels = wgmma.Panels(t.keys, 2)
-        self.v_panels = wgmma.Panels(t.width_panels * _PANEL, 2, False, t.keys)
+        self.q_panels = wgmma.Panels(wgmma.M, t.element_bytes)
+        self.k_panels = wgmma.Panels(t.keys, t.element_bytes)
+        if t.turns:
+            self.v_panels = wgmma.Panels(t.width, 1)
+        else:
+            self.v_panels = wgmma.Panels(t.width_panels * t.panel, 2, False, t.keys)
 
     # ---- the whole
 
@@ -80,6 +85,9 @@ class SdpaEmitter:
         at = partial(smem.byte_pointer, base)
         self.keys = Pipeline.of(at(t.k_offset), t.k_bytes, t.stages, at(t.k_barriers))
         self.values = Pipeline.of(at(t.v_offset), t.v_bytes, t.stages, at(t.v_barriers))
+        self.raw = self.values  # as the copy engine brings them
+        if t.turns:
+            self.raw = Pipeline.of(at(t.raw_offset), t.raw_bytes, t.stages, at(t.raw_barriers))
         self.base = base
         self.warp = nvvm.shfl_sync(
             ops.const(-1), ops.shr(ops.thread_id(), 5), ops.const(0), ops.const(31),
@@ -115,12 +123,14 @@ class SdpaEmitter:
         t = self.tiling
         warps = t.consumers * wgmma.WARPGROUP_THREADS // WARP_THREADS
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
-            for ring in (self.keys, self.values):
-                ring.make(1, warps)
+            self.keys.make(1, warps)
+            self.values.make(TURNERS if t.turns else 1, warps)
+            if t.turns:
+                self.raw.make(1, TURNERS)
             for own in range(t.consumers):
                 self.queries_of(own).make(1, 1)
             if self.ring is not None:
-                self.ring.make(warps)
+                self.ring.make(warps + (TURNERS if t.turns else 0))
             mbarrier.make_visible()
         if isinstance(self.schedule, PackedSchedule):
             with ops.if_(ops.compare("eq", self.warp, 0)):
@@ -190,6 +200,10 @@ class SdpaEmitter:
                 operand.prefetch()
             start = [*Cursor().values, *Cursor().values, ops.const(0)]
             self._each_tile(start, self._load_tile, takes=True)
+        if t.turns:
+            with ops.if_(ops.less(0, self.warp)):
+                turner = ValueTurner(t, self.schedule, self.raw, self.values, self.warp)
+                self._each_tile(turner.start, turner.tile, takes=False)
 
     def _load_tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
         blocks = self._blocks(tile)
@@ -207,9 +221,7 @@ class SdpaEmitter:
         self._load_queries(tile, count)
         last = ops.sub(blocks.end, 1)
         load_keys = partial(self._load_block, "k", self.keys, tile, self.operands["k"].entry(tile))
-        load_values = partial(
-            self._load_block, "v", self.values, tile, self.operands["v"].entry(tile)
-        )
+        load_values = partial(self._load_block, "v", self.raw, tile, self.operands["v"].entry(tile))
         keys = load_keys(keys, last)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
@@ -274,7 +286,9 @@ class SdpaEmitter:
         self.lane = ops.and_(self.thread, WARP_THREADS - 1)
         self.queries = self.queries_of(self.own)
         self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
-        self.softmax = OnlineSoftmax(self.walks.factor * FACTOR, t.rescale, self.parts.may_be_far)
+        self.softmax = OnlineSoftmax(
+            times_log2e(self.walks.factor), t.rescale, self.parts.may_be_far, t.lift
+        )
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
         self._first_turn()
@@ -343,11 +357,13 @@ class SdpaEmitter:
         keys = keys.next(t.stages)
         is_masked = walk.has_masks
         scores = walk.scores(wgmma.unpacked(sums), last, is_masked=is_masked)
-        first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_plain)
+        first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
         weights = walk.weights(first.exponentials, last)
         zeros = [ops.zeros(ops.f32_type())] * (t.width // 2)
 
         state = [*keys.values, *values.values, *first.rows.values, *zeros, *weights]
+        if t.promotes:
+            state += [_number(1.0)] * len(HALVES)
         for low, high, masked in self._runs(whole, mine, last):
             count_ = ops.maximum(ops.sub(high, low), 0)
             body = partial(self._step, q, walk, ops.sub(high, 1), masked)
@@ -355,16 +371,35 @@ class SdpaEmitter:
                 body = partial(self._step_if_seen, tile, ops.sub(high, 1), body)
             state = ops.for_(0, count_, 1, state, body)
         keys, values = Cursor(*state[:2]), Cursor(*state[2:4])
-        rows, result = Rows.of(state[4:8]), state[8 : 8 + t.width // 2]
-        weights = state[8 + t.width // 2 :]
+        rows, result, weights, scale = self._carried(state[4:])
         self.values.wait_full(values)
         sums = self._start_result(weights, values, result)
         (sums,) = wgmma.wait_for([sums])
         self.values.release(values, self.lane)
         values = values.next(t.stages)
-        self._finish(walk, tile, row, wgmma.unpacked(sums), rows, cursor)
+        result = self._added(result, scale, wgmma.unpacked(sums))
+        self._finish(walk, tile, row, result, rows, cursor)
         walk.keep_unseen(whole.first, end)
         return [*keys.values, *values.values, ops.add(count, 1)]
+
+    def _carried(
+        self, state: Sequence[Any]
+    ) -> tuple[Rows, Sequence[Any], Sequence[Any], Sequence[Any]]:
+        """(rows, result, weights, what the result is to be scaled by) of what steps carry on."""
+        first = 4 + self.tiling.width // 2
+        last = len(state) - (len(HALVES) if self.tiling.promotes else 0)
+        return Rows.of(state), state[4:first], state[first:last], state[last:]
+
+    def _added(
+        self, result: Sequence[Any], scale: Sequence[Any], sums: Sequence[Any]
+    ) -> Sequence[Any]:
+        """The result with a step's sums; those have it in them, or are to be added."""
+        if not self.tiling.promotes:
+            return sums
+        return [
+            mlir_math.FmaOp(value, scale[i // 2 % 2], more).result
+            for i, (value, more) in enumerate(zip(result, sums, strict=True))
+        ]
 
     def _skip(self, keys: Cursor, values: Cursor, count: Any) -> tuple[Cursor, Cursor]:
         """Lets blocks go by; turns as ever, of which all warpgroups take equally many."""
@@ -401,9 +436,8 @@ class SdpaEmitter:
         self, q: Any, walk: Any, last: Any, is_masked: bool, i: Any, state: Sequence[Any]
     ) -> Sequence[Any]:
         t = self.tiling
-        width = t.width // 2
-        keys, values, rows = Cursor(*state[:2]), Cursor(*state[2:4]), Rows.of(state[4:8])
-        result, weights = state[8 : 8 + width], state[8 + width :]
+        keys, values = Cursor(*state[:2]), Cursor(*state[2:4])
+        rows, result, weights, scale = self._carried(state[4:])
         block = ops.sub(last, i)
         self.keys.wait_full(keys)
         self._turn()
@@ -414,7 +448,7 @@ class SdpaEmitter:
         (sums,) = wgmma.wait_for([sums], 1)
         self.keys.release(keys, self.lane)
         scores = walk.scores(wgmma.unpacked(sums), block, is_masked=is_masked)
-        may_be_empty = is_masked or not self.walks.is_plain
+        may_be_empty = is_masked or not self.walks.is_finite
         step = self.softmax.next(
             scores, rows, is_masked=may_be_empty, pin=self._pin, pinned=t.pinned
         )
@@ -423,9 +457,12 @@ class SdpaEmitter:
         # Not before the wait: words that are made while products run would make the assembler
         # serialize these (C7513).  Nor past the branch below, where they would stand in a row.
         weights = wgmma.settled(walk.weights(step.exponentials, block))
-        result = self._rescaled(wgmma.unpacked(products), step)
+        result = self._added(result, scale, wgmma.unpacked(products))
+        if not t.promotes:
+            result = self._rescaled(result, step)
         following = [*keys.next(t.stages).values, *values.next(t.stages).values]
-        return [*following, *step.rows.values, *result, *weights]
+        scale = step.scale if t.promotes else ()
+        return [*following, *step.rows.values, *result, *weights, *scale]
 
     def _step_if_seen(
         self, tile: QueryTile, last: Any, step: Callable[..., Sequence[Any]], i: Any,
@@ -477,15 +514,26 @@ class SdpaEmitter:
         """Starts O += P @ V of a block."""
         t = self.tiling
         v = wgmma.descriptor(self.values.address(values), self.v_panels)
-        sums = wgmma.packed(wgmma.accumulator_type(self.pv, t.width), result)
+        if t.promotes:
+            sums = wgmma.undefined(self.pv, t.width)
+        else:
+            sums = wgmma.packed(wgmma.accumulator_type(self.pv, t.width), result)
         wgmma.fence()
         for step in range(t.keys // self.pv.k):
             sums = wgmma.multiply(
                 self.pv, t.width, list(weights[4 * step : 4 * step + 4]),
-                wgmma.moved(v, self.v_panels.offset(0, step)), sums, 1, b_k_major=False,
+                wgmma.moved(v, self._step_of_values(step)), sums,
+                int(step > 0 or not t.promotes), b_k_major=t.turns,
             )  # fmt: skip
         wgmma.commit()
         return sums
+
+    def _step_of_values(self, step: int) -> int:
+        """Where a step of keys begins among a block's values, in bytes."""
+        if not self.tiling.turns:
+            return self.v_panels.offset(0, step)
+        panel, inner = divmod(step, self.pv.steps)
+        return panel * self.v_panels.bytes + self.v_panels.offset(0, inner)
 
     # ---- turns
 
@@ -573,6 +621,10 @@ def _unless(
         return carried
 
     return ops.either(condition, [value.type for value in carried], stay, then)
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
 
 
 def _axes(source: Source, is_turned: bool) -> tuple[int, int]:

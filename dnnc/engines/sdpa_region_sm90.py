@@ -11,15 +11,13 @@ from typing import Any
 from ..codegen import ops, tma, wgmma
 from ..codegen.index import Index
 from ..codegen.loops import coordinates_of
-from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows
+from ..codegen.online_softmax import OnlineSoftmax, Rows
 from ..codegen.staged_store import StagedStore
 from ..mlir import arith, ir
 from .sdpa_entry import Entry
 from .sdpa_schedule import QueryTile
 from .sdpa_tile_sm90 import SdpaTiling
 from .sdpa_walk import SdpaRegion, TileWalk
-
-_PANEL = 64
 
 
 @dataclass
@@ -38,7 +36,8 @@ class WarpgroupRegion(SdpaRegion):
         if place < 0:
             return []
         tensor = self.region.outputs[place][1]
-        box = tma.Box(tensor, (tensor.rank - 1, tensor.rank - 2), (_PANEL, wgmma.M))
+        panel = self.tiling.staged_panel
+        box = tma.Box(tensor, (tensor.rank - 1, tensor.rank - 2), (panel, wgmma.M))
         return [(place, StagedStore(box), tma.map_argument(self.kernel, box))]
 
     def at(self, tile: QueryTile, row: Any) -> WarpgroupWalk:
@@ -124,23 +123,24 @@ class WarpgroupWalk(TileWalk):
         if entry is not None:
             value = s.made(place)
             batch, row = {**batch, 0: Index.of(0)}, ops.add(entry.first, row)
-        blocks = s.tiling.width // 8
-        for first in range(0, blocks, 8):
-            pairs = [
-                [self.pair_of(value, result, j, half) for half in HALVES]
-                for j in range(first, min(first + 8, blocks))
-            ]
-            store.put(ops.add(buffer, first // 8 * store.bytes), self.thread, pairs)
+        panel = s.tiling.staged_panel
+        blocks, whole = -(-s.tiling.width // 16), panel // 16
+        put = store.put_quads if s.of_bytes else store.put
+        for first in range(0, blocks, whole):
+            pieces = self.pieces(result, first, min(whole, blocks - first))
+            made = [self.made_of(value, piece) for piece in pieces]
+            rows = [made[i : i + 2] for i in range(0, len(made), 2)]
+            put(ops.add(buffer, first // whole * store.bytes), self.thread, rows)
         tma.show_writes()
         meet()
         is_first = ops.compare("eq", self.thread, 0)
         with ops.if_(ops.both(is_first, s.schedule.not_before(self.row))):
-            for panel in range(s.tiling.width_panels):
-                column = Index.of(panel * _PANEL)
+            for number in range(s.tiling.staged_panels):
+                column = Index.of(number * panel)
                 at = coordinates_of(
                     target.tensor.rank, batch,
                     {target.tensor.rank - 2: Index(row), target.tensor.rank - 1: column},
                 )  # fmt: skip
-                source = ops.add(buffer, panel * store.bytes)
+                source = ops.add(buffer, number * store.bytes)
                 store.start(map_, source, tma.place(store.box, at))
             tma.commit()

@@ -21,7 +21,6 @@ from .attention import group_size
 from .sdpa_entry import Entry, first_row, read
 from .sdpa_schedule import QueryTile
 
-_PANEL = 64
 _FEW = wgmma.ATOM_ROWS
 LEAST_BLOCK = _FEW  # rows of a page
 UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
@@ -33,7 +32,7 @@ Place = Mapping[int, Any]  # axis of the tensor -> i32 coordinate
 class Rows:
     """The rows of an operand, by tiles of `rows` of them.
 
-    axes: of elements and of rows.  batch: the scores' axes of heads.  panels: of 64 elements.
+    axes: of elements and of rows.  batch: the scores' axes of heads.  panels: of 128 bytes.
     """
 
     kernel: Kernel
@@ -54,13 +53,19 @@ class Rows:
                 whole = min(whole, self.page)
             heights = [whole, _FEW, 1]
         self.boxes = [
-            tma.Box(self.tensor, self.axes, (_PANEL, height)) for height in dict.fromkeys(heights)
+            tma.Box(self.tensor, self.axes, (self.panel, height))
+            for height in dict.fromkeys(heights)
         ]
         self.maps = [tma.map_argument(self.kernel, box) for box in self.boxes]
 
     @property
     def tensor(self) -> Tensor:
         return self.source.tensor
+
+    @property
+    def panel(self) -> int:
+        """Elements of a panel's row."""
+        return wgmma.ROW_BYTES * 8 // self.tensor.type.bits
 
     @property
     def page(self) -> int:
@@ -127,7 +132,7 @@ class Rows:
         box, map_ = self.boxes[which], self.maps[which]
 
         def one(panel: Any) -> None:
-            at = {**place, box.axes[0]: ops.mul(panel, _PANEL)}
+            at = {**place, box.axes[0]: ops.mul(panel, self.panel)}
             corner = [ops.value_of(at[axis]) for axis in box.map_axes]
             target = smem.byte_pointer(slot, ops.mul(panel, self.rows * wgmma.ROW_BYTES))
             tma.load(target, map_, corner, barrier)

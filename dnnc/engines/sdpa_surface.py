@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .. import dtypes
 from ..dialect.fusion import Fusion
+from ..dtypes import DType
 from ..errors import Status
 from ..expr import Expr, product
 from .attention import Attention, Operand, attention_of, group_size
@@ -14,28 +15,41 @@ from .surface import boolean_reason
 
 TYPES = (dtypes.f16, dtypes.bf16)
 MOST_ELEMENTS = 256  # of a query, and of a value
+_LEAST_BYTES = 16  # of a row in memory
 
 
-def type_reasons(found: Attention) -> list[Reason]:
-    reasons = []
+def types_of(found: Attention) -> tuple[DType, DType, DType]:
+    """Of Q, K and V."""
     q, k, v = (operand.tensor.type for operand in (found.q, found.k, found.v))
-    if q != k or q not in TYPES or v not in TYPES:
-        reasons.append(
-            Reason(
-                Status.NOT_SUPPORTED_DATA_TYPE,
-                "operand types",
-                f"Q {q}, K {k}, V {v}",
-                "Q and K of f16 or of bf16, V of f16 or bf16",
-            )
-        )
+    return q, k, v
+
+
+def is_fp8(found: Attention) -> bool:
+    """Whether all operands are of 8 bits."""
+    return all(dtype.is_fp8 for dtype in types_of(found))
+
+
+def type_reasons(found: Attention, *, takes_fp8: bool = False) -> list[Reason]:
+    reasons = []
+    q, k, v = types_of(found)
+    of_16_bits = q == k and q in TYPES and v in TYPES
+    if not of_16_bits and not (takes_fp8 and is_fp8(found)):
+        supported = "Q and K of f16 or of bf16, V of f16 or bf16"
+        if takes_fp8:
+            supported += "; or all of them of fp8"
+        what = f"Q {q}, K {k}, V {v}"
+        reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported))
+    accepted = [dtypes.f32]
+    if takes_fp8 and is_fp8(found):
+        accepted.append(dtypes.fast_float_for_fp8)
     for op in (found.first, found.second):
-        if op.compute_type != dtypes.f32:
+        if op.compute_type not in accepted:
             reasons.append(
                 Reason(
                     Status.NOT_SUPPORTED_DATA_TYPE,
                     "compute type",
                     f"{op.compute_type.cudnn} of {op.label}",
-                    "FLOAT",
+                    ", ".join(dtype.cudnn for dtype in accepted),
                 )
             )
     return reasons
@@ -43,10 +57,11 @@ def type_reasons(found: Attention) -> list[Reason]:
 
 def shape_reasons(found: Attention) -> list[Reason]:
     reasons = []
+    unit = _LEAST_BYTES if is_fp8(found) else _LEAST_BYTES // 2
     for name, size in (("D", found.depth), ("Dv", found.width)):
         number = size.constant
-        if number is None or number % 8 or not 8 <= number <= MOST_ELEMENTS:
-            supported = f"a known multiple of 8, up to {MOST_ELEMENTS}"
+        if number is None or number % unit or not unit <= number <= MOST_ELEMENTS:
+            supported = f"a known multiple of {unit}, up to {MOST_ELEMENTS}"
             reasons.append(
                 Reason(Status.NOT_SUPPORTED_SHAPE, "head size", f"{name} of {size}", supported)
             )
@@ -58,11 +73,11 @@ def shape_reasons(found: Attention) -> list[Reason]:
 
 
 def surface_reasons(
-    fusion: Fusion, layout_reasons: Callable[[Attention], list[Reason]]
+    fusion: Fusion, layout_reasons: Callable[[Attention], list[Reason]], *, takes_fp8: bool = False
 ) -> list[Reason]:
     """Why an attention is declined; layout_reasons: what the engine asks of operands in memory."""
     found = attention_of(fusion)
-    reasons = type_reasons(found)
+    reasons = type_reasons(found, takes_fp8=takes_fp8)
     reasons += shape_reasons(found) or layout_reasons(found)
     return reasons + [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
 

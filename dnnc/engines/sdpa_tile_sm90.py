@@ -10,14 +10,17 @@ from ..codegen import wgmma
 from ..codegen.pipeline import Pipeline
 from ..codegen.tile_ring import TileRing
 from ..codegen.tile_table import TileTable
+from ..codegen.turned_bytes import TurnedBytes
 
-_PANEL = 64  # elements of a panel's row
 _WARP_WORD = 4
+TURNERS = 3  # warps of the producer's that turn values
+
+_MOST_BESIDE_TURNING = 190  # sums of a thread, for which fewer registers do
 
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
 # for all.
 _REGISTERS = {2: (40, 232), 3: (32, 160)}
-_GATHERING = {2: (56, 224)}  # where the producer looks up rows
+_GATHERING = {2: (56, 224)}  # where the producer looks up rows, or turns values
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,9 @@ class SdpaTiling:
     before sums are scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that
     come before the second product ends.  gathers: whether rows of keys or queries are looked up.
     entries: of the batch at most, whose queries are packed and so are their results; 0: others.
+    element_bytes: of operands; values of one byte are turned on the way (`TurnedBytes`).
+    staged_bytes: of an element of the staged output.  promotes: each step's P @ V is a sum of its
+    own, which is added in f32.  lift: exponentials are so many powers of two larger.
     """
 
     queries: int
@@ -49,6 +55,10 @@ class SdpaTiling:
     pinned: int
     gathers: bool
     entries: int
+    element_bytes: int = 2
+    staged_bytes: int = 2
+    promotes: bool = False
+    lift: int = 0
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> SdpaTiling:
@@ -78,22 +88,52 @@ class SdpaTiling:
     @property
     def registers(self) -> tuple[int, int] | None:
         """Of a thread of the producer, and of a consumer; None: as they come."""
-        return (_GATHERING if self.gathers else _REGISTERS).get(self.consumers)
+        is_busy = self.gathers or (self.turns and self.sums <= _MOST_BESIDE_TURNING)
+        return (_GATHERING if is_busy else _REGISTERS).get(self.consumers)
 
-    # ---- panels of 64 elements
+    @property
+    def sums(self) -> int:
+        """Registers of a thread for scores, weights and results."""
+        results = self.width if self.promotes else self.width // 2
+        return self.keys // 2 + self.keys * self.element_bytes // 8 + results
+
+    # ---- panels of rows of 128 bytes
+
+    @property
+    def turns(self) -> bool:
+        """Whether values are turned before they are multiplied."""
+        return self.element_bytes == 1
+
+    @property
+    def turned(self) -> TurnedBytes:
+        return TurnedBytes(self.keys, self.width)
+
+    @property
+    def panel(self) -> int:
+        """Elements of a panel's row."""
+        return wgmma.ROW_BYTES // self.element_bytes
 
     @property
     def depth_panels(self) -> int:
-        return -(-self.depth // _PANEL)
+        return -(-self.depth // self.panel)
 
     @property
     def width_panels(self) -> int:
-        return -(-self.width // _PANEL)
+        return -(-self.width // self.panel)
+
+    @property
+    def staged_panel(self) -> int:
+        """Elements of a row of the staged output's panels."""
+        return wgmma.ROW_BYTES // self.staged_bytes
+
+    @property
+    def staged_panels(self) -> int:
+        return -(-self.width // self.staged_panel)
 
     @property
     def q_bytes(self) -> int:
         """Of a warpgroup's queries, or its result."""
-        panels = max(self.depth_panels, self.width_panels if self.staged >= 0 else 0)
+        panels = max(self.depth_panels, self.staged_panels if self.staged >= 0 else 0)
         return panels * wgmma.M * wgmma.ROW_BYTES
 
     @property
@@ -102,6 +142,12 @@ class SdpaTiling:
 
     @property
     def v_bytes(self) -> int:
+        """Of a step's values as they are multiplied."""
+        return self.turned.bytes if self.turns else self.raw_bytes
+
+    @property
+    def raw_bytes(self) -> int:
+        """Of a step's values as they lie in memory."""
         return self.width_panels * self.keys * wgmma.ROW_BYTES
 
     # ---- places in shared memory
@@ -115,17 +161,25 @@ class SdpaTiling:
         return self.k_offset + self.stages * self.k_bytes
 
     @property
-    def k_barriers(self) -> int:
+    def raw_offset(self) -> int:
         return self.v_offset + self.stages * self.v_bytes
+
+    @property
+    def k_barriers(self) -> int:
+        return self.raw_offset + (self.stages * self.raw_bytes if self.turns else 0)
 
     @property
     def v_barriers(self) -> int:
         return self.k_barriers + Pipeline.barrier_bytes(self.stages)
 
     @property
+    def raw_barriers(self) -> int:
+        return self.v_barriers + Pipeline.barrier_bytes(self.stages)
+
+    @property
     def q_barriers(self) -> int:
         """Of the first warpgroup's queries; those of the others follow."""
-        return self.v_barriers + Pipeline.barrier_bytes(self.stages)
+        return self.raw_barriers + (Pipeline.barrier_bytes(self.stages) if self.turns else 0)
 
     @property
     def ring_barriers(self) -> int:

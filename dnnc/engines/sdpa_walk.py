@@ -10,7 +10,7 @@ neighbours, as accumulators of `mma.sync` and of `wgmma` alike leave them
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,11 +19,16 @@ from ..codegen.attention_region import AttentionRegion, unrounded
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
+from ..codegen.math import f8_word
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows, scaled
+from ..codegen.reduce import shuffle_xor
 from ..codegen.scalar import element_type
+from ..codegen.turned_bytes import quads
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith, ir, llvm
+from ..target import WARP_THREADS
 from .sdpa_entry import Entry, packed_entry
+from .sdpa_scale import ScoreScale, number_value
 from .sdpa_schedule import QueryTile, Schedule, Tiling
 
 FACTOR = math.log2(math.e)
@@ -56,6 +61,16 @@ class _Forward:
         return self.walk.value(self.value, at, width)
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Neighbours in a row of the result.  half: the thread's upper or lower row.  column: of the
+    first.  values: scalars."""
+
+    half: int
+    column: Index
+    values: Sequence[Any]
+
+
 @dataclass
 class SdpaRegion:
     """What the walks of all tiles have in common.
@@ -81,23 +96,44 @@ class SdpaRegion:
         self.kept = [place for place, (value, _) in enumerate(self.targets) if parts.is_kept(value)]
         packed = [parts.packed(value) for value, _ in self.targets]
         self.packed = {place: found for place, found in enumerate(packed) if found is not None}
+        self.of_bytes = parts.operand(1, 1)[0].type.bits == 8
+        self.scale = self._scale()
+
+    @property
+    def weights_amax(self) -> list[int]:
+        """The outputs that are the largest of all weights."""
+        found = self.parts.largest
+        return [place for place, inner in found.items() if not self.parts.is_of_result(inner)]
 
     def made(self, place: int) -> Any:
         """What an output is, before its rows are packed."""
         return self.packed[place][0] if place in self.packed else self.targets[place][0]
 
+    def _scale(self) -> ScoreScale | None:
+        """The factor of scores that is left to the exponentials; of bytes numbers in memory too."""
+        parts = self.parts
+        if self.of_bytes and parts.scaling and self._is_product(parts.scaling[1]):
+            return ScoreScale.of(
+                *parts.scaling, Walk(self.kernel, self.arguments, self.region.symbols)
+            )
+        return ScoreScale(*parts.scaled) if parts.scaled else None
+
     @property
-    def factor(self) -> float:
-        """Scores are this times what `scores` gives."""
-        return self.parts.scaled[2] if self.parts.scaled else 1.0
+    def factor(self) -> Any:
+        """Scores are this times what `scores` gives; a number, or an f32 value."""
+        return self.scale.factor if self.scale else 1.0
 
     @property
     def is_plain(self) -> bool:
-        """Whether a score that is not masked is finite where the product is."""
+        """Whether a score that is not masked is what the product gives, times a number."""
         parts = self.parts
         inner = parts.masks[-1].score if parts.masks else parts.score
-        made = parts.scaled[1] if parts.scaled else inner
-        return self._is_product(made)
+        return self._is_product(self.scale.inner if self.scale else inner)
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether a score that is not masked is finite where the product is."""
+        return self.is_plain and (self.scale is None or self.scale.is_odd is None)
 
     def _is_product(self, value: Any) -> bool:
         while value != self.parts.first:
@@ -143,14 +179,17 @@ class TileWalk:
             total: self.hands["total"],
         }  # fmt: skip
         self.forwards: list[_Forward] = []
+        self.weight_forwards: list[_Forward] = []
         scores = dict(leaves)
-        if parts.scaled:
-            scores[parts.scaled[0]] = self._forward(parts.scaled[1])
+        if s.scale:
+            scores[s.scale.value] = self._forward(s.scale.inner)
         plain = dict(scores)
         if parts.masks:
             plain[parts.masks[0].value] = self._forward(parts.masks[-1].score)
         symbols = s.region.symbols
-        self.walk = Walk(s.kernel, leaves, symbols)
+        self.walk = self.weight_walk = Walk(s.kernel, leaves, symbols)
+        if s.of_bytes:
+            self.weight_walk = self._without_factors(leaves)
         self.score_walks = {
             True: Walk(s.kernel, scores, symbols), False: Walk(s.kernel, plain, symbols)
         }  # fmt: skip
@@ -184,6 +223,16 @@ class TileWalk:
         made = _Forward(value)
         self.forwards.append(made)
         return made
+
+    def _without_factors(self, leaves: Mapping[Any, Any]) -> Walk:
+        """A walk of weights to which products by single numbers are nothing: the result is
+        multiplied by these."""
+        s = self.shared
+        made = dict(leaves)
+        for value, inner, _ in s.parts.weight_factors:
+            made[value] = _Forward(inner)
+            self.weight_forwards.append(made[value])
+        return Walk(s.kernel, made, s.region.symbols)
 
     # ---- coordinates
 
@@ -228,12 +277,13 @@ class TileWalk:
         s, walk = self.shared, self.score_walks[is_masked].branch()
         for forward in self.forwards:
             forward.walk = walk
-        sums = found = list(sums) if self.factor is None else scaled(sums, [self.factor] * 2)
+        sums = list(sums) if self.factor is None else scaled(sums, [self.factor] * 2)
+        found = s.scale.applied(sums) if s.scale else list(sums)
         if not (s.is_plain and (not is_masked or not s.parts.masks)):
             for j, i, column in self._columns(block, is_whole=not is_masked):
                 for half in HALVES:
                     place = 4 * j + 2 * half + i
-                    self.hands["sums"].current = ops.from_elements(sums[place : place + s.pair])
+                    self.hands["sums"].current = ops.from_elements(found[place : place + s.pair])
                     value = walk.value(s.parts.score, self._at(half, column), s.pair)
                     found[place : place + s.pair] = ops.elements(value)
         return self._cut(found, block) if is_masked and s.has_tail else found
@@ -252,7 +302,9 @@ class TileWalk:
     def weights(self, exponentials: Sequence[Any], block: Any) -> list[Any]:
         """Words of the second product's first operand (`wgmma.OperandLayout`); outputs that have
         an element for each score are stored on the way."""
-        s, walk = self.shared, self.walk.branch()
+        s, walk = self.shared, self.weight_walk.branch()
+        for forward in self.weight_forwards:
+            forward.walk = walk
         operand = s.parts.calls[1].operands[0]
         dims = s.region.dims_of(operand)
         found: dict[tuple[int, int], list[Any]] = {}
@@ -262,9 +314,18 @@ class TileWalk:
                 place = 4 * j + 2 * half + i
                 self.hands["weight"].current = ops.from_elements(exponentials[place:][: s.pair])
                 value = walk.value(operand, self._at(half, column, dims), s.pair)
-                found.setdefault((j, half), []).extend(ops.elements(value))
+                group = j // 2 if s.of_bytes else j
+                found.setdefault((group, half), []).extend(ops.elements(value))
                 self._keep(walk, half, column, 8 * j + i, left)
-        return [self._word(pair) for pair in found.values()]
+        make = self._word_of_bytes if s.of_bytes else self._word
+        return [make(weights) for weights in found.values()]
+
+    def _word_of_bytes(self, weights: Sequence[Any]) -> Any:
+        """Four weights, of 16 columns: see `turned_bytes`."""
+        kind = self.shared.parts.weight_type.name
+        if str(weights[0].type) != "f32":  # of 8 bits already, carried as integers
+            return llvm.BitcastOp(ops.i32_type(), ops.from_elements(list(weights))).result
+        return f8_word(weights, kind)
 
     def _left(self, block: Any) -> Any:
         """Keys from a thread's first one of a block on; None: all of any block are there."""
@@ -334,8 +395,10 @@ class TileWalk:
 
     def store_others(self, result: Sequence[Any], staged: Collection[int] = ()) -> None:
         """Outputs of the divided result, but for those that are staged, from registers."""
+        largest = self.shared.parts.largest
+        self._store_largest(result)
         for place, (value, _) in enumerate(self.shared.targets):
-            if self.shared.parts.is_of_result(value) and place not in staged:
+            if self.shared.parts.is_of_result(value) and place not in (*staged, *largest):
                 self.store_direct(place, result)
 
     def leave_loop(self) -> None:
@@ -350,17 +413,30 @@ class TileWalk:
 
     def shares(self, softmax: OnlineSoftmax, rows: Rows) -> list[Any]:
         """What exponentials of each row are multiplied by; its statistics are stored."""
-        totals = softmax.finished(rows)
+        s, totals = self.shared, softmax.finished(rows)
         scale = []
         for half in HALVES:
             scale.append(self._finish_row(softmax, rows, totals[half], half))
+            if s.weights_amax:
+                self._meet_weights(rows, scale[half], half)
             self._store_row(half)
+        if s.of_bytes:
+            own = self._weight_factor(softmax.lift)
+            scale = [arith.MulFOp(value, own).result for value in scale]
         return scale
+
+    def _weight_factor(self, lift: int) -> Any:
+        """What weights were not multiplied by, over 2 ** lift, which they were."""
+        found = _number(2.0**-lift)
+        for _, _, number in self.shared.parts.weight_factors:
+            if number is not None:
+                found = arith.MulFOp(found, number_value(number, self.walk)).result
+        return found
 
     def _finish_row(self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int) -> Any:
         """What the result of a row is multiplied by; maximum and sum are in hand after it."""
         s, parts = self.shared, self.shared.parts
-        factor = _number(s.factor)
+        factor = _number(s.factor) if isinstance(s.factor, float) else s.factor
         maximum = arith.MulFOp(rows.reference[half], factor).result
         own = arith.MulFOp(softmax.relative_to(rows, half), factor).result
         at = self._at(half, Index.of(0))
@@ -394,7 +470,7 @@ class TileWalk:
         s = self.shared
         at = self._at(half, Index.of(0))
         for place, (value, target) in enumerate(s.targets):
-            if s.parts.is_of_rows(value):
+            if s.parts.is_of_rows(value) and place not in s.parts.largest:
                 made = self.walk.value(s.made(place), at, 1)
                 own = is_first
                 if own is None:
@@ -405,12 +481,10 @@ class TileWalk:
     def store_direct(self, place: int, result: Sequence[Any]) -> None:
         """An output of the result, from registers."""
         s = self.shared
-        for j in range(s.tiling.width // 8):
-            for half in HALVES:
-                column = self.result_column(j)
-                made = self.pair_of(s.made(place), result, j, half)
-                where, inside = self.spot(place, half, column)
-                s.targets[place][1].store(where, made, inside)
+        for piece in self.pieces(result):
+            made = self.made_of(s.made(place), piece)
+            where, inside = self.spot(place, piece.half, piece.column)
+            s.targets[place][1].store(where, made, inside)
 
     def spot(self, place: int, half: int, column: Coordinate) -> tuple[list[Any], Any]:
         """(coordinates in an output of a row's element, whether it is stored: None, always)."""
@@ -432,14 +506,74 @@ class TileWalk:
             self._entries[place] = packed_entry(s.kernel, s.parts, source, batch, axis)
         return self._entries[place]
 
-    def result_column(self, j: int) -> Index:
-        return Index(ops.add(self.right, 8 * j), 1, 2)
+    def pieces(self, result: Sequence[Any], first: int = 0, count: int = 0) -> Iterator[Piece]:
+        """Neighbours in a row of the result that a thread has, made as they are asked for.
 
-    def pair_of(self, value: Any, result: Sequence[Any], j: int, half: int) -> Any:
-        """A pair of an output's elements."""
-        place = 4 * j + 2 * half
-        self.hands["result"].current = ops.from_elements(list(result[place : place + 2]))
-        return self.walk.value(value, self._at(half, self.result_column(j)), 2)
+        first, count: 16 columns after 16 columns (default: all).
+        """
+        s = self.shared
+        last = s.tiling.width // 8
+        end = min(2 * (first + count), last) if count else last
+        for j in range(2 * first, end, 2 if s.of_bytes else 1):
+            for half in HALVES:
+                if s.of_bytes:
+                    column = Index(ops.add(ops.shl(self.right, 1), 8 * j), 1, 4)
+                    yield Piece(half, column, quads(result[4 * j : 4 * j + 8])[half])
+                else:
+                    column = Index(ops.add(self.right, 8 * j), 1, 2)
+                    place = 4 * j + 2 * half
+                    yield Piece(half, column, result[place : place + 2])
+
+    def made_of(self, value: Any, piece: Piece) -> Any:
+        """An output's elements."""
+        self.hands["result"].current = ops.from_elements(list(piece.values))
+        return self.walk.value(value, self._at(piece.half, piece.column), len(piece.values))
+
+    # ---- the largest of all
+
+    def _store_largest(self, result: Sequence[Any]) -> None:
+        s = self.shared
+        for place, inner in s.parts.largest.items():
+            if place in s.weights_amax:
+                continue
+            parts = {half: list[Any]() for half in HALVES}
+            for piece in self.pieces(result):
+                parts[piece.half] += ops.elements(self.made_of(inner, piece))
+            for half, values in parts.items():
+                self._meet(place, values, half)
+
+    def _meet_weights(self, rows: Rows, scale: Any, half: int) -> None:
+        """The largest weight of a row is its largest score's, whose exponential is `scale`."""
+        low = _number(-math.inf)
+        is_empty = arith.CmpFOp(arith.CmpFPredicate.OEQ, rows.reference[half], low).result
+        # No number where the graph does not mind that a row has no scores.
+        nothing = arith.MulFOp(_number(0.0), scale).result
+        largest = arith.SelectOp(is_empty, nothing, scale).result
+        for place in self.shared.weights_amax:
+            self._meet(place, [largest], half)
+
+    def _meet(self, place: int, values: Sequence[Any], half: int) -> None:
+        """The output becomes the largest of itself and all lanes' values.
+
+        Numbers without their sign are ordered as integers are, NaN above all.
+        """
+        found: Any = 0
+        for value in values:
+            bits = llvm.BitcastOp(ops.i32_type(), value).result
+            found = ops.maximum(found, ops.and_(bits, 0x7FFFFFFF))
+        inside = self.inside(half)
+        if inside is not None:
+            found = ops.select(inside, found, 0)
+        distance = 1
+        while distance < WARP_THREADS:
+            found = ops.maximum(found, shuffle_xor(found, distance))
+            distance *= 2
+        _, target = self.shared.targets[place]
+        pointer = target.address([Index.of(0)] * target.tensor.rank)
+        with ops.if_(ops.compare("eq", ops.and_(self.thread, WARP_THREADS - 1), 0)):
+            text = "red.relaxed.gpu.global.max.u32 [$0], $1;"
+            where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
+            llvm.inline_asm(None, [where, found], text, "l,r", has_side_effects=True)
 
 
 def _narrower(value: Any) -> Any:
@@ -456,3 +590,10 @@ def _one(tensor: Any) -> Any:
 
 def _number(value: float) -> Any:
     return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
+
+
+def times_log2e(factor: Any) -> Any:
+    """What scores are multiplied by to be exponents of 2."""
+    if isinstance(factor, float):
+        return factor * FACTOR
+    return arith.MulFOp(factor, _number(FACTOR)).result

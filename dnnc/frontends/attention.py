@@ -97,8 +97,13 @@ def sdpa(
     made = call.attend(
         Sdpa,
         {
-            "q": q, "k": k, "v": v, "attn_scale": attn_scale, "bias": bias,
-            "sink_token": sink_token, "block_mask": block_mask,
+            "q": q,
+            "k": k,
+            "v": v,
+            "attn_scale": attn_scale,
+            "bias": bias,
+            "sink_token": sink_token,
+            "block_mask": block_mask,
         },
         lengths=(use_padding_mask, (seq_len_q, seq_len_kv), (cu_seq_len_q, cu_seq_len_kv)),
         totals=(max_total_seq_len_q, max_total_seq_len_kv),

@@ -67,6 +67,8 @@ def _placed(step: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
         record = dict(step["memset"])
         if record.get("buffer"):
             record["offset"] = str(offsets[record.pop("buffer")])
+        elif record["uid"] in offsets:
+            record |= {"uid": -1, "offset": str(offsets[record["uid"]])}
         return {"memset": record}
     launch = dict(step["launch"])
     launch["args"] = [_placed_argument(argument, offsets) for argument in launch["args"]]

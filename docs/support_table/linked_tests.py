@@ -134,8 +134,13 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest(
             "tests/engines/test_sdpa_fwd_sm90.py", "test_best_choices_spill_nothing", HOPPER
         ),
+        *_both("test_sdpa_fp8_sm90.py", target=HOPPER),
         LinkedTest("tests/engines/test_random_attention.py", "test_on_hopper", HOPPER),
+        LinkedTest("tests/engines/test_random_attention.py", "test_of_fp8_on_hopper", HOPPER),
         LinkedTest("tests/engines/test_mutation.py", "test_waits_of_attention_are_needed", HOPPER),
+        LinkedTest(
+            "tests/engines/test_mutation.py", "test_waits_of_turned_values_are_needed", HOPPER
+        ),
     ),
     "engine sdpa_sm80": (
         *_both("test_sdpa_sm80.py"),
@@ -258,6 +263,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation sdpa": (
         *_both("test_attention.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention.py"),
+    ),
+    "operation sdpa_fp8": (
+        *_both("test_sdpa_fp8_sm90.py", target=HOPPER),
+        LinkedTest("tests/dialect/test_attention_fp8.py"),
     ),
     "operation paged_cache_load": (
         *_both("test_attention.py", "test_a_paged_cache"),

@@ -56,7 +56,11 @@ def compute_types_of(builds: Iterable[Build]) -> tuple[DType, ...]:
     return tuple(
         compute
         for compute in dtypes.COMPUTE
-        if any(fusion_of(b, io, compute) for b in graphs for io in (dtypes.f32, dtypes.i32))
+        if any(
+            fusion_of(b, io, compute)
+            for b in graphs
+            for io in (dtypes.f32, dtypes.i32, dtypes.f8e4m3)
+        )
     )
 
 

@@ -147,6 +147,62 @@ CASES = {
 }
 
 
+# ---- of fp8
+
+SCALES = ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
+
+
+def scales(g, dims=(1, 1, 1, 1)):
+    """The arguments of descales and scales, by name."""
+    return {name: g.tensor(list(dims), data_type=dtypes.f32, name=name) for name in SCALES}
+
+
+def attention_fp8(
+    arguments=None, io=dtypes.f8e4m3, out=None, stats=True, scale_dims=(1, 1, 1, 1),
+    is_stated=False, **dims
+):  # fmt: skip
+    """A graph of one sdpa_fp8; all four results are outputs.  out: type of o.  is_stated: whether
+    q, k, v say their type."""
+
+    def build():
+        g = new_graph(io)
+        given = arguments(g) if callable(arguments) else arguments or {}
+        tensors = operands(g, **{"depth": 16, **dims})
+        if is_stated:
+            tensors = [tensor.set_data_type(io) for tensor in tensors]
+        results = g.sdpa_fp8(
+            *tensors, **scales(g, scale_dims), generate_stats=stats, **given, name="sdpa"
+        )
+        if out is not None:
+            results[0].set_data_type(out)
+        return finish(g, *results)
+
+    return build
+
+
+FP8_CASES = {
+    "full": attention_fp8(kv_heads=4),
+    "causal": attention_fp8({"attn_scale": 0.25, "use_causal_mask": True}, out=dtypes.bf16),
+    "padding": attention_fp8(lengths, out=dtypes.f16),
+    "window": attention_fp8({"left_bound": 2, "right_bound": 1}, io=dtypes.f8e5m2),
+    "sink": attention_fp8(
+        lambda g: {
+            "sink_token": g.tensor([1, 4, 1, 1], data_type=dtypes.f32),
+            "bias": g.tensor([1, 4, 5, 7], data_type=dtypes.f32),
+        },
+        out=dtypes.f32,
+        stats=False,
+    ),
+    "dropout": attention_fp8(
+        lambda g: {"dropout": drawn(g)["dropout"], "compute_data_type": "FAST_FLOAT_FOR_FP8"},
+        out=dtypes.f32,
+    ),
+    "symbols": attention_fp8(
+        {"use_causal_mask_bottom_right": True}, batch=B, rows=M, columns=M + 3, out=dtypes.bf16
+    ),
+}
+
+
 # ---- the cache alone
 
 
@@ -288,6 +344,7 @@ FEW = (
 
 EXAMPLES = {
     "sdpa": [CASES[name] for name in FEW],
+    "sdpa_fp8": list(FP8_CASES.values()),
     "paged_cache_load": [
         cache(),
         cache(keys=None, io=dtypes.f16),
@@ -366,6 +423,10 @@ BROKEN = {
     ("sdpa", "C13"): attention(lambda g: {**drawn(g), "dropout": None}),
     ("sdpa", "C14"): attention(lambda g: {"sink_token": g.tensor([1, 2, 1, 1])}),
     ("sdpa", "C15"): edited(CASE, compute_type=dtypes.i32),
+    ("sdpa_fp8", "C1"): attention_fp8(io=dtypes.f16),
+    ("sdpa_fp8", "C15"): edited(attention_fp8(is_stated=True), compute_type=dtypes.i32),
+    ("sdpa_fp8", "C16"): attention_fp8(scale_dims=(1, 4, 1, 1), is_stated=True),
+    ("sdpa_fp8", "C17"): edited(attention_fp8(is_stated=True), "amax_o", [1, 4, 1, 1]),
     ("paged_cache_load", "C1"): cache((6, 2, 3, 8), keys=6),
     ("paged_cache_load", "C2"): edited(cache(), "y", [3, 4, 7, 8]),
     ("paged_cache_load", "C3"): cache(table=(3, 1, 4, 1)),

@@ -26,6 +26,8 @@ from .test_matmul_sm80 import product, strides
 from .test_matmul_sm90 import softmax
 from .test_pointwise import new_graph
 from .test_reduction import reduce
+from .test_sdpa_fp8_sm90 import FAST
+from .test_sdpa_fp8_sm90 import attention as attention_of_fp8
 
 M = dnnc.Dim("M", max=65536)
 B = dnnc.Dim("B", max=256)
@@ -444,6 +446,32 @@ def test_matmul_sm90_fits_its_registers(name, monkeypatch):
     producers = 2 if knobs["WARP_SPEC_CFG"] == 2 else 1
     assert main.threads == (256 if rows == 64 else 256 + 128 * producers)
     assert main.registers <= {256: 255, 384: 168, 512: 128}[main.threads]
+
+
+ATTENTION_OF_FP8 = {
+    "128 elements": ({"depth": 128}, {"TILE_N": 128, "KERNEL_CFG": 2}),
+    "128 elements fast": ({"depth": 128, "compute": FAST}, {"TILE_N": 192, "KERNEL_CFG": 3}),
+    "64 elements": ({"depth": 64}, {"TILE_N": 192, "KERNEL_CFG": 2}),
+    "64 elements fast": ({"depth": 64, "compute": FAST}, {"TILE_M": 192, "KERNEL_CFG": 0}),
+    "256 elements fast": ({"depth": 256, "compute": FAST}, {"KERNEL_CFG": 3}),
+    "160 elements": ({"depth": 160}, {"TILE_N": 64, "KERNEL_CFG": 0}),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION_OF_FP8)
+def test_attention_of_fp8_fits_its_registers(name, monkeypatch):
+    shape, more = ATTENTION_OF_FP8[name]
+    knobs = {"TILE_M": 128, "TILE_N": 96, "STAGES": 2, "KERNEL_CFG": 2, "SCHED_POLICY": 1} | more
+    causal = {"use_causal_mask": True}
+
+    def build():
+        return attention_of_fp8(
+            batch=4, heads=16, queries=4096, keys=4096, out="FP8_E4M3", arguments=causal, **shape
+        )
+
+    plan = assembled_without_waits("sdpa_fwd_sm90", build, knobs, "sm_90a", monkeypatch)
+    (kernel,) = plan.programs[0].kernels
+    assert kernel.registers == {384: 168, 512: 128}[kernel.threads]
 
 
 def assembled_without_waits(engine, build, knobs, target, monkeypatch):

@@ -465,6 +465,10 @@ def tiles_of_attention(*, batch, queries, keys=66, knobs=None, **options):
 
 ATTENTION = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 3, "SCHED_POLICY": 1}
 TWO_TILES = tiles_of_attention(batch=1, queries=130, keys=100)
+TURNED = tiles_of_attention(
+    batch=1, queries=130, keys=200, depth=16, dtype="FP8_E4M3", weight_type="FLOAT",
+    knobs={"KERNEL_CFG": 2},
+)  # fmt: skip
 ATTENTION_CASES = {
     "six tiles": tiles_of_attention(batch=6, queries=66),
     "one stage of queries": tiles_of_attention(
@@ -512,6 +516,25 @@ def test_waits_of_attention_are_needed(monkeypatch):
 
     found, alive = survivors(TWO_TILES, "sdpa_fwd_sm90", "sm_90a", observable)
     assert len(found) > 35
+    assert not alive
+
+
+def test_waits_of_turned_values_are_needed(monkeypatch):
+    """Of fp8: four blocks of values go round two rings of two stages, by way of three warps, which
+    wait for both, show what they wrote, and arrive at both."""
+    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
+
+    def around_the_turning(module, kernel):
+        function = module.function(kernel)
+        first, last = function.indices("ldmatrix")[0], function.indices("stmatrix")[-1]
+        for found in removed(module, kernel, (SPIN, "mbarrier.arrive", "fence")):
+            opcode, place = found[0]
+            if first - 45 < function.indices(opcode)[place] < last + 6:
+                yield found
+
+    found, alive = survivors(TURNED, "sdpa_fwd_sm90", "sm_90a", around_the_turning)
+    opcodes = [opcode for (opcode, _), _ in found]
+    assert sorted(opcodes) == ["fence", *["mbarrier.arrive"] * 2, *[SPIN] * 2]
     assert not alive
 
 

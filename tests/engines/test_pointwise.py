@@ -34,8 +34,10 @@ def test_examples_of_every_operation(op, number, build):
     g = build()
     graph = g.graph.finalize()
     options = {"target": "sm_90"} if any(t.type.is_fp8 for t in graph.tensors) else {}
+    # The probabilities of fp8 are rounded to it; not in the reference of the one operation.
+    allowance = 0.1 if op == "sdpa_fp8" else 1e-6
     check(g, sizes, inputs=random_inputs(graph, sizes, low=0.25, high=2.0), slack=6.0,
-          allowance=1e-6, **options)  # fmt: skip
+          allowance=allowance, **options)  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", [m for m in MODES if m.domain == "float"], ids=lambda m: m.name)

@@ -15,9 +15,9 @@ from tests.engines.test_random_attention import failures
 OF_A_SHARD = 100
 
 
-def shard(number, engine, target=None):
+def shard(number, engine, target=None, **options):
     first = 1000 + number * OF_A_SHARD
-    assert not failures(engine, range(first, first + OF_A_SHARD), 700, target)
+    assert not failures(engine, range(first, first + OF_A_SHARD), 700, target, **options)
 
 
 @pytest.mark.sm90
@@ -25,6 +25,13 @@ def shard(number, engine, target=None):
 @pytest.mark.parametrize("number", range(30))
 def test_hopper(number):
     shard(number, "sdpa_fwd_sm90", "sm_90a")
+
+
+@pytest.mark.sm90
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
+def test_hopper_of_fp8(number):
+    shard(number, "sdpa_fwd_sm90", "sm_90a", is_fp8=True)
 
 
 @pytest.mark.slow

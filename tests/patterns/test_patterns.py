@@ -35,7 +35,7 @@ FITS = {
     "flash_fprop": "sdpa_fwd_sm90",
     "flash_bprop": 6,
     "flash_paged": "sdpa_fwd_sm90",
-    "flash_fp8_fprop": 2,
+    "flash_fp8_fprop": "sdpa_fwd_sm90",
     "flash_fp8_bprop": 4,
     "conv_bn_fprop": "conv_sm90",
     "dbarcs": "conv_sm90",

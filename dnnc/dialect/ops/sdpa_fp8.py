@@ -41,6 +41,7 @@ class SdpaFp8(Sdpa):
     """
 
     op_name = "sdpa_fp8"
+    backend = ""
     operand_types: ClassVar[tuple[DType, ...]] = (dtypes.f8e4m3, dtypes.f8e5m2)
 
     descale_q: Tensor = operand("[1, 1, 1, 1], of Q")
