@@ -350,7 +350,7 @@ class _Attention(Pattern):
             base = g.binary_select(0.0, self.m, self.flag(g.cmp_eq(self.m, LOW)))
         e = g.exp(g.sub(s, base))
         self.l = self._rows(e, "add")
-        share = random.choice(("mul", "mul", "div", "after"))
+        share = self.share = random.choice(("mul", "mul", "div", "after"))
         p = self._weights(self._shared(e, share), s, is_guarded)
         if self.keeps and share != "after" and self._chance(0.3):
             dtype = self.random.choice((self.io, self.io, "f32"))
@@ -440,7 +440,7 @@ class _Fp8Attention(_Attention):
     def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
         self.is_plain = not (is_guarded and self._chance(0.3))
         if self.is_plain:
-            if self._chance(0.5):
+            if self.share != "after" and self._chance(0.5):
                 self._largest(p)
             return p
         return self.g.binary_select(p, 0.0, self._condition(s, 0))
