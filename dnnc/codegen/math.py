@@ -35,6 +35,8 @@ def lower(
     result = op.results[0].type
     if op.name == "arith.extf" and str(types[0]) in _F8:
         return _from_f8(operands[0], str(types[0]), width)
+    if op.name == "arith.extf" and (str(types[0]), str(result)) == ("bf16", "f32") and width % 2 == 0:
+        return ops.from_elements(_from_bf16(operands[0]))
     if op.name == "arith.truncf" and str(result) in _F8:
         return _to_f8(operands[0], str(result), width)
     rule = _APPROXIMATE.get(op.name)
@@ -67,7 +69,10 @@ def widened(value: Any, source: DType, target: DType) -> list[Any]:
 
 
 def _from_bf16(value: Any) -> list[Any]:
-    """f32 of pairs of bf16 elements, an instruction each: they are the upper halves of f32."""
+    """f32 of pairs of bf16 elements, an instruction each: they are the upper halves of f32.
+
+    The back end takes the upper element of a pair apart in two.
+    """
     words = ops.vector_type(ops.i32_type(), ops.width_of(value) // 2)
     found: list[Any] = []
     for word in ops.elements(llvm.BitcastOp(words, value).result):
