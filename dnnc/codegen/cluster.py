@@ -10,6 +10,7 @@ from ..mlir import nvvm
 from . import ops
 
 MAX_BLOCKS = 8  # that every device takes
+_TOGETHER = 16  # multiprocessors from among which a cluster's come, at least: those of a GPC
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,16 @@ class Cluster:
     def count(self) -> Any:
         """Clusters of the grid."""
         return ops.div(nvvm.read_ptx_sreg_nctaid_x(), self.blocks)
+
+
+def at_once(multiprocessors: int, blocks: int) -> int:
+    """How many clusters of so many blocks run at the same time, a block to a multiprocessor.
+
+    Some parts of a device have more multiprocessors than others, which larger clusters can't use.
+    """
+    if blocks <= 2 or multiprocessors < _TOGETHER:
+        return max(1, multiprocessors // blocks)
+    return multiprocessors // _TOGETHER * (_TOGETHER // blocks)
 
 
 def arrive() -> None:

@@ -35,7 +35,11 @@ def lower(
     result = op.results[0].type
     if op.name == "arith.extf" and str(types[0]) in _F8:
         return _from_f8(operands[0], str(types[0]), width)
-    if op.name == "arith.extf" and (str(types[0]), str(result)) == ("bf16", "f32") and width % 2 == 0:
+    if (
+        op.name == "arith.extf"
+        and (str(types[0]), str(result)) == ("bf16", "f32")
+        and width % 2 == 0
+    ):
         return ops.from_elements(_from_bf16(operands[0]))
     if op.name == "arith.truncf" and str(result) in _F8:
         return _to_f8(operands[0], str(result), width)

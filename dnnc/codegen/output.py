@@ -33,11 +33,18 @@ class Output:
         return Kernel(self.gpu_module, name, self.target, threads)
 
     def launch(
-        self, kernel: Kernel, grid: tuple[Size, Size, Size], *, cooperative: bool = False
+        self,
+        kernel: Kernel,
+        grid: tuple[Size, Size, Size],
+        *,
+        cooperative: bool = False,
+        programmatic: bool = False,
     ) -> None:
         """Adds the launch of a finished kernel; grid: blocks along x, y, z.
 
         cooperative: blocks wait for each other, so that all have to be resident.
+        programmatic: it waits for the launch before it itself, and may start when all blocks of
+        that one have allowed it or ended.
         """
         x, y, z = (str(Expr.of(extent)) for extent in grid)
         self.steps.append(
@@ -50,6 +57,7 @@ class Output:
                     cluster=(kernel.cluster, 1, 1),
                     dynamic_smem_bytes=str(kernel.dynamic_smem_bytes),
                     cooperative=cooperative,
+                    programmatic=programmatic,
                 )
             )
         )

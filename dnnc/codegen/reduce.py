@@ -88,28 +88,50 @@ def across_rows(
     """
     if rows == 1:
         return value
-    size = ops.element_of(value.type).width // 8
-    buffer = kernel.shared(name, kernel.threads * ops.width_of(value) * size)
-    return through_rows(buffer, value, column, row, kernel.threads // rows, rows, combine)
+    columns = kernel.threads // rows
+    return _through_rows(kernel, name, value, column, row, columns, rows, combine)
 
 
-def through_rows(
-    buffer: Any, value: Any, column: Any, row: Any, columns: int, rows: int, combine: Combine
+def _through_rows(
+    kernel: Kernel,
+    name: str,
+    value: Any,
+    column: Any,
+    row: Any,
+    columns: int,
+    rows: int,
+    combine: Combine,
 ) -> Any:
-    """`across_rows` in a buffer of columns * rows fragments, which all threads have read."""
+    """`across_rows`; threads whose column is not one of so many take no part."""
     width = ops.width_of(value)
     element = ops.element_of(value.type)
     size = element.width // 8
+    buffer = kernel.shared(name, columns * rows * width * size)
+    is_part = None if columns * rows == kernel.threads else ops.less(column, columns)
     place = ops.mul(ops.add(ops.mul(row, columns), column), width)
     alignment = min(16, size * width)
-    ops.store(ops.gep(buffer, place, element), value, alignment)
+    with ops.if_(is_part):
+        ops.store(ops.gep(buffer, place, element), value, alignment)
     ops.barrier()
+    column = column if is_part is None else ops.minimum(column, columns - 1)
     total = value
     for other in range(1, rows):
         at = ops.mul(ops.add(column, other * columns), width)
         pointer = ops.gep(buffer, at, element)
         total = combine(total, ops.load(pointer, value.type, alignment))
     return total
+
+
+def across_block(kernel: Kernel, name: str, value: Any, columns: int, combine: Combine) -> Any:
+    """A fragment combined over all threads of a block that have the same column.
+
+    Thread t gives one of column t % columns, a power of two up to a warp; the result is right in
+    the first so many threads.
+    """
+    value = across_lanes(value, WARP_THREADS // columns, combine, columns)
+    warps, thread = kernel.threads // WARP_THREADS, ops.thread_id()
+    lane, warp = ops.and_(thread, WARP_THREADS - 1), ops.shr(thread, 5)
+    return _through_rows(kernel, name, value, lane, warp, columns, warps, combine)
 
 
 def across_warps(

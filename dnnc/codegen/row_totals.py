@@ -87,7 +87,7 @@ class RowTotals:
         else:
             ops.barrier()
         return [
-            self._gathered(buffer, base, count, value.type, combine)
+            gathered(buffer, base, count, value.type, combine)
             for buffer, value, combine in zip(buffers, values, combines, strict=True)
         ]
 
@@ -99,25 +99,6 @@ class RowTotals:
             return
         for block in range(self.blocks):
             ops.store(mbarrier.remote(own, block), value, _size(value))
-
-    def _gathered(self, buffer: Any, base: Any, count: int, type_: Any, combine: Combine) -> Any:
-        """All parts of a row combined, in every thread."""
-        size = type_.width // 8
-
-        def part(place: Any) -> Any:
-            return ops.load(ops.gep(buffer, ops.add(base, place), type_), type_, size)
-
-        if count <= _DIRECT:
-            total = part(0)
-            for place in range(1, count):
-                total = combine(total, part(place))
-            return total
-        lanes = min(count, WARP_THREADS)
-        lane = ops.and_(ops.thread_id(), lanes - 1)
-        total = part(lane)
-        for first in range(lanes, count, lanes):
-            total = combine(total, part(ops.add(lane, first)))
-        return reduce.across_lanes(total, lanes, combine)
 
     def _through_columns(
         self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
@@ -156,6 +137,26 @@ class RowTotals:
                 total = combine(total, ops.load(pointer(other), value.type, alignment))
             found.append(total)
         return found
+
+
+def gathered(buffer: Any, base: Any, count: int, type_: Any, combine: Combine) -> Any:
+    """A row's parts in shared memory, from place `base` on, combined in every thread."""
+    size = type_.width // 8
+
+    def part(place: Any) -> Any:
+        return ops.load(ops.gep(buffer, ops.add(base, place), type_), type_, size)
+
+    if count <= _DIRECT:
+        total = part(0)
+        for place in range(1, count):
+            total = combine(total, part(place))
+        return total
+    lanes = min(count, WARP_THREADS)
+    lane = ops.and_(ops.thread_id(), lanes - 1)
+    total = part(lane)
+    for first in range(lanes, count, lanes):
+        total = combine(total, part(ops.add(lane, first)))
+    return reduce.across_lanes(total, lanes, combine)
 
 
 def _size(value: Any) -> int:

@@ -24,8 +24,9 @@ from .. import dtypes
 from ..codegen.fragments import kept_bytes
 from ..codegen.output import Output
 from ..codegen.region import Region, loop_groups
-from ..codegen.row_ring import MOST_ROWS, is_run, ring_bytes
+from ..codegen.row_ring import is_run
 from ..codegen.row_totals import ROWS_ACROSS, parts_across
+from ..codegen.totals_ahead import exchange_bytes
 from ..codegen.walk import inputs_of
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
@@ -50,8 +51,11 @@ from .reduced import (
     runs_along_row,
     sizes_along,
 )
-from .rows_kernel import COLUMNS_BYTES, RowsEmitter, RowsTiling, split_region
+from .rows_columns import COLUMNS_BYTES, bytes_of_block
+from .rows_kernel import RowsEmitter
 from .rows_model import RowsModel
+from .rows_ring import PRODUCER_THREADS, is_shared, memory_bytes
+from .rows_tiling import RowsTiling, split_region
 from .surface import (
     bytes_of,
     fp8_reasons,
@@ -62,11 +66,16 @@ from .surface import (
 
 _THREADS = 128  # of a block, at least
 _MOST_THREADS = 1024
+_QUARTERS = 4 * WARP_THREADS
 _THREADS_OF_ROWS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 _ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)
 _LONG_ROW = 16384  # elements
 _KEPT_BYTES = 64 << 10  # of a row, from where on it may
 _EXCHANGE_BYTES = 4096  # of shared memory beside such a row, at most
+_MOST_SUMS = (
+    32  # of a thread, beside which fragments of a ring leave registers; of more, narrow ones
+)
+_NARROW = 4  # elements
 _FUNCTIONS = {
     "exp", "log", "pow", "atan2", "sin", "cos", "tan", "erf", "tanh_fwd", "tanh_bwd",
     "sigmoid_fwd", "sigmoid_bwd", "swish_fwd", "swish_bwd", "gelu_fwd", "gelu_bwd",
@@ -128,12 +137,16 @@ class RowsEngine:
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("TILE_COLS", _THREADS_OF_ROWS, "threads of a block that share a row"),
         Knob(
+            "TILE_ROWS", (0, 1, 2, 4, 8, 16, 32),
+            "rows side by side in a block; 0: as many as 128 threads have, one at least",
+        ),
+        Knob(
             "ARRAY_SIZE_PER_THREAD", _ELEMENTS,
             "elements of a row that a thread holds; 0: each pass reads the row again",
         ),
         Knob("TILE_CGA", (1, 2, 4, 8), "blocks of a cluster that share a row"),
         Knob(
-            "CTA_COUNT", (0, 1, 2, 4, 8),
+            "CTA_COUNT", (0, 1, 2, 3, 4, 8),
             "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
         ),
         Knob(
@@ -161,12 +174,20 @@ class RowsEngine:
                 return (knob_reason(f"{what} across rows", supported),)
         elif threads < 2:
             return (knob_reason("TILE_COLS=1", "2 or more along rows"),)
+        if (rows := knobs["TILE_ROWS"]) and (not is_along or rows * threads < _THREADS):
+            what = f"TILE_ROWS={rows}, TILE_COLS={threads}"
+            return (knob_reason(what, f"TILE_ROWS=0, or {_THREADS} threads along rows"),)
         row = _row_elements(fusion).bounds()[1]
         if held and held * threads * blocks < row:
             what = f"{threads * blocks} threads of {held} elements for rows of {row}"
             return (knob_reason(what, "as many as a row has, or ARRAY_SIZE_PER_THREAD=0"),)
-        registers = _registers(fusion, knobs)
-        resident = _block(threads, is_along) * max(1, knobs["CTA_COUNT"])
+        launched = _launched(knobs, is_along)
+        if launched > _MOST_THREADS:
+            what = f"STAGES={knobs['STAGES']}, TILE_COLS={threads}"
+            return (knob_reason(what, f"{_MOST_THREADS} threads with the warp that loads"),)
+        registers = -(-_registers(fusion, knobs) // 8) * 8
+        # Each quarter of a multiprocessor has its registers, and warps of every block.
+        resident = -(-launched // _QUARTERS) * _QUARTERS * max(1, knobs["CTA_COUNT"])
         if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
             what = f"{held} elements of each of {resident} threads of a multiprocessor"
             return (knob_reason(what, "fewer: they do not fit the registers"),)
@@ -175,6 +196,12 @@ class RowsEngine:
             return (knob_reason(what, f"{STATIC_SMEM_BYTES}: fewer threads a row"),)
         if columns and not (held and knobs["CTA_COUNT"]):
             return (knob_reason("sums of columns", "held rows, CTA_COUNT of 1 or more"),)
+        needed += _dynamic_bytes(fusion, knobs)
+        if (needed + 1024) * max(1, knobs["CTA_COUNT"]) > target.smem_sm_bytes:
+            what = f"{needed} bytes of shared memory for each of {knobs['CTA_COUNT']} blocks"
+            return (knob_reason(what, f"{target.smem_sm_bytes} in all"),)
+        if reasons := smem_reasons(needed, target):
+            return reasons
         return self._ring_reasons(knobs, fusion, target, is_along=is_along)
 
     def _ring_reasons(
@@ -189,20 +216,14 @@ class RowsEngine:
                 return ()
             what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={knobs['ARRAY_SIZE_PER_THREAD']}"
             return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
-        first = split_reductions(fusion)[0][0]
-        runs = [t for t in fusion.inputs if t.shape == first.x.shape and is_run(t, first.axes)]
-        rows = max(_THREADS, knobs["TILE_COLS"]) // knobs["TILE_COLS"]
-        if target.capability < (9, 0) or not (is_along and runs):
-            what = f"STAGES={stages} on {target}, {len(runs)} inputs whose rows are runs of bytes"
+        whole, _ = _staged(fusion)
+        if target.capability < (9, 0) or not (is_along and whole):
+            what = f"STAGES={stages} on {target}, {len(whole)} inputs whose rows are runs of bytes"
             return (knob_reason(what, "sm_90, rows of contiguous multiples of 16 bytes"),)
-        if not knobs["CTA_COUNT"] or knobs["TILE_CGA"] > 1 or rows > MOST_ROWS:
-            what = f"STAGES={stages} with CTA_COUNT=0, clusters or {rows} rows of a block"
-            return (knob_reason(what, f"CTA_COUNT of 1 or more, up to {MOST_ROWS} rows"),)
-        needed = ring_bytes(runs, first.axes, rows, stages)
-        if needed * knobs["CTA_COUNT"] > target.smem_sm_bytes - 2048 * knobs["CTA_COUNT"]:
-            what = f"{needed} bytes of shared memory for each of {knobs['CTA_COUNT']} blocks"
-            return (knob_reason(what, f"{target.smem_sm_bytes} in all"),)
-        return smem_reasons(needed + 2048, target)
+        if not (knobs["CTA_COUNT"] and knobs["ARRAY_SIZE_PER_THREAD"]):
+            what = f"STAGES={stages} with CTA_COUNT={knobs['CTA_COUNT']}"
+            return (knob_reason(what, "CTA_COUNT of 1 or more, held rows"),)
+        return ()
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         along, columns = split_reductions(fusion)
@@ -210,20 +231,20 @@ class RowsEngine:
         is_along = runs_along_row(fusion, along[0])
         least = _width(fusion) if is_along else 1
         found: list[Knobs] = []
-        counts, stages_of = ((1, 2, 4, 8), (0, 2, 3)) if columns else ((0,), (0,))
-        for blocks, threads, held, count, stages in product_of(
-            (1, 2, 4, 8), _THREADS_OF_ROWS, sorted(_ELEMENTS), counts, (1, *stages_of)
+        counts, stages_of = ((1, 2, 3, 4, 8), (0, 3, 4)) if columns else ((0,), (0,))
+        for blocks, threads, held, count, stages, rows in product_of(
+            (1, 2, 4, 8), _THREADS_OF_ROWS, sorted(_ELEMENTS), counts, (1, *stages_of), (0, 8, 16)
         ):
+            if rows and (stages < 2 or is_shared(threads, blocks)):
+                continue  # more than a warp's rows have to wait for each other
             if stages == 1 and not self._is_worth_keeping(fusion, blocks, threads, target):
                 continue
             is_slow = is_along and not held and threads * 64 < min(row, 1 << 15)
-            if is_slow or (
-                blocks > 1 and row <= (_LONG_ROW // 2 if columns else 2 * _LONG_ROW - 1)
-            ):
+            if is_slow or (blocks > 1 and row <= (_LONG_ROW if columns else 2 * _LONG_ROW - 1)):
                 continue  # a cluster waits longer than a block; few threads take long
             knobs = {
-                "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held, "TILE_CGA": blocks,
-                "CTA_COUNT": count, "STAGES": stages,
+                "TILE_COLS": threads, "TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held,
+                "TILE_CGA": blocks, "CTA_COUNT": count, "STAGES": stages,
             }  # fmt: skip
             # More would have nothing to do.
             is_wasteful = held > least and held // 2 * threads * blocks >= row
@@ -257,7 +278,7 @@ class RowsEngine:
             read=whole,
             levels=_passes(fusion, knobs),
             threads=knobs["TILE_COLS"],
-            block=_block(knobs["TILE_COLS"], runs_along_row(fusion, along[0])),
+            block=_block(knobs, runs_along_row(fusion, along[0])),
             width=1 if runs_along_row(fusion, along[0]) else _width(fusion),
             held=knobs["ARRAY_SIZE_PER_THREAD"],
             blocks=knobs["TILE_CGA"],
@@ -295,6 +316,8 @@ class RowsEngine:
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
         smallest = min(max(8, t.type.bits) for t, _ in accesses)
         width = gcd(size.known_divisor(), max(1, 128 // smallest))
+        if _is_narrow(len(columns), knobs):
+            width = gcd(width, _NARROW)
         threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
         held = knobs["ARRAY_SIZE_PER_THREAD"]
         row = product(dims[axis] for group in groups[1] for axis in group)
@@ -307,7 +330,7 @@ class RowsEngine:
             "reduced": groups[1],
             "vector_elems": width,
             "along": "row" if is_row else "column",
-            "threads": _block(threads, is_row),
+            "threads": _block(knobs, is_row),
             "row_threads": threads,
             "held": count,
             "is_whole": row.constant is not None and bool(held) and count * step == fragments,
@@ -426,30 +449,79 @@ def _registers(fusion: Fusion, knobs: Knobs) -> int:
     if not runs_along_row(fusion, along[0]):
         held *= _width(fusion)
     if columns and knobs["STAGES"]:
-        return round(40 + held * (len(columns) + 1.4))
+        return (32 if _is_narrow(len(columns), knobs) else 52) + held * len(columns)
     if columns:
         return 32 + held * (whole + 2 * len(columns))
     levels = len(_levels(fusion)) - 1
     return round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
 
 
-def _block(threads: int, is_along: bool) -> int:
-    """Threads of a block; across rows, several lie side by side, so that whole sectors are read."""
-    return max(_THREADS, threads if is_along else ROWS_ACROSS * threads)
+def _is_narrow(columns: int, knobs: Knobs) -> bool:
+    """Whether a ring's fragments are narrow, beside so many sums of columns."""
+    return knobs["STAGES"] > 1 and columns * knobs["ARRAY_SIZE_PER_THREAD"] > _MOST_SUMS
+
+
+def _block(knobs: Knobs, is_along: bool) -> int:
+    """Threads of a block that work on rows; across rows, several lie side by side, so that whole
+    sectors are read."""
+    threads, rows = knobs["TILE_COLS"], knobs["TILE_ROWS"]
+    return threads * rows or max(_THREADS, threads if is_along else ROWS_ACROSS * threads)
+
+
+def _launched(knobs: Knobs, is_along: bool) -> int:
+    """Threads of a block, with those that load."""
+    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+    loads = knobs["STAGES"] > 1 and is_shared(threads, blocks)
+    return _block(knobs, is_along) + (PRODUCER_THREADS if loads else 0)
+
+
+@remembered
+def _staged(fusion: Fusion) -> tuple[list[Tensor], list[Tensor]]:
+    """Inputs whose rows a ring may bring, and those that are the same in all rows."""
+    first = split_reductions(fusion)[0][0]
+    dims = first.x.shape
+    row = tuple(n if axis in first.axes else Expr.of(1) for axis, n in enumerate(dims))
+    runs = [t for t in fusion.inputs if is_run(t, first.axes)]
+    return [t for t in runs if t.shape == dims], [t for t in runs if t.shape == row]
+
+
+def _dynamic_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    """Shared memory of a block for its ring, and for its sums of columns when all rows are done."""
+    if knobs["STAGES"] <= 1:
+        return _sums_bytes(fusion, knobs)
+    whole, vectors = _staged(fusion)
+    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+    row, part = _row_elements(fusion).bounds()[1], knobs["ARRAY_SIZE_PER_THREAD"] * threads
+    elements, rows = row if blocks == 1 else part, _block(knobs, True) // threads
+    later = _sums_bytes(fusion, knobs)
+    return memory_bytes(whole, vectors, elements, rows, knobs["STAGES"], later)
+
+
+def _sums_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    """Dynamic shared memory in which the rows of a block are added up."""
+    _, columns = split_reductions(fusion)
+    threads = knobs["TILE_COLS"]
+    sizes = [max(4, op.compute_type.bits // 8) for op in columns]
+    elements = threads * max(_width(fusion), knobs["ARRAY_SIZE_PER_THREAD"])
+    return bytes_of_block(_block(knobs, True) // threads, elements, sizes)
 
 
 def _static_bytes(fusion: Fusion, knobs: Knobs) -> int:
-    """Of shared memory, where totals of rows are exchanged, and a block's sums of columns."""
-    along, columns = split_reductions(fusion)
+    """Of shared memory, where totals of rows are exchanged."""
+    along, _ = split_reductions(fusion)
     threads = knobs["TILE_COLS"]
     sizes = sum(max(4, op.compute_type.bits // 8) for op in along)
     if runs_along_row(fusion, along[0]):
-        parts = max(1, threads // WARP_THREADS) * knobs["TILE_CGA"]
-        summed = sum(max(4, op.compute_type.bits // 8) for op in columns)
-        of_block = _THREADS * _width(fusion) * summed if threads < _THREADS else 0
-        exchanged = 2 * max(_THREADS, threads) // threads * parts * sizes if parts > 1 else 0
-        return exchanged + of_block
-    rows = _block(threads, False) // threads
+        blocks, rows = knobs["TILE_CGA"], _block(knobs, True) // threads
+        if knobs["STAGES"] > 1:
+            if not is_shared(threads, blocks):
+                return 0
+            each = [max(4, op.compute_type.bits // 8) for op in along]
+            levels = len(_levels(fusion))
+            return exchange_bytes(each, threads // WARP_THREADS, rows, blocks, levels)
+        parts = max(1, threads // WARP_THREADS) * blocks
+        return 2 * rows * parts * sizes if parts > 1 else 0
+    rows = _block(knobs, False) // threads
     return parts_across(threads, rows) * rows * _width(fusion) * sizes if threads > 1 else 0
 
 
@@ -469,7 +541,7 @@ def _slots(tensors: Sequence[Tensor], fragments: int, width: int, knobs: Knobs, 
     """Fragments that a thread keeps in shared memory, of so many of a row: what fits."""
     if knobs["STAGES"] != 1 or not tensors:
         return 0
-    threads = max(_THREADS, knobs["TILE_COLS"])
+    threads = _block(knobs, True)
     most = (t.smem_block_bytes - _EXCHANGE_BYTES) // kept_bytes(tensors, width, 1, threads)
     return min(most, -(-fragments // (knobs["TILE_COLS"] * knobs["TILE_CGA"])))
 
@@ -478,7 +550,7 @@ def _slot_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
     tensors, width = _reads_again(fusion), _width(fusion)
     fragments = -(-_row_elements(fusion).bounds()[1] // width)
     slots = _slots(tensors, fragments, width, knobs, target)
-    return kept_bytes(tensors, width, slots, max(_THREADS, knobs["TILE_COLS"]))
+    return kept_bytes(tensors, width, slots, _block(knobs, True))
 
 
 def _holds_bytes(output: Tensor, first: Reduction) -> bool:

@@ -16,7 +16,8 @@ from .surface import LAUNCH_SECONDS
 
 _LOAD_NS = 900.0  # from the first load of a pass to its data
 _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
-_ELEMENT_NS, _STAGED_ELEMENT_NS = 10.0, 20.0  # of work on each that a thread holds
+_ELEMENT_NS = 10.0  # of work on each that a thread holds
+_STAGED_ELEMENT_NS = 0.16  # of a multiprocessor, on each that comes through a ring
 _BLOCK_RATE = 60.0  # bytes a nanosecond that one block loads or stores
 _L1_RATE = 110.0  # of what is read again
 _SLOT_RATE = 200.0  # of what shared memory has
@@ -101,8 +102,9 @@ class RowsModel:
         if self.width > 1:
             slow = max(1.0, _LINE / (self.rows_of_block * 2))
         if self.is_staged:
-            work = _STAGED_ELEMENT_NS * self.held
-            return 350 + 0.6 * exchange * self.levels + work + bytes_ / _BLOCK_RATE
+            elements = self.row / self.blocks * self.rows_of_block
+            work = _STAGED_ELEMENT_NS * elements * together
+            return 350 + 0.3 * exchange * self.levels + work
         if self.held:
             work = _ELEMENT_NS * self.held
             return _LOAD_NS + exchange * self.levels + work + slow * bytes_ / _BLOCK_RATE

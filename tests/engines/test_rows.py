@@ -9,7 +9,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
-from dnnc.engines import ENGINES, heuristics, rows, rows_kernel
+from dnnc.engines import ENGINES, heuristics, rows, rows_streamed
 from dnnc.engines.rows import ROWS, split_reductions
 from dnnc.errors import DnncError
 from dnnc.options import Options
@@ -18,7 +18,8 @@ from tests.support import machine, multiprocessors
 from tests.support.checked import check, random_inputs
 
 SMALL = {
-    "TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 8, "TILE_CGA": 1, "CTA_COUNT": 0, "STAGES": 0,
+    "TILE_COLS": 32, "TILE_ROWS": 0, "ARRAY_SIZE_PER_THREAD": 8, "TILE_CGA": 1, "CTA_COUNT": 0,
+    "STAGES": 0,
 }  # fmt: skip
 
 
@@ -265,11 +266,12 @@ def test_variances_far_from_zero(mean):
 
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [2, 3, 4])
-@pytest.mark.parametrize("held", [0, 16])
-def test_rows_come_through_a_ring(stages, held, monkeypatch):
+@pytest.mark.parametrize(("threads", "blocks"), [(32, 1), (64, 1), (128, 1), (32, 2), (64, 2)])
+def test_rows_come_through_a_ring(stages, threads, blocks, monkeypatch):
     """More rows than stages of all blocks, so that they are used again."""
-    rows = (stages + 1) * multiprocessors.few(monkeypatch, 4) + 3
-    knobs = {**SMALL, "TILE_COLS": 64, "ARRAY_SIZE_PER_THREAD": held, "CTA_COUNT": 1}
+    rows = (stages + 1) * multiprocessors.few(monkeypatch, 4) * 4 + 3
+    knobs = {**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": 32, "CTA_COUNT": 1}
+    knobs |= {"TILE_CGA": blocks}
     run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
 
 
@@ -350,7 +352,7 @@ def test_passes_of_a_softmax(io, passes):
     """Exact exponentials are added up once the maximum is known."""
     plan = run(softmax([8, 1000], [1], io=io), knobs={**SLOTS, "STAGES": 0})
     ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
-    unrolled = rows_kernel._TOGETHER + 1  # loads of a pass that stores nothing
+    unrolled = rows_streamed.TOGETHER + 1  # loads of a pass that stores nothing
     assert len(re.findall(r"\bld\.global", ptx)) // unrolled == passes - 1
 
 
@@ -367,6 +369,9 @@ def test_passes_of_a_softmax(io, passes):
         (200, 1000, {"TILE_COLS": 64, "TILE_CGA": 2}),
         (300, 1000, {"TILE_COLS": 128, "STAGES": 2}),
         (600, 72, {"TILE_COLS": 16, "STAGES": 3}),
+        (900, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, "STAGES": 3}),
+        (400, 1160, {"TILE_COLS": 64, "TILE_CGA": 2, "ARRAY_SIZE_PER_THREAD": 16, "STAGES": 3}),
+        (70, 2000, {"TILE_COLS": 64, "TILE_CGA": 4, "STAGES": 2}),
         (7, 33, {"TILE_COLS": 32}),
     ],
     ids=str,
@@ -425,7 +430,7 @@ def test_refusals_name_the_clause():
     x.set_stride([1, 4])
     next(t for t in g.graph.tensors if t.name == "dy").set_stride([1, 4])
     assert refusal(g).clause == "sums of columns"
-    assert refusal(gradients(4, 1 << 17)).clause == "sums of columns"
+    assert refusal(gradients(4, 1 << 18)).clause == "sums of columns"
 
 
 @pytest.mark.parametrize(

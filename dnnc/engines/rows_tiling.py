@@ -1,0 +1,236 @@
+# pyright: basic
+"""What a kernel of engine rows is made from: its tiling, and what the region says of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+from ..codegen import moments, ops, reduce
+from ..codegen.exponentials import sums_of_exponentials
+from ..codegen.index import Coordinate
+from ..codegen.kernel import Kernel
+from ..codegen.loops import Loops, coordinates_of
+from ..codegen.region import Access, Region, identity_access
+from ..codegen.row_totals import RowTotals
+from ..codegen.walk import inputs_of, is_reduction, reduced_axes
+from ..dialect.tensor import Tensor
+from ..expr import Expr, ceildiv, product
+from ..target import WARP_THREADS
+from .reduced import read_again, reads_of_passes, region_levels
+
+COLUMN_WIDTH = 4  # elements of a fragment of the kernel that adds up columns, at most
+
+
+@dataclass(frozen=True)
+class RowsTiling:
+    """What `dnn.tile` says.
+
+    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
+    along: "row" if fragments lie along the reduced axes, else "column".
+    threads: of a block that work on rows.  row_threads: that share a row.  held: fragments of a
+    row that a thread holds, 0 if the row is read again in each pass.  is_whole: those are the row
+    exactly.  cluster: blocks that share a row.  blocks: of a multiprocessor, which go through the
+    rows; 0: a block for every group of rows.  stages: of the ring that rows come through, 0: none.
+    slots: fragments that a thread keeps in shared memory of a row that is read again.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    vector_elems: int
+    along: str
+    threads: int
+    row_threads: int
+    held: int
+    is_whole: bool
+    cluster: int
+    blocks: int
+    stages: int
+    slots: int
+
+    @staticmethod
+    def of(tile: Mapping[str, Any]) -> RowsTiling:
+        groups = {name: tuple(tuple(group) for group in tile[name]) for name in ("kept", "reduced")}
+        return RowsTiling(**{**tile, **groups})
+
+    @property
+    def rows(self) -> int:
+        """Fragments of kept elements that a block works on side by side."""
+        return self.threads // self.row_threads
+
+    @property
+    def step(self) -> int:
+        """Fragments of a row that are worked on side by side, where it is read again."""
+        return self.row_threads * self.cluster
+
+
+def split_region(region: Region) -> tuple[list[Any], list[Any]]:
+    """(reductions along rows, sums of columns) of a region; see `rows.split_reductions`."""
+    reductions = [op for op in region.generics() if is_reduction(op)]
+    needed = [op for op in reductions if _flows_on(region, op)]
+    dims = region.dims_of(inputs_of(reductions[0])[0])
+    wide = [axis for axis, n in enumerate(dims) if n.constant != 1]
+    row = set(reduced_axes((needed or reductions)[0]))
+    kept = [axis for axis in wide if axis not in row]
+    columns = [op for op in reductions if [a for a in reduced_axes(op) if a in wide] == kept]
+    return [op for op in reductions if op not in columns], columns
+
+
+def _flows_on(region: Region, reduction: Any) -> bool:
+    """Whether its result goes into work of its input's dims, or into another reduction."""
+    dims = region.dims_of(inputs_of(reduction)[0])
+    made = {reduction.results[0]}
+    for op in region.generics():
+        if op != reduction and made.intersection(inputs_of(op)):
+            made.add(op.results[0])
+            if is_reduction(op) or region.dims_of(op.results[0]) == dims:
+                return True
+    return False
+
+
+class Rows:
+    """A region's rows, as a tiling goes through them.
+
+    levels: the reductions along rows; those of a level need the levels before it.
+    columns: the sums of columns.  dims: of what is reduced.  kept, reduced: its loops; narrow: the
+    reduced ones in the fragments of the kernel that adds up columns.  groups: of rows that a block
+    works on side by side.  row_axes: the reduced axes.
+    exponentials, distances: sums that are made of what an earlier pass has found -> its reduction.
+    """
+
+    def __init__(self, region: Region, tiling: RowsTiling):
+        t, self.region, self.tiling = tiling, region, tiling
+        self.is_row = t.along == "row"
+        along_rows, self.columns = split_region(region)
+        self.dims = region.dims_of(inputs_of(along_rows[0])[0])
+        self.levels = region_levels(region, along_rows)
+        # Several blocks of a multiprocessor rather go over the row again: moments take registers.
+        found = moments.squared_distances(region) if t.slots else {}
+        self.distances = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
+        found = sums_of_exponentials(region) if self.is_row and not t.held else {}
+        self.exponentials = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
+        width = t.vector_elems
+        self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
+        self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
+        self.narrow = replace(self.reduced, width=gcd(self.reduced.width, COLUMN_WIDTH))
+        self.groups = ceildiv(self.kept.fragments, t.rows)
+        self.row_axes = tuple(axis for group in t.reduced for axis in group)
+
+    @cached_property
+    def row_elements(self) -> Expr:
+        return product(n for group in self.reduced.groups for n in self.reduced.extents(group))
+
+    @cached_property
+    def leaf_accesses(self) -> dict[Any, set[Access]]:
+        """Argument -> how its elements are addressed by work of the rows' dims."""
+        full = identity_access(len(self.dims))
+        stop = {op.results[0] for level in self.levels for op in level}
+        sources = [inputs_of(op)[0] for level in self.levels for op in level]
+        sources += [inputs_of(op)[0] for op in self.columns]
+        dims = tuple(self.dims)
+        sources += [value for value, tensor in self.region.outputs if tensor.shape == dims]
+        found: dict[Any, set[Access]] = {}
+        for value in sources:
+            for leaf, access in self.region.accesses(value, full, stop=stop.__contains__):
+                if leaf in self.region.arguments:
+                    found.setdefault(leaf, set()).add(access)
+        return found
+
+    @cached_property
+    def again(self) -> list[tuple[Any, Tensor]]:
+        """What is read in the first pass over a row and later."""
+        return read_again(self.region, reads_of_passes(self.region, self.levels))
+
+    def is_of_columns(self, value: Any) -> bool:
+        """Whether a value depends on a sum of columns."""
+        totals = {op.results[0] for op in self.columns}
+        if not totals:
+            return False
+        rank = len(self.region.dims_of(value))
+        reached = self.region.accesses(value, identity_access(rank), stop=lambda v: v in totals)
+        return any(leaf in totals for leaf, _ in reached)
+
+    def zero(self, operation: Any) -> Any:
+        """What a sum of columns starts from."""
+        return reduce.identity(operation, self.tiling.vector_elems)
+
+
+@dataclass
+class Place:
+    """A thread's place in a kernel.
+
+    lane: of those that share a row.  row: of the block's.  rank: of the block in its cluster.
+    first: the first of the thread's fragments of a row.  memory: for rows that are read again.
+    warp: where each warp goes through groups of its own rows, the warp's number.
+    """
+
+    kernel: Kernel
+    rows: Rows
+    lane: Any
+    row: Any
+    rank: Any
+    first: Any
+    totals: RowTotals
+    memory: Any = None
+    warp: Any = None
+
+    @staticmethod
+    def of(kernel: Kernel, rows: Rows, rank: Any) -> Place:
+        t = rows.tiling
+        thread = ops.thread_id()
+        fast = t.row_threads if rows.is_row else t.rows
+        high, low = ops.shr(thread, fast.bit_length() - 1), ops.and_(thread, fast - 1)
+        lane, row = (low, high) if rows.is_row else (high, low)
+        totals = RowTotals(kernel, rows.is_row, t.row_threads, t.rows, t.cluster, lane, row, rank)
+        first = ops.add(ops.mul(rank, t.row_threads * max(1, t.held)), lane)
+        return Place(kernel, rows, lane, row, rank, first, totals)
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of a group: of a block's, or of a warp's."""
+        t = self.rows.tiling
+        return t.rows if self.warp is None else WARP_THREADS // t.row_threads
+
+    @property
+    def group_row(self) -> Any:
+        """The row of the group that this thread is at."""
+        if self.warp is None:
+            return self.row
+        return ops.sub(self.row, ops.mul(self.warp, self.group_rows))
+
+    @property
+    def fragments(self) -> list[Any]:
+        """Those of a row that this thread holds; a block has neighbouring ones."""
+        t = self.rows.tiling
+        return [ops.add(self.first, u * t.row_threads) for u in range(t.held)]
+
+    def inside(self, fragment: Any) -> Any:
+        """Whether a fragment is one of the row's; None: it always is."""
+        if self.rows.tiling.is_whole:
+            return None
+        return ops.less(fragment, self.kernel.size(self.rows.reduced.fragments))
+
+    def row_of(self, group: Any) -> tuple[dict[int, Coordinate], Any]:
+        """(the coordinates of this thread's row of a group, whether there is one; None: always).
+
+        Past the last row they are that one's.
+        """
+        rows = self.rows
+        fragment = ops.add(ops.mul(group, self.group_rows), self.group_row)
+        if self.group_rows == 1:
+            return rows.kept.coordinates(self.kernel, fragment), None
+        count = self.kernel.size(rows.kept.fragments)
+        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        return rows.kept.coordinates(self.kernel, clamped), ops.less(fragment, count)
+
+    def at(self, kept: Mapping[int, Coordinate], fragment: Any) -> list[Coordinate]:
+        """The coordinates of a fragment of a row; past the end, those of the last one."""
+        rows = self.rows
+        if not rows.tiling.is_whole:
+            last = ops.sub(self.kernel.size(rows.reduced.fragments), 1)
+            fragment = ops.minimum(fragment, last)
+        reduced = rows.reduced.coordinates(self.kernel, fragment)
+        return coordinates_of(len(rows.dims), kept, reduced)
