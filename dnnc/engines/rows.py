@@ -448,7 +448,7 @@ def _registers(fusion: Fusion, knobs: Knobs) -> int:
         return 64
     if not runs_along_row(fusion, along[0]):
         held *= _width(fusion)
-    if columns and knobs["STAGES"]:
+    if knobs["STAGES"] > 1:
         return (32 if _is_narrow(len(columns), knobs) else 52) + held * len(columns)
     if columns:
         return 32 + held * (whole + 2 * len(columns))
