@@ -12,6 +12,8 @@ from .fused_cases import fused_of, grouped, rms_norm, softmax, swiglu
 from .image_norm_cases import (
     batchnorm,
     batchnorm_backward,
+    batchnorm_nchw,
+    batchnorm_nchw_backward,
     batchnorm_relu,
     bn_add_relu,
     drelu_fork_dbn,
@@ -23,6 +25,7 @@ from .memory_cases import (
     chain,
     large_squares,
     max_pool,
+    max_pool_backward,
     memory_of,
     silu_mul,
     strided,
@@ -134,22 +137,22 @@ def fused() -> list[Case]:
 def rows() -> list[Case]:
     """The table of engine rows, after the streaming kernel that copy bandwidth is read from."""
     found = [add(8192, 16384)]
-    for kind, make in KINDS.items():
-        # The gradients' rows have to fit the registers of blocks.
-        widths = ROW_COLUMNS[:4] if "backward" in kind else ROW_COLUMNS
-        found += [make(8192, columns) for columns in widths]
+    for make in KINDS.values():
+        found += [make(8192, columns) for columns in ROW_COLUMNS]
     return found
 
 
 def memory() -> list[Case]:
     """What is bound by memory, after streaming kernels of three sizes and reductions of 1 GiB."""
     found = [add(8192, columns) for columns in (1024, 4096, 16384)]
+    found += [bias_gelu(8192, columns) for columns in (4096, 16384)]
     found += [large_squares(65536, 8192, axes) for axes in AXES]
     found += [batchnorm(*sizes) for sizes in NORMALISED_IMAGES]
     found.append(batchnorm_relu(*NORMALISED_IMAGES[0]))
     for make in (bn_add_relu, batchnorm_backward, drelu_fork_dbn):
         found += [make(*sizes) for sizes in NORMALISED_IMAGES]
-    found += [max_pool(*sizes) for sizes in POOLED_IMAGES]
+    found += [make(*NORMALISED_IMAGES[0]) for make in (batchnorm_nchw, batchnorm_nchw_backward)]
+    found += [make(*sizes) for sizes in POOLED_IMAGES for make in (max_pool, max_pool_backward)]
     found += [make(*POOLED_IMAGES[1]) for make in (average_pool, average_pool_backward)]
     found.append(silu_mul(8192, 14336))
     found += [make(8192, 8192) for make in (chain, transposed, strided)]

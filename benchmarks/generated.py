@@ -95,7 +95,7 @@ def _drawn(draw: random.Random, sizes: Callable[[], tuple[int, int]]) -> tuple[i
 
 def _row(draw: random.Random) -> Case:
     kind = draw.choice(list(row_cases.KINDS))
-    # The gradients' rows have to fit the registers of blocks.
+    # As they were drawn when gradients of longer rows were several kernels.
     widest = 13 if "backward" in kind else 17
     rows, columns = _drawn(draw, lambda: (_size(draw, 3, 17), _size(draw, 4, widest)))
     return row_cases.KINDS[kind](rows, columns)

@@ -7,6 +7,7 @@ bytes of eight elements; torch has none, so its mask is a tensor of bools, a byt
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,6 +30,11 @@ def batchnorm(n: int, h: int, w: int, c: int) -> Case:
     They are outputs as well, [1, c, 1, 1] in f32, and so are the next running ones.
     """
     return _batchnorm("batchnorm", n, h, w, c, lambda y: y)
+
+
+def batchnorm_nchw(n: int, h: int, w: int, c: int) -> Case:
+    """`batchnorm` of images with channels first."""
+    return _channels_first("batchnorm_nchw", batchnorm(n, h, w, c))
 
 
 def batchnorm_relu(n: int, h: int, w: int, c: int) -> Case:
@@ -94,6 +100,11 @@ def batchnorm_backward(n: int, h: int, w: int, c: int) -> Case:
     return image_case("batchnorm_backward", n, h, w, c, 3.0 * n * h * w * c, make, exact)
 
 
+def batchnorm_nchw_backward(n: int, h: int, w: int, c: int) -> Case:
+    """`batchnorm_backward` of images with channels first."""
+    return _channels_first("batchnorm_nchw_backward", batchnorm_backward(n, h, w, c))
+
+
 def drelu_fork_dbn(n: int, h: int, w: int, c: int) -> Case:
     """dz = dy * mask, an output too, and the gradients of a batch norm from it.
 
@@ -148,6 +159,8 @@ def _gradients(s: Buffers, dy: Any) -> Buffers:
 
 KINDS: dict[str, Callable[[int, int, int, int], Case]] = {
     "batchnorm": batchnorm,
+    "batchnorm_nchw": batchnorm_nchw,
+    "batchnorm_nchw_backward": batchnorm_nchw_backward,
     "batchnorm_relu": batchnorm_relu,
     "bn_add_relu": bn_add_relu,
     "batchnorm_backward": batchnorm_backward,
@@ -190,6 +203,16 @@ def memory_case(
         unit="GB/s",
         tolerance=TOLERANCES["bf16"],
     )
+
+
+def _channels_first(kind: str, case: Case) -> Case:
+    """A case whose images, [n, c, h, w], are packed in this order."""
+
+    def make() -> Buffers:
+        return {name: tensor.contiguous() for name, tensor in case.make().items()}
+
+    id_ = case.id.replace(f"/{case.kind}/", f"/{kind}/")
+    return replace(case, id=id_, kind=kind, make=make)
 
 
 def image(n: int, h: int, w: int, c: int) -> Any:

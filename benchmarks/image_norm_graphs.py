@@ -16,10 +16,15 @@ EPSILON = 1e-5  # as torch has it
 MOMENTUM = 0.1
 
 Sizes = tuple[list[int], list[int]]  # dims and strides
+Layout = Callable[[int, int, int, int], Sizes]  # of n, h, w, c
 
 
 def image(n: int, h: int, w: int, c: int) -> Sizes:
     return [n, c, h, w], [h * w * c, 1, w * c, c]
+
+
+def channels_first(n: int, h: int, w: int, c: int) -> Sizes:
+    return [n, c, h, w], [c * h * w, h * w, w, 1]
 
 
 def output(made: Graph, name: str, tensor: Any, sizes: Sizes, dtype: str = "bf16") -> None:
@@ -27,17 +32,17 @@ def output(made: Graph, name: str, tensor: Any, sizes: Sizes, dtype: str = "bf16
     tensor.set_stride(sizes[1])
 
 
-def _sizes(p: Mapping[str, Any]) -> tuple[Sizes, Sizes]:
+def _sizes(p: Mapping[str, Any], layout: Layout = image) -> tuple[Sizes, Sizes]:
     """Of the image, and of a number of each channel."""
-    return image(p["n"], p["h"], p["w"], p["c"]), image(1, 1, 1, p["c"])
+    return layout(p["n"], p["h"], p["w"], p["c"]), image(1, 1, 1, p["c"])
 
 
 # ---- forward
 
 
-def _normalised(made: Graph, p: Mapping[str, Any]) -> tuple[Any, Sizes]:
+def _normalised(made: Graph, p: Mapping[str, Any], layout: Layout = image) -> tuple[Any, Sizes]:
     """(The batch norm's y, sizes of it); the statistics are outputs."""
-    whole, channel = _sizes(p)
+    whole, channel = _sizes(p, layout)
     y, *statistics = made.graph.batchnorm(
         name="batchnorm",
         input=made.input("x", *whole, "bf16"),
@@ -59,6 +64,11 @@ def _batchnorm(made: Graph, p: Mapping[str, Any]) -> None:
     output(made, "y", y, sizes)
 
 
+def _batchnorm_nchw(made: Graph, p: Mapping[str, Any]) -> None:
+    y, sizes = _normalised(made, p, channels_first)
+    output(made, "y", y, sizes)
+
+
 def _batchnorm_relu(made: Graph, p: Mapping[str, Any]) -> None:
     y, sizes = _normalised(made, p)
     output(made, "y", made.graph.relu(input=y), sizes)
@@ -77,8 +87,8 @@ def _bn_add_relu(made: Graph, p: Mapping[str, Any]) -> None:
 # ---- backward
 
 
-def _gradients(made: Graph, p: Mapping[str, Any], dy: Any) -> None:
-    whole, channel = _sizes(p)
+def _gradients(made: Graph, p: Mapping[str, Any], dy: Any, layout: Layout = image) -> None:
+    whole, channel = _sizes(p, layout)
     dx, dscale, dbias = made.graph.batchnorm_backward(
         name="batchnorm_backward",
         grad=dy,
@@ -96,6 +106,11 @@ def _batchnorm_backward(made: Graph, p: Mapping[str, Any]) -> None:
     _gradients(made, p, made.input("dy", *_sizes(p)[0], "bf16"))
 
 
+def _batchnorm_nchw_backward(made: Graph, p: Mapping[str, Any]) -> None:
+    dy = made.input("dy", *_sizes(p, channels_first)[0], "bf16")
+    _gradients(made, p, dy, channels_first)
+
+
 def _drelu_fork_dbn(made: Graph, p: Mapping[str, Any]) -> None:
     g, (dims, strides) = made.graph, _sizes(p)[0]
     dy = made.input("dy", dims, strides, "bf16")
@@ -109,6 +124,8 @@ def _drelu_fork_dbn(made: Graph, p: Mapping[str, Any]) -> None:
 # Kind -> what adds the operations of a case's parameters to a graph.
 BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
     "batchnorm": _batchnorm,
+    "batchnorm_nchw": _batchnorm_nchw,
+    "batchnorm_nchw_backward": _batchnorm_nchw_backward,
     "batchnorm_relu": _batchnorm_relu,
     "bn_add_relu": _bn_add_relu,
     "batchnorm_backward": _batchnorm_backward,

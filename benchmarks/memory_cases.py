@@ -35,6 +35,32 @@ def max_pool(n: int, h: int, w: int, c: int) -> Case:
     return _pool("max_pool", n, h, w, c, MAX_POOL, "x", "y", exact)
 
 
+def max_pool_backward(n: int, h: int, w: int, c: int) -> Case:
+    """dx of `max_pool`, from dy and where in its window each maximum is.
+
+    index: which of the nine, a byte; torch has the place in the image instead, 8 bytes.
+    """
+    rows, columns = pooled(h, MAX_POOL), pooled(w, MAX_POOL)
+    window, stride, padding = MAX_POOL
+
+    def make() -> Buffers:
+        x = image(n, h, w, c).normal_()
+        _, places = functional.max_pool2d(x, *MAX_POOL, return_indices=True)
+        first = [torch.arange(m, device=cases.DEVICE) * stride - padding for m in (rows, columns)]
+        taps = (places // w - first[0][:, None]) * window + places % w - first[1]
+        index = torch.empty_like(image(n, rows, columns, c), dtype=torch.int8)
+        return {"dy": image(n, rows, columns, c).normal_(), "index": index.copy_(taps),
+                "places": places, "dx": torch.empty_like(x)}  # fmt: skip
+
+    def exact(s: Buffers) -> Buffers:
+        dx = torch.zeros(n, c, h * w, dtype=torch.float64, device=s["dy"].device)
+        dx.scatter_add_(2, s["places"].flatten(2), s["dy"].double().flatten(2))
+        return {"dx": dx.view(n, c, h, w)}
+
+    elements = n * c * (h * w + 1.5 * rows * columns)
+    return image_case("max_pool_backward", n, h, w, c, elements, make, exact)
+
+
 def average_pool(n: int, h: int, w: int, c: int) -> Case:
     """The means of 2x2 windows, 2 apart."""
 
@@ -157,6 +183,7 @@ def large_squares(rows: int, columns: int, axes: str) -> Case:
 KINDS: dict[str, Callable[..., Case]] = {
     **image_norm_cases.KINDS,
     "max_pool": max_pool,
+    "max_pool_backward": max_pool_backward,
     "average_pool": average_pool,
     "average_pool_backward": average_pool_backward,
     "silu_mul": silu_mul,

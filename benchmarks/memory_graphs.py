@@ -68,6 +68,15 @@ def _average_pool_backward(made: Graph, p: Mapping[str, Any]) -> None:
     output(made, "dx", made.graph.resample_backward(loss=dy, **_averages(made)), large)
 
 
+def _max_pool_backward(made: Graph, p: Mapping[str, Any]) -> None:
+    large, small = _images(p, MAX_POOL)
+    dx = made.graph.resample_backward(
+        loss=made.input("dy", *small, "bf16"), index=made.input("index", *small, "int8"),
+        **_windows(made, MAX_POOL, "MAXPOOL", "NEG_INF_PAD"),
+    )  # fmt: skip
+    output(made, "dx", dx, large)
+
+
 def _matrix(made: Graph, name: str, rows: int, columns: int) -> Any:
     return made.input(name, [1, rows, columns], [rows * columns, columns, 1], "bf16")
 
@@ -109,6 +118,7 @@ def _add(made: Graph, p: Mapping[str, Any], strides: list[int]) -> None:
 BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
     **image_norm_graphs.BUILDERS,
     "max_pool": _max_pool,
+    "max_pool_backward": _max_pool_backward,
     "average_pool": _average_pool,
     "average_pool_backward": _average_pool_backward,
     "silu_mul": _silu_mul,

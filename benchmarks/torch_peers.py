@@ -120,6 +120,13 @@ def _drelu_fork_dbn(s: Buffers) -> Any:
     return dz, *_batchnorm_backward(s, dz)
 
 
+def _max_pool_backward(s: Buffers) -> Any:
+    window, stride, padding = ([size] * 2 for size in memory_graphs.MAX_POOL)
+    return torch.ops.aten.max_pool2d_with_indices_backward(
+        s["dy"], s["dx"], window, stride, padding, [1, 1], False, s["places"]
+    )
+
+
 def _average_pool_backward(s: Buffers) -> Any:
     window, stride, padding = ([n, n] for n in memory_graphs.AVERAGE_POOL)
     # Of the input, dims and layout are read; the output is a buffer of both.
@@ -130,11 +137,14 @@ def _average_pool_backward(s: Buffers) -> Any:
 
 _MEMORY: dict[str, Call] = {
     "batchnorm": _batchnorm,
+    "batchnorm_nchw": _batchnorm,
+    "batchnorm_nchw_backward": lambda s: _batchnorm_backward(s, s["dy"]),
     "batchnorm_relu": lambda s: torch.relu(_batchnorm(s)),
     "bn_add_relu": _bn_add_relu,
     "batchnorm_backward": lambda s: _batchnorm_backward(s, s["dy"]),
     "drelu_fork_dbn": _drelu_fork_dbn,
     "max_pool": lambda s: functional.max_pool2d(s["x"], *memory_graphs.MAX_POOL),
+    "max_pool_backward": _max_pool_backward,
     "average_pool": lambda s: functional.avg_pool2d(s["x"], *memory_graphs.AVERAGE_POOL),
     "average_pool_backward": _average_pool_backward,
     "silu_mul": lambda s: functional.silu(s["g"]) * s["u"],
