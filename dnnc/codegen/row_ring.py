@@ -68,7 +68,7 @@ def ring_bytes(tensors: Sequence[Tensor], elements: int, rows: int, stages: int)
 
 @dataclass(frozen=True)
 class RowPart:
-    """The elements of a row that a block takes.  most: of them."""
+    """The elements of a row that a block takes, one at least.  most: of them."""
 
     first: Any
     count: Any
@@ -110,8 +110,7 @@ class RowRing:
                 total = ops.add(total, ops.mul(each, self.rows))
             self.pipeline.expect(cursor, total)
         nvvm.bar_warp_sync(ops.const(-1))
-        is_some = None if isinstance(self.part.count, int) else ops.less(0, self.part.count)
-        with ops.if_(ops.both(ops.less(lane, self.rows), is_some)):
+        with ops.if_(ops.less(lane, self.rows)):
             at = self.at(group, lane)
             for i, (source, size) in enumerate(zip(self.sources, bytes_, strict=True)):
                 nvvm.cp_async_bulk_shared_cluster_global(

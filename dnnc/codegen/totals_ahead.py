@@ -54,9 +54,8 @@ class TotalsAhead:
     def _warps(self) -> int:
         return self.threads // WARP_THREADS
 
-    def make(self, levels: Sequence[Sequence[Any]]) -> None:
-        """Makes the memory of each level of totals, of which the types are given; a barrier of all
-        that take part follows."""
+    def reserve(self, levels: Sequence[Sequence[Any]]) -> None:
+        """Takes the memory of each level of totals, of which the types are given."""
         parts = TURNS * self.rows * self.blocks * self._warps
         for number, types in enumerate(levels):
             self._buffers.append(
@@ -67,12 +66,13 @@ class TotalsAhead:
             )
             barriers = self.kernel.shared(f"level{number}_barriers", TURNS * mbarrier.BYTES)
             self._barriers.append(barriers)
-        arrivals = self.blocks * self._warps * self.rows
-        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
-            for barriers in self._barriers:
-                for turn in range(TURNS):
-                    mbarrier.make(byte_pointer(barriers, turn * mbarrier.BYTES), arrivals)
-            mbarrier.make_visible()
+
+    def make(self) -> None:
+        """Makes the barriers, by one thread."""
+        for barriers in self._barriers:
+            for turn in range(TURNS):
+                place = byte_pointer(barriers, turn * mbarrier.BYTES)
+                mbarrier.make(place, self.blocks * self._warps * self.rows)
 
     def give(
         self, level: int, number: Any, parts: Sequence[Any], combines: Sequence[Combine]

@@ -223,6 +223,11 @@ class RowsEngine:
         if not (knobs["CTA_COUNT"] and knobs["ARRAY_SIZE_PER_THREAD"]):
             what = f"STAGES={stages} with CTA_COUNT={knobs['CTA_COUNT']}"
             return (knob_reason(what, "CTA_COUNT of 1 or more, held rows"),)
+        part = knobs["TILE_COLS"] * knobs["ARRAY_SIZE_PER_THREAD"]
+        least = _row_elements(fusion).bounds()[0]
+        if (knobs["TILE_CGA"] - 1) * part >= least:
+            what = f"TILE_CGA={knobs['TILE_CGA']}, {part} elements of each block, rows of {least}"
+            return (knob_reason(what, "rows of which every block has some"),)
         return ()
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:

@@ -156,7 +156,7 @@ class RingKernel:
             return RowPart(0, self.kernel.size(row), row.bounds()[1])
         most = t.held * t.row_threads * reduced.width
         first = ops.mul(self.place.rank, most)
-        left = ops.maximum(ops.sub(self.kernel.size(row), first), 0)
+        left = ops.sub(self.kernel.size(row), first)
         return RowPart(first, ops.minimum(left, most), most)
 
     def _ring(
@@ -198,15 +198,17 @@ class RingKernel:
         """Makes all barriers."""
         thread, warps = ops.thread_id(), self.tiling.threads // WARP_THREADS
         lane = ops.and_(thread, WARP_THREADS - 1)
-        if self.vectors:
-            with ops.if_(ops.compare("eq", thread, 0)):
-                self.ring_of_vectors.pipeline.make(1, 1)
-                mbarrier.make_visible()
-        with ops.if_(ops.compare("eq", thread if self.is_shared else lane, 0)):
-            self.ring.pipeline.make(1, warps)
-            mbarrier.make_visible()
         if self.is_shared:
-            self.ahead.make([self._types(level) for level in self.rows.levels])
+            self.ahead.reserve([self._types(level) for level in self.rows.levels])
+        is_first = ops.compare("eq", thread, 0)
+        with ops.if_(is_first if self.is_shared else ops.compare("eq", lane, 0)):
+            self.ring.pipeline.make(1, warps)
+            if self.is_shared:
+                self.ahead.make()
+            if self.vectors:
+                with ops.if_(is_first):
+                    self.ring_of_vectors.pipeline.make(1, 1)
+            mbarrier.make_visible()
         if self.tiling.cluster > 1:
             cluster.arrive()
             cluster.wait()

@@ -266,11 +266,14 @@ def test_variances_far_from_zero(mean):
 
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [2, 3, 4])
-@pytest.mark.parametrize(("threads", "blocks"), [(32, 1), (64, 1), (128, 1), (32, 2), (64, 2)])
-def test_rows_come_through_a_ring(stages, threads, blocks, monkeypatch):
+@pytest.mark.parametrize(
+    ("threads", "held", "blocks"),
+    [(32, 32, 1), (64, 16, 1), (128, 8, 1), (32, 16, 2), (64, 8, 2)],
+)
+def test_rows_come_through_a_ring(stages, threads, held, blocks, monkeypatch):
     """More rows than stages of all blocks, so that they are used again."""
     rows = (stages + 1) * multiprocessors.few(monkeypatch, 4) * 4 + 3
-    knobs = {**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": 32, "CTA_COUNT": 1}
+    knobs = {**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held, "CTA_COUNT": 1}
     knobs |= {"TILE_CGA": blocks}
     run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
 
@@ -371,7 +374,7 @@ def test_passes_of_a_softmax(io, passes):
         (600, 72, {"TILE_COLS": 16, "STAGES": 3}),
         (900, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, "STAGES": 3}),
         (400, 1160, {"TILE_COLS": 64, "TILE_CGA": 2, "ARRAY_SIZE_PER_THREAD": 16, "STAGES": 3}),
-        (70, 2000, {"TILE_COLS": 64, "TILE_CGA": 4, "STAGES": 2}),
+        (70, 2000, {"TILE_COLS": 64, "TILE_CGA": 4, "STAGES": 2, "ARRAY_SIZE_PER_THREAD": 8}),
         (7, 33, {"TILE_COLS": 32}),
     ],
     ids=str,
