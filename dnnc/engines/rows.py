@@ -454,7 +454,10 @@ def _registers(fusion: Fusion, knobs: Knobs) -> int:
     if not runs_along_row(fusion, along[0]):
         held *= _width(fusion)
     if knobs["STAGES"] > 1:
-        return (32 if _is_narrow(len(columns), knobs) else 52) + held * len(columns)
+        sums = held * len(columns)
+        if not is_shared(knobs["TILE_COLS"], knobs["TILE_CGA"]):
+            return round(52 + 1.6 * sums)  # these threads fill the ring, too
+        return (32 if _is_narrow(len(columns), knobs) else 52) + sums
     if columns:
         return 32 + held * (whole + 2 * len(columns))
     levels = len(_levels(fusion)) - 1
