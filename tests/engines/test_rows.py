@@ -385,6 +385,25 @@ def test_sums_of_columns(rows, columns, more):
     assert names == ["fusion0_rows", "fusion0_rows_columns"]
 
 
+def test_the_second_kernel_of_sums_starts_early_and_waits():
+    """Its loads of what the first one leaves come after the wait, and through no other cache."""
+    g = gradients(300, 200).graph.finalize()
+    knobs = tuple({**SMALL, "CTA_COUNT": 1}.items())
+    for target, is_early in (("sm_80", False), ("sm_90", True), ("sm_90a", True)):
+        plan = compile_graph(g, target, Options(engine="rows", knobs=knobs))
+        first, second = (step.launch for step in plan.programs[0].variants[0].steps)
+        assert (first.programmatic, second.programmatic) == (False, is_early)
+        ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+        rows_part, columns_part = ptx.split(f".entry {second.kernel}(")
+        assert ("griddepcontrol.launch_dependents" in rows_part) == is_early
+        assert ("griddepcontrol.wait" in columns_part) == is_early
+        if is_early:
+            before, after = columns_part.split("griddepcontrol.wait")
+            assert not re.search(r"\bld\.global", before)
+            assert len(re.findall(r"\bld\.global\.v", after)) > 2
+            assert "ld.global.nc" not in after
+
+
 def test_results_repeat_bit_for_bit():
     g = gradients(300, 200)
     graph = g.graph.finalize()
