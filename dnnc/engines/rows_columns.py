@@ -1,8 +1,8 @@
 # pyright: basic
 """Sums of columns beside rows: what each block leaves of them, and the kernel that adds it up.
 
-The second kernel may start before the first ends: its blocks are there, and wait, when the last
-sums are written.
+The second kernel may start before the first ends (`is_early`): its blocks are there, and wait, when
+the last sums are written.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ from ..target import WARP_THREADS
 from .rows_tiling import COLUMN_WIDTH, Place, Rows
 
 _THREADS = 256  # of the kernel that adds up columns
+_SIDE = 8  # fragments side by side of one that starts late
 _SEGMENT = 32  # bytes of neighbouring columns that a block reads, at least
 # Of shared memory, for each byte of a sum: a fragment of each lane of each warp, at most.
 COLUMNS_BYTES = _THREADS * COLUMN_WIDTH
-
-
-def is_early(output: Output) -> bool:
-    """Whether the second kernel may start before the first ends."""
-    return output.target.capability >= (9, 0)
 
 
 class ColumnSums:
@@ -116,20 +112,27 @@ class ColumnSums:
         combine = reduce.combiner(Walk(kernel, {}, self.rows.region.symbols), op)
         bytes_, area = element.width // 8 * width, self._area(memory, i)
         type_, of_block = ops.vector_type(element, width), self._block_elements
-        first = ops.mul(place.rank, of_block)
         for turn in range(-(-of_block // (width * t.threads))):
             at = ops.mul(ops.add(ops.thread_id(), turn * t.threads), width)
-            is_some = ops.less(ops.add(first, at), kernel.size(self.rows.row_elements))
+            column = self._column(place, at)
+            is_some = ops.less(column, kernel.size(self.rows.row_elements))
             with ops.if_(ops.both(ops.less(at, of_block), is_some)):
                 total = None
                 for row in range(t.rows):
                     pointer = ops.gep(area, ops.add(at, row * of_block), element)
                     value = ops.load(pointer, type_, min(16, bytes_))
                     total = value if total is None else combine(total, value)
-                pointer = ops.gep(
-                    kernel.workspace(self.names[i]), ops.add(base, ops.add(first, at)), element
-                )
+                pointer = ops.gep(kernel.workspace(self.names[i]), ops.add(base, column), element)
                 ops.store(pointer, total, min(16, bytes_))
+
+    def _column(self, place: Place, at: Any) -> Any:
+        """The element of the row that is the block's so manieth."""
+        t = self.rows.tiling
+        if t.has_parts or t.cluster == 1:
+            return ops.add(ops.mul(place.rank, self._block_elements), at)
+        run = t.row_threads * t.vector_elems
+        before = ops.add(ops.mul(ops.div(at, run), t.cluster - 1), place.rank)
+        return ops.add(ops.mul(before, run), at)
 
     # ---- the second kernel
 
@@ -138,11 +141,13 @@ class ColumnSums:
         with kernel.body():
             self._emit_columns(kernel)
         blocks = ceildiv(self.rows.narrow.fragments, self._side)
-        self.output.launch(kernel, (blocks, 1, 1), programmatic=is_early(self.output))
+        self.output.launch(kernel, (blocks, 1, 1), programmatic=self.rows.tiling.is_early)
 
     @property
     def _side(self) -> int:
         """Fragments side by side in a block: as many as leave a block for each multiprocessor."""
+        if not self.rows.tiling.is_early:
+            return _SIDE
         narrow = self.rows.narrow
         least = max(1, _SEGMENT // (narrow.width * 4))
         side, fragments = WARP_THREADS, typical(narrow.fragments)
@@ -168,13 +173,13 @@ class ColumnSums:
             found = []
             for name, element in zip(self.names, self.elements, strict=True):
                 # The first kernel may still write it when this one starts.
-                memory = kernel.workspace(name, is_exclusive=not is_early(self.output))
+                memory = kernel.workspace(name, is_exclusive=not self.rows.tiling.is_early)
                 type_ = ops.vector_type(element, width)
                 pointer = ops.gep(memory, place, element)
                 found.append(ops.load(pointer, type_, min(16, element.width // 8 * width)))
             return found
 
-        if is_early(self.output):
+        if self.rows.tiling.is_early:
             nvvm.griddepcontrol(nvvm.GridDepActionKind.wait)
         start = [reduce.identity(op, width) for op in rows.columns]
         step = _THREADS // side

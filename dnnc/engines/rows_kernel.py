@@ -24,11 +24,10 @@ from ..codegen.region import Region
 from ..expr import Expr, minimum
 from ..mlir import nvvm
 from . import rows_ring
-from .rows_columns import ColumnSums, is_early
-from .rows_group import Group
+from .rows_columns import ColumnSums
 from .rows_ring import RingKernel
-from .rows_streamed import StreamedGroup
 from .rows_tiling import Place, Rows, RowsTiling
+from .rows_together import Together, one_group
 
 
 @dataclass
@@ -50,21 +49,17 @@ class RowsEmitter:
         kernel.cluster = t.cluster
         kernel.min_blocks = t.blocks
         with kernel.body():
-            if self.sums and is_early(self.output):
+            if self.sums and t.is_early:
                 nvvm.griddepcontrol(nvvm.GridDepActionKind.launch_dependents)
             self._emit_rows(kernel)
         self.output.launch(kernel, (self._grid * t.cluster, 1, 1))
         if self.sums:
             self.sums.emit()
 
-    @cached_property
-    def _has_ring(self) -> bool:
-        return bool(self.tiling.stages and self.tiling.held and rows_ring.staged(self.rows))
-
     @property
     def _threads(self) -> int:
         t = self.tiling
-        fills = self._has_ring and rows_ring.is_shared(t.row_threads, t.cluster)
+        fills = t.has_own_rings and rows_ring.is_shared(t.row_threads, t.cluster)
         return t.threads + (rows_ring.PRODUCER_THREADS if fills else 0)
 
     @cached_property
@@ -73,17 +68,19 @@ class RowsEmitter:
         t = self.tiling
         if not t.blocks:
             return self.rows.groups
-        return minimum(
-            self.rows.groups, t.blocks * cluster.at_once(self.output.target.sm_count, t.cluster)
-        )
+        count = self.output.target.sm_count
+        most = t.blocks * count // t.cluster
+        if t.has_own_rings:
+            most = t.blocks * cluster.at_once(count, t.cluster)
+        return minimum(self.rows.groups, most)
 
     def _emit_rows(self, kernel: Kernel) -> None:
         t = self.tiling
         rank = nvvm.read_ptx_sreg_cluster_ctarank() if t.cluster > 1 else 0
         place = Place.of(kernel, self.rows, rank)
         number = ops.div(ops.block_id(), t.cluster)
-        if self._has_ring:
-            self._emit_ring(kernel, place, number)
+        if t.has_own_rings:
+            self._emit_rings(place, number)
             return
         if t.slots:
             tensors = [tensor for _, tensor in self.rows.again]
@@ -92,17 +89,17 @@ class RowsEmitter:
         if t.cluster > 1:
             cluster.arrive()
         if t.blocks:
-            sums = self._emit_groups(place, number)
+            loop = Together(place, number, self._clusters, self._later)
+            sums = loop.go()
             if self.sums:
-                memory = kernel.dynamic_shared(self.sums.bytes) if self.sums.bytes else None
-                self.sums.store(place, sums, number, memory, ops.barrier)
+                self.sums.store(place, sums, number, loop.memory, ops.barrier)
         else:
-            self._emit_group(place, number, 0, [])
+            one_group(place, number, 0, {}, [])
         if t.cluster > 1:
             cluster.wait()  # no block ends while others write to it
 
-    def _emit_ring(self, kernel: Kernel, place: Place, number: Any) -> None:
-        ring = RingKernel(place, number, self._clusters, self.sums.bytes if self.sums else 0)
+    def _emit_rings(self, place: Place, number: Any) -> None:
+        ring = RingKernel(place, number, self._clusters, self._later)
 
         def finish(sums: Sequence[Any], barrier: Callable[[], None]) -> None:
             if self.sums:
@@ -114,22 +111,10 @@ class RowsEmitter:
             cluster.wait()  # no block ends while others write to it
 
     @property
+    def _later(self) -> int:
+        """Bytes of shared memory that are needed when all rows are done."""
+        return self.sums.bytes if self.sums else 0
+
+    @property
     def _clusters(self) -> Any:
         return ops.div(nvvm.read_ptx_sreg_nctaid_x(), self.tiling.cluster)
-
-    def _emit_groups(self, place: Place, number: Any) -> list[Any]:
-        """One group after the other; gives the sums of columns."""
-        t, rows = self.tiling, self.rows
-
-        def group(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            turn, *sums = carried
-            return [ops.xor(turn, 1), *self._emit_group(place, i, turn, sums)]
-
-        zeros = [v for op in rows.columns for v in [rows.zero(op)] * t.held]
-        count, start = place.kernel.size(rows.groups), [ops.const(0), *zeros]
-        return ops.for_(number, count, self._clusters, start, group)[1:]
-
-    def _emit_group(self, place: Place, number: Any, turn: Any, sums: Sequence[Any]) -> list[Any]:
-        if self.tiling.held:
-            return Group(place, number, turn, {}).held(sums)
-        return StreamedGroup(place, number, turn, {}).streamed()

@@ -16,8 +16,8 @@ from .surface import LAUNCH_SECONDS
 
 _LOAD_NS = 900.0  # from the first load of a pass to its data
 _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
-_ELEMENT_NS = 10.0  # of work on each that a thread holds
-_STAGED_ELEMENT_NS = 0.16  # of a multiprocessor, on each that comes through a ring
+_ELEMENT_NS, _STAGED_ELEMENT_NS = 10.0, 20.0  # of work on each that a thread holds
+_RING_ELEMENT_NS = 0.16  # of a multiprocessor, on each that comes through a warp's own ring
 _BLOCK_RATE = 60.0  # bytes a nanosecond that one block loads or stores
 _L1_RATE = 110.0  # of what is read again
 _SLOT_RATE = 200.0  # of what shared memory has
@@ -36,7 +36,8 @@ class RowsModel:
     of whole inputs.  levels: of reductions.  threads: that share a row; block: of a block.
     width: rows side by side in a thread.  held: elements of a thread, 0: rows are read again.
     blocks: of a cluster.  resident: blocks of a multiprocessor that go through the rows, or 0.
-    is_staged: rows come through shared memory.  registers: of a thread.  columns: sums of them.
+    ahead: rows that are on their way to shared memory beside those worked on, 0: none comes there.
+    config: KERNEL_CFG; 2 was never timed.  registers: of a thread.  columns: sums of them.
     slot_bytes: shared memory of a block for rows that are read again.
     """
 
@@ -51,7 +52,8 @@ class RowsModel:
     held: int
     blocks: int
     resident: int
-    is_staged: bool
+    ahead: int
+    config: int
     registers: int
     columns: int
     slot_bytes: int = 0
@@ -101,10 +103,17 @@ class RowsModel:
         slow = 1.0
         if self.width > 1:
             slow = max(1.0, _LINE / (self.rows_of_block * 2))
-        if self.is_staged:
+        if self.config == 2:
             elements = self.row / self.blocks * self.rows_of_block
-            work = _STAGED_ELEMENT_NS * elements * together
-            return 350 + 0.3 * exchange * self.levels + work
+            return 350 + 0.3 * exchange * self.levels + _RING_ELEMENT_NS * elements * together
+        if self.ahead:
+            work = _STAGED_ELEMENT_NS * self.held
+            return (
+                (350 if self.ahead > 1 else 400)
+                + 0.6 * exchange * self.levels
+                + work
+                + bytes_ / _BLOCK_RATE
+            )
         if self.held:
             work = _ELEMENT_NS * self.held
             return _LOAD_NS + exchange * self.levels + work + slow * bytes_ / _BLOCK_RATE
@@ -116,7 +125,7 @@ class RowsModel:
 
     def _read_again(self, together: float) -> float:
         """Bytes that leave the first cache before they are read again."""
-        if self.held or self.is_staged or self.slot_bytes:
+        if self.held or self.ahead or self.slot_bytes:
             return 0.0
         rows = together * self._block_bytes() * self.read / max(1.0, self.moved)
         kept = _L1_BYTES if together > 1 else _L1_BYTES_ALONE

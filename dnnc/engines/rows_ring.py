@@ -1,7 +1,8 @@
 # pyright: basic
 """Blocks that go through rows which come to a ring in shared memory; see engine rows.
 
-A warp that has rows of its own has a ring of its own:
+Warps go on their own; `rows_together` has blocks whose threads wait for each other.  A warp that
+has rows of its own has a ring of its own:
 
     wait for a stage; reduce; store; fill the stage again
 
@@ -16,11 +17,11 @@ registers.  What all rows share, a norm's scale, is in shared memory from the be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..codegen import cluster, mbarrier, ops, reduce
+from ..codegen import cluster, mbarrier, ops
 from ..codegen.index import Coordinate
 from ..codegen.loops import coordinates_of
 from ..codegen.memory import GlobalTensor
@@ -33,7 +34,7 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
 from ..mlir import nvvm
 from ..target import WARP_THREADS
-from .rows_group import Group
+from .rows_reread import RingGroup
 from .rows_tiling import Place, Rows
 
 PRODUCER_THREADS = WARP_THREADS
@@ -316,66 +317,3 @@ class RingKernel:
         group.load_of_rows()
         level = self.rows.levels[0]
         self.ahead.give(0, turn, group.parts(level), group.combines(level))
-
-
-class RingGroup(Group):
-    """Rows in shared memory: each pass takes its fragments one after the other."""
-
-    def __init__(self, place: Place, number: Any, turn: Any, leaves: Mapping[Any, Any]):
-        super().__init__(place, number, turn, leaves)
-        self._hide_vectors()
-
-    def _places(self) -> tuple[list[Any], list[Any]]:
-        """(the coordinates of each fragment, whether it is inside), of one pass.
-
-        The compiler does not know that another pass has the same ones: it would work them out, and
-        load the fragments, once, and hold them all.
-        """
-        first, t = ops.opaque(self.place.first), self.tiling
-        fragments = [ops.add(first, u * t.row_threads) for u in range(t.held)]
-        return (
-            [self.at(fragment) for fragment in fragments],
-            [self.place.inside(fragment) for fragment in fragments],
-        )
-
-    def load_of_rows(self) -> None:
-        """Starts the loads of what is one number a row."""
-        self.load_all([self.at(self.place.first)], only_of_rows=True)
-
-    def combines(self, level: Sequence[Any]) -> list[Any]:
-        return [reduce.combiner(self.walk, op) for op in level]
-
-    def parts(self, level: Sequence[Any]) -> list[Any]:
-        """This thread's parts of a level's totals."""
-        combines = self.combines(level)
-        parts: list[Any] = [None] * len(level)
-        for at, is_inside in zip(*self._places(), strict=True):
-            walk = self.walk.branch()
-            for i, op in enumerate(level):
-                value = self.masked(op, at, is_inside, walk)
-                parts[i] = value if parts[i] is None else combines[i](parts[i], value)
-        return parts
-
-    def finish(self, sums: Sequence[Any]) -> list[Any]:
-        """Stores what comes after the reductions; gives the sums of columns with these rows."""
-        t, rows, added = self.tiling, self.rows, list(sums)
-        for u, (at, is_inside) in enumerate(zip(*self._places(), strict=True)):
-            walk, condition = self.walk.branch(), ops.both(is_inside, self.is_row_inside)
-            for i, op in enumerate(rows.columns):
-                combine, place = reduce.combiner(walk, op), i * t.held + u
-                added[place] = combine(added[place], self.masked(op, at, condition, walk))
-            values = [walk.value(value, at, self.width) for value, _ in self.whole]
-            for (_, target), value in zip(self.whole, values, strict=True):
-                target.store(at, value, condition)
-        self.store_of_rows()
-        return added
-
-    def _hide_vectors(self) -> None:
-        """Has what is the same in all rows loaded for each row: the compiler would load it ahead of
-        them all, and hold as many registers as it has elements."""
-        for leaf, accesses in self.rows.leaf_accesses.items():
-            tensor = self.rows.region.arguments[leaf]
-            is_of_row = any(("loop", axis) in a for a in accesses for axis in self.rows.row_axes)
-            if is_of_row and leaf not in self.staged and not tensor.is_by_value:
-                pointer = ops.opaque(self.kernel.pointer(tensor, is_exclusive=True))
-                self.leaves[leaf] = GlobalTensor(self.kernel, tensor, True, pointer)

@@ -36,6 +36,7 @@ class RowsTiling:
     exactly.  cluster: blocks that share a row.  blocks: of a multiprocessor, which go through the
     rows; 0: a block for every group of rows.  stages: of the ring that rows come through, 0: none.
     slots: fragments that a thread keeps in shared memory of a row that is read again.
+    config: the engine's KERNEL_CFG.
     """
 
     kept: tuple[tuple[int, ...], ...]
@@ -50,6 +51,7 @@ class RowsTiling:
     blocks: int
     stages: int
     slots: int
+    config: int
 
     @staticmethod
     def of(tile: Mapping[str, Any]) -> RowsTiling:
@@ -62,8 +64,23 @@ class RowsTiling:
         return self.threads // self.row_threads
 
     @property
+    def has_own_rings(self) -> bool:
+        """Whether warps go through rings on their own."""
+        return self.config == 2
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the kernel that adds up columns starts before the first one ends."""
+        return self.config > 0
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether each block of a cluster has neighbouring fragments of a row, as copies do."""
+        return self.has_own_rings
+
+    @property
     def step(self) -> int:
-        """Fragments of a row that are worked on side by side, where it is read again."""
+        """Fragments of a row that are worked on side by side."""
         return self.row_threads * self.cluster
 
 
@@ -185,7 +202,8 @@ class Place:
         high, low = ops.shr(thread, fast.bit_length() - 1), ops.and_(thread, fast - 1)
         lane, row = (low, high) if rows.is_row else (high, low)
         totals = RowTotals(kernel, rows.is_row, t.row_threads, t.rows, t.cluster, lane, row, rank)
-        first = ops.add(ops.mul(rank, t.row_threads * max(1, t.held)), lane)
+        part = t.row_threads * (t.held if t.has_parts else 1)
+        first = ops.add(ops.mul(rank, part), lane)
         return Place(kernel, rows, lane, row, rank, first, totals)
 
     @property
@@ -203,9 +221,14 @@ class Place:
 
     @property
     def fragments(self) -> list[Any]:
-        """Those of a row that this thread holds; a block has neighbouring ones."""
+        """Those of a row that this thread holds."""
+        return [ops.add(self.first, u * self.stride) for u in range(self.rows.tiling.held)]
+
+    @property
+    def stride(self) -> int:
+        """From one of them to the next."""
         t = self.rows.tiling
-        return [ops.add(self.first, u * t.row_threads) for u in range(t.held)]
+        return t.row_threads if t.has_parts else t.step
 
     def inside(self, fragment: Any) -> Any:
         """Whether a fragment is one of the row's; None: it always is."""

@@ -595,38 +595,47 @@ def rows_of_a_cluster():
     return g, knobs | {"TILE_COLS": 32, "TILE_CGA": 2}
 
 
-def rows_of_a_ring(threads=128, columns=68, **knobs):
+def rows_of_a_ring():
+    """One level, four rows for each of two blocks of two stages, sums of columns."""
+    g = new_graph(dtypes.f32)
+    x = g.tensor([8, 68])
+    mean = reduce(g, x, "avg", (1,))
+    g.sub(x, mean).set_output()
+    reduce(g, x, "add", (0,)).set_output()
+    return g, ROWS | {"TILE_COLS": 128, "ARRAY_SIZE_PER_THREAD": 4, "CTA_COUNT": 1, "STAGES": 2}
+
+
+def rows_of_rings(threads=128, columns=68, **knobs):
     """Rows less their means, and sums of columns; stages are used four times.
 
     It has one level: of a second one, all have taken the totals when they give the next row's.
     """
-    rows = 8 if threads > 32 else 32
     g = new_graph(dtypes.f32)
-    x = g.tensor([rows, columns])
+    x = g.tensor([8 if threads > 32 else 32, columns])
     mean = reduce(g, x, "avg", (1,))
     g.sub(x, g.mul(mean, g.tensor([1, columns]))).set_output()
     reduce(g, x, "add", (0,)).set_output()
-    return g, ROWS | {
-        "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": 4, "CTA_COUNT": 1, "STAGES": 2, **knobs
-    }  # fmt: skip
+    own = {"TILE_COLS": threads, "CTA_COUNT": 1, "STAGES": 2, "KERNEL_CFG": 2}
+    return g, ROWS | own | knobs
 
 
 def rows_of_rings_of_warps():
-    return rows_of_a_ring(32)
+    return rows_of_rings(32)
 
 
 def rows_of_rings_of_a_cluster():
-    return rows_of_a_ring(64, 264, TILE_CGA=2)
+    return rows_of_rings(64, 264, TILE_CGA=2)
 
 
 ROWS = {
     "TILE_COLS": 32, "TILE_ROWS": 0, "ARRAY_SIZE_PER_THREAD": 4, "TILE_CGA": 1,
-    "CTA_COUNT": 0, "STAGES": 0,
+    "CTA_COUNT": 0, "STAGES": 0, "KERNEL_CFG": 0,
 }  # fmt: skip
 ROWS_CASES = {
     "warps": rows_of_warps,
     "cluster": rows_of_a_cluster,
     "ring": rows_of_a_ring,
+    "shared rings": rows_of_rings,
     "rings of warps": rows_of_rings_of_warps,
     "rings of a cluster": rows_of_rings_of_a_cluster,
 }
@@ -635,7 +644,8 @@ ROWS_UNOBSERVABLE = {
     "attention": {("cp.async.wait_group", -1): _DRAINED},
     "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
     "cluster": {("barrier", -1): _NO_MORE_WRITES},
-    "ring": {("bar", place): _ONE_WARP for place in (-3, -2, -1)},
+    "ring": {("bar", place): _ONE_WARP for place in (-5, -4, -1)},
+    "shared rings": {("bar", place): _ONE_WARP for place in (-3, -2, -1)},
     "rings of warps": {("bar", place): _ONE_WARP for place in range(-8, -2)},
     "rings of a cluster": {
         **{("bar", place): _ONE_WARP for place in (-5, -4, -3)},

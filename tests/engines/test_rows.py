@@ -9,7 +9,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
-from dnnc.engines import ENGINES, heuristics, rows, rows_streamed
+from dnnc.engines import ENGINES, heuristics, rows_facts, rows_forms, rows_streamed
 from dnnc.engines.rows import ROWS, split_reductions
 from dnnc.errors import DnncError
 from dnnc.options import Options
@@ -19,7 +19,7 @@ from tests.support.checked import check, random_inputs
 
 SMALL = {
     "TILE_COLS": 32, "TILE_ROWS": 0, "ARRAY_SIZE_PER_THREAD": 8, "TILE_CGA": 1, "CTA_COUNT": 0,
-    "STAGES": 0,
+    "STAGES": 0, "KERNEL_CFG": 0,
 }  # fmt: skip
 
 
@@ -266,15 +266,25 @@ def test_variances_far_from_zero(mean):
 
 @pytest.mark.feature
 @pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize("held", [0, 16])
+def test_rows_come_through_a_ring(stages, held, monkeypatch):
+    """More rows than stages of all blocks, so that they are used again."""
+    rows = (stages + 1) * multiprocessors.few(monkeypatch, 4) + 3
+    knobs = {**SMALL, "TILE_COLS": 64, "ARRAY_SIZE_PER_THREAD": held, "CTA_COUNT": 1}
+    run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize(
     ("threads", "held", "blocks"),
     [(32, 32, 1), (64, 16, 1), (128, 8, 1), (32, 16, 2), (64, 8, 2)],
 )
-def test_rows_come_through_a_ring(stages, threads, held, blocks, monkeypatch):
-    """More rows than stages of all blocks, so that they are used again."""
+def test_warps_go_through_rings_on_their_own(stages, threads, held, blocks, monkeypatch):
+    """Two levels of reductions."""
     rows = (stages + 1) * multiprocessors.few(monkeypatch, 4) * 4 + 3
     knobs = {**SMALL, "TILE_COLS": threads, "ARRAY_SIZE_PER_THREAD": held, "CTA_COUNT": 1}
-    knobs |= {"TILE_CGA": blocks}
+    knobs |= {"TILE_CGA": blocks, "KERNEL_CFG": 2}
     run(layernorm(rows, 520, "INFERENCE"), knobs={**knobs, "STAGES": stages})
 
 
@@ -302,7 +312,7 @@ def test_rows_stay_in_shared_memory(threads, more):
 
 
 def test_rows_that_do_not_fit_shared_memory_are_read_from_where_they_are(monkeypatch):
-    monkeypatch.setattr(rows, "_EXCHANGE_BYTES", (227 << 10) - 3 * 128 * 16)
+    monkeypatch.setattr(rows_facts, "EXCHANGE_BYTES", (227 << 10) - 3 * 128 * 16)
     knobs = {**SLOTS, "TILE_COLS": 128}
     for g in (layernorm(3, 8192 + 8), softmax([2, 8192], [1], io=dtypes.f32)):
         plan = run(g, knobs=knobs)
@@ -372,9 +382,6 @@ def test_passes_of_a_softmax(io, passes):
         (200, 1000, {"TILE_COLS": 64, "TILE_CGA": 2}),
         (300, 1000, {"TILE_COLS": 128, "STAGES": 2}),
         (600, 72, {"TILE_COLS": 16, "STAGES": 3}),
-        (900, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, "STAGES": 3}),
-        (400, 1160, {"TILE_COLS": 64, "TILE_CGA": 2, "ARRAY_SIZE_PER_THREAD": 16, "STAGES": 3}),
-        (70, 2000, {"TILE_COLS": 64, "TILE_CGA": 4, "STAGES": 2, "ARRAY_SIZE_PER_THREAD": 8}),
         (7, 33, {"TILE_COLS": 32}),
     ],
     ids=str,
@@ -385,11 +392,44 @@ def test_sums_of_columns(rows, columns, more):
     assert names == ["fusion0_rows", "fusion0_rows_columns"]
 
 
+OWN = {"KERNEL_CFG": 2, "STAGES": 2}
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize(
+    ("rows", "columns", "more"),
+    [
+        (300, 520, {"TILE_COLS": 128, "KERNEL_CFG": 1}),
+        (300, 1000, {"TILE_COLS": 128, **OWN}),
+        (600, 72, {"TILE_COLS": 16, **OWN, "STAGES": 3}),
+        (900, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, **OWN}),
+        (200, 1160, {"TILE_COLS": 64, "TILE_CGA": 2, "ARRAY_SIZE_PER_THREAD": 16, **OWN}),
+        (70, 2000, {"TILE_COLS": 64, "TILE_CGA": 4, "ARRAY_SIZE_PER_THREAD": 8, **OWN}),
+    ],
+    ids=str,
+)
+def test_sums_of_columns_of_warps_on_their_own(rows, columns, more):
+    run(gradients(rows, columns), knobs={**SMALL, "CTA_COUNT": 1, **more})
+
+
+@pytest.mark.parametrize("columns", [768, 4096, 16384, 65536])
+def test_configs_that_nothing_chooses_have_forms(columns):
+    """Until they have been timed."""
+    fusion, target = whole(gradients(64, columns)), of("sm_90a")
+    for config in (1, 2):
+        found = rows_forms.worth_a_look(fusion, target, (config,))
+        assert found
+        assert all(knobs["KERNEL_CFG"] == config for knobs in found)
+        assert not any(ROWS.legal(knobs, fusion, target) for knobs in found)
+    assert {knobs["KERNEL_CFG"] for knobs in ROWS.candidates(fusion, target)} == {0}
+
+
 def test_the_second_kernel_of_sums_starts_early_and_waits():
     """Its loads of what the first one leaves come after the wait, and through no other cache."""
     g = gradients(300, 200).graph.finalize()
-    knobs = tuple({**SMALL, "CTA_COUNT": 1}.items())
-    for target, is_early in (("sm_80", False), ("sm_90", True), ("sm_90a", True)):
+    for target, config in (("sm_80", 0), ("sm_90a", 0), ("sm_90", 1), ("sm_90a", 1)):
+        is_early = config == 1
+        knobs = tuple({**SMALL, "CTA_COUNT": 1, "KERNEL_CFG": config}.items())
         plan = compile_graph(g, target, Options(engine="rows", knobs=knobs))
         first, second = (step.launch for step in plan.programs[0].variants[0].steps)
         assert (first.programmatic, second.programmatic) == (False, is_early)
@@ -452,7 +492,7 @@ def test_refusals_name_the_clause():
     x.set_stride([1, 4])
     next(t for t in g.graph.tensors if t.name == "dy").set_stride([1, 4])
     assert refusal(g).clause == "sums of columns"
-    assert refusal(gradients(4, 1 << 18)).clause == "sums of columns"
+    assert refusal(gradients(4, 1 << 17)).clause == "sums of columns"
 
 
 @pytest.mark.parametrize(
@@ -463,6 +503,14 @@ def test_refusals_name_the_clause():
         ({"TILE_CGA": 2, "TILE_COLS": 8}, "whole warps"),
         ({"STAGES": 2}, "CTA_COUNT of 1 or more"),
         ({"STAGES": 1}, "ARRAY_SIZE_PER_THREAD=0"),
+        ({"KERNEL_CFG": 1}, "without sums of columns"),
+        ({"KERNEL_CFG": 2}, "STAGES of 2 or more"),
+        ({"KERNEL_CFG": 2, "STAGES": 2}, "CTA_COUNT of 1 or more"),
+        ({"TILE_ROWS": 8}, "with KERNEL_CFG=2"),
+        (
+            {"KERNEL_CFG": 2, "STAGES": 2, "CTA_COUNT": 1, "TILE_CGA": 2},
+            "every block has some",
+        ),
     ],
     ids=str,
 )

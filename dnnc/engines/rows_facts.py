@@ -1,0 +1,254 @@
+# pyright: basic
+"""What engine rows makes of a fusion: its reductions, and what its kernels take of a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from .. import dtypes
+from ..codegen.fragments import kept_bytes
+from ..codegen.row_ring import is_run
+from ..codegen.row_totals import ROWS_ACROSS, parts_across
+from ..codegen.totals_ahead import exchange_bytes
+from ..dialect.fusion import Fusion, remembered
+from ..dialect.op import Op
+from ..dialect.ops import Pointwise, Reduction
+from ..dialect.tensor import Tensor
+from ..expr import Expr, product
+from ..target import WARP_THREADS, Target
+from .engine import Knobs
+from .reduced import inputs_read_again, reductions_of, runs_along_row, sizes_along
+from .rows_columns import bytes_of_block
+from .rows_ring import PRODUCER_THREADS, is_shared, memory_bytes
+
+LEAST_THREADS = 128  # of a block
+EXCHANGE_BYTES = 4096  # of shared memory beside a row that stays there, at most
+NARROW = 4  # elements of a narrow fragment
+# Registers that a thread may spill beside sums of columns: gradients of layer norms of 16384
+# columns take 310 us with 15 of them spilled, and 427 where a cluster shares the rows.
+FEW_SPILLED = 24
+_MOST_SUMS = 32  # of a thread, beside which wide fragments of a ring leave registers
+_FUNCTIONS = {
+    "exp", "log", "pow", "atan2", "sin", "cos", "tan", "erf", "tanh_fwd", "tanh_bwd",
+    "sigmoid_fwd", "sigmoid_bwd", "swish_fwd", "swish_bwd", "gelu_fwd", "gelu_bwd",
+    "gelu_approx_tanh_fwd", "gelu_approx_tanh_bwd", "elu_fwd", "elu_bwd", "softplus_fwd",
+    "softplus_bwd",
+}  # fmt: skip
+
+
+@remembered
+def split_reductions(fusion: Fusion) -> tuple[list[Reduction], list[Reduction]]:
+    """(reductions along rows, sums of columns): the first reduction says what a row is, if
+    others need it; else the one whose axes run fastest."""
+    found = reductions_of(fusion)
+    below = [{r for t in op.operands for r in fusion.upstream(t)} for op in found]
+    needed = [op for op in found if any(op in ops for ops in below) or _flows_on(fusion, op)]
+    first = (needed or found)[:1]
+    columns = [op for op in found if first and _is_across(op, first[0])]
+    return [op for op in found if op not in columns], columns
+
+
+def _flows_on(fusion: Fusion, op: Reduction) -> bool:
+    """Whether its result goes into work of its input's dims."""
+    return any(
+        t.shape == op.x.shape and op in fusion.upstream(t) for o in fusion.ops for t in o.results
+    )
+
+
+def _is_across(op: Reduction, row: Reduction) -> bool:
+    """Whether a reduction is over all axes that another one keeps."""
+    kept = [axis for axis, n in enumerate(row.x.shape) if axis not in row.axes and n.constant != 1]
+    return op.x.shape == row.x.shape and bool(kept) and list(op.axes) == kept
+
+
+@remembered
+def levels_of(fusion: Fusion) -> list[int]:
+    along, _ = split_reductions(fusion)
+    depths: dict[Op, int] = {}
+    for op in along:
+        above = [depths[r] for r in along if r in depths and r in fusion.upstream(op.x)]
+        depths[op] = 1 + max(above, default=0)
+    return sorted(set(depths.values()))
+
+
+def passes_of(fusion: Fusion, knobs: Knobs) -> int:
+    """Passes over a row for its reductions: some are made of what an earlier pass has found."""
+    found = len(levels_of(fusion))
+    return found if knobs["ARRAY_SIZE_PER_THREAD"] else found - len(sums_of_exponentials(fusion))
+
+
+@remembered
+def sums_of_exponentials(fusion: Fusion) -> list[Reduction]:
+    """Sums of exp(x - max(x)); see `codegen.exponentials`, which asks the region itself."""
+    along, _ = split_reductions(fusion)
+    if not runs_along_row(fusion, along[0]):
+        return []
+    return [op for op in along if _maximum_behind(fusion, op)]
+
+
+def _maximum_behind(fusion: Fusion, op: Reduction) -> bool:
+    exponential = fusion.producers.get(op.x)
+    if op.mode != "add" or not _is_pointwise(exponential, "exp") or op.x.type is not dtypes.f32:
+        return False
+    centred = fusion.producers.get(exponential.x)
+    if not _is_pointwise(centred, "sub") or centred.b is None:
+        return False
+    maximum = fusion.producers.get(centred.b)
+    return isinstance(maximum, Reduction) and (maximum.mode, maximum.x) == ("max", centred.x)
+
+
+def _is_pointwise(op: Op | None, mode: str) -> TypeGuard[Pointwise]:
+    return isinstance(op, Pointwise) and op.mode == mode
+
+
+@remembered
+def row_elements(fusion: Fusion) -> Expr:
+    along, _ = split_reductions(fusion)
+    return product(sizes_along(along[0])[0])
+
+
+@remembered
+def width_of(fusion: Fusion) -> int:
+    smallest = min(max(8, t.type.bits) for t in (*fusion.inputs, *fusion.outputs))
+    return max(1, 128 // smallest)
+
+
+@remembered
+def _whole_and_vectors(fusion: Fusion) -> tuple[int, int]:
+    """How many inputs have the dims of the rows, and how many those of one row."""
+    first = split_reductions(fusion)[0][0]
+    dims = first.x.shape
+    vectors = sum(
+        t.shape != dims and t.rank == len(dims)
+        and all(t.shape[axis] == dims[axis] for axis in first.axes)
+        for t in fusion.inputs
+    )  # fmt: skip
+    return sum(t.shape == dims for t in fusion.inputs), vectors
+
+
+def registers_of(fusion: Fusion, knobs: Knobs) -> int:
+    """Of a thread: an estimate, so that nothing is spilled, or but a few."""
+    along, columns = split_reductions(fusion)
+    held = knobs["ARRAY_SIZE_PER_THREAD"]
+    whole, vectors = _whole_and_vectors(fusion)
+    if not held:
+        return 64
+    if not runs_along_row(fusion, along[0]):
+        held *= width_of(fusion)
+    sums = held * len(columns)
+    if has_own_rings(knobs):
+        if not is_shared(knobs["TILE_COLS"], knobs["TILE_CGA"]):
+            return round(52 + 1.6 * sums)  # these threads fill the ring, too
+        return (32 if is_narrow(len(columns), knobs) else 52) + sums
+    if columns and knobs["STAGES"]:
+        needed = round(40 + sums + 1.4 * held)
+        return needed - FEW_SPILLED if knobs["CTA_COUNT"] == 1 else needed
+    if columns:
+        return 32 + held * (whole + 2 * len(columns))
+    levels = len(levels_of(fusion)) - 1
+    return round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
+
+
+def has_own_rings(knobs: Knobs) -> bool:
+    """Whether warps go through rings on their own."""
+    return knobs["KERNEL_CFG"] == 2
+
+
+def is_narrow(columns: int, knobs: Knobs) -> bool:
+    """Whether fragments of warps' own rings are narrow, beside so many sums of columns."""
+    return has_own_rings(knobs) and columns * knobs["ARRAY_SIZE_PER_THREAD"] > _MOST_SUMS
+
+
+def block_threads(knobs: Knobs, is_along: bool) -> int:
+    """Threads of a block that work on rows; across rows, several lie side by side, so that whole
+    sectors are read."""
+    threads, rows = knobs["TILE_COLS"], knobs["TILE_ROWS"]
+    return threads * rows or max(LEAST_THREADS, threads if is_along else ROWS_ACROSS * threads)
+
+
+def launched_threads(knobs: Knobs, is_along: bool) -> int:
+    """Threads of a block, with those that load."""
+    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+    loads = has_own_rings(knobs) and is_shared(threads, blocks)
+    return block_threads(knobs, is_along) + (PRODUCER_THREADS if loads else 0)
+
+
+@remembered
+def ring_inputs(fusion: Fusion) -> tuple[list[Tensor], list[Tensor]]:
+    """Inputs whose rows a ring may bring, and those that are the same in all rows."""
+    first = split_reductions(fusion)[0][0]
+    dims = first.x.shape
+    row = tuple(n if axis in first.axes else Expr.of(1) for axis, n in enumerate(dims))
+    runs = [t for t in fusion.inputs if is_run(t, first.axes)]
+    return [t for t in runs if t.shape == dims], [t for t in runs if t.shape == row]
+
+
+def dynamic_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    """Shared memory of a block for its ring, and for its sums of columns when all rows are done."""
+    if knobs["STAGES"] <= 1:
+        return _sums_bytes(fusion, knobs)
+    whole, vectors = ring_inputs(fusion)
+    if not has_own_rings(knobs):
+        vectors = []
+    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+    row, part = row_elements(fusion).bounds()[1], knobs["ARRAY_SIZE_PER_THREAD"] * threads
+    elements, rows = row if blocks == 1 else part, block_threads(knobs, True) // threads
+    later = _sums_bytes(fusion, knobs)
+    return memory_bytes(whole, vectors, elements, rows, knobs["STAGES"], later)
+
+
+def _sums_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    """Dynamic shared memory in which the rows of a block are added up."""
+    _, columns = split_reductions(fusion)
+    threads = knobs["TILE_COLS"]
+    sizes = [max(4, op.compute_type.bits // 8) for op in columns]
+    elements = threads * max(width_of(fusion), knobs["ARRAY_SIZE_PER_THREAD"])
+    return bytes_of_block(block_threads(knobs, True) // threads, elements, sizes)
+
+
+def static_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    """Of shared memory, where totals of rows are exchanged."""
+    along, _ = split_reductions(fusion)
+    threads = knobs["TILE_COLS"]
+    sizes = sum(max(4, op.compute_type.bits // 8) for op in along)
+    if runs_along_row(fusion, along[0]):
+        blocks, rows = knobs["TILE_CGA"], block_threads(knobs, True) // threads
+        if has_own_rings(knobs):
+            if not is_shared(threads, blocks):
+                return 0
+            each = [max(4, op.compute_type.bits // 8) for op in along]
+            levels = len(levels_of(fusion))
+            return exchange_bytes(each, threads // WARP_THREADS, rows, blocks, levels)
+        parts = max(1, threads // WARP_THREADS) * blocks
+        return 2 * rows * parts * sizes if parts > 1 else 0
+    rows = block_threads(knobs, False) // threads
+    return parts_across(threads, rows) * rows * width_of(fusion) * sizes if threads > 1 else 0
+
+
+@remembered
+def reads_again(fusion: Fusion) -> list[Tensor]:
+    return inputs_read_again(fusion, split_reductions(fusion)[0])
+
+
+@remembered
+def has_functions_before_sums(fusion: Fusion) -> bool:
+    along, _ = split_reductions(fusion)
+    above = {op for r in along for op in fusion.upstream(r.x)}
+    return any(isinstance(op, Pointwise) and op.mode in _FUNCTIONS for op in above)
+
+
+def slots_of(tensors: Sequence[Tensor], fragments: int, width: int, knobs: Knobs, t: Target) -> int:
+    """Fragments that a thread keeps in shared memory, of so many of a row: what fits."""
+    if knobs["STAGES"] != 1 or not tensors:
+        return 0
+    threads = block_threads(knobs, True)
+    most = (t.smem_block_bytes - EXCHANGE_BYTES) // kept_bytes(tensors, width, 1, threads)
+    return min(most, -(-fragments // (knobs["TILE_COLS"] * knobs["TILE_CGA"])))
+
+
+def slot_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+    tensors, width = reads_again(fusion), width_of(fusion)
+    fragments = -(-row_elements(fusion).bounds()[1] // width)
+    slots = slots_of(tensors, fragments, width, knobs, target)
+    return kept_bytes(tensors, width, slots, block_threads(knobs, True))

@@ -1,0 +1,83 @@
+"""The knobs of engine rows that are worth a look, for a fusion and a target."""
+
+from __future__ import annotations
+
+from itertools import product as product_of
+
+from ..dialect.fusion import Fusion
+from ..target import Target
+from .engine import Knobs
+from .reduced import runs_along_row
+from .rows_facts import (
+    has_functions_before_sums,
+    reads_again,
+    row_elements,
+    split_reductions,
+    sums_of_exponentials,
+    width_of,
+)
+from .rows_limits import MOST_THREADS, illegal
+from .rows_ring import is_shared
+
+THREADS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
+ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)
+# Of KERNEL_CFG, that heuristics choose among.  1 and 2 are built and tested, but were never timed:
+# when they have been, they belong here.
+CONFIGS = (0,)
+_LONG_ROW = 16384  # elements
+_KEPT_BYTES = 64 << 10  # of a row, from where on it may
+
+
+def worth_a_look(fusion: Fusion, target: Target, configs: tuple[int, ...] = CONFIGS) -> list[Knobs]:
+    """Legal knobs; configs: values of KERNEL_CFG."""
+    has_sums = bool(split_reductions(fusion)[1])
+    found: list[Knobs] = []
+    for config in configs:
+        # (CTA_COUNT, STAGES, TILE_ROWS, the longest row that no cluster shares)
+        counts, stages, rows, short = (0,), (0, 1), (0,), 2 * _LONG_ROW - 1
+        if config == 2:
+            counts, stages, rows, short = (1, 2, 3, 4), (3, 4), (0, 8, 16), _LONG_ROW
+        elif has_sums:
+            counts, stages, rows, short = (1, 2, 4, 8), (0, 2, 3), (0,), _LONG_ROW // 2
+        for blocks, threads, held, count, ring, of_block in product_of(
+            (1, 2, 4, 8), THREADS, sorted(ELEMENTS), counts, stages, rows
+        ):
+            knobs = {
+                "TILE_COLS": threads, "TILE_ROWS": of_block, "ARRAY_SIZE_PER_THREAD": held,
+                "TILE_CGA": blocks, "CTA_COUNT": count, "STAGES": ring, "KERNEL_CFG": config,
+            }  # fmt: skip
+            if blocks > 1 and row_elements(fusion).bounds()[1] <= short:
+                continue  # a cluster waits longer than a block
+            if not _is_poor(knobs, fusion) and not illegal(knobs, fusion, target):
+                found.append(knobs)
+    return found
+
+
+def _is_poor(knobs: Knobs, fusion: Fusion) -> bool:
+    """Whether knobs that may be legal are slow, or leave threads without work."""
+    threads, blocks, held = knobs["TILE_COLS"], knobs["TILE_CGA"], knobs["ARRAY_SIZE_PER_THREAD"]
+    row = row_elements(fusion).bounds()[1]
+    is_along = runs_along_row(fusion, split_reductions(fusion)[0][0])
+    if knobs["TILE_ROWS"] and is_shared(threads, blocks):
+        return True  # more than a warp's rows have to wait for each other
+    if knobs["STAGES"] == 1 and not _is_worth_keeping(fusion, blocks, threads):
+        return True
+    if is_along and not held and threads * 64 < min(row, 1 << 15):
+        return True  # few threads take long
+    least = width_of(fusion) if is_along else 1
+    is_wasteful = held > least and held // 2 * threads * blocks >= row
+    return is_wasteful or 0 < held < least or (threads > 2 and threads // 2 * least >= row)
+
+
+def _is_worth_keeping(fusion: Fusion, blocks: int, threads: int) -> bool:
+    """Whether a row that is read again had better stay in shared memory.
+
+    One block of a multiprocessor computes while nothing is loaded: functions before a
+    reduction take longer than reading again does, if they have a pass of their own.
+    """
+    if threads != MOST_THREADS or blocks > 1:
+        return False
+    if has_functions_before_sums(fusion) and not sums_of_exponentials(fusion):
+        return False
+    row = row_elements(fusion).bounds()[1]
+    return row * sum(max(8, t.type.bits) // 8 for t in reads_again(fusion)) >= _KEPT_BYTES
