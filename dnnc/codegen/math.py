@@ -35,12 +35,6 @@ def lower(
     result = op.results[0].type
     if op.name == "arith.extf" and str(types[0]) in _F8:
         return _from_f8(operands[0], str(types[0]), width)
-    if (
-        op.name == "arith.extf"
-        and (str(types[0]), str(result)) == ("bf16", "f32")
-        and width % 2 == 0
-    ):
-        return ops.from_elements(_from_bf16(operands[0]))
     if op.name == "arith.truncf" and str(result) in _F8:
         return _to_f8(operands[0], str(result), width)
     rule = _APPROXIMATE.get(op.name)
@@ -61,6 +55,18 @@ def lower(
     return made.results[0]
 
 
+def unpacked(op: Any, operands: Sequence[Any], width: int) -> Any:
+    """f32 of a fragment of bf16, where `op` of a body makes that; else None.
+
+    An instruction an element: the back end's own conversion takes two for every other one.  But it
+    does what is rounded to bf16 again in bf16, two elements at once.
+    """
+    types = [str(value.type) for value in (*op.operands, *op.results)]
+    if op.name != "arith.extf" or types != ["bf16", "f32"] or width % 2:
+        return None
+    return ops.from_elements(_from_bf16(operands[0]))
+
+
 def widened(value: Any, source: DType, target: DType) -> list[Any]:
     """The elements of a fragment of one data type as scalars of another, which has at least as
     many bits."""
@@ -73,10 +79,7 @@ def widened(value: Any, source: DType, target: DType) -> list[Any]:
 
 
 def _from_bf16(value: Any) -> list[Any]:
-    """f32 of pairs of bf16 elements, an instruction each: they are the upper halves of f32.
-
-    The back end takes the upper element of a pair apart in two.
-    """
+    """f32 of pairs of bf16 elements, an instruction each: they are the upper halves of f32."""
     words = ops.vector_type(ops.i32_type(), ops.width_of(value) // 2)
     found: list[Any] = []
     for word in ops.elements(llvm.BitcastOp(words, value).result):

@@ -43,6 +43,7 @@ class Walk:
 
     leaves: SSA tensor -> leaf.  symbols: of the function, in its order.
     reducer: how reductions inside the region are computed, None where there are none.
+    unpacks: whether bf16 becomes f32 by `math.unpacked`.
     """
 
     def __init__(
@@ -51,11 +52,14 @@ class Walk:
         leaves: Mapping[Any, Leaf],
         symbols: Sequence[Dim],
         reducer: Reducer | None = None,
+        *,
+        unpacks: bool = False,
     ):
         self.kernel = kernel
         self.leaves = leaves
         self.symbols = symbols
         self.reducer = reducer
+        self.unpacks = unpacks
         self._known: dict[Any, Any] = {}
 
     def value(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Any:
@@ -73,7 +77,7 @@ class Walk:
 
     def branch(self) -> Walk:
         """For a block inside this one: it knows what this walk knows, and keeps its own."""
-        made = Walk(self.kernel, self.leaves, self.symbols, self.reducer)
+        made = Walk(self.kernel, self.leaves, self.symbols, self.reducer, unpacks=self.unpacks)
         made._known = dict(self._known)
         return made
 
@@ -191,6 +195,9 @@ class Walk:
         operands = [self._fragment(operand, values, width) for operand in op.operands]
         common = max(map(ops.width_of, operands))
         operands = [ops.splat(operand, common) for operand in operands]
+        made = math.unpacked(op, operands, common) if self.unpacks else None
+        if made is not None:
+            return made
         types = [operand.type for operand in op.operands]
         return math.lower(self.kernel.target, op, types, operands, common)
 

@@ -28,6 +28,7 @@ NARROW = 4  # elements of a narrow fragment
 # Registers that a thread may spill beside sums of columns: gradients of layer norms of 16384
 # columns take 310 us with 15 of them spilled, and 427 where a cluster shares the rows.
 FEW_SPILLED = 24
+_SPILLING_THREADS = 512  # that did; 1024 took 442 us
 _MOST_SUMS = 32  # of a thread, beside which wide fragments of a ring leave registers
 _FUNCTIONS = {
     "exp", "log", "pow", "atan2", "sin", "cos", "tan", "erf", "tanh_fwd", "tanh_bwd",
@@ -143,7 +144,8 @@ def registers_of(fusion: Fusion, knobs: Knobs) -> int:
         return (32 if is_narrow(len(columns), knobs) else 52) + sums
     if columns and knobs["STAGES"]:
         needed = round(40 + sums + 1.4 * held)
-        return needed - FEW_SPILLED if knobs["CTA_COUNT"] == 1 else needed
+        is_alone = knobs["CTA_COUNT"] == 1 and knobs["TILE_COLS"] == _SPILLING_THREADS
+        return needed - FEW_SPILLED if is_alone else needed
     if columns:
         return 32 + held * (whole + 2 * len(columns))
     levels = len(levels_of(fusion)) - 1

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..codegen import ops, reduce
 from ..codegen.memory import GlobalTensor
+from ..codegen.walk import Walk
 from .rows_group import Group
 from .rows_tiling import Place
 
@@ -18,6 +19,8 @@ class RereadGroup(Group):
 
     def __init__(self, place: Place, number: Any, turn: Any, leaves: Mapping[Any, Any]):
         super().__init__(place, number, turn, leaves)
+        # Each pass makes f32 of the fragments again.
+        self.walk = Walk(self.kernel, self.leaves, place.rows.region.symbols, unpacks=True)
         self._of_all_passes = self._places()
         self._hide_vectors()
 

@@ -243,9 +243,10 @@ class Place:
         """
         rows = self.rows
         fragment = ops.add(ops.mul(group, self.group_rows), self.group_row)
+        # An argument also where nobody asks: without it, ptxas gives long rows more registers.
+        count = self.kernel.size(rows.kept.fragments)
         if self.group_rows == 1:
             return rows.kept.coordinates(self.kernel, fragment), None
-        count = self.kernel.size(rows.kept.fragments)
         clamped = ops.minimum(fragment, ops.sub(count, 1))
         return rows.kept.coordinates(self.kernel, clamped), ops.less(fragment, count)
 
