@@ -344,6 +344,7 @@ def _decided(
     if options.partition:
         return replace(options, guards=(("1", options.choices),)), 0.0
     config = _best_config(graph, target, options, inputs)
+    heuristics.warn_of_slow_products(config, target)
     is_free = options.engine is None and not options.knobs
     most = options.most_variants if is_free else 1
     guarded = guarded_configs(graph, target, config, most=most, inputs=inputs)

@@ -109,8 +109,8 @@ class MatmulSm90Engine:
                     Reason(
                         Status.NOT_SUPPORTED_DATA_TYPE,
                         "operand types",
-                        f"{op.label} of A {op.a.type}, B {op.b.type}",
-                        f"those of {first.label}: A {first.a.type}, B {first.b.type}",
+                        f"{op.label} of {_types(op)}",
+                        f"those of {first.label}: {_types(first)}",
                     )
                 )
         if isinstance(first, MoeGroupedMatmul):
@@ -228,6 +228,10 @@ class MatmulSm90Engine:
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         tiling = Tiling.of(tile, instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
         emit_product(region, tiling, output, matmul_matrices)
+
+
+def _types(op: Product) -> str:
+    return f"A {op.a.type}, B {op.b.type} in {op.compute_type}"
 
 
 @remembered_at_sizes

@@ -197,3 +197,15 @@ def test_a_large_convolution_that_its_engine_computes_nothing_for_stores_x():
     """A number of each pixel is added to X: X is stored, in mode A too."""
     graph = behind_relu(256, 512, 14, adds_pixels=True)
     assert engines_of(graph, "sm_90a") == ["pointwise", "conv_sm90"]
+
+
+@pytest.mark.parametrize(("size", "is_told"), [(4096, True), (64, False)])
+def test_large_products_that_run_element_by_element_are_told(size, is_told, caplog):
+    g = dnnc.pygraph("m", io_data_type="INT8", compute_data_type="FLOAT", target="sm_90a")
+    c = g.matmul(g.tensor([1, size, size]), g.tensor([1, size, size]))
+    c.set_output().set_data_type("FLOAT")
+    config = heuristics.best_config(g.graph.finalize(), SM90A)
+    assert config.choices[0].engine.name == "fallback"
+    heuristics.warn_of_slow_products(config, SM90A)
+    said = "matmul_sm90: compute type: FLOAT for i8; accepted: INT32"
+    assert any(said in record.getMessage() for record in caplog.records) is is_told
