@@ -317,6 +317,9 @@ def split_config(
         if all(found):
             made = tuple(ranked[0] for ranked in found)
             return EngineConfig(made, split_reason(graph, target)) if len(made) > 1 else None
+        (whole,) = partition(graph, [graph.live_ops])
+        if choices(whole, target, engines, inputs):
+            return None
     return None
 
 

@@ -137,12 +137,12 @@ def reducing_epilogue_reasons(
 
 
 def _order_reasons(fusion: Fusion) -> list[Reason]:
-    """Reductions at the exit are of what is there before a row's reductions are."""
+    """Reductions at the exit are of what is there before a row's are, or of rows themselves."""
     flowing = flowing_reductions(fusion)
     for op in fusion.ops:
         if isinstance(op, Reduction) and op not in flowing:
             before = next((r for r in flowing if r in fusion.upstream(op.x)), None)
-            if before is not None:
+            if before is not None and op.y.shape != before.y.shape:
                 what = f"{op.label} of what {before.label} leads to"
                 return [pattern_reason(what, "reductions at the exit, or of rows that flow on")]
     return []

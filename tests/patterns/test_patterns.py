@@ -69,8 +69,9 @@ def test_fits(name):
     engines = first_engines(result.stdout)
     is_split = isinstance(FITS[name], int)
     assert (len(engines) if is_split else engines) == (FITS[name] if is_split else [FITS[name]])
-    # A later config of `flash_paged` is split.
-    assert ("\nsplit " in result.stdout) == (is_split or name == "flash_paged")
+    # A later config of these is split.
+    is_later = name in ("flash_paged", "flash_fp8_fprop")
+    assert ("\nsplit " in result.stdout) == (is_split or is_later)
 
 
 def first_engines(text):

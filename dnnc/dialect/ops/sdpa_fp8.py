@@ -33,11 +33,11 @@ class SdpaFp8(Sdpa):
     Source: cuDNN graph API, fused flash attention fprop, FP8; the documentation of cudnn-frontend's
     sdpa_fp8.
 
-    Constraints, beside (C2) to (C14) of `sdpa`:
+    Constraints, beside (C2) to (C14) and (C16) of `sdpa`:
     (C1) Q, K, V have rank 4, one B, and FP8_E4M3 or FP8_E5M2; D of Q is D of K; none is ragged.
     (C15) the compute type is FLOAT, DOUBLE, or FAST_FLOAT_FOR_FP8, which is the products'.
-    (C16) descales and scales are one number of a float type each.
-    (C17) amax_s and amax_o are [1, 1, 1, 1] and FLOAT.
+    (C17) descales and scales are one number of a float type each.
+    (C18) amax_s and amax_o are [1, 1, 1, 1] and FLOAT.
     """
 
     op_name = "sdpa_fp8"
@@ -64,11 +64,11 @@ class SdpaFp8(Sdpa):
     def verify(self) -> None:
         super().verify()
         for name in _SCALES:
-            self.require_one_element("C16", name, getattr(self, name))  # sdpa_fp8_c16
-            self._verify_float("C16", name, getattr(self, name))  # sdpa_fp8_c16
+            self.require_one_element("C17", name, getattr(self, name))  # sdpa_fp8_c17
+            self._verify_float("C17", name, getattr(self, name))  # sdpa_fp8_c17
         for tensor in (self.amax_s, self.amax_o):
-            self.require_dims("C17", _ONES, tensor)  # sdpa_fp8_c17
-            self.require_type("C17", tensor, (dtypes.f32,))  # sdpa_fp8_c17
+            self.require_dims("C18", _ONES, tensor)  # sdpa_fp8_c18
+            self.require_type("C18", tensor, (dtypes.f32,))  # sdpa_fp8_c18
 
     def require_float_arithmetic(self, constraint: str) -> None:
         accepted = (dtypes.f32, dtypes.f64, dtypes.fast_float_for_fp8)

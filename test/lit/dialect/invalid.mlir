@@ -1310,6 +1310,38 @@ func.func @block_mask_load_c5(%arg0: tensor<2x3x1x1xui8>) {
 
 // -----
 
+func.func @sdpa_fp8_c1(%q: tensor<2x4x5x16xf16>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x32xf8E4M3FN>, %dq: tensor<1x1x1x1xf32>, %dk: tensor<1x1x1x1xf32>, %dv: tensor<1x1x1x1xf32>, %ds: tensor<1x1x1x1xf32>, %ss: tensor<1x1x1x1xf32>, %so: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: sdpa_fp8 (C1): data type f16 of tensor with uid ?; accepted: f8E4M3FN, f8E5M2}}
+  "dnn.sdpa_fp8"(%q, %k, %v, %dq, %dk, %dv, %ds, %ss, %so) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x16xf16>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x32xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_fp8_c15(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x32xf8E4M3FN>, %dq: tensor<1x1x1x1xf32>, %dk: tensor<1x1x1x1xf32>, %dv: tensor<1x1x1x1xf32>, %ds: tensor<1x1x1x1xf32>, %ss: tensor<1x1x1x1xf32>, %so: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: sdpa_fp8 (C15): compute type HALF; accepted: FLOAT, DOUBLE, FAST_FLOAT_FOR_FP8}}
+  "dnn.sdpa_fp8"(%q, %k, %v, %dq, %dk, %dv, %ds, %ss, %so) {compute_type = f16, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x32xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_fp8_c17(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x32xf8E4M3FN>, %dq: tensor<1x1x1x1xf32>, %dk: tensor<1x1x1x1xf32>, %dv: tensor<1x1x1x1xf32>, %ds: tensor<1x1x1x1xf32>, %ss: tensor<1x1x1x1xf32>, %so: tensor<1x2x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa_fp8 (C17): scale_o has dims [1, 2, 1, 1]; accepted: one element}}
+  "dnn.sdpa_fp8"(%q, %k, %v, %dq, %dk, %dv, %ds, %ss, %so) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x32xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_fp8_c18(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x32xf8E4M3FN>, %dq: tensor<1x1x1x1xf32>, %dk: tensor<1x1x1x1xf32>, %dv: tensor<1x1x1x1xf32>, %ds: tensor<1x1x1x1xf32>, %ss: tensor<1x1x1x1xf32>, %so: tensor<1x1x1x1xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_fp8 (C18): tensor with uid ? has dims [1, 2, 1, 1]; accepted: [1, 1, 1, 1]}}
+  "dnn.sdpa_fp8"(%q, %k, %v, %dq, %dk, %dv, %ds, %ss, %so) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x32xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>)
+  return
+}
+
+// -----
+
 func.func @paged_cache_load_c1(%arg0: tensor<6x2x3x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x2x1xi32>) {
   // expected-error@+1 {{BAD_PARAM: paged_cache_load (C1): blocks of 3 keys; accepted: a power of two}}
   "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x3x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x6x8xf32>

@@ -313,6 +313,13 @@ func.func @sdpa_paged(%q: tensor<2x4x1x8xf16>, %k: tensor<6x2x4x8xf16>, %v: tens
   return %0 : tensor<2x4x1x8xf16>
 }
 
+// CHECK-LABEL: func.func @sdpa_fp8
+// CHECK: "dnn.sdpa_fp8"(%{{.*}}) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false}
+func.func @sdpa_fp8(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x32xf8E4M3FN>, %dq: tensor<1x1x1x1xf32>, %dk: tensor<1x1x1x1xf32>, %dv: tensor<1x1x1x1xf32>, %ds: tensor<1x1x1x1xf32>, %ss: tensor<1x1x1x1xf32>, %so: tensor<1x1x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) {
+  %0:4 = "dnn.sdpa_fp8"(%q, %k, %v, %dq, %dk, %dv, %ds, %ss, %so) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x32xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
+  return %0#0, %0#1, %0#2, %0#3 : tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>
+}
+
 // CHECK-LABEL: func.func @paged_cache_load
 // CHECK: "dnn.paged_cache_load"(%{{.*}}, %{{.*}}, %{{.*}}) : (tensor<6x2x4x8xf16>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16>
 func.func @paged_cache_load(%container: tensor<6x2x4x8xf16>, %lengths: tensor<3x1x1x1xi32>, %table: tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16> {
