@@ -15,9 +15,13 @@ from .conv_facts_sm90 import main_loop_knobs
 from .knobs_sm90 import accumulators
 from .rows_facts import FEW_SPILLED
 
-MOST_TRIES = 4
+MOST_TRIES = 6
 # A choice without spills that is predicted to take so many times as long is no better.
 MOST_SLOWER = 2.0
+
+# Rows of a tile of attention -> what warpgroups leave each other of a multiprocessor's registers,
+# the other way round.
+_PARTS_OF_REGISTERS = {64: 2, 128: 3, 192: 4}
 
 _FUSION = re.compile(r"fusion(\d+)_")
 
@@ -60,6 +64,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
         return accumulators(knobs)
     if engine == "conv_sm90":
         return accumulators(main_loop_knobs(knobs))
+    if engine == "sdpa_fwd_sm90":
+        return knobs["TILE_N"] * _PARTS_OF_REGISTERS[knobs["TILE_M"]]  # scores and weights
     if engine == "sdpa_sm80":
         return knobs["TILE_N"]  # scores and weights, beside a result of one size
     if engine == "conv_depthwise":

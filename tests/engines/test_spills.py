@@ -98,3 +98,13 @@ def test_attention_by_fewer_keys_is_not_like_one_that_spills():
     text = "sdpa_sm80:" + ":".join(f"{name}={value}" for name, value in base.items())
     assert spills.is_like("sdpa_sm80", base | {"STAGES": 3}, [text])
     assert not spills.is_like("sdpa_sm80", base | {"TILE_N": 32}, [text])
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "is_like"),
+    [(128, 128, True), (128, 112, False), (192, 96, True), (192, 80, False), (64, 160, False)],
+)
+def test_attention_of_hopper_by_what_its_warpgroups_have(rows, keys, is_like):
+    text = "sdpa_fwd_sm90:TILE_M=128:TILE_N=128:STAGES=2"
+    knobs = {"TILE_M": rows, "TILE_N": keys, "STAGES": 3}
+    assert spills.is_like("sdpa_fwd_sm90", knobs, [text]) is is_like
