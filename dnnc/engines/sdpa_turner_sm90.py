@@ -37,12 +37,21 @@ class ValueTurner:
     def tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:
         """Turns the values of a tile's blocks of keys."""
         blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
+        blocks = self.schedule.seen(tile, blocks)
         count = ops.sub(blocks.end, blocks.first)
         if blocks.is_empty is not None:
             count = ops.select(blocks.is_empty, 0, count)
-        return ops.for_(0, count, 1, list(carried), self._block)
 
-    def _block(self, i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            if self.schedule.block_mask is None:
+                return self._block(carried)
+            is_seen = self.schedule.sees(tile, ops.sub(ops.sub(blocks.end, 1), i))
+            types = [value.type for value in carried]
+            return ops.either(is_seen, types, lambda: self._block(carried), lambda: list(carried))
+
+        return ops.for_(0, count, 1, list(carried), step)
+
+    def _block(self, carried: Sequence[Any]) -> Sequence[Any]:
         cursor = Cursor(*carried)
         lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
         self.raw.wait_full(cursor)

@@ -91,6 +91,15 @@ def test_of_fp8_on_hopper(seed):
     run("sdpa_fwd_sm90", seed, 100, 2, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.sm90
+@pytest.mark.parametrize("seed", [5007, 5059])
+def test_fp8_under_masks_of_blocks(seed):
+    """Warps that turn values pass the blocks by that are not loaded."""
+    graph = draw(Random(seed), 110, 2, is_fp8=True).graph.graph.finalize()
+    assert any(op.op_name == "block_mask_load" for op in graph.live_ops)
+    run("sdpa_fwd_sm90", seed, 110, 2, "sm_90a", is_fp8=True)
+
+
 @pytest.mark.slow
 def test_many_on_any_architecture():
     assert not failures("sdpa_sm80", range(SEEDS, MORE_SEEDS), 260)
