@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from .. import log
@@ -91,6 +92,10 @@ class _Loaded:
     smem: dict[str, int] = field(default_factory=dict)
     sized: Recent[Sized] = field(default_factory=lambda: Recent(_REMEMBERED))
     maps: Recent[bytes] = field(default_factory=lambda: Recent(_REMEMBERED))
+
+    @cached_property
+    def static_smem(self) -> dict[str, int]:
+        return {k.name: k.static_smem_bytes for k in self.program.kernels}
 
 
 @dataclass(frozen=True)
@@ -458,7 +463,8 @@ class ExecutionPlan:
         found = loaded.kernels[launch.kernel]
         with self._lock:
             if launch.kernel not in loaded.smem:
-                loaded.smem[launch.kernel] = _SMEM_WITHOUT_ASKING
+                static = loaded.static_smem[launch.kernel]
+                loaded.smem[launch.kernel] = _SMEM_WITHOUT_ASKING - static
                 if launch.cluster != (1, 1, 1):
                     driver.allow_large_clusters(found)
             if smem > loaded.smem[launch.kernel]:
@@ -467,5 +473,5 @@ class ExecutionPlan:
         return found
 
 
-# CUDA: more dynamic shared memory than this is for kernels that were allowed it.
+# CUDA: more shared memory than this, static and dynamic, is for kernels that were allowed it.
 _SMEM_WITHOUT_ASKING = 48 * 1024

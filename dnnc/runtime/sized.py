@@ -101,8 +101,9 @@ class Sizer:
         """function: gives a launch's kernel, ready for so many bytes of shared memory."""
         self._plan = plan
         self._place = place
+        static = {k.name: k.static_smem_bytes for k in program.kernels}
         self._variants = [
-            (plan.guard(v.guard).compiled(), v.workspace_bytes, [_step(s) for s in v.steps])
+            (plan.guard(v.guard).compiled(), v.workspace_bytes, [_step(s, static) for s in v.steps])
             for v in program.variants
         ]
         self._guards = " or ".join(v.guard for v in program.variants)
@@ -197,11 +198,12 @@ def _tensor(record: TensorRecord, fixed: Mapping[str, int]) -> _Tensor | SizedTe
     return made.at(fixed) if fixed.keys() >= {*record.dims, *record.strides} else made
 
 
-def _step(step: Step) -> _Memset | _Launch:
+def _step(step: Step, static_smem: Mapping[str, int]) -> _Memset | _Launch:
+    """static_smem: bytes, by the names of kernels."""
     if step.memset is not None:
         return _Memset(step.memset)
     assert step.launch is not None, "the reader refuses a step of nothing"
-    return _Launch(step.launch)
+    return _Launch(step.launch, static_smem[step.launch.kernel])
 
 
 class _Memset:
@@ -219,8 +221,9 @@ class _Memset:
 class _Launch:
     """A launch whose grid and arguments are still texts."""
 
-    def __init__(self, launch: Launch):
+    def __init__(self, launch: Launch, static_smem: int):
         self._launch = launch
+        self._static_smem = static_smem
         self._layout = Layout(launch.args)
         self._grid = picker(launch.grid)
         self._fixed: list[Any] = [None] * len(launch.args)
@@ -255,10 +258,11 @@ class _Launch:
                 Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM, f"grid {grid}", "below 2**31, 2**16, 2**16"
             )
         smem = values[launch.dynamic_smem_bytes]
-        if smem > place.max_dynamic_smem_bytes:
+        in_all = smem + self._static_smem
+        if in_all > place.max_dynamic_smem_bytes:
             raise DnncError(
                 Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT,
-                f"kernel {launch.kernel} needs {smem} bytes of shared memory",
+                f"kernel {launch.kernel} needs {in_all} bytes of shared memory",
                 f"{place.max_dynamic_smem_bytes} on {place.name}",
             )
         filled = list(self._fixed)

@@ -64,6 +64,7 @@ class FakeDriver:
         self.capability, self.home, self.devices = capability, ordinal, devices
         self.argument_bytes = argument_bytes
         self.max_dynamic_smem_bytes = 232448
+        self.static_smem = {}  # bytes of a kernel's static shared memory
         self.foreign = {}
         self.before = {}  # name of a function -> what is called ahead of it
         self._functions = {}  # handle -> (name, device, module)
@@ -167,11 +168,14 @@ class FakeDriver:
     def _cuModuleGetFunction(self, module, name):
         handle = next(self._handles)
         self._functions[handle] = (name.decode(), module[1], module[0])
-        self._allowed[handle] = 48 * 1024
+        self._allowed[handle] = 48 * 1024 - self.static_smem.get(name.decode(), 0)
         return OK, real.CUfunction(handle)
 
     def _cuFuncSetAttribute(self, function, kind, value):
         if kind.name.endswith("MAX_DYNAMIC_SHARED_SIZE_BYTES"):
+            name = self._functions[int(function)][0]
+            if value + self.static_smem.get(name, 0) > self.max_dynamic_smem_bytes:
+                return (WRONG_VALUE,)
             self._allowed[int(function)] = value
         return (OK,)
 

@@ -229,16 +229,30 @@ def test_no_peers(fake):
         load(WHOLE).bind({1: X, 2: Y}, WORKSPACE, sizes=SIZES)
 
 
-def test_too_much_shared_memory(fake):
-    fake.max_dynamic_smem_bytes = 100_000
+def with_smem(static, dynamic):
+    """WHOLE, of one launch."""
     program = WHOLE.programs[0]
     step = program.variants[1].steps[1]
-    launch = dataclasses.replace(step.launch, dynamic_smem_bytes="200000")
+    launch = dataclasses.replace(step.launch, dynamic_smem_bytes=str(dynamic))
     steps = (dataclasses.replace(step, launch=launch),)
     variant = dataclasses.replace(program.variants[1], steps=steps)
-    programs = (dataclasses.replace(program, variants=(variant,)),)
+    kernels = tuple(dataclasses.replace(k, static_smem_bytes=static) for k in program.kernels)
+    programs = (dataclasses.replace(program, variants=(variant,), kernels=kernels),)
+    return dataclasses.replace(WHOLE, programs=programs)
+
+
+@pytest.mark.parametrize(("static", "dynamic"), [(0, 100_001), (2000, 99_000)])
+def test_too_much_shared_memory(fake, static, dynamic):
+    fake.max_dynamic_smem_bytes = 100_000
     status = Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT
-    refused(fake, "200000 bytes", status, plan=dataclasses.replace(WHOLE, programs=programs))
+    refused(fake, f"{static + dynamic} bytes", status, plan=with_smem(static, dynamic))
+
+
+@pytest.mark.parametrize(("static", "dynamic"), [(1024, 48 * 1024), (1024, 50_000), (0, 48 * 1024)])
+def test_static_shared_memory_counts_among_what_is_had_without_asking(fake, static, dynamic):
+    fake.static_smem = {"main": static}
+    bind(plan=with_smem(static, dynamic))()
+    assert [launch.smem for launch in fake.launches] == [dynamic]
 
 
 @pytest.mark.parametrize(
