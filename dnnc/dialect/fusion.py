@@ -88,6 +88,11 @@ class Fusion:
             self._sources[tensor] = self._found_upstream(tensor, lambda op: op.read_operands)
         return self._sources[tensor]
 
+    def read_inputs(self, tensor: Tensor) -> list[Tensor]:
+        """The inputs whose elements those of a computed tensor are made of."""
+        read = {t for op in self.sources(tensor) for t in op.read_operands}
+        return [t for t in self.inputs if t in read]
+
     @cached_property
     def _upstreams(self) -> dict[Tensor, frozenset[Op]]:
         return {}

@@ -50,14 +50,9 @@ def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
     x = conv_of(fusion).x
     if not computes(fusion):
         return (x,)
-    found = [t for t in _read(fusion) if t.shape == x.shape and not t.is_by_value]
+    read = fusion.read_inputs(x)
+    found = [t for t in read if t.shape == x.shape and not t.is_by_value]
     return tuple(sorted(found, key=lambda t: t.type.bits != x_type(fusion).bits))
-
-
-def _read(fusion: Fusion) -> list[Tensor]:
-    upstream = fusion.upstream(conv_of(fusion).x)
-    read = {t for op in upstream for t in op.operands}
-    return [t for t in fusion.inputs if t in read]
 
 
 def loaded_shape(fusion: Fusion, place: int = 0) -> ConvShape:
@@ -93,7 +88,7 @@ def before_reasons(fusion: Fusion) -> list[Reason]:
     for other in fusion.upstream(op.x):
         if not isinstance(other, Pointwise) or other.mode == "gen_index":
             return [pattern_reason(f"{other.label} before {op.label}", _SUPPORTED)]
-    for tensor in _read(fusion):
+    for tensor in fusion.read_inputs(conv_of(fusion).x):
         if not _is_read_as_supported(tensor, op.x):
             return [pattern_reason(f"{tensor.label} of dims {text(tensor.shape)}", _SUPPORTED)]
     raws = raws_of(fusion)

@@ -83,7 +83,7 @@ def _most_sums(fusion: Fusion) -> int:
 def y_loads(fusion: Fusion) -> list[Tensor]:
     """What g2 reads of Y's dims."""
     dims = conv_of(fusion).y.shape
-    after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
+    after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
     return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
 
 

@@ -254,7 +254,7 @@ def _copy_bytes(fusion: Fusion) -> int:
 def _loads(fusion: Fusion) -> tuple[_Load, _Load]:
     op = conv_of(fusion)
     shape, size = shape_of(op), op.x.type.bits // 8
-    sources = [t for o in fusion.upstream(op.x) for t in o.operands if t in fusion.inputs]
+    sources = fusion.read_inputs(op.x)
     x = max((t for t in sources if t.shape == op.x.shape), key=lambda t: t.type.bits, default=op.x)
     access = _copy_bytes(fusion)
     is_vector = is_unit(x, 1) and shape.c_group * size % 16 == 0

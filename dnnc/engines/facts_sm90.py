@@ -175,7 +175,7 @@ def _staged(fusion: Fusion, whole: Sequence[Tensor], *, swaps: bool) -> tuple[in
 def _loads(fusion: Fusion) -> list[Tensor]:
     """What g2 reads of the product's dims."""
     dims = matmul_of(fusion).c.shape
-    after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.operands}
+    after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
     return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
 
 
@@ -221,11 +221,10 @@ def _no_fragments(fusion: Fusion, *, swaps: bool) -> str:
 def _raw_bits(operand: Tensor, fusion: Fusion, *, is_a: bool) -> int:
     """Of an element of the widest tensor of an operand's dims that g1 reads and TMA brings with k
     contiguous; 0: there is none."""
-    read = {t for op in fusion.sources(operand) for t in op.read_operands}
     return max(
         (
-            t.type.bits for t in fusion.inputs
-            if t in read and t.shape == operand.shape and not t.is_by_value
+            t.type.bits for t in fusion.read_inputs(operand)
+            if t.shape == operand.shape and not t.is_by_value
             and tma.refusal(t, _axes(t, is_a=is_a)) is None
         ),
         default=0,
@@ -236,11 +235,12 @@ def _raw_element_bytes(
     fusion: Fusion, operand: Tensor, row: wgmma.Instruction, *, is_a: bool
 ) -> int:
     """At most the bytes of an element of what g1 reads from raw tiles; 0: nothing."""
-    made_by = fusion.sources(operand)
-    read = {t for op in made_by for t in op.read_operands}
-    if not made_by and (row.takes_mn_major or not _is_along_rows(operand, is_a=is_a)):
+    if operand in fusion.producers:
+        fitting = [t for t in fusion.read_inputs(operand) if t.shape == operand.shape]
+    elif row.takes_mn_major or not _is_along_rows(operand, is_a=is_a):
         return 0
-    fitting = [t for t in (*read, operand) if t in fusion.inputs and t.shape == operand.shape]
+    else:
+        fitting = [operand]
     sizes = (t.type.bits // 8 for t in fitting if t.type.bits <= MOST_RAW_BITS)
     return max(sizes, default=0)
 

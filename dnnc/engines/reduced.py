@@ -170,7 +170,7 @@ def inputs_read_again(fusion: Fusion, reductions: Sequence[Reduction]) -> list[T
         for t in fusion.inputs
         if t.shape == reductions[0].x.shape
         and t.type.kind != "b"
-        and any(t in op.operands for op in (*reductions, *above))
+        and any(t in op.read_operands for op in (*reductions, *above))
     ]
 
 

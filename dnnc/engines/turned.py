@@ -173,7 +173,7 @@ def _reads(fusion: Fusion, output: Tensor) -> Iterator[Read]:
             continue
         found = [
             (operand, _operand_access(op, operand, tensor, access))
-            for operand in op.operands
+            for operand in op.read_operands
             if not operand.is_constant
         ]
         pending += [item for item in found if item not in seen]

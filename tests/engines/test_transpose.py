@@ -267,6 +267,15 @@ def test_broadcasts_masks_scalars_and_indices():
     check_transpose(g, inputs=random_inputs(g.graph.finalize(), {}))
 
 
+def test_an_index_alone_reads_nothing_that_is_turned():
+    g = new_graph()
+    x = turned(g, [40, 72, 8])
+    row_major(g.add(g.gen_index(x, 1), g.tensor([40, 72, 8])))
+    engine = engine_named("transpose")
+    (whole,) = partition(g.graph.finalize(), [g.graph.finalize().live_ops])
+    assert engine.supports(whole, of("sm_90"))
+
+
 # ---- drawn graphs
 
 
