@@ -269,13 +269,14 @@ def fence() -> None:
 
 
 def settled(words: Sequence[Any]) -> list[Any]:
-    """The same i32 registers, as values that are not computed later than here.
+    """The same registers, all of i32 or of f32, as values that are not computed later than here.
 
     Without this tie the compiler may write a constant to its register after `fence`.
     """
-    count = len(words)
-    type_ = ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * count)})>")
-    places = ["=r"] * count + [str(i) for i in range(count)]
+    count, type_ = len(words), words[0].type
+    kind = "f" if type_ == ops.f32_type() else "r"
+    places = [f"={kind}"] * count + [str(i) for i in range(count)]
+    type_ = ir.Type.parse(f"!llvm.struct<({', '.join([str(type_)] * count)})>")
     return unpacked(
         llvm.inline_asm(type_, list(words), "", ",".join(places), has_side_effects=True)
     )

@@ -359,7 +359,7 @@ class SdpaEmitter:
         scores = walk.scores(wgmma.unpacked(sums), last, is_masked=is_masked)
         first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
         weights = walk.weights(first.exponentials, last)
-        zeros = [ops.zeros(ops.f32_type())] * (t.width // 2)
+        zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
 
         state = [*keys.values, *values.values, *first.rows.values, *zeros, *weights]
         if t.promotes:
