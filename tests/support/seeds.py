@@ -3,4 +3,6 @@
 import os
 import secrets
 
-BASE = int(os.environ.get("DNNC_TEST_SEED") or secrets.randbelow(1 << 30))
+# For processes that are started from here too, so that what is printed is what they use.
+os.environ["DNNC_TEST_SEED"] = os.environ.get("DNNC_TEST_SEED") or str(secrets.randbelow(1 << 30))
+BASE = int(os.environ["DNNC_TEST_SEED"])
