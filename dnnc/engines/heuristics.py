@@ -36,9 +36,6 @@ MODES = ("INSTANT", "A", "B", "FALLBACK")
 _log = log.logger(__name__)
 
 _MUCH_FASTER = 0.8  # of the seconds of what is there already
-_OF_TENSOR_CORES = (
-    "matmul_sm80", "matmul_sm90", "conv_sm80", "conv_sm90", "sdpa_sm80", "sdpa_fwd_sm90",
-)  # fmt: skip
 _PORTABLE = ("matmul_sm80", "conv_sm80")  # products by instructions that all targets share
 _WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 _WORTH_A_WARNING = 1e-3  # seconds of products that run element by element
@@ -324,17 +321,18 @@ def split_config(
 
 
 def warn_of_slow_products(config: EngineConfig, target: Target) -> None:
-    """Says in the log which products of a config run element by element for long, and why no
-    engine with tensor cores takes them."""
+    """Says in the log which products of a config run element by element for long, and why the
+    engines of such products decline them."""
     for choice in config.choices:
         heavy = choice.fusion.with_role("anchor")
         is_slow = choice.prediction.seconds >= _WORTH_A_WARNING
         if not (choice.engine.inlines_anchors and heavy and is_slow):
             continue
-        found = [r for r in refusals(choice.fusion, target) if r.engine.name in _OF_TENSOR_CORES]
-        pattern = Status.NOT_SUPPORTED_GRAPH_PATTERN
-        near = [r for r in found if r.reasons[0].status is not pattern] or found
-        said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in near)
+        # What declines another pattern says nothing of this one.
+        other = Status.NOT_SUPPORTED_GRAPH_PATTERN
+        found = (r for r in refusals(choice.fusion, target) if r.reasons[0].status is not other)
+        said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
+        said = said or "no engine has such operations in one fusion"
         milliseconds = 1e3 * choice.prediction.seconds
         what = (heavy[0].label, target, choice.engine.name, milliseconds, said)
         _log.warning("%s on %s runs element by element (%s, about %.1f ms): %s", *what)
@@ -345,7 +343,7 @@ def split_reason(graph: OperationGraph, target: Target) -> str:
     (whole,) = partition(graph, [graph.live_ops])
     declined = [f"{r.engine.name} ({r.reasons[0]})" for r in refusals(whole, target)]
     if len(declined) < len(ENGINES):
-        return "asked for, or predicted to be faster than one fusion, or that spills registers"
+        return "asked for, predicted to be faster than one fusion, or one fusion spills registers"
     return f"no engine takes the graph as one fusion: {'; '.join(declined)}"
 
 
