@@ -25,8 +25,9 @@ class Surface:
     """What an engine takes.
 
     types: of X and W.  channels: of a group.  groups, outputs: theirs, and output channels of each.
-    layouts: of X.  outputs_of: layouts of outputs.  before: what operations before may read beside
-    X: "any" tensor, of "channels" alone, or "nothing", if there are none.
+    layouts: of X.  filters, outputs_of: layouts of W, of outputs.
+    before: what operations before may read beside X: "any" tensor, of "channels" alone, or
+    "nothing", if there are none.
     spatial: how many axes.  unit: elements that gaps are multiples of.
     """
 
@@ -35,6 +36,7 @@ class Surface:
     groups: tuple[int, ...] = (1, 1, 2, 3)
     outputs: tuple[int, ...] = (1, 3, 8, 16, 24, 40, 72)
     layouts: tuple[str, ...] = _LAYOUTS
+    filters: tuple[str, ...] = ("last",)
     outputs_of: tuple[str, ...] = _LAYOUTS
     before: str = "any"
     spatial: tuple[int, ...] = (1, 2, 2, 2, 3)
@@ -50,7 +52,8 @@ SURFACES = {
     "conv_sm90": Surface(
         ("f16", "bf16", "f32", "i8"),
         (16, 16, 32, 48, 80),
-        layouts=_LAST,
+        layouts=(*_LAST, "first"),
+        filters=("last", "last", "last", "first"),
         before="channels",
         unit=16,
     ),
@@ -59,11 +62,11 @@ SURFACES = {
         (1, 2, 3, 4, 5, 6),
         (1,),
         (8, 16, 40, 72),
-        ("last",),
-        _LAST,
-        "nothing",
-        (2,),
-        8,
+        layouts=("last", "last", "first"),
+        outputs_of=(*_LAST, "first"),
+        before="nothing",
+        spatial=(2,),
+        unit=8,
     ),
 }
 
@@ -150,7 +153,7 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     names |= {name: name for name in ("stride", "dilation")}
     y = g.conv_fprop(
         taken,
-        tensor([k * groups, c, *(window["taps"] for window in windows)], "last"),
+        tensor([k * groups, c, *(window["taps"] for window in windows)], *surface.filters),
         convolution_mode=random.choice(("CROSS_CORRELATION", "CONVOLUTION")),
         compute_data_type="i32" if is_integer else "f32",
         **{name: [window[key] for window in windows] for name, key in names.items()},

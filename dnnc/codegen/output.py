@@ -19,6 +19,7 @@ class Output:
 
     name: a prefix for kernel names, unique in the module.  steps: in order.
     buffers: workspace buffers by name -> bytes, an expression.
+    tensors: uids of tensors that lie in such buffers -> their names.
     """
 
     gpu_module: Any
@@ -26,6 +27,7 @@ class Output:
     name: str
     steps: list[Step] = field(default_factory=list)
     buffers: dict[str, Expr] = field(default_factory=dict)
+    tensors: dict[int, str] = field(default_factory=dict)
 
     def kernel(self, suffix: str, threads: int) -> Kernel:
         """A kernel to build; `launch` it when its body is done."""
@@ -67,6 +69,12 @@ class Output:
         full = f"{self.name}.{name}"
         self.buffers[full] = Expr.of(bytes_)
         return full
+
+    def tensor(self, tensor: Tensor) -> None:
+        """Asks for a workspace buffer that holds a tensor which is no part of the graph."""
+        assert tensor.uid is not None, f"{tensor.label} has no uid"
+        bytes_ = tensor.span() * (tensor.type.bits // 8)
+        self.tensors[tensor.uid] = self.workspace(f"tensor{len(self.tensors)}", bytes_)
 
     def memset(self, buffer: str, bytes_: Size, value: int = 0) -> None:
         """Sets a workspace buffer's bytes before the steps that follow."""

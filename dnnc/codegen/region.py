@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dialect import dnn, structure
-from ..dialect.tensor import Tensor
+from ..dialect.tensor import Tensor, symbols_of
 from ..expr import Dim, Expr, product
-from ..mlir import ir
+from ..mlir import func, ir, linalg
 from .kernel import Kernel
 from .memory import GlobalTensor, ScalarTensor
 from .walk import Leaf, indexing_maps, inputs_of
@@ -95,6 +95,38 @@ class Region:
                 rank = len(view.operation.operands) - 1
                 found += self.accesses(tensor, (("other",),) * rank, stop)
         return found
+
+
+def copy_region(module: Any, source: Tensor, result: Tensor) -> Region:
+    """The region of a copy, of a tensor to one of the same dims and type.
+
+    module: where its function is built; nothing else keeps it.
+    """
+    symbols = symbols_of((source, result))
+    names = list(symbols)
+    with ir.InsertionPoint(module.body):
+        function = dnn.begin_function("copy", [source], [result], symbols)
+    with ir.InsertionPoint(function.entry_block):
+        (argument,) = function.arguments
+        sizes = [structure.emit_size(n, names) for n in result.shape if n.constant is None]
+        type_ = dnn.tensor_type(result, names)
+        empty = ir.Operation.create("tensor.empty", results=[type_], operands=sizes).results[0]
+        made = _copied(argument, empty, result.rank)
+        func.ReturnOp([made])
+    return Region(function, {argument: source}, ((made, result),), tuple(symbols.values()))
+
+
+def _copied(value: Any, out: Any, rank: int) -> Any:
+    maps = [ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))] * 2
+    kinds = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
+    made = linalg.GenericOp(
+        [out.type], [value], [out], ir.ArrayAttr.get(maps), ir.ArrayAttr.get(kinds)
+    )
+    element = ir.RankedTensorType(value.type).element_type
+    block = made.regions[0].blocks.append(element, element)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([block.arguments[0]])
+    return made.results[0]
 
 
 def _loop_count(operation: Any) -> int:

@@ -74,6 +74,7 @@ _PATTERN = "one conv_fprop, pointwise and view operations"
 _NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
 _VECTOR_TIME = 1.4
 _ELEMENT_TIME = 3.0
+_FAR_ELEMENT_TIME = 5.0  # channels of which are no neighbours
 _MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
@@ -258,7 +259,7 @@ def _loads(fusion: Fusion) -> tuple[_Load, _Load]:
     x = max((t for t in sources if t.shape == op.x.shape), key=lambda t: t.type.bits, default=op.x)
     access = _copy_bytes(fusion)
     is_vector = is_unit(x, 1) and shape.c_group * size % 16 == 0
-    pixels = _Load(_ELEMENT_TIME)
+    pixels = _Load(_ELEMENT_TIME if is_unit(x, 1) else _FAR_ELEMENT_TIME)
     if access or is_vector:
         times = _NARROW_TIME.get(access, _VECTOR_TIME)
         pixels = _Load(times, OperandLines(size, True, shape.groups > 1), shape.c_group)

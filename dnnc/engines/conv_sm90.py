@@ -19,7 +19,7 @@ from .. import dtypes
 from ..codegen import wgmma
 from ..codegen.output import Output
 from ..codegen.region import Region
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import ConvFprop
 from ..errors import Status
 from ..target import Target
@@ -43,9 +43,16 @@ from .conv_halo_knobs_sm90 import (
     halo_tile,
     halo_work,
 )
+from .conv_layouts import relaid_fusion, relaid_region
 from .conv_matrices_sm90 import conv_matrices
 from .conv_region_sm90 import conv_instruction_of, conv_tiling_of
-from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
+from .conv_surface import (
+    anchor_reasons,
+    count_reasons,
+    filter_reasons,
+    hopper_reasons,
+    type_reasons,
+)
 from .engine import Knob, Knobs, Prediction, Reason
 from .facts_sm90 import SPLITS, instruction_of_types
 from .hopper_model import hopper_tile
@@ -62,6 +69,7 @@ from .knobs_sm90 import (
 from .launch_sm90 import emit_product, residents
 from .matmul_sm90 import RATE_OF
 from .product import compute_reasons
+from .relaid import RelaidFusion
 from .surface import too_large_reasons
 from .tile_sm90 import Tiling
 
@@ -86,12 +94,13 @@ class ConvSm90Engine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "
-        "a numerical note), i8 or fp8, sums in f32 or i32; channels last, those of a group a "
-        "multiple of 16 bytes",
+        "a numerical note), i8 or fp8, sums in f32 or i32; channels of a group a multiple of 16 "
+        "bytes, or any number in one group; channels last: X, W and, without SWAP_AB or with "
+        "TILE_ROWS, what has Y's dims are copied first, or last, where they are not",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
         "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
         "pointwise operations on X before it, padded after them: of one or two tensors of X's "
-        "dims, channels last, of types of up to 32 bits, and of tensors and scalars of one element "
+        "dims, of types of up to 32 bits, and of tensors and scalars of one element "
         "along all axes but the channels; with W of 16 bits, an X of f32 takes its type; of one "
         "tap, stride 1 and no padding, what is computed may be an output too",
         "pointwise operations of Y's dims after it, the convolution used anywhere; several "
@@ -105,6 +114,12 @@ class ConvSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
+        if declined := filter_reasons(conv_of(fusion)):
+            return tuple(declined)
+        copies = _relaid(fusion, "XWY")
+        if declined := copies.reasons(target):
+            return declined
+        fusion = copies.fusion
         reasons = hopper_reasons(
             fusion, target, _PATTERN, lambda op: _type_reasons(fusion, op),
             lambda shape: _operand_reasons(fusion, shape), before_reasons,
@@ -144,23 +159,23 @@ class ConvSm90Engine:
         return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        fusion = _relaid(fusion, _copied(knobs)).fusion
         if knobs["TILE_ROWS"]:
             return halo_reasons(knobs, fusion, target)
         reasons = illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
         return reasons or exit_knob_reasons(knobs, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        names = {knob.name for knob in self.knobs(fusion, target)}
-        facts = conv_facts_of(fusion)
-        found = legal_choices(facts, target, 0, _TILES) + legal_choices(facts, target, 1, _SWAPPED)
-        by_im2col = [
-            {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
-            for knobs in found
+        along, across = _relaid(fusion, "XWY").fusion, _relaid(fusion, "XW").fusion
+        return [
+            *_by_im2col(along, target, 0, _TILES),
+            *_by_im2col(across, target, 1, _SWAPPED),
+            *halo_candidates(along, target),
         ]
-        fitting = [knobs for knobs in by_im2col if not exit_knob_reasons(knobs, fusion)]
-        return [*fitting, *halo_candidates(fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        copies = _relaid(fusion, _copied(knobs))
+        fusion = copies.fusion
         facts = conv_facts_of(fusion)
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
         tile, loads, work = (knobs["TILE_M"], knobs["TILE_N"]), (1.0, 1.0), conv_work_of(fusion)
@@ -188,10 +203,12 @@ class ConvSm90Engine:
             loads=loads,
             rewrites=computes(fusion),
         ).predict(work)
-        exits = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
-        return replace(found, seconds=found.seconds + exits) if exits else found
+        more = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
+        more += copies.seconds(target)
+        return replace(found, seconds=found.seconds + more) if more else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        fusion = _relaid(fusion, _copied(knobs)).fusion
         found, facts = ["TENSOR_CORE"], conv_facts_of(fusion)
         if conv_of(fusion).x.type == dtypes.f32:
             found.append("DOWN_CONVERT_INPUTS")
@@ -202,13 +219,41 @@ class ConvSm90Engine:
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        region = relaid_region(region, _copied(knobs)).region
         return conv_tiling_of(region, main_loop_knobs(knobs)).plain()
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        copies = relaid_region(region, _copied(knobs))
+        region = copies.region
         tiling = Tiling.of(tile, conv_instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
-        emit_product(region, tiling, output, conv_matrices)
+        copies.emit(output, lambda: emit_product(region, tiling, output, conv_matrices))
+
+
+@remembered
+def _relaid(fusion: Fusion, what: str) -> RelaidFusion:
+    return relaid_fusion(fusion, what)
+
+
+def _copied(knobs: Knobs) -> str:
+    """What is copied to channels last, see `conv_layouts`.
+
+    Where threads go along pixels, results and what is read beside them stay as they are: with
+    channels first these are neighbours in memory.
+    """
+    return "XW" if knobs["SWAP_AB"] and not knobs["TILE_ROWS"] else "XWY"
+
+
+def _by_im2col(
+    fusion: Fusion, target: Target, swaps: int, tiles: Sequence[tuple[int, int]]
+) -> list[Knobs]:
+    names = {knob.name for knob in ConvSm90Engine.all_knobs}
+    found = [
+        {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
+        for knobs in legal_choices(conv_facts_of(fusion), target, swaps, tiles)
+    ]
+    return [knobs for knobs in found if not exit_knob_reasons(knobs, fusion)]
 
 
 def _type_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
@@ -232,8 +277,8 @@ def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
     if not found:
         return []
     supported = (
-        "X and W with channels last, those of a group a multiple of 16 bytes (of 128 with "
-        "three spatial dims); strides up to 8; paddings and filters of 2D up to 128 "
+        "X and W with channels of a group a multiple of 16 bytes (of 128 with three spatial dims), "
+        "or one group; strides up to 8; paddings and filters of 2D up to 128 "
         "pixels, of 3D and of groups up to 16"
     )
     return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", found[0], supported)]

@@ -1,8 +1,9 @@
 # pyright: basic
 """assign-workspace: gives each buffer that lives inside the plan its place in the workspace.
 
-Precondition: `dnn.program`.  Postcondition: arguments and memsets that named a workspace buffer,
-or a virtual tensor that fusions pass on, hold an offset; `workspace_bytes` is the total.
+Precondition: `dnn.program`.  Postcondition: arguments and memsets that named a workspace buffer, a
+tensor that an engine keeps in one, or a virtual tensor that fusions pass on, hold an offset;
+`workspace_bytes` is the total.
 
     {kind = "workspace", buffer = "fusion0_reduction.partial"}
 ->  {kind = "workspace", offset = "M*256"}
@@ -35,7 +36,7 @@ class AssignWorkspace(Pass):
         offsets, total = _offsets(program, graph)
         program["steps"] = [_placed(step, offsets) for step in program["steps"]]
         program["workspace_bytes"] = str(total)
-        program["buffers"] = []
+        program["buffers"] = program["tensors"] = []
         structure.write_program(module, program)
 
 
@@ -59,6 +60,8 @@ def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, 
     for key, size in wanted.items():
         offsets[key] = total
         total = total + ceildiv(size, ALIGNMENT) * ALIGNMENT
+    for tensor in program["tensors"]:
+        offsets[tensor["uid"]] = offsets[tensor["buffer"]]
     return offsets, total
 
 

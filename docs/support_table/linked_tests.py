@@ -175,10 +175,12 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_halo_sm90.py", target=HOPPER),
         *_both("test_conv_before_sm90.py", target=HOPPER),
         *_both("test_conv_exits_sm90.py", target=HOPPER),
+        *_both("test_conv_layouts.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
     ),
     "engine conv_stem_sm90": (
         *_both("test_conv_stem_sm90.py", target=HOPPER),
+        *_both("test_conv_layouts.py", "test_first_layer", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_first_layers_fit_their_registers", HOPPER),
     ),
     "engine conv_sm80": (

@@ -290,10 +290,6 @@ def _of_each_pixel(g):
     _convolved(g, g.add(image(g, [1, 16, 5, 5]), g.tensor([1, 1, 5, 5])))
 
 
-def _channels_first(g):
-    _convolved(g, g.relu(g.tensor([1, 16, 5, 5])))
-
-
 def _an_index(g):
     _convolved(g, g.add(image(g, [1, 16, 5, 5]), g.gen_index(image(g, [1, 16, 5, 5]), 2)))
 
@@ -324,7 +320,6 @@ def _booleans(g):
     ("build", "clause", "what"),
     [
         (_of_each_pixel, "operations", "of dims [1, 1, 5, 5]"),
-        (_channels_first, "operands by TMA", "X with rows are not contiguous"),
         (_an_index, "operations", "gen_index"),
         (_three_images, "operations", "3 tensors of X's dims"),
         (_a_part_of_a_fragment, "channels", "groups of 12 channels"),

@@ -5,7 +5,6 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
 from dnnc.engines import heuristics
 from dnnc.engines.conv import conv_of, shape_of
@@ -206,15 +205,6 @@ def test_knobs_that_do_not_go_together(knobs, what):
 def test_refusals(build, what):
     fusion = layer(*build)
     assert any(what in reason.what for reason in CONV_STEM_SM90.supports(fusion, of(TARGET)))
-
-
-def test_what_is_said_of_channels_that_are_not_last():
-    g = new_graph()
-    g.conv_fprop(g.tensor([1, 4, 16, 16]), g.tensor([8, 4, 3, 3]), **around(1, 2)).set_output()
-    graph = g.graph.finalize()
-    (fusion,) = partition(graph, [graph.live_ops])
-    (reason,) = CONV_STEM_SM90.supports(fusion, of(TARGET))
-    assert "X with channels last" in reason.supported
 
 
 def test_other_architectures_are_refused():

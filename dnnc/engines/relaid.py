@@ -1,0 +1,188 @@
+# pyright: basic
+"""Tensors in a layout that an engine does not take, copied to one that it does.
+
+    x [NCHW] --copy--> twin [NHWC, workspace] --the engine's kernel--> twin --copy--> y [NCHW]
+
+A twin has its tensor's dims and type, lies in the workspace, and stands in its place in the fusion
+and the region that the engine looks at.  Copies are kernels of their own, of engine transpose or
+pointwise, whichever is predicted to be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from .. import dtypes
+from ..codegen.output import Output
+from ..codegen.region import Region, copy_region
+from ..dialect.fusion import Fusion, remembered
+from ..dialect.op import Op
+from ..dialect.ops import Pointwise
+from ..dialect.tensor import Tensor, packed_strides
+from ..expr import Expr
+from ..mlir import ir
+from ..target import Target
+from .engine import Engine, Knobs, Reason
+from .pointwise import POINTWISE
+from .transpose import TRANSPOSE
+
+_TWIN = 1 << 62  # the bit of its uid that tells a twin from its tensor
+_ALIGNMENT = 256  # of what lies in the workspace
+_ENGINES: tuple[Engine, ...] = (TRANSPOSE, POINTWISE)
+
+Rule = Callable[[Tensor], Tensor | None]
+
+
+def twin_of(tensor: Tensor, order: Sequence[int], pitch: int) -> Tensor:
+    """A tensor of the same elements, packed in an order of its axes, outermost first.
+
+    pitch: elements from one to the next along the innermost axis but one.
+    """
+    last = order[-1]
+    padded = [*tensor.shape]
+    padded[last] = Expr.of(pitch)
+    return replace(
+        tensor,
+        uid=(tensor.uid or 0) ^ _TWIN,
+        strides=packed_strides(padded, order),
+        is_virtual=True,
+        is_output=False,
+        alignment=_ALIGNMENT,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Copy:
+    """A copy of a tensor to one of another layout."""
+
+    source: Tensor
+    result: Tensor
+
+    @cached_property
+    def _fusion(self) -> Fusion:
+        x, y = map(_as_bits, (self.source, self.result))
+        values: dict[str, Any] = {"mode": "identity", "x": x, "y": y, "compute_type": dtypes.f32}
+        return Fusion(0, (Pointwise(**values),), (y,))
+
+    def reasons(self, target: Target) -> tuple[Reason, ...]:
+        """Why no engine makes it."""
+        return POINTWISE.supports(self._fusion, target)
+
+    def choice(self, target: Target) -> tuple[Engine, Knobs, float]:
+        """The engine with its knobs, and the seconds that are predicted."""
+        return _choice(self._fusion, target)
+
+    def emit(self, output: Output, number: int) -> None:
+        """Adds its kernel to a fusion's."""
+        engine, knobs, _ = self.choice(output.target)
+        module = ir.Module.create()
+        region = copy_region(module, *map(_as_bits, (self.source, self.result)))
+        own = Output(output.gpu_module, output.target, f"{output.name}_copy{number}")
+        engine.emit(region, knobs, engine.tile(region, knobs, output.target), own)
+        output.steps += own.steps
+        output.buffers |= own.buffers
+
+
+def _as_bits(tensor: Tensor) -> Tensor:
+    """Bytes of any type are signless ones."""
+    return replace(tensor, dtype=dtypes.i8) if tensor.type.bits == 8 else tensor
+
+
+@remembered
+def _choice(fusion: Fusion, target: Target) -> tuple[Engine, Knobs, float]:
+    found = [
+        (engine, knobs, engine.predict(fusion, knobs, target).seconds)
+        for engine in _ENGINES
+        if not engine.supports(fusion, target)
+        for knobs in engine.candidates(fusion, target)
+    ]
+    return min(found, key=lambda each: each[2])
+
+
+@dataclass(frozen=True, eq=False)
+class RelaidFusion:
+    """fusion: with twins.  before, after: copies ahead of its kernel, and behind it."""
+
+    fusion: Fusion
+    before: tuple[Copy, ...]
+    after: tuple[Copy, ...]
+
+    @staticmethod
+    def of(fusion: Fusion, rule: Rule) -> RelaidFusion:
+        """rule: the twin of an input or output; None: its layout is taken."""
+        twins = _twins((*fusion.inputs, *fusion.outputs), rule)
+        if not twins:
+            return RelaidFusion(fusion, (), ())
+        ops = tuple(_with_twins(op, twins) for op in fusion.ops)
+        outputs = tuple(twins.get(t, t) for t in fusion.outputs)
+        before, after = _copies(twins, fusion.inputs, fusion.outputs)
+        return RelaidFusion(Fusion(fusion.index, ops, outputs), before, after)
+
+    def reasons(self, target: Target) -> tuple[Reason, ...]:
+        """Why a tensor can't be copied."""
+        copies = (*self.before, *self.after)
+        return tuple(reason for each in copies for reason in each.reasons(target))
+
+    def seconds(self, target: Target) -> float:
+        """Of the copies."""
+        return sum(each.choice(target)[2] for each in (*self.before, *self.after))
+
+
+@dataclass(frozen=True, eq=False)
+class RelaidRegion:
+    """The same of a region."""
+
+    region: Region
+    before: tuple[Copy, ...]
+    after: tuple[Copy, ...]
+
+    @staticmethod
+    def of(region: Region, rule: Rule) -> RelaidRegion:
+        """rule: as of a fusion."""
+        inputs, outputs = list(region.arguments.values()), [t for _, t in region.outputs]
+        twins = _twins((*inputs, *outputs), rule)
+        arguments = {value: twins.get(t, t) for value, t in region.arguments.items()}
+        results = tuple((value, twins.get(t, t)) for value, t in region.outputs)
+        before, after = _copies(twins, inputs, outputs)
+        made = replace(region, arguments=arguments, outputs=results)
+        return RelaidRegion(made, before, after)
+
+    def emit(self, output: Output, kernel: Callable[[], None]) -> None:
+        """Adds the copies around what `kernel` adds."""
+        twins = [c.result for c in self.before] + [c.source for c in self.after]
+        for twin in dict.fromkeys(twins):
+            output.tensor(twin)
+        for number, ahead in enumerate(self.before):
+            ahead.emit(output, number)
+        kernel()
+        for number, behind in enumerate(self.after, len(self.before)):
+            behind.emit(output, number)
+
+
+def _twins(tensors: Sequence[Tensor], rule: Rule) -> dict[Tensor, Tensor]:
+    found = ((tensor, rule(tensor)) for tensor in dict.fromkeys(tensors))
+    return {tensor: twin for tensor, twin in found if twin is not None}
+
+
+def _copies(
+    twins: Mapping[Tensor, Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
+) -> tuple[tuple[Copy, ...], tuple[Copy, ...]]:
+    before = tuple(Copy(t, twins[t]) for t in inputs if t in twins)
+    after = tuple(Copy(twins[t], t) for t in outputs if t in twins)
+    return before, after
+
+
+def _with_twins(op: Op, twins: Mapping[Tensor, Tensor]) -> Op:
+    made = copy(op)
+    for kind in ("operand", "result"):
+        for field in op.fields_of(kind):
+            value = getattr(op, field.name)
+            if field.variadic:
+                setattr(made, field.name, tuple(twins.get(t, t) for t in value))
+            elif value is not None:
+                setattr(made, field.name, twins.get(value, value))
+    return made
