@@ -179,6 +179,12 @@ def far_select(p, s, low=-1e30):
     return p.g.binary_select(p.scaled(s), low, p.integer("cmp_le", p.column(s), p.row(s)))
 
 
+def far_sum(p, s, low=-1e13):
+    """A large number, or 0, added to scores: it is chosen ahead of the sum."""
+    kept = p.integer("cmp_le", p.column(s), p.row(s))
+    return p.g.add(p.scaled(s), p.g.binary_select(0.0, low, kept))
+
+
 def capped(p, s):
     """5 * tanh(s / 5), under a causal mask."""
     s = p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / 5.0)), 5.0)

@@ -353,7 +353,7 @@ class AttentionRegion:
     @cached_property
     def may_be_far(self) -> bool:
         """Whether finite scores may be beyond any that products give: where numbers in memory, or
-        large ones, are added or stand for masked scores."""
+        large ones, are added or stand for masked scores, or scores are multiplied by such."""
         return any(self._adds_far(op) for op in self._score_steps())
 
     def _score_steps(self) -> Iterator[Any]:
@@ -371,26 +371,25 @@ class AttentionRegion:
                     yield value.owner
 
     def _adds_far(self, operation: Any) -> bool:
-        for op in body_of(operation):
-            if op.name in ("arith.addf", "arith.subf"):
-                terms = list(op.operands)
-            elif op.name == "arith.select":
-                terms = list(op.operands)[1:]
-            else:
-                continue
-            if any(self._is_far(operation, term) for term in terms):
-                return True
-        return False
+        body = body_of(operation)
+        if any(_is_number(v, _STEEP) for op in body if op.name == "arith.mulf" for v in op.operands):
+            return True
+        return any(self._is_far(operation, term) for op in body for term in _alternatives(op))
 
     def _is_far(self, operation: Any, value: Any) -> bool:
-        """Whether a body's value is a number in memory, or a large one."""
-        if operand_of(operation, value) in self.region.arguments:
-            return True
+        """Whether a body's value is a number in memory, or a large one, or is chosen from such."""
+        operand = operand_of(operation, value)
+        if operand is not None:
+            if operand in self.region.arguments:
+                return True
+            made = None if leads_to(self.first, operand) else pointwise(operand)
+            return made is not None and self._is_far(made, _yielded(made))
         owner = value.owner
-        if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        if isinstance(owner, ir.Block):
             return False
-        number = abs(ir.FloatAttr(owner.attributes["value"]).value)
-        return _LARGE <= number < float("inf")
+        if owner.name == "arith.constant":
+            return _is_number(value, _LARGE)
+        return any(self._is_far(operation, term) for term in _alternatives(owner))
 
     @cached_property
     def scaling(self) -> tuple[Any, Any, list[Any]] | None:
@@ -503,7 +502,29 @@ class AttentionRegion:
         return sorted(logs) == [False, True] and maximum in inputs_of(operation)
 
 
-_LARGE = 2.0**30  # of a score
+_LARGE = 2.0**24  # of a score
+_STEEP = 2.0**12  # of what scores are multiplied by
+
+
+def _is_number(value: Any, least: float) -> bool:
+    """Whether it is a finite constant of a magnitude."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return False
+    return least <= abs(ir.FloatAttr(owner.attributes["value"]).value) < float("inf")
+
+
+def _alternatives(op: Any) -> list[Any]:
+    """What a sum adds, or a selection chooses from."""
+    if op.name in ("arith.addf", "arith.subf"):
+        return list(op.operands)
+    return list(op.operands)[1:] if op.name == "arith.select" else []
+
+
+def _yielded(operation: Any) -> Any:
+    """What the body of a generic gives."""
+    views = list(operation.regions[0].blocks[0].operations)
+    return views[-1].operation.operands[0]
 
 # What stands in a body beside its arithmetic.
 _CONVERSIONS = ("arith.constant", "arith.extf", "arith.truncf")

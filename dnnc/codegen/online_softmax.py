@@ -22,7 +22,9 @@ from .reduce import shuffle_xor
 HALVES = (0, 1)  # a thread's upper and lower row
 _QUAD = 4  # lanes that share a row
 _EXPONENT = 0x7F800000  # of an f32
-_FAR = 2.0**40  # from where on neighbouring numbers are 2**16 apart and more
+_FAR = 2.0**28  # exponents from where on neighbouring ones are 32 apart and more
+_STEEP = 2.0**12  # a factor from where on ordinary scores are as far
+_BITS_OF_EXPONENT = 23  # below it
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class OnlineSoftmax:
 
     rescale: by how much, in powers of two, a row has to grow for its reference to move; 0: by
     anything.  Sums stay below 2 ** rescale times what they would be.  may_be_far: whether scores
-    may be finite and beyond +-2 ** 40, as where a mask adds the least number that there is.  lift:
+    may be finite and beyond what products give, as where a mask adds the least number there is.  lift:
     exponentials, and their sums until they are `finished`, are 2 ** lift times what they are; so
     2 ** (lift + rescale) at most.
     """
@@ -174,27 +176,44 @@ class OnlineSoftmax:
         other that a power of two, by which both products are exact, does as well.
         """
         factor = _of(self.factor)
-        if not self.may_be_far:
+        if not self._may_be_far:
             return [factor for _ in base]
-        power = _power_below(self.factor)
-        limit = _number(_FAR)
-        found = []
+        limit, found = _number(_FAR), []
         for b in base:
-            is_far = arith.CmpFOp(arith.CmpFPredicate.OGT, mlir_math.AbsFOp(b).result, limit)
+            power = self._power(b)
+            exponent = _mul(mlir_math.AbsFOp(b).result, power)
+            is_far = arith.CmpFOp(arith.CmpFPredicate.OGT, exponent, limit)
             found.append(arith.SelectOp(is_far.result, power, factor).result)
         return found
+
+    @property
+    def _may_be_far(self) -> bool:
+        return self.may_be_far or (isinstance(self.factor, float) and self.factor >= _STEEP)
+
+    def _power(self, base: Any) -> Any:
+        """The power of two up to the factor, or where its product by a base would be none, less."""
+        if isinstance(self.factor, float) and self.factor < 2:
+            return _number(2.0 ** math.floor(math.log2(self.factor)))
+        own, other = (
+            ops.and_(llvm.BitcastOp(ops.i32_type(), value).result, _EXPONENT)
+            for value in (_of(self.factor), base)
+        )
+        # Exponents are 127 more than they are: their sum may be 126 + 2 * 127.
+        room = ops.sub(380 << _BITS_OF_EXPONENT - 1, ops.div(other, 2))
+        room = ops.mul(ops.minimum(room, 254 << _BITS_OF_EXPONENT - 1), 2)
+        return llvm.BitcastOp(ops.f32_type(), ops.minimum(own, room)).result
 
     def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
         factors = self._factors(base)
         shifts = [_shift(b, factor) for b, factor in zip(base, factors, strict=True)]
         # Beside a far base the lift would be rounded away.
-        if self.lift and not self.may_be_far:
+        if self.lift and not self._may_be_far:
             shifts = [_add(shift, _number(float(self.lift))) for shift in shifts]
         found = [
             _ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2]))
             for i, score in enumerate(scores)
         ]
-        if self.lift and self.may_be_far:
+        if self.lift and self._may_be_far:
             return [_mul(value, _number(2.0**self.lift)) for value in found]
         return found
 
@@ -261,15 +280,6 @@ def _over_quad(value: Any, combine: Callable[[Any, Any], Any]) -> Any:
 def _of(factor: Any) -> Any:
     """A number as a value."""
     return _number(factor) if isinstance(factor, float) else factor
-
-
-def _power_below(factor: Any) -> Any:
-    """The power of two up to a number above 0, or 1."""
-    if isinstance(factor, float):
-        return _number(min(1.0, 2.0 ** math.floor(math.log2(factor))))
-    exponent = ops.and_(llvm.BitcastOp(ops.i32_type(), factor).result, _EXPONENT)
-    power = llvm.BitcastOp(ops.f32_type(), exponent).result
-    return arith.MinNumFOp(power, _number(1.0)).result
 
 
 def _number(value: float) -> Any:

@@ -207,7 +207,7 @@ def test_biases_of_minus_infinity(parts):
     run(pattern, {"SPLIT_KV": parts}, inputs=given)
 
 
-@pytest.mark.parametrize("low", [-(2.0**41), -1e20, np.finfo(np.float32).min])
+@pytest.mark.parametrize("low", [-1e9, -1e10, -1e12, -1e20, np.finfo(np.float32).min])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_masks_of_large_numbers(low, parts):
     """Exponentials of differences of such numbers: 1 where they are equal, else 0 or infinity."""
@@ -216,8 +216,9 @@ def test_masks_of_large_numbers(low, parts):
     run(pattern, {"SPLIT_KV": parts}, inputs=given)
 
 
-def test_a_large_number_in_place_of_scores():
-    run(Pattern(queries=20, keys=70, depth=16, scores=graphs.far_select))
+@pytest.mark.parametrize("scores", [graphs.far_select, graphs.far_sum])
+def test_a_large_number_in_place_of_scores(scores):
+    run(Pattern(queries=20, keys=70, depth=16, scores=scores))
 
 
 @pytest.mark.parametrize("magnitude", [1e4, -1e4])
@@ -455,3 +456,16 @@ def test_best_choices_spill_nothing(name):
     for kernel in plan.programs[0].kernels:
         assert kernel.spill_store_bytes == kernel.spill_load_bytes == 0
         assert kernel.registers * kernel.threads <= 65536
+
+
+@pytest.mark.parametrize("scale", [1e9, -1e10])
+@pytest.mark.parametrize(
+    ("engine", "target"),
+    [("sdpa_sm80", "sm_80"), pytest.param("sdpa_fwd_sm90", "sm_90a", marks=pytest.mark.sm90)],
+)
+def test_scales_that_leave_one_key_a_row(engine, target, scale):
+    """Scores of up to 1e11: weights of 1 for the largest of a row, 0 for the others."""
+    g = dnnc.pygraph(io_data_type="bf16", intermediate_data_type="f32", target=target)
+    q, k, v = (g.tensor([1, 1, 20, 16]) for _ in "qkv")
+    g.sdpa(q, k, v, attn_scale=scale, generate_stats=False)[0].set_output()
+    check(g, engine=engine, target=target, seed=3)
