@@ -282,4 +282,6 @@ def _has_type(value: object, wanted: type) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if wanted is int:
         return isinstance(value, int) and not isinstance(value, bool)
+    if wanted is tuple and isinstance(value, tuple):
+        return all(_has_type(item, int) for item in value)
     return isinstance(value, wanted)

@@ -50,7 +50,7 @@ def hopper_reasons(
         status = Status.NOT_SUPPORTED_ARCH_MISMATCH
         reasons.append(Reason(status, "architecture", str(target), "sm_90a"))
     for name, operand in (("X", op.x), ("W", op.w)):
-        if before and operand is op.x and operand in fusion.producers:
+        if before and name == "X" and operand in fusion.producers:
             reasons += before(fusion)
         elif operand not in fusion.inputs or operand.is_by_value:
             what = f"{name} of {op.label} is computed before it"

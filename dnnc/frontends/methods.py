@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -41,6 +42,7 @@ from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
 from .enums import text_of
 
+_LARGE = 1 << 63
 _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 # Operations that a graph's FAST_FLOAT_FOR_FP8 is for.
@@ -77,10 +79,35 @@ def _value(field: Field, given: Any) -> Any:
     if field.type is dtypes.DType:
         return dtypes.of(given)
     if field.type is tuple:
-        return tuple(int(item) for item in given)
+        return integers(field.parameter, given)
+    if field.type is int:
+        return _integer(field.parameter, given)
     if field.choices:
         return text_of(given)
     return given
+
+
+def integers(parameter: str, given: Any) -> tuple[int, ...]:
+    """A list of integers, of any kind that Python takes as indices; nothing else is rounded."""
+    try:
+        items = tuple(given)
+    except TypeError:
+        raise _no_integer(parameter, given, "a list of integers") from None
+    return tuple(_integer(parameter, item) for item in items)
+
+
+def _integer(parameter: str, given: Any) -> int:
+    try:
+        found = operator.index(given)
+    except TypeError:
+        raise _no_integer(parameter, given, "an integer") from None
+    if not -_LARGE <= found < _LARGE:
+        raise _no_integer(parameter, given, "an integer of 64 bits")
+    return found
+
+
+def _no_integer(parameter: str, given: Any, wanted: str) -> DnncError:
+    return DnncError(Status.BAD_PARAM_ATTRIBUTE_TYPE, f"{parameter}={given!r}", wanted)
 
 
 def compute_type_of(graph: Any, given: Any, kind: type[Op]) -> Any:
@@ -232,17 +259,20 @@ def _leaky(mode: str, name: str, operands: tuple[str, ...]) -> Any:
 
 def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
     spatial = graph._operand(given["image"], 4).rank - 2
-    both = given["padding"]
-    pre, post = given["pre_padding"], given["post_padding"]
+    listed = {
+        name: None if given[name] is None else integers(name, given[name])
+        for name in ("padding", "pre_padding", "post_padding", "stride", "dilation")
+    }
+    both, pre, post = (listed[name] for name in ("padding", "pre_padding", "post_padding"))
     if both is not None and (pre is not None or post is not None):
         raise DnncError(Status.BAD_PARAM, "padding and pre_padding or post_padding", "one of them")
     values = {
         "x": graph._operand(given["image"], 4),
         "w": graph._operand(given["weight"], 4),
-        "pre_padding": tuple(pre if pre is not None else both or [0] * spatial),
-        "post_padding": tuple(post if post is not None else both or [0] * spatial),
-        "stride": tuple(given["stride"] or [1] * spatial),
-        "dilation": tuple(given["dilation"] or [1] * spatial),
+        "pre_padding": pre if pre is not None else both or (0,) * spatial,
+        "post_padding": post if post is not None else both or (0,) * spatial,
+        "stride": listed["stride"] or (1,) * spatial,
+        "dilation": listed["dilation"] or (1,) * spatial,
         "convolution_mode": text_of(given["convolution_mode"]),
         "compute_type": compute_type_of(graph, given["compute_data_type"], ConvFprop),
         "name": given["name"],
@@ -252,7 +282,8 @@ def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
 
 def _slice(graph: Any, given: dict[str, Any]) -> Any:
     x = graph._operand(given["input"], 1)
-    slices = list(given["slices"]) + [slice(None)] * (x.rank - len(given["slices"]))
+    slices = list(given["slices"] or ())
+    slices += [slice(None)] * (x.rank - len(slices))
     if len(slices) != x.rank or not all(isinstance(s, slice) for s in slices):
         raise DnncError(
             Status.BAD_PARAM, f"slices {given['slices']!r}", f"at most {x.rank} Python slices"
@@ -267,6 +298,9 @@ def _bounds(extent: int | None, s: slice) -> tuple[int, int, int]:
     """(start, stop, step), normalized to the size as Python does; the whole axis is (0, -1, 1)."""
     if s == slice(None):
         return 0, -1, 1
+    for number in (s.start, s.stop, s.step):
+        if number is not None:
+            _integer("slice", number)
     if extent is None:
         start, stop, step = s.start or 0, s.stop, s.step or 1
         if start < 0 or (stop is not None and stop < 0):
@@ -299,7 +333,8 @@ def _over_axes(kind: type[Op]) -> Callable[..., Any]:
 
     def listed(graph: Any, given: dict[str, Any]) -> Any:
         axis = given["axis"]
-        return body(graph, {**given, "axis": (axis,) if isinstance(axis, int) else axis})
+        is_one = hasattr(axis, "__index__")
+        return body(graph, {**given, "axis": (axis,) if is_one else axis})
 
     return listed
 
@@ -318,7 +353,7 @@ def _resampling(kind: type[Op]) -> Callable[..., Any]:
     body = _op_body(kind)
 
     def of_numbers(graph: Any, given: dict[str, Any]) -> Any:
-        fractions = {name: [_fraction(value) for value in given[name]] for name in _WINDOW}
+        fractions = {name: _fractions(name, given[name]) for name in _WINDOW}
         parts = [value for values in fractions.values() for value in values]
         common = math.lcm(*(value.denominator for value in parts))
         whole = {name: [int(v * common) for v in values] for name, values in fractions.items()}
@@ -327,6 +362,14 @@ def _resampling(kind: type[Op]) -> Callable[..., Any]:
         return body(graph, {**given, **whole, "denominator": common, "padding_mode": padding})
 
     return of_numbers
+
+
+def _fractions(parameter: str, given: Any) -> list[Fraction]:
+    try:
+        return [_fraction(value) for value in given]
+    except (TypeError, ValueError, ArithmeticError):
+        wanted = "a list of numbers, or of pairs (numerator, denominator)"
+        raise _no_integer(parameter, given, wanted) from None
 
 
 def _fraction(value: Any) -> Fraction:
@@ -349,7 +392,7 @@ def _rng(graph: Any, given: dict[str, Any]) -> Any:
 
 def _concatenate(graph: Any, given: dict[str, Any]) -> Any:
     inputs = tuple(graph._operand(item, 1) for item in given["inputs"])
-    values = {"inputs": inputs, "axis": given["axis"], "name": given["name"]}
+    values = {"inputs": inputs, "axis": _integer("axis", given["axis"]), "name": given["name"]}
     return graph._append(Concatenate, {**values, "in_place_index": given["in_place_index"]})
 
 

@@ -387,3 +387,10 @@ def test_other_architectures_are_refused():
 
 def test_the_engine_is_found_by_its_name():
     assert engine_named("conv_sm90") is CONV_SM90
+
+
+def test_a_computed_tensor_that_is_both_x_and_w():
+    g = new_graph()
+    both = g.relu(image(g, [16, 16, 3, 3]))
+    g.conv_fprop(both, both, **around(1)).set_output()
+    assert "W of conv_fprop is computed before it" in refused(g)["operations"].what

@@ -1,12 +1,14 @@
 """What pygraph makes of its arguments: nothing is dropped, cut or ignored."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.errors import DnncError
 from dnnc.frontends.handle import destroy_handle
 from tests.runtime.fake_driver import FakeDriver
 
@@ -210,3 +212,33 @@ def test_knobs_are_of_the_engine_that_is_asked_for():
         dnnc.compile(g, "sm_80", knobs={"TILE_M": 64, "WARMTH": 3})
     plan = dnnc.compile(g, "sm_80", engine="matmul_sm80", knobs={"TILE_M": 64})
     assert plan.programs[0].fusions[0].knobs["TILE_M"] == 64
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda g, x: g.conv_fprop(x, x, padding=[1.5, 1]), "padding=1.5; accepted: an integer"),
+        (lambda g, x: g.conv_fprop(x, x, padding=1), "padding=1; accepted: a list of integers"),
+        (lambda g, x: g.conv_fprop(x, x, stride=[1 << 70, 1]), "an integer of 64 bits"),
+        (lambda g, x: g.conv_fprop(x, x, dilation=["1", 1]), "dilation='1'; accepted: an integer"),
+        (lambda g, x: g.softmax(x, axis=1.5), "axis=1.5"),
+        (lambda g, x: g.slice(x, [slice(0.5, 3)]), "slice=0.5; accepted: an integer"),
+        (lambda g, x: g.concatenate([x, x], axis=1.0), "axis=1.0; accepted: an integer"),
+        (lambda g, x: g.transpose(x, None), "permutation=None"),
+        (lambda g, x: g.transpose(x, [0, 0, 1, 2]), "permutation [0, 0, 1, 2]"),
+        (lambda g, x: g.resample(x, "MAXPOOL", [0, 0], [0, 0], [None, 1], [2, 2]),
+         "stride=[None, 1]; accepted: a list of numbers"),
+    ],
+)  # fmt: skip
+def test_parameters_that_are_no_integers_are_refused(build, message):
+    g = dnnc.pygraph(io_data_type="f16", compute_data_type="f32")
+    with pytest.raises(DnncError, match=re.escape(message)):
+        build(g, g.tensor([8, 8, 5, 5])).set_output()
+        g.validate()
+
+
+@pytest.mark.parametrize("ones", [np.array([1, 1]), [np.int64(1)] * 2, (1, 1), iter([1, 1])])
+def test_integers_of_any_kind_are_taken(ones):
+    g = dnnc.pygraph(io_data_type="f16", compute_data_type="f32")
+    x, w = g.tensor([2, 8, 5, 5]), g.tensor([8, 8, 3, 3])
+    assert g.conv_fprop(x, w, padding=ones).get_dim() == [2, 8, 5, 5]

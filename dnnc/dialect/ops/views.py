@@ -70,23 +70,24 @@ class Transpose(View):
     permutation: tuple[int, ...] = attribute("X's axis of each axis of Y", tuple)
 
     def infer(self) -> None:
+        self._verify_permutation()
         self._infer_type()
-        if self.y.dims is None and self._is_permutation():
+        if self.y.dims is None:
             self.y.dims = tuple(self.x.shape[axis] for axis in self.permutation)
         if self.y.strides is None and self.y.dims is not None:
             self.y.strides = packed_strides(self.y.dims)
 
-    def _is_permutation(self) -> bool:
-        return sorted(self.permutation) == list(range(self.x.rank))
-
-    def verify(self) -> None:
+    def _verify_permutation(self) -> None:
         self.require_attribute_choices()
-        if not self._is_permutation():  # transpose_c1
+        if sorted(self.permutation) != list(range(self.x.rank)):  # transpose_c1
             raise self.error(
                 "C1",
                 f"permutation {list(self.permutation)}",
                 f"each of 0 to {self.x.rank - 1} once",
             )
+
+    def verify(self) -> None:
+        self._verify_permutation()
         wanted = tuple(self.x.shape[axis] for axis in self.permutation)
         self._require("C2", "Y has dims", self.y.shape, wanted)  # transpose_c2
         self._require("C3", "Y has data type", self.y.type, self.x.type)  # transpose_c3
