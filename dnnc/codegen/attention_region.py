@@ -372,7 +372,8 @@ class AttentionRegion:
 
     def _adds_far(self, operation: Any) -> bool:
         body = body_of(operation)
-        if any(_is_number(v, _STEEP) for op in body if op.name == "arith.mulf" for v in op.operands):
+        factors = (v for op in body if op.name == "arith.mulf" for v in op.operands)
+        if any(_is_number(factor, _STEEP) for factor in factors):
             return True
         return any(self._is_far(operation, term) for op in body for term in _alternatives(op))
 
@@ -525,6 +526,7 @@ def _yielded(operation: Any) -> Any:
     """What the body of a generic gives."""
     views = list(operation.regions[0].blocks[0].operations)
     return views[-1].operation.operands[0]
+
 
 # What stands in a body beside its arithmetic.
 _CONVERSIONS = ("arith.constant", "arith.extf", "arith.truncf")

@@ -65,7 +65,7 @@ class OnlineSoftmax:
 
     rescale: by how much, in powers of two, a row has to grow for its reference to move; 0: by
     anything.  Sums stay below 2 ** rescale times what they would be.  may_be_far: whether scores
-    may be finite and beyond what products give, as where a mask adds the least number there is.  lift:
+    may be finite and beyond what products give, as where a mask adds the least number.  lift:
     exponentials, and their sums until they are `finished`, are 2 ** lift times what they are; so
     2 ** (lift + rescale) at most.
     """

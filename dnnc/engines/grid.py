@@ -28,6 +28,7 @@ from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise, Reduction
 from ..dialect.tensor import Tensor, stride_order, text
+from ..errors import Status
 from ..expr import Expr, product, typical
 from ..target import REGISTERS_PER_THREAD, Target
 from .engine import Knob, Knobs, Prediction, Reason
@@ -75,7 +76,8 @@ class GridEngine:
         "results flow on (batch norm, a tensor's amax and its quantisation, the index of its "
         "maximum), any mode; pointwise operations before, and after, of the dims of the input or "
         "of the results; packed boolean outputs whose fastest axis is a multiple of 8 contiguous "
-        "elements; up to 16 groups of kept elements, of 1024 each where types have 16 bits",
+        "elements; up to 16 groups of kept elements, of 1024 each where types have 16 bits; no "
+        "sizes that may be 0",
     )
 
     # ---- the support surface
@@ -91,6 +93,10 @@ class GridEngine:
             reasons += after_reasons(fusion, reductions)
             reasons += output_reasons(fusion, reductions[0], _holds_bytes)
         first = reductions[0].x.shape
+        if any(extent.bounds()[0] < 1 for extent in first):
+            what = f"{text(first)}, which may be empty"
+            wanted = "a reduced tensor of one element at least"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, wanted))
         if not any(t.shape == first for t in fusion.inputs):
             what = f"inputs without dims {text(first)}"
             reasons.append(pattern_reason(what, "an input of the reduced tensor's dims"))

@@ -9,7 +9,7 @@ compiler or a device.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
@@ -66,6 +66,11 @@ class EngineConfig:
     def name(self) -> str:
         """eng3_TILE_M=128_TILE_N=128; parts of a split are joined by +."""
         return "+".join(_name(c.engine.index, tuple(c.knobs.items())) for c in self.choices)
+
+    @property
+    def rounds_operands(self) -> bool:
+        """Whether a choice gives operands fewer bits than the graph says."""
+        return any(choice.rounds_operands for choice in self.choices)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -172,7 +177,10 @@ def _configs_of_mode(
         return
     (whole,) = partition(graph, [graph.live_ops])
     found = choices(whole, target, inputs=inputs)
-    if found and mode != "FALLBACK":
+    if found and found[0].rounds_operands and len(graph.live_ops) > 1:
+        if exact := _exact_split(graph, target, ENGINES, inputs):
+            yield exact
+    elif found and mode != "FALLBACK":
         if faster := _faster_split(graph, target, found[0], inputs):
             yield faster
     if mode == "B":
@@ -300,13 +308,42 @@ def split_config(
 ) -> EngineConfig | None:
     """The graph as several fusions, each as large as an engine takes; None if one op has none.
 
+    Fusions that round operands to fewer bits than the graph says are taken if nothing else is.
+    """
+    found = _grown_config(graph, target, engines, inputs)
+    if found is None or not found.rounds_operands:
+        return found
+    return _exact_split(graph, target, engines, inputs) or found
+
+
+def _exact_split(
+    graph: OperationGraph, target: Target, engines: Sequence[Engine], inputs: Inputs | None
+) -> EngineConfig | None:
+    """The same, in which nothing is rounded."""
+
+    def is_exact(engine: Engine, fusion: Fusion) -> bool:
+        return any(not c.rounds_operands for c in choices(fusion, target, [engine], inputs))
+
+    found = _grown_config(graph, target, engines, inputs, is_exact)
+    return None if found is None or found.rounds_operands else found
+
+
+def _grown_config(
+    graph: OperationGraph,
+    target: Target,
+    engines: Sequence[Engine],
+    inputs: Inputs | None,
+    *wanted: Callable[[Engine, Fusion], bool],
+) -> EngineConfig | None:
+    """wanted: of an engine and a fusion that its support surface has.
+
     A fusion that an engine takes may have no choice left: what is tried first does not look.
     """
 
     def has_choice(engine: Engine, fusion: Fusion) -> bool:
         return bool(choices(fusion, target, [engine], inputs))
 
-    for asked in ((), (has_choice,)):
+    for asked in (wanted,) if wanted else ((), (has_choice,)):
         groups = grown_groups(graph, target, engines, *asked)
         if groups is None:
             return None
@@ -343,7 +380,10 @@ def split_reason(graph: OperationGraph, target: Target) -> str:
     (whole,) = partition(graph, [graph.live_ops])
     declined = [f"{r.engine.name} ({r.reasons[0]})" for r in refusals(whole, target)]
     if len(declined) < len(ENGINES):
-        return "asked for, predicted to be faster than one fusion, or one fusion spills registers"
+        return (
+            "asked for, predicted to be faster than one fusion, or one fusion spills registers or "
+            "rounds operands to fewer bits"
+        )
     return f"no engine takes the graph as one fusion: {'; '.join(declined)}"
 
 

@@ -14,6 +14,7 @@ from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..target import Target
+from .attention_groups import attention_groups, in_order
 from .declined import reasons_against
 from .engine import Engine
 from .surface import bytes_of
@@ -31,6 +32,7 @@ def grown_groups(
     has_choice: Callable[[Engine, Fusion], bool] = lambda engine, fusion: True,
 ) -> Groups | None:
     """Groups in order: each operation joins the last group that it needs, if an engine agrees.
+    Attentions are groups to begin with.
 
     has_choice: asked of an engine and a fusion that its support surface has.
     None: there is an operation that no engine takes.
@@ -42,23 +44,36 @@ def grown_groups(
             for engine in engines
         )
 
+    def is_attention(group: Sequence[Op]) -> bool:
+        rest = [[op] for op in graph.live_ops if op not in group]
+        fusion = partition(graph, [group, *rest])[0]
+        return any(
+            not engine.inlines_anchors
+            and not reasons_against(engine, fusion, target)
+            and has_choice(engine, fusion)
+            for engine in engines
+        )
+
+    units = in_order(graph, attention_groups(graph, is_attention))
     groups: Groups = []
     producers = _producers(graph)
-    for op in graph.live_ops:
+    for unit in units:
         needed = [
             i
             for i, group in enumerate(groups)
-            if any(producers.get(tensor) in group for tensor in op.operands)
+            if any(producers.get(tensor) in group for op in unit for tensor in op.operands)
         ]
         place = max(needed, default=-1)
-        joined = [*groups[:place], [*groups[place], op], *groups[place + 1 :]] if groups else []
-        alone = [*groups[: place + 1], [op], *groups[place + 1 :]]
-        if place >= 0 and _is_taken(graph, joined, place, takes):
-            groups[place].append(op)
-        elif (beside := _sibling(graph, groups, place, op, takes)) is not None:
-            groups[beside].append(op)
+        joined = [*groups[:place], [*groups[place], *unit], *groups[place + 1 :]] if groups else []
+        alone = [*groups[: place + 1], unit, *groups[place + 1 :]]
+        if len(unit) > 1:
+            groups.insert(place + 1, unit)
+        elif place >= 0 and _is_taken(graph, joined, place, takes):
+            groups[place] += unit
+        elif (beside := _sibling(graph, groups, place, unit[0], takes)) is not None:
+            groups[beside] += unit
         elif _is_taken(graph, alone, place + 1, takes):
-            groups.insert(place + 1, [op])
+            groups.insert(place + 1, unit)
         else:
             return None
     changed = _recomputed(graph, groups, takes)

@@ -310,6 +310,14 @@ def refusal(g, target="sm_90a"):
     return reason
 
 
+def test_sizes_that_may_be_0_are_refused():
+    """A split takes them: there is no last element that loads could repeat."""
+    g = new_graph("f16")
+    x = g.tensor([dnnc.Dim("n", min=0, max=99), 8, 4, 4], [128, 1, 32, 8])
+    g.div(x, g.reduction(x, "amax").set_dim([1, 8, 1, 1])).set_output()
+    assert "which may be empty" in str(refusal(g))
+
+
 def test_refusals_name_what_is_wrong():
     g = new_graph("f16")
     x = g.tensor([8, 16, 32])

@@ -209,3 +209,25 @@ def test_large_products_that_run_element_by_element_are_told(size, is_told, capl
     heuristics.warn_of_slow_products(config, SM90A)
     said = "matmul_sm90: compute type: FLOAT for i8; accepted: INT32"
     assert any(said in record.getMessage() for record in caplog.records) is is_told
+
+
+@pytest.mark.parametrize("kind", ["softmax", "attention", "sums"])
+def test_products_of_f32_are_split_rather_than_rounded(kind):
+    """One fusion of matmul_sm90 would take tf32: it comes last, and to whoever asks for it."""
+    g = dnnc.pygraph(io_data_type="f32", intermediate_data_type="f32", target="sm_90a")
+    if kind == "attention":
+        g.sdpa(*(g.tensor([1, 2, 64, 64]) for _ in "qkv"), generate_stats=False)[0].set_output()
+    else:
+        c = g.matmul(g.tensor([1, 256, 64]), g.tensor([1, 64, 256]))
+        last = g.softmax(c) if kind == "softmax" else g.reduction(c, "add").set_dim([1, 256, 1])
+        last.set_output()
+    graph = g.graph.finalize()
+    found = list(heuristics.configs(graph, SM90A))
+    assert not found[0].rounds_operands
+    assert len(found[0].choices) > 1
+    assert "rounds operands" in found[0].split_reason or kind == "attention"
+    rounds = [config.rounds_operands for config in found]
+    assert rounds == sorted(rounds)
+    if kind != "attention":
+        best = heuristics.best_config(graph, SM90A, engine="matmul_sm90")
+        assert best.rounds_operands

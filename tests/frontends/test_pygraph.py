@@ -231,10 +231,13 @@ def test_knobs_are_of_the_engine_that_is_asked_for():
     ],
 )  # fmt: skip
 def test_parameters_that_are_no_integers_are_refused(build, message):
-    g = dnnc.pygraph(io_data_type="f16", compute_data_type="f32")
-    with pytest.raises(DnncError, match=re.escape(message)):
+    def made():
+        g = dnnc.pygraph(io_data_type="f16", compute_data_type="f32")
         build(g, g.tensor([8, 8, 5, 5])).set_output()
         g.validate()
+
+    with pytest.raises(DnncError, match=re.escape(message)):
+        made()
 
 
 @pytest.mark.parametrize("ones", [np.array([1, 1]), [np.int64(1)] * 2, (1, 1), iter([1, 1])])

@@ -1,0 +1,126 @@
+"""Attentions inside a larger graph: groups of operations that a split begins with.
+
+A split grows from the first operation on.  An attention's first product would be a fusion without
+the second one, since what it lacks until then no engine takes; so that attentions are found first,
+and the rest of the graph grows around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product as product_of
+
+from ..dialect.graph import OperationGraph
+from ..dialect.op import Op
+from ..dialect.ops import Matmul, Reduction
+from ..dialect.tensor import Tensor
+
+_LIGHT = ("pointwise", "view")
+
+
+def attention_groups(
+    graph: OperationGraph, takes: Callable[[Sequence[Op]], bool]
+) -> list[list[Op]]:
+    """Groups that share no operation, each in the graph's order.
+
+    takes: whether an engine of attentions takes a group.
+    """
+    finder = _Finder(graph)
+    found: list[list[Op]] = []
+    for first, second in finder.pairs():
+        placed = {op for group in found for op in group}
+        for group in finder.candidates(first, second):
+            if placed.isdisjoint(group) and takes(group):
+                found.append(group)
+                break
+    return found
+
+
+class _Finder:
+    def __init__(self, graph: OperationGraph):
+        self.ops = graph.live_ops
+        self.producers: dict[Tensor, Op] = {t: op for op in self.ops for t in op.results}
+        self.upstream: dict[Op, frozenset[Op]] = {}
+        for op in self.ops:
+            before = self._needed(op)
+            above = (self.upstream[other] for other in before)
+            self.upstream[op] = frozenset(before).union(*above)
+
+    def _needed(self, op: Op) -> list[Op]:
+        return [self.producers[t] for t in op.operands if t in self.producers]
+
+    def pairs(self) -> Iterator[tuple[Op, Op]]:
+        """Two products, with reductions and light work alone on the ways between them."""
+        products = [op for op in self.ops if isinstance(op, Matmul)]
+        for second in products:
+            for first in products:
+                between = self._between(first, second)
+                reductions = [op for op in between if isinstance(op, Reduction)]
+                is_plain = all(op.role in (*_LIGHT, "reduction") for op in between)
+                if len(reductions) > 1 and is_plain:
+                    yield first, second
+
+    def _between(self, first: Op, second: Op) -> list[Op]:
+        above = self.upstream[second]
+        return [op for op in self.ops if op in above and first in self.upstream[op]]
+
+    def candidates(self, first: Op, second: Op) -> Iterator[list[Op]]:
+        """What may be the attention of two products, the largest first: with light work on what
+        they multiply or without it, with work on its totals or without."""
+        core = {first, second, *self._between(first, second)}
+        for of_products, of_totals in product_of((True, False), repeat=2):
+            group = set(core)
+            for op in core:
+                if of_products or op not in (first, second):
+                    group |= self._light_above(op, core)
+            if of_totals:
+                group |= self._beside(group, second)
+            yield [op for op in self.ops if op in group]
+
+    def _light_above(self, op: Op, core: set[Op]) -> set[Op]:
+        """Operations in a row above one, up to heavy ones."""
+        found: set[Op] = set()
+        pending = self._needed(op)
+        while pending:
+            other = pending.pop()
+            if other.role in _LIGHT and other not in core and other not in found:
+                found.add(other)
+                pending += self._needed(other)
+        return found
+
+    def _beside(self, group: set[Op], second: Op) -> set[Op]:
+        """Pointwise work on what a group has ahead of its second product, such as statistics."""
+        found: set[Op] = set()
+        for op in self.ops:
+            needed = self._needed(op)
+            inside = bool(needed) and all(other in group or other in found for other in needed)
+            is_after = second in self.upstream[op]
+            if op not in group and inside and op.role == "pointwise" and not is_after:
+                found.add(op)
+        return found
+
+
+def in_order(graph: OperationGraph, groups: Sequence[Sequence[Op]]) -> list[list[Op]]:
+    """The graph's operations, those of a group together, each after what it needs; each alone where
+    groups have others between their own.
+    """
+    place = {op: i for i, group in enumerate(groups) for op in group}
+    members = [list(group) for group in groups]
+    units = [*members, *([op] for op in graph.live_ops if op not in place)]
+    owner = {op: i for i, unit in enumerate(units) for op in unit}
+    producers = {t: op for op in graph.live_ops for t in op.results}
+    needs = [
+        {owner[producers[t]] for op in unit for t in op.operands if t in producers} - {i}
+        for i, unit in enumerate(units)
+    ]
+    rank = {op: i for i, op in enumerate(graph.live_ops)}
+    waiting, done, found = set(range(len(units))), set[int](), list[list[Op]]()
+    while waiting:
+        ready = [i for i in waiting if needs[i] <= done]
+        if not ready:
+            return [[op] for op in graph.live_ops]
+        best = min(ready, key=lambda i: rank[units[i][0]])
+        waiting.remove(best)
+        done.add(best)
+        found.append(units[best])
+    return found
