@@ -40,7 +40,7 @@ from .sdpa_model_sm80 import AttentionWork, seconds_of
 from .sdpa_parts_sm80 import THREADS, PartsEmitter, PartStore
 from .sdpa_surface import head_of, operands, packing_of, surface_reasons
 from .sdpa_tile_sm80 import Sm80Tiling
-from .surface import bytes_of, pattern_reason, smem_reasons
+from .surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
 
 _QUERIES = (128, 64, 32, 16)
 _KEYS = (64, 32, 128, 16)
@@ -80,7 +80,7 @@ class SdpaSm80Engine:
         reasons = surface_reasons(fusion, _layout_reasons)
         for op in attention_of(fusion).largest:
             reasons.append(pattern_reason(op.label, "statistics of rows, not of all"))
-        return tuple(reasons)
+        return (*reasons, *fp8_reasons(fusion, target))
 
     # ---- knobs
 

@@ -178,6 +178,9 @@ class Call:
                 "page tables without a padding mask",
                 "use_padding_mask=True, seq_len_q and seq_len_kv",
             )
+        if pages[2] is not None and all(table is None for table in pages[:2]):
+            what = f"paged_attention_max_seq_len_kv={pages[2]!r} without page tables"
+            raise self.error(what, "paged_attention_k_table and paged_attention_v_table")
         alignment, right_bound = self.diagonal(*diagonal[:2], text_of(diagonal[2]), diagonal[3])
         self.graph._require_unplanned()
         queries, keys = (

@@ -469,3 +469,13 @@ def test_scales_that_leave_one_key_a_row(engine, target, scale):
     q, k, v = (g.tensor([1, 1, 20, 16]) for _ in "qkv")
     g.sdpa(q, k, v, attn_scale=scale, generate_stats=False)[0].set_output()
     check(g, engine=engine, target=target, seed=3)
+
+
+def test_fp8_asks_for_an_architecture_that_converts_it():
+    g = dnnc.pygraph(io_data_type="f16", intermediate_data_type="f32", target="sm_80")
+    o, _ = g.sdpa(*(g.tensor([1, 2, 16, 16]) for _ in "qkv"), generate_stats=False)
+    o.set_output().set_data_type("FP8_E4M3")
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    assert [reason.clause for reason in SDPA_SM80.supports(fusion, of("sm_80"))] == ["fp8"]
+    assert not SDPA_SM80.supports(fusion, of("sm_89"))

@@ -121,6 +121,7 @@ WRONG = [
         lambda g: {"paged_attention_k_table": g.tensor([2, 1, 2, 1], data_type="INT32")},
         "page tables without a padding mask",
     ),
+    (lambda g: {"paged_attention_max_seq_len_kv": 5}, "kv=5 without page tables"),
     (lambda g: {"dropout": (1.0, 1, 2)}, r"C12.*dropout_probability=1.0; accepted: 0 <= p < 1"),
     (lambda g: {"dropout": (0.5,)}, r"accepted: \(probability, seed, offset\), or \(mask, scale\)"),
     (lambda g: {"dropout": ("a", "b")}, "dropout of a str"),
