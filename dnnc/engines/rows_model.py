@@ -25,6 +25,11 @@ _L1_BYTES = 96 << 10  # of the rows of several blocks that are found there again
 _L1_BYTES_ALONE = 160 << 10
 _AGAIN = 1.06  # that rows which are read again take longer, beside all else
 _SHARPNESS = 5.0  # of the change from waiting to the memory's rate
+_RING_SHARE = 0.96  # of the time, where warps go through rings of their own; in clusters:
+_RING_CLUSTERS_SHARE = 1.45
+_RINGS_TOGETHER_SHARE = 1.1  # of those, where several warps of a block have rows of their own
+_RING_BYTES = 180 << 10  # of all rings, beside which a row's scale is not found in the first cache
+_FULL_RING_SHARE = 1.09
 _LINE = 64  # bytes of neighbours that are loaded together at full rate
 
 
@@ -37,7 +42,7 @@ class RowsModel:
     width: rows side by side in a thread.  held: elements of a thread, 0: rows are read again.
     blocks: of a cluster.  resident: blocks of a multiprocessor that go through the rows, or 0.
     ahead: rows that are on their way to shared memory beside those worked on, 0: none comes there.
-    config: KERNEL_CFG; 2 was never timed.  registers: of a thread.  columns: sums of them.
+    config: KERNEL_CFG.  registers: of a thread.  columns: sums of them.
     slot_bytes: shared memory of a block for rows that are read again.
     """
 
@@ -77,9 +82,21 @@ class RowsModel:
         seconds = moved / (rate * target.sm_count * 1e9) * self._rounds(target, together)
         if not self.held and not self.slot_bytes:
             seconds *= _AGAIN
+        seconds *= self._ring_share(together)
         seconds += 0.5e-9 * block_ns + self._columns_seconds(target, together)
         bound = "memory" if waiting > memory else "latency"
         return Prediction(LAUNCH_SECONDS + seconds, bound)
+
+    def _ring_share(self, together: float) -> float:
+        """What rows take that come through shared memory, of what they would otherwise."""
+        if self.config == 2:
+            if self.blocks > 1:
+                return _RING_CLUSTERS_SHARE
+            is_shared = self.block > self.threads
+            return _RING_SHARE * (_RINGS_TOGETHER_SHARE if is_shared else 1.0)
+        read = self.read / max(1, self.rows) * self.rows_of_block / self.blocks
+        is_full = self.ahead and together * (self.ahead + 1) * read > _RING_BYTES
+        return _FULL_RING_SHARE if is_full else 1.0
 
     def _resident(self, target: Target) -> float:
         """Blocks of a multiprocessor at the same time."""

@@ -12,10 +12,13 @@ from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS
 _SHARE = 0.6  # of the tensor cores' rate, with `mma.sync` and softmax by turns
 _SHARE_HOPPER = 0.34  # the same, whose full rate only `wgmma` has
 _WARPS = 8  # of a multiprocessor, that have that rate
-_IN_FLIGHT = 32 << 10  # bytes on their way to a multiprocessor, that have the bandwidth
+_IN_FLIGHT = 14 << 10  # bytes on their way to a multiprocessor, that have the bandwidth
+_STAGE_SHARE = 0.02  # of the bandwidth, that a stage more costs, and as many keys more as 32
+_KEYS_SHARE = 0.01
 _L2_SHARE = 2.5  # the second cache's bandwidth, in that of memory
 _OTHER_SHARE = 0.05  # of what is not the bound, seen beside it
-_PARTS_SECONDS = 1.0e-6  # of the parts' sum, beside its launch and its bytes
+_PARTS_SECONDS = 2.0e-6  # of the parts' sum, beside its launch and its bytes
+_PART_SECONDS = 1.5e-7  # that it takes for each
 _START_SECONDS = 1.5e-6  # of a block, until its first keys are there
 _BLOCK_SMEM = 1 << 10  # that the system has of each block
 _OTHER_REGISTERS = 64  # beside sums and queries
@@ -71,7 +74,7 @@ def seconds_of(
             seconds += _START_SECONDS
     if tiling.parts > 1:
         parts = tiling.parts * work.heads * work.queries * 4 * (work.width + 2)
-        seconds += LAUNCH_SECONDS + _PARTS_SECONDS
+        seconds += LAUNCH_SECONDS + _PARTS_SECONDS + _PART_SECONDS * tiling.parts
         seconds += 2 * parts / (_L2_SHARE * target.dram_gbs * 1e9)
     return Prediction(seconds, bound)
 
@@ -81,6 +84,8 @@ def _bandwidth(tiling: Sm80Tiling, blocks: int, target: Target) -> float:
     in_flight = blocks * (tiling.stages - 1) * tiling.stage_bytes
     filled = in_flight / (_IN_FLIGHT * target.sm_count)
     share = BANDWIDTH_SHARE * filled / (1.0 + filled**4) ** 0.25
+    # More than is needed on its way is slower, on an H100.
+    share /= (1 + _STAGE_SHARE * (tiling.stages - 2)) * (1 + _KEYS_SHARE * (tiling.keys / 32 - 1))
     return target.dram_gbs * 1e9 * share
 
 

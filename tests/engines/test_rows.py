@@ -413,15 +413,15 @@ def test_sums_of_columns_of_warps_on_their_own(rows, columns, more):
 
 
 @pytest.mark.parametrize("columns", [768, 4096, 16384, 65536])
-def test_configs_that_nothing_chooses_have_forms(columns):
-    """Until they have been timed."""
+def test_configs_of_sums_of_columns(columns):
+    """Heuristics look at those that were faster when they were timed."""
     fusion, target = whole(gradients(64, columns)), of("sm_90a")
     for config in (1, 2):
         found = rows_forms.worth_a_look(fusion, target, (config,))
         assert found
         assert all(knobs["KERNEL_CFG"] == config for knobs in found)
         assert not any(ROWS.legal(knobs, fusion, target) for knobs in found)
-    assert {knobs["KERNEL_CFG"] for knobs in ROWS.candidates(fusion, target)} == {0}
+    assert {knobs["KERNEL_CFG"] for knobs in ROWS.candidates(fusion, target)} <= {0, 2}
 
 
 def test_the_second_kernel_of_sums_starts_early_and_waits():
@@ -492,7 +492,7 @@ def test_refusals_name_the_clause():
     x.set_stride([1, 4])
     next(t for t in g.graph.tensors if t.name == "dy").set_stride([1, 4])
     assert refusal(g).clause == "sums of columns"
-    assert refusal(gradients(4, 1 << 17)).clause == "sums of columns"
+    assert refusal(gradients(4, 1 << 18)).clause == "sums of columns"
 
 
 @pytest.mark.parametrize(
