@@ -35,7 +35,7 @@ from .product import epilogue_reasons, knob_reason
 from .surface import fp8_reasons, pattern_reason, too_large_reasons
 
 _PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
-_MOST_GROUP = 7  # input channels of a group
+_MOST_GROUP = 16  # input channels of a group
 _MOST_PIXELS = 1 << 30  # along an axis, with padding: places are counted in 31 bits
 _MOST_STRIPS = 1 << 31
 

@@ -25,6 +25,12 @@ _LAST_SHARE = 0.19
 # Of the time that one wave's bytes take, what is lost at the end, where blocks do not end together.
 _UNEVEN_SHARE = 0.09
 _SCHEDULERS = 4
+# Of several channels a group, whose filter lies in shared memory: issue slots of a scheduler that
+# reading 16 bytes of it takes, while all four share one port; instructions that an element of it
+# takes on its way there.
+_FILTER_SLOTS = 16
+_FILL_INSTRUCTIONS = 25
+_OF_GROUPS = 1.15  # what such strips take, of that
 _OTHER_REGISTERS = 60  # of a thread, beside sums, a row of pixels and the taps that lie on it
 _OTHER_REGISTERS_HELD = 48  # the same where all taps stay
 
@@ -56,7 +62,12 @@ def predicted(
     warps = tiling.threads / WARP_THREADS / _SCHEDULERS
     stretched = max(1.0, _WARPS_TO_HIDE / (resident * warps))
     each = instructions(facts, tiling, **_pointwise(fusion))
-    block = tiling.turns * each * warps * stretched / cycles
+    fill = 0.0
+    if facts.shape.c_group > 1 and not tiling.is_held:
+        each = _OF_GROUPS * max(each, _FILTER_SLOTS * facts.products(tiling.width) / 4)
+        elements = facts.products(tiling.width) * tiling.fragments
+        fill = _FILL_INSTRUCTIONS * elements / tiling.threads
+    block = (tiling.turns * each + fill) * warps * stretched / cycles
     computed = (_EXPOSED_SHARE * most + _LAST_SHARE * resident) * block
 
     total = LAUNCH_SECONDS + memory + computed
@@ -67,9 +78,11 @@ def predicted(
 def _resident(facts: DepthwiseFacts, tiling: DepthwiseTiling, target: Target) -> int:
     """Blocks of a multiprocessor."""
     most = min(target.threads_sm // tiling.threads, target.blocks_sm)
-    # Of the registers that it leaves room for the assembler takes all, for loads that come early.
-    asked = tiling.min_blocks or target.registers_sm // (registers(facts, tiling) * tiling.threads)
-    return max(1, min(asked, most))
+    fitting = target.registers_sm // (registers(facts, tiling) * tiling.threads)
+    # Of the registers that it leaves room for the assembler takes all, for loads that come early;
+    # of several channels a group it has no such loads.
+    asked = tiling.min_blocks or fitting
+    return max(1, min(max(asked, fitting) if facts.shape.c_group > 1 else asked, most))
 
 
 def registers(facts: DepthwiseFacts, tiling: DepthwiseTiling) -> int:
