@@ -212,8 +212,8 @@ def test_channels_that_have_no_pairs_or_few(columns):
 @pytest.mark.parametrize(
     "more",
     [
-        {"SPLIT_K_SLC": 2},
-        pytest.param({"SPLIT_K_SLC": 8, "TILE_N": 32}, marks=slow),
+        pytest.param({"SPLIT_K_SLC": 2}, marks=pytest.mark.exchange),
+        pytest.param({"SPLIT_K_SLC": 8, "TILE_N": 32}, marks=(slow, pytest.mark.exchange)),
         pytest.param({"TILE_CGA_M": 2}, marks=slow),
         {"TILE_CGA_N": 2, "TILE_M": 128, "TILE_N": 32},
         {"TILE_CGA_M": 2, "SWAP_AB": 1},

@@ -218,6 +218,7 @@ def test_one_plan_serves_every_size(m):
 
 
 @pytest.mark.feature
+@pytest.mark.exchange
 @pytest.mark.parametrize(
     ("splits", "columns", "swap"), [(2, 8, 1), (8, 8, 1), (4, 32, 1), (8, 32, 1), (4, 64, 0)]
 )

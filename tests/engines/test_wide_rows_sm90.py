@@ -28,6 +28,7 @@ def test_softmax(n, columns, blocks, rows):
 
 
 @pytest.mark.feature
+@pytest.mark.exchange
 def test_many_tiles_and_two_blocks_of_rows():
     """Buffers and barriers are used again from tile to tile."""
     g = new_graph(dtypes.f16)
