@@ -145,6 +145,13 @@ def _require(fields: Sequence[Field], given: Mapping[str, Any]) -> None:
             raise TypeError(f"missing a required argument: {f.parameter!r}")
 
 
+def _listed(field: Field, value: Any) -> Sequence[Any]:
+    if isinstance(value, Tensor):
+        what = f"{field.parameter} is one tensor"
+        raise DnncError(Status.BAD_PARAM_ATTRIBUTE_TYPE, what, "a list of tensors")
+    return value or ()
+
+
 def _op_body(kind: type[Op]) -> Callable[..., Any]:
     """What the method of an operation does with its arguments."""
     fields = _fields(kind)
@@ -158,7 +165,7 @@ def _op_body(kind: type[Op]) -> Callable[..., Any]:
             if f.kind == "attribute":
                 values[f.name] = _value(f, value)
             elif f.variadic:
-                values[f.name] = tuple(graph._operand(item, rank) for item in value or ())
+                values[f.name] = tuple(graph._operand(item, rank) for item in _listed(f, value))
             else:
                 values[f.name] = value if value is None else graph._operand(value, rank)
         if any(f.name == "compute_type" for f in kind.fields):

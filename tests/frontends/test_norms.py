@@ -165,3 +165,11 @@ def test_axes_that_x_has_not_are_refused(axis):
     g.softmax(g.tensor([4, 8, 16]), axis).set_output()
     with pytest.raises(DnncError, match=r"softmax \(C1\): axis=.*axes from -3 to 2, each once"):
         g.validate()
+
+
+def test_one_tensor_in_place_of_a_list_is_an_error():
+    g = dnnc.pygraph(io_data_type="f16", intermediate_data_type="f32")
+    x, stats = g.tensor([2, 8, 4, 4]), g.tensor([2, 32, 1, 1], data_type="f32")
+    one = g.tensor([1, 8, 1, 1], data_type="f32")
+    with pytest.raises(DnncError, match="peer_stats is one tensor; accepted: a list of tensors"):
+        g.batchnorm(x, one, one, one, one, 1e-3, 0.1, peer_stats=stats)

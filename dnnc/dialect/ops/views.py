@@ -74,7 +74,7 @@ class Transpose(View):
         self._infer_type()
         if self.y.dims is None:
             self.y.dims = tuple(self.x.shape[axis] for axis in self.permutation)
-        if self.y.strides is None and self.y.dims is not None:
+        if self.y.strides is None:
             self.y.strides = packed_strides(self.y.dims)
 
     def _verify_permutation(self) -> None:
