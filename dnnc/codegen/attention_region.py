@@ -11,6 +11,7 @@ on what `second` gives.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -353,8 +354,34 @@ class AttentionRegion:
     @cached_property
     def may_be_far(self) -> bool:
         """Whether finite scores may be beyond any that products give: where numbers in memory, or
-        large ones, are added or stand for masked scores, or scores are multiplied by such."""
-        return any(self._adds_far(op) for op in self._score_steps())
+        large ones, are added or stand for masked scores, or where what scores are multiplied by is
+        large, or not known."""
+        steps = list(self._score_steps())
+        factor = math.prod(self._growth(op) for op in steps)
+        return factor >= _STEEP or any(self._adds_far(op) for op in steps)
+
+    def _growth(self, operation: Any) -> float:
+        """By how much, at most, a generic makes scores larger; infinity: not known.
+
+        Of bytes single numbers in memory count as 1: they are ordinary, or see `ScoreScale`.
+        """
+        found, of_bytes = 1.0, self.operand(1, 1)[0].type.bits == 8
+        for op in body_of(operation):
+            if op.name in ("arith.mulf", "arith.divf"):
+                if of_bytes and any(self._is_single(operation, v) for v in op.operands):
+                    continue
+                numbers = [n for n in map(_number_of, op.operands) if n]
+                if not numbers:
+                    return math.inf
+                found *= max(1.0, 1 / numbers[-1] if op.name == "arith.divf" else numbers[-1])
+            elif op.name in _STEEP_FUNCTIONS:
+                return math.inf
+        return found
+
+    def _is_single(self, operation: Any, value: Any) -> bool:
+        """Whether a body's value is that of a tensor of one element."""
+        operand = operand_of(operation, value)
+        return operand is not None and _elements(self.region.dims_of(operand)) == 1
 
     def _score_steps(self) -> Iterator[Any]:
         """The generics between the first product and the maximum, but for masks of -inf."""
@@ -371,11 +398,9 @@ class AttentionRegion:
                     yield value.owner
 
     def _adds_far(self, operation: Any) -> bool:
-        body = body_of(operation)
-        factors = (v for op in body if op.name == "arith.mulf" for v in op.operands)
-        if any(_is_number(factor, _STEEP) for factor in factors):
-            return True
-        return any(self._is_far(operation, term) for op in body for term in _alternatives(op))
+        return any(
+            self._is_far(operation, term) for op in body_of(operation) for term in _alternatives(op)
+        )
 
     def _is_far(self, operation: Any, value: Any) -> bool:
         """Whether a body's value is a number in memory, or a large one, or is chosen from such."""
@@ -389,7 +414,7 @@ class AttentionRegion:
         if isinstance(owner, ir.Block):
             return False
         if owner.name == "arith.constant":
-            return _is_number(value, _LARGE)
+            return (_number_of(value) or 0.0) >= _LARGE
         return any(self._is_far(operation, term) for term in _alternatives(owner))
 
     @cached_property
@@ -505,19 +530,21 @@ class AttentionRegion:
 
 _LARGE = 2.0**24  # of a score
 _STEEP = 2.0**12  # of what scores are multiplied by
+_STEEP_FUNCTIONS = ("math.exp", "math.exp2", "math.expm1", "math.powf", "math.tan", "math.rsqrt")
 
 
-def _is_number(value: Any, least: float) -> bool:
-    """Whether it is a finite constant of a magnitude."""
+def _number_of(value: Any) -> float | None:
+    """The magnitude of a finite constant; None: it is something else."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return False
-    return least <= abs(ir.FloatAttr(owner.attributes["value"]).value) < float("inf")
+        return None
+    found = abs(ir.FloatAttr(owner.attributes["value"]).value)
+    return found if found < math.inf else None
 
 
 def _alternatives(op: Any) -> list[Any]:
     """What a sum adds, or a selection chooses from."""
-    if op.name in ("arith.addf", "arith.subf"):
+    if op.name in ("arith.addf", "arith.subf", "arith.maximumf", "arith.minimumf"):
         return list(op.operands)
     return list(op.operands)[1:] if op.name == "arith.select" else []
 

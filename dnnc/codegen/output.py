@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..dialect.tensor import Tensor
 from ..expr import Expr, Size
-from ..plan.plan import Launch, Memset, Step
+from ..plan.plan import Arg, Launch, Memset, Step
 from ..target import Target
 from .kernel import Kernel
 
@@ -55,7 +55,7 @@ class Output:
                     kernel=kernel.name,
                     grid=(x, y, z),
                     block=(kernel.threads, 1, 1),
-                    args=tuple(kernel.args),
+                    args=tuple(map(self._placed, kernel.args)),
                     cluster=(kernel.cluster, 1, 1),
                     dynamic_smem_bytes=str(kernel.dynamic_smem_bytes),
                     cooperative=cooperative,
@@ -63,6 +63,16 @@ class Output:
                 )
             )
         )
+
+    def _placed(self, argument: Arg) -> Arg:
+        """An argument that refers to one of `tensors`, as one to its buffer."""
+        recipe = argument.tensor_map
+        buffer = self.tensors.get(recipe.uid if recipe else argument.uid, "")
+        if not buffer:
+            return argument
+        if recipe is None:
+            return Arg.workspace(buffer)
+        return replace(argument, tensor_map=replace(recipe, uid=-1), buffer=buffer)
 
     def workspace(self, name: str, bytes_: Size) -> str:
         """Asks for a workspace buffer; gives the name that kernels and memsets use."""

@@ -38,6 +38,7 @@ class OperationGraph:
         self.is_finalized = False
         self._loose: list[Tensor] = []
         self._expanded: list[Op] | None = None
+        self._composites: list[tuple[Op, list[Op]]] = []
         self._text: str | None = None
 
     # ---- building
@@ -111,10 +112,22 @@ class OperationGraph:
 
     def _expansion(self) -> list[Op]:
         """The operations, composite ones replaced; new tensors have uids that are free."""
-        found = list(_expanded(self.ops))
+        found: list[Op] = []
+        self._composites = []
+        for op in self.ops:
+            parts = list(_expanded([op]))
+            found += parts
+            if parts != [op]:
+                self._composites.append((op, parts))
         used = (t for op in found for t in (*op.operands, *op.results))
         give_uids(dict.fromkeys((*self.declared, *used)))
         return found
+
+    @property
+    def composites(self) -> list[tuple[Op, list[Op]]]:
+        """(an operation, those of `live_ops` that stand for it), of each that stands for others."""
+        live = set(self.live_ops)
+        return [(op, [part for part in parts if part in live]) for op, parts in self._composites]
 
     def consumers(self, tensor: Tensor) -> Iterator[Op]:
         return (op for op in self.ops if tensor in op.operands)

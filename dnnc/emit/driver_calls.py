@@ -182,12 +182,13 @@ static CUresult load_kernel($plan_t *plan, int number)
     CUfunction *function = &plan->kernels[number];
     CUresult result = cuModuleGetFunction(function, plan->modules[kernel->module], kernel->name);
     int64_t smem = kernel->smem;
-    if (result == CUDA_SUCCESS && smem < 0) {
-        int own = 0;
+    int own = 0; /* Static shared memory counts, too. */
+    if (result == CUDA_SUCCESS)
         result = cuFuncGetAttribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, *function);
+    if (smem < 0)
         smem = plan->max_dynamic_smem_bytes - own;
-    }
-    if (result == CUDA_SUCCESS && smem > 48 * 1024 && smem <= plan->max_dynamic_smem_bytes)
+    if (result == CUDA_SUCCESS && smem + own > 48 * 1024
+        && smem + own <= plan->max_dynamic_smem_bytes)
         result = cuFuncSetAttribute(*function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     (int)smem);
     if (result == CUDA_SUCCESS && kernel->is_clustered)

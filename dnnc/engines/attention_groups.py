@@ -12,7 +12,7 @@ from itertools import product as product_of
 
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
-from ..dialect.ops import Matmul, Reduction
+from ..dialect.ops import Matmul, Reduction, Sdpa
 from ..dialect.tensor import Tensor
 
 _LIGHT = ("pointwise", "view")
@@ -23,23 +23,37 @@ def attention_groups(
 ) -> list[list[Op]]:
     """Groups that share no operation, each in the graph's order.
 
-    takes: whether an engine of attentions takes a group.
+    takes: whether a group can be a fusion of its own.
     """
-    finder = _Finder(graph)
     found: list[list[Op]] = []
-    for first, second in finder.pairs():
-        placed = {op for group in found for op in group}
-        for group in finder.candidates(first, second):
+    placed: set[Op] = set()
+    for candidates in _candidates(graph):
+        for group in candidates:
             if placed.isdisjoint(group) and takes(group):
                 found.append(group)
+                placed.update(group)
                 break
     return found
+
+
+def _candidates(graph: OperationGraph) -> Iterator[Iterator[list[Op]]]:
+    """What stands for an operation of attention, then what may be one in single operations."""
+    for op, parts in graph.composites:
+        if isinstance(op, Sdpa):
+            yield iter([parts])
+    finder = _Finder(graph)
+    for first, second in finder.pairs():
+        yield finder.candidates(first, second)
 
 
 class _Finder:
     def __init__(self, graph: OperationGraph):
         self.ops = graph.live_ops
         self.producers: dict[Tensor, Op] = {t: op for op in self.ops for t in op.results}
+        self.readers: dict[Tensor, list[Op]] = {}
+        for op in self.ops:
+            for tensor in dict.fromkeys(op.operands):
+                self.readers.setdefault(tensor, []).append(op)
         self.upstream: dict[Op, frozenset[Op]] = {}
         for op in self.ops:
             before = self._needed(op)
@@ -66,15 +80,21 @@ class _Finder:
 
     def candidates(self, first: Op, second: Op) -> Iterator[list[Op]]:
         """What may be the attention of two products, the largest first: with light work on what
-        they multiply or without it, with work on its totals or without."""
+        they multiply or without it, with that on masks or with such alone as nobody else reads,
+        with work on totals or without, with views of the result or without."""
         core = {first, second, *self._between(first, second)}
-        for of_products, of_totals in product_of((True, False), repeat=2):
+        for of_products, of_masks, of_totals, of_result in product_of((True, False), repeat=4):
             group = set(core)
             for op in core:
-                if of_products or op not in (first, second):
+                if op not in (first, second):
+                    above = self._light_above(op, core)
+                    group |= above if of_masks else self._own(above, core)
+                elif of_products:
                     group |= self._light_above(op, core)
             if of_totals:
                 group |= self._beside(group, second)
+            if of_result:
+                group |= self._views_of(second)
             yield [op for op in self.ops if op in group]
 
     def _light_above(self, op: Op, core: set[Op]) -> set[Op]:
@@ -87,6 +107,27 @@ class _Finder:
                 found.add(other)
                 pending += self._needed(other)
         return found
+
+    def _own(self, above: set[Op], core: set[Op]) -> set[Op]:
+        """Of operations above a group, those whose results nothing else reads or asks for."""
+        kept = set(above)
+        for op in reversed(self.ops):
+            if op in kept:
+                readers = {r for t in op.results for r in self.readers.get(t, ())}
+                is_own = all(t.is_virtual for t in op.results) and readers <= core | kept
+                if not is_own:
+                    kept.remove(op)
+        return kept
+
+    def _views_of(self, op: Op) -> set[Op]:
+        """Views in a row of what an operation gives, which nothing else reads."""
+        found: set[Op] = set()
+        while True:
+            readers = self.readers.get(op.results[0], [])
+            if len(readers) != 1 or readers[0].role != "view" or not op.results[0].is_virtual:
+                return found
+            (op,) = readers
+            found.add(op)
 
     def _beside(self, group: set[Op], second: Op) -> set[Op]:
         """Pointwise work on what a group has ahead of its second product, such as statistics."""
@@ -101,8 +142,9 @@ class _Finder:
 
 
 def in_order(graph: OperationGraph, groups: Sequence[Sequence[Op]]) -> list[list[Op]]:
-    """The graph's operations, those of a group together, each after what it needs; each alone where
-    groups have others between their own.
+    """The graph's operations, those of a group together, each after what it needs.
+
+    A group that others come between is taken apart.
     """
     place = {op: i for i, group in enumerate(groups) for op in group}
     members = [list(group) for group in groups]
@@ -118,7 +160,8 @@ def in_order(graph: OperationGraph, groups: Sequence[Sequence[Op]]) -> list[list
     while waiting:
         ready = [i for i in waiting if needs[i] <= done]
         if not ready:
-            return [[op] for op in graph.live_ops]
+            stuck = next(i for i in sorted(waiting) if len(units[i]) > 1)
+            return in_order(graph, [group for i, group in enumerate(members) if i != stuck])
         best = min(ready, key=lambda i: rank[units[i][0]])
         waiting.remove(best)
         done.add(best)

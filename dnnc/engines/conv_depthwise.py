@@ -35,7 +35,8 @@ from .product import epilogue_reasons, knob_reason
 from .surface import fp8_reasons, pattern_reason, too_large_reasons
 
 _PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
-_MOST_GROUP = 16  # input channels of a group
+_MOST_GROUP = 16  # input channels of a group; of one that there is alone, products are faster:
+_MOST_ALONE = 7
 _MOST_PIXELS = 1 << 30  # along an axis, with padding: places are counted in 31 bits
 _MOST_STRIPS = 1 << 31
 
@@ -57,8 +58,8 @@ class ConvDepthwiseEngine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         f"one conv_fprop of one to three spatial dims, with up to {_MOST_GROUP} input channels a "
-        "group (depthwise: 1), any number of output channels a group; any filter whose taps for "
-        "one output channel fit 48 KiB, stride, dilation and padding, both modes; any types; "
+        f"group (depthwise: 1), {_MOST_ALONE} of one group, any number of output channels a group; "
+        "any filter whose taps for one output channel fit 48 KiB, stride, dilation and padding, both modes; any types; "
         "channels last, or any other layout element by element; N and the spatial dims may be "
         "symbols",
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
@@ -94,9 +95,10 @@ class ConvDepthwiseEngine:
         if declined := filter_reasons(op):
             return declined
         shape = shape_of(op)
-        if shape.c_group > _MOST_GROUP:
-            what = f"{shape.c_group} input channels a group"
-            return reason("channels of a group", what, f"at most {_MOST_GROUP}")
+        if shape.c_group > (_MOST_GROUP if shape.groups > 1 else _MOST_ALONE):
+            what = f"{shape.c_group} input channels a group, {shape.groups} groups"
+            wanted = f"at most {_MOST_GROUP}, {_MOST_ALONE} of one group"
+            return reason("channels of a group", what, wanted)
         if _facts(shape, op, ()).filter_bytes(1) > STATIC_SMEM_BYTES:
             what = f"a filter of {shape.taps} taps, {shape.c_group} channels each"
             return reason("filter", what, f"taps of a channel in {STATIC_SMEM_BYTES} bytes")

@@ -58,7 +58,9 @@ def _is_channels_last(tensor: Tensor) -> bool:
 
 
 def _is_unaligned(tensor: Tensor) -> bool:
-    """Whether the copy engine can't step along an axis."""
+    """Whether the copy engine can't begin where it does, or step along an axis."""
+    if tensor.alignment * 8 % _ACCESS_BITS:
+        return True
     return tensor.shape[1].constant != 1 and any(
         stride.known_divisor() * tensor.type.bits % _ACCESS_BITS for stride in _steps(tensor)
     )

@@ -311,9 +311,13 @@ def split_config(
     Fusions that round operands to fewer bits than the graph says are taken if nothing else is.
     """
     found = _grown_config(graph, target, engines, inputs)
-    if found is None or not found.rounds_operands:
-        return found
-    return _exact_split(graph, target, engines, inputs) or found
+    if found is None:
+        (whole,) = partition(graph, [graph.live_ops])
+        ranked = choices(whole, target, engines, inputs)
+        rounds = bool(ranked) and ranked[0].rounds_operands
+    else:
+        rounds = found.rounds_operands
+    return (_exact_split(graph, target, engines, inputs) or found) if rounds else found
 
 
 def _exact_split(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 from .. import dtypes
@@ -30,7 +31,7 @@ from .engine import Engine, Knobs, Reason
 from .pointwise import POINTWISE
 from .transpose import TRANSPOSE
 
-_TWIN = 1 << 62  # the bit of its uid that tells a twin from its tensor
+_FIRST_UID = 1 << 62  # of twins, of those that no tensor of a region has
 _ALIGNMENT = 256  # of what lies in the workspace
 _ENGINES: tuple[Engine, ...] = (TRANSPOSE, POINTWISE)
 
@@ -47,7 +48,6 @@ def twin_of(tensor: Tensor, order: Sequence[int], pitch: int) -> Tensor:
     padded[last] = Expr.of(pitch)
     return replace(
         tensor,
-        uid=(tensor.uid or 0) ^ _TWIN,
         strides=packed_strides(padded, order),
         is_virtual=True,
         is_output=False,
@@ -81,7 +81,8 @@ class Copy:
         engine, knobs, _ = self.choice(output.target)
         module = ir.Module.create()
         region = copy_region(module, *map(_as_bits, (self.source, self.result)))
-        own = Output(output.gpu_module, output.target, f"{output.name}_copy{number}")
+        name = f"{output.name}_copy{number}"
+        own = Output(output.gpu_module, output.target, name, tensors=output.tensors)
         engine.emit(region, knobs, engine.tile(region, knobs, output.target), own)
         output.steps += own.steps
         output.buffers |= own.buffers
@@ -144,7 +145,10 @@ class RelaidRegion:
     def of(region: Region, rule: Rule) -> RelaidRegion:
         """rule: as of a fusion."""
         inputs, outputs = list(region.arguments.values()), [t for _, t in region.outputs]
-        twins = _twins((*inputs, *outputs), rule)
+        taken = {tensor.uid for tensor in (*inputs, *outputs)}
+        free = (uid for uid in count(_FIRST_UID) if uid not in taken)
+        found = _twins((*inputs, *outputs), rule)
+        twins = {tensor: replace(twin, uid=next(free)) for tensor, twin in found.items()}
         arguments = {value: twins.get(t, t) for value, t in region.arguments.items()}
         results = tuple((value, twins.get(t, t)) for value, t in region.outputs)
         before, after = _copies(twins, inputs, outputs)

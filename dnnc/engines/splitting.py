@@ -44,7 +44,7 @@ def grown_groups(
             for engine in engines
         )
 
-    def is_attention(group: Sequence[Op]) -> bool:
+    def is_whole(group: Sequence[Op]) -> bool:
         rest = [[op] for op in graph.live_ops if op not in group]
         fusion = partition(graph, [group, *rest])[0]
         return any(
@@ -54,7 +54,7 @@ def grown_groups(
             for engine in engines
         )
 
-    units = in_order(graph, attention_groups(graph, is_attention))
+    units = in_order(graph, attention_groups(graph, is_whole))
     groups: Groups = []
     producers = _producers(graph)
     for unit in units:

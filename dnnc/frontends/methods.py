@@ -289,11 +289,14 @@ def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
 
 def _slice(graph: Any, given: dict[str, Any]) -> Any:
     x = graph._operand(given["input"], 1)
-    slices = list(given["slices"] or ())
+    listed = given["slices"] or ()
+    slices = list(listed) if isinstance(listed, Sequence) else [listed, *([None] * x.rank)]
     slices += [slice(None)] * (x.rank - len(slices))
-    if len(slices) != x.rank or not all(isinstance(s, slice) for s in slices):
+    if len(slices) != x.rank or not all(isinstance(s, slice) and s.step != 0 for s in slices):
         raise DnncError(
-            Status.BAD_PARAM, f"slices {given['slices']!r}", f"at most {x.rank} Python slices"
+            Status.BAD_PARAM,
+            f"slices {given['slices']!r}",
+            f"a list of at most {x.rank} Python slices, of steps other than 0",
         )
     bounds = [_bounds(extent.constant, s) for extent, s in zip(x.shape, slices, strict=True)]
     starts, stops, steps = zip(*bounds, strict=True)

@@ -1,9 +1,8 @@
 # pyright: basic
 """assign-workspace: gives each buffer that lives inside the plan its place in the workspace.
 
-Precondition: `dnn.program`.  Postcondition: arguments and memsets that named a workspace buffer, a
-tensor that an engine keeps in one, or a virtual tensor that fusions pass on, hold an offset;
-`workspace_bytes` is the total.
+Precondition: `dnn.program`.  Postcondition: arguments and memsets that named a workspace buffer,
+or a virtual tensor that fusions pass on, hold an offset; `workspace_bytes` is the total.
 
     {kind = "workspace", buffer = "fusion0_reduction.partial"}
 ->  {kind = "workspace", offset = "M*256"}
@@ -36,7 +35,7 @@ class AssignWorkspace(Pass):
         offsets, total = _offsets(program, graph)
         program["steps"] = [_placed(step, offsets) for step in program["steps"]]
         program["workspace_bytes"] = str(total)
-        program["buffers"] = program["tensors"] = []
+        program["buffers"] = []
         structure.write_program(module, program)
 
 
@@ -60,8 +59,6 @@ def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, 
     for key, size in wanted.items():
         offsets[key] = total
         total = total + ceildiv(size, ALIGNMENT) * ALIGNMENT
-    for tensor in program["tensors"]:
-        offsets[tensor["uid"]] = offsets[tensor["buffer"]]
     return offsets, total
 
 
@@ -81,6 +78,9 @@ def _placed(step: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
 def _placed_argument(argument: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
     if argument["kind"] == "workspace" and argument.get("buffer"):
         return {"kind": "workspace", "offset": str(offsets[argument["buffer"]])}
+    if argument["kind"] == "tensor_map" and argument.get("buffer"):
+        recipe = {**argument["tensor_map"], "offset": str(offsets[argument["buffer"]])}
+        return {"kind": "tensor_map", "tensor_map": recipe}
     uid = _uid(argument)
     if argument["kind"] == "pointer" and uid in offsets:
         return {"kind": "workspace", "uid": uid, "offset": str(offsets[uid])}

@@ -46,7 +46,6 @@ class LowerToKernels(Pass):
         gpu_module = _new_gpu_module(module, target)
         steps: list[Any] = []
         buffers: dict[str, Expr] = {}
-        tensors: dict[int, str] = {}
         records: list[FusionRecord] = []
         suffix = structure.variant_suffix(module)
         functions = list(structure.fusion_functions(module))
@@ -64,7 +63,6 @@ class LowerToKernels(Pass):
             engine.emit(Region.of(function), knobs, tile, output)
             steps += output.steps
             buffers |= output.buffers
-            tensors |= output.tensors
             labels, notes = (
                 tuple(structure.from_attribute(_attribute(function, key)))
                 for key in ("dnn.ops", "dnn.notes")
@@ -79,7 +77,6 @@ class LowerToKernels(Pass):
             {
                 "steps": codec.encode(steps),
                 "buffers": [{"name": n, "bytes": str(b)} for n, b in buffers.items()],
-                "tensors": [{"uid": uid, "buffer": name} for uid, name in tensors.items()],
                 "fusions": codec.encode(records),
             },
         )

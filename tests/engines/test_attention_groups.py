@@ -119,3 +119,71 @@ def test_groups_that_others_come_between_are_taken_apart():
     one, other, last = graph.live_ops
     assert in_order(graph, [[one, other]]) == [[one, other], [last]]
     assert in_order(graph, [[one, last]]) == [[one], [other], [last]]
+
+
+def of_shared_heads(g):
+    """Views stand on both sides of the products."""
+    q = g.tensor([1, 4, 40, 16])
+    k, v = (g.tensor([1, 2, 40, 16]) for _ in "kv")
+    g.transpose(attention(g, q, k, v), [0, 2, 1, 3]).set_output()
+
+
+def of_a_computed_bias(g):
+    """Which two attentions and the caller read."""
+    bias = g.mul(g.tensor([1, 1, 40, 40]), g.tensor([1, 1, 1, 1])).set_output()
+    for o in [attention(g, *qkv(g), bias=bias) for _ in range(2)]:
+        o.set_output()
+
+
+def of_single_operations(g):
+    """The pattern, whose mask is an output too."""
+    q, k, v = qkv(g)
+    mask = g.mul(g.tensor([1, 1, 40, 40]), g.tensor([1, 1, 1, 1])).set_output()
+    s = g.add(g.matmul(q, g.transpose(k, [0, 1, 3, 2])), mask)
+    e = g.exp(g.sub(s, g.reduction(s, "max").set_dim([1, 2, 40, 1])))
+    p = g.div(e, g.reduction(e, "add").set_dim([1, 2, 40, 1])).set_data_type("f16")
+    g.transpose(g.matmul(p, v).set_data_type("f16"), [0, 2, 1, 3]).set_output()
+
+
+@pytest.mark.parametrize(
+    ("build", "count"), [(of_shared_heads, 1), (of_a_computed_bias, 2), (of_single_operations, 1)],
+    ids=lambda value: getattr(value, "__name__", ""),
+)  # fmt: skip
+@pytest.mark.parametrize("target", TARGETS)
+def test_views_and_what_others_read_are_no_hindrance(build, count, target):
+    g = new_graph(target)
+    build(g)
+    engine = "sdpa_fwd_sm90" if target == "sm_90a" else "sdpa_sm80"
+    assert engines_of(g, target).count(engine) == count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [of_shared_heads, of_a_computed_bias, of_single_operations])
+def test_results_beside_what_others_read(build):
+    g = new_graph()
+    build(g)
+    check(g, target="sm_90a", slack=6.0, allowance=ROUNDED)
+
+
+def test_fp8_attention_is_a_fusion():
+    g = dnnc.pygraph("around", io_data_type="FP8_E4M3", intermediate_data_type="f32",
+                     compute_data_type="f32", target="sm_90a")  # fmt: skip
+    ones = {
+        name: g.tensor([1, 1, 1, 1], data_type="f32")
+        for name in ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
+    }
+    q, k, v = qkv(g)
+    o = g.sdpa_fp8(q, k, v, attn_scale=0.25, generate_stats=False, **ones)[0]
+    g.transpose(o.set_data_type("FP8_E4M3"), [0, 2, 1, 3]).set_output()
+    assert "sdpa_fwd_sm90" in engines_of(g, "sm_90a")
+
+
+def test_one_group_that_others_come_between_costs_no_other_group():
+    g = new_graph()
+    x, other = g.tensor([4, 8]), g.tensor([4, 8])
+    first = g.relu(x)
+    g.add(g.exp(first), first).set_output()
+    g.exp(g.relu(other)).set_output()
+    graph = g.graph.finalize()
+    one, two, last, *pair = graph.live_ops
+    assert in_order(graph, [[one, last], pair]) == [[one], [two], [last], pair]

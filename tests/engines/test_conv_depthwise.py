@@ -276,9 +276,20 @@ def reasons(g, target="sm_80"):
 
 
 def test_many_channels_of_a_group_are_refused():
+    for x, w, said in (
+        ([1, 34, 4, 5], [16, 17, 3, 3], "17 input channels a group, 2 groups"),
+        ([1, 8, 4, 5], [16, 8, 3, 3], "8 input channels a group, 1 groups"),
+    ):
+        g = new_graph()
+        convolved(g, x, w, **around(1))
+        assert said in str(reasons(g)["channels of a group"])
+
+
+@pytest.mark.parametrize("channels", [8, 12, 16])
+def test_groups_of_several_channels(channels):
     g = new_graph()
-    convolved(g, [1, 34, 4, 5], [16, 17, 3, 3], **around(1))
-    assert "17 input channels a group" in str(reasons(g)["channels of a group"])
+    g.relu(convolved(g, [2, 3 * channels, 5, 6], [24, channels, 3, 3], **around(1))).set_output()
+    check(g, engine="conv_depthwise")
 
 
 def test_a_huge_filter_is_refused():

@@ -4,6 +4,7 @@ import pytest
 
 from dnnc import dtypes
 from dnnc.dialect.fusion import partition
+from dnnc.engines import engine_named, heuristics
 from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.target import of
 from tests.support import machine
@@ -196,3 +197,30 @@ def test_copies_are_part_of_the_prediction():
         seconds.append(CONV_SM90.predict(fusion, knobs, of(TARGET)).seconds)
     moved = 2 * 32 * 64 * 56 * 56 * 2 / 3.35e12  # at the memory's nominal rate
     assert moved < seconds[1] - seconds[0] < 3 * moved
+
+
+def test_two_engines_copy_one_image_each_for_itself():
+    """With pixels that begin elsewhere: four channels for one, eight places for the other."""
+    g = new_graph()
+    x = first(g, [2, 4, 8, 16])
+    g.conv_fprop(x, image(g, [16, 4, 5, 5]), **around(2, 2)).set_output()
+    g.conv_fprop(x, image(g, [24, 4, 3, 3]), **around(1, 2)).set_output()
+    graph = g.graph.finalize()
+    fusions = partition(graph, [[op] for op in graph.live_ops])
+    engines = ("conv_stem_sm90", "conv_sm90")
+    best = [
+        heuristics.choices(fusion, of(TARGET), [engine_named(name)])[0]
+        for fusion, name in zip(fusions, engines, strict=True)
+    ]
+    options = {"partition": "0|1", "choices": "|".join(choice.text for choice in best)}
+    plan = check(g, target=TARGET, allowance=ROUNDED + machine.current().cut, **options)
+    steps = plan.programs[0].variants[0].steps
+    assert ["_copy" in step.launch.kernel for step in steps] == [True, False, True, True, False]
+
+
+def test_uids_of_copies_are_nobody_elses():
+    g = new_graph()
+    x = g.tensor([1, 16, 5, 6], packed([1, 16, 5, 6]), uid=5)
+    beside = image(g, [1, 16, 5, 6], uid=1 << 62)
+    g.add(g.conv_fprop(x, image(g, [16, 16, 3, 3]), **around(1)), beside).set_output()
+    run(g)

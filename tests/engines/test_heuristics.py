@@ -228,6 +228,8 @@ def test_products_of_f32_are_split_rather_than_rounded(kind):
     assert "rounds operands" in found[0].split_reason or kind == "attention"
     rounds = [config.rounds_operands for config in found]
     assert rounds == sorted(rounds)
+    (instant,) = heuristics.configs(graph, SM90A, ["INSTANT"])
+    assert not instant.rounds_operands
     if kind != "attention":
         best = heuristics.best_config(graph, SM90A, engine="matmul_sm90")
         assert best.rounds_operands

@@ -223,6 +223,8 @@ def test_knobs_are_of_the_engine_that_is_asked_for():
         (lambda g, x: g.conv_fprop(x, x, dilation=["1", 1]), "dilation='1'; accepted: an integer"),
         (lambda g, x: g.softmax(x, axis=1.5), "axis=1.5"),
         (lambda g, x: g.slice(x, [slice(0.5, 3)]), "slice=0.5; accepted: an integer"),
+        (lambda g, x: g.slice(x, 5), "slices 5; accepted: a list"),
+        (lambda g, x: g.slice(x, [slice(None, None, 0)]), "of steps other than 0"),
         (lambda g, x: g.concatenate([x, x], axis=1.0), "axis=1.0; accepted: an integer"),
         (lambda g, x: g.transpose(x, None), "permutation=None"),
         (lambda g, x: g.transpose(x, [0, 0, 1, 2]), "permutation [0, 0, 1, 2]"),

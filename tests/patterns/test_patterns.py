@@ -69,8 +69,7 @@ def test_fits(name):
     engines = first_engines(result.stdout)
     is_split = isinstance(FITS[name], int)
     assert (len(engines) if is_split else engines) == (FITS[name] if is_split else [FITS[name]])
-    # A later config of these is split.
-    is_later = name in ("flash_paged", "flash_fp8_fprop")
+    is_later = name == "flash_fp8_fprop"  # A later config of it is split.
     assert ("\nsplit " in result.stdout) == (is_split or is_later)
 
 
