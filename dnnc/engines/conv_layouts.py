@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion
@@ -16,39 +17,46 @@ _ACCESS_BITS = 128  # that strides are multiples of, for the copy engine
 _Dims = tuple[Expr, ...]
 
 
-def relaid_fusion(fusion: Fusion, what: str) -> RelaidFusion:
-    """A fusion of one convolution, channels last.
+@dataclass(frozen=True)
+class Copied:
+    """What is copied to channels last where it is not, beside X.
 
-    what: letters of the tensors that are copied where they are not: X and W, with pixels that begin
-    at whole 16 bytes; x, without gaps; Y, all of Y's dims.
+    filters: W.  results: all of Y's dims.  has_gaps: pixels of X and W begin at whole 16 bytes.
     """
+
+    filters: bool
+    results: bool
+    has_gaps: bool
+
+
+def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
+    """A fusion of one convolution, channels last."""
     op = conv_of(fusion)
-    return RelaidFusion.of(fusion, _rule((op.x.shape, op.w.shape, op.y.shape), what))
+    return RelaidFusion.of(fusion, _rule((op.x.shape, op.w.shape, op.y.shape), copied))
 
 
-def relaid_region(region: Region, what: str) -> RelaidRegion:
+def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
     """The same of its region."""
     (call,) = product_calls(region)
     dims = [region.dims_of(value) for value in (*list(call.operands)[:2], call.results[0])]
-    return RelaidRegion.of(region, _rule(dims, what))
+    return RelaidRegion.of(region, _rule(dims, copied))
 
 
-def _rule(dims: Sequence[_Dims], what: str) -> Rule:
+def _rule(dims: Sequence[_Dims], copied: Copied) -> Rule:
     x, w, y = dims
-    wanted = {"X": x, "W": w, "x": x, "Y": y}
-    copied = [wanted[letter] for letter in what]
-    has_groups = x[1] != w[1]
+    wanted = [x, *([w] if copied.filters else []), *([y] if copied.results else [])]
+    operands = [w] if x[1] != w[1] else [x, w]  # groups' channels can't have gaps
 
     def twin(tensor: Tensor) -> Tensor | None:
-        if tensor.is_by_value or tensor.type.kind == "b" or tensor.shape not in copied:
+        if tensor.is_by_value or tensor.type.kind == "b" or tensor.shape not in wanted:
             return None
         if tensor.shape[1].constant is None:
             return None
-        is_operand = tensor.shape == w or (tensor.shape == x and not has_groups)
-        has_gaps = "X" in what and is_operand and _is_unaligned(tensor)
-        if _is_channels_last(tensor) and not has_gaps:
+        wants_gaps = copied.has_gaps and tensor.shape in operands and _is_unaligned(tensor)
+        if _is_channels_last(tensor) and not wants_gaps:
             return None
-        return _channels_last(tensor, 1 if "x" in what and tensor.shape == x else _ACCESS_BITS)
+        is_whole = tensor.shape == x and not copied.has_gaps
+        return _channels_last(tensor, 1 if is_whole else _ACCESS_BITS)
 
     return twin
 

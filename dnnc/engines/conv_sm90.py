@@ -43,7 +43,7 @@ from .conv_halo_knobs_sm90 import (
     halo_tile,
     halo_work,
 )
-from .conv_layouts import relaid_fusion, relaid_region
+from .conv_layouts import Copied, relaid_fusion, relaid_region
 from .conv_matrices_sm90 import conv_matrices
 from .conv_region_sm90 import conv_instruction_of, conv_tiling_of
 from .conv_surface import (
@@ -77,6 +77,8 @@ from .tile_sm90 import Tiling
 _TILES = (*TILES, (256, 64))
 # Channels by pixels.
 _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
+_ALL = Copied(filters=True, results=True, has_gaps=True)
+_OPERANDS = Copied(filters=True, results=False, has_gaps=True)
 _PATTERN = "one conv_fprop, pointwise operations before X, and with reductions after it"
 
 
@@ -116,7 +118,7 @@ class ConvSm90Engine:
             return declined
         if declined := filter_reasons(conv_of(fusion)):
             return tuple(declined)
-        copies = _relaid(fusion, "XWY")
+        copies = _relaid(fusion, _ALL)
         if declined := copies.reasons(target):
             return declined
         fusion = copies.fusion
@@ -166,7 +168,7 @@ class ConvSm90Engine:
         return reasons or exit_knob_reasons(knobs, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        along, across = _relaid(fusion, "XWY").fusion, _relaid(fusion, "XW").fusion
+        along, across = _relaid(fusion, _ALL).fusion, _relaid(fusion, _OPERANDS).fusion
         return [
             *_by_im2col(along, target, 0, _TILES),
             *_by_im2col(across, target, 1, _SWAPPED),
@@ -232,17 +234,15 @@ class ConvSm90Engine:
 
 
 @remembered
-def _relaid(fusion: Fusion, what: str) -> RelaidFusion:
-    return relaid_fusion(fusion, what)
+def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
+    return relaid_fusion(fusion, copied)
 
 
-def _copied(knobs: Knobs) -> str:
-    """What is copied to channels last, see `conv_layouts`.
-
-    Where threads go along pixels, results and what is read beside them stay as they are: with
+def _copied(knobs: Knobs) -> Copied:
+    """Where threads go along pixels, results and what is read beside them stay as they are: with
     channels first these are neighbours in memory.
     """
-    return "XW" if knobs["SWAP_AB"] and not knobs["TILE_ROWS"] else "XWY"
+    return _OPERANDS if knobs["SWAP_AB"] and not knobs["TILE_ROWS"] else _ALL
 
 
 def _by_im2col(

@@ -30,7 +30,7 @@ from ..expr import Expr, typical
 from ..target import Target
 from .conv import ConvShape, conv_of, conv_of_call, image_view, shape_of
 from .conv_facts_sm90 import y_loads
-from .conv_layouts import relaid_fusion, relaid_region
+from .conv_layouts import Copied, relaid_fusion, relaid_region
 from .conv_stem import Stem, stem_refusal
 from .conv_stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
 from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
@@ -59,7 +59,7 @@ _ROWS = (128, 256)
 _COLUMNS = (64, 96, 128, 192, 256)
 _STAGES = (4, 2, 3, 6, 8)
 _LARGER = 1.02  # of the time of tiles of 128 pixels
-_COPIED = "xY"  # to channels last, where they are not: see `conv_layouts`
+_COPIED = Copied(filters=False, results=True, has_gaps=False)
 _DEPTH = 64  # of k: what predictions count in
 
 
