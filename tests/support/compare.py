@@ -49,8 +49,8 @@ def assert_rows_close(actual, expected, bound):
     """No element is off by more than `bound` times its row's largest magnitude.
 
     A row is along the last axis of several elements: of statistics [1, c, 1, 1], the channels.
-    One element alone has no other to be measured by where its sum nearly cancels; nor have those
-    beside NaN and infinities, which are measured by what is usual among all.
+    One element alone has no other to be measured by where its sum nearly cancels; nor has one
+    beside zeros, nor those beside NaN and infinities: what is usual among all measures them.
     """
     if expected.ndim == 0 or expected.size == 0:
         return
@@ -60,6 +60,7 @@ def assert_rows_close(actual, expected, bound):
     largest = np.max(np.abs(finite), axis=-1, keepdims=True)
     off = np.abs(np.where(np.isfinite(expected), actual, 0.0) - finite)
     is_broken = ~np.isfinite(expected).all(axis=-1, keepdims=True)
+    is_broken |= np.count_nonzero(finite, axis=-1, keepdims=True) == 1
     usual = np.sqrt(np.mean(finite**2, where=np.isfinite(expected))) if is_broken.any() else 0.0
     largest = np.where(is_broken, np.maximum(largest, np.nan_to_num(usual)), largest)
     smallest = np.finfo(np.float32).tiny
