@@ -34,6 +34,7 @@ from .mask_ranges import (
     places_of,
 )
 from .matching import body_of, operand_of, pointwise
+from .online_softmax import STEEP
 from .region import Access, Region, identity_access
 from .walk import indexing_maps, inputs_of, is_reduction
 
@@ -358,7 +359,7 @@ class AttentionRegion:
         large, or not known."""
         steps = list(self._score_steps())
         factor = math.prod(self._growth(op) for op in steps)
-        return factor >= _STEEP or any(self._adds_far(op) for op in steps)
+        return factor >= STEEP or any(self._adds_far(op) for op in steps)
 
     def _growth(self, operation: Any) -> float:
         """By how much, at most, a generic makes scores larger; infinity: not known.
@@ -370,10 +371,12 @@ class AttentionRegion:
             if op.name in ("arith.mulf", "arith.divf"):
                 if of_bytes and any(self._is_single(operation, v) for v in op.operands):
                     continue
-                numbers = [n for n in map(_number_of, op.operands) if n]
-                if not numbers:
+                is_ratio = op.name == "arith.divf"
+                others = list(op.operands)[1:] if is_ratio else op.operands
+                number = next(filter(None, map(_number_of, others)), None)
+                if number is None:
                     return math.inf
-                found *= max(1.0, 1 / numbers[-1] if op.name == "arith.divf" else numbers[-1])
+                found *= max(1.0, 1 / number if is_ratio else number)
             elif op.name in _STEEP_FUNCTIONS:
                 return math.inf
         return found
@@ -529,7 +532,6 @@ class AttentionRegion:
 
 
 _LARGE = 2.0**24  # of a score
-_STEEP = 2.0**12  # of what scores are multiplied by
 _STEEP_FUNCTIONS = ("math.exp", "math.exp2", "math.expm1", "math.powf", "math.tan", "math.rsqrt")
 
 

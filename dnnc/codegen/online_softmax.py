@@ -23,7 +23,7 @@ HALVES = (0, 1)  # a thread's upper and lower row
 _QUAD = 4  # lanes that share a row
 _EXPONENT = 0x7F800000  # of an f32
 _FAR = 2.0**28  # exponents from where on neighbouring ones are 32 apart and more
-_STEEP = 2.0**12  # a factor from where on ordinary scores are as far
+STEEP = 2.0**12  # a factor from where on ordinary scores are as far
 _BITS_OF_EXPONENT = 23  # below it
 
 
@@ -188,7 +188,7 @@ class OnlineSoftmax:
 
     @property
     def _may_be_far(self) -> bool:
-        return self.may_be_far or (isinstance(self.factor, float) and self.factor >= _STEEP)
+        return self.may_be_far or (isinstance(self.factor, float) and self.factor >= STEEP)
 
     def _power(self, base: Any) -> Any:
         """The power of two up to the factor, or where its product by a base would be none, less."""
@@ -198,7 +198,8 @@ class OnlineSoftmax:
             ops.and_(llvm.BitcastOp(ops.i32_type(), value).result, _EXPONENT)
             for value in (_of(self.factor), base)
         )
-        # Exponents are 127 more than they are: their sum may be 126 + 2 * 127.
+        # Exponents are 127 more than they are: their sum may be 126 + 2 * 127, which 32 bits hold
+        # halved.
         room = ops.sub(380 << _BITS_OF_EXPONENT - 1, ops.div(other, 2))
         room = ops.mul(ops.minimum(room, 254 << _BITS_OF_EXPONENT - 1), 2)
         return llvm.BitcastOp(ops.f32_type(), ops.minimum(own, room)).result

@@ -49,7 +49,6 @@ from .conv_region_sm90 import conv_instruction_of, conv_tiling_of
 from .conv_surface import (
     anchor_reasons,
     count_reasons,
-    filter_reasons,
     hopper_reasons,
     type_reasons,
 )
@@ -116,8 +115,6 @@ class ConvSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
-        if declined := filter_reasons(conv_of(fusion)):
-            return tuple(declined)
         copies = _relaid(fusion, _ALL)
         if declined := copies.reasons(target):
             return declined

@@ -54,7 +54,7 @@ from .rows_facts import (
     split_reductions,
     width_of,
 )
-from .rows_forms import ELEMENTS, THREADS, worth_a_look
+from .rows_forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
 from .rows_kernel import RowsEmitter
 from .rows_limits import MOST_ACROSS, illegal
 from .rows_model import RowsModel
@@ -131,9 +131,9 @@ class RowsEngine:
             "stages of rows in shared memory; 0: none; 1: a row that is read again stays there",
         ),
         Knob(
-            "KERNEL_CFG", (0, 1, 2),
-            "1: the kernel that adds up columns starts early; 2: that, and warps go through rings "
-            "on their own",
+            "KERNEL_CFG", CONFIGS,
+            "2: warps go through rings on their own, and the kernel that adds up columns starts "
+            "early",
         ),
     )  # fmt: skip
 

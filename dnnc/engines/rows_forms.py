@@ -21,17 +21,16 @@ from .rows_ring import is_shared
 
 THREADS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)
-# Of KERNEL_CFG, that heuristics choose among: 1 has not been faster than 0 by more than 1%.
-CONFIGS = (0, 2)
+CONFIGS = (0, 2)  # of KERNEL_CFG
 _LONG_ROW = 16384  # elements
 _KEPT_BYTES = 64 << 10  # of a row, from where on it may
 
 
-def worth_a_look(fusion: Fusion, target: Target, configs: tuple[int, ...] = CONFIGS) -> list[Knobs]:
-    """Legal knobs; configs: values of KERNEL_CFG."""
+def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
+    """Legal knobs."""
     has_sums = bool(split_reductions(fusion)[1])
     found: list[Knobs] = []
-    for config in configs:
+    for config in CONFIGS:
         # (CTA_COUNT, STAGES, TILE_ROWS, the longest row that no cluster shares)
         counts, stages, rows, short = (0,), (0, 1), (0,), 2 * _LONG_ROW - 1
         if config == 2:

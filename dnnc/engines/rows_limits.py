@@ -68,11 +68,9 @@ def _direction(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
 
 def _config(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     """Whether there is something for KERNEL_CFG and TILE_ROWS to say."""
-    config, columns = knobs["KERNEL_CFG"], split_reductions(fusion)[1]
+    config = knobs["KERNEL_CFG"]
     if config and target.capability < (9, 0):
         return (knob_reason(f"KERNEL_CFG={config} on {target}", "KERNEL_CFG=0"),)
-    if config == 1 and not columns:
-        return (knob_reason("KERNEL_CFG=1 without sums of columns", "KERNEL_CFG=0"),)
     if config == 2 and knobs["STAGES"] < 2:
         return (knob_reason(f"KERNEL_CFG=2, STAGES={knobs['STAGES']}", "STAGES of 2 or more"),)
     threads, rows = knobs["TILE_COLS"], knobs["TILE_ROWS"]

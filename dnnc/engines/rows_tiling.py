@@ -71,7 +71,7 @@ class RowsTiling:
     @property
     def is_early(self) -> bool:
         """Whether the kernel that adds up columns starts before the first one ends."""
-        return self.config > 0
+        return self.has_own_rings
 
     @property
     def has_parts(self) -> bool:

@@ -11,7 +11,7 @@ from tests.support.checked import check
 
 from .convs import H, N, W, around, convolved, image, packed
 from .test_conv import new_graph
-from .test_conv_exits_sm90 import ROUNDED, genstats, launches, reduced
+from .test_conv_exits_sm90 import genstats, launches, reduced
 
 slow = pytest.mark.slow
 TILES = {
@@ -24,8 +24,8 @@ SMALL = TILES["32x64"]
 
 
 def run(g, sizes=None, *, knobs=SMALL, **options):
-    allowance = ROUNDED + machine.current().cut
-    return check(g, sizes, engine="conv_sm80", knobs=knobs, allowance=allowance, **options)
+    cut = machine.current().cut
+    return check(g, sizes, engine="conv_sm80", knobs=knobs, allowance=cut, **options)
 
 
 def layer(x, w, io=dtypes.f16, **options):

@@ -9,7 +9,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
-from dnnc.engines import ENGINES, heuristics, rows_facts, rows_forms, rows_streamed
+from dnnc.engines import ENGINES, heuristics, rows_facts, rows_streamed
 from dnnc.engines.rows import ROWS, split_reductions
 from dnnc.errors import DnncError
 from dnnc.options import Options
@@ -399,7 +399,6 @@ OWN = {"KERNEL_CFG": 2, "STAGES": 2}
 @pytest.mark.parametrize(
     ("rows", "columns", "more"),
     [
-        (300, 520, {"TILE_COLS": 128, "KERNEL_CFG": 1}),
         (300, 1000, {"TILE_COLS": 128, **OWN}),
         (600, 72, {"TILE_COLS": 16, **OWN, "STAGES": 3}),
         (900, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, **OWN}),
@@ -414,22 +413,19 @@ def test_sums_of_columns_of_warps_on_their_own(rows, columns, more):
 
 @pytest.mark.parametrize("columns", [768, 4096, 16384, 65536])
 def test_configs_of_sums_of_columns(columns):
-    """Heuristics look at those that were faster when they were timed."""
     fusion, target = whole(gradients(64, columns)), of("sm_90a")
-    for config in (1, 2):
-        found = rows_forms.worth_a_look(fusion, target, (config,))
-        assert found
-        assert all(knobs["KERNEL_CFG"] == config for knobs in found)
-        assert not any(ROWS.legal(knobs, fusion, target) for knobs in found)
-    assert {knobs["KERNEL_CFG"] for knobs in ROWS.candidates(fusion, target)} <= {0, 2}
+    found = ROWS.candidates(fusion, target)
+    assert {knobs["KERNEL_CFG"] for knobs in found} == {0, 2}
+    assert not any(ROWS.legal(knobs, fusion, target) for knobs in found)
 
 
 def test_the_second_kernel_of_sums_starts_early_and_waits():
     """Its loads of what the first one leaves come after the wait, and through no other cache."""
     g = gradients(300, 200).graph.finalize()
-    for target, config in (("sm_80", 0), ("sm_90a", 0), ("sm_90", 1), ("sm_90a", 1)):
-        is_early = config == 1
-        knobs = tuple({**SMALL, "CTA_COUNT": 1, "KERNEL_CFG": config}.items())
+    for target, config in (("sm_80", 0), ("sm_90a", 0), ("sm_90", 2), ("sm_90a", 2)):
+        is_early = config == 2
+        more = {"CTA_COUNT": 1, "TILE_COLS": 32, "STAGES": config, "KERNEL_CFG": config}
+        knobs = tuple({**SMALL, **more}.items())
         plan = compile_graph(g, target, Options(engine="rows", knobs=knobs))
         first, second = (step.launch for step in plan.programs[0].variants[0].steps)
         assert (first.programmatic, second.programmatic) == (False, is_early)
@@ -503,7 +499,6 @@ def test_refusals_name_the_clause():
         ({"TILE_CGA": 2, "TILE_COLS": 8}, "whole warps"),
         ({"STAGES": 2}, "CTA_COUNT of 1 or more"),
         ({"STAGES": 1}, "ARRAY_SIZE_PER_THREAD=0"),
-        ({"KERNEL_CFG": 1}, "without sums of columns"),
         ({"KERNEL_CFG": 2}, "STAGES of 2 or more"),
         ({"KERNEL_CFG": 2, "STAGES": 2}, "CTA_COUNT of 1 or more"),
         ({"TILE_ROWS": 8}, "with KERNEL_CFG=2"),

@@ -458,17 +458,22 @@ def test_best_choices_spill_nothing(name):
         assert kernel.registers * kernel.threads <= 65536
 
 
+@pytest.mark.parametrize("in_memory", [False, True], ids=["constant", "tensor"])
 @pytest.mark.parametrize("scale", [1e9, -1e10])
 @pytest.mark.parametrize(
     ("engine", "target"),
     [("sdpa_sm80", "sm_80"), pytest.param("sdpa_fwd_sm90", "sm_90a", marks=pytest.mark.sm90)],
 )
-def test_scales_that_leave_one_key_a_row(engine, target, scale):
+def test_scales_that_leave_one_key_a_row(engine, target, scale, in_memory):
     """Scores of up to 1e11: weights of 1 for the largest of a row, 0 for the others."""
     g = dnnc.pygraph(io_data_type="bf16", intermediate_data_type="f32", target=target)
     q, k, v = (g.tensor([1, 1, 20, 16]) for _ in "qkv")
-    g.sdpa(q, k, v, attn_scale=scale, generate_stats=False)[0].set_output()
-    check(g, engine=engine, target=target, seed=3)
+    factor = g.tensor([1, 1, 1, 1], data_type="f32") if in_memory else scale
+    g.sdpa(q, k, v, attn_scale=factor, generate_stats=False)[0].set_output()
+    inputs = random_inputs(g.graph.finalize(), {}, 3)
+    if in_memory:
+        inputs[factor.get_uid()][...] = scale
+    check(g, engine=engine, target=target, inputs=inputs)
 
 
 def test_fp8_asks_for_an_architecture_that_converts_it():
