@@ -31,19 +31,20 @@ def parser() -> argparse.ArgumentParser:
         added.add_argument("--jobs", type=int, default=1, help="compilers at once (%(default)s)")
         return added
 
+    def choosing(added: argparse.ArgumentParser, columns: str) -> None:
+        added.add_argument("--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="of cases (all)")
+        added.add_argument(
+            "--seed", type=int, help="of a set that is drawn; without --set, memory-unlisted"
+        )
+        added.add_argument("--match", default="", help="regular expression over case ids")
+        added.add_argument("--columns", default=columns, help="default: %(default)s")
+        added.add_argument(
+            "--tune-seconds", type=float, default=4.0,
+            help="for cuDNN's best plan, of each case (%(default)s)",
+        )  # fmt: skip
+
     kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
-    kernels.add_argument("--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="of cases (all)")
-    kernels.add_argument(
-        "--seed", type=int, help="of a set that is drawn; without --set, memory-unlisted"
-    )
-    kernels.add_argument("--match", default="", help="regular expression over case ids")
-    kernels.add_argument(
-        "--columns", default="dnnc,cudnn,torch,torch_compile", help="default: %(default)s"
-    )
-    kernels.add_argument(
-        "--tune-seconds", type=float, default=4.0,
-        help="for cuDNN's best plan, of each case (%(default)s)",
-    )  # fmt: skip
+    choosing(kernels, "dnnc,cudnn,torch,torch_compile")
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
     resnet50 = timed("resnet50", "ResNet-50's forward pass beside cuDNN and torch, on a GPU", 7)
     resnet50.add_argument(
@@ -88,6 +89,9 @@ def parser() -> argparse.ArgumentParser:
     judge.add_argument("files", nargs="+", type=Path, help="results of sweep and variants")
     judge.add_argument("--target", default="sm_90a", help="default: %(default)s")
     judge.add_argument("--mode", default="A", choices=("A", "B"), help="default: %(default)s")
+    profile = command("profile", "counters of kernels by Nsight Compute (ncu), on a GPU")
+    profile.add_argument("--jobs", type=int, default=1, help="compilers at once (%(default)s)")
+    choosing(profile, "dnnc")
     command("host", "host time of one execution, on a GPU")
     alone = command("host-alone", "Python's part of the host time, without a GPU")
     alone.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
@@ -138,6 +142,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if torch.cuda.device_count() == 0:
         print("no CUDA device", file=sys.stderr)
         return 2
+    if given.command == "profile":
+        from . import profile, results
+
+        return profile.run_profile(given, results.Results(given.out, "profile", results.metadata()))
     if given.command == "host":
         from . import host, results
 
@@ -152,11 +160,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def tables(path: Path, match: str = "") -> str:
     """The Markdown of one results file."""
-    from . import compile_times, host_table, resnet50_table, results
+    from . import compile_times, host_table, profile, resnet50_table, results
 
     data = json.loads(path.read_text())
     if data["kind"] == "kernels":
         return results.markdown(data, match)
+    if data["kind"] == "profile":
+        return profile.summary(data["rows"])
     if data["kind"] == "resnet50":
         return resnet50_table.markdown(data)
     if data["kind"] == "compile":

@@ -36,11 +36,14 @@ class Results:
 
     def add(self, name: str, row: Mapping[str, Any]) -> None:
         self.rows[name] = dict(row)
+        self.save()
+        print(line(name, row), flush=True)
+
+    def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_suffix(".part")
         temporary.write_text(json.dumps(self.data, indent=1) + "\n")
         os.replace(temporary, self.path)
-        print(line(name, row), flush=True)
 
 
 def line(name: str, row: Mapping[str, Any]) -> str:
