@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
+from ..expr import Expr, Size
 from ..mlir import nvvm
 from . import ops
 
 MAX_BLOCKS = 8  # that every device takes
-_TOGETHER = 16  # multiprocessors from among which a cluster's come, at least: those of a GPC
 
 
 @dataclass(frozen=True)
@@ -77,14 +78,25 @@ class Cluster:
         return ops.div(nvvm.read_ptx_sreg_nctaid_x(), self.blocks)
 
 
-def at_once(multiprocessors: int, blocks: int) -> int:
-    """How many clusters of so many blocks run at the same time, a block to a multiprocessor.
+def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
+    """How many clusters run at the same time, a block to a multiprocessor.
 
-    Some parts of a device have more multiprocessors than others, which larger clusters can't use.
+    A cluster lies in one part (GPC) of the device, whose parts differ in size: those of 4 and 8
+    blocks leave some multiprocessors unused.  Of 132, 30 clusters of 4 ran together, 31 did not.
+    One cluster too many waits for all of the others, so that what is counted here is rather low.
     """
-    if blocks <= 2 or multiprocessors < _TOGETHER:
-        return max(1, multiprocessors // blocks)
-    return multiprocessors // _TOGETHER * (_TOGETHER // blocks)
+    usable = Expr.of(multiprocessors)
+    if blocks > 2:
+        usable = usable * 10 // 11 if blocks <= 4 else usable * 7 // 8
+    return usable // blocks
+
+
+@functools.cache
+def residents(multiprocessors: int, blocks: int) -> int:
+    """The same, of a known number of multiprocessors, at least one."""
+    found = resident_clusters(multiprocessors, blocks).constant
+    assert found is not None
+    return max(1, found)
 
 
 def arrive() -> None:

@@ -62,6 +62,10 @@ def sub(a: Number, b: Number) -> Number:
         return a - b
     if isinstance(b, int) and b == 0:
         return a
+    if not isinstance(a, int) and not isinstance(b, int):
+        (*value, rest), (*other, less) = _terms(a), _terms(b)
+        if value == other:
+            return rest - less
     return arith.SubIOp(*_pair(a, b)).result
 
 
@@ -85,13 +89,51 @@ def _folded(
 
 
 def div(a: Number, b: Number) -> Number:
+    """The floor of a / b; neither is negative, and no term of a overflows."""
+    if isinstance(b, int) and b > 1 and not isinstance(a, int):
+        value, factor, rest = _terms(a)
+        if factor % b == 0:
+            return add(mul(value, factor // b), rest // b)
     return _folded(a, b, lambda x, y: x // y, arith.DivUIOp, 1)
 
 
 def rem(a: Number, b: Number) -> Number:
+    """What `div` leaves."""
     if isinstance(b, int) and b == 1:
         return 0
+    if isinstance(b, int) and b > 1 and not isinstance(a, int):
+        _, factor, rest = _terms(a)
+        if factor % b == 0:
+            return rest % b
     return _folded(a, b, lambda x, y: x % y, arith.RemUIOp)
+
+
+def _terms(number: Any) -> tuple[Any, int, int]:
+    """(value, factor, rest): number = value * factor + rest, by the operations that made it."""
+    factor, rest = 1, 0
+    while isinstance(owner := number.owner, ir.OpView | ir.Operation):
+        name = owner.operation.name
+        if name not in ("arith.addi", "arith.subi", "arith.muli"):
+            break
+        constant = constant_of(owner.operands[1])
+        if constant is None:
+            break
+        if name == "arith.muli":
+            factor *= constant
+        else:
+            rest += factor * (constant if name == "arith.addi" else -constant)
+        number = owner.operands[0]
+    return number, factor, rest
+
+
+def constant_of(value: Any) -> int | None:
+    """The integer that an `arith.constant` makes; None of anything else."""
+    owner = value.owner
+    if not isinstance(owner, ir.OpView | ir.Operation) or owner.operation.name != "arith.constant":
+        return None
+    if not isinstance(value.type, ir.IntegerType | ir.IndexType):
+        return None
+    return ir.IntegerAttr(owner.operation.attributes["value"]).value
 
 
 def minimum(a: Number, b: Number) -> Number:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen import wgmma
+from ..codegen.cluster import residents
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered
@@ -65,7 +66,7 @@ from .knobs_sm90 import (
     illegal_reasons,
     legal_choices,
 )
-from .launch_sm90 import emit_product, residents
+from .launch_sm90 import emit_product
 from .matmul_sm90 import RATE_OF
 from .product import compute_reasons
 from .relaid import RelaidFusion

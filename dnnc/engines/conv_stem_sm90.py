@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen import tma, wgmma
+from ..codegen.cluster import residents
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
 from ..codegen.output import Output
@@ -36,7 +37,7 @@ from .conv_stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
 from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
 from .hopper_model import HopperWork, hopper_tile
-from .launch_sm90 import emit_product, residents
+from .launch_sm90 import emit_product
 from .matmul_sm90 import RATE_OF
 from .matrices_sm90 import Matrices
 from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason

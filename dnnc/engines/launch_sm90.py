@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 
-from ..codegen.cluster import Cluster
+from ..codegen.cluster import Cluster, resident_clusters
 from ..codegen.kernel import Kernel
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.stream_sum import StreamSum
-from ..expr import Expr, Size, device_dim, minimum
+from ..expr import device_dim, minimum
 from .matmul_sm90_kernel import Emitter
 from .matrices_sm90 import Matrices
 from .tile_sm90 import Tiling
@@ -52,21 +51,3 @@ def _make_slots(tiling: Tiling, output: Output) -> None:
     output.workspace("slots", blocks * StreamSum.bytes(tiling.consumers, tiling.sums))
     bytes_ = blocks * StreamSum.flag_bytes(tiling.consumers)
     output.memset(output.workspace("flags", bytes_), bytes_)
-
-
-def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
-    """How many clusters run at the same time.
-
-    A cluster lies in one part (GPC) of the device; those of 4 and 8 blocks leave some of its
-    multiprocessors unused.  31 clusters of 4 blocks did not run together on 132.
-    """
-    usable = Expr.of(multiprocessors)
-    return (usable if blocks < 4 else usable * 7 // 8) // blocks
-
-
-@functools.cache
-def residents(multiprocessors: int, blocks: int) -> int:
-    """The same, of a known number of multiprocessors."""
-    found = resident_clusters(multiprocessors, blocks).constant
-    assert found is not None
-    return found

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen import wgmma
+from ..codegen.cluster import residents
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered_at_sizes
@@ -45,7 +46,7 @@ from .knobs_sm90 import (
     illegal_reasons,
     most_columns,
 )
-from .launch_sm90 import emit_product, residents
+from .launch_sm90 import emit_product
 from .matrices_sm90 import matmul_matrices
 from .product import (
     Product,

@@ -68,10 +68,7 @@ class RowsEmitter:
         t = self.tiling
         if not t.blocks:
             return self.rows.groups
-        count = self.output.target.sm_count
-        most = t.blocks * count // t.cluster
-        if t.has_own_rings:
-            most = t.blocks * cluster.at_once(count, t.cluster)
+        most = t.blocks * cluster.residents(self.output.target.sm_count, t.cluster)
         return minimum(self.rows.groups, most)
 
     def _emit_rows(self, kernel: Kernel) -> None:

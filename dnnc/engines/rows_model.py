@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ..codegen.cluster import residents
 from ..target import Target
 from .engine import Prediction
 from .surface import LAUNCH_SECONDS
@@ -26,7 +27,7 @@ _L1_BYTES_ALONE = 160 << 10
 _AGAIN = 1.06  # that rows which are read again take longer, beside all else
 _SHARPNESS = 5.0  # of the change from waiting to the memory's rate
 _RING_SHARE = 0.96  # of the time, where warps go through rings of their own; in clusters:
-_RING_CLUSTERS_SHARE = 1.45
+_RING_CLUSTERS_SHARE = 1.0
 _RINGS_TOGETHER_SHARE = 1.1  # of those, where several warps of a block have rows of their own
 _RING_BYTES = 180 << 10  # of all rings, beside which a row's scale is not found in the first cache
 _FULL_RING_SHARE = 1.09
@@ -152,13 +153,13 @@ class RowsModel:
         """Blocks that go through the rows wait for those that have one more."""
         if not self.resident:
             return 1.0
-        clusters = together * target.sm_count / self.blocks
+        clusters = together * residents(target.sm_count, self.blocks)
         return math.ceil(self.groups / clusters) * clusters / max(self.groups, clusters)
 
     def _columns_seconds(self, target: Target, together: float) -> float:
         """Of the kernel that adds up what the blocks leave."""
         if not self.columns:
             return 0.0
-        rows = min(self.groups, together * target.sm_count / self.blocks)
+        rows = min(self.groups, together * residents(target.sm_count, self.blocks))
         partial = rows * self.row * 4.0 * self.columns
         return LAUNCH_SECONDS + 1.0e-6 + 2 * partial / 3.0e12

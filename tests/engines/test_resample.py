@@ -8,7 +8,7 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
-from dnnc.engines import engine_named
+from dnnc.engines import engine_named, heuristics
 from dnnc.target import of
 from tests.support import machine
 from tests.support.checked import check, random_inputs
@@ -316,6 +316,86 @@ def test_knobs(knobs):
     g = new_graph()
     pooled(g, [3, 8, 5, 5], "MAXPOOL", USUAL)
     check(g, engine="resample", knobs=knobs, slack=0.0)
+
+
+# ---- patches
+
+
+def patch(rows, columns):
+    return {"TILE_ROWS": rows, "TILE_COLS": columns}
+
+
+@pytest.mark.parametrize("knobs", [patch(2, 2), patch(3, 1), patch(1, 4)], ids=str)
+@pytest.mark.parametrize("where", [USUAL, UNEVEN], ids=["usual", "uneven"])
+@pytest.mark.parametrize("mode", POOLS)
+def test_patches_of_pooling(mode, where, knobs):
+    """7 x 6 pixels: patches end inside, and reach past the end."""
+    g = new_graph()
+    pooled(g, [2, 8, 7, 6], mode, where)
+    check(g, engine="resample", knobs=knobs)
+
+
+@pytest.mark.parametrize("knobs", [patch(2, 2), patch(2, 3), patch(4, 1)], ids=str)
+@pytest.mark.parametrize("dims", [[2, 8, 7, 6], [1, 8, 8, 4]], ids=["ends", "whole"])
+@pytest.mark.parametrize("where", [USUAL, UNEVEN], ids=["usual", "uneven"])
+@pytest.mark.parametrize("mode", POOLS)
+def test_patches_of_gradients(mode, where, dims, knobs):
+    g = new_graph()
+    index_type = dtypes.i8 if mode == "MAXPOOL" else None
+    gradient(g, dims, mode, where, index_type=index_type).set_output()
+    check(g, engine="resample", knobs=knobs)
+
+
+@pytest.mark.parametrize("mode", UPSAMPLINGS)
+def test_patches_of_upsampling(mode):
+    for make in (pooled, lambda *a: gradient(*a).set_output()):
+        g = new_graph()
+        make(g, [1, 8, 3, 5], mode, OF_CUDNN)
+        check(g, engine="resample", knobs=patch(2, 2))
+
+
+def test_patches_of_rows_along_which_fragments_lie():
+    g = new_graph()
+    gradient(g, [1, 2, 7, 16], "MAXPOOL", USUAL, "NCHW", dtypes.i8).set_output()
+    check(g, engine="resample", knobs=patch(2, 1))
+    with pytest.raises(dnnc.DnncError, match="patches of 2 along the stride of 1"):
+        check(g, engine="resample", knobs=patch(1, 2))
+
+
+def test_patches_with_neighbours_sizes_and_several_dims():
+    g = new_graph()
+    height = dnnc.Dim("H", min=3, max=40)
+    x = g.tensor([N, 8, height, 6], [height * 48, 1, 48, 8])
+    y, _ = g.resample(g.mul(x, 2.0), "MAXPOOL", **parameters([1, 1], [1, 1], [1, 1], [3, 3]))
+    g.add(g.relu(y), x).set_output()
+    plan = check(g, {"N": 2, "H": 5}, engine="resample", knobs=patch(2, 2))
+    check(g, {"N": 1, "H": 8}, plan=plan)
+    g = new_graph(dtypes.f32)
+    where = parameters([1] * 3, [1] * 3, [2] * 3, [3] * 3)
+    gradient(g, [2, 4, 3, 4, 5], "MAXPOOL", where, index_type=dtypes.i32).set_output()
+    check(g, engine="resample", knobs=patch(2, 2))
+
+
+def test_a_patch_of_one_stride_reads_each_window_once():
+    """2 x 2 elements lie in 4 windows: a gradient and an index of each; the last patch in rows
+    and columns has all of its windows, too."""
+    g = new_graph()
+    gradient(g, [2, 8, 8, 8], "MAXPOOL", USUAL, index_type=dtypes.i8).set_output()
+    plan = check(g, engine="resample", knobs=patch(2, 2), target="sm_90")
+    (module,) = plan.programs[0].modules
+    ptx = plan.blobs[module.ptx].decode()
+    assert ptx.count("ld.global") == 8
+    assert ptx.count("st.global") == 4
+
+
+def test_large_gradients_of_max_pooling_go_by_patches():
+    g = new_graph()
+    gradient(g, [64, 64, 56, 56], "MAXPOOL", USUAL, index_type=dtypes.i8).set_output()
+    graph = g.graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    engine = engine_named("resample")
+    best = heuristics.choices(whole, of("sm_90a"), [engine])[0].knobs
+    assert (best["TILE_ROWS"], best["TILE_COLS"]) == (2, 2)
 
 
 # ---- refusals
