@@ -44,6 +44,7 @@ class Walk:
     leaves: SSA tensor -> leaf.  symbols: of the function, in its order.
     reducer: how reductions inside the region are computed, None where there are none.
     unpacks: whether bf16 becomes f32 by `math.unpacked`.
+    contracts: whether sums of products are rounded once.
     """
 
     def __init__(
@@ -54,12 +55,14 @@ class Walk:
         reducer: Reducer | None = None,
         *,
         unpacks: bool = False,
+        contracts: bool = False,
     ):
         self.kernel = kernel
         self.leaves = leaves
         self.symbols = symbols
         self.reducer = reducer
         self.unpacks = unpacks
+        self.contracts = contracts
         self._known: dict[Any, Any] = {}
 
     def value(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Any:
@@ -77,7 +80,10 @@ class Walk:
 
     def branch(self) -> Walk:
         """For a block inside this one: it knows what this walk knows, and keeps its own."""
-        made = Walk(self.kernel, self.leaves, self.symbols, self.reducer, unpacks=self.unpacks)
+        made = Walk(
+            self.kernel, self.leaves, self.symbols, self.reducer,
+            unpacks=self.unpacks, contracts=self.contracts,
+        )  # fmt: skip
         made._known = dict(self._known)
         return made
 
@@ -196,6 +202,8 @@ class Walk:
         common = max(map(ops.width_of, operands))
         operands = [ops.splat(operand, common) for operand in operands]
         made = math.unpacked(op, operands, common) if self.unpacks else None
+        if made is None and self.contracts:
+            made = math.contracted(op, operands)
         if made is not None:
             return made
         types = [operand.type for operand in op.operands]

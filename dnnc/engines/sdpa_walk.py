@@ -191,8 +191,9 @@ class TileWalk:
         if s.of_bytes:
             self.weight_walk = self._without_factors(leaves)
         self.score_walks = {
-            True: Walk(s.kernel, scores, symbols), False: Walk(s.kernel, plain, symbols)
-        }  # fmt: skip
+            True: Walk(s.kernel, scores, symbols, contracts=True),
+            False: Walk(s.kernel, plain, symbols, contracts=True),
+        }
         self._place(s.thread)
         self.factor = self._factor()
 

@@ -1,0 +1,77 @@
+"""Functions of attention's scores, and products whose sums are rounded once."""
+
+import numpy as np
+
+from dnnc import dtypes
+from dnnc.codegen import math, ops
+from dnnc.codegen.index import Index
+from dnnc.codegen.memory import GlobalTensor
+from dnnc.mlir import arith, ir
+from dnnc.mlir import math as mlir_math
+from tests.codegen.kernels import TARGET, plan_of, tensor
+from tests.support import machine
+
+THREADS = 256
+ALMOST_ONE = 1 - 2.0**-24
+
+
+def applied(function, values):
+    """function(fragment of two) of every value, by one thread a pair."""
+    values = np.resize(values, -(-len(values) // (2 * THREADS)) * 2 * THREADS).astype(np.float32)
+    x, y = tensor(1, dtypes.f32, values.shape), tensor(2, dtypes.f32, values.shape)
+
+    def emit(output):
+        kernel = output.kernel("", THREADS)
+        with kernel.body():
+            pair = ops.add(ops.mul(ops.block_id(), THREADS), ops.thread_id())
+            at = [Index(ops.mul(pair, 2), 1, 2)]
+            found = function(GlobalTensor(kernel, x).load(at, 2))
+            GlobalTensor(kernel, y).store(at, found)
+        output.launch(kernel, (len(values) // (2 * THREADS), 1, 1))
+
+    found = machine.current().run(plan_of(emit, [x], [y]), {1: values})[2]
+    return values, found
+
+
+def tanh_of_scores(x):
+    """`fastmath<arcp>`, of a product by a number as scores have it."""
+    number = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), 0.5)).result
+    x = arith.MulFOp(x, ops.splat(number, 2)).result
+    flags = ir.Attribute.parse("#arith.fastmath<arcp>")
+    op = mlir_math.TanhOp(x, fastmath=flags).operation
+    return math.lower(TARGET, op, [ops.f32_type()], [x], 2)
+
+
+def test_tanh_of_scores_is_within_what_is_said():
+    rng = np.random.default_rng(0)
+    near, far = np.linspace(-40, 40, 40_001), 10 ** rng.uniform(-30, 37, 2000)
+    values, found = applied(tanh_of_scores, np.concatenate([near, far, -far]))
+    error = np.abs(found - np.tanh(0.5 * values.astype(np.float64)))
+    assert error[0::2].max() < 2.4e-7  # by a reciprocal
+    assert error[1::2].max() < 2.4e-7  # by multiply-adds
+    assert error.max() > 0
+
+
+def test_tanh_of_scores_at_the_ends():
+    ends = np.repeat([np.inf, -np.inf, np.nan, 0.0, 200.0, -200.0], 2)
+    _, found = applied(tanh_of_scores, ends)
+    wanted = np.repeat([1, -1, np.nan, 0, 1, -1], 2)
+    np.testing.assert_allclose(found[: len(ends)], wanted, atol=2.4e-7)
+
+
+def test_sums_of_products_are_rounded_once():
+    """x * x - (1 - 2**-24), which keeps what rounding the square would lose."""
+
+    def rest(x):
+        square = arith.MulFOp(x, x).result
+        one = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), ALMOST_ONE))
+        op = arith.SubFOp(one.result, one.result).operation  # of scalars, as bodies have it
+        made = math.contracted(op, [square, ops.splat(one.result, 2)])
+        assert made is not None
+        return made
+
+    values, found = applied(rest, 1 + np.arange(1, 9) * 2.0**-20)
+    exact = (values.astype(np.float64) ** 2 - ALMOST_ONE).astype(np.float32)
+    twice = values * values - np.float32(ALMOST_ONE)
+    np.testing.assert_array_equal(found, exact)
+    assert (found != twice).any()
