@@ -3,7 +3,8 @@
 
 One instruction multiplies A [64, k] by B [k, n]; k elements are 32 bytes.  B lies in shared
 memory, A there or in registers, the sums in the registers of four warps.  Operands in shared
-memory are *panels* of 128-byte rows under the 128-byte swizzle, as `tma` lays them down:
+memory are *panels* of rows of 128 bytes under the 128-byte swizzle, as `tma` lays them down, or,
+K-major, of 64 or 32 bytes under the swizzle of as many:
 
     K-major   [rows][128 bytes of k], rows in groups of eight
     MN-major  panels of 64 rows: [k][64 rows of 16 bits], one panel after the other
@@ -31,7 +32,7 @@ ATOM_ROWS = 8  # after which the swizzle repeats
 PANEL_ROWS = 64  # of an MN-major panel, whose elements are of 16 bits
 WARPGROUP_THREADS = 128
 
-_SWIZZLE_128B = 1
+_SWIZZLES = {128: 1, 64: 2, 32: 3}  # span -> bits 62 and 63 of a descriptor
 
 
 @dataclass(frozen=True)
@@ -198,27 +199,30 @@ class Panels:
     """A tile [rows, k] of an operand in shared memory.
 
     is_k_major: [rows][k], k being a panel's 128 bytes; otherwise panels of 64 rows, [k][64].
-    depth: k of MN-major panels, if it is not that of 128 bytes.
+    depth: k of MN-major panels, if it is not that of 128 bytes.  row_bytes: of K-major rows, which
+    are under the swizzle of as many bytes.
     """
 
     rows: int
     element_bytes: int
     is_k_major: bool = True
     depth: int = 0
+    row_bytes: int = ROW_BYTES
 
     def __post_init__(self) -> None:
         assert self.rows % (ATOM_ROWS if self.is_k_major else PANEL_ROWS) == 0, f"rows of {self}"
         assert self.is_k_major or self.element_bytes == 2, f"{self} can't be transposed"
         assert not (self.is_k_major and self.depth), f"{self} has panels of 128 bytes of k"
+        assert self.is_k_major or self.row_bytes == ROW_BYTES, f"rows of {self}"
 
     @property
     def k(self) -> int:
-        return self.depth or ROW_BYTES // self.element_bytes
+        return self.depth or self.row_bytes // self.element_bytes
 
     @property
     def bytes(self) -> int:
         if self.is_k_major:
-            return self.rows * ROW_BYTES
+            return self.rows * self.row_bytes
         return self.rows // PANEL_ROWS * self.panel_bytes
 
     @property
@@ -234,14 +238,15 @@ class Panels:
         layout); stride, from eight rows to the next eight.
         """
         leading = 1 if self.is_k_major else self.panel_bytes >> 4
-        stride = ATOM_ROWS * ROW_BYTES >> 4
-        return leading << 16 | stride << 32 | _SWIZZLE_128B << 62
+        stride = ATOM_ROWS * self.row_bytes >> 4
+        return leading << 16 | stride << 32 | _SWIZZLES[self.row_bytes] << 62
 
     def offset(self, row: int, step: int) -> int:
         """Bytes from the tile's start to where an instruction reads from a row and a step of k."""
         if self.is_k_major:
             assert row % ATOM_ROWS == 0, "an instruction begins at a swizzle atom"
-            return row * ROW_BYTES + step * K_BYTES
+            assert (step + 1) * K_BYTES <= self.row_bytes, f"step {step} of {self}"
+            return row * self.row_bytes + step * K_BYTES
         assert row % PANEL_ROWS == 0, "an instruction begins at a panel"
         k = K_BYTES // self.element_bytes
         return row // PANEL_ROWS * self.panel_bytes + step * k * ROW_BYTES
@@ -337,6 +342,19 @@ def packed(type_: Any, registers: Sequence[Any]) -> Any:
     for i, register in enumerate(registers):
         made = llvm.InsertValueOp(made, register, ir.DenseI64ArrayAttr.get([i])).result
     return made
+
+
+def columns_of(row: Instruction, accumulator: Any, first: int, n: int) -> Any:
+    """The accumulator of n of the columns of another, from `first` on, a multiple of 8."""
+    registers = unpacked(accumulator)[first // 2 : (first + n) // 2]
+    return packed(accumulator_type(row, n), registers)
+
+
+def with_columns(accumulator: Any, first: int, part: Any) -> Any:
+    """The accumulator with other registers for the columns of `part`, from `first` on."""
+    registers, own = unpacked(accumulator), unpacked(part)
+    registers[first // 2 : first // 2 + len(own)] = own
+    return packed(accumulator.type, registers)
 
 
 def multiply(

@@ -33,12 +33,14 @@ class ConvShape:
     """A convolution forward; windows: of the spatial axes.  is_turned: the last tap comes first.
 
     x [N, C, spatial], w [K, C / groups, spatial]; fixed channels and filter sizes.
+    beside: groups that are worked on as one, see `conv_beside_sm90`.
     """
 
     x: Tensor
     w: Tensor
     windows: tuple[Window, ...]
     is_turned: bool
+    beside: int = 1
 
     @staticmethod
     def of(
@@ -60,7 +62,7 @@ class ConvShape:
     @property
     def c_group(self) -> int:
         """Input channels of a group."""
-        return _fixed(self.w.shape[1])
+        return _fixed(self.w.shape[1]) * self.beside
 
     @property
     def groups(self) -> int:

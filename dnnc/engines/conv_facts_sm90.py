@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ..codegen import wgmma
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.tensor import Tensor
 from ..expr import typical
-from .conv import conv_of, shape_of
+from .conv import ConvShape, conv_of, shape_of
 from .conv_before_sm90 import beside_bytes, computes, raws_of, x_type
+from .conv_beside_sm90 import shape_of_knobs, side_by_side
 from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
@@ -25,11 +29,26 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
     return {**knobs, "WARP_SPEC_CFG": 1}
 
 
+def conv_row_of(fusion: Fusion) -> wgmma.Instruction:
+    return instruction_of_types(x_type(fusion), conv_of(fusion).w.type)
+
+
+def beside_of(fusion: Fusion, knobs: Knobs) -> int:
+    """Groups of channels that a choice of knobs works on as one."""
+    row, is_computed = conv_row_of(fusion), computes(fusion)
+    return shape_of_knobs(shape_of(conv_of(fusion)), row, knobs, is_computed=is_computed).beside
+
+
+def side_by_side_of(fusion: Fusion) -> ConvShape | None:
+    """The convolution with groups that fill a panel as one, where that can be."""
+    return side_by_side(shape_of(conv_of(fusion)), conv_row_of(fusion))
+
+
 @remembered
-def conv_facts_of(fusion: Fusion) -> ProductFacts:
-    """The facts of a fusion that the engine takes."""
+def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
+    """The facts of a fusion that the engine takes; beside: see `beside_of`."""
     op = conv_of(fusion)
-    shape, row = shape_of(op), instruction_of_types(x_type(fusion), op.w.type)
+    shape, row = replace(shape_of(op), beside=beside), conv_row_of(fusion)
     steps = shape.depth(row.panel_k) // row.panel_k
     staged, loaded = (
         [
@@ -88,11 +107,11 @@ def y_loads(fusion: Fusion) -> list[Tensor]:
 
 
 @remembered_at_sizes
-def conv_work_of(fusion: Fusion) -> HopperWork:
-    """The product's sizes, for predictions."""
+def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
+    """The product's sizes, for predictions; beside: see `beside_of`."""
     op = conv_of(fusion)
-    shape = shape_of(op)
-    k = shape.depth(instruction_of_types(x_type(fusion), op.w.type).panel_k)
+    shape = replace(shape_of(op), beside=beside)
+    k = shape.depth(conv_row_of(fusion).panel_k)
     pixels, read = typical(shape.pixels), shape.read_share
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}

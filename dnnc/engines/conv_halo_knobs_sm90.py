@@ -52,7 +52,7 @@ def halo_of(fusion: Fusion, rows: int, channels: int) -> Halo | None:
 @remembered
 def _refusal(fusion: Fusion) -> str:
     """Why there are no halos; "": there are."""
-    facts = conv_facts_of(fusion)
+    facts = conv_facts_of(fusion, 1)
     shape = loaded_shape(fusion)
     if (what := halo_refusal(shape, facts.row.panel_k)) is not None:
         return what
@@ -100,7 +100,7 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
 def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
     if halo.positions > _MOST_SUMS[channels]:
         return f"{halo.positions} positions"
-    return tile_refusal(halo, conv_facts_of(fusion).row)
+    return tile_refusal(halo, conv_facts_of(fusion, 1).row)
 
 
 def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
@@ -151,7 +151,7 @@ def _useful(halo: Halo, height: int) -> float:
 
 def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
     """All filters where they fit and stay, or as many as fit; 0: none."""
-    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion)
+    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion, 1)
     panels = shape.padded_channels(facts.row.panel_k) // facts.row.panel_k
     fitting = [
         n
@@ -169,7 +169,7 @@ def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
     """Of the pixels and the filters of a stage, the share that each step loads."""
     halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
     assert halo is not None, "of knobs that are legal"
-    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion)
+    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion, 1)
     panels = shape.padded_channels(facts.row.panel_k) // facts.row.panel_k
     return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
 
@@ -185,6 +185,6 @@ def halo_work(knobs: Knobs, fusion: Fusion) -> HopperWork:
     """The product's sizes, with the positions that are no pixels."""
     halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
     assert halo is not None, "of knobs that are legal"
-    work, shape = conv_work_of(fusion), shape_of(conv_of(fusion))
+    work, shape = conv_work_of(fusion, 1), shape_of(conv_of(fusion))
     positions = typical(halo.tiles(shape)) * halo.parts * halo.positions
     return replace(work, m=positions, a_share=work.a_share * work.m / positions)

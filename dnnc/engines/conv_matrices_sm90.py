@@ -43,6 +43,7 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
     shape = conv_of_call(region, call)
     if tiling.halo:
         return _halo_matrices(kernel, region, tiling, call, shape)
+    shape = replace(shape, beside=tiling.beside)
     pixels, channels = shape.pixels, Expr.of(shape.k_group)
     operands = [
         _operand(kernel, region, tiling, shape, plan, side)

@@ -36,6 +36,11 @@ def element_of(tensor: Tensor) -> str:
     return "tf32" if tensor.type == dtypes.f32 else ""
 
 
+def filter_row_bytes(shape: ConvShape) -> int:
+    """Of a row of a filter's tile: a panel, or what groups side by side have of it each."""
+    return wgmma.ROW_BYTES // shape.beside
+
+
 @dataclass
 class TapOperand:
     """A tile [rows, a panel of channels] of one tap.
@@ -58,13 +63,21 @@ class TapOperand:
 
     def __post_init__(self) -> None:
         self.is_rows = bool(self.plan["is_rows"])
-        self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes)
+        self.panels = wgmma.Panels(
+            self.tile_rows, self.row.element_bytes, row_bytes=self.panel_row_bytes
+        )
         self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         self.box, self.map = self._box_and_map()
 
     @property
-    def row_bytes(self) -> int:
+    def panel_row_bytes(self) -> int:
+        """Of a row as products read it."""
         return wgmma.ROW_BYTES
+
+    @property
+    def row_bytes(self) -> int:
+        """Of a row as it comes."""
+        return self.panel_row_bytes
 
     @property
     def bytes(self) -> int:
@@ -121,10 +134,14 @@ class PixelOperand(TapOperand):
 
 @dataclass
 class FilterOperand(TapOperand):
-    """W: rows are output channels of a group."""
+    """W: rows are output channels of a group, or of groups side by side."""
 
     is_a = False
     copy = staticmethod(tma.load)
+
+    @property
+    def panel_row_bytes(self) -> int:
+        return filter_row_bytes(self.shape)
 
     def _box_and_map(self) -> tuple[Any, Any]:
         w = self.shape.w

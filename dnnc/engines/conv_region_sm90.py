@@ -17,7 +17,9 @@ from ..expr import Expr, product
 from ..mlir import ir
 from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_before_sm90 import operand_type
+from .conv_beside_sm90 import shape_of_knobs
 from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
+from .conv_operands_sm90 import filter_row_bytes
 from .engine import Knobs
 from .exits import exit_reductions
 from .facts_sm90 import instruction_of_types, promotes_sums
@@ -49,11 +51,13 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     """knobs: of the main loop, see `main_loop_knobs`."""
     calls = product_calls(region)
     shape = conv_of_call(region, calls[0])
-    groups = shape.groups
     if knobs["TILE_ROWS"]:
         return _halo_tiling(region, knobs, calls, shape)
     swaps = bool(knobs["SWAP_AB"])
     row = conv_instruction_of(region, swaps=swaps)
+    is_computed = calls[0].operands[0] not in region.arguments
+    shape = shape_of_knobs(shape, row, knobs, is_computed=is_computed)
+    groups = shape.groups
     (rows, columns), splits = sides_of(knobs), knobs["SPLIT_K_SLC"]
     dims = region.dims_of(calls[0].results[0])
     outputs = tuple(
@@ -67,8 +71,9 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     )
     exits = exit_reductions(region, outputs)
     loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups, swaps=swaps), exits)
-    operands, x, rewriting = _operand_plans((rows, columns), swaps=swaps), calls[0].operands[0], 0
-    if x not in region.arguments:
+    operands = _operand_plans((rows, columns), swaps=swaps, filter_bytes=filter_row_bytes(shape))
+    x, rewriting = calls[0].operands[0], 0
+    if is_computed:
         pixels = columns if swaps else rows
         operands = _with_raws(region, x, row, operands, pixels)
         rewriting = rewriting_bytes(knobs["STAGES"], pixels)
@@ -104,6 +109,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
         is_turned=swaps,
+        beside=shape.beside,
         rewriting=rewriting,
     )
 
@@ -158,11 +164,16 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
     )
 
 
-def _operand_plans(sides: Sequence[int], *, swaps: bool) -> tuple[dict[str, Any], ...]:
-    """X, then W, swapped the other way round, a panel of k each; see `StagedOperand.plan`."""
+def _operand_plans(
+    sides: Sequence[int], *, swaps: bool, filter_bytes: int = wgmma.ROW_BYTES
+) -> tuple[dict[str, Any], ...]:
+    """X, then W, swapped the other way round, a panel of k each; see `StagedOperand.plan`.
+
+    filter_bytes: of a row of W's tile.
+    """
     found, offset = [], 0
     for side, is_rows in zip(sides, (True, False), strict=True):
-        bytes_ = side * wgmma.ROW_BYTES
+        bytes_ = side * (wgmma.ROW_BYTES if is_rows != swaps else filter_bytes)
         place = {"offset": offset, "bytes": bytes_, "raw": -1, "raw_offset": 0, "raw_bytes": 0}
         found.append({"path": "tma", "is_a": is_rows != swaps, "is_rows": is_rows, **place})
         offset += bytes_

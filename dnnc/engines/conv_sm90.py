@@ -34,7 +34,13 @@ from .conv_before_sm90 import (
     x_type,
 )
 from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
-from .conv_facts_sm90 import conv_facts_of, conv_work_of, main_loop_knobs
+from .conv_facts_sm90 import (
+    beside_of,
+    conv_facts_of,
+    conv_work_of,
+    main_loop_knobs,
+    side_by_side_of,
+)
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
 from .conv_halo_knobs_sm90 import (
     STAYING,
@@ -162,7 +168,8 @@ class ConvSm90Engine:
         fusion = _relaid(fusion, _copied(knobs)).fusion
         if knobs["TILE_ROWS"]:
             return halo_reasons(knobs, fusion, target)
-        reasons = illegal_reasons(main_loop_knobs(knobs), conv_facts_of(fusion), target)
+        facts = conv_facts_of(fusion, beside_of(fusion, knobs))
+        reasons = illegal_reasons(main_loop_knobs(knobs), facts, target)
         return reasons or exit_knob_reasons(knobs, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -176,9 +183,14 @@ class ConvSm90Engine:
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         copies = _relaid(fusion, _copied(knobs))
         fusion = copies.fusion
-        facts = conv_facts_of(fusion)
+        beside = beside_of(fusion, knobs)
+        facts = conv_facts_of(fusion, beside)
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
-        tile, loads, work = (knobs["TILE_M"], knobs["TILE_N"]), (1.0, 1.0), conv_work_of(fusion)
+        tile, loads, work = (
+            (knobs["TILE_M"], knobs["TILE_N"]),
+            (1.0, 1.0),
+            conv_work_of(fusion, beside),
+        )
         if knobs["TILE_ROWS"]:
             tile, loads = halo_tile(knobs, fusion), halo_loads(knobs, fusion)
             work = halo_work(knobs, fusion)
@@ -209,7 +221,7 @@ class ConvSm90Engine:
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         fusion = _relaid(fusion, _copied(knobs)).fusion
-        found, facts = ["TENSOR_CORE"], conv_facts_of(fusion)
+        found, facts = ["TENSOR_CORE"], conv_facts_of(fusion, 1)
         if conv_of(fusion).x.type == dtypes.f32:
             found.append("DOWN_CONVERT_INPUTS")
         if facts.row.a.is_fp8 and not facts.promotes:
@@ -247,9 +259,16 @@ def _by_im2col(
     fusion: Fusion, target: Target, swaps: int, tiles: Sequence[tuple[int, int]]
 ) -> list[Knobs]:
     names = {knob.name for knob in ConvSm90Engine.all_knobs}
+    together = None if swaps or computes(fusion) else side_by_side_of(fusion)
+    columns = together.k_group if together is not None else 0
+    apart = tuple(tile for tile in tiles if tile[1] != columns)
+    choices = [*legal_choices(conv_facts_of(fusion, 1), target, swaps, apart)]
+    if together is not None:
+        facts = conv_facts_of(fusion, together.beside)
+        choices += legal_choices(facts, target, swaps, tuple((rows, columns) for rows in ROWS))
     found = [
         {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
-        for knobs in legal_choices(conv_facts_of(fusion), target, swaps, tiles)
+        for knobs in choices
     ]
     return [knobs for knobs in found if not exit_knob_reasons(knobs, fusion)]
 

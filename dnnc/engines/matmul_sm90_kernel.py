@@ -663,11 +663,12 @@ class Emitter:
     ) -> list[Any]:
         """The same, of operands that lie where some descriptors say."""
         t = self.tiling
-        sums = list(sums)
+        sums, own = list(sums), t.part[1] // t.beside
         wgmma.fence()
         for k in range(self.row.steps):
             for i, (a, b) in enumerate(t.products):
                 first, second = self.operands[a].panels, self.operands[b].panels
+                column, inner = self._columns_of_step(k)
                 for block in range(t.blocks_of_rows):
                     place = i * t.blocks_of_rows + block
                     rows = (
@@ -675,15 +676,22 @@ class Emitter:
                         if words
                         else wgmma.moved(descriptors[a], first.offset(block * wgmma.M, k))
                     )
-                    sums[place] = wgmma.multiply(
+                    made = wgmma.multiply(
                         self.row,
-                        t.part[1],
+                        own,
                         rows,
-                        wgmma.moved(descriptors[b], second.offset(0, k)),
-                        sums[place],
-                        is_added if k == 0 else 1,
+                        wgmma.moved(descriptors[b], second.offset(column, inner)),
+                        wgmma.columns_of(self.row, sums[place], column, own),
+                        is_added if inner == 0 else 1,
                         a_k_major=first.is_k_major,
                         b_k_major=second.is_k_major,
                     )
+                    sums[place] = wgmma.with_columns(sums[place], column, made)
         wgmma.commit()
         return sums
+
+    def _columns_of_step(self, k: int) -> tuple[int, int]:
+        """(first column that step k of a panel adds to, the step of the filter's rows)."""
+        t = self.tiling
+        group, inner = divmod(k, self.row.steps // t.beside)
+        return group * (t.part[1] // t.beside), inner

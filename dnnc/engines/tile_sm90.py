@@ -54,6 +54,8 @@ class Tiling:
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
     streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
     is_turned: whether staged tensors are contiguous along the rows.
+    beside: groups of channels whose results are the tile's columns, side by side, each the products
+    of a part of a panel: see `conv_beside_sm90`.
     pixels: slots and slot_bytes of a ring of pixels that come once for all taps of a filter; empty:
     they do not.  halo: more of those of `conv_halo_sm90`.  rewriting: bytes of what warps need that
     compute an operand in shared memory; 0: there are none.
@@ -83,6 +85,7 @@ class Tiling:
     streams: bool
     is_dynamic: bool
     is_turned: bool = False
+    beside: int = 1
     pixels: Mapping[str, int] = field(default_factory=dict)
     halo: Mapping[str, int] = field(default_factory=dict)
     rewriting: int = 0
