@@ -156,7 +156,7 @@ class Scalars:
     """Builds scalar operations in a compute type (f32, f64, i32 or i1).
 
     approximate: "exact", or "fast": functions may use hardware approximations of about 2**-22,
-    or "exponent": tanh within 2.4e-7 absolute too, of what only exponentials are taken of, or
+    or "exponent": tanh within 2.6e-6 absolute too, of what only exponentials are taken of, or
     "coarse": of about 2**-11 (tanh).  The IR says so by `fastmath<afn>`; `arcp` on divisions
     by at least 1.  is_division_exact: whether `div` is to nearest all the same.
     """

@@ -53,6 +53,9 @@ _STREAM_RATE = 30e9  # bytes a second of sums through global memory
 _DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
 _COLD_LOADS = 1.6  # times that what many load at once is loaded before L2 holds it, at most
 _PAST_RATE = 120e9  # bytes a second of zeros past a tensor's end
+# Of the shorter of loading and multiplying groups of rows, what adds to the longer: blocks begin
+# and end where their groups do, not all together.
+_GROUPS_SHARE = 0.25
 _L2_RATE = 12e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
@@ -135,7 +138,9 @@ class HopperTile:
         """Seconds, and what they are bound by."""
         tall, wide = self._tall, self._wide
         columns = -(-work.n // wide)
-        clusters = work.count * columns * (-(-work.m // tall) + work.groups // 2)
+        # A group has half a tile more than its rows fill, and one at least.
+        down = max(-(-work.m // tall) + work.groups // 2, work.groups)
+        clusters = work.count * columns * down
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         panels = -(-work.k // self.depth)
         steps = -(-panels // self.splits)  # stages of a block's tile
@@ -149,6 +154,8 @@ class HopperTile:
         memory = dram + 0.8 * (self._fill + self._after)
         l2 = read / (_L2_RATE * self.load_share)
         seconds = max(busy, memory, l2)
+        if work.groups:
+            seconds += _GROUPS_SHARE * min(busy, memory)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
