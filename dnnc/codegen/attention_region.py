@@ -361,6 +361,11 @@ class AttentionRegion:
         factor = math.prod(self._growth(op) for op in steps)
         return factor >= STEEP or any(self._adds_far(op) for op in steps)
 
+    @cached_property
+    def has_tanh(self) -> bool:
+        """Whether scores go through one, as where they are soft-capped."""
+        return any("math.tanh" in [o.name for o in body_of(op)] for op in self._score_steps())
+
     def _growth(self, operation: Any) -> float:
         """By how much, at most, a generic makes scores larger; infinity: not known.
 

@@ -68,8 +68,18 @@ def unpacked(op: Any, operands: Sequence[Any], width: int) -> Any:
 
 
 def contracted(op: Any, operands: Sequence[Any]) -> Any:
-    """The sum or difference that `op` of a body makes as a multiply-add, rounded once, where one
-    of its operands is a product of f32; else None."""
+    """What `op` of a body makes of f32 with the fewest instructions, where sums of products may be
+    rounded once, and an integer that counts places is a sum of floats; else None.
+
+    Places: first + i becomes float(first) + i, and its product by x is x * i + x * float(first):
+    what the elements of a tile have in common is worked out once.
+    """
+    if op.name == "arith.sitofp" and str(op.results[0].type) == "f32":
+        return _float_places(operands[0])
+    if op.name == "arith.mulf" and str(op.results[0].type) == "f32":
+        x, y = operands
+        made = _times_place(x, y)
+        return _times_place(y, x) if made is None else made
     if op.name not in ("arith.addf", "arith.subf") or str(op.results[0].type) != "f32":
         return None
     x, y = operands
@@ -82,10 +92,86 @@ def contracted(op: Any, operands: Sequence[Any]) -> Any:
 
 
 def _factors(x: Any) -> tuple[Any, Any] | None:
+    """Those of a product of f32; None: it is none."""
     owner = x.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "arith.mulf":
         return None
     return owner.operands[0], owner.operands[1]
+
+
+def _float_places(value: Any) -> Any:
+    """f32 of a fragment of integers that are `first` and a constant each; None: they are not."""
+    width = ops.width_of(value)
+    lanes = [lane for i in range(width) if (lane := _lane(value, i)) is not None]
+    if width == 1 or len(lanes) < width:
+        return None
+    terms = lanes[0][0]
+    if not terms or any(lane[0] != terms for lane in lanes):
+        return None
+    first: Any = 0
+    for number, factor in terms:
+        first = ops.add(first, ops.mul(number, factor))
+    whole = ops.splat(arith.SIToFPOp(ops.f32_type(), first).result, width)
+    return arith.AddFOp(whole, _constants([lane[1] for lane in lanes])).result
+
+
+def _times_place(x: Any, place: Any) -> Any:
+    """x * place, of a uniform x and what `_float_places` gave; else None."""
+    owner, uniform = place.owner, _broadcast(x)
+    if uniform is None or isinstance(owner, ir.Block) or owner.operation.name != "arith.addf":
+        return None
+    first, rest = _broadcast(owner.operands[0]), owner.operands[1]
+    is_constant = not isinstance(rest.owner, ir.Block) and (
+        rest.owner.operation.name == "arith.constant"
+    )
+    if first is None or not is_constant:
+        return None
+    return _fma(x, rest, ops.splat(_mul(uniform, first), ops.width_of(place)))
+
+
+def _broadcast(value: Any) -> Any:
+    """The scalar that a fragment repeats; None: it is another."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "vector.broadcast":
+        return None
+    scalar = owner.operands[0]
+    return None if isinstance(scalar.type, ir.VectorType) else scalar
+
+
+# ((value, factor), ...) and what is added to their sum.
+_Lane = tuple[tuple[tuple[Any, int], ...], int]
+
+
+def _lane(value: Any, i: int) -> _Lane | None:
+    """Element i of a fragment of i32; None where other operations made it."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return None
+    name, operands = owner.operation.name, owner.operands
+    if name == "vector.from_elements":
+        return _number_lane(operands[i])
+    if name == "vector.broadcast":
+        return _number_lane(operands[0])
+    if name not in ("arith.addi", "arith.subi"):
+        return None
+    a, b = _lane(operands[0], i), _lane(operands[1], i)
+    if a is None or b is None:
+        return None
+    sign = 1 if name == "arith.addi" else -1
+    return (*a[0], *((number, sign * factor) for number, factor in b[0])), a[1] + sign * b[1]
+
+
+def _number_lane(number: Any) -> _Lane:
+    if (known := ops.constant_of(number)) is not None:
+        return (), known
+    value, factor, rest = ops.terms(number)
+    return ((value, factor),), rest
+
+
+def _constants(values: Sequence[int]) -> Any:
+    type_ = ops.vector_type(ops.f32_type(), len(values))
+    numbers = [ir.FloatAttr.get(ops.f32_type(), float(value)) for value in values]
+    return arith.ConstantOp(type_, ir.DenseElementsAttr.get(numbers, type_)).result
 
 
 def widened(value: Any, source: DType, target: DType) -> list[Any]:
@@ -231,11 +317,8 @@ def _uniform_factor(x: Any) -> tuple[Any, Any] | None:
     """(y, scalar) of a fragment y * scalar."""
     factors = _factors(x)
     for y, factor in (factors, factors[::-1]) if factors else ():
-        made = factor.owner
-        if not isinstance(made, ir.Block) and made.operation.name == "vector.broadcast":
-            scalar = made.operands[0]
-            if not isinstance(scalar.type, ir.VectorType):
-                return y, scalar
+        if (scalar := _broadcast(factor)) is not None:
+            return y, scalar
     return None
 
 

@@ -63,7 +63,7 @@ def sub(a: Number, b: Number) -> Number:
     if isinstance(b, int) and b == 0:
         return a
     if not isinstance(a, int) and not isinstance(b, int):
-        (*value, rest), (*other, less) = _terms(a), _terms(b)
+        (*value, rest), (*other, less) = terms(a), terms(b)
         if value == other:
             return rest - less
     return arith.SubIOp(*_pair(a, b)).result
@@ -91,7 +91,7 @@ def _folded(
 def div(a: Number, b: Number) -> Number:
     """The floor of a / b; neither is negative, and no term of a overflows."""
     if isinstance(b, int) and b > 1 and not isinstance(a, int):
-        value, factor, rest = _terms(a)
+        value, factor, rest = terms(a)
         if factor % b == 0:
             return add(mul(value, factor // b), rest // b)
     return _folded(a, b, lambda x, y: x // y, arith.DivUIOp, 1)
@@ -102,13 +102,13 @@ def rem(a: Number, b: Number) -> Number:
     if isinstance(b, int) and b == 1:
         return 0
     if isinstance(b, int) and b > 1 and not isinstance(a, int):
-        _, factor, rest = _terms(a)
+        _, factor, rest = terms(a)
         if factor % b == 0:
             return rest % b
     return _folded(a, b, lambda x, y: x % y, arith.RemUIOp)
 
 
-def _terms(number: Any) -> tuple[Any, int, int]:
+def terms(number: Any) -> tuple[Any, int, int]:
     """(value, factor, rest): number = value * factor + rest, by the operations that made it."""
     factor, rest = 1, 0
     while isinstance(owner := number.owner, ir.OpView | ir.Operation):

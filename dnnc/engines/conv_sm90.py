@@ -137,7 +137,12 @@ class ConvSm90Engine:
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
-        Knob("TILE_N", _first(256, (*COLUMNS, *ROWS)), "output channels of the tile"),
+        Knob(
+            "TILE_N",
+            _first(256, (*COLUMNS, *ROWS)),
+            "output channels of the tile; all of groups of 32 or 64 bytes of channels that fill "
+            "128 bytes: these groups together",
+        ),
         Knob("STAGES", (*STAGES, *STAYING), "stages in shared memory"),
         Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
         Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),

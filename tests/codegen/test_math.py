@@ -6,7 +6,7 @@ from dnnc import dtypes
 from dnnc.codegen import math, ops
 from dnnc.codegen.index import Index
 from dnnc.codegen.memory import GlobalTensor
-from dnnc.mlir import arith, ir
+from dnnc.mlir import arith, ir, llvm
 from dnnc.mlir import math as mlir_math
 from tests.codegen.kernels import TARGET, plan_of, tensor
 from tests.support import machine
@@ -75,3 +75,57 @@ def test_sums_of_products_are_rounded_once():
     twice = values * values - np.float32(ALMOST_ONE)
     np.testing.assert_array_equal(found, exact)
     assert (found != twice).any()
+
+
+def places(first, step):
+    """Fragments of the integers first - thread and first - thread + step, as a region's `sitofp`
+    of a difference has them."""
+    thread = ops.splat(ops.thread_id(), 2)
+    given = ops.from_elements([ops.value_of(ops.add(first, i * step)) for i in range(2)])
+    return arith.SubIOp(given, thread).result
+
+
+def converted(value):
+    op = arith.SIToFPOp(ops.f32_type(), ops.extract(value, 0)).operation
+    return math.contracted(op, [value])
+
+
+def test_places_are_converted_once_and_moved():
+    """One conversion serves the whole fragment; further ones by other numbers are equal."""
+
+    def of_places(x):
+        made = converted(places(ops.block_id(), 8))
+        assert made is not None
+        assert made.owner.operation.name == "arith.addf"
+        return made
+
+    _, found = applied(of_places, np.zeros(4 * THREADS))
+    block, thread, element = np.indices((2, THREADS, 2))
+    np.testing.assert_array_equal(found, (block + 8 * element - thread).ravel())
+
+
+def test_products_of_places_are_multiply_adds():
+    def slope(x):
+        number = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), 0.25))
+        uniform, place = ops.splat(number.result, 2), converted(places(100, 3))
+        op = arith.MulFOp(number.result, number.result).operation
+        assert math.contracted(op, [place, place]) is None
+        made = math.contracted(op, [place, uniform])
+        assert made.owner.operation.name == "math.fma"
+        return made
+
+    _, found = applied(slope, np.zeros(2 * THREADS))
+    thread, element = np.indices((THREADS, 2))
+    np.testing.assert_array_equal(found, 0.25 * (100 + 3 * element - thread).ravel())
+
+
+def test_what_does_not_count_places_is_converted_as_it_is():
+    def loaded(x):
+        word = ops.vector_type(ops.i32_type(), 2)
+        value = llvm.BitcastOp(word, x).result
+        assert converted(value) is None
+        assert converted(arith.AddIOp(places(1, 2), value).result) is None
+        return x
+
+    values, found = applied(loaded, np.arange(8))
+    np.testing.assert_array_equal(found, values)
