@@ -362,6 +362,7 @@ def test_patches_of_rows_along_which_fragments_lie():
         check(g, engine="resample", knobs=patch(1, 2))
 
 
+@pytest.mark.feature
 def test_patches_with_neighbours_sizes_and_several_dims():
     g = new_graph()
     height = dnnc.Dim("H", min=3, max=40)
@@ -376,6 +377,7 @@ def test_patches_with_neighbours_sizes_and_several_dims():
     check(g, engine="resample", knobs=patch(2, 2))
 
 
+@pytest.mark.feature
 def test_a_patch_of_one_stride_reads_each_window_once():
     """2 x 2 elements lie in 4 windows: a gradient and an index of each; the last patch in rows
     and columns has all of its windows, too."""
