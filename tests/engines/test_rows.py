@@ -17,6 +17,7 @@ from dnnc.target import TARGETS, of
 from tests.support import machine, multiprocessors
 from tests.support.checked import check, random_inputs
 
+ACROSS = pytest.mark.exchange  # of totals between the blocks of a cluster
 SMALL = {
     "TILE_COLS": 32, "TILE_ROWS": 0, "ARRAY_SIZE_PER_THREAD": 8, "TILE_CGA": 1, "CTA_COUNT": 0,
     "STAGES": 0, "KERNEL_CFG": 0,
@@ -278,7 +279,13 @@ def test_rows_come_through_a_ring(stages, held, monkeypatch):
 @pytest.mark.parametrize("stages", [2, 3])
 @pytest.mark.parametrize(
     ("threads", "held", "blocks"),
-    [(32, 32, 1), (64, 16, 1), (128, 8, 1), (32, 16, 2), (64, 8, 2)],
+    [
+        (32, 32, 1),
+        (64, 16, 1),
+        (128, 8, 1),
+        pytest.param(32, 16, 2, marks=ACROSS),
+        pytest.param(64, 8, 2, marks=ACROSS),
+    ],
 )
 def test_warps_go_through_rings_on_their_own(stages, threads, held, blocks, monkeypatch):
     """Two levels of reductions."""
@@ -302,7 +309,9 @@ SLOTS = {**SMALL, "ARRAY_SIZE_PER_THREAD": 0, "STAGES": 1}
 
 @pytest.mark.feature
 @pytest.mark.parametrize("threads", [8, 64, 256])
-@pytest.mark.parametrize("more", [{}, {"TILE_CGA": 2}, {"CTA_COUNT": 1}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, pytest.param({"TILE_CGA": 2}, marks=ACROSS), {"CTA_COUNT": 1}], ids=str
+)
 def test_rows_stay_in_shared_memory(threads, more):
     knobs = {**SLOTS, "TILE_COLS": threads if "TILE_CGA" not in more else max(32, threads), **more}
     columns = 8 * threads * 5 + 24  # some threads have a fragment more
@@ -379,7 +388,7 @@ def test_passes_of_a_softmax(io, passes):
         (9, 64, {"TILE_COLS": 8}),
         (300, 520, {"TILE_COLS": 128}),
         (600, 72, {"TILE_COLS": 32}),
-        (200, 1000, {"TILE_COLS": 64, "TILE_CGA": 2}),
+        pytest.param(200, 1000, {"TILE_COLS": 64, "TILE_CGA": 2}, marks=ACROSS),
         (300, 1000, {"TILE_COLS": 128, "STAGES": 2}),
         (600, 72, {"TILE_COLS": 16, "STAGES": 3}),
         (7, 33, {"TILE_COLS": 32}),
@@ -402,8 +411,18 @@ OWN = {"KERNEL_CFG": 2, "STAGES": 2}
         (300, 1000, {"TILE_COLS": 128, **OWN}),
         (600, 72, {"TILE_COLS": 16, **OWN, "STAGES": 3}),
         (900, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, **OWN}),
-        (200, 1160, {"TILE_COLS": 64, "TILE_CGA": 2, "ARRAY_SIZE_PER_THREAD": 16, **OWN}),
-        (70, 2000, {"TILE_COLS": 64, "TILE_CGA": 4, "ARRAY_SIZE_PER_THREAD": 8, **OWN}),
+        pytest.param(
+            200,
+            1160,
+            {"TILE_COLS": 64, "TILE_CGA": 2, "ARRAY_SIZE_PER_THREAD": 16, **OWN},
+            marks=ACROSS,
+        ),
+        pytest.param(
+            70,
+            2000,
+            {"TILE_COLS": 64, "TILE_CGA": 4, "ARRAY_SIZE_PER_THREAD": 8, **OWN},
+            marks=ACROSS,
+        ),
     ],
     ids=str,
 )

@@ -4,6 +4,7 @@ import pytest
 
 from tests.codegen.test_im2col_kernel import *  # noqa: F403
 from tests.codegen.test_math import *  # noqa: F403
+from tests.codegen.test_ops import *  # noqa: F403
 from tests.codegen.test_wgmma_kernel import *  # noqa: F403
 
 pytestmark = pytest.mark.sm90
