@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import Expr, Size
+from ..expr import Expr, Size, maximum
 from ..mlir import nvvm
 from . import ops
 
@@ -79,22 +79,22 @@ class Cluster:
 
 
 def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
-    """How many clusters run at the same time, a block to a multiprocessor.
+    """How many clusters run at the same time, a block to a multiprocessor; one at least.
 
     A cluster lies in one part (GPC) of the device, whose parts differ in size: those of 4 and 8
     blocks leave some multiprocessors unused.  Of the 132 of an H100 120 take part, by the driver's
     count.  One cluster too many would wait for all of the others.
     """
     usable = Expr.of(multiprocessors)
-    return (usable if blocks <= 2 else usable * 10 // 11) // blocks
+    return maximum((usable if blocks <= 2 else usable * 10 // 11) // blocks, 1)
 
 
 @functools.cache
 def residents(multiprocessors: int, blocks: int) -> int:
-    """The same, of a known number of multiprocessors, at least one."""
+    """The same, of a known number of multiprocessors."""
     found = resident_clusters(multiprocessors, blocks).constant
     assert found is not None
-    return max(1, found)
+    return found
 
 
 def arrive() -> None:

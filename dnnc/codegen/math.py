@@ -6,7 +6,8 @@ links (2 ulp or better in f32).  With `fastmath<afn>` the hardware's approximati
 instead, and with `arcp` on a division whose divisor is at least 1.  Their errors, relative unless
 said: exp, log, rsqrt, sqrt and divisions within about 2**-22 (PTX ISA, "Floating Point
 Instructions"); tanh within 2**-10.9, or with `arcp` in place of `afn` (scores of attention) within
-2.6e-6 absolute; erf within 1.5e-7 absolute (Abramowitz and Stegun, 7.1.26).
+2.4e-7 absolute, with `contract` too 2.6e-6; erf within 1.5e-7 absolute (Abramowitz and Stegun,
+7.1.26).
 Results of exp and of a division with `arcp` that are subnormal become 0.
 fp8 is carried as i8; conversions saturate and keep NaN.
 """
@@ -41,7 +42,7 @@ def lower(
     if rule is not None and allows(op, "arcp" if op.name == "arith.divf" else "afn"):
         return rule(*operands)
     if op.name == "math.tanh" and allows(op, "arcp"):
-        return _tanh_of_exponential(*operands)
+        return _tanh_of_exponential(*operands, is_capped=allows(op, "contract"))
     if op.name == "arith.divf" and allows(op, "afn"):
         return _full_div(*operands)
     if op.name in ("math.sqrt", "math.rsqrt"):  # libdevice's are approximations in f32
@@ -71,15 +72,11 @@ def contracted(op: Any, operands: Sequence[Any]) -> Any:
     """What `op` of a body makes of f32 with the fewest instructions, where sums of products may be
     rounded once, and an integer that counts places is a sum of floats; else None.
 
-    Places: first + i becomes float(first) + i, and its product by x is x * i + x * float(first):
-    what the elements of a tile have in common is worked out once.
+    Places: first + i becomes float(first) + i, where i is at most a tile's: what the elements of a
+    tile have in common is worked out once.
     """
     if op.name == "arith.sitofp" and str(op.results[0].type) == "f32":
         return _float_places(operands[0])
-    if op.name == "arith.mulf" and str(op.results[0].type) == "f32":
-        x, y = operands
-        made = _times_place(x, y)
-        return _times_place(y, x) if made is None else made
     if op.name not in ("arith.addf", "arith.subf") or str(op.results[0].type) != "f32":
         return None
     x, y = operands
@@ -100,7 +97,10 @@ def _factors(x: Any) -> tuple[Any, Any] | None:
 
 
 def _float_places(value: Any) -> Any:
-    """f32 of a fragment of integers that are `first` and a constant each; None: they are not."""
+    """f32 of a fragment of integers that are `first` and a small constant each; None: they are not.
+
+    Large constants are added before: in integers, what cancels leaves nothing behind.
+    """
     width = ops.width_of(value)
     lanes = [lane for i in range(width) if (lane := _lane(value, i)) is not None]
     if width == 1 or len(lanes) < width:
@@ -108,25 +108,16 @@ def _float_places(value: Any) -> Any:
     terms = lanes[0][0]
     if not terms or any(lane[0] != terms for lane in lanes):
         return None
-    first: Any = 0
+    added = [lane[1] for lane in lanes]
+    first: Any = 0 if max(map(abs, added)) <= _TILE_PLACES else added[0]
+    added = [number - first for number in added]
     for number, factor in terms:
         first = ops.add(first, ops.mul(number, factor))
     whole = ops.splat(arith.SIToFPOp(ops.f32_type(), first).result, width)
-    return arith.AddFOp(whole, _constants([lane[1] for lane in lanes])).result
+    return arith.AddFOp(whole, _constants(added)).result
 
 
-def _times_place(x: Any, place: Any) -> Any:
-    """x * place, of a uniform x and what `_float_places` gave; else None."""
-    owner, uniform = place.owner, _broadcast(x)
-    if uniform is None or isinstance(owner, ir.Block) or owner.operation.name != "arith.addf":
-        return None
-    first, rest = _broadcast(owner.operands[0]), owner.operands[1]
-    is_constant = not isinstance(rest.owner, ir.Block) and (
-        rest.owner.operation.name == "arith.constant"
-    )
-    if first is None or not is_constant:
-        return None
-    return _fma(x, rest, ops.splat(_mul(uniform, first), ops.width_of(place)))
+_TILE_PLACES = 512  # that a constant counts at most
 
 
 def _broadcast(value: Any) -> Any:
@@ -259,16 +250,17 @@ def _tanh(x: Any) -> Any:
     return _each(lambda e: llvm.inline_asm(f32, [e], "tanh.approx.f32 $0, $1;", "=f,f"), x)
 
 
-def _tanh_of_exponential(x: Any) -> Any:
+def _tanh_of_exponential(x: Any, *, is_capped: bool) -> Any:
     """1 - 1 / h, h = exp(2 x) / 2 + 1/2.
 
     The special function unit, which is what attention waits for, has the exponentials, and every
-    other reciprocal: multiply-adds make the rest.
+    other reciprocal: multiply-adds make the rest.  is_capped: within 2.6e-6, not 2.4e-7.
     """
     x, factor = _uniform_product(2 * python_math.log2(python_math.e), x)
     z = _fma(x, ops.splat(factor, ops.width_of(x)), _filled(-1.0, x))
+    by_multiply_adds = _tanh_by_polynomial if is_capped else _tanh_by_newton
     found = [
-        _tanh_by_multiply_adds(number) if place % 2 else _tanh_by_reciprocal(number)
+        by_multiply_adds(number) if place % 2 else _tanh_by_reciprocal(number)
         for place, number in enumerate(ops.elements(z))
     ]
     return ops.from_elements(found)
@@ -279,24 +271,45 @@ def _tanh_by_reciprocal(z: Any) -> Any:
     return arith.SubFOp(_number(1.0), _rcp(_plus(_ex2(z), 0.5))).result
 
 
-def _tanh_by_multiply_adds(z: Any) -> Any:
-    """The same: -1 / h by a guess from the bits of h and a polynomial."""
+def _tanh_by_newton(z: Any) -> Any:
+    """The same: -1 / h by a guess, a polynomial and a step of Newton's method."""
+    h, guess, t = _guessed(z)
+    found = _mul(guess, _polynomial(_NEAR_INVERSE, t))
+    rest = _fma(h, found, _number(1.0))
+    return _fma(found, rest, _plus(found, 1.0))
+
+
+def _tanh_by_polynomial(z: Any) -> Any:
+    """The same: -1 / h by a guess and a polynomial."""
+    _, guess, t = _guessed(z)
+    return _fma(guess, _polynomial(_INVERSE, t), _number(1.0))
+
+
+def _guessed(z: Any) -> tuple[Any, Any, Any]:
+    """(h = 2**z + 1/2, about -1 / h by the bits of h, their product)."""
     h = _plus(_ex2(arith.MinimumFOp(z, _number(_LARGEST_EXPONENT)).result), 0.5)
     bits = llvm.BitcastOp(ops.i32_type(), h).result
     guess = llvm.BitcastOp(h.type, ops.sub(ops.const(_GUESS), bits)).result
-    t = _mul(h, guess)
-    inverse = _plus(t, _INVERSE[2])
-    for coefficient in _INVERSE[1::-1]:
-        inverse = _fma(inverse, t, _number(coefficient))
-    return _fma(guess, inverse, _number(1.0))
+    return h, guess, _mul(h, guess)
+
+
+def _polynomial(coefficients: Sequence[float], t: Any) -> Any:
+    """c0 + c1 t + ... + t**n."""
+    *rest, last = coefficients
+    found = _plus(t, last)
+    for coefficient in reversed(rest):
+        found = _fma(found, t, _number(coefficient))
+    return found
 
 
 # 1 / (1 + 2**60) is nothing beside 1, and what follows holds up to there.
 _LARGEST_EXPONENT = 60.0
-# A number whose difference to the bits of h, read as f32, times h is -1.051 to -0.950, and c0 to
-# c2 of the polynomial c0 + c1 t + c2 t**2 + t**3 that is nearest to -1 / t there, within 8.3e-7:
-# the guess is such that no other factor is wanted.
+# A number whose difference to the bits of h, read as f32, times h is t, -1.051 to -0.950; and the
+# lower coefficients of the polynomials, of which the highest is 1, that are nearest to -1 / t
+# there: of degree 2, within 3.3e-5, and 3, within 8.3e-7.  The guess is such that no other factor
+# is wanted.
 _GUESS = 0xFEF33408
+_NEAR_INVERSE = (3.0019262, 3.0019274)
 _INVERSE = (4.002565, 6.005129, 4.002563)
 
 

@@ -30,6 +30,9 @@ class Patches:
     width: int
     sizes: Mapping[int, int]
 
+    def __post_init__(self) -> None:
+        assert not self.groups or self.groups[-1][-1] not in self.sizes, "fragments lie along it"
+
     @property
     def loops(self) -> Loops:
         """Over fragments of patches: `dims` are counted in patches."""

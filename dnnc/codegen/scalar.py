@@ -16,7 +16,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..mlir import arith, ir, linalg, math
 
-_APPROXIMATE = ("fast", "exponent", "coarse")
+_APPROXIMATE = ("fast", "exponent", "capped", "coarse")
 
 _P = arith.CmpFPredicate
 _I = arith.CmpIPredicate
@@ -156,7 +156,8 @@ class Scalars:
     """Builds scalar operations in a compute type (f32, f64, i32 or i1).
 
     approximate: "exact", or "fast": functions may use hardware approximations of about 2**-22,
-    or "exponent": tanh within 2.6e-6 absolute too, of what only exponentials are taken of, or
+    or "exponent": tanh within 2.4e-7 absolute too, of what only exponentials are taken of, or
+    "capped": within 2.6e-6, or
     "coarse": of about 2**-11 (tanh).  The IR says so by `fastmath<afn>`; `arcp` on divisions
     by at least 1.  is_division_exact: whether `div` is to nearest all the same.
     """
@@ -263,6 +264,8 @@ class Scalars:
     def tanh(self, x: Any) -> Any:
         if self.approximate == "exponent":
             return math.TanhOp(x, fastmath=self._flags("arcp", ("exponent",))).result
+        if self.approximate == "capped":
+            return math.TanhOp(x, fastmath=self._flags("arcp,contract", ("capped",))).result
         return math.TanhOp(x, fastmath=self._flags("afn", ("coarse",))).result
 
     def expm1(self, x: Any) -> Any:

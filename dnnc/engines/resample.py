@@ -105,7 +105,9 @@ class ResampleEngine(PointwiseEngine):
             reasons.append(knob_reason(f"{said}, several fragments of each", "one or the other"))
         if any(t.type.kind == "b" for t in fusion.outputs):
             reasons.append(knob_reason(f"{said} of booleans", "TILE_ROWS=1, TILE_COLS=1"))
-        if stride_order(first.shape, first.layout)[-1] in sizes:
+        order = stride_order(first.shape, first.layout)
+        wide = [axis for axis in order if first.shape[axis].constant != 1]
+        if wide and wide[-1] in sizes:  # fragments lie along it
             reasons.append(knob_reason(f"{said} along the stride of 1", "1 along that axis"))
         return tuple(reasons)
 

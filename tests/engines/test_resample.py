@@ -362,6 +362,31 @@ def test_patches_of_rows_along_which_fragments_lie():
         check(g, engine="resample", knobs=patch(1, 2))
 
 
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+def test_patches_beside_an_axis_of_one(layout):
+    """Fragments lie along the innermost axis that is longer: an axis of 1 has none."""
+    where = parameters([1, 1], [1, 1], [1, 1], [3, 3])
+    for dims, knobs in (([2, 1, 8, 8], patch(1, 2)), ([2, 1, 8, 8], patch(2, 2))):
+        g = new_graph()
+        pooled(g, dims, "MAXPOOL", where, layout)
+        with pytest.raises(dnnc.DnncError, match="along the stride of 1"):
+            check(g, engine="resample", knobs=knobs)
+        g = new_graph()
+        pooled(g, dims, "MAXPOOL", where, layout)
+        check(g, engine="resample", knobs=patch(2, 1))
+    g = new_graph()
+    gradient(g, [64, 1, 112, 112], "MAXPOOL", where, layout, dtypes.i8).set_output()
+    graph = g.graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    engine = engine_named("resample")
+    found = heuristics.choices(whole, of("sm_90a"), [engine])
+    assert {choice.knobs["TILE_COLS"] for choice in found} == {1}
+    g = new_graph()
+    pooled(g, [2, 8, 8, 1], "MAXPOOL", parameters([1, 0], [1, 0], [1, 1], [3, 1]), "NCHW")
+    with pytest.raises(dnnc.DnncError, match="along the stride of 1"):
+        check(g, engine="resample", knobs=patch(2, 1))
+
+
 @pytest.mark.feature
 def test_patches_with_neighbours_sizes_and_several_dims():
     g = new_graph()
