@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines import heuristics
@@ -113,6 +114,37 @@ def test_masks_of_large_numbers(low, config):
     pattern = Pattern(queries=70, keys=140, depth=16, scores=graphs.far)
     given = inputs_of(pattern, mask=graphs.far_mask(70, 140, low))
     run(pattern, {"KERNEL_CFG": config}, inputs=given)
+
+
+def by_distance(p, s):
+    """s + min(slope * (column - row), 0)."""
+    slopes = p.g.tensor([1, p.dims[1], 1, 1], name="slopes", data_type=dtypes.f32)
+    distance = p.integer("sub", p.column(s), p.row(s))
+    return p.g.add(p.scaled(s), p.g.min(p.g.mul(slopes, distance), 0.0))
+
+
+def by_moved_places(p, s):
+    """s + (column + 2**24 + 1 - offset) / 2, of an offset in memory."""
+    offset = p.g.tensor([1, p.dims[1], 1, 1], name="offset", data_type=dtypes.i32)
+    moved = p.integer("add", p.column(s), 2**24 + 1)
+    return p.g.add(p.scaled(s), p.g.mul(p.integer("sub", moved, offset), 0.5))
+
+
+def test_places_that_cancel():
+    """Steep slopes along the diagonal, where the product is 0; constants that an offset undoes."""
+    pattern = Pattern(queries=70, keys=80, scores=by_distance)
+    run(pattern, inputs=inputs_of(pattern, slopes=np.array([-333333.3, -1234.567])))
+    pattern = Pattern(queries=70, keys=80, scores=by_moved_places)
+    run(pattern, inputs=inputs_of(pattern, offset=np.array([2**24, 2**24 + 1])))
+
+
+def test_a_large_cap():
+    """The error of tanh is multiplied by it."""
+
+    def capped(p, s):
+        return p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / 1000.0)), 1000.0)
+
+    run(Pattern(queries=70, keys=80, scores=capped, dtype="HALF"))
 
 
 @pytest.mark.parametrize("scores", [graphs.far_select, graphs.far_sum])
