@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from ..dialect import structure
 from ..expr import Dim
 from ..mlir import arith, attributes_of, ir
+from . import contraction, math, ops
 from . import index as idx
-from . import math, ops
 from .index import Coordinate, Index
 from .kernel import Kernel
 
@@ -203,7 +203,7 @@ class Walk:
         operands = [ops.splat(operand, common) for operand in operands]
         made = math.unpacked(op, operands, common) if self.unpacks else None
         if made is None and self.contracts:
-            made = math.contracted(op, operands)
+            made = contraction.contracted(op, operands)
         if made is not None:
             return made
         types = [operand.type for operand in op.operands]

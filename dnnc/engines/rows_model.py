@@ -26,8 +26,7 @@ _L1_BYTES = 96 << 10  # of the rows of several blocks that are found there again
 _L1_BYTES_ALONE = 160 << 10
 _AGAIN = 1.06  # that rows which are read again take longer, beside all else
 _SHARPNESS = 5.0  # of the change from waiting to the memory's rate
-_RING_SHARE = 0.96  # of the time, where warps go through rings of their own; in clusters:
-_RING_CLUSTERS_SHARE = 1.0
+_RING_SHARE = 0.96  # of the time, where warps go through rings of their own, but of clusters
 _RINGS_TOGETHER_SHARE = 1.1  # of those, where several warps of a block have rows of their own
 _RING_BYTES = 180 << 10  # of all rings, beside which a row's scale is not found in the first cache
 _FULL_RING_SHARE = 1.09
@@ -92,7 +91,7 @@ class RowsModel:
         """What rows take that come through shared memory, of what they would otherwise."""
         if self.config == 2:
             if self.blocks > 1:
-                return _RING_CLUSTERS_SHARE
+                return 1.0
             is_shared = self.block > self.threads
             return _RING_SHARE * (_RINGS_TOGETHER_SHARE if is_shared else 1.0)
         read = self.read / max(1, self.rows) * self.rows_of_block / self.blocks

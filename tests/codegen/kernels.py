@@ -1,16 +1,22 @@
 """Kernels made of codegen's parts alone, as plans that any machine runs (see support.machine)."""
 
-from dnnc import mlir
+import numpy as np
+
+from dnnc import dtypes, mlir
 from dnnc import target as targets
-from dnnc.codegen import nvptx
+from dnnc.codegen import nvptx, ops
+from dnnc.codegen.index import Index
+from dnnc.codegen.memory import GlobalTensor
 from dnnc.codegen.output import Output
 from dnnc.dialect.tensor import Tensor, packed_strides, symbols_of
 from dnnc.expr import Expr
 from dnnc.passes.lower_to_nvvm import PIPELINE
 from dnnc.plan import consistency
 from dnnc.plan.plan import Kernel, Module, Plan, Program, Symbol, TensorRecord, Variant
+from tests.support import machine
 
 TARGET = targets.of("sm_90a")
+THREADS = 256  # of a block of `applied`
 EMPTY = """
 module attributes {{gpu.container_module}} {{
   gpu.module @kernels [#nvvm.target<O = 3, chip = "{chip}", features = "+ptx{ptx}">] {{ }}
@@ -66,3 +72,21 @@ def plan_of(emit, inputs, outputs):
 def _record(t, role):
     sizes = (tuple(map(str, values)) for values in (t.shape, t.layout))
     return TensorRecord(t.uid, t.name, *sizes, t.type.name, role, t.alignment)
+
+
+def applied(function, values):
+    """function(fragment of two) of every value, by one thread a pair."""
+    values = np.resize(values, -(-len(values) // (2 * THREADS)) * 2 * THREADS).astype(np.float32)
+    x, y = tensor(1, dtypes.f32, values.shape), tensor(2, dtypes.f32, values.shape)
+
+    def emit(output):
+        kernel = output.kernel("", THREADS)
+        with kernel.body():
+            pair = ops.add(ops.mul(ops.block_id(), THREADS), ops.thread_id())
+            at = [Index(ops.mul(pair, 2), 1, 2)]
+            found = function(GlobalTensor(kernel, x).load(at, 2))
+            GlobalTensor(kernel, y).store(at, found)
+        output.launch(kernel, (len(values) // (2 * THREADS), 1, 1))
+
+    found = machine.current().run(plan_of(emit, [x], [y]), {1: values})[2]
+    return values, found

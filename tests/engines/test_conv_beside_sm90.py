@@ -11,23 +11,16 @@ from dnnc.target import of
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
-from . import test_conv
 from .convs import H, N, W, around, convolved, image, ptx_of
+from .test_conv_sm90 import SMALL, new_graph
+from .test_conv_sm90 import run as run_one
 
 TARGET = "sm_90a"
-TOGETHER = {
-    "TILE_M": 128, "TILE_N": 64, "STAGES": 3, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
-    "STREAM_K": 0, "SCHED_POLICY": 0, "SWAP_AB": 0, "TILE_ROWS": 0,
-}  # fmt: skip
-
-
-def new_graph(io=dtypes.f16, **options):
-    return test_conv.new_graph(io, target=TARGET, **options)
+TOGETHER = {**SMALL, "TILE_M": 128, "STAGES": 3}
 
 
 def run(g, sizes=None, *, knobs=(), **options):
-    knobs = {**TOGETHER, **dict(knobs)}
-    return check(g, sizes, engine="conv_sm90", knobs=knobs, target=TARGET, **options)
+    return run_one(g, sizes, knobs={**TOGETHER, **dict(knobs)}, **options)
 
 
 def columns_of(plan):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.codegen.test_contraction import *  # noqa: F403
 from tests.codegen.test_im2col_kernel import *  # noqa: F403
 from tests.codegen.test_math import *  # noqa: F403
 from tests.codegen.test_ops import *  # noqa: F403
