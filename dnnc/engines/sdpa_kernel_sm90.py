@@ -489,10 +489,8 @@ class SdpaEmitter:
 
         The assembler would move all exponentials below the wait for P @ V.
         """
-        warp = ops.sub(self.warp, wgmma.WARPGROUP_THREADS // WARP_THREADS)
-        place = smem.byte_pointer(self.base, self.tiling.pins_offset)
-        place = ops.add(smem.address(place), ops.mul(warp, 4))
-        text = "st.volatile.shared.f32 [$1], $0;"
+        place = smem.address(smem.byte_pointer(self.base, self.tiling.pins_offset))
+        text = "{\n.reg .pred %p;\nsetp.eq.u32 %p, $1, 0;\n@%p st.volatile.shared.f32 [$1], $0;\n}"
         llvm.inline_asm(None, [value, place], text, "f,r", has_side_effects=True)
 
     # ---- products
