@@ -95,7 +95,8 @@ class HopperTile:
     is_im2col: whether A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the
     share that is loaded: pixels with their halo stay for all taps of a filter.  narrow: of A and
     B, whether they go through registers element by element, in each block of a cluster.  rewrites:
-    whether what is loaded of A is computed in shared memory.
+    whether what is loaded of A is computed in shared memory.  takes_turns: two warpgroups have a
+    tile each by turns, and one's epilogue runs beside the other's products.
     """
 
     tile: tuple[int, int]
@@ -118,6 +119,7 @@ class HopperTile:
     loads: tuple[float, float] = (1.0, 1.0)
     narrow: tuple[bool, bool] = (False, False)
     rewrites: bool = False
+    takes_turns: bool = False
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -144,7 +146,7 @@ class HopperTile:
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         panels = -(-work.k // self.depth)
         steps = -(-panels // self.splits)  # stages of a block's tile
-        busy = self._fill + rounds * (steps * self._step + self._after)
+        busy = self._fill + self._busy_seconds(rounds, steps * self._step)
         busy += steps * self._past_bytes(work) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * steps * self.splits
@@ -158,6 +160,13 @@ class HopperTile:
             seconds += _GROUPS_SHARE * min(busy, memory)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
+
+    def _busy_seconds(self, rounds: float, products: float) -> float:
+        """Of so many tiles, one after the other; products: seconds of a tile's."""
+        if not self.takes_turns:
+            return rounds * (products + self._after)
+        # A warpgroup has two tiles' time for its own products and epilogue.
+        return rounds * max(products, (products + self._after) / 2) + self._after
 
     def _fill_seconds(self) -> float:
         if self.cluster != (1, 1) or self.splits > 1:
@@ -235,7 +244,7 @@ class HopperTile:
         """What follows a tile's products."""
         elements = self.tile[0] * self.tile[1]
         rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
-        if (self.tile[1] if self.swaps else self.tile[0]) == 64:
+        if self.takes_turns or (self.tile[1] if self.swaps else self.tile[0]) == 64:
             rate *= _LONE_RATE  # one warpgroup
         seconds = _TILE_SECONDS + elements / rate
         if self.is_direct:

@@ -12,8 +12,10 @@ from ..codegen.pipeline import Pipeline
 from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
 from ..codegen.tile_ring import TileRing
+from ..codegen.turns import Turns
 from ..dialect.fusion import Fusion
 from ..target import Target
+from . import tile_sm90
 from .engine import Knobs, Reason
 from .facts_sm90 import MOST_SUMS, ProductFacts, promotes
 from .product import knob_reason, matmuls_of
@@ -24,9 +26,7 @@ from .tile_sm90 import (
     STORE_BUFFERS,
     buffer_bytes,
     chunk_columns,
-    consumers_of,
     exchanges,
-    part_of,
     raw_bytes,
     slices_of,
 )
@@ -34,7 +34,7 @@ from .tile_sm90 import (
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
 BESIDE = (384, 512)  # of tiles of 64 rows, whose warpgroups lie side by side
-FRAGMENTS = 3  # of WARP_SPEC_CFG
+FRAGMENTS, TURNS = 3, 4  # of WARP_SPEC_CFG
 STAGES = (4, 2, 3, 5, 6, 7, 8, 10, 12)
 SWIZZLES = (2048, 512, 1024, 4096, 8192)
 MOST_BLOCKS = 4  # of a cluster that shares tiles
@@ -44,6 +44,7 @@ TILES = (
     (128, 256), (256, 128), (128, 192), (128, 128), (128, 96), (128, 64), (64, 256), (64, 128),
     (64, 64), (128, 32), (128, 16), (128, 8), (64, 32), (64, 16), (64, 8),
 )  # fmt: skip
+TURN_TILES = ((128, 128), (64, 256), (256, 64), (128, 64), (64, 128))
 _CLUSTERS = ((1, 1, 1), (2, 1, 1), (1, 2, 1), (1, 1, 2), (1, 1, 4), (1, 1, 8))
 
 
@@ -62,9 +63,25 @@ def cluster_of(knobs: Knobs) -> tuple[int, int]:
     return (blocks[1], blocks[0]) if knobs["SWAP_AB"] else blocks
 
 
+def consumers_of(knobs: Knobs) -> int:
+    """Warpgroups that multiply."""
+    return 2 if knobs["WARP_SPEC_CFG"] == TURNS else tile_sm90.consumers_of(*sides_of(knobs))
+
+
+def part_of(knobs: Knobs) -> tuple[int, int]:
+    """Rows and columns of a tile that each of them has."""
+    sides = sides_of(knobs)
+    return sides if knobs["WARP_SPEC_CFG"] == TURNS else tile_sm90.part_of(*sides)
+
+
+def producers_of(knobs: Knobs) -> int:
+    """Warpgroups that load."""
+    return 2 if knobs["WARP_SPEC_CFG"] == 2 else 1
+
+
 def accumulators(knobs: Knobs) -> int:
     """Of one product, in two rows of a thread."""
-    rows, columns = part_of(*sides_of(knobs))
+    rows, columns = part_of(knobs)
     return rows // wgmma.M * columns
 
 
@@ -89,19 +106,34 @@ def candidates_of(
     if facts.width:
         swaps = [0]
     swaps = [swap for swap in swaps if swap in facts.swaps] or facts.swaps
-    return [knobs for swap in swaps for knobs in legal_choices(facts, target, swap, TILES)]
+    return [
+        knobs
+        for swap in swaps
+        for tiles, roles in ((TILES, _alone(facts)), (TURN_TILES, (TURNS,)))
+        for knobs in legal_choices(facts, target, swap, tiles, roles)
+    ]
+
+
+def _alone(facts: ProductFacts) -> tuple[int, ...]:
+    """Values of WARP_SPEC_CFG that are worth a look where warpgroups share their tiles."""
+    return (FRAGMENTS, 2, 1) if facts.computes else (1,)
 
 
 @functools.lru_cache(maxsize=512)
 def legal_choices(
-    facts: ProductFacts, target: Target, swap: int, tiles: tuple[tuple[int, int], ...]
+    facts: ProductFacts,
+    target: Target,
+    swap: int,
+    tiles: tuple[tuple[int, int], ...],
+    roles: tuple[int, ...] = (1,),
 ) -> tuple[Knobs, ...]:
-    """Each of the tiles, along the instruction's rows and columns, with each cluster."""
+    """Each of the tiles, along the instruction's rows and columns, with each cluster.
+
+    roles: values of WARP_SPEC_CFG.
+    """
     clusters = (*_CLUSTERS, (1, 4, 1)) if facts.width else _CLUSTERS
     found: list[Knobs] = []
-    for (rows, columns), (*cluster, splits), producers in product_of(
-        tiles, clusters, (FRAGMENTS, 2, 1) if facts.computes else (1,)
-    ):
+    for (rows, columns), (*cluster, splits), producers in product_of(tiles, clusters, roles):
         tile = (columns, rows) if swap else (rows, columns)
         if producers == FRAGMENTS and rows > 128:
             continue  # a warpgroup that computes two blocks of rows waits for itself
@@ -131,7 +163,7 @@ def illegal_reasons(knobs: Knobs, facts: ProductFacts, target: Target) -> tuple[
 def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     rows, columns = sides_of(knobs)
     is_listed = columns in COLUMNS or (rows == wgmma.M and columns in BESIDE)
-    own_columns = part_of(rows, columns)[1]
+    own_columns = part_of(knobs)[1]
     if rows not in ROWS or not is_listed or not facts.row.takes_columns(own_columns):
         name = f"tile {knobs['TILE_M']}x{knobs['TILE_N']}, SWAP_AB={knobs['SWAP_AB']}"
         return (knob_reason(name, f"{ROWS} by {COLUMNS}, swapped with SWAP_AB=1"),)
@@ -148,7 +180,7 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         what = f"a cluster of more than {MOST_BLOCKS} blocks"
         return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
     if knobs["WARP_SPEC_CFG"] == 2 and (
-        consumers_of(rows, columns) == 1 or columns > 192 or not facts.computes
+        consumers_of(knobs) == 1 or columns > 192 or not facts.computes
     ):
         # Of four warpgroups, a thread has 128 registers at launch: too few for 256 columns.
         what = f"WARP_SPEC_CFG=2 with tile {knobs['TILE_M']}x{knobs['TILE_N']}"
@@ -158,6 +190,8 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         supported = "one operand of 16 bits along the rows, behind pointwise operations on "
         supported += "what TMA brings with k contiguous; the other one as TMA brings it"
         return (knob_reason(f"WARP_SPEC_CFG={FRAGMENTS}: {what}", supported),)
+    if reasons := _turn_reasons(knobs, facts):
+        return reasons
     if knobs["SWAP_AB"] not in facts.swaps:
         what = f"SWAP_AB={knobs['SWAP_AB']} with the layout of boolean outputs"
         return (knob_reason(what, f"SWAP_AB={facts.swaps[0]}"),)
@@ -180,6 +214,27 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         what = f"chunks of {chunk} columns of {min([*staged, *loaded])} bytes"
         return (knob_reason(what, "tiles and slices of 16 columns or more"),)
     return ()
+
+
+def _turn_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
+    """Warpgroups that take turns multiply what TMA brings, and have their rows to themselves."""
+    if knobs["WARP_SPEC_CFG"] != TURNS:
+        return ()
+    what = ""
+    if facts.computes or not all(facts.is_async):
+        what = "operands that pass through registers"
+    elif facts.promotes:
+        what = "fp8 products summed in FLOAT"
+    elif facts.is_grouped:
+        what = "grouped rows"
+    elif any(knobs[name] for name in ("STREAM_K", "SCHED_POLICY")) or knobs["SPLIT_K_SLC"] > 1:
+        what = "split k, STREAM_K=1 or SCHED_POLICY=1"
+    elif facts.width > sides_of(knobs)[1]:
+        what = f"rows of {facts.width} over several blocks"
+    if not what:
+        return ()
+    supported = "operands that TMA brings, plain tiles, rows that are reduced in one tile"
+    return (knob_reason(f"WARP_SPEC_CFG={TURNS} with {what}", supported),)
 
 
 def _row_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
@@ -286,9 +341,9 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
     buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
     buffers += _exchange_bytes(knobs, facts)
-    producers = 1 if in_registers else knobs["WARP_SPEC_CFG"]
+    producers = producers_of(knobs)
     slots = producers * RAW_BUFFERS[producers]
-    consumers = consumers_of(rows, columns)
+    consumers = consumers_of(knobs)
     rest = consumers * buffers + SplitSum.barrier_bytes() + facts.group_bytes
     rest += Pipeline.barrier_bytes(consumers * LOAD_BUFFERS + slots)
     if not in_registers:
@@ -297,6 +352,8 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
         rest += slots * sum(raw)
     if facts.rewrites:
         rest += max(STAGES) * mbarrier.BYTES + knobs["TILE_M"] * WORD_BYTES
+    if knobs["WARP_SPEC_CFG"] == TURNS:
+        rest += Turns.barrier_bytes(consumers)
     if knobs["SCHED_POLICY"]:
         rest += TileRing.bytes() + TileRing.barrier_bytes()
     if knobs["SPLIT_K_SLC"] > 1:
@@ -306,10 +363,9 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
 
 def _exchange_bytes(knobs: Knobs, facts: ProductFacts) -> int:
     """Of one warpgroup, where rows lie in several blocks."""
-    rows, columns = sides_of(knobs)
-    if facts.width <= columns:
+    if facts.width <= sides_of(knobs)[1]:
         return 0
-    blocks = part_of(rows, columns)[0] // wgmma.M
+    blocks = part_of(knobs)[0] // wgmma.M
     count = exchanges(facts.reductions, blocks)
     buffers = RowExchange.bytes(knobs["TILE_CGA_N"], count)
     return buffers + RowExchange.barrier_bytes(count)

@@ -42,9 +42,11 @@ from .knobs_sm90 import (
     ROWS,
     STAGES,
     SWIZZLES,
+    TURNS,
     candidates_of,
     illegal_reasons,
     most_columns,
+    producers_of,
 )
 from .launch_sm90 import emit_product
 from .matrices_sm90 import matmul_matrices
@@ -159,9 +161,10 @@ class MatmulSm90Engine:
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's k"),
         Knob(
             "WARP_SPEC_CFG",
-            (1, 2, FRAGMENTS),
+            (1, 2, FRAGMENTS, TURNS),
             "1, 2: warpgroups that load and compute operands; 3: one that loads, and those "
-            "that multiply compute the operand along the instruction's rows",
+            "that multiply compute the operand along the instruction's rows; 4: one that loads, "
+            "and two that take tiles by turns: one's epilogue runs beside the other's products",
         ),
         Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
         Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
@@ -202,12 +205,13 @@ class MatmulSm90Engine:
             facts.is_direct[swaps],
             facts.load_share,
             facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
-            0 if takes_fragments else knobs["WARP_SPEC_CFG"],
+            0 if takes_fragments else producers_of(knobs),
             target.mma_tflops[RATE_OF[facts.row.a]],
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
             narrow=facts.narrow,
+            takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
         ).predict(_work(fusion))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:

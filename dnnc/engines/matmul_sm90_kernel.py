@@ -29,6 +29,7 @@ from ..codegen.schedule import TileOrder, TilePlace
 from ..codegen.split import SplitSum
 from ..codegen.stream_sum import StreamSum
 from ..codegen.tile_ring import TileRing
+from ..codegen.turns import Turns, later
 from ..codegen.walk import Walk
 from ..expr import ceildiv
 from ..mlir import arith, nvvm
@@ -80,6 +81,7 @@ class Emitter:
             smem.byte_pointer(base, t.split_offset),
             smem.byte_pointer(base, t.split_barriers_offset),
         )  # fmt: skip
+        self.turns = Turns(t.consumers, smem.byte_pointer(base, t.turns_offset))
         self.groups = self._group_table(smem.byte_pointer(base, t.groups_offset))
         self.rank = self.cluster.rank()
         self.exchange = RowExchange(
@@ -217,7 +219,9 @@ class Emitter:
         rewriting = self.rewriter.arrivals if self.rewriter else 0
         producers += 0 if self.loop else rewriting
         with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
-            self.pipeline.make(producers, self.cluster.tiles * t.consumers * 4)
+            self.pipeline.make(producers, self.cluster.tiles * t.sharers * 4)
+            if t.takes_turns:
+                self.turns.make()
             if t.splits > 1:
                 self.split.make()
             for ring in self.raw_rings if t.raw_bytes else []:
@@ -278,7 +282,7 @@ class Emitter:
                 lambda: carried,
             )  # fmt: skip
 
-        self.tiles.each(Cursor().values, tile, Role.THREAD)
+        self.tiles.each(Cursor().values, tile, Role.THREAD, own)
 
     def _load_tiles(self, is_issuer: Any) -> None:
         """is_issuer: which thread starts copies; None: the one that is here."""
@@ -421,7 +425,7 @@ class Emitter:
                 lambda: [*self._skip(Cursor(*carried[:2]), place).values, *carried[2:]],
             )  # fmt: skip
 
-        start = self.loop.start() if self.loop else Cursor().values
+        start = self._first_places()
         rings = len(start)
         start = [*start, *(Cursor().values if ring else [])]
         if t.splits > 1 or t.exchanges:
@@ -430,7 +434,7 @@ class Emitter:
             first = t.producers * wgmma.WARPGROUP_THREADS
             threads = t.consumers * wgmma.WARPGROUP_THREADS
             self.loop.begin(ops.sub(ops.thread_id(), first), threads)
-        self.tiles.each(start, tile, Role.WARPS)
+        self.tiles.each(start, tile, Role.WARPS, self.own)
         self.epilogue.end()
 
     def _finish_streamed(
@@ -530,6 +534,8 @@ class Emitter:
             return self.loop.multiply(
                 carried, place, self.own, self.lane, self._undefined(), self._start_products
             )
+        if self.tiling.takes_turns:
+            return self._multiply_in_turn(Cursor(*carried[:2]), carried[2], place)
         multiply = self._multiply_panels
         if self.tiling.promotes:
             multiply = self._multiply_promoted
@@ -537,6 +543,26 @@ class Emitter:
             multiply = self._multiply_fragments
         cursor, sums = multiply(Cursor(*carried), place)
         return cursor.values, sums
+
+    def _first_places(self) -> list[Any]:
+        """This warpgroup's, in the rings."""
+        if self.loop:
+            return list(self.loop.start())
+        if not self.tiling.takes_turns:
+            return Cursor().values
+        steps = ops.sub(self.tiles.end_step, self.tiles.first_step)
+        first = Cursor.at(ops.mul(self.own, steps), self.tiling.stages)
+        return [*first.values, self.turns.first(self.own)]
+
+    def _multiply_in_turn(
+        self, cursor: Cursor, turn: Any, place: TilePlace
+    ) -> tuple[list[Any], list[Any]]:
+        """The same, when the warpgroup before this one has begun its last products."""
+        t = self.tiling
+        self.turns.wait(self.own, turn)
+        cursor, sums = self._multiply_panels(cursor, place)
+        others = ops.mul(place.steps, t.consumers - 1)
+        return [*later(cursor, others, t.stages).values, ops.xor(turn, 1)], sums
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         undefined = self._undefined()
@@ -553,6 +579,8 @@ class Emitter:
 
         start = [*cursor.values, ops.const(-1), *undefined]
         stage, phase, previous, *sums = ops.for_(0, place.steps, 1, start, step)
+        if self.tiling.takes_turns:
+            self.turns.end(self.own, self.lane)
         sums = wgmma.wait_for(sums)
         self._release(Cursor(previous))
         return Cursor(stage, phase), sums

@@ -17,15 +17,13 @@ from ..dtypes import DType
 from ..expr import Expr
 from ..mlir import ir
 from .engine import Knobs
-from .knobs_sm90 import FRAGMENTS, cluster_of, sides_of
+from .knobs_sm90 import FRAGMENTS, TURNS, cluster_of, consumers_of, part_of, sides_of
 from .tile_sm90 import (
     MOST_RAW_BITS,
     Tiling,
     chunk_columns,
-    consumers_of,
     exchanges,
     moves_by_tma,
-    part_of,
     raw_bytes,
     slices_of,
     stored_by_tma,
@@ -75,7 +73,7 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
         rows=rows,
         columns=columns,
         swaps=swaps,
-        consumers=consumers_of(rows, columns),
+        consumers=consumers_of(knobs),
         stages=knobs["STAGES"],
         cluster=cluster,
         group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
@@ -94,7 +92,8 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
         groups=groups,
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
-        exchanges=exchanges(spans, part_of(rows, columns)[0] // wgmma.M),
+        takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
+        exchanges=exchanges(spans, part_of(knobs)[0] // wgmma.M),
     )
 
 

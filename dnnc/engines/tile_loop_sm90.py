@@ -75,8 +75,11 @@ class Tiles:
         """Tiles of clusters; of groups, once their table is made."""
         return self.groups.tiles() if self.groups else self.kernel.size(self.order.tiles)
 
-    def each(self, carried: Sequence[Any], body: Body, role: Role) -> None:
-        """body(place, carried) gives the next carried values, for this block's tiles."""
+    def each(self, carried: Sequence[Any], body: Body, role: Role, own: Any = None) -> None:
+        """body(place, carried) gives the next carried values, for this block's tiles.
+
+        own: the consumer warpgroup whose tiles are meant, where each has some; None: all tiles.
+        """
         if self.tiling.streams:
             self._each_streamed(carried, body)
         elif self.tiling.is_dynamic:
@@ -84,10 +87,13 @@ class Tiles:
         elif self.groups:
             self._each_of_groups(self.groups, carried, body)
         else:
-            self._each_static(carried, body)
+            self._each_static(carried, body, own if self.tiling.takes_turns else None)
 
-    def _each_static(self, carried: Sequence[Any], body: Body) -> None:
+    def _each_static(self, carried: Sequence[Any], body: Body, own: Any) -> None:
         number, count = self.cluster.number(), self.cluster.count()
+        if own is not None:
+            number = ops.add(number, ops.mul(own, count))
+            count = ops.mul(count, self.tiling.consumers)
         ops.for_(number, self.count(), count, carried, lambda i, c: body(self._at(i), c))
 
     def _at(self, number: Any) -> TilePlace:

@@ -15,6 +15,7 @@ from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
 from ..codegen.staged_store import ALIGNMENT
 from ..codegen.tile_ring import TileRing
+from ..codegen.turns import Turns
 from ..dialect.tensor import Tensor
 
 # Registers a thread of the producers and of the two consumer warpgroups, by (producers, whether
@@ -54,6 +55,7 @@ class Tiling:
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
     streams: blocks end inside tiles, along k.  is_dynamic: blocks take tiles when they are free.
     is_turned: whether staged tensors are contiguous along the rows.
+    takes_turns: the warpgroups that multiply each have tiles of their own, by turns.
     beside: groups of channels whose results are the tile's columns, side by side, each the products
     of a part of a panel: see `conv_beside_sm90`.
     pixels: slots and slot_bytes of a ring of pixels that come once for all taps of a filter; empty:
@@ -85,6 +87,7 @@ class Tiling:
     streams: bool
     is_dynamic: bool
     is_turned: bool = False
+    takes_turns: bool = False
     beside: int = 1
     pixels: Mapping[str, int] = field(default_factory=dict)
     halo: Mapping[str, int] = field(default_factory=dict)
@@ -96,7 +99,7 @@ class Tiling:
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        for flag in ("swaps", "promotes", "streams", "is_dynamic", "is_turned"):
+        for flag in ("swaps", "promotes", "streams", "is_dynamic", "is_turned", "takes_turns"):
             fields[flag] = bool(fields[flag])
         return Tiling(row=row, **fields)
 
@@ -112,6 +115,8 @@ class Tiling:
     @property
     def part(self) -> tuple[int, int]:
         """Rows and columns of a warpgroup's part of a tile."""
+        if self.takes_turns:
+            return self.rows, self.columns
         if self.rows == wgmma.M:
             return self.rows, self.columns // self.consumers
         return self.rows // self.consumers, self.columns
@@ -120,9 +125,14 @@ class Tiling:
     def part_step(self) -> tuple[int, int]:
         """Rows and columns from a warpgroup's part to the next one's."""
         rows, columns = self.part
-        if self.consumers == 1:
+        if self.sharers == 1:
             return 0, 0
         return (rows, 0) if rows < self.rows else (0, columns)
+
+    @property
+    def sharers(self) -> int:
+        """Warpgroups that multiply a tile."""
+        return 1 if self.takes_turns else self.consumers
 
     @property
     def blocks_of_rows(self) -> int:
@@ -248,7 +258,8 @@ class Tiling:
 
     @property
     def smem_bytes(self) -> int:
-        return self.rewriting_offset + self.rewriting
+        turns = Turns.barrier_bytes(self.consumers) if self.takes_turns else 0
+        return self.turns_offset + turns
 
     @property
     def rewriting_offset(self) -> int:
@@ -271,6 +282,11 @@ class Tiling:
     def sums(self) -> int:
         """Registers of a thread's sums."""
         return len(self.products) * self.blocks_of_rows * self.part[1] // 2
+
+    @property
+    def turns_offset(self) -> int:
+        """Of the barriers of turns."""
+        return self.rewriting_offset + self.rewriting
 
     @property
     def exchange_bytes(self) -> int:

@@ -422,6 +422,9 @@ HOPPER = {
     "experts 256x128": (256, 128, experts, {}),
     "stream k": (128, 256, hopper("HALF", "HALF", scaled_residual), {"STREAM_K": 1}),
     "dynamic": (256, 128, hopper("HALF", "HALF", scaled_residual), {"SCHED_POLICY": 1}),
+    "turns": (128, 128, hopper("HALF", "HALF", gelu), {"WARP_SPEC_CFG": 4}),
+    "turns 64x256": (64, 256, hopper("HALF", "HALF", scaled_residual), {"WARP_SPEC_CFG": 4}),
+    "turns swapped": (128, 128, hopper("HALF", "HALF", gelu), {"WARP_SPEC_CFG": 4, "SWAP_AB": 1}),
     "wide rows": (128, 128, softmax_of_wide_rows(256), {"TILE_CGA_N": 2}),
     "wide rows 64x192": (64, 192, softmax_of_wide_rows(768), {"TILE_CGA_N": 4}),
     "gated": (128, 128, gated, {}),
@@ -444,7 +447,8 @@ def test_matmul_sm90_fits_its_registers(name, monkeypatch):
     main = plan.programs[0].kernels[0]
     # With `setmaxnreg`, what a warpgroup has at launch is what is reported.
     producers = 2 if knobs["WARP_SPEC_CFG"] == 2 else 1
-    assert main.threads == (256 if rows == 64 else 256 + 128 * producers)
+    consumers = 1 if rows == 64 and knobs["WARP_SPEC_CFG"] != 4 else 2
+    assert main.threads == 128 * (consumers + producers)
     assert main.registers <= {256: 255, 384: 168, 512: 128}[main.threads]
 
 

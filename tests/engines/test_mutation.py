@@ -228,6 +228,14 @@ def cluster_of_two():
     return g, {**SMALL, "TILE_CGA_M": 2}
 
 
+def turns():
+    """Five tiles: three of one warpgroup, two of the other; two stages for three panels."""
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 56, 136]), g.tensor([1, 136, 304], strides(136, 304, "column"))
+    g.matmul(x, w).set_output()
+    return g, {**SMALL, "WARP_SPEC_CFG": 4}
+
+
 def split_k():
     """Two tiles, each by four blocks, two of which add."""
     g = matmul_graph(dtypes.f16)
@@ -321,6 +329,7 @@ HOPPER_CASES = {
     "residual": (tiles_with_a_residual, 1),
     "registers": (weights_through_registers, 1),
     "cluster": (cluster_of_two, 2),
+    "turns": (turns, 1),
     "split k": (split_k, 8),
     "experts": (experts, 2),
     "fragments": (weights_in_the_registers_of_consumers, 1),
@@ -373,6 +382,7 @@ HOPPER_UNOBSERVABLE = {
     },
     "split k": {("bar", -4): _ONE_WARP, ("bar", -1): _ONE_WARP},
     "mask": {("setmaxnreg", -2): _MORE_REGISTERS},
+    "turns": {("setmaxnreg", -2): _MORE_REGISTERS},
     "taken": {("bar", -1): _ONE_WARP, (SPIN, -5): _TAKEN_FIRST, (SPIN, -3): _FEW_AHEAD},
 }
 
