@@ -33,6 +33,7 @@ from ..codegen.wgmma import AccumulatorLayout
 from ..expr import Expr
 from ..mlir import arith, nvvm
 from .bits_sm90 import QuadBits
+from .epilogue_loads_sm90 import Loads
 from .exit_sm90 import Exits
 from .matrices_sm90 import Matrices
 from .tile_sm90 import Tiling
@@ -148,11 +149,6 @@ class Epilogue:
             return self.kernel.tensor_map(tma.ending_recipe(store.box))
         return tma.map_argument(self.kernel, store.box)
 
-    @property
-    def buffers(self) -> int:
-        """Times that a warpgroup's tile fills a buffer."""
-        return self.tiling.blocks_of_rows * self.tiling.own_columns // self.tiling.buffer_columns
-
     def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
         return self.matrices.space.corner(box, there.batch, there.row, there.column)
 
@@ -161,23 +157,47 @@ class Epilogue:
     def start_loads(self, ring: Pipeline, tile: TilePlace, cursor: Cursor) -> Cursor:
         """Starts the copies of a tile's loads, by one thread; tile: the warpgroup's."""
         t = self.tiling
-        total = sum(load.box.bytes for _, load in self.loads)
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried)
-            per_block = t.own_columns // t.buffer_columns
-            block, inner = ops.div(i, per_block), ops.rem(i, per_block)
-            there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.buffer_columns))
             ring.wait_empty(here)
-            barrier = ring.full_barrier(here)
-            ring.expect(here, total)
-            place = ring.slot(here)
-            for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
-                tma.load(place, map_, self._corner(load.box, there), barrier)
-                place = byte_pointer(place, load.bytes)
+            ring.expect(here, self._loaded_bytes)
+            self._load_buffer(ring.slot(here), tile, i, ring.full_barrier(here))
             return here.next(t.load_buffers).values
 
-        return Cursor(*ops.for_(0, self.buffers, 1, cursor.values, one))
+        return Cursor(*ops.for_(0, t.buffer_uses, 1, cursor.values, one))
+
+    def load_stage(
+        self, stages: Pipeline, tiles: Sequence[TilePlace], cursor: Cursor, step: int
+    ) -> None:
+        """Starts the copies of a stage after a tile's last step, by one thread.
+
+        tiles: of the warpgroups that share it.  step: of `Tiling.load_steps`.
+        """
+        t = self.tiling
+        first = step * t.loads_per_stage
+        numbers = range(first, min(first + t.loads_per_stage, t.buffer_uses))
+        stages.expect(cursor, len(numbers) * len(tiles) * self._loaded_bytes)
+        for own, tile in enumerate(tiles):
+            for number in numbers:
+                before = (own * t.loads_per_stage + number - first) * t.load_bytes
+                place = byte_pointer(stages.slot(cursor), before)
+                self._load_buffer(place, tile, number, stages.full_barrier(cursor))
+
+    @property
+    def _loaded_bytes(self) -> int:
+        """That the copy engine brings to a buffer."""
+        return sum(load.box.bytes for _, load in self.loads)
+
+    def _load_buffer(self, place: Any, tile: TilePlace, number: Any, barrier: Any) -> None:
+        """Starts the copies of a buffer; number: of a warpgroup's tile."""
+        t = self.tiling
+        per_block = t.own_columns // t.buffer_columns
+        block, inner = ops.div(number, per_block), ops.rem(number, per_block)
+        there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.buffer_columns))
+        for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
+            tma.load(place, map_, self._corner(load.box, there), barrier)
+            place = byte_pointer(place, load.bytes)
 
     # ---- the consumers
 
@@ -210,14 +230,14 @@ class Epilogue:
         self,
         place: TilePlace,
         sums: Sequence[Sequence[Sequence[Any]]],
-        ring: Pipeline | None,
+        loads: Loads | None,
         cursor: Cursor,
         turn: Any = 0,
     ) -> Cursor:
         """The epilogue of a tile.
 
         place: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
-        ring, cursor: of the staged loads.  turn: of the tile, 0 and 1 by turns.
+        loads, cursor: of what is staged.  turn: of the tile, 0 and 1 by turns.
         """
         t = self.tiling
         tile = _Tile(self, place, sums, turn)
@@ -225,7 +245,7 @@ class Epilogue:
         for block in range(t.blocks_of_rows):
             for first in range(0, t.own_columns, t.buffer_columns):
                 there = place.moved(block * wgmma.M, first)
-                cursor = self._fill(tile, block, first, ring, cursor, number)
+                cursor = self._fill(tile, block, first, loads, cursor, number)
                 self._start(number, there)
                 number += 1
         self.exits.finish(tile, self.own, self.thread)
@@ -236,7 +256,7 @@ class Epilogue:
         tile: _Tile,
         block: int,
         first: int,
-        ring: Pipeline | None,
+        loads: Loads | None,
         cursor: Cursor,
         number: int,
     ) -> Cursor:
@@ -244,14 +264,12 @@ class Epilogue:
         t = self.tiling
         for chunk in range(0, t.buffer_columns, t.chunk):
             width = min(t.chunk, t.buffer_columns - chunk)
-            if ring is not None:
+            if loads is not None:
                 if chunk == 0:
-                    ring.wait_full(cursor)
-                tile.take(ring, cursor, chunk, width)
+                    loads.wait(number, cursor)
+                tile.take(loads.address(number, cursor), chunk, width)
                 if chunk + width == t.buffer_columns:
-                    nvvm.bar_warp_sync(ops.const(-1))
-                    ring.release(cursor, self.lane)
-                    cursor = cursor.next(t.load_buffers)
+                    cursor = loads.done(number, cursor, self.lane)
             found = tile.values(block, first + chunk, width)
             if self.stores and chunk == 0:
                 self._wait_for_buffer(number)
@@ -272,7 +290,7 @@ class Epilogue:
         """Waits until the copies of what the buffers held have read it."""
         buffers = self.tiling.store_buffers
         with ops.if_(ops.compare("eq", self.thread, 0)):
-            tma.wait_read(uses_since(number, self.buffers, buffers) - 1)
+            tma.wait_read(uses_since(number, self.tiling.buffer_uses, buffers) - 1)
         self.meet()
 
     def _start(self, number: int, there: TilePlace) -> None:
@@ -414,10 +432,9 @@ class _Tile:
 
     # ---- staged loads
 
-    def take(self, ring: Pipeline, cursor: Cursor, first: int, columns: int) -> None:
-        """Takes some columns of every staged load into registers."""
+    def take(self, place: Any, first: int, columns: int) -> None:
+        """Takes some columns of every staged load of a buffer into registers."""
         e = self.epilogue
-        place = ring.address(cursor)
         self.taken = []
         for _, load in e.loads:
             self.taken.append(load.take(place, e.thread, first, columns))

@@ -27,6 +27,7 @@ from .tile_sm90 import (
     buffer_bytes,
     chunk_columns,
     exchanges,
+    loads_per_stage,
     raw_bytes,
     slices_of,
 )
@@ -339,13 +340,14 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     stage = rows * firsts * row_bytes + columns * seconds * wgmma.ROW_BYTES
     stage += sum(raw_bytes(knobs["TILE_M"], 1, of_row) for of_row in facts.beside)
     buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
-    buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
+    load_buffers = 0 if _stages_bring_loads(knobs, facts, stage) else LOAD_BUFFERS
+    buffers += load_buffers * buffer_bytes(loaded, chunk)
     buffers += _exchange_bytes(knobs, facts)
     producers = producers_of(knobs)
     slots = producers * RAW_BUFFERS[producers]
     consumers = consumers_of(knobs)
     rest = consumers * buffers + SplitSum.barrier_bytes() + facts.group_bytes
-    rest += Pipeline.barrier_bytes(consumers * LOAD_BUFFERS + slots)
+    rest += Pipeline.barrier_bytes(consumers * load_buffers + slots)
     if not in_registers:
         sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
         raw = (raw_bytes(sides[is_a], facts.row.panel_k, size) for is_a, size in facts.raw)
@@ -359,6 +361,18 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     if knobs["SPLIT_K_SLC"] > 1:
         rest += facts.products * SplitSum.bytes(rows, columns)
     return stage + Pipeline.barrier_bytes(1), rest
+
+
+def _stages_bring_loads(knobs: Knobs, facts: ProductFacts, stage_bytes: int) -> bool:
+    """Whether what epilogues read comes in the stages of the operands."""
+    _, loaded, chunk = _staged_bytes(knobs, facts)
+    if not loaded or facts.is_grouped or facts.rewrites or knobs["STREAM_K"]:
+        return False
+    rows, columns = part_of(knobs)
+    uses, takes_turns = rows // wgmma.M * columns // chunk, knobs["WARP_SPEC_CFG"] == TURNS
+    sharers = 1 if takes_turns else consumers_of(knobs)
+    of_buffer = buffer_bytes(loaded, chunk)
+    return loads_per_stage(stage_bytes, of_buffer, uses, sharers, takes_turns) > 0
 
 
 def _exchange_bytes(knobs: Knobs, facts: ProductFacts) -> int:

@@ -34,6 +34,7 @@ from ..codegen.walk import Walk
 from ..expr import ceildiv
 from ..mlir import arith, nvvm
 from ..target import WARP_THREADS
+from .epilogue_loads_sm90 import Loads, RingLoads, StageLoads
 from .epilogue_sm90 import Epilogue
 from .matrices_sm90 import Loop, Matrices, Rewriter
 from .region_sm90 import OFFSETS
@@ -135,7 +136,7 @@ class Emitter:
     def _load_rings(self, base: Any) -> list[Pipeline]:
         """A ring of each consumer warpgroup for what its epilogues read."""
         t = self.tiling
-        if not t.loads:
+        if not t.loads or not t.load_buffers:
             return []
         first = t.barriers_offset + Pipeline.barrier_bytes(t.stages)
         return [
@@ -311,6 +312,7 @@ class Emitter:
                 return [*cursor.values, *raw.next(self.raw_buffers).values]
 
             carried = ops.for_(first, place.end_step, t.producers, carried, step)
+            carried = [*self._load_after(place, Cursor(*carried[:2])).values, *carried[2:]]
             return [*carried, self._next_turn(turn, place)]
 
         cursor, turn = Cursor(), ops.const(0)
@@ -318,6 +320,15 @@ class Emitter:
             cursor, turn = Cursor(self.group, 0), self.group
         start = [*cursor.values, *(Cursor().values if has_raw else []), turn]
         self.tiles.each(start, tile, Role.TAKER)
+
+    def _load_after(self, place: TilePlace, cursor: Cursor) -> Cursor:
+        """Loads what a tile's epilogues read, where the operands' stages bring it."""
+        tiles = [self._part(place, i) for i in range(self.tiling.sharers)]
+        for step in range(self.tiling.load_steps):
+            self.pipeline.wait_empty(cursor)
+            self.epilogue.load_stage(self.pipeline, tiles, cursor, step)
+            cursor = cursor.next(self.tiling.stages)
+        return cursor
 
     def _next_turn(self, turn: Any, place: TilePlace) -> Any:
         """Which step of the next tile is this producer's first."""
@@ -396,7 +407,7 @@ class Emitter:
         self.own = ops.sub(self.group, t.producers)
         self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
         self.epilogue.begin(self.own)
-        ring, stream = self._own_ring(), self._stream_sum()
+        loads, stream = self._own_loads(), self._stream_sum()
 
         def multiply(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             places, sums = self._multiply(carried[:rings], place)
@@ -405,17 +416,21 @@ class Emitter:
                 self._finish_split(place, sums, carried[0])
                 return [*places, ops.xor(carried[0], 1)]
             registers = [wgmma.unpacked(accumulator) for accumulator in sums]
+            if t.loads_per_stage:  # after the operands, in the same ring
+                kept = finish(place, registers, [*places[:2], *carried])
+                places, kept = [*kept[:2], *places[2:]], kept[2:]
+                return [*self._following(places, place), *kept]
             if stream is None:
-                return [*places, *finish(place, registers, carried)]
+                return [*self._following(places, place), *finish(place, registers, carried)]
             kept = self._finish_streamed(stream, place, registers, carried, finish)
             return [*places, *kept]
 
         def finish(place: TilePlace, sums: Sequence[Any], carried: Sequence[Any]) -> Sequence[Any]:
             turn = carried[-1] if t.exchanges else 0
             cursor = Cursor(*carried[:2])
-            loads = self.epilogue.run(place, self._by_product(sums), ring, cursor, turn)
+            cursor = self.epilogue.run(place, self._by_product(sums), loads, cursor, turn)
             turns = [ops.xor(turn, 1)] if t.exchanges else []
-            return [*(loads.values if ring else []), *turns]
+            return [*(cursor.values if loads else []), *turns]
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             place = self._part(place, self.own)
@@ -427,7 +442,7 @@ class Emitter:
 
         start = self._first_places()
         rings = len(start)
-        start = [*start, *(Cursor().values if ring else [])]
+        start = [*start, *(Cursor().values if self.load_rings else [])]
         if t.splits > 1 or t.exchanges:
             start.append(ops.const(0))
         if self.loop:
@@ -509,16 +524,19 @@ class Emitter:
             self.epilogue.run(own, self._by_product(registers), None, Cursor())
         self.split.free(thread)
 
-    def _own_ring(self) -> Pipeline | None:
-        """The ring of this warpgroup's epilogues."""
+    def _own_loads(self) -> Loads | None:
+        """What this warpgroup's epilogues read."""
+        t = self.tiling
+        if t.loads_per_stage:
+            own = self.own if t.sharers > 1 else 0
+            return StageLoads(self.pipeline, t, own, self.cluster.tiles)
         if not self.load_rings:
             return None
-        t = self.tiling
         first = self.load_rings[0]
         data = smem.byte_pointer(first.data, ops.mul(self.own, t.load_buffers * t.load_bytes))
         bytes_ = Pipeline.barrier_bytes(t.load_buffers)
         barriers = smem.byte_pointer(first.full, ops.mul(self.own, bytes_))
-        return Pipeline.of(data, t.load_bytes, t.load_buffers, barriers)
+        return RingLoads(Pipeline.of(data, t.load_bytes, t.load_buffers, barriers))
 
     def _by_product(self, sums: Sequence[Any]) -> list[list[Any]]:
         """[product][block of rows] of what there is for each accumulator."""
@@ -550,19 +568,27 @@ class Emitter:
             return list(self.loop.start())
         if not self.tiling.takes_turns:
             return Cursor().values
-        steps = ops.sub(self.tiles.end_step, self.tiles.first_step)
-        first = Cursor.at(ops.mul(self.own, steps), self.tiling.stages)
+        t = self.tiling
+        steps = ops.add(ops.sub(self.tiles.end_step, self.tiles.first_step), t.load_steps)
+        first = Cursor.at(ops.mul(self.own, steps), t.stages)
         return [*first.values, self.turns.first(self.own)]
+
+    def _following(self, places: Sequence[Any], place: TilePlace) -> Sequence[Any]:
+        """This warpgroup's places in the rings, once it has finished a tile."""
+        t = self.tiling
+        if not t.takes_turns:
+            return places
+        others = ops.mul(ops.add(place.steps, t.load_steps), t.consumers - 1)
+        following = later(Cursor(*places[:2]), others, t.stages)
+        return [*following.values, ops.xor(places[2], 1)]
 
     def _multiply_in_turn(
         self, cursor: Cursor, turn: Any, place: TilePlace
     ) -> tuple[list[Any], list[Any]]:
         """The same, when the warpgroup before this one has begun its last products."""
-        t = self.tiling
         self.turns.wait(self.own, turn)
         cursor, sums = self._multiply_panels(cursor, place)
-        others = ops.mul(place.steps, t.consumers - 1)
-        return [*later(cursor, others, t.stages).values, ops.xor(turn, 1)], sums
+        return [*cursor.values, turn], sums
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         undefined = self._undefined()
@@ -579,11 +605,22 @@ class Emitter:
 
         start = [*cursor.values, ops.const(-1), *undefined]
         stage, phase, previous, *sums = ops.for_(0, place.steps, 1, start, step)
-        if self.tiling.takes_turns:
+        has_more = self.tiling.load_steps > 0
+        if self.tiling.takes_turns and not has_more:
             self.turns.end(self.own, self.lane)
         sums = wgmma.wait_for(sums)
         self._release(Cursor(previous))
+        if self.tiling.takes_turns and has_more:
+            self._end_turn(Cursor(stage, phase))
         return Cursor(stage, phase), sums
+
+    def _end_turn(self, cursor: Cursor) -> None:
+        """Once the stages after a tile's last step are there, of which another would take its own
+        too early for loaded."""
+        for _ in range(self.tiling.load_steps):
+            self.pipeline.wait_full(cursor)
+            cursor = cursor.next(self.tiling.stages)
+        self.turns.end(self.own, self.lane)
 
     def _multiply_promoted(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
         """The same, with the sums of each stage added by additions that round to f32."""

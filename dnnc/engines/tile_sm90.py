@@ -30,6 +30,7 @@ LINE_BYTES = 128  # of a staged row at most: the widest swizzle
 MOST_COLUMNS = 256  # of an instruction
 STORE_BUFFERS = 2  # of a warpgroup
 LOAD_BUFFERS = 3
+LEAST_STAGES = 2  # of a ring of operands
 MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
 RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 
@@ -188,8 +189,30 @@ class Tiling:
 
     @property
     def load_buffers(self) -> int:
-        """Of a warpgroup."""
+        """Of a warpgroup's own ring; 0: it has none."""
+        if self.loads_per_stage:
+            return 0
         return 1 if self.halo else LOAD_BUFFERS
+
+    @property
+    def buffer_uses(self) -> int:
+        """Times that a warpgroup's tile fills a buffer."""
+        return self.blocks_of_rows * self.own_columns // self.buffer_columns
+
+    @property
+    def loads_per_stage(self) -> int:
+        """Buffers of each warpgroup's loads in a stage that brings them, after a tile's last step;
+        0: they have a ring of their own."""
+        if not self.loads or self.pixels or self.groups or self.streams:
+            return 0
+        return loads_per_stage(
+            self.stage_bytes, self.load_bytes, self.buffer_uses, self.sharers, self.takes_turns
+        )
+
+    @property
+    def load_steps(self) -> int:
+        """Stages of a tile that bring what its epilogue reads."""
+        return -(-self.buffer_uses // self.loads_per_stage) if self.loads_per_stage else 0
 
     @property
     def store_bytes(self) -> int:
@@ -300,6 +323,16 @@ class Tiling:
     @property
     def exchange_barriers_offset(self) -> int:
         return self.exchange_offset + self.consumers * self.exchange_bytes
+
+
+def loads_per_stage(
+    stage_bytes: int, load_bytes: int, uses: int, sharers: int, takes_turns: bool
+) -> int:
+    """See `Tiling.loads_per_stage`.  uses: of a tile, by each of so many sharers."""
+    most = min(stage_bytes // (sharers * load_bytes), uses)
+    if most and takes_turns and -(-uses // most) > LEAST_STAGES:
+        return 0  # all of a tile's are in the ring before the turn ends
+    return most
 
 
 def consumers_of(rows: int, columns: int) -> int:
