@@ -171,7 +171,7 @@ def inline_anchors(module: Any, function: Any) -> None:
         values = dict(zip(body.arguments, call.operands, strict=True))
         with ir.InsertionPoint(call):
             for op in list(body.operations)[:-1]:
-                values.update(zip(op.results, _cloned(op.operation, values), strict=True))
+                values.update(zip(op.results, cloned(op.operation, values), strict=True))
         returned = [values[value] for value in list(body.operations)[-1].operands]
         for result, value in zip(call.results, returned, strict=True):
             result.replace_all_uses_with(value)
@@ -179,8 +179,8 @@ def inline_anchors(module: Any, function: Any) -> None:
         anchors[name].operation.erase()
 
 
-def _cloned(operation: Any, values: Mapping[Any, Any]) -> list[Any]:
-    """Its results, of a clone in which other values are used, bodies included."""
+def cloned(operation: Any, values: Mapping[Any, Any]) -> list[Any]:
+    """The results of a clone in which other values are used, bodies included."""
     made = operation.clone()
 
     def replace(op: Any) -> Any:

@@ -118,7 +118,7 @@ class RelaidFusion:
         twins = _twins((*fusion.inputs, *fusion.outputs), rule)
         if not twins:
             return RelaidFusion(fusion, (), ())
-        ops = tuple(_with_twins(op, twins) for op in fusion.ops)
+        ops = tuple(with_tensors(op, twins) for op in fusion.ops)
         outputs = tuple(twins.get(t, t) for t in fusion.outputs)
         before, after = _copies(twins, fusion.inputs, fusion.outputs)
         return RelaidFusion(Fusion(fusion.index, ops, outputs), before, after)
@@ -180,13 +180,14 @@ def _copies(
     return before, after
 
 
-def _with_twins(op: Op, twins: Mapping[Tensor, Tensor]) -> Op:
+def with_tensors(op: Op, others: Mapping[Tensor, Tensor]) -> Op:
+    """An operation on other tensors, in the places of those that have one."""
     made = copy(op)
     for kind in ("operand", "result"):
         for field in op.fields_of(kind):
             value = getattr(op, field.name)
             if field.variadic:
-                setattr(made, field.name, tuple(twins.get(t, t) for t in value))
+                setattr(made, field.name, tuple(others.get(t, t) for t in value))
             elif value is not None:
-                setattr(made, field.name, twins.get(value, value))
+                setattr(made, field.name, others.get(value, value))
     return made
