@@ -29,6 +29,7 @@ class Surface:
     before: what operations before may read beside X: "any" tensor, of "channels" alone, or
     "nothing", if there are none.
     spatial: how many axes.  unit: elements that gaps are multiples of.
+    is_one_tap: filters are, of stride 1, without padding.
     """
 
     types: tuple[str, ...]
@@ -41,6 +42,7 @@ class Surface:
     before: str = "any"
     spatial: tuple[int, ...] = (1, 2, 2, 2, 3)
     unit: int = 1
+    is_one_tap: bool = False
 
 
 _LAST = ("last", "last", "row gaps")
@@ -56,6 +58,14 @@ SURFACES = {
         filters=("last", "last", "last", "first"),
         before="channels",
         unit=16,
+    ),
+    "conv_product_sm90": Surface(
+        ("f16", "bf16"),
+        (1, 3, 8, 16, 40, 72),
+        (1,),
+        layouts=("first", "first", "last"),
+        outputs_of=("first", "first", "last"),
+        is_one_tap=True,
     ),
     "conv_stem_sm90": Surface(
         ("f16", "bf16"),
@@ -104,6 +114,9 @@ def _window(random: Random, extent: int, *, is_dense: bool) -> dict[str, int]:
     return {"taps": taps, "stride": stride, "dilation": dilation, "pre": pre, "post": post}
 
 
+_ONE_TAP = {"taps": 1, "stride": 1, "dilation": 1, "pre": 0, "post": 0}
+
+
 def draw(random: Random, surface: Surface, target: str) -> Drawn:
     """A graph whose convolution the engine takes."""
     io = dtypes.of(random.choice(surface.types))
@@ -114,7 +127,9 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     if is_stem:
         extents[-1] = random.choice((8, 16, 24))
     windows = [
-        _window(random, extent, is_dense=is_stem and axis == spatial - 1)
+        dict(_ONE_TAP)
+        if surface.is_one_tap
+        else _window(random, extent, is_dense=is_stem and axis == spatial - 1)
         for axis, extent in enumerate(extents)
     ]
     if is_stem and c * windows[-1]["stride"] % 2:

@@ -257,7 +257,14 @@ def test_what_is_assembled_and_interpreted_is_said_in_the_tests(engine):
 
 # Engines for some architectures only.
 TARGETS_OF = {
-    name: {"sm_90a"} for name in ("matmul_sm90", "conv_sm90", "conv_stem_sm90", "sdpa_fwd_sm90")
+    name: {"sm_90a"}
+    for name in (
+        "matmul_sm90",
+        "conv_product_sm90",
+        "conv_sm90",
+        "conv_stem_sm90",
+        "sdpa_fwd_sm90",
+    )
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import DnncError, Status
 from .conv_depthwise import CONV_DEPTHWISE
+from .conv_product_sm90 import CONV_PRODUCT_SM90
 from .conv_sm80 import CONV_SM80
 from .conv_sm90 import CONV_SM90
 from .conv_stem_sm90 import CONV_STEM_SM90
@@ -31,6 +32,7 @@ ENGINES: tuple[Engine, ...] = (
     SDPA_SM80,
     MATMUL_SM90,
     MATMUL_SM80,
+    CONV_PRODUCT_SM90,
     CONV_SM90,
     CONV_STEM_SM90,
     CONV_SM80,

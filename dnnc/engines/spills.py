@@ -60,7 +60,7 @@ def is_like(engine: str, knobs: Mapping[str, int], spilling: Sequence[str]) -> b
 
 def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
     """Accumulators of a thread, where knobs say so; else 0."""
-    if engine == "matmul_sm90":
+    if engine in ("matmul_sm90", "conv_product_sm90"):
         return accumulators(knobs)
     if engine == "conv_sm90":
         return accumulators(main_loop_knobs(knobs))

@@ -20,6 +20,7 @@ from ..target import Target
 from .choice import Choice
 
 _DOUBT = 1.08
+_TIMED = ("matmul_sm90", "conv_product_sm90")  # the first, and what has its kernels
 _BASES = 8  # choices whose neighbours are looked at
 
 
@@ -40,7 +41,7 @@ def ranked(found: Sequence[Choice], target: Target, errata: Errata) -> list[Choi
 
 def doubt(choice: Choice) -> float:
     """What a prediction is multiplied by before it is compared."""
-    if choice.engine.name != "matmul_sm90":
+    if choice.engine.name not in _TIMED:
         return 1.0
     knobs = choice.knobs
     columns = knobs["TILE_M"] if knobs["SWAP_AB"] else knobs["TILE_N"]

@@ -169,6 +169,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         *_COMMON,
     ),
+    "engine conv_product_sm90": (
+        *_both("test_conv_product_sm90.py", target=HOPPER),
+        LinkedTest(_ASSEMBLY, "test_products_of_images_fit_their_registers", HOPPER),
+    ),
     "engine conv_sm90": (
         *_both("test_conv_sm90.py", target=HOPPER),
         *_both("test_conv_swapped_sm90.py", target=HOPPER),
@@ -235,6 +239,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv.py"),
         *_both("test_conv_sm80.py"),
         *_both("test_conv_sm90.py", target=HOPPER),
+        *_both("test_conv_product_sm90.py", target=HOPPER),
         *_both("test_conv_depthwise.py"),
     ),
     "operation resample": (

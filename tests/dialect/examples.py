@@ -226,6 +226,13 @@ def conv_of_fp8():
     return finish(g, g.conv_fprop(x, w, compute_data_type=dtypes.fast_float_for_fp8))
 
 
+def conv_of_one_tap():
+    """Channels first, where images are matrices."""
+    g = new_graph(io_data_type=dtypes.f16)
+    y = g.conv_fprop(g.tensor([2, 8, 4, 6]), g.tensor([6, 8, 1, 1]))
+    return finish(g, y.set_stride([144, 24, 6, 1]))
+
+
 def conv_1d_turned():
     g = new_graph()
     x, w = g.tensor([2, 3, 9]), g.tensor([4, 3, 3])
@@ -522,6 +529,7 @@ EXAMPLES = {
     "conv_fprop": [
         conv_2d,
         conv_1d_turned,
+        conv_of_one_tap,
         conv_with_channels_last,
         conv_3d_of_groups,
         conv_of_symbols,

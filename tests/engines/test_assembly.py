@@ -594,6 +594,57 @@ def test_conv_sm90_fits_its_registers(name, monkeypatch):
     assert main.registers <= {256: 255, 384: 168}[main.threads]
 
 
+EIGHTS = dnnc.Dim("R", min=8, max=128, multiple_of=8)
+
+
+def product_of_images(after=None, before=None, rows=EIGHTS):
+    """A filter of one tap, images with channels first; before(graph, X)."""
+
+    def build():
+        g = new_graph(dtypes.f16, compute_data_type=dtypes.f32)
+        x = g.tensor([IMAGES, 128, rows, EDGE], packed_rows([IMAGES, 128, rows, EDGE]))
+        taken = before(g, x).set_data_type(dtypes.f16) if before else x
+        y = g.conv_fprop(taken, g.tensor([256, 128, 1, 1])).set_data_type(dtypes.f16)
+        y = (after(g, y) if after else y).set_output()
+        y.set_stride(packed_rows(y.get_dim()))
+        return g
+
+    return build
+
+
+def packed_rows(dims):
+    return [dims[1] * dims[2] * dims[3], dims[2] * dims[3], dims[3], 1]
+
+
+def with_residual_first(g, y):
+    scale, bias = (g.tensor([1, 256, 1, 1]) for _ in range(2))
+    residual = g.tensor(y.get_dim(), packed_rows(y.get_dim()))
+    return g.relu(g.add(g.add(g.mul(y, scale), bias), residual))
+
+
+def scaled_before(g, x):
+    return g.relu(g.add(g.mul(x, g.tensor([1, 128, 1, 1])), g.tensor([1, 128, 1, 1])))
+
+
+PRODUCTS = {
+    "residual": ((256, 128), product_of_images(with_residual_first), {}),
+    "residual, many pixels": ((128, 256), product_of_images(with_residual_first), {}),
+    "statistics": ((256, 128), product_of_images(statistics), {}),
+    "computed": ((128, 128), product_of_images(before=scaled_before), {"STAGES": 3}),
+    "rows that are not aligned": ((128, 64), product_of_images(rows=dnnc.Dim("R", max=128)), {}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if "," in n else ()) for n in PRODUCTS]
+)
+def test_products_of_images_fit_their_registers(name, monkeypatch):
+    (channels, pixels), build, more = PRODUCTS[name]
+    knobs = {"TILE_M": channels, "TILE_N": pixels, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
+    knobs |= {"SPLIT_K_SLC": 1, "WARP_SPEC_CFG": 1, "SWAP_AB": 0, **more}
+    assembled_without_waits("conv_product_sm90", build, knobs, "sm_90a", monkeypatch)
+
+
 HALVES = [IMAGES, 64, EDGE, 28]  # halos need a fixed width
 
 

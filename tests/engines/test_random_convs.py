@@ -58,7 +58,7 @@ def test_on_any_architecture(engine, seed):
 
 @pytest.mark.sm90
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("engine", ["conv_sm90", "conv_stem_sm90"])
+@pytest.mark.parametrize("engine", ["conv_sm90", "conv_product_sm90", "conv_stem_sm90"])
 def test_on_hopper(engine, seed):
     run(engine, seed)
 
