@@ -6,8 +6,9 @@ import math
 import dnnc
 from dnnc import worker
 from dnnc.options import Options
-from tests.engines.convs import image
+from tests.engines.convs import packed
 from tests.engines.test_conv_sm90 import new_graph
+from tests.engines.test_resample import channels_last
 from tests.support import device
 
 from .test_large import TYPES, assert_close, fresh, poisoned, torch
@@ -21,33 +22,48 @@ def last(dims, make, **options):
     return make(n, *spatial, c, **options).movedim(-1, 1)
 
 
-def fused(layer, dtype):
+def laid(dims, make, layout, **options):
+    """A torch tensor [n, c, ...] with the channels "last" or "first"."""
+    return make(*dims, **options) if layout == "first" else last(dims, make, **options)
+
+
+def fused(layer, dtype, layout="last"):
     """relu(conv * scale + bias + residual) of a batch that is an argument."""
     (c, *spatial), w, parameters = layer
     g = new_graph(TYPES[dtype])
-    y = g.conv_fprop(image(g, [N, c, *spatial], name="x"), image(g, w, name="w"), **parameters)
+
+    def tensor(dims, **options):
+        return g.tensor(dims, strides(dims, layout), **options)
+
+    y = g.conv_fprop(tensor([N, c, *spatial], name="x"), tensor(w, name="w"), **parameters)
     one = [1, w[0], *[1] * len(spatial)]
     scaled = g.mul(y, g.tensor(one, name="scale"))
     biased = g.add(scaled, g.tensor(one, name="bias"))
-    residual = image(g, y.get_dim(), name="residual")
-    g.relu(g.add(biased, residual)).set_output().set_name("y")
+    dims = y.get_dim()
+    out = g.relu(g.add(biased, tensor(dims, name="residual")))
+    out.set_output().set_name("y").set_stride(strides(dims, layout))
     return g.graph.finalize()
 
 
-def run(engine, layer, dtype, batches, knobs=(), *, target="", allowance=0.0):
+def strides(dims, layout):
+    return packed(dims) if layout == "first" else channels_last(dims)
+
+
+def run(engine, layer, dtype, batches, knobs=(), *, target="", allowance=0.0, layout="last"):
     """One plan for all batches; target: the device's by default."""
     options = Options(engine=engine, knobs=tuple(knobs))
-    compiled = worker.compile_graph(fused(layer, dtype), target or device.target(), options)
+    graph = fused(layer, dtype, layout)
+    compiled = worker.compile_graph(graph, target or device.target(), options)
     plan = dnnc.load(compiled)
     for n in batches:
-        check_batch(plan, layer, dtype, n, allowance)
+        check_batch(plan, layer, dtype, n, allowance, layout)
 
 
-def check_batch(plan, layer, dtype, n, allowance=0.0):
+def check_batch(plan, layer, dtype, n, allowance=0.0, layout="last"):
     x_dims, w_dims, parameters = layer
-    x = last([n, *x_dims], fresh, dtype=dtype)
+    x = laid([n, *x_dims], fresh, layout, dtype=dtype)
     limit = (3 / math.prod(w_dims[1:])) ** 0.5
-    w = last(w_dims, fresh, dtype=dtype, low=-limit, high=limit)
+    w = laid(w_dims, fresh, layout, dtype=dtype, low=-limit, high=limit)
     one = [1, w_dims[0], *[1] * (len(w_dims) - 2)]
     scale, bias = fresh(*one, dtype=dtype, low=0.5), fresh(*one, dtype=dtype)
     convolve = [torch.nn.functional.conv1d, torch.nn.functional.conv2d, torch.nn.functional.conv3d]
@@ -55,8 +71,8 @@ def check_batch(plan, layer, dtype, n, allowance=0.0):
         x.double(), w.double(), None, parameters["stride"], parameters["padding"],
         parameters["dilation"], x_dims[0] // w_dims[1],
     )  # fmt: skip
-    residual = last(list(exact.shape), fresh, dtype=dtype)
-    y = last(list(exact.shape), poisoned, dtype=dtype)
+    residual = laid(list(exact.shape), fresh, layout, dtype=dtype)
+    y = laid(list(exact.shape), poisoned, layout, dtype=dtype)
     pack = {"x": x, "w": w, "scale": scale, "bias": bias, "residual": residual, "y": y}
     sizes = {"N": n}
     needed = plan.workspace_size(plan.sizes(pack, sizes))
