@@ -366,7 +366,7 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
 def _stages_bring_loads(knobs: Knobs, facts: ProductFacts, stage_bytes: int) -> bool:
     """Whether what epilogues read comes in the stages of the operands."""
     _, loaded, chunk = _staged_bytes(knobs, facts)
-    if not loaded or facts.is_grouped or facts.rewrites or knobs["STREAM_K"]:
+    if not loaded or facts.is_grouped or facts.rewrites:
         return False
     rows, columns = part_of(knobs)
     uses, takes_turns = rows // wgmma.M * columns // chunk, knobs["WARP_SPEC_CFG"] == TURNS

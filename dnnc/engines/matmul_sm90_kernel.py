@@ -323,12 +323,21 @@ class Emitter:
 
     def _load_after(self, place: TilePlace, cursor: Cursor) -> Cursor:
         """Loads what a tile's epilogues read, where the operands' stages bring it."""
-        tiles = [self._part(place, i) for i in range(self.tiling.sharers)]
-        for step in range(self.tiling.load_steps):
-            self.pipeline.wait_empty(cursor)
-            self.epilogue.load_stage(self.pipeline, tiles, cursor, step)
-            cursor = cursor.next(self.tiling.stages)
-        return cursor
+        t = self.tiling
+        if not t.load_steps:
+            return cursor
+
+        def load() -> Sequence[Any]:
+            tiles = [self._part(place, i) for i in range(t.sharers)]
+            following = cursor
+            for step in range(t.load_steps):
+                self.pipeline.wait_empty(following)
+                self.epilogue.load_stage(self.pipeline, tiles, following, step)
+                following = following.next(t.stages)
+            return following.values
+
+        here = cursor.values
+        return Cursor(*self._where(self._has_epilogue(place), here, load, lambda: here))
 
     def _next_turn(self, turn: Any, place: TilePlace) -> Any:
         """Which step of the next tile is this producer's first."""
@@ -417,13 +426,14 @@ class Emitter:
                 return [*places, ops.xor(carried[0], 1)]
             registers = [wgmma.unpacked(accumulator) for accumulator in sums]
             if t.loads_per_stage:  # after the operands, in the same ring
-                kept = finish(place, registers, [*places[:2], *carried])
-                places, kept = [*kept[:2], *places[2:]], kept[2:]
-                return [*self._following(places, place), *kept]
+                carried = [*places[:2], *carried]
             if stream is None:
-                return [*self._following(places, place), *finish(place, registers, carried)]
-            kept = self._finish_streamed(stream, place, registers, carried, finish)
-            return [*places, *kept]
+                kept = finish(place, registers, carried)
+            else:
+                kept = self._finish_streamed(stream, place, registers, carried, finish)
+            if t.loads_per_stage:
+                places, kept = [*kept[:2], *places[2:]], kept[2:]
+            return [*self._following(places, place), *kept]
 
         def finish(place: TilePlace, sums: Sequence[Any], carried: Sequence[Any]) -> Sequence[Any]:
             turn = carried[-1] if t.exchanges else 0

@@ -203,7 +203,7 @@ class Tiling:
     def loads_per_stage(self) -> int:
         """Buffers of each warpgroup's loads in a stage that brings them, after a tile's last step;
         0: they have a ring of their own."""
-        if not self.loads or self.pixels or self.groups or self.streams:
+        if not self.loads or self.pixels or self.groups:
             return 0
         return loads_per_stage(
             self.stage_bytes, self.load_bytes, self.buffer_uses, self.sharers, self.takes_turns

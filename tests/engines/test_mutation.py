@@ -236,6 +236,14 @@ def turns():
     return g, {**SMALL, "WARP_SPEC_CFG": 4}
 
 
+def turns_with_a_residual():
+    """Seven tiles; of each a fourth use of the ring brings the residual."""
+    g = matmul_graph(dtypes.f16)
+    x, w = g.tensor([1, 56, 136]), g.tensor([1, 136, 432], strides(136, 432, "column"))
+    g.add(g.matmul(x, w), g.tensor([1, 56, 432])).set_output()
+    return g, {**SMALL, "WARP_SPEC_CFG": 4}
+
+
 def split_k():
     """Two tiles, each by four blocks, two of which add."""
     g = matmul_graph(dtypes.f16)
@@ -330,6 +338,7 @@ HOPPER_CASES = {
     "registers": (weights_through_registers, 1),
     "cluster": (cluster_of_two, 2),
     "turns": (turns, 1),
+    "turns and residual": (turns_with_a_residual, 1),
     "split k": (split_k, 8),
     "experts": (experts, 2),
     "fragments": (weights_in_the_registers_of_consumers, 1),
@@ -359,6 +368,7 @@ _TAKEN_FIRST = "a tile's number is there before its panels are loaded, for which
 _FEW_AHEAD = "two stages are no four tiles; see the case of ten"
 _RELEASED = "visibility between blocks, which the release or acquire beside it gives too"
 _LEFT_FIRST = "sums are left long before another block reads them here; see the case of one tile"
+_WAITED_TWICE = "the residual's stage has been waited for when the turn ended"
 _LAST_EXCHANGE = "each block has waited for the last exchange, after which none writes to it"
 
 HOPPER_UNOBSERVABLE = {
@@ -383,11 +393,16 @@ HOPPER_UNOBSERVABLE = {
     "split k": {("bar", -4): _ONE_WARP, ("bar", -1): _ONE_WARP},
     "mask": {("setmaxnreg", -2): _MORE_REGISTERS},
     "turns": {("setmaxnreg", -2): _MORE_REGISTERS},
+    "turns and residual": {
+        ("setmaxnreg", -2): _MORE_REGISTERS,
+        ("bar", -3): _ONE_WARP,
+        (SPIN, -5): _WAITED_TWICE,
+    },
     "taken": {("bar", -1): _ONE_WARP, (SPIN, -5): _TAKEN_FIRST, (SPIN, -3): _FEW_AHEAD},
 }
 
 
-SLOW = ("wide rows",)
+SLOW = ("wide rows", "turns and residual")
 
 
 @pytest.mark.parametrize(
