@@ -31,8 +31,6 @@ from .wgmma import ROW_BYTES
 
 WARPS = 3
 THREADS = WARPS * WARP_THREADS
-_CHUNKS = ROW_BYTES // CHUNK_BYTES  # of a row of the result
-ROW_STEP = THREADS // _CHUNKS  # rows that all threads rewrite at a time
 _HELD_BYTES = 48  # of raw tiles that a thread has in registers at a time
 
 
@@ -74,8 +72,8 @@ class RawRows:
         return ops.concat(parts)
 
     def _offset(self, row: Any, byte: Any) -> Any:
-        """Bytes from the tile's start; rows of more than 128 bytes are not turned."""
-        if self.row_bytes > ROW_BYTES:
+        """Bytes from the tile's start; rows of 16 bytes, or of more than 128, are not turned."""
+        if not CHUNK_BYTES < self.row_bytes <= ROW_BYTES:
             return ops.add(ops.mul(row, self.row_bytes), byte)
         tile = SwizzledTile(1, self.row_bytes)
         inside = ops.and_(byte, CHUNK_BYTES - 1)
@@ -90,6 +88,7 @@ class Rewriting:
     multiplied as, narrower than an f32 value.  raws: what g1 reads at each element; everything else
     that it reads has an extent of 1 along all other axes.
     extent: of k in a group; offset: of the result's tile, bytes from the slot's start.
+    row_bytes: of its rows.
     """
 
     kernel: Kernel
@@ -99,13 +98,19 @@ class Rewriting:
     raws: Sequence[RawRows]
     extent: int
     offset: int
+    row_bytes: int = ROW_BYTES
 
     def __post_init__(self) -> None:
         self.elems = CHUNK_BYTES * 8 // self.operand.bits
-        self.tile = SwizzledTile(1, ROW_BYTES)
+        self.tile = SwizzledTile(1, self.row_bytes)
         self.taken = [_Taken() for _ in self.raws]
         self.leaves: dict[Any, Any] = self.region.leaves(self.kernel)
         self.leaves |= {r.argument: t for r, t in zip(self.raws, self.taken, strict=True)}
+
+    @property
+    def row_step(self) -> int:
+        """Rows that all threads rewrite at a time."""
+        return THREADS // self.tile.chunks
 
     @property
     def thread(self) -> Any:
@@ -129,8 +134,8 @@ class Rewriting:
         keep(row, k in the group, fragment, whether it is of the group) stores what is computed
         elsewhere too.
         """
-        chunk = ops.and_(self.thread, _CHUNKS - 1)
-        own = ops.shr(self.thread, 3)
+        chunk = ops.and_(self.thread, self.tile.chunks - 1)
+        own, step = ops.div(self.thread, self.tile.chunks), self.row_step
         place = ops.mul(chunk, self.elems)
         k, is_there = self._kept(ops.add(first_k, place))
         at = self._at(Index(ops.add(group, k), 1, self.elems))
@@ -139,8 +144,8 @@ class Rewriting:
         wait()
 
         def some(first: Any, count: int) -> None:
-            """Rewrites rows from one on, each ROW_STEP after the last."""
-            numbers = [ops.add(first, i * ROW_STEP) for i in range(count)]
+            """Rewrites rows from one on, each a step after the last."""
+            numbers = [ops.add(first, i * step) for i in range(count)]
             taken = [[raw.load(slot, n, place, self.elems) for raw in self.raws] for n in numbers]
             made = [
                 self._zeroed(self._value(walk, fragments, at), ops.both(is_there, inside(n)))
@@ -152,22 +157,22 @@ class Rewriting:
                 target = smem.byte_pointer(slot, ops.add(self.tile.offset(n, chunk), self.offset))
                 ops.store(target, value, CHUNK_BYTES)
 
-        whole, rest = divmod(rows, ROW_STEP)
+        whole, rest = divmod(rows, step)
         together = self._together
         loops, left = divmod(whole, together)
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            some(ops.add(own, ops.mul(i, together * ROW_STEP)), together)
+        def round_(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            some(ops.add(own, ops.mul(i, together * step)), together)
             return carried
 
         if loops:
-            ops.for_(0, loops, 1, [], step)
+            ops.for_(0, loops, 1, [], round_)
         done = loops * together
         if left:
-            some(ops.add(own, done * ROW_STEP), left)
+            some(ops.add(own, done * step), left)
         if rest:
             with ops.if_(ops.less(own, rest)):
-                some(ops.add(own, whole * ROW_STEP), 1)
+                some(ops.add(own, whole * step), 1)
         tma.show_writes()
 
     @property
@@ -182,7 +187,7 @@ class Rewriting:
 
     def _kept(self, k: Any) -> tuple[Any, Any]:
         """(k kept inside the group, whether it was; None: always)."""
-        panel = ROW_BYTES * 8 // self.operand.bits
+        panel = self.row_bytes * 8 // self.operand.bits
         if self.extent % panel == 0:
             return k, None
         return ops.minimum(k, self.extent - self.elems), ops.less(k, self.extent)

@@ -5,7 +5,9 @@
 
 for each group of channels; X' has what each tap of the filter meets of X, and is never stored.
 Channels come in whole panels of `panel` elements, those past C zeros: k counts through the taps,
-the last spatial axis fastest, and through the padded channels of each.
+the last spatial axis fastest, and through the padded channels of each.  On Hopper a panel is 128
+bytes, or of groups of up to 64 bytes of channels 64: half of it would be zeros otherwise, in shared
+memory and in products.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ..codegen import im2col, tma
+from ..codegen import im2col, tma, wgmma
 from ..codegen.im2col import Window
 from ..codegen.region import Region
 from ..dialect import dnn, structure
@@ -26,6 +28,8 @@ from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, product
 from ..mlir import ir
+
+NARROW_BYTES = 64  # of a panel that has few channels
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +103,20 @@ class ConvShape:
     def pixels(self) -> Expr:
         """Of the output: rows of the product."""
         return product((self.y[0], *self.y[2:]))
+
+    def panel_bytes(self, element_bytes: int) -> int:
+        """Of a panel of channels, of elements that are multiplied."""
+        is_narrow = self.c_group * element_bytes <= NARROW_BYTES
+        return NARROW_BYTES if is_narrow else wgmma.ROW_BYTES
+
+    def panel(self, element_bytes: int) -> int:
+        """Channels of it."""
+        return self.panel_bytes(element_bytes) // element_bytes
+
+    def panels(self, element_bytes: int) -> int:
+        """Of a group."""
+        panel = self.panel(element_bytes)
+        return self.padded_channels(panel) // panel
 
     def padded_channels(self, panel: int) -> int:
         """Of a group, in whole panels."""

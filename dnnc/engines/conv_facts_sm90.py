@@ -49,7 +49,7 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
     """The facts of a fusion that the engine takes; beside: see `beside_of`."""
     op = conv_of(fusion)
     shape, row = replace(shape_of(op), beside=beside), conv_row_of(fusion)
-    steps = shape.depth(row.panel_k) // row.panel_k
+    steps = shape.taps * shape.panels(row.element_bytes)
     staged, loaded = (
         [
             tuple(t.type.bits // 8 for t in tensors if moves(t, shape.groups, swaps=swaps))
@@ -89,7 +89,8 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         load_share=load_share(shape.c_group * raws_of(fusion)[0].type.bits // 8),
         most_sums=_most_sums(fusion),
         rewrites=computes(fusion),
-        beside=beside_bytes(fusion, row.panel_k),
+        beside=beside_bytes(fusion, shape.panel(row.element_bytes)),
+        row_bytes=shape.panel_bytes(row.element_bytes),
     )
 
 
@@ -111,7 +112,7 @@ def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
     """The product's sizes, for predictions; beside: see `beside_of`."""
     op = conv_of(fusion)
     shape = replace(shape_of(op), beside=beside)
-    k = shape.depth(conv_row_of(fusion).panel_k)
+    k = shape.depth(shape.panel(conv_row_of(fusion).element_bytes))
     pixels, read = typical(shape.pixels), shape.read_share
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}

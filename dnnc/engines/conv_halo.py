@@ -8,6 +8,10 @@ the tap (r, s) meets it at position f + r * pitch + s (times the dilations): a s
 instruction begins to read.  The last pitch - Q positions of each row are no pixels of the output:
 they are computed, and not stored.
 
+A pixel is a panel of its channels, 128 or 64 bytes under the swizzle of as many.  The swizzle
+mixes bits of the address, and repeats every eight pixels from where a slot begins, so that a read
+may begin at any pixel, with no base offset in its descriptor.
+
 Example, 56 columns, 3x3, padding 1: pitch 58, so that 4 rows are 4 * 58 = 232 positions, 224 of
 which are pixels, and tap (1, 2) reads from position 60 on.
 """
@@ -33,21 +37,25 @@ class Halo:
     """A tile of pixels.
 
     windows: of the rows and columns of an image.  columns: of Y's image.  rows: of Y's image of a
-    warpgroup's part.  parts: side by side in a tile, 1 or 2.  depth: the window of a volume.
+    warpgroup's part.  parts: side by side in a tile, 1 or 2.  row_bytes: of a pixel in shared
+    memory, a panel of its channels.  depth: the window of a volume.
     """
 
     windows: tuple[Window, Window]
     columns: int
     rows: int
     parts: int
+    row_bytes: int
     depth: Window | None = None
 
     @staticmethod
-    def of(shape: ConvShape, rows: int, parts: int) -> Halo:
+    def of(shape: ConvShape, rows: int, parts: int, element_bytes: int) -> Halo:
+        """element_bytes: of what is multiplied."""
         *outer, height, width = shape.windows
         columns = width.outputs(shape.x.shape[-1]).constant
         assert columns is not None, "halo_refusal takes images of a fixed width"
-        return Halo((height, width), columns, rows, parts, outer[0] if outer else None)
+        row_bytes, depth = shape.panel_bytes(element_bytes), outer[0] if outer else None
+        return Halo((height, width), columns, rows, parts, row_bytes, depth)
 
     @property
     def pitch(self) -> int:
@@ -93,14 +101,14 @@ class Halo:
     @property
     def load_bytes(self) -> int:
         """Of one load, of a panel of channels."""
-        return self.input_rows * self.pitch * wgmma.ROW_BYTES
+        return self.input_rows * self.pitch * self.row_bytes
 
     @property
     def slot_bytes(self) -> int:
         """What is loaded, and what the last tap of the last position reads past it."""
         last = self.shift(self.windows[0].taps - 1, self.windows[1].taps - 1)
         end = (self.parts - 1) * self.part_step + self.positions + last
-        most = max(self.load_bytes, end * wgmma.ROW_BYTES)
+        most = max(self.load_bytes, end * self.row_bytes)
         return -(-most // ALIGNMENT) * ALIGNMENT
 
     @property

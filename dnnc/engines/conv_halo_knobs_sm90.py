@@ -6,7 +6,6 @@ import functools
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..codegen import wgmma
 from ..codegen.pipeline import Pipeline
 from ..codegen.tile_ring import TileRing
 from ..dialect.fusion import Fusion, remembered
@@ -15,7 +14,7 @@ from ..target import Target
 from .conv import conv_of, shape_of
 from .conv_before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .conv_exits_sm90 import booleans_of, keeps_pixels, whole_outputs
-from .conv_facts_sm90 import conv_facts_of, conv_work_of, y_loads
+from .conv_facts_sm90 import conv_facts_of, conv_row_of, conv_work_of, y_loads
 from .conv_halo import (
     SLOTS,
     Halo,
@@ -43,10 +42,14 @@ _WORTH = 0.6  # of the positions of a candidate, those that are pixels
 
 def halo_of(fusion: Fusion, rows: int, channels: int) -> Halo | None:
     """rows: of a tile.  None: a convolution that has no halos, or rows that are not whole."""
-    shape, parts = shape_of(conv_of(fusion)), parts_of(channels)
-    if _refusal(fusion) or rows % parts:
+    if _refusal(fusion) or rows % parts_of(channels):
         return None
-    return Halo.of(shape, rows // parts, parts)
+    return _halo(fusion, rows, channels)
+
+
+def _halo(fusion: Fusion, rows: int, channels: int) -> Halo:
+    parts, element_bytes = parts_of(channels), conv_row_of(fusion).element_bytes
+    return Halo.of(shape_of(conv_of(fusion)), rows // parts, parts, element_bytes)
 
 
 @remembered
@@ -54,7 +57,7 @@ def _refusal(fusion: Fusion) -> str:
     """Why there are no halos; "": there are."""
     facts = conv_facts_of(fusion, 1)
     shape = loaded_shape(fusion)
-    if (what := halo_refusal(shape, facts.row.panel_k)) is not None:
+    if (what := halo_refusal(shape, facts.panel_k)) is not None:
         return what
     if computes(fusion) and (len(raws_of(fusion)) > 1 or not rewrites_in_place(fusion)):
         return "an X that is computed from several tensors, or from elements of another size"
@@ -88,7 +91,7 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
     if channels not in _CHANNELS or rows % parts_of(channels):
         what = f"TILE_ROWS={rows} with TILE_N={channels}"
         return (knob_reason(what, f"TILE_N of {_CHANNELS}, with 64 an even TILE_ROWS"),)
-    halo = Halo.of(shape_of(conv_of(fusion)), rows // parts_of(channels), parts_of(channels))
+    halo = _halo(fusion, rows, channels)
     if what := _tile_refusal(halo, channels, fusion):
         return (knob_reason(f"TILE_ROWS={rows}: {what}", "fewer rows"),)
     if knobs["TILE_M"] != pixels_of(halo):
@@ -110,7 +113,7 @@ def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
     barriers = Pipeline.barrier_bytes(stages + SLOTS + 2) + TileRing.bytes()
     barriers += TileRing.barrier_bytes() + 64
     barriers += rewriting_bytes(SLOTS, 0) if computes(fusion) else 0
-    return stages * channels * wgmma.ROW_BYTES + SLOTS * halo.slot_bytes + buffers + barriers
+    return stages * channels * halo.row_bytes + SLOTS * halo.slot_bytes + buffers + barriers
 
 
 # ---- candidates
@@ -151,8 +154,8 @@ def _useful(halo: Halo, height: int) -> float:
 
 def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
     """All filters where they fit and stay, or as many as fit; 0: none."""
-    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion, 1)
-    panels = shape.padded_channels(facts.row.panel_k) // facts.row.panel_k
+    shape = shape_of(conv_of(fusion))
+    panels = shape.panels(conv_row_of(fusion).element_bytes)
     fitting = [
         n
         for n in (*STAGES, *STAYING)
@@ -169,8 +172,8 @@ def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
     """Of the pixels and the filters of a stage, the share that each step loads."""
     halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
     assert halo is not None, "of knobs that are legal"
-    shape, facts = shape_of(conv_of(fusion)), conv_facts_of(fusion, 1)
-    panels = shape.padded_channels(facts.row.panel_k) // facts.row.panel_k
+    shape = shape_of(conv_of(fusion))
+    panels = shape.panels(conv_row_of(fusion).element_bytes)
     return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
 
 

@@ -40,7 +40,7 @@ def halo_operand(
 
     is_raw: whether X is computed from them.
     """
-    panels = wgmma.Panels(halo.positions, row.element_bytes)
+    panels = wgmma.Panels(halo.positions, row.element_bytes, row_bytes=halo.row_bytes)
     extents = (panels.k, halo.pitch, halo.input_rows)
     element = "" if is_raw else element_of(shape.x)
     box = tma.Box(shape.x, loaded_axes(shape.x), extents, element)
@@ -282,10 +282,10 @@ class HaloLoop:
         )
         if self.halo.parts > 1:
             shift = ops.add(shift, ops.mul(own, self.halo.part_step))
-        place = ops.add(self.pixels.address(pixels), ops.mul(shift, wgmma.ROW_BYTES))
+        place = ops.add(self.pixels.address(pixels), ops.mul(shift, self.halo.row_bytes))
         rows = self.filters.address(filters)
         if self.halo.parts == 1:  # each warpgroup has channels of its own
-            step = filter_.tile_rows // 2 * wgmma.ROW_BYTES
+            step = filter_.tile_rows // 2 * self.halo.row_bytes
             rows = ops.add(rows, ops.mul(own, step))
         return [wgmma.descriptor(rows, filter_.panels), wgmma.descriptor(place, pixel.panels)]
 

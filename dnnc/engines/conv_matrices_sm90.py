@@ -49,14 +49,13 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         _operand(kernel, region, tiling, shape, plan, side)
         for plan, side in zip(tiling.operands, (tiling.rows, tiling.columns), strict=True)
     ]
-    panel = tiling.row.panel_k
     dims = region.dims_of(call.results[0])
     return Matrices(
         [call],
         operands,
         _loops(shape),
         (channels, pixels) if tiling.swaps else (pixels, channels),
-        Expr.of(shape.depth(panel) // panel),
+        Expr.of(shape.taps * shape.panels(tiling.row.element_bytes)),
         PixelSpace(kernel, dims, shape.groups, tiling.pair, tiling.swaps),
         rewriter=_rewriter(kernel, region, tiling, operands, call.operands[0], shape),
     )
@@ -92,7 +91,7 @@ def _halo_matrices(
 ) -> Matrices:
     """The same, of pixels that come with their halo."""
     row, plans = tiling.row, tiling.operands
-    halo = Halo.of(shape, tiling.halo["rows"], tiling.halo["parts"])
+    halo = Halo.of(shape, tiling.halo["rows"], tiling.halo["parts"], row.element_bytes)
     is_raw = plans[1]["path"] == REWRITTEN
     if is_raw:
         shape = replace(shape, x=list(region.arguments.values())[plans[1]["raws"][0]])
@@ -106,7 +105,6 @@ def _halo_matrices(
         plan = {**plans[1], "offset": 0, "raw_offsets": [0]}  # of a ring of its own
         rewriting = rewriting_of(kernel, region, call.operands[0], plan, row, shape)
         rewriter = HaloRewriter(kernel, shape, rewriting, operands[1], halo=halo, space=space)
-    panels = shape.padded_channels(row.panel_k) // row.panel_k
     positions = halo.parts * halo.positions
     stays = bool(tiling.halo["stays"])
     return Matrices(
@@ -114,7 +112,7 @@ def _halo_matrices(
         operands,
         _loops(shape),
         (Expr.of(shape.k_group), halo.tiles(shape) * positions),
-        Expr.of(panels * shape.taps),
+        Expr.of(shape.taps * shape.panels(row.element_bytes)),
         space,
         lambda operands, filters, pixels: HaloLoop(
             halo, space, shape, operands, filters, pixels, stays, rewriter

@@ -36,9 +36,9 @@ def element_of(tensor: Tensor) -> str:
     return "tf32" if tensor.type == dtypes.f32 else ""
 
 
-def filter_row_bytes(shape: ConvShape) -> int:
+def filter_row_bytes(shape: ConvShape, row: wgmma.Instruction) -> int:
     """Of a row of a filter's tile: a panel, or what groups side by side have of it each."""
-    return wgmma.ROW_BYTES // shape.beside
+    return shape.panel_bytes(row.element_bytes) // shape.beside
 
 
 @dataclass
@@ -72,7 +72,7 @@ class TapOperand:
     @property
     def panel_row_bytes(self) -> int:
         """Of a row as products read it."""
-        return wgmma.ROW_BYTES
+        return self.shape.panel_bytes(self.row.element_bytes)
 
     @property
     def row_bytes(self) -> int:
@@ -141,7 +141,7 @@ class FilterOperand(TapOperand):
 
     @property
     def panel_row_bytes(self) -> int:
-        return filter_row_bytes(self.shape)
+        return filter_row_bytes(self.shape, self.row)
 
     def _box_and_map(self) -> tuple[Any, Any]:
         w = self.shape.w

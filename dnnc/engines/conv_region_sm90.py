@@ -29,9 +29,9 @@ from .tile_sm90 import (
     Tiling,
     chunk_columns,
     consumers_of,
-    raw_bytes,
     slices_of,
     stored_by_tma,
+    tile_bytes,
 )
 
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
@@ -71,11 +71,15 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
     )
     exits = exit_reductions(region, outputs)
     loads = staged_loads(region, calls, lambda t: pixels_move_by_tma(t, groups, swaps=swaps), exits)
-    operands = _operand_plans((rows, columns), swaps=swaps, filter_bytes=filter_row_bytes(shape))
+    row_bytes = shape.panel_bytes(row.element_bytes)
+    operands = _operand_plans(
+        (rows, columns), (row_bytes, filter_row_bytes(shape, row)), swaps=swaps
+    )
     x, rewriting = calls[0].operands[0], 0
     if is_computed:
         pixels = columns if swaps else rows
-        operands = _with_raws(region, x, row, operands, pixels)
+        panel = shape.panel(row.element_bytes)
+        operands = _with_raws(region, x, row, operands, pixels, panel)
         rewriting = rewriting_bytes(knobs["STAGES"], pixels)
     loads = loads if splits == 1 and not rewriting else []
     arguments = list(region.arguments.values())
@@ -111,6 +115,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         is_turned=swaps,
         beside=shape.beside,
         rewriting=rewriting,
+        row_bytes=row_bytes,
     )
 
 
@@ -118,16 +123,17 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
     """Of pixels that come with their halo."""
     row, channels = conv_instruction_of(region, swaps=True), knobs["TILE_N"]
     parts = parts_of(channels)
-    halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts)
-    operands, x = _operand_plans((channels, 0), swaps=True), calls[0].operands[0]
+    halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts, row.element_bytes)
+    operands = _operand_plans((channels, 0), (halo.row_bytes, halo.row_bytes), swaps=True)
+    x = calls[0].operands[0]
     is_computed = x not in region.arguments
     if is_computed:
-        operands = _with_raws(region, x, row, operands, 0)
+        operands = _with_raws(region, x, row, operands, 0, 0)
     dims = region.dims_of(calls[0].results[0])
     outputs = tuple("tma" if t.shape == tuple(dims) else "exit" for _, t in region.outputs)
     exits = exit_reductions(region, outputs)
     loads = staged_loads(region, calls, lambda t: image_moves(t, shape.groups), exits)
-    panels = shape.padded_channels(row.panel_k) // row.panel_k
+    panels = shape.panels(row.element_bytes)
     return Tiling(
         row=row,
         rows=channels,
@@ -161,19 +167,20 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
             "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
         },
         rewriting=rewriting_bytes(SLOTS, 0) if is_computed else 0,
+        row_bytes=halo.row_bytes,
     )
 
 
 def _operand_plans(
-    sides: Sequence[int], *, swaps: bool, filter_bytes: int = wgmma.ROW_BYTES
+    sides: Sequence[int], row_bytes: tuple[int, int], *, swaps: bool
 ) -> tuple[dict[str, Any], ...]:
     """X, then W, swapped the other way round, a panel of k each; see `StagedOperand.plan`.
 
-    filter_bytes: of a row of W's tile.
+    row_bytes: of X's tile, of W's.
     """
     found, offset = [], 0
     for side, is_rows in zip(sides, (True, False), strict=True):
-        bytes_ = side * (wgmma.ROW_BYTES if is_rows != swaps else filter_bytes)
+        bytes_ = tile_bytes(side, row_bytes[0 if is_rows != swaps else 1])
         place = {"offset": offset, "bytes": bytes_, "raw": -1, "raw_offset": 0, "raw_bytes": 0}
         found.append({"path": "tma", "is_a": is_rows != swaps, "is_rows": is_rows, **place})
         offset += bytes_
@@ -186,10 +193,11 @@ def _with_raws(
     row: wgmma.Instruction,
     plans: Sequence[dict[str, Any]],
     pixels: int,
+    panel: int,
 ) -> tuple[dict[str, Any], ...]:
     """The plans of a stage whose X is computed from raw tiles: see `ComputedPixels`.
 
-    pixels: rows of X's tile.
+    pixels: rows of X's tile.  panel: channels of it.
     """
     end = sum(plan["bytes"] for plan in plans)
     tensors, found = list(region.arguments.values()), list[dict[str, Any]]()
@@ -202,7 +210,7 @@ def _with_raws(
                     offsets.append(plan["offset"])
                     continue
                 offsets.append(end)
-                end += raw_bytes(pixels, row.panel_k, tensors[place].type.bits // 8)
+                end += tile_bytes(pixels, panel * tensors[place].type.bits // 8)
             bytes_ = plan["bytes"] + end - first
             raw = {"raws": raws, "raw_offsets": offsets, "bytes": bytes_}
             plan = {**plan, **raw, "path": REWRITTEN}

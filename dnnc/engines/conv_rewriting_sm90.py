@@ -83,7 +83,8 @@ class ComputedPixels:
 
     def __post_init__(self) -> None:
         self.is_rows = bool(self.plan["is_rows"])
-        self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes)
+        bytes_ = self.shape.panel_bytes(self.row.element_bytes)
+        self.panels = wgmma.Panels(self.tile_rows, self.row.element_bytes, row_bytes=bytes_)
         tensors = list(self.region.arguments.values())
         self.raws = [
             RawPixels(
@@ -112,14 +113,16 @@ def rewriting_of(
 ) -> Rewriting:  # fmt: skip
     """How X is computed; plan: see `ComputedPixels`."""
     operand = row.a if plan["is_rows"] else row.b
-    panel = wgmma.ROW_BYTES * 8 // operand.bits
+    row_bytes = shape.panel_bytes(row.element_bytes)
+    panel = shape.panel(row.element_bytes)
     arguments = list(region.arguments.items())
     raws = [
         RawRows(argument, tensor, offset, panel)
         for place, offset in zip(plan["raws"], plan["raw_offsets"], strict=True)
         for argument, tensor in [arguments[place]]
     ]
-    return Rewriting(kernel, region, value, operand, raws, shape.c_group, plan["offset"])
+    extent, offset = shape.c_group, plan["offset"]
+    return Rewriting(kernel, region, value, operand, raws, extent, offset, row_bytes)
 
 
 @dataclass
@@ -288,7 +291,7 @@ class HaloRewriter(Rewriter):
     def _tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
         _, row = self.space.start(place.column)
         panel = self.operand.panels.k
-        panels = self.shape.padded_channels(panel) // panel
+        panels = self.shape.panels(self.rewriting.operand.bits // 8)
         rows, batch = self.halo.input_rows * self.halo.pitch, place.batch_of(is_a=True)
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:

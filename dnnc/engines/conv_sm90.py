@@ -4,9 +4,10 @@
     Y = g2(conv(X, W), inputs): im2col TMA, mbarriers, `wgmma`, persistent blocks
 
 The kernel is that of matmul_sm90 with other operands: for each tap of the filter and each panel
-of 128 bytes of channels, a stage holds the pixels that the tap meets, for a tile of output pixels
-counted through rows and images, and that tap's filter.  Rows of the product are pixels, columns
-output channels, so that channels-last tensors are matrices.  See `conv` for what k counts through.
+of 128 bytes of channels, or 64 of few ones, a stage holds the pixels that the tap meets, for a tile
+of output pixels counted through rows and images, and that tap's filter.  Rows of the product are
+pixels, columns output channels, so that channels-last tensors are matrices.  See `conv` for what k
+counts through.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from .conv_surface import (
     type_reasons,
 )
 from .engine import Knob, Knobs, Prediction, Reason
-from .facts_sm90 import SPLITS, instruction_of_types
+from .facts_sm90 import SPLITS
 from .hopper_model import hopper_tile
 from .knobs_sm90 import (
     BESIDE,
@@ -191,11 +192,8 @@ class ConvSm90Engine:
         beside = beside_of(fusion, knobs)
         facts = conv_facts_of(fusion, beside)
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
-        tile, loads, work = (
-            (knobs["TILE_M"], knobs["TILE_N"]),
-            (1.0, 1.0),
-            conv_work_of(fusion, beside),
-        )
+        tile = (knobs["TILE_M"], knobs["TILE_N"])
+        loads, work = (1.0, 1.0), conv_work_of(fusion, beside)
         if knobs["TILE_ROWS"]:
             tile, loads = halo_tile(knobs, fusion), halo_loads(knobs, fusion)
             work = halo_work(knobs, fusion)
@@ -203,7 +201,7 @@ class ConvSm90Engine:
             tile,
             cluster,
             knobs["STAGES"],
-            facts.row.panel_k,
+            facts.panel_k,
             bool(knobs["SWAP_AB"]),
             knobs["SPLIT_K_SLC"],
             1,
@@ -216,6 +214,7 @@ class ConvSm90Engine:
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
+            row_bytes=facts.row_bytes,
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
             rewrites=computes(fusion),
@@ -293,14 +292,14 @@ def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
             return []
         if declined := computed_shape_reasons(fusion, shape):
             return declined
-    panel = instruction_of_types(x_type(fusion), shape.w.type).panel_k
+    panel = shape.panel(shape.w.type.bits // 8)
     shapes = (loaded_shape(fusion, place) for place in range(len(raws_of(fusion))))
     found = [what for loaded in shapes if (what := loaded.refusal(panel)) is not None]
     if not found:
         return []
     supported = (
-        "X and W with channels of a group a multiple of 16 bytes (of 128 with three spatial dims), "
-        "or one group; strides up to 8; paddings and filters of 2D up to 128 "
+        "X and W with channels of a group a multiple of 16 bytes (with three spatial dims 64, or a "
+        "multiple of 128), or one group; strides up to 8; paddings and filters of 2D up to 128 "
         "pixels, of 3D and of groups up to 16"
     )
     return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", found[0], supported)]

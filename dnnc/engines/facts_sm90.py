@@ -57,7 +57,7 @@ class ProductFacts:
     load_share: of the copy engine's rate, and narrow: of A and B, see `hopper_model`.
     most_sums: that two rows of a thread may have: twice the registers.
     rewrites: whether warps of the producer compute A in shared memory.  beside: bytes of a row of
-    each tile that they read beside what they write.
+    each tile that they read beside what they write.  row_bytes: of k of a stage.
     """
 
     row: wgmma.Instruction
@@ -88,6 +88,12 @@ class ProductFacts:
     most_sums: int = MOST_SUMS
     rewrites: bool = False
     beside: tuple[int, ...] = ()
+    row_bytes: int = wgmma.ROW_BYTES
+
+    @property
+    def panel_k(self) -> int:
+        """Elements of k of a stage."""
+        return self.row_bytes // self.row.element_bytes
 
 
 @remembered

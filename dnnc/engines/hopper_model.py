@@ -24,7 +24,9 @@ _TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
 _CLUSTER_SECONDS = 0.3e-6  # of a tile, where blocks wait for each other
 _RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
-_LOAD_RATE = 110e9  # bytes a second that a multiprocessor's copy engine brings
+# Bytes a second that a multiprocessor's copy engine brings, of rows of 128 bytes; narrower ones are
+# taken to need as long, which is not measured.
+_LOAD_RATE = 110e9
 _IM2COL_RATE = 60e9  # of pixels, whose every tap reads them from L2 again
 _SHARED_FILTERS = 1.15  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
@@ -96,7 +98,8 @@ class HopperTile:
     share that is loaded: pixels with their halo stay for all taps of a filter.  narrow: of A and
     B, whether they go through registers element by element, in each block of a cluster.  rewrites:
     whether what is loaded of A is computed in shared memory.  takes_turns: two warpgroups have a
-    tile each by turns, and one's epilogue runs beside the other's products.
+    tile each by turns, and one's epilogue runs beside the other's products.  row_bytes: of k of a
+    stage.
     """
 
     tile: tuple[int, int]
@@ -120,6 +123,7 @@ class HopperTile:
     narrow: tuple[bool, bool] = (False, False)
     rewrites: bool = False
     takes_turns: bool = False
+    row_bytes: int = 128
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -177,14 +181,14 @@ class HopperTile:
         """What the last block loads for a stage past the tensors' ends, as zeros."""
         past_m = min(self.tile[0], -work.m % self._tall) if not work.groups else 0
         past_n = min(self.tile[1], -work.n % self._wide)
-        return (past_m + self.products * past_n) * 128
+        return (past_m + self.products * past_n) * self.row_bytes
 
     def _cold_bytes(self, work: HopperWork, rows: int, columns: int) -> float:
         """What tiles side by side load more than once, because they do before it is in L2.
 
         rows, columns: of tiles of clusters, of a matrix or a group.
         """
-        element = 128 / self.depth
+        element = self.row_bytes / self.depth
         again_b, again_a = (min(tiles, _COLD_LOADS) - 1 for tiles in (rows, columns))
         once = (
             again_b * work.n * self.products * max(1, work.groups) + again_a * work.m * work.a_share
@@ -204,15 +208,15 @@ class HopperTile:
     @property
     def _stage_bytes(self) -> float:
         """What a block loads for a stage; what it shares with others counts in part."""
-        return sum(loaded for _, loaded, _ in self._sides) * 128
+        return sum(loaded for _, loaded, _ in self._sides) * self.row_bytes
 
     def _load_seconds(self) -> float:
         """Of a stage."""
-        copied = sum(loaded for _, loaded, is_narrow in self._sides if not is_narrow) * 128
+        rows = sum(loaded for _, loaded, is_narrow in self._sides if not is_narrow)
         seconds = sum(_narrow_seconds(rows) for rows, _, is_narrow in self._sides if is_narrow)
         if any(self.narrow):
             seconds += _NARROW_SECONDS
-        return max(copied / (_LOAD_RATE * self.load_share), seconds)
+        return max(rows * _LINE_BYTES / (_LOAD_RATE * self.load_share), seconds)
 
     def _step_seconds(self) -> float:
         rows, columns = self.tile[::-1] if self.swaps else self.tile
@@ -225,7 +229,7 @@ class HopperTile:
         if self.loads[0] < 1.0:
             multiply *= _HALO_SHARE
         if self.is_im2col:
-            pixels = self.tile[0] / self.cluster[1] * 128 / _IM2COL_RATE
+            pixels = self.tile[0] / self.cluster[1] * _LINE_BYTES / _IM2COL_RATE
             if self.cluster[0] > 1:
                 multiply *= _SHARED_FILTERS
         elements = self.computed_rows * self.depth

@@ -28,8 +28,8 @@ from .tile_sm90 import (
     chunk_columns,
     exchanges,
     loads_per_stage,
-    raw_bytes,
     slices_of,
+    tile_bytes,
 )
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
@@ -264,7 +264,7 @@ def _split_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     if facts.reductions:
         return (knob_reason("split k and reductions", "SPLIT_K_SLC=1"),)
     if facts.splits < splits:
-        least = splits * facts.row.panel_k
+        least = splits * facts.panel_k
         return (knob_reason(f"SPLIT_K_SLC={splits}", f"K of {least} or more"),)
     columns = sides_of(knobs)[1]
     if columns % (8 * slices_of(columns, splits)):
@@ -333,12 +333,12 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     rows, columns = sides_of(knobs)
     staged, loaded, chunk = _staged_bytes(knobs, facts)
     firsts, seconds = facts.operands[::-1] if knobs["SWAP_AB"] else facts.operands
-    row_bytes = wgmma.ROW_BYTES
+    row_bytes = facts.row_bytes
     in_registers = knobs["WARP_SPEC_CFG"] == FRAGMENTS
     if in_registers and (bits := facts.raw_bits[knobs["SWAP_AB"]]):
         row_bytes = bits // 8 * facts.row.panel_k
-    stage = rows * firsts * row_bytes + columns * seconds * wgmma.ROW_BYTES
-    stage += sum(raw_bytes(knobs["TILE_M"], 1, of_row) for of_row in facts.beside)
+    stage = tile_bytes(rows * firsts, row_bytes) + tile_bytes(columns * seconds, facts.row_bytes)
+    stage += sum(tile_bytes(knobs["TILE_M"], of_row) for of_row in facts.beside)
     buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
     load_buffers = 0 if _stages_bring_loads(knobs, facts, stage) else LOAD_BUFFERS
     buffers += load_buffers * buffer_bytes(loaded, chunk)
@@ -350,10 +350,11 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     rest += Pipeline.barrier_bytes(consumers * load_buffers + slots)
     if not in_registers:
         sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
-        raw = (raw_bytes(sides[is_a], facts.row.panel_k, size) for is_a, size in facts.raw)
+        raw = (tile_bytes(sides[is_a], facts.row.panel_k * size) for is_a, size in facts.raw)
         rest += slots * sum(raw)
     if facts.rewrites:
-        rest += max(STAGES) * mbarrier.BYTES + knobs["TILE_M"] * WORD_BYTES
+        stage += mbarrier.BYTES
+        rest += knobs["TILE_M"] * WORD_BYTES
     if knobs["WARP_SPEC_CFG"] == TURNS:
         rest += Turns.barrier_bytes(consumers)
     if knobs["SCHED_POLICY"]:

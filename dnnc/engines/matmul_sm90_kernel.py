@@ -723,7 +723,7 @@ class Emitter:
         stage = self.pipeline.address(cursor)
         descriptors = list[Any]()
         for operand in self.operands:
-            step = t.part_step[0 if operand.is_rows else 1] * wgmma.ROW_BYTES
+            step = t.part_step[0 if operand.is_rows else 1] * operand.panels.row_bytes
             place = ops.add(stage, operand.plan["offset"])
             place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))
@@ -740,7 +740,7 @@ class Emitter:
         t = self.tiling
         sums, own = list(sums), t.part[1] // t.beside
         wgmma.fence()
-        for k in range(self.row.steps):
+        for k in range(t.k_steps):
             for i, (a, b) in enumerate(t.products):
                 first, second = self.operands[a].panels, self.operands[b].panels
                 column, inner = self._columns_of_step(k)
@@ -768,5 +768,5 @@ class Emitter:
     def _columns_of_step(self, k: int) -> tuple[int, int]:
         """(first column that step k of a panel adds to, the step of the filter's rows)."""
         t = self.tiling
-        group, inner = divmod(k, self.row.steps // t.beside)
+        group, inner = divmod(k, t.k_steps // t.beside)
         return group * (t.part[1] // t.beside), inner

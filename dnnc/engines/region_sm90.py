@@ -24,9 +24,9 @@ from .tile_sm90 import (
     chunk_columns,
     exchanges,
     moves_by_tma,
-    raw_bytes,
     slices_of,
     stored_by_tma,
+    tile_bytes,
 )
 
 OFFSETS = 2  # operand of the call of a grouped product: the first row of each group
@@ -174,7 +174,7 @@ def _operand_plans(
                 path |= {"raw": -1, "is_aligned": False}
         bytes_, in_stage = 0, side * wgmma.ROW_BYTES
         if path["raw"] >= 0:
-            bytes_ = raw_bytes(side, row.panel_k, arguments[path["raw"]].type.bits // 8)
+            bytes_ = tile_bytes(side, row.panel_k * arguments[path["raw"]].type.bits // 8)
         if roles == FRAGMENTS and is_rows:
             rank = len(region.dims_of(value))
             axes = (rank - 1, rank - 2) if is_a else (rank - 2, rank - 1)

@@ -61,7 +61,7 @@ class Tiling:
     of a part of a panel: see `conv_beside_sm90`.
     pixels: slots and slot_bytes of a ring of pixels that come once for all taps of a filter; empty:
     they do not.  halo: more of those of `conv_halo_sm90`.  rewriting: bytes of what warps need that
-    compute an operand in shared memory; 0: there are none.
+    compute an operand in shared memory; 0: there are none.  row_bytes: of k of a stage.
     """
 
     row: wgmma.Instruction
@@ -93,6 +93,7 @@ class Tiling:
     pixels: Mapping[str, int] = field(default_factory=dict)
     halo: Mapping[str, int] = field(default_factory=dict)
     rewriting: int = 0
+    row_bytes: int = wgmma.ROW_BYTES
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -139,6 +140,11 @@ class Tiling:
     def blocks_of_rows(self) -> int:
         """Instructions' rows of a warpgroup."""
         return self.part[0] // wgmma.M
+
+    @property
+    def k_steps(self) -> int:
+        """Instructions along k of a stage."""
+        return self.row_bytes // wgmma.K_BYTES
 
     @property
     def slices(self) -> int:
@@ -363,9 +369,9 @@ def buffer_bytes(element_bytes: Sequence[int], chunk: int) -> int:
     return sum(-(-wgmma.M * chunk * size // ALIGNMENT) * ALIGNMENT for size in element_bytes)
 
 
-def raw_bytes(rows: int, k: int, element_bytes: int) -> int:
-    """Of a raw tile, a whole number of its alignment."""
-    return -(-rows * k * element_bytes // ALIGNMENT) * ALIGNMENT
+def tile_bytes(rows: int, row_bytes: int) -> int:
+    """Of a tile of a stage or a raw tile, a whole number of its alignment."""
+    return -(-rows * row_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def slices_of(columns: int, splits: int) -> int:

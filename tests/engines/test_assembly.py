@@ -558,6 +558,9 @@ CONVOLUTIONS = {
         convolution([IMAGES, 64, 8, 28, 28], [256, 64, 3, 3, 3], padding=[1] * 3),
         {},
     ),
+    "few channels": (
+        (256, 64), convolution([IMAGES, 32, EDGE, EDGE], [192, 32, 3, 3], **THREE), {"STAGES": 8}
+    ),
     "tf32": ((128, 256), convolution(IMAGE, FILTER, "FLOAT", **THREE), {}),
     "i8": ((128, 256), convolution(IMAGE, FILTER, "INT8", **THREE), {}),
     "fp8 promoted": ((128, 128), convolution(IMAGE, FILTER, "FP8_E4M3", **THREE), {}),
@@ -645,15 +648,18 @@ def test_products_of_images_fit_their_registers(name, monkeypatch):
     assembled_without_waits("conv_product_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
-HALVES = [IMAGES, 64, EDGE, 28]  # halos need a fixed width
+HALVES = [EDGE, 28]  # halos need a fixed width
 
 
 @pytest.mark.parametrize("after", [scaled_with_residual, statistics])
-@pytest.mark.parametrize(("rows", "channels", "pixels"), [(7, 128, 256), (8, 64, 256)])
-def test_halos_fit_their_registers(rows, channels, pixels, after, monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "channels", "pixels", "inputs"),
+    [(7, 128, 256, 64), (8, 64, 256, 64), (16, 64, 512, 32)],
+)
+def test_halos_fit_their_registers(rows, channels, pixels, inputs, after, monkeypatch):
     knobs = {"TILE_M": pixels, "TILE_N": channels, "TILE_ROWS": rows, "SWAP_AB": 1, "STAGES": 2}
     knobs |= {"TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
-    build = convolution(HALVES, [128, 64, 3, 3], after=after, **THREE)
+    build = convolution([IMAGES, inputs, *HALVES], [128, inputs, 3, 3], after=after, **THREE)
     assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
@@ -721,10 +727,22 @@ COMPUTED = {
         computed([IMAGES, 64, EDGE, 28], [64, 64, 3, 3], after=statistics),
         {"SWAP_AB": 1, "TILE_ROWS": 8, "STAGES": 9},
     ),
+    "few channels": (
+        (256, 128),
+        computed([IMAGES, 24, EDGE, EDGE], [192, 24, 3, 3], after=statistics),
+        {"SWAP_AB": 1},
+    ),
+    "halo of few channels": (
+        (512, 64),
+        computed([IMAGES, 32, EDGE, 28], [64, 32, 3, 3], after=statistics),
+        {"SWAP_AB": 1, "TILE_ROWS": 16, "STAGES": 9},
+    ),
 }  # fmt: skip
 
 
-QUICK = ("most sums", "kept", "residual", "one consumer", "halo of 64 channels")
+QUICK = (
+    "most sums", "kept", "residual", "one consumer", "halo of 64 channels", "halo of few channels"
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -33,17 +33,19 @@ def with_halo(g, rows, channels=64, **knobs):
     return {**SMALL, **own, **knobs}
 
 
-# X, W, parameters, rows of the tile, channels of it.
+# X, W, parameters, rows of the tile, channels of it.  Up to 32 input channels, or 64 of 8 bits,
+# have panels of 64 bytes.
 CASES = {
     "3x3": ([1, 64, 4, 7], [64, 64, 3, 3], around(1), 4, 64),
     "rows past the image": ([1, 16, 5, 9], [24, 16, 3, 3], around(1), 4, 64),
     "two panels": ([1, 72, 4, 6], [40, 72, 3, 3], around(1), 2, 64),
+    "32 channels": ([2, 32, 4, 7], [32, 32, 3, 3], around(1), 4, 64),
     "128 channels": ([2, 16, 5, 6], [136, 16, 3, 3], around(1), 3, 128),
-    "256 channels": ([1, 16, 3, 6], [256, 16, 2, 2], around(0), 2, 256),
+    "256 channels": ([1, 40, 3, 6], [256, 40, 2, 2], around(0), 2, 256),
     "uneven": ([2, 16, 9, 7], [72, 16, 2, 3], {
         "pre_padding": [0, 2], "post_padding": [3, 1], "stride": [1, 1], "dilation": [1, 3]},
         2, 64),
-    "dilation": ([1, 8, 9, 8], [16, 8, 3, 3], around(2, dilation=2), 4, 64),
+    "dilation": ([1, 40, 9, 8], [16, 40, 3, 3], around(2, dilation=2), 4, 64),
     "5x5": ([1, 16, 6, 8], [24, 16, 5, 5], around(2), 2, 64),
     "rows of one tap": ([1, 16, 6, 20], [24, 16, 1, 5], around(0), 4, 64),
     "columns of one tap": ([1, 16, 9, 11], [24, 16, 3, 1], around(0), 4, 64),
@@ -106,9 +108,10 @@ def test_one_plan_serves_every_height_and_number_of_images(n, h):
     run(g, {"N": n, "H": h}, knobs=with_halo(g, 4))
 
 
-def test_groups_end_inside_a_tile():
+@pytest.mark.parametrize("channels", [32, 64])
+def test_groups_end_inside_a_tile(channels):
     g = new_graph()
-    y = convolved(g, [2, 128, 4, 5], [48, 64, 3, 3], **around(1))
+    y = convolved(g, [2, 2 * channels, 4, 5], [48, channels, 3, 3], **around(1))
     g.add(y, g.tensor([1, 48, 1, 1])).set_output()
     run(g, knobs=with_halo(g, 2))
 
@@ -150,9 +153,10 @@ def test_gaps_between_rows():
     run(g, knobs=with_halo(g, 2))
 
 
-def test_integers():
+@pytest.mark.parametrize("channels", [64, 144])
+def test_integers(channels):
     g = new_graph(dtypes.i8, compute_data_type=dtypes.i32)
-    y = convolved(g, [1, 144, 5, 14], [24, 144, 3, 3], **around(1))
+    y = convolved(g, [1, channels, 5, 14], [24, channels, 3, 3], **around(1))
     g.identity(y, compute_data_type=dtypes.f32).set_output().set_data_type(dtypes.bf16)
     run(g, knobs=with_halo(g, 2))
 
@@ -168,10 +172,11 @@ def test_tf32():
 
 
 @pytest.mark.parametrize(("rows", "parts"), [(1, 1), (3, 1), (2, 2)])
+@pytest.mark.parametrize("channels", [32, 40])
 @pytest.mark.parametrize("parameters", [around(1), around(2, dilation=2)], ids=str)
-def test_shifts_lead_to_what_a_tap_meets(rows, parts, parameters):
-    fusion = layer([1, 8, 11, 9], [16, 8, 3, 3], parameters)
-    halo = Halo.of(shape_of(conv_of(fusion)), rows, parts)
+def test_shifts_lead_to_what_a_tap_meets(rows, parts, parameters, channels):
+    fusion = layer([1, channels, 11, 9], [16, channels, 3, 3], parameters)
+    halo = Halo.of(shape_of(conv_of(fusion)), rows, parts, 2)
     dilation, padding = parameters["dilation"][0], parameters["padding"][0]
     for part in range(parts):
         for y in range(rows):
@@ -184,16 +189,19 @@ def test_shifts_lead_to_what_a_tap_meets(rows, parts, parameters):
                         down, across = divmod(met, halo.pitch)
                         assert down == part * rows + y + r * dilation < halo.input_rows
                         assert across - padding == x - padding + s * dilation
+    assert halo.row_bytes == (64 if channels == 32 else 128)
     last = (parts - 1) * halo.part_step + halo.positions - 1 + halo.shift(2, 2)
-    assert (last + 1) * 128 <= halo.slot_bytes
+    assert (last + 1) * halo.row_bytes <= halo.slot_bytes
     assert halo.load_bytes <= halo.slot_bytes
 
 
 # ---- knobs
 
 
-def test_candidates_are_legal_and_the_best_of_64_channels_has_a_halo():
-    fusion, target = layer([256, 64, 56, 56], [64, 64, 3, 3], around(1)), of(TARGET)
+@pytest.mark.parametrize("channels", [32, 64])
+def test_candidates_are_legal_and_the_best_of_few_channels_has_a_halo(channels):
+    fusion = layer([256, channels, 56, 56], [channels, channels, 3, 3], around(1))
+    target = of(TARGET)
     found = halo_candidates(fusion, target)
     assert found
     for knobs in found:
@@ -201,6 +209,17 @@ def test_candidates_are_legal_and_the_best_of_64_channels_has_a_halo():
     best = heuristics.choices(fusion, target)[0]
     assert best.engine is CONV_SM90
     assert best.knobs["TILE_ROWS"] > 0
+
+
+def test_half_of_a_panel_takes_half_as_long():
+    """Of 64 output channels both, whose tiles are the same."""
+    target = of(TARGET)
+    seconds = []
+    for channels in (32, 64):
+        fusion = layer([256, channels, 56, 56], [64, channels, 3, 3], around(1))
+        found = [CONV_SM90.predict(fusion, k, target) for k in halo_candidates(fusion, target)]
+        seconds.append(min(prediction.seconds for prediction in found))
+    assert seconds[0] < 0.6 * seconds[1]
 
 
 @pytest.mark.parametrize(

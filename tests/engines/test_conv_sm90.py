@@ -105,6 +105,13 @@ def test_dims_and_groups(name):
     run(g)
 
 
+def test_groups_of_volumes_that_fill_half_of_a_panel():
+    """A panel of 64 bytes ends with their channels."""
+    g = new_graph()
+    convolved(g, [1, 64, 3, 4, 3], [48, 32, 2, 2, 2], **around(1, 2, spatial=3)).set_output()
+    run(g)
+
+
 def test_groups_with_an_epilogue_and_symbols():
     """More tiles than one a group; what is read beside has the channels of all groups."""
     g = new_graph()
