@@ -33,7 +33,7 @@ from .product import knob_reason
 from .surface import smem_reasons
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32)  # of TILE_ROWS
-STAYING = (9,)  # more values of STAGES: all filters of some convolutions
+STAYING = (9, 25, 27)  # more values of STAGES: all filters of 3x3, 5x5, 3x3x3
 _CHANNELS = (64, 128, 256)
 _PIXELS = (64, 128, 256, *BESIDE)  # of TILE_M: the least that holds a tile's positions
 _MOST_SUMS = {64: 256, 128: 256, 256: 192}  # positions of a part, by channels
@@ -175,6 +175,12 @@ def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
     shape = shape_of(conv_of(fusion))
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
+
+
+def halo_stages(knobs: Knobs, fusion: Fusion) -> int:
+    """Those that loads run ahead: pixels do by SLOTS - 1 of their tiles, whatever filters do."""
+    height, width = shape_of(conv_of(fusion)).windows[-2:]
+    return min(knobs["STAGES"], (SLOTS - 1) * height.taps * width.taps + 1)
 
 
 def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:

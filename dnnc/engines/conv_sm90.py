@@ -48,6 +48,7 @@ from .conv_halo_knobs_sm90 import (
     halo_candidates,
     halo_loads,
     halo_reasons,
+    halo_stages,
     halo_tile,
     halo_work,
 )
@@ -192,15 +193,15 @@ class ConvSm90Engine:
         beside = beside_of(fusion, knobs)
         facts = conv_facts_of(fusion, beside)
         cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
-        tile = (knobs["TILE_M"], knobs["TILE_N"])
+        tile, stages = (knobs["TILE_M"], knobs["TILE_N"]), knobs["STAGES"]
         loads, work = (1.0, 1.0), conv_work_of(fusion, beside)
         if knobs["TILE_ROWS"]:
-            tile, loads = halo_tile(knobs, fusion), halo_loads(knobs, fusion)
-            work = halo_work(knobs, fusion)
+            tile, stages = halo_tile(knobs, fusion), halo_stages(knobs, fusion)
+            loads, work = halo_loads(knobs, fusion), halo_work(knobs, fusion)
         found = hopper_tile(
             tile,
             cluster,
-            knobs["STAGES"],
+            stages,
             facts.panel_k,
             bool(knobs["SWAP_AB"]),
             knobs["SPLIT_K_SLC"],

@@ -130,6 +130,14 @@ def test_filters_that_stay_and_residuals(io, stages, monkeypatch):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
+def test_filters_of_volumes_that_stay(monkeypatch):
+    """Each image of a volume meets a third of them."""
+    multiprocessors.few(monkeypatch, 2)
+    g = new_graph()
+    convolved(g, [1, 32, 4, 4, 3], [24, 32, 3, 3, 3], **around(1, spatial=3)).set_output()
+    run(g, knobs=with_halo(g, 2, STAGES=27))
+
+
 def test_tiles_that_are_taken_one_by_one(monkeypatch):
     n = multiprocessors.few(monkeypatch, 12) + 4
     g = new_graph()
@@ -209,6 +217,14 @@ def test_candidates_are_legal_and_the_best_of_few_channels_has_a_halo(channels):
     best = heuristics.choices(fusion, target)[0]
     assert best.engine is CONV_SM90
     assert best.knobs["TILE_ROWS"] > 0
+
+
+def test_all_filters_of_volumes_of_32_channels_stay():
+    fusion = layer([2, 32, 128, 128, 128], [32, 32, 3, 3, 3], around(1, spatial=3))
+    target = of(TARGET)
+    found = halo_candidates(fusion, target)
+    best = min(found, key=lambda knobs: CONV_SM90.predict(fusion, knobs, target).seconds)
+    assert best["STAGES"] == 27
 
 
 def test_half_of_a_panel_takes_half_as_long():

@@ -22,6 +22,7 @@ LAYERS = {
     "odd, with stride": ([136, 31, 27], [72, 136, 5, 3], {
         "padding": [2, 1], "stride": [2, 3], "dilation": [1, 2]}),
     "56x56x64 3x3": ([64, 56, 56], [64, 64, 3, 3], around(1)),
+    "56x56x32 3x3": ([32, 56, 56], [32, 32, 3, 3], around(1)),
     "56x56x64->256 1x1": ([64, 56, 56], [256, 64, 1, 1], around(0)),
     "28x28x128 3x3": ([128, 28, 28], [128, 128, 3, 3], around(1)),
     "14x14x256 3x3": ([256, 14, 14], [256, 256, 3, 3], around(1)),
@@ -30,6 +31,7 @@ LAYERS = {
     "28x28x128 5x5 of groups": ([128, 28, 28], [128, 16, 5, 5], around(2)),
     "dilation 2": ([64, 40, 41], [96, 64, 3, 3], around(2, dilation=2)),
     "3D": ([32, 9, 13, 11], [40, 32, 3, 3, 3], around(1, spatial=3)),
+    "12x40x128x32 3x3x3": ([32, 12, 40, 128], [32, 32, 3, 3, 3], around(1, spatial=3)),
     "1D": ([96, 1001], [200, 96, 7], around(3, 2, spatial=1)),
 }  # fmt: skip
 
@@ -60,8 +62,8 @@ def test_first_layers(name, rows, dtype):
 
 
 def _candidates():
-    """Each tile and cluster once, of two layers."""
-    for name in ("28x28x128 3x3", "56x56x64 3x3"):
+    """Each tile and cluster once, of a layer; with a halo, of two more."""
+    for name in ("28x28x128 3x3", "56x56x64 3x3", "56x56x32 3x3"):
         graph = fused(LAYERS[name], torch.float16)
         (fusion,) = partition(graph, [graph.live_ops])
         for knobs in CONV_SM90.candidates(fusion, of(TARGET)):
