@@ -290,7 +290,7 @@ def refused(fusion, target=TARGET):
         ({"io": dtypes.f8e4m3}, "X f8E4M3FN of tensor with uid"),
         ({"io": dtypes.f64}, "X f64 of tensor with uid"),
     ],
-    ids=str,
+    ids=["channels last", "few positions", "f32", "fp8", "f64"],
 )
 def test_images_that_other_engines_take(options, what):
     (reason,) = refused(layer(**options))
