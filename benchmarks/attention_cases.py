@@ -8,7 +8,8 @@ with k [b, h / g, s, d] and v [b, h / g, s, dv], of which g heads of q share one
 
 in which Dv is left out where it is D, and Q, the rows of q, where they are S; others have scores
 full.  bshd: tensors are [b, s, h, d] in memory.  scores is full,
-or some of SCORES joined by _, a number behind it where it has one: causal_softcap50.
+or some of SCORES joined by _, a number behind it where it has one: causal_softcap50; band and
+random are masks of blocks, which stand alone.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Any
 
 import torch
 
-from . import cases
+from . import attention_blocks, cases
+from .attention_blocks import BLOCK, has_blocks
 from .attention_graphs import SCALES
 from .case import Buffers, Case
 from .cases import TORCH_TYPES, bytes_of
@@ -32,6 +34,8 @@ SCORES = {
     "window": True,  # row - n < column
     "alibi": False,  # slopes of heads times (column - row)
     "documents": True,  # those of the row's document; documents of n rows at least
+    "band": True,  # of the n blocks that end with the row's own
+    "random": True,  # of n hundredths of all blocks
 }
 
 # The unit of each type: what rounding O to it may cost (docs/numerics.md).
@@ -47,6 +51,7 @@ HEADS = ((128, 16), (64, 32))
 OTHER_HEADS = ((96, 96), (192, 128), (256, 256))
 MODIFIED = ("causal_softcap50", "causal_documents1024", "causal_alibi")
 WINDOWS = (1024, 2048, 4096)
+BLOCKS = ("band8", "random50")
 # (batch, keys) of a decoder's step.
 DECODED = (
     (1, 131072), (4, 32768), (16, 8192), (64, 8192), (64, 2048), (64, 1024), (16, 2048), (1, 8192),
@@ -88,6 +93,7 @@ def attention(
         unit="TFLOP/s" if queries == s else "GB/s",
         tolerance=_TOLERANCES[dtype],
         row_step=step,
+        dense=f"attention/{dtype}/full/{b}x{h}x{s}-{head}{suffix}" if has_blocks(p) else "",
     )
 
 
@@ -109,6 +115,7 @@ def listed() -> list[Case]:
     for b, s in SIZES[1:]:
         found += [attention("bf16", scores, b, 16, s, 128) for scores in MODIFIED]
     found += [attention("bf16", f"causal_window{n}", 1, 16, 16384, 128) for n in WINDOWS]
+    found += [attention("bf16", scores, 4, 16, 4096, 128) for scores in BLOCKS]
     found += [
         attention("e4m3", scores, b, 16, s, 128) for b, s in SIZES for scores in ("full", "causal")
     ]
@@ -149,6 +156,8 @@ def _parsed(scores: str) -> dict[str, int]:
         found[name] = int(number or 1)
     if (found["window"] or found["alibi"]) and not found["causal"]:
         raise ValueError(f"attention case {scores!r}: a window and alibi come after causal")
+    if has_blocks(found) and "_" in scores:
+        raise ValueError(f"attention case {scores!r}: masks of blocks stand alone")
     return found
 
 
@@ -168,6 +177,8 @@ def seen(p: dict[str, Any]) -> float:
     lengths = documents_of(p["s"], p["documents"]) if p["documents"] else [p["s"]]
     if p["q"] != p["s"]:
         return float(p["q"] * p["s"])
+    if has_blocks(p):
+        return attention_blocks.seen(p)
     share = 0.5 if p["causal"] else 1.0
     found = sum(share * n * n for n in lengths)
     if p["window"]:
@@ -175,15 +186,18 @@ def seen(p: dict[str, Any]) -> float:
     return found
 
 
-def is_seen(p: dict[str, Any], rows: Any, columns: Any, own: Any) -> Any:
-    """Whether a row sees a column; own: of each, the number of its document, or None."""
+def is_seen(p: dict[str, Any], rows: Any, columns: Any, s: Buffers) -> Any:
+    """Whether a row sees a column; s: a case's buffers, of which `own` and `blocks` are read."""
     found = (rows >= 0) & (columns >= 0)
     if p["causal"]:
         found = found & (columns <= rows)
     if p["window"]:
         found = found & (columns > rows - p["window"])
     if p["documents"]:
+        own = s["own"].flatten()
         found = found & (own[rows] == own[columns])
+    if has_blocks(p):
+        found = found & s["blocks"][rows // BLOCK, columns // BLOCK]
     return found
 
 
@@ -229,6 +243,11 @@ def _make(p: dict[str, Any]) -> Buffers:
         numbers = list(itertools.chain(*([i] * n for i, n in enumerate(lengths))))
         own = torch.tensor(numbers, dtype=torch.int32, device=cases.DEVICE)
         buffers |= {"own": own.reshape(1, 1, s, 1), "other": own.reshape(1, 1, 1, s)}
+    if has_blocks(p):
+        blocks = torch.tensor(attention_blocks.seen_blocks(p), device=cases.DEVICE)
+        mask = torch.tensor(attention_blocks.mask_bytes(p), device=cases.DEVICE)
+        dims = attention_blocks.mask_dims(p)
+        buffers |= {"blocks": blocks, "mask": mask.to(torch.uint8).reshape(dims)}
     return buffers
 
 
@@ -237,7 +256,7 @@ def _exact(p: dict[str, Any], step: int, s: Buffers) -> Buffers:
     times its scale."""
     rows = torch.arange(0, p["q"], step, device=cases.DEVICE)[:, None]
     columns = torch.arange(p["s"], device=cases.DEVICE)
-    keep = is_seen(p, rows, columns, s["own"].flatten() if p["documents"] else None)
+    keep = is_seen(p, rows, columns, s)
     found: dict[str, list[Any]] = {"o": [], "stats": []}
     scale = {name: SCALES[name] if p["dtype"] == "e4m3" else 1.0 for name in SCALES}
     for q, k, v in zip(s["q"], s["k"], s["v"], strict=True):

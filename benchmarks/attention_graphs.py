@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import dnnc
 
+from .attention_blocks import has_blocks, mask_dims
+
 if TYPE_CHECKING:
     from .graphs import Graph
 
@@ -53,6 +55,11 @@ def _numbers(made: Graph, p: Mapping[str, Any]) -> tuple[Any, Any]:
     s = p["s"]
     own = made.input("own", [1, 1, s, 1], [s, s, 1, 1], "int32")
     return own, made.input("other", [1, 1, 1, s], [s, s, s, 1], "int32")
+
+
+def _blocks(made: Graph, p: Mapping[str, Any]) -> Any:
+    _, _, rows, bytes_ = dims = mask_dims(p)
+    return made.input("mask", dims, [rows * bytes_, rows * bytes_, bytes_, 1], "uint8")
 
 
 # ---- of fp8: ours and cuDNN's
@@ -108,6 +115,8 @@ def _scored(made: Graph, p: Mapping[str, Any], s: Any) -> Any:
         kept.append(g.cmp_gt(column, first, compute_data_type="INT32"))
     if p["causal"]:
         kept.append(g.cmp_le(column, row, compute_data_type="INT32"))
+    if has_blocks(p):
+        kept.append(g.block_mask_load(_blocks(made, p)).set_dim([p["b"], p["h"], p["s"], p["s"]]))
     for condition in kept:
         s = g.binary_select(s, -math.inf, _flag(condition))
     return s
@@ -131,6 +140,8 @@ def _of_sdpa(made: Graph, p: Mapping[str, Any], q: Any, k: Any, v: Any) -> tuple
             more["diagonal_band_right_bound"] = 0
         if p["window"]:
             more["diagonal_band_left_bound"] = p["window"]
+        if has_blocks(p):
+            more["block_mask"] = _blocks(made, p)
     return made.graph.sdpa(
         name="sdpa", q=q, k=k, v=v, generate_stats=True, attn_scale=p["d"] ** -0.5, **more
     )

@@ -23,6 +23,8 @@ def is_modified(case: Case) -> bool:
 
 def backends(case: Case) -> dict[str, Call]:
     """Column -> call; none where scores are modified, and none of fp8."""
+    if case.kind == "packed":
+        return {"torch": flash_of_packed(case)}
     is_there = not is_modified(case) and case.p["dtype"] != "e4m3"
     return {} if not is_there else {"torch": flash(case), "torch_cudnn": of_cudnn(case)}
 
@@ -32,6 +34,19 @@ def flash(case: Case) -> Call:
     is_causal = bool(case.p["causal"])
     run = torch.ops.aten._scaled_dot_product_flash_attention
     return lambda s: run(s["q"], s["k"], s["v"], 0.0, is_causal)[:2]
+
+
+def flash_of_packed(case: Case) -> Call:
+    """What `torch.nn.attention.varlen.varlen_attn` calls: tensors [t, h, d], stats [h, t]."""
+    run, longest = torch.ops.aten._flash_attention_forward, max(case.p["lengths"])
+
+    def call(s: Buffers) -> Any:
+        q, k, v = (s[name][0].transpose(0, 1) for name in "qkv")
+        first = s["first"].flatten()
+        o, stats, *_ = run(q, k, v, first, first, longest, longest, 0.0, True, False)
+        return o.transpose(0, 1), stats
+
+    return call
 
 
 def of_cudnn(case: Case) -> Call:
@@ -44,16 +59,15 @@ def of_cudnn(case: Case) -> Call:
 def flex(case: Case, buffers: Buffers) -> Call:
     """flex_attention, not compiled yet; blocks of keys that no row sees are left out.
 
-    buffers: any set; numbers of documents are the same in all of them.
+    buffers: any set; documents and masks of blocks are the same in all of them.
     """
     from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
     p = case.p
-    own = buffers["own"].flatten() if p["documents"] else None
     slopes = buffers["slopes"].flatten() if p["alibi"] else None
 
     def mask(b: Any, h: Any, row: Any, column: Any) -> Any:
-        return is_seen(dict(p), row, column, own)
+        return is_seen(dict(p), row, column, buffers)
 
     def score(s: Any, b: Any, h: Any, row: Any, column: Any) -> Any:
         if p["softcap"]:

@@ -23,7 +23,8 @@ class Case:
 
     id: family/type/operation/sizes.  flops, bytes: of one call.  unit: what a table shows.
     make: buffers, the outputs among them.  exact: name -> float64 result of some buffers, of
-    every `row_step`-th row (of the axis before the last).
+    every `row_step`-th row (of the axis before the last).  dense: id of the case that leaves
+    nothing out, whose rate the table compares with.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Case:
     unit: str = "TFLOP/s"
     tolerance: float = 1e-2
     row_step: int = 1
+    dense: str = ""
 
     def rate(self, seconds: float) -> float:
         """In the case's unit."""

@@ -31,6 +31,8 @@ from .memory_cases import (
     strided,
     transposed,
 )
+from .packed_cases import listed as listed_packed
+from .packed_cases import packed_of
 from .row_cases import KINDS, rows_of
 
 MATMUL_SIZES = (
@@ -194,6 +196,11 @@ def decode() -> list[Case]:
     return [add(8192, 16384), *decoding()]
 
 
+def packed() -> list[Case]:
+    """Packed sequences, each case beside one of sequences of one length and as much work."""
+    return listed_packed()
+
+
 SETS = {
     "all": all_cases,
     "hopper": hopper,
@@ -207,6 +214,7 @@ SETS = {
     "conv-more": conv_more,
     "attention": attention,
     "decode": decode,
+    "packed": packed,
 }
 
 
@@ -226,6 +234,8 @@ def case_of(id_: str) -> Case:
         return conv_of(id_)
     if id_.startswith("attention/"):
         return attention_of(id_)
+    if id_.startswith("packed/"):
+        return packed_of(id_)
     family, _, kind, sizes = id_.split("/")
     rows, columns = (int(size) for size in sizes.split("x"))
     if family == "reduction":

@@ -12,6 +12,7 @@ from . import (
     conv_graphs,
     fused_graphs,
     memory_graphs,
+    packed_graphs,
     resnet50_graphs,
     row_graphs,
 )
@@ -24,6 +25,7 @@ _TYPES = {
     "tf32": "FLOAT",
     "int8": "INT8",
     "int32": "INT32",
+    "uint8": "UINT8",
     "e4m3": "FP8_E4M3",
 }
 
@@ -85,6 +87,7 @@ def build(library: Any, graph: Any, case: Case) -> Graph:
     made = Graph(library, graph)
     builders = fused_graphs.BUILDERS | row_graphs.BUILDERS | memory_graphs.BUILDERS
     builders |= conv_graphs.BUILDERS | resnet50_graphs.BUILDERS | attention_graphs.BUILDERS
+    builders |= packed_graphs.BUILDERS
     if case.kind in builders:
         builders[case.kind](made, case.p)
         return made

@@ -50,6 +50,7 @@ def row_of(case: Case, measured: Mapping[str, Any]) -> dict[str, Any]:
         "bytes": case.bytes,
         "tolerance": case.tolerance,
         "columns": measured,
+        **({"dense": case.dense} if case.dense else {}),
     }
 
 

@@ -150,7 +150,8 @@ def markdown(data: Mapping[str, Any], match: str = "") -> str:
         if re.search(match, name):
             tables.setdefault((name.partition("/")[0], row["unit"]), []).append((name, row))
     for (family, unit), rows in tables.items():
-        lines += _table(f"{family} ({unit})", rows, stream if unit == "GB/s" else 0.0)
+        known = data["rows"]
+        lines += _table(f"{family} ({unit})", rows, known, stream if unit == "GB/s" else 0.0)
     return "\n".join(lines)
 
 
@@ -174,9 +175,12 @@ def copy_bandwidth(rows: Mapping[str, Any]) -> float:
     return max(rates, default=0.0)
 
 
-def _table(title: str, rows: Sequence[Row], stream: float) -> list[str]:
+def _table(title: str, rows: Sequence[Row], known: Mapping[str, Any], stream: float) -> list[str]:
+    """known: all rows of the file, among which others find their dense ones."""
     used = [c for c in (OURS, *PEERS) if any(c in row["columns"] for _, row in rows)]
     more = ["ours / best peer", *(["ours / copy bandwidth"] if stream else [])]
+    has_dense = any(_of_dense(row, known) for _, row in rows)
+    more += ["ours / dense"] if has_dense else []
     lines = [
         f"### {title}",
         "",
@@ -194,6 +198,9 @@ def _table(title: str, rows: Sequence[Row], stream: float) -> list[str]:
             rate = row["columns"].get(OURS, {}).get("rate")
             is_judged = rate and row["bytes"] >= _STREAMED_BYTES
             cells.append(f"{rate / stream:.2f}" if is_judged else "")
+        if has_dense:
+            share = _of_dense(row, known)
+            cells.append(f"{share:.2f}" if share else "")
         lines.append(f"| {name.partition('/')[2]} | {' | '.join(cells)} |")
     if stream:
         lines += ["", f"Copy bandwidth of the run: {stream:.0f} GB/s."]
@@ -203,6 +210,14 @@ def _table(title: str, rows: Sequence[Row], stream: float) -> list[str]:
     if len(groups) > 1:
         lines += ["", *(f"- {group}: {summary(ratios_)}" for group, ratios_ in groups.items())]
     return [*lines, ""]
+
+
+def _of_dense(row: Mapping[str, Any], known: Mapping[str, Any]) -> float | None:
+    """Our rate over our own on the row's dense case; None: it has none, or one was not timed."""
+    found = (entry.get("columns", {}).get(OURS, {}).get("rate")
+             for entry in (row, known.get(row.get("dense", ""), {})))  # fmt: skip
+    own, of_dense = found
+    return own / of_dense if own and of_dense else None
 
 
 def _group(name: str) -> str:

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
 from benchmarks import attention_peers, cases, contestants, torch_peers  # noqa: E402
+from benchmarks.attention_blocks import mask_bytes, seen_blocks  # noqa: E402
 from benchmarks.attention_cases import (  # noqa: E402
     MODIFIED,
     attention,
@@ -32,7 +33,7 @@ from .test_memory_cases import run_reference  # noqa: E402
 pytestmark = pytest.mark.torch
 
 SCORES = ("full", "causal", "causal_softcap2", "causal_documents20", "documents20", "causal_alibi",
-          "causal_window9")  # fmt: skip
+          "causal_window9", "band1", "random50")  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +97,7 @@ def _named(tensors):
     return {"query": tensors["q"], "key": tensors["k"], "value": tensors["v"]}
 
 
-@pytest.mark.parametrize("scores", ["causal_softcap2", "documents20", "causal_alibi"])
+@pytest.mark.parametrize("scores", ["causal_softcap2", "documents20", "causal_alibi", "band1"])
 def test_flex_attention_is_the_case(scores):
     case = small(scores)
     buffers = case.make()
@@ -128,11 +129,27 @@ def test_what_is_seen_is_what_is_counted(scores):
     """But for half the diagonals, as everybody counts a causal mask."""
     case = small(scores)
     rows = torch.arange(130)
-    own = case.make()["own"].flatten() if "documents" in scores else None
-    count = int(is_seen(case.p, rows[:, None], rows, own).sum())
+    count = int(is_seen(case.p, rows[:, None], rows, case.make()).sum())
     pairs = 2 * (16 + 16) * 2 * 4
     assert case.flops == pairs * seen(case.p)
     assert abs(count - seen(case.p)) <= 130 / 2
+
+
+def test_masks_of_blocks_are_as_their_names_say():
+    band, half = (attention("bf16", scores, 4, 16, 4096, 128) for scores in ("band8", "random50"))
+    rows = [sum(row) for row in seen_blocks(band.p)]
+    assert rows == [*range(1, 8), *[8] * 25]
+    assert band.flops == 4 * 128 * 4 * 16 * 128 * 128 * sum(rows)
+    assert {sum(row) for row in seen_blocks(half.p)} == {16}
+    assert half.flops == listed_id(half.dense).flops / 2
+    bytes_of_rows = mask_bytes(band.p)
+    assert bytes_of_rows[0] == [1, 0, 0, 0]
+    assert bytes_of_rows[9] == [0b11111100, 0b11, 0, 0]
+
+
+def listed_id(id_):
+    (found,) = (case for case in listed() if case.id == id_)
+    return found
 
 
 def test_documents_are_as_long_as_their_name_says():
@@ -172,6 +189,7 @@ def test_what_is_counted_of_one_query():
         "bf16/full/1x1x64-d64/sbhd",
         "bf16/full/1x1x64-d64/q64",
         "bf16/causal/1x1x64-d64/q1",
+        "bf16/causal_band2/1x1x512-d64",
     ],
 )
 def test_other_ids_are_errors(id_):

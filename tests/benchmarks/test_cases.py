@@ -45,7 +45,7 @@ def is_close(case, actual, exact):
 
 def as_numpy(tensor):
     """A tensor's values in a type that both have."""
-    wide = tensor if tensor.dtype in (torch.int8, torch.int32) else tensor.float()
+    wide = tensor if tensor.dtype in (torch.int8, torch.int32, torch.uint8) else tensor.float()
     return wide.numpy()
 
 

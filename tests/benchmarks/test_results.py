@@ -57,6 +57,21 @@ def test_share_of_copy_bandwidth_is_of_large_rows():
     assert little.endswith("| 1.00 |  |")
 
 
+def test_share_of_the_dense_rate():
+    """Of rows that name a dense case which was timed."""
+    packed = {**row(2e-3, 1e-3), "dense": "attention/bf16/causal/1x1x8-d8"}
+    lost = {**row(2e-3, 1e-3), "dense": "attention/bf16/causal/1x1x9-d8"}
+    rows = {"packed/bf16/causal/8x1-d8/mean2": packed, "packed/bf16/causal/9x1-d8/mean2": lost,
+            packed["dense"]: row(1e-3, 1e-3)}  # fmt: skip
+    lines = results.markdown({**DATA, "rows": rows}).splitlines()
+    heading, other = (line for line in lines if line.startswith("| case "))
+    assert heading.endswith("| ours / best peer | ours / dense |")
+    assert other.endswith("| ours / best peer |")
+    found, alone = (line for line in lines if "mean2 |" in line)
+    assert found.endswith(") | 0.50 | 0.50 |")
+    assert alone.endswith(") | 0.50 |  |")
+
+
 def test_match_chooses_rows():
     text = results.markdown(DATA, "8x8x8$")
     assert "8x8x8 " in text
