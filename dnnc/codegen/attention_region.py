@@ -23,6 +23,7 @@ from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, product
 from ..mlir import ir
+from .magnitudes import LARGE, Magnitudes, number_of
 from .mask_ranges import (
     Anything,
     Blocks,
@@ -354,9 +355,9 @@ class AttentionRegion:
 
     @cached_property
     def may_be_far(self) -> bool:
-        """Whether finite scores may be beyond any that products give: where numbers in memory, or
-        large ones, are added or stand for masked scores, or where what scores are multiplied by is
-        large, or not known."""
+        """Whether finite scores may be beyond any that products give: where numbers that are large,
+        or of no known bound, as those in memory, are added or stand for masked scores, or where
+        what scores are multiplied by is large, or not known."""
         steps = list(self._score_steps())
         factor = math.prod(self._growth(op) for op in steps)
         return factor >= STEEP or any(self._adds_far(op) for op in steps)
@@ -378,7 +379,7 @@ class AttentionRegion:
                     continue
                 is_ratio = op.name == "arith.divf"
                 others = list(op.operands)[1:] if is_ratio else op.operands
-                number = next(filter(None, map(_number_of, others)), None)
+                number = next(filter(None, map(number_of, others)), None)
                 if number is None:
                     return math.inf
                 found *= max(1.0, 1 / number if is_ratio else number)
@@ -411,19 +412,15 @@ class AttentionRegion:
         )
 
     def _is_far(self, operation: Any, value: Any) -> bool:
-        """Whether a body's value is a number in memory, or a large one, or is chosen from such."""
-        operand = operand_of(operation, value)
-        if operand is not None:
-            if operand in self.region.arguments:
-                return True
-            made = None if leads_to(self.first, operand) else pointwise(operand)
-            return made is not None and self._is_far(made, _yielded(made))
-        owner = value.owner
-        if isinstance(owner, ir.Block):
-            return False
-        if owner.name == "arith.constant":
-            return (_number_of(value) or 0.0) >= _LARGE
-        return any(self._is_far(operation, term) for term in _alternatives(owner))
+        """Whether a body's value, one of two that are added or chosen from, may be large."""
+        known = self._magnitudes
+        return known.of(operation, value) >= LARGE and not known.is_share_of_distance(
+            operation, value
+        )
+
+    @cached_property
+    def _magnitudes(self) -> Magnitudes:
+        return Magnitudes(self.region, lambda tensor: leads_to(self.first, tensor))
 
     @cached_property
     def scaling(self) -> tuple[Any, Any, list[Any]] | None:
@@ -536,17 +533,7 @@ class AttentionRegion:
         return sorted(logs) == [False, True] and maximum in inputs_of(operation)
 
 
-_LARGE = 2.0**24  # of a score
 _STEEP_FUNCTIONS = ("math.exp", "math.exp2", "math.expm1", "math.powf", "math.tan", "math.rsqrt")
-
-
-def _number_of(value: Any) -> float | None:
-    """The magnitude of a finite constant; None: it is something else."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    found = abs(ir.FloatAttr(owner.attributes["value"]).value)
-    return found if found < math.inf else None
 
 
 def _alternatives(op: Any) -> list[Any]:
@@ -554,12 +541,6 @@ def _alternatives(op: Any) -> list[Any]:
     if op.name in ("arith.addf", "arith.subf", "arith.maximumf", "arith.minimumf"):
         return list(op.operands)
     return list(op.operands)[1:] if op.name == "arith.select" else []
-
-
-def _yielded(operation: Any) -> Any:
-    """What the body of a generic gives."""
-    views = list(operation.regions[0].blocks[0].operations)
-    return views[-1].operation.operands[0]
 
 
 # What stands in a body beside its arithmetic.

@@ -138,6 +138,12 @@ def test_places_that_cancel():
     run(pattern, inputs=inputs_of(pattern, offset=np.array([2**24, 2**24 + 1])))
 
 
+def test_steep_slopes():
+    """Blocks of keys, ahead of the row's own, in which all scores are far from 0."""
+    pattern = Pattern(queries=40, keys=140, depth=16, scores=by_distance)
+    run(pattern, inputs=inputs_of(pattern, slopes=np.array([-1e9, 1e9])))
+
+
 def test_a_large_cap():
     """The error of tanh is multiplied by it."""
 
