@@ -309,13 +309,15 @@ def _ex2(x: Any) -> Any:
 
 # Of the polynomial that is nearest to 2**x for |x| up to 1/2, within 2.6e-6 of it.
 _POWERS = (0.9999992614, 0.6931218147, 0.2402474483, 0.0559178603, 0.0095701017)
+_ONE = 0x3F800000  # the bits of 1.0
 _WHOLE = 1.5 * 2.0**23  # added to a number of fewer than 23 bits, it leaves it rounded below it
 
 
 def _ex2_by_multiply_adds(x: Any) -> Any:
-    """2**x within 2.7e-6 of it, for x below 127; 0 where it would be subnormal.
+    """2**x within 2.7e-6 of it, for x below 127; 0 where it would be subnormal; NaN of NaN.
 
-    NaN may give any number: a row with one has a maximum that is none, and so other exponentials.
+    The power of two is a product: added to the exponent's bits, it would make a finite number of
+    NaN, of which nothing else may tell in a row whose reference did not move.
     Source: Cody, Waite, "Software manual for the elementary functions", 1980.
     """
     shifted = _add(x, _number(_WHOLE))
@@ -323,8 +325,8 @@ def _ex2_by_multiply_adds(x: Any) -> Any:
     found = _number(_POWERS[-1])
     for coefficient in _POWERS[-2::-1]:
         found = mlir_math.FmaOp(found, rest, _number(coefficient)).result
-    bits, whole = (llvm.BitcastOp(ops.i32_type(), value).result for value in (found, shifted))
-    scaled_ = ops.add(bits, ops.shl(whole, _BITS_OF_EXPONENT))
+    whole = llvm.BitcastOp(ops.i32_type(), shifted).result
+    bits = ops.add(ops.shl(whole, _BITS_OF_EXPONENT), _ONE)
+    power = _mul(found, llvm.BitcastOp(ops.f32_type(), bits).result)
     is_small = arith.CmpFOp(arith.CmpFPredicate.OLT, x, _number(-126.0)).result
-    power = llvm.BitcastOp(ops.f32_type(), scaled_).result
     return arith.SelectOp(is_small, _number(0.0), power).result

@@ -153,6 +153,23 @@ def test_a_large_cap():
     run(Pattern(queries=70, keys=80, scores=capped, dtype="HALF"))
 
 
+def capped_and_biased(p, s):
+    capped = p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / 5.0)), 5.0)
+    return p.g.add(capped, p.g.tensor(list(p.dims), name="bias", data_type="FLOAT"))
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_scores_of_a_cap_that_are_no_numbers(number):
+    """Rows with one are NaN, though exponentials of odd columns in rows 8 to 15 of each 16 are made
+    by multiply-adds, and though NaN moves no row's reference."""
+    pattern = Pattern(queries=40, keys=80, depth=16, scores=capped_and_biased)
+    bias = np.zeros(pattern.dims, np.float32)
+    for head, column in ((0, 0), (1, 64)):
+        for row in (1, 9, 17, 26):
+            bias[0, head, row, column] = bias[0, head, row + 1, column + 1] = number
+    run(pattern, inputs=inputs_of(pattern, bias=bias))
+
+
 @pytest.mark.parametrize("scores", [graphs.far_select, graphs.far_sum])
 def test_a_large_number_in_place_of_scores(scores):
     run(Pattern(queries=70, keys=140, depth=16, scores=scores))
