@@ -284,30 +284,49 @@ def _for_target(
     began = time.perf_counter()
     is_free = not (options.partition or options.guards or options.knobs)
     inputs = inputs_of(options)
-    explicit, first = _decided(graph, target, options, inputs)
+    first = _decided(graph, target, options, inputs)
     report("choose", time.perf_counter() - began)
-    best = made = _of_choices(graph, target, explicit, store, report)
+    best = made = _of_decision(graph, target, first, store, report)
     for _ in range(spills.MOST_TRIES if is_free else 0):
         if not (spilling := spills.spilling_choices(made)):
             break
         _log.info("%s spills registers: %s", made.summary, ", ".join(spilling))
         inputs = replace(inputs, spilling=(*inputs.spilling, *spilling))
         try:
-            explicit, seconds = _decided(graph, target, options, inputs)
+            found = _decided(graph, target, options, inputs)
         except cudnnGraphNotSupportedError:
             break  # nothing else takes the graph
-        if seconds > spills.MOST_SLOWER * first:
+        if found.seconds > spills.MOST_SLOWER * first.seconds:
             break
-        made = _of_choices(graph, target, explicit, store, report)
+        made = _of_decision(graph, target, found, store, report)
         best = min(best, made, key=spills.spilled_bytes)
     _log.info("%s in %.0f ms", best.summary, 1e3 * (time.perf_counter() - began))
     return best
 
 
+@dataclass(frozen=True)
+class _Decision:
+    """options: with an explicit partition, and explicit choices for each guard.  seconds: that are
+    predicted, 0 where all was explicit.  warnings: that the log has."""
+
+    options: Options
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+def _of_decision(
+    graph: OperationGraph, target: Target, decision: _Decision, store: Store, report: Report
+) -> Plan:
+    """The plan of explicit choices, with what was said of them."""
+    plan = _of_choices(graph, target, decision.options, store, report)
+    (program,) = plan.programs
+    return replace(plan, programs=(replace(program, warnings=decision.warnings),))
+
+
 def _of_choices(
     graph: OperationGraph, target: Target, explicit: Options, store: Store, report: Report
 ) -> Plan:
-    """The plan of explicit choices: a module for each of its configs."""
+    """A module for each config of explicit choices."""
     texts = list(dict.fromkeys(choices for _, choices in explicit.guards))
     works: list[Compilation] = []
     assemblers = min(len(texts), os.cpu_count() or 1)
@@ -327,11 +346,8 @@ def _of_choices(
     return _guarded(parts, explicit.guards)
 
 
-def _decided(
-    graph: OperationGraph, target: Target, options: Options, inputs: Inputs
-) -> tuple[Options, float]:
-    """(the options with an explicit partition, and explicit choices for each guard; the seconds
-    that are predicted, 0 where all was explicit)."""
+def _decided(graph: OperationGraph, target: Target, options: Options, inputs: Inputs) -> _Decision:
+    """What the heuristics choose, as far as the options leave it open."""
     if options.guards:
         if not options.partition or options.guards[-1][0] != "1":
             raise DnncError(
@@ -340,11 +356,11 @@ def _decided(
                 f" {options.partition!r}",
                 "a partition, and guards of which the last is 1",
             )
-        return options, 0.0
+        return _Decision(options)
     if options.partition:
-        return replace(options, guards=(("1", options.choices),)), 0.0
+        return _Decision(replace(options, guards=(("1", options.choices),)))
     config = _best_config(graph, target, options, inputs)
-    heuristics.warn_of_slow_products(config, target)
+    warnings = heuristics.warn_of_slow_products(config, target)
     is_free = options.engine is None and not options.knobs
     most = options.most_variants if is_free else 1
     guarded = guarded_configs(graph, target, config, most=most, inputs=inputs)
@@ -353,7 +369,7 @@ def _decided(
         partition=config.partition_text(graph),
         guards=tuple((g.guard, g.config.choice_text) for g in guarded),
     )
-    return decided, config.seconds
+    return _Decision(decided, config.seconds, warnings)
 
 
 def _best_config(

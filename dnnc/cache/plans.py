@@ -14,6 +14,7 @@ from ..target import Target
 from . import place
 
 _log = log.logger(__name__)
+_warned: set[str] = set()  # of what the log has in this process
 
 
 def entry_key(key: str) -> str:
@@ -30,6 +31,7 @@ def kept_or_made(
 ) -> Plan:
     """The plan of a finalized graph: the store's, or else made and kept there.
 
+    What the log was warned of when a plan was made, it is warned of by the store's too, once.
     store: None to make it in any case, and keep it nowhere.  make: compiles; gives the plan's
     file and the plan.
     """
@@ -40,10 +42,19 @@ def kept_or_made(
     known = store.get(key)
     if known is not None:
         _log.debug("graph '%s' for %s: from the cache", graph.name, ",".join(names))
-        return format.read(known)
-    file, plan = make()
-    store.put(key, file)
+        plan = format.read(known)
+        for text in _warnings(plan):
+            if text not in _warned:
+                _log.warning("%s", text)
+    else:
+        file, plan = make()
+        store.put(key, file)
+    _warned.update(_warnings(plan))
     return plan
+
+
+def _warnings(plan: Plan) -> list[str]:
+    return [text for program in plan.programs for text in program.warnings]
 
 
 def compiled_here(

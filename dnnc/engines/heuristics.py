@@ -361,9 +361,10 @@ def _grown_config(
     return None
 
 
-def warn_of_slow_products(config: EngineConfig, target: Target) -> None:
+def warn_of_slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
     """Says in the log which products of a config run element by element for long, and why the
-    engines of such products decline them."""
+    engines of such products decline them; gives what was said."""
+    told: list[str] = []
     for choice in config.choices:
         heavy = choice.fusion.with_role("anchor")
         is_slow = choice.prediction.seconds >= _WORTH_A_WARNING
@@ -375,8 +376,10 @@ def warn_of_slow_products(config: EngineConfig, target: Target) -> None:
         said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
         said = said or "no engine has such operations in one fusion"
         milliseconds = 1e3 * choice.prediction.seconds
-        what = (heavy[0].label, target, choice.engine.name, milliseconds, said)
-        _log.warning("%s on %s runs element by element (%s, about %.1f ms): %s", *what)
+        how = f"runs element by element ({choice.engine.name}, about {milliseconds:.1f} ms)"
+        told.append(f"{heavy[0].label} on {target} {how}: {said}")
+        _log.warning("%s", told[-1])
+    return tuple(told)
 
 
 def split_reason(graph: OperationGraph, target: Target) -> str:

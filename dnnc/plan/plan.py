@@ -226,6 +226,7 @@ class Program:
     capability: compute capability.  exact: runs on that one alone; otherwise its cubins run on
     later minor versions of the same major version too.
     split_reason: why the graph is more than one fusion ("" when it is one).
+    warnings: what the log said of the choices when they were made.
     """
 
     target: str
@@ -236,6 +237,7 @@ class Program:
     variants: tuple[Variant, ...]
     fusions: tuple[FusionRecord, ...] = ()
     split_reason: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 import dnnc
 from dnnc import worker
-from dnnc.cache import place
+from dnnc.cache import place, plans
 from dnnc.cache.disk import KINDS
 from dnnc.plan import format
 
@@ -61,6 +61,27 @@ def test_an_altered_plan_is_compiled_again(cache):
     again, did = compiled()
     assert (again, did) == (made, ["no worker", "mlir"])
     assert compiled() == (made, ["no worker", "no mlir"])
+
+
+@pytest.mark.parametrize("in_process", [True, False])
+def test_a_kept_plan_warns_once_more(cache, in_process, caplog, monkeypatch):
+    """Of a slow product: where it is compiled, and in each process that finds it."""
+    monkeypatch.setattr(plans, "_warned", set())
+    g = dnnc.pygraph("slow", io_data_type="INT8", compute_data_type="FLOAT")
+    g.matmul(g.tensor([1, 4096, 4096]), g.tensor([1, 4096, 4096])).set_output().set_data_type(
+        "FLOAT"
+    )
+
+    def warned():
+        caplog.clear()
+        plan = dnnc.compile(g, "sm_90a", in_process=in_process)
+        said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+        assert said in ([], list(plan.programs[0].warnings))
+        return bool(said)
+
+    assert [warned(), warned()] == [True, False]
+    plans._warned.clear()  # as in another process
+    assert [warned(), warned()] == [True, False]
 
 
 def test_plans_of_other_names_share_code(cache):
