@@ -92,6 +92,7 @@ class DnncError(Exception):
 
     status: a `Status`.  what: what was wrong, with the values.  supported: what would be
     accepted ("" when nothing would).  where: op name, uid, constraint, file ("" when global).
+    Of a `what` of several lines the first sums it up; what would be accepted is a line after them.
 
     `DnncError(status, ...)` makes the subclass that `ERROR_CLASSES` names for the status.
     """
@@ -109,7 +110,8 @@ class DnncError(Exception):
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
-        accepted = f"; accepted: {self.supported}" if self.supported else ""
+        separator = "\n" if "\n" in self.what else "; "
+        accepted = f"{separator}accepted: {self.supported}" if self.supported else ""
         return f"{self.status.name}: {place}{self.what}{accepted}"
 
 

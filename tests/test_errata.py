@@ -113,7 +113,7 @@ def test_a_graph_all_of_whose_configs_are_barred():
     rules = [
         {**RULE, "id": name, "engine": name, "knobs": {}} for name in ("matmul_sm80", "fallback")
     ]
-    with pytest.raises(dnnc.DnncError, match=r"barred by errata rule 'matmul_sm80': .*'fallback'"):
+    with pytest.raises(dnnc.DnncError, match=r"(?s)by errata rule 'matmul_sm80': .*'fallback'"):
         heuristics.best_config(
             ffn(64).graph.finalize(), SM80, inputs=inputs_of(Options(errata=text(*rules)))
         )

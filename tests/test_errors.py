@@ -9,6 +9,15 @@ def test_text_has_status_place_fault_and_what_is_accepted():
     assert str(error) == "NOT_SUPPORTED_SHAPE: matmul 'qk': K = 72; accepted: K % 16 == 0"
 
 
+def test_text_of_several_lines_ends_in_what_is_accepted():
+    error = DnncError(Status.NOT_SUPPORTED, "no engine:\n  one: reason", "others", "graph 'g'")
+    assert str(error).splitlines() == [
+        "NOT_SUPPORTED: graph 'g': no engine:",
+        "  one: reason",
+        "accepted: others",
+    ]
+
+
 @pytest.mark.parametrize(
     ("status", "base"),
     [

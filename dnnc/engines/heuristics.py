@@ -451,7 +451,7 @@ def no_config_error(
     graph: OperationGraph, target: Target, inputs: Inputs | None = None
 ) -> DnncError:
     """Why nothing runs the graph: each operation that no engine takes, with all reasons, and the
-    errata that bar what one would take."""
+    errata that bar what one would take; an engine a line."""
     alone = partition(graph, [[op] for op in graph.live_ops])
     lines: list[str] = []
     status = Status.NOT_SUPPORTED_GRAPH_PATTERN
@@ -459,16 +459,16 @@ def no_config_error(
         rules = dict.fromkeys(rule for _, rule in barred_choices(fusion, target, inputs))
         if rules and not choices(fusion, target, inputs=inputs):
             status = Status.NOT_SUPPORTED
-            lines.append(f"{fusion.ops[0].label}: barred by {'; '.join(map(str, rules))}")
+            lines += [f"{fusion.ops[0].label}:", *(f"  barred by {rule}" for rule in rules)]
         if all(reasons_against(engine, fusion, target) for engine in ENGINES):
             found = refusals(fusion, target)
             status = _status_of(found)
-            said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
-            lines.append(f"{fusion.ops[0].label}: {said}")
+            said = (f"  {r.engine.name}: {r.reasons[0]}" for r in found)
+            lines += [f"{fusion.ops[0].label}:", *said]
     lines = lines or ["each operation has one, but together they have no choice that is legal"]
     return DnncError(
         status,
-        f"no engine for {target}: " + " | ".join(lines),
+        "\n  ".join([f"no engine for {target}:", *lines]),
         "operations of the support table (dnnc engines GRAPH explains each)",
         f"graph '{graph.name}'",
     )

@@ -78,9 +78,10 @@ def _best(fusion: Fusion, target: Target, inputs: Inputs) -> heuristics.Choice:
     found = heuristics.choices(fusion, target, inputs=inputs)
     if not found:
         said = heuristics.refusals(fusion, target)
+        each = (f"{r.engine.name}: {', '.join(map(str, r.reasons))}" for r in said)
         raise DnncError(
             said[0].reasons[0].status,
-            "; ".join(f"{r.engine.name}: {', '.join(map(str, r.reasons))}" for r in said),
+            "\n  ".join([f"no engine for {target}:", *each]),
             "a fusion that an engine takes",
             repr(fusion),
         )

@@ -81,12 +81,12 @@ def dnnc_process(*arguments, stdin=None, **environment):
     )
 
 
-def error_of(result, status=1):
-    """The error that a command ended with: its one line on stderr, nothing on stdout."""
+def error_of(result, status=1, *, is_one_line=True):
+    """The error that a command ended with: its line on stderr, nothing on stdout."""
     assert result.exit_code == status, result.output
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     line = result.stderr.strip()
     assert line.startswith("error: ")
-    assert "\n" not in line
+    assert ("\n" not in line) is is_one_line
     return line.removeprefix("error: ")

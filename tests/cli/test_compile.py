@@ -7,6 +7,7 @@ import re
 import pytest
 
 from dnnc.compiler import TEXT_STAGES
+from dnnc.engines import ENGINES
 from dnnc.plan import format
 
 from .commands import FFN, REFUSED, SPLIT, dnnc, dnnc_process, error_of
@@ -209,9 +210,15 @@ def test_wrong_use_exits_with_2(arguments, ffn, here):
 def test_a_graph_that_no_engine_takes(here):
     (here / "refused.py").write_text(REFUSED)
     (here / "refused.dnnplan").write_bytes(b"as it was")
-    said = error_of(dnnc("compile", "refused.py"))
-    assert said.startswith("NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90: ")
-    assert "pointwise: boolean output: a boolean output with gaps, or several" in said
+    said = error_of(dnnc("compile", "refused.py"), is_one_line=False)
+    summary, operation, *engines, accepted = said.splitlines()
+    assert summary == "NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90:"
+    assert operation == "  pointwise:cmp_gt 'sign':"
+    assert [line.split(":")[0].strip() for line in engines] == [e.name for e in ENGINES]
+    assert engines[0].startswith(
+        "    pointwise: boolean output: a boolean output with gaps, or several"
+    )
+    assert accepted.startswith("accepted: operations of the support table")
     assert (here / "refused.dnnplan").read_bytes() == b"as it was"
 
 
