@@ -20,6 +20,7 @@ from ..dialect.ops.rng import FRACTION_BITS, Rng
 from ..dialect.tensor import Tensor
 from ..expr import Expr, product
 from ..mlir import arith, ir, linalg
+from .linalg_approximation import approximation
 
 _I = arith.CmpIPredicate
 
@@ -150,7 +151,7 @@ def _shifted(word: Any) -> Any:
 
 def _drawn(low: Any, op: Rng, words: tuple[Any, ...], place: Any) -> Any:
     values = op.parameters()
-    scalars = Scalars(dtypes.f32, low.approximation(op))
+    scalars = Scalars(dtypes.f32, approximation(op, low.fusion, low.scores))
     if op.distribution == "BERNOULLI":
         word = _shifted(_chosen(place, list(words)))
         is_one = arith.CmpIOp(_I.ult, word, constant(op.threshold, word.type)).result

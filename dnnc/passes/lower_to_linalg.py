@@ -56,6 +56,7 @@ from ..expr import Dim, Expr, product
 from ..mlir import arith, attributes_of, func, ir, linalg, tensor
 from ..rounding import round_to, widen
 from .fuse import target_of
+from .linalg_approximation import approximation, stays_float
 from .linalg_block_mask import block_mask_load
 from .linalg_conv import conv_fprop_body
 from .linalg_paged import paged_cache_load
@@ -64,9 +65,6 @@ from .linalg_ragged import ragged_load, ragged_store_body
 from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
 from .pass_base import Pass
-
-# Of scores: an error of 2.6e-6 times it is 3.4e-4 of an exponent at most.
-_LARGEST_CAP = 128.0
 
 
 @dataclass
@@ -193,52 +191,6 @@ class _Lowering:
             types[-1] = dtypes.i1
         return [self.scalar(s, rest, t) for s, t in zip(sources, types, strict=True)]
 
-    # ---- approximation
-
-    def approximation(self, op: Op) -> str:
-        """How exact functions of an operation must be: see `Scalars`."""
-        result = op.results[0]
-        if result.type.bits <= 16:
-            return "coarse"
-        if op in self.scores:
-            # As exact as the exponentials that kernels of attention take of them.
-            return "capped" if self._is_capped(result) else "exponent"
-        return "fast" if self._is_rounded_later(result) else "exact"
-
-    def _is_capped(self, value: Tensor) -> bool:
-        """Whether scores are products of it by numbers of at most `_LARGEST_CAP`."""
-        users = [op for op in self.fusion.ops if value in op.operands]
-        return bool(users) and all(_cap_of(op, value) <= _LARGEST_CAP for op in users)
-
-    def stays_float(self, value: Tensor) -> bool:
-        """Whether all that is made of it is floats: 5.9999995 is no 5 then."""
-        return all(t.type.is_float for t in self._made_of(value, lambda t: True))
-
-    def _is_rounded_later(self, value: Tensor) -> bool:
-        """Whether every way from it to memory passes a type of 16 bits or less."""
-        wide = [t for t in self._made_of(value, lambda t: t.type.bits > 16) if t.type.bits > 16]
-        return not any(t in self.fusion.outputs for t in wide)
-
-    def _made_of(self, value: Tensor, goes_on: Callable[[Tensor], bool]) -> set[Tensor]:
-        """The value and what is made of it, but not of tensors where it does not go on."""
-        found, pending = {value}, [value]
-        while pending:
-            tensor = pending.pop()
-            if goes_on(tensor):
-                users = [op for op in self.fusion.ops if tensor in op.operands]
-                new = {result for op in users for result in op.results} - found
-                found |= new
-                pending += new
-        return found
-
-
-def _cap_of(op: Op, value: Tensor) -> float:
-    """The magnitude of the constant that an operation multiplies a tensor by, else infinity."""
-    if not isinstance(op, Pointwise) or op.mode != "mul":
-        return python_math.inf
-    (other,) = [t for t in op.operands if t is not value] or [value]
-    return abs(other.value) if other.value is not None else python_math.inf
-
 
 def _constant_of(source: Tensor, dtype: DType) -> Any:
     """The number of a constant, rounded to its data type, then converted to another."""
@@ -262,7 +214,9 @@ def _pointwise(low: _Lowering, op: Pointwise) -> None:
     operands = [pair for source in reads for pair in low.operand(source, op.y)]
     is_copy = op.mode == "identity" and op.x.type == op.y.type
     scalars = Scalars(
-        compute, low.approximation(op), is_division_exact=not low.stays_float(op.results[0])
+        compute,
+        approximation(op, low.fusion, low.scores),
+        is_division_exact=not stays_float(op.results[0], low.fusion),
     )
 
     def body(*given: Any) -> Any:
