@@ -370,6 +370,10 @@ class _Tile:
             for block in range(t.blocks_of_rows)
         ]  # fmt: skip
         start = ops.add(column, self.right)
+        if e.matrices.sizes[1].known_divisor() % (t.columns * t.cluster[1]):
+            # Of a single column of tiles, which columns are there is the same of every tile: what
+            # says so of each would be computed once and live beside the sums all the time.
+            start = ops.opaque(start)
         self.column_end = column_end
         self.columns = [
             self._column(ops.add(start, 8 * (i // 2) + i % 2), t.pair)
