@@ -69,7 +69,7 @@ SURFACES = {
     ),
     "conv_stem_sm90": Surface(
         ("f16", "bf16"),
-        (1, 2, 3, 4, 5, 6),
+        (1, 2, 3, 4, 5, 8, 16),
         (1,),
         (8, 16, 40, 72),
         layouts=("last", "last", "first"),
@@ -132,8 +132,6 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
         else _window(random, extent, is_dense=is_stem and axis == spatial - 1)
         for axis, extent in enumerate(extents)
     ]
-    if is_stem and c * windows[-1]["stride"] % 2:
-        windows[-1]["stride"] += 1
     sizes, dims = {}, [random.choice((1, 2, 3)), c * groups, *extents]
     for axis, name in zip((0, *range(2, 2 + spatial)), "NABC", strict=False):
         if random.random() < 0.25 and not (is_stem and axis == 3):

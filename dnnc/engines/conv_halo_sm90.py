@@ -63,6 +63,9 @@ class HaloSpace:
     def axes(self) -> SpaceAxes:
         return SpaceAxes((1,), (0, *range(2, len(self.dims))), {GROUP: 1})
 
+    def is_row(self, row: Any) -> Any:
+        return None
+
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         """Positions past a row's end, or past the image's last row, are no pixels."""
         _, first = self.start(first_column)

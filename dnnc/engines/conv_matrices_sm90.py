@@ -154,6 +154,9 @@ class PixelSpace:
         rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
         return SpaceAxes(rows, columns, {GROUP: 1})
 
+    def is_row(self, row: Any) -> Any:
+        return None
+
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         return None
 

@@ -3,7 +3,11 @@
 
 producer   for each tile: load its rows of X
 consumers  once: put the filter into shared memory, in the order of k
-           for each tile: wait for its rows; read this thread's elements; multiply
+           for each tile: wait for its rows; for each share of k: read this thread's elements,
+           multiply
+
+Where output channels are several tiles, a block has those of one: it puts one part of the filter
+into shared memory and takes, of its tiles, pixels after pixels.
 """
 
 from __future__ import annotations
@@ -31,20 +35,22 @@ _FILTER_BARRIER = 6  # named barrier of the consumers; see `epilogue_sm90`
 _WORD = 4  # bytes of a register: two elements
 _SIZE = 2
 _GROUP_WORDS = GROUP * _SIZE // _WORD
+# Bytes of two words, the later one's from 4 on: the first word, or what lies across both.
+_WHOLE, _INSIDE = 0x3210, 0x5432
 
 
 def runs_operand(
     kernel: Kernel, shape: ConvShape, stem: Stem, row: wgmma.Instruction
 ) -> RingOperand:
     """X: rows of pixels."""
-    extents = (stem.pitch, stem.input_rows)
-    box = tma.Box(rows_view(shape.x), (2, 1), extents, is_swizzled=False)
+    axes = (3, 2, 1) if stem.unit else (2, 1)
+    box = tma.Box(rows_view(shape.x, stem), axes, stem.box, is_swizzled=stem.unit > 0)
     return RingOperand(kernel, box, wgmma.Panels(wgmma.M, row.element_bytes), is_rows=True)
 
 
 @dataclass
 class StemFilter:
-    """W: the whole filter, [panel of k][output channels][64], swizzled as products read it.
+    """W: all of k, [panel of k][output channels][64], swizzled as products read it.
 
     value: SSA tensor.  columns: output channels of the tile.
     """
@@ -73,6 +79,7 @@ class StemFilter:
 
     def fill(self, memory: Any, thread: Any, threads: int) -> None:
         """By some threads, two elements of k at a time; a barrier follows."""
+        first = self._first_channel()
         leaves: dict[Any, Any] = self.region.leaves(self.kernel)
         walk = Walk(self.kernel, leaves, self.region.symbols)
         words = self.stem.panels * wgmma.ROW_BYTES // _WORD
@@ -80,7 +87,7 @@ class StemFilter:
         def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
             channel = ops.div(number, words)
             word = ops.sub(number, ops.mul(channel, words))
-            pair = [self._element(walk, channel, word, i) for i in (0, 1)]
+            pair = [self._element(walk, ops.add(first, channel), word, i) for i in (0, 1)]
             per_row = wgmma.ROW_BYTES // _WORD
             panel = ops.div(word, per_row)
             inner = ops.mul(ops.sub(word, ops.mul(panel, per_row)), _WORD)
@@ -91,6 +98,11 @@ class StemFilter:
             return []
 
         ops.for_(thread, self.columns * words, threads, [], one)
+
+    def _first_channel(self) -> Any:
+        """Of the block's tiles, which follow each other in `TileOrder` of rows of tiles."""
+        tiles = -(-self.shape.k_group // self.columns)
+        return ops.mul(ops.rem(ops.block_id(), tiles), self.columns) if tiles > 1 else 0
 
     def _element(self, walk: Walk, channel: Any, word: Any, i: int) -> Any:
         """Of k = 2 * word + i; zero where the filter has none."""
@@ -129,6 +141,15 @@ class StemSpace:
 
     axes = None
 
+    def is_row(self, row: Any) -> Any:
+        """Tiles may have pixels past an image's end."""
+        _, *places = self._pixel(row)
+        down, across = (
+            ops.less(place, self.kernel.size(size))
+            for place, size in zip(places, self.dims[2:], strict=True)
+        )
+        return ops.both(down, across)
+
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         return None
 
@@ -145,17 +166,21 @@ class StemSpace:
         first = ops.add(ops.mul(inside, self.stem.rows), ops.mul(own, wgmma.M // ACROSS))
         return image, first, ops.mul(column, ACROSS)
 
-    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
-        number = row.index().base
-        image, y, x = self.start(number)
-        position = ops.rem(number, wgmma.M)
+    def _pixel(self, row: Any) -> tuple[Any, Any, Any]:
+        """(image, row, column) of Y that a row is, or would be past the image's end."""
+        image, y, x = self.start(row)
+        position = ops.rem(row, wgmma.M)
         down = ops.div(position, ACROSS)
         across = ops.sub(position, ops.mul(down, ACROSS))
-        found = [
-            ops.minimum(ops.add(first, more), ops.sub(self.kernel.size(size), 1))
-            for first, more, size in ((y, down, self.dims[2]), (x, across, self.dims[3]))
+        return image, ops.add(y, down), ops.add(x, across)
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        image, *places = self._pixel(row.index().base)
+        kept = [
+            ops.minimum(place, ops.sub(self.kernel.size(size), 1))
+            for place, size in zip(places, self.dims[2:], strict=True)
         ]
-        return [Index.of(image), column.index(), *map(Index.of, found)]
+        return [Index.of(image), column.index(), *map(Index.of, kept)]
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         extents = (columns, ACROSS, rows // ACROSS)
@@ -201,7 +226,9 @@ class StemLoop:
         height, width = stem.windows
         down = ops.add(ops.mul(row, height.stride), height.lower)
         first = width.lower * stem.channels - stem.lead
-        return [image, down, ops.add(ops.mul(column, stem.step), first)]
+        across = ops.mul(ops.div(column, ACROSS), ACROSS * stem.step // stem.together)
+        corner = [image, down, ops.add(across, first // stem.together)]
+        return [*corner, 0] if stem.unit else corner
 
     # ---- the consumers
 
@@ -221,49 +248,58 @@ class StemLoop:
         """
         pixels, sums = Cursor(*carried), list(sums)
         self.pixels.wait_full(pixels)
-        first = self._first(self.pixels.slot(pixels), own, len(sums), lane)
-        filter_ = self.operands[1]
-        descriptor = wgmma.descriptor(self.filters.address(Cursor()), filter_.panels)
+        slot, first = self.pixels.slot(pixels), self._first(own, len(sums), lane)
+        filter_, address = self.operands[1], self.filters.address(Cursor())
         height = self.stem.windows[0]
-        for block in range(len(sums)):
+        shares = self.stem.shares(len(sums) * filter_.columns // 2)
+        turns = [(block, steps) for block in range(len(sums)) for steps in shares]
+        for block, steps in turns:
             down = block * (wgmma.M // ACROSS) * height.stride * self.stem.pitch * _SIZE
-            words = wgmma.settled(self._words(smem.byte_pointer(first, down), lane))
-            if block == len(sums) - 1:
+            # Else places of words, and of many steps' filters, which are the same of every tile,
+            # live all the time.
+            here = ops.opaque(first) if self.stem.unit else first
+            there = ops.opaque(address) if len(shares) > 1 else address
+            descriptor = wgmma.descriptor(there, filter_.panels)
+            words = wgmma.settled(self._words(Runs(self.stem, slot, here, down), steps, lane))
+            is_last = (block, steps) == turns[-1]
+            if is_last:
                 nvvm.bar_warp_sync(ops.const(-1))
                 self.pixels.release(pixels, lane)
-            sums[block] = self._products(words, descriptor, sums[block])
+            sums[block] = self._products(words, steps, descriptor, sums[block])
             wgmma.commit()
-            if block < len(sums) - 1:  # registers of products may be written once they are done
+            if not is_last:  # registers of products may be written once they are done
                 sums[block] = wgmma.wait_for([sums[block]])[0]
         sums[-1:] = wgmma.wait_for(sums[-1:])
         return pixels.next(self.pixels.stages).values, sums
 
-    def _first(self, slot: Any, own: Any, blocks: int, lane: Any) -> Any:
-        """Where the run of a thread's first pixel begins, from its own words of it on."""
+    def _first(self, own: Any, blocks: int, lane: Any) -> Any:
+        """Bytes to where the run of a thread's first pixel begins, from its own words of it on."""
         stem = self.stem
         warp = ops.and_(ops.shr(ops.thread_id(), 5), 3)
         row = ops.add(ops.mul(own, blocks * (wgmma.M // ACROSS)), warp)
         element = ops.mul(row, stem.windows[0].stride * stem.pitch)
-        element = ops.add(element, ops.mul(ops.shr(lane, 2), stem.step))
+        across = ops.mul(ops.shr(lane, 2), stem.step)
+        element = ops.add(element, ops.and_(across, -2) if stem.is_split else across)
         words = ops.mul(ops.and_(lane, 3), _WORD)
-        return smem.byte_pointer(slot, ops.add(ops.mul(element, _SIZE), words))
+        return ops.add(ops.mul(element, _SIZE), words)
 
-    def _words(self, first: Any, lane: Any) -> list[Any]:
-        """Four of each step of k, as `wgmma.OperandLayout` has them."""
-        found: list[Any] = []
-        for step in range(self.stem.steps):
-            for group in (2 * step, 2 * step + 1):
-                for half in (0, 1):
-                    found.append(self._word(first, group, half, lane))
-        return found
+    def _words(self, runs: Runs, steps: range, lane: Any) -> list[Any]:
+        """Four of each of some steps of k, as `wgmma.OperandLayout` has them."""
+        return [
+            self._word(runs, group, half, lane)
+            for step in steps
+            for group in (2 * step, 2 * step + 1)
+            for half in (0, 1)
+        ]
 
-    def _word(self, first: Any, group: int, half: int, lane: Any) -> Any:
+    def _word(self, runs: Runs, group: int, half: int, lane: Any) -> Any:
         """Two elements of a group, of the upper or the lower of the thread's pixels."""
         offset = self.stem.offset(group)
         if offset is None:
             return ops.const(0)
-        more = half * (ACROSS // 2) * self.stem.step * _SIZE
-        word = ops.load(smem.byte_pointer(first, offset + more), ops.i32_type(), _WORD)
+        word = runs.word(offset, half)
+        if self.stem.is_split:
+            word = _inside(word, runs.word(offset + _WORD, half), lane)
         valid = self.stem.valid(group)
         return word if len(valid) == GROUP else ops.and_(word, self._mask(valid, lane))
 
@@ -278,19 +314,51 @@ class StemLoop:
             mask = ops.or_(mask, ops.select(inside, ops.const(bits), ops.const(0)))
         return mask
 
-    def _products(self, words: Sequence[Any], descriptor: Any, sums: Any) -> Any:
+    def _products(self, words: Sequence[Any], steps: range, descriptor: Any, sums: Any) -> Any:
+        """Starts those of some steps of k; the first one of all does not read the sums."""
         filter_ = self.operands[1]
         wgmma.fence()
         per_panel = filter_.row.steps
-        for step in range(self.stem.steps):
+        for i, step in enumerate(steps):
             panel, inner = divmod(step, per_panel)
             offset = panel * filter_.panels.bytes + filter_.panels.offset(0, inner)
             sums = wgmma.multiply(
                 filter_.row,
                 filter_.columns,
-                list(words[4 * step : 4 * step + 4]),
+                list(words[4 * i : 4 * i + 4]),
                 wgmma.moved(descriptor, offset),
                 sums,
                 0 if step == 0 else 1,
             )
         return sums
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Those of a thread's pixels in a block of 64.
+
+    slot: the memory of a tile.  first, down: bytes to the first run, a value and a number.
+    """
+
+    stem: Stem
+    slot: Any
+    first: Any
+    down: int
+
+    def word(self, offset: int, half: int) -> Any:
+        """Of the upper or the lower of the pixels, some bytes from its run on."""
+        # Eight pixels are a whole number of the swizzle's repeats.
+        more = half * (ACROSS // 2) * self.stem.step * _SIZE
+        offset += self.down
+        if self.stem.unit:
+            place = smem.byte_pointer(self.slot, self.stem.turned(ops.add(self.first, offset)))
+        else:  # one address of a thread, and numbers
+            place = smem.byte_pointer(smem.byte_pointer(self.slot, self.first), offset)
+        return ops.load(smem.byte_pointer(place, more), ops.i32_type(), _WORD)
+
+
+def _inside(word: Any, following: Any, lane: Any) -> Any:
+    """Two elements that begin inside a word, of pixels with odd numbers."""
+    is_odd = ops.compare("ne", ops.and_(ops.shr(lane, 2), 1), 0)
+    selector = ops.select(is_odd, ops.const(_INSIDE), ops.const(_WHOLE))
+    return nvvm.prmt(word, selector, nvvm.PermuteMode.DEFAULT, hi=following)

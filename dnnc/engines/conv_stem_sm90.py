@@ -4,8 +4,8 @@
     Y = g2(conv(X, W), inputs): rows of X by TMA, windows of them in registers, `wgmma`
 
 The first layers of networks for images: three channels do not fill the 16 bytes that im2col loads
-ask for, and as one padded panel a tap they would waste most products.  See `conv_stem` for how
-overlapping windows are read; epilogue and tiles are those of matmul_sm90.
+ask for, and as one padded panel a tap they, or eight or 16, would waste most products.  See
+`conv_stem` for how overlapping windows are read; epilogue and tiles are those of matmul_sm90.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..target import Target
 from .conv import ConvShape, conv_of, conv_of_call, image_view, shape_of
 from .conv_facts_sm90 import y_loads
 from .conv_layouts import Copied, relaid_fusion, relaid_region
-from .conv_stem import Stem, stem_refusal
+from .conv_stem import MOST_STEPS, Stem, stem_refusal
 from .conv_stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
 from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
@@ -57,11 +57,15 @@ _PATTERN = "one conv_fprop of few channels, pointwise operations after it"
 _ROWS_OF_X = "X of rows of multiples of 16 bytes, without gaps where channels are last"
 _AXES = (2, 4, 3)  # of a view of an image: channels, columns, rows
 _ROWS = (128, 256)
-_COLUMNS = (64, 96, 128, 192, 256)
+_COLUMNS = (32, 64, 96, 128, 192, 256)
+_MOST_OUTPUTS = 1024  # channels: of few tiles there are blocks for each on any device
+_MOST_OF_TALL = 128  # columns of tiles of 256 rows: of more, sums do not fit the registers
 _STAGES = (4, 2, 3, 6, 8)
 _LARGER = 1.02  # of the time of tiles of 128 pixels
 _COPIED = Copied(filters=False, results=True, has_gaps=False)
+_ACCESS_BITS = 8 * tma.ALIGNMENT
 _DEPTH = 64  # of k: what predictions count in
+_WORDS_RATE = 200e9  # bytes a second that the threads of a multiprocessor take of shared memory
 
 
 @dataclass(frozen=True)
@@ -74,12 +78,14 @@ class ConvStemSm90Engine:
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of two spatial dims and one group; X and W of f16 or bf16, sums in "
         f"f32; {_ROWS_OF_X}",
-        "filters of up to 24 steps of 16 elements, whose rows are padded to 8; channels times "
-        "stride an even number; dilation along columns only; any paddings, both modes, up to 256 "
-        "output channels; N and the height may be symbols, the width if rows keep whole 16 bytes",
+        f"filters of up to {MOST_STEPS} steps of 16 elements, whose rows are padded to 8 and whose "
+        "part for 32 output channels fits shared memory beside two tiles of X; dilation along "
+        "columns only; any strides and paddings, both modes, up to "
+        f"{_MOST_OUTPUTS} output channels; N and the height may be symbols, the width if rows keep "
+        "whole 16 bytes",
         "pointwise operations of Y's dims after it, the convolution used anywhere; several "
-        "outputs, each of which follows it, with channels a multiple of 16 bytes; X and what has "
-        "Y's dims are copied to channels last first, or from there last, where they are not",
+        "outputs, each of which follows it; X and what has Y's dims are copied to channels last "
+        "first, or from there last, where they are not",
     )
 
     # ---- the support surface
@@ -94,23 +100,24 @@ class ConvStemSm90Engine:
         reasons = hopper_reasons(fusion, target, _PATTERN, _type_reasons, self._operand_reasons)
         reasons += _output_reasons(fusion)
         reasons += epilogue_reasons(fusion, conv_of(fusion))
-        return (*reasons, *too_large_reasons(fusion))
+        reasons += too_large_reasons(fusion)
+        return (*reasons, *([] if reasons else _size_reasons(fusion, target)))
 
     def _operand_reasons(self, shape: ConvShape) -> list[Reason]:
         if (what := stem_refusal(shape)) is not None:
             status = Status.NOT_SUPPORTED_LAYOUT
             supported = f"two spatial dims, one group; {_ROWS_OF_X}; {self.support[1]}"
             return [Reason(status, "runs of elements", what, supported)]
-        if shape.k_group > max(_COLUMNS):
+        if shape.k_group > _MOST_OUTPUTS:
             what = f"{shape.k_group} output channels"
-            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"up to {max(_COLUMNS)}")]
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"up to {_MOST_OUTPUTS}")]
         return count_reasons(_positions(shape, 1), "tiles")
 
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("TILE_M", _ROWS, "output pixels of the tile"),
-        Knob("TILE_N", _COLUMNS, "output channels of the tile: all there are"),
+        Knob("TILE_N", _COLUMNS, "output channels of the tile, the same of all tiles of a block"),
         Knob("STAGES", _STAGES, "tiles of X in shared memory"),
     )
 
@@ -121,13 +128,13 @@ class ConvStemSm90Engine:
         fusion = _relaid(fusion).fusion
         shape = shape_of(conv_of(fusion))
         rows, columns = knobs["TILE_M"], knobs["TILE_N"]
-        if columns < shape.k_group:
-            what = f"TILE_N={columns} of {shape.k_group} output channels"
-            return (knob_reason(what, "all of them in one tile"),)
-        if rows > _ROWS[0] and columns > _COLUMNS[2]:
+        if rows > _ROWS[0] and columns > _MOST_OF_TALL:
             what = f"tile {rows}x{columns}"
-            return (knob_reason(what, f"{_ROWS[0]} pixels with over {_COLUMNS[2]} channels"),)
+            return (knob_reason(what, f"{_ROWS[0]} pixels with over {_MOST_OF_TALL} channels"),)
         stem = Stem.of(shape, rows // wgmma.M)
+        if rows // _ROWS[0] * stem.steps > MOST_STEPS:
+            what = f"TILE_M={rows} and {stem.steps} steps of k"
+            return (knob_reason(what, f"up to {MOST_STEPS} of all blocks of a warpgroup"),)
         if stem.input_rows > tma.MAX_BOX:
             what = f"TILE_M={rows}, {stem.input_rows} rows of X"
             return (knob_reason(what, f"up to {tma.MAX_BOX} rows"),)
@@ -137,9 +144,10 @@ class ConvStemSm90Engine:
         return list(self._candidates(fusion, target))
 
     def _candidates(self, fusion: Fusion, target: Target) -> Iterator[Knobs]:
-        fits = [n for n in _COLUMNS if n >= shape_of(conv_of(fusion)).k_group]
+        least = shape_of(conv_of(fusion)).k_group
+        more = sum(n < least for n in _COLUMNS) + 2  # those that have all, and one wider
         for rows in _ROWS:
-            for columns in fits[:2]:
+            for columns in _COLUMNS[:more]:
                 for stages in sorted(_STAGES, reverse=True):
                     knobs = {"TILE_M": rows, "TILE_N": columns, "STAGES": stages}
                     if stages <= _STAGES[0] and not self.legal(knobs, fusion, target):
@@ -157,13 +165,14 @@ class ConvStemSm90Engine:
         found = hopper_tile(
             (rows, knobs["TILE_N"]),
             (1, 1),
-            knobs["STAGES"] + 1,
+            # While a tile is multiplied, so many others may be under way.
+            knobs["STAGES"] * -(-depth // _DEPTH) + 1,
             _DEPTH,
             False,
             1,
             1,
             any(is_heavy(other) for other in fusion.ops),
-            False,
+            not all(map(_is_staged, fusion.outputs)),
             1.0,
             rows // 2,
             0,
@@ -172,6 +181,7 @@ class ConvStemSm90Engine:
             False,
             target,
             loads=(loaded, 0.0),
+            taken=rows * 128 * stem.conflicts / _WORDS_RATE,
         ).predict(_work_of(fusion))
         seconds = found.seconds * (_LARGER if knobs["TILE_M"] == rows else 1)
         return replace(found, seconds=seconds + copies.seconds(target))
@@ -209,15 +219,19 @@ def _moves(tensor: Tensor) -> bool:
     return tma.refusal(image_view(tensor, 1), _AXES) is None
 
 
+def _is_staged(tensor: Tensor) -> bool:
+    """Whether an output leaves through the copy engine, which writes whole 16 bytes."""
+    return tensor.shape[1].known_divisor() * tensor.type.bits % _ACCESS_BITS == 0 and _moves(tensor)
+
+
 @remembered
 def _output_reasons(fusion: Fusion) -> list[Reason]:
+    dims = conv_of(fusion).y.shape
     for tensor in fusion.outputs:
-        is_image = tensor.rank == 4 and tensor.type.kind != "b" and _moves(tensor)
-        bits = tensor.shape[1].known_divisor() * tensor.type.bits if is_image else 1
-        if bits % (8 * tma.ALIGNMENT):
-            what = f"output {tensor.label} of {tensor.type} with strides {text(tensor.layout)}"
-            supported = "channels last, a multiple of 16 bytes"
-            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "outputs by TMA", what, supported)]
+        if tensor.shape != dims or tensor.type.kind == "b":
+            what = f"output {tensor.label} of {tensor.type}, {text(tensor.shape)}"
+            supported = f"outputs of {text(dims)}, no booleans"
+            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "outputs", what, supported)]
     return []
 
 
@@ -226,6 +240,15 @@ def _positions(shape: ConvShape, blocks: int) -> Expr:
     stem = Stem.of(shape, blocks)
     down, across = stem.tiles(shape.y)
     return shape.y[0] * down * across * (blocks * wgmma.M)
+
+
+def _size_reasons(fusion: Fusion, target: Target) -> list[Reason]:
+    """Of the smallest tile."""
+    stem = Stem.of(shape_of(conv_of(fusion)), _ROWS[0] // wgmma.M)
+    if stem.input_rows > tma.MAX_BOX:
+        what, supported = f"tiles of {stem.input_rows} rows of X", f"up to {tma.MAX_BOX}"
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
+    return list(smem_reasons(_smem_bytes(fusion, stem, min(_COLUMNS), min(_STAGES)), target))
 
 
 @remembered_at_sizes
@@ -241,7 +264,7 @@ def _work_of(fusion: Fusion) -> HopperWork:
 
 def _smem_bytes(fusion: Fusion, stem: Stem, columns: int, slots: int) -> int:
     """No less than the kernel will need."""
-    stored = [t.type.bits // 8 for t in fusion.outputs]
+    stored = [t.type.bits // 8 for t in fusion.outputs if _is_staged(t)]
     loaded = [t.type.bits // 8 for t in y_loads(fusion) if _moves(t)]
     chunk = chunk_columns(columns, [*stored, *loaded])
     buffers = STORE_BUFFERS * buffer_bytes(stored, chunk)
@@ -258,7 +281,12 @@ def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
     stem = Stem.of(shape, rows // wgmma.M)
     loads = staged_loads(region, calls, _moves)
     arguments = list(region.arguments.values())
-    stored = [tensor.type.bits // 8 for _, tensor in region.outputs]
+    paths = tuple("tma" if _is_staged(tensor) else "direct" for _, tensor in region.outputs)
+    stored = [
+        tensor.type.bits // 8
+        for (_, tensor), path in zip(region.outputs, paths, strict=True)
+        if path == "tma"
+    ]
     loaded = [arguments[place].type.bits // 8 for place in loads]
     place = {"path": "runs", "raw": -1, "raw_offset": 0, "raw_bytes": 0, "offset": 0}
     filter_bytes = stem.panels * columns * wgmma.ROW_BYTES
@@ -278,7 +306,7 @@ def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
         products=((0, 1),),
         promotes=False,
         loads=tuple(loads),
-        outputs=("tma",) * len(region.outputs),
+        outputs=paths,
         staged_bytes=tuple(stored),
         loaded_bytes=tuple(loaded),
         chunk=chunk_columns(columns, [*stored, *loaded]),
@@ -315,6 +343,7 @@ def _matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         Expr.of(1),
         space,
         lambda operands, filters, pixels: StemLoop(stem, space, operands, filters, pixels),
+        beside=-(-shape.k_group // tiling.columns),
     )
 
 

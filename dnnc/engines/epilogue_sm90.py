@@ -47,6 +47,7 @@ class Edge:
     """A coordinate near a tensor's end: kept inside it, and whether it was there.
 
     inside: i1, None where it always is.  end: where a group of them ends, inside the tensor.
+    is_there: i1, whether it is an element's at all; None: it is, before the end.
     """
 
     kernel: Kernel
@@ -55,9 +56,14 @@ class Edge:
     tile: int
     width: int
     end: Any = None
+    is_there: Any = None
 
     @cached_property
     def inside(self) -> Any:
+        return ops.both(self.is_there, self._is_before_end)
+
+    @property
+    def _is_before_end(self) -> Any:
         if self.end is not None:
             return ops.less(self.number, self.end)
         if self.size.known_divisor() % self.tile == 0:
@@ -358,17 +364,11 @@ class _Tile:
             if t.outputs[place] == "bits"
         }
         down, self.right = e.layout.origin(e.thread)
-        row_size = e.matrices.sizes[0]
-        # A block of a cluster may lie past the end as a whole.
-        row_tile = t.rows * t.cluster[0]
+        first = ops.add(row, down)
         self.rows = [
-            [
-                Edge(e.kernel, ops.add(ops.add(row, down), block * wgmma.M + 8 * half),
-                     row_size, row_tile, 1, row_end)
-                for half in (0, 1)
-            ]
+            [self._row(ops.add(first, block * wgmma.M + 8 * half), row_end) for half in (0, 1)]
             for block in range(t.blocks_of_rows)
-        ]  # fmt: skip
+        ]
         start = ops.add(column, self.right)
         if e.matrices.sizes[1].known_divisor() % (t.columns * t.cluster[1]):
             # Of a single column of tiles, which columns are there is the same of every tile: what
@@ -380,6 +380,13 @@ class _Tile:
             for i in range(t.own_columns // 4)
             if t.pair == 1 or i % 2 == 0
         ]
+
+    def _row(self, number: Any, end: Any) -> Edge:
+        t, e = self.tiling, self.epilogue
+        # A block of a cluster may lie past the end as a whole.
+        tile = t.rows * t.cluster[0]
+        is_there = e.matrices.space.is_row(number)
+        return Edge(e.kernel, number, e.matrices.sizes[0], tile, 1, end, is_there)
 
     def _column(self, number: Any, width: int) -> Edge:
         t, e = self.tiling, self.epilogue

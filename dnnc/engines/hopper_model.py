@@ -99,7 +99,9 @@ class HopperTile:
     B, whether they go through registers element by element, in each block of a cluster.  rewrites:
     whether what is loaded of A is computed in shared memory.  takes_turns: two warpgroups have a
     tile each by turns, and one's epilogue runs beside the other's products.  row_bytes: of k of a
-    stage.
+    stage.  taken: seconds in which threads take a stage's part of A into their registers, of tiles
+    that come for all of k at once, so that stages are parts of one load; 0: products read it where
+    it is.
     """
 
     tile: tuple[int, int]
@@ -124,6 +126,7 @@ class HopperTile:
     rewrites: bool = False
     takes_turns: bool = False
     row_bytes: int = 128
+    taken: float = 0.0
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -150,6 +153,8 @@ class HopperTile:
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         panels = -(-work.k // self.depth)
         steps = -(-panels // self.splits)  # stages of a block's tile
+        if self.taken:
+            steps = work.k / self.depth
         busy = self._fill + self._busy_seconds(rounds, steps * self._step)
         busy += steps * self._past_bytes(work) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
@@ -241,7 +246,8 @@ class HopperTile:
         if self.rewrites:
             computed = self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE
         # Bound by either, pixels and products hold each other up.
-        multiply = (multiply**_SHARPNESS + pixels**_SHARPNESS) ** (1 / _SHARPNESS)
+        parts = (multiply, pixels, self.taken)
+        multiply = sum(part**_SHARPNESS for part in parts) ** (1 / _SHARPNESS)
         return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
 
     def _after_seconds(self) -> float:

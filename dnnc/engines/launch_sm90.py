@@ -10,7 +10,7 @@ from ..codegen.kernel import Kernel
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.stream_sum import StreamSum
-from ..expr import device_dim, minimum
+from ..expr import device_dim, maximum, minimum
 from .matmul_sm90_kernel import Emitter
 from .matrices_sm90 import Matrices
 from .tile_sm90 import Tiling
@@ -31,6 +31,8 @@ def emit_product(
         emitter = Emitter(kernel, region, tiling, matrices_of(kernel, region, tiling))
         emitter.emit()
     clusters = resident_clusters(device_dim("sm_count"), blocks)
+    if (beside := emitter.matrices.beside) > 1:
+        clusters = maximum(clusters // beside, 1) * beside
     work = emitter.tiles.most
     if tiling.streams:
         work = work * emitter.matrices.steps

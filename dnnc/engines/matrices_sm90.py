@@ -39,6 +39,10 @@ class MatrixSpace(Protocol):
     @property
     def axes(self) -> SpaceAxes | None: ...
 
+    def is_row(self, row: Any) -> Any:
+        """Whether a row is of the product, i1; None: those before their end all are."""
+        ...
+
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         """Whether columns are of the product, i1 fragment; None: those before their end all are.
 
@@ -138,6 +142,9 @@ class AxesSpace:
         others = {axis: axis for axis in range(len(self.dims) - 2)}
         return SpaceAxes((self.row_axis,), (self.column_axis,), others)
 
+    def is_row(self, row: Any) -> Any:
+        return None
+
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         return None
 
@@ -161,7 +168,7 @@ class Matrices:
     the matrices.  sizes: rows and columns of a matrix.  steps: panels of k.  space: of what the
     epilogue reads and writes.  loop: makes another main loop, see `conv_halo_sm90`, of the
     operands, the ring of stages and a ring of pixels.  rewriter: of an operand that is computed in
-    shared memory.
+    shared memory.  beside: tiles of a row of tiles, a block having the same of each; 1: any.
     """
 
     calls: Sequence[Any]
@@ -172,6 +179,7 @@ class Matrices:
     space: MatrixSpace
     loop: Callable[[Sequence[Any], Pipeline, Pipeline], Loop] | None = None
     rewriter: Rewriter | None = None
+    beside: int = 1
 
     @property
     def k_panel(self) -> int:

@@ -673,6 +673,27 @@ def test_first_layers_fit_their_registers(rows, monkeypatch):
     assembled_without_waits("conv_stem_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
+# X's channels, the filter, the stride, the tile: long filters and units, outputs that fill no tile
+# beside many sums, words across two and tiles of output channels.
+FEW = {
+    "8 channels": (8, [64, 8, 7, 7], 2, (256, 64)),
+    "32 channels": (32, [120, 32, 3, 3], 1, (256, 128)),
+    "3 channels, stride 1": (3, [504, 3, 7, 7], 1, (128, 256)),
+}
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_layers_of_few_channels_fit_their_registers(name, monkeypatch):
+    channels, filter_, stride, (rows, columns) = FEW[name]
+    padding = [filter_[2] // 2] * 2
+    build = convolution(
+        [IMAGES, channels, 112, 112], filter_, after=scaled_with_residual,
+        padding=padding, stride=[stride] * 2, dilation=[1, 1],
+    )  # fmt: skip
+    knobs = {"TILE_M": rows, "TILE_N": columns, "STAGES": 2}
+    assembled_without_waits("conv_stem_sm90", build, knobs, "sm_90a", monkeypatch)
+
+
 def computed(x, w, act="relu", dual=False, raw=dtypes.f16, after=None, keeps=False):
     """act(X * scale + bias), or of the sum of two such, before the convolution.
 

@@ -35,6 +35,16 @@ CASES = {
     "uneven": ([2, 2, 14, 20], [24, 2, 2, 5], {
         "pre_padding": [0, 3], "post_padding": [4, 1], "stride": [3, 1], "dilation": [2, 1]}),
     "an odd number of groups": ([1, 2, 7, 16], [16, 2, 3, 3], around(1)),
+    "three channels, stride 1": ([2, 3, 6, 24], [24, 3, 3, 3], around(1)),
+    "one channel, runs at odd places": ([1, 1, 9, 24], [8, 1, 4, 7], around(3)),
+    "wide rows": ([1, 8, 9, 21], [24, 8, 3, 3], around(1, 2)),
+    "shares of k": ([1, 8, 5, 18], [16, 8, 7, 7], around(3)),
+    "units of 16": ([1, 16, 6, 19], [32, 16, 3, 5], around(2)),
+    "units of 16, runs of three": ([1, 12, 5, 24], [16, 12, 3, 3], {
+        "pre_padding": [1, 3], "post_padding": [1, 0], "stride": [1, 4], "dilation": [1, 1]}),
+    "units of 16, runs at odd places": ([1, 1, 6, 272], [8, 1, 5, 9], around(3, 16)),
+    "units of 32": ([1, 16, 6, 20], [16, 16, 3, 3], around(1, 2)),
+    "units of 64": ([1, 32, 6, 20], [16, 32, 2, 3], around(1, 2)),
 }  # fmt: skip
 
 
@@ -52,6 +62,28 @@ def test_channels(columns):
     g = new_graph(dtypes.bf16)
     convolved(g, [1, 3, 9, 24], [columns - 8, 3, 3, 3], **around(1, 2)).set_output()
     run(g, knobs={**SMALL, "TILE_N": columns})
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("outputs", [3, 42])
+def test_outputs_that_are_no_multiple_of_16_bytes(outputs):
+    """They are stored from registers, those of pixels past an image's end not at all."""
+    g = new_graph(dtypes.bf16)
+    y = convolved(g, [2, 4, 5, 18], [outputs, 4, 3, 3], **around(1))
+    y.set_output().set_data_type(dtypes.f32)
+    g.add(g.mul(y, g.tensor([1, outputs, 1, 1])), image(g, y.get_dim())).set_output()
+    run(g, knobs={**SMALL, "TILE_N": 32}, slack=3.0)
+
+
+@pytest.mark.feature
+def test_tiles_of_output_channels(monkeypatch):
+    """Four of them, and blocks that work through several tiles, each of the same channels."""
+    blocks = multiprocessors.few(monkeypatch, 6)
+    g = new_graph()
+    y = convolved(g, [blocks // 2, 3, 9, 24], [104, 3, 3, 3], **around(1, 2))
+    scaled = g.add(g.mul(y, g.tensor([1, 104, 1, 1])), image(g, y.get_dim()))
+    scaled.set_output()
+    run(g, knobs={**SMALL, "TILE_N": 32}, slack=3.0)
 
 
 def test_a_filter_that_is_turned():
@@ -153,7 +185,29 @@ def test_every_element_of_a_window_has_one_place(name):
     last = (stem.rows - 1) * height.stride + height.reach
     assert last == stem.input_rows - 1
     assert stem.lead - stem.before + 15 * stem.step + stem.groups * GROUP <= stem.pitch
-    assert (width.lower * stem.channels - stem.lead) % GROUP == 0
+    assert (width.lower * stem.channels - stem.lead) % (stem.unit or GROUP) == 0
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_step_of_k_is_in_one_share(name):
+    stem = Stem.of(shape_of(conv_of(layer(*CASES[name]))), 2)
+    for sums in (32, 128):
+        assert [s for share in stem.shares(sums) for s in share] == list(range(stem.steps))
+
+
+@pytest.mark.parametrize(
+    ("channels", "stride", "width", "unit", "conflicts"),
+    [
+        (3, 2, 224, 0, 1), (3, 1, 224, 0, 2), (8, 1, 56, 0, 1), (8, 2, 56, 16, 1),
+        (8, 2, 55, 0, 2), (16, 1, 55, 16, 1), (16, 2, 56, 32, 1), (16, 2, 55, 16, 2),
+        (24, 2, 56, 16, 1), (32, 1, 55, 32, 1), (32, 2, 56, 64, 1), (32, 2, 55, 32, 2),
+    ],
+)  # fmt: skip
+def test_units_keep_words_in_different_banks(channels, stride, width, unit, conflicts):
+    """Of 3 channels, stride 1, each word is two loads."""
+    fusion = layer([1, channels, 56, width], [64, channels, 3, 3], around(1, stride))
+    stem = Stem.of(shape_of(conv_of(fusion)), 2)
+    assert (stem.unit, stem.conflicts) == (unit, conflicts)
 
 
 # ---- knobs, choices, refusals
@@ -176,13 +230,14 @@ def test_eight_channels_stay_with_im2col():
 @pytest.mark.parametrize(
     ("knobs", "what"),
     [
-        ({"TILE_N": 64}, "TILE_N=64 of 72"),
         ({"TILE_M": 256, "TILE_N": 256}, "tile 256x256"),
+        ({"TILE_M": 256}, "TILE_M=256 and 63 steps of k"),
+        ({"TILE_N": 256}, "bytes"),
     ],
     ids=str,
 )
 def test_knobs_that_do_not_go_together(knobs, what):
-    fusion = layer([1, 3, 16, 16], [72, 3, 3, 3], around(1, 2))
+    fusion = layer([1, 16, 24, 24], [72, 16, 9, 7], around(1))
     (reason,) = CONV_STEM_SM90.legal({**SMALL, "TILE_N": 96, **knobs}, fusion, of(TARGET))
     assert what in reason.what
 
@@ -190,15 +245,15 @@ def test_knobs_that_do_not_go_together(knobs, what):
 @pytest.mark.parametrize(
     ("build", "what"),
     [
-        ([[1, 3, 16, 16], [8, 3, 3, 3], around(1)], "3 elements apart, an odd number"),
         ([[1, 3, 16, 15], [8, 3, 3, 3], around(1, 2)], "a stride of 45 elements"),
         ([[1, 4, 16], [8, 4, 3], around(1, spatial=1)], "1 spatial dims"),
         ([[1, 4, 16, 16], [8, 2, 3, 3], around(1)], "2 groups"),
         ([[1, 4, 16, 16], [8, 4, 3, 3], around(2, dilation=2)], "a dilation of 2"),
-        ([[1, 4, 16, 16], [264, 4, 3, 3], around(1)], "264 output channels"),
-        ([[1, 32, 16, 16], [8, 32, 5, 5], around(1)], "5 rows of 160 elements"),
-        ([[1, 3, 64, 64], [8, 3, 16, 16], around(0, 16)], "rows of 48 elements"),
-        ([[1, 4, 16, 16], [12, 4, 3, 3], around(1)], "with strides"),
+        ([[1, 4, 16, 16], [1032, 4, 3, 3], around(1)], "1032 output channels"),
+        ([[1, 32, 16, 16], [8, 32, 9, 7], around(1)], "9 rows of 224 elements"),
+        ([[1, 4, 512, 512], [8, 4, 16, 16], around(0, 16)], "bytes"),
+        ([[1, 3, 64, 504], [8, 3, 8, 32], around(0, 32)], "rows of 1536 elements"),
+        ([[1, 2, 512, 512], [8, 2, 40, 1], around(0, 32)], "264 rows of X"),
     ],
     ids=str,
 )
