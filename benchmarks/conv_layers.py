@@ -68,6 +68,21 @@ DILATED_LAYERS = (
     (16, 32, 32, 2048, 256, 6),
 )
 
+# (n, h, c, k, r, stride) of square images and filters of few channels, padded to keep the size: a
+# first layer, what follows first ones, many outputs, and what ends networks that make images.
+FEW_CHANNEL_LAYERS = (
+    (64, 224, 3, 64, 3, 1),
+    (64, 112, 8, 64, 3, 2),
+    (64, 112, 8, 64, 7, 2),
+    (64, 112, 16, 64, 3, 1),
+    (64, 112, 16, 64, 5, 2),
+    (64, 112, 32, 64, 3, 1),
+    (64, 112, 32, 64, 3, 2),
+    (32, 112, 8, 512, 3, 2),
+    (16, 256, 16, 3, 9, 1),
+    (16, 256, 32, 3, 3, 1),
+)
+
 # Of LAYERS, which types of 8 bits and images with channels first are timed on.
 _COARSE = (0, 1, 2, 3, 4)
 _CHANNELS_FIRST = (0, 1, 2, 3, 6)
@@ -122,6 +137,13 @@ def dilated_layers() -> list[Case]:
     )
 
 
+def few_channel_layers() -> list[Case]:
+    return _with_and_without(
+        ConvShape(n, (h, h), c, k, (r, r), stride, r // 2)
+        for n, h, c, k, r, stride in FEW_CHANNEL_LAYERS
+    )
+
+
 def coarse_layers() -> list[Case]:
     """i8 with sums in i32, as they are and as the next layer's i8; fp8 with one scale."""
     operations = (
@@ -155,11 +177,13 @@ def normed_layers() -> list[Case]:
 
 
 def more_layers() -> list[Case]:
-    """Groups, volumes, dilation, types of 8 bits, channels first, what batch norms begin."""
+    """Groups, volumes, dilation, few channels, types of 8 bits, channels first, what batch norms
+    begin."""
     return [
         *grouped_layers(),
         *volume_layers(),
         *dilated_layers(),
+        *few_channel_layers(),
         *coarse_layers(),
         *channels_first_layers(),
         *normed_layers(),

@@ -7,7 +7,7 @@ from ..dialect.fusion import Fusion
 from ..expr import product, typical
 from ..target import REGISTERS_PER_THREAD, WARP_THREADS, Target
 from .conv import conv_of
-from .depthwise_tile import DepthwiseFacts, DepthwiseTiling, met
+from .depthwise_tile import LINE_BYTES, DepthwiseFacts, DepthwiseTiling, met
 from .engine import Prediction
 from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of
 
@@ -31,6 +31,10 @@ _SCHEDULERS = 4
 _FILTER_SLOTS = 16
 _FILL_INSTRUCTIONS = 25
 _OF_GROUPS = 1.15  # what such strips take, of that
+_SECTOR_BYTES = 32  # that caches move at the least
+# Of memory's bandwidth, what caches give where a block has less than a line of each pixel's
+# channels: of one layer, of 170 outputs, 4 bytes a thread.
+_SECTORS_SHARE = 0.95
 _OTHER_REGISTERS = 60  # of a thread, beside sums, a row of pixels and the taps that lie on it
 _OTHER_REGISTERS_HELD = 48  # the same where all taps stay
 
@@ -55,6 +59,7 @@ def predicted(
     filled = min(1.0, blocks / target.sm_count)
     bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * filled
     memory = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
+    memory = max(memory, _sector_bytes(fusion, facts, tiling) / (_SECTORS_SHARE * bandwidth))
     if waves > 1:
         memory *= 1 + _UNEVEN_SHARE / waves
 
@@ -73,6 +78,27 @@ def predicted(
     total = LAUNCH_SECONDS + memory + computed
     seconds = {"memory": memory, "instructions": computed, "launch": LAUNCH_SECONDS}
     return Prediction(total, max(seconds, key=lambda name: seconds[name]))
+
+
+def _sector_bytes(fusion: Fusion, facts: DepthwiseFacts, tiling: DepthwiseTiling) -> int:
+    """What blocks of other channels move of the same pixels, where none has a line's worth.
+
+    Each reads the pixels of its group and writes its few channels of Y.
+    """
+    own, op, size = tiling.width * tiling.fragments, conv_of(fusion), facts.bits // 8
+    tiles = facts.channels // own
+    if not facts.is_last or tiles == 1 or own * size >= LINE_BYTES:
+        return 0
+    outputs = typical(facts.shape.pixels)
+    inputs = typical(op.x.elements()) // (facts.shape.groups * facts.shape.c_group)
+    read = max(1, own // facts.shape.k_group) * facts.shape.c_group * size
+    # Pixels side by side share sectors, unless strides pass over some.
+    inputs_bytes = min(inputs * read, outputs * facts.shape.taps * _sectors(read))
+    return tiles * (inputs_bytes + outputs * _sectors(own * size))
+
+
+def _sectors(bytes_: int) -> int:
+    return -(-bytes_ // _SECTOR_BYTES) * _SECTOR_BYTES
 
 
 def _resident(facts: DepthwiseFacts, tiling: DepthwiseTiling, target: Target) -> int:
