@@ -35,6 +35,7 @@ from .conv import ConvShape
 ACROSS = 16  # pixels of a block in a row of Y
 DOWN = wgmma.M // ACROSS  # rows of it
 GROUP = 8  # elements of k that lie together
+MOST_CHANNELS = 32  # more fill panels of im2col loads, which cost fewer instructions
 MOST_STEPS = 100  # of k, each 16 elements, which are written out one after the other
 # Those whose words are in registers at the same time, beside few sums and beside more.
 _TOGETHER, _TOGETHER_OF_MORE = 24, 8
@@ -220,8 +221,10 @@ def stem_refusal(shape: ConvShape) -> str | None:
         return f"{len(shape.windows)} spatial dims"
     if shape.groups != 1:
         return f"{shape.groups} groups"
+    if shape.c_group > MOST_CHANNELS:
+        return f"{shape.c_group} channels"
     x = shape.x
-    if x.layout[1].constant != 1 or x.layout[3] != x.shape[1]:
+    if 1 not in (x.layout[1].constant, x.shape[1].constant) or x.layout[3] != x.shape[1]:
         return "pixels that do not follow each other, channels last"
     if (what := tma.refusal(rows_view(x), (2, 1))) is not None:
         return f"rows of X with {what}"

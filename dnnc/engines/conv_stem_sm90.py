@@ -32,7 +32,7 @@ from ..target import Target
 from .conv import ConvShape, conv_of, conv_of_call, image_view, shape_of
 from .conv_facts_sm90 import y_loads
 from .conv_layouts import Copied, relaid_fusion, relaid_region
-from .conv_stem import MOST_STEPS, Stem, stem_refusal
+from .conv_stem import MOST_CHANNELS, MOST_STEPS, Stem, stem_refusal
 from .conv_stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
 from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
@@ -54,7 +54,6 @@ from .tile_sm90 import (
 )
 
 _PATTERN = "one conv_fprop of few channels, pointwise operations after it"
-_ROWS_OF_X = "X of rows of multiples of 16 bytes, without gaps where channels are last"
 _AXES = (2, 4, 3)  # of a view of an image: channels, columns, rows
 _ROWS = (128, 256)
 _COLUMNS = (32, 64, 96, 128, 192, 256)
@@ -77,15 +76,15 @@ class ConvStemSm90Engine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of two spatial dims and one group; X and W of f16 or bf16, sums in "
-        f"f32; {_ROWS_OF_X}",
-        f"filters of up to {MOST_STEPS} steps of 16 elements, whose rows are padded to 8 and whose "
-        "part for 32 output channels fits shared memory beside two tiles of X; dilation along "
-        "columns only; any strides and paddings, both modes, up to "
-        f"{_MOST_OUTPUTS} output channels; N and the height may be symbols, the width if rows keep "
-        "whole 16 bytes",
+        "f32",
+        f"up to {MOST_CHANNELS} channels, {_MOST_OUTPUTS} output channels; filters of up to "
+        f"{MOST_STEPS} steps of 16 elements, whose rows are padded to 8 and whose part for 32 "
+        "output channels fits shared memory beside two tiles of X; dilation along columns only; "
+        "any strides and paddings, both modes; N, the height and the width may be symbols",
         "pointwise operations of Y's dims after it, the convolution used anywhere; several "
-        "outputs, each of which follows it; X and what has Y's dims are copied to channels last "
-        "first, or from there last, where they are not",
+        "outputs, each of which follows it; X is copied first where its channels are not last, "
+        "pixels have gaps or rows do not begin at whole 16 bytes; what has Y's dims first or last "
+        "where its channels are not last",
     )
 
     # ---- the support surface
@@ -106,7 +105,7 @@ class ConvStemSm90Engine:
     def _operand_reasons(self, shape: ConvShape) -> list[Reason]:
         if (what := stem_refusal(shape)) is not None:
             status = Status.NOT_SUPPORTED_LAYOUT
-            supported = f"two spatial dims, one group; {_ROWS_OF_X}; {self.support[1]}"
+            supported = f"two spatial dims, one group; {self.support[1]}"
             return [Reason(status, "runs of elements", what, supported)]
         if shape.k_group > _MOST_OUTPUTS:
             what = f"{shape.k_group} output channels"

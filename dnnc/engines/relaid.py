@@ -46,13 +46,12 @@ def twin_of(tensor: Tensor, order: Sequence[int], pitch: int) -> Tensor:
     last = order[-1]
     padded = [*tensor.shape]
     padded[last] = Expr.of(pitch)
-    return replace(
-        tensor,
-        strides=packed_strides(padded, order),
-        is_virtual=True,
-        is_output=False,
-        alignment=_ALIGNMENT,
-    )
+    return twin_at(tensor, packed_strides(padded, order))
+
+
+def twin_at(tensor: Tensor, strides: tuple[Expr, ...]) -> Tensor:
+    """A tensor of the same elements, some strides apart."""
+    return replace(tensor, strides=strides, is_virtual=True, is_output=False, alignment=_ALIGNMENT)
 
 
 @dataclass(frozen=True, eq=False)

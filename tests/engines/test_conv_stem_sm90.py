@@ -14,7 +14,7 @@ from dnnc.target import of
 from tests.support import multiprocessors
 from tests.support.checked import check, random_inputs
 
-from .convs import H, N, around, convolved, image, ptx_of
+from .convs import H, N, W, around, convolved, image, ptx_of
 from .test_conv_sm90 import layer, new_graph
 
 TARGET = "sm_90a"
@@ -136,6 +136,29 @@ def test_widths_that_are_symbols():
     run(g, {"W": 40})
 
 
+def test_any_width():
+    """Rows are copied to where they begin at whole 16 bytes."""
+    g = new_graph()
+    y = g.conv_fprop(image(g, [1, 3, 5, W]), image(g, [24, 3, 3, 3]), **around(1, 2))
+    y.set_output()
+    run(g, {"W": 21})
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize(
+    ("channels", "strides"),
+    [(3, [180, 1, 45, 3]), (2, [192, 1, 48, 3]), (1, [60, 60, 15, 1])],
+    ids=["odd rows", "a gap behind pixels", "one channel"],
+)
+def test_rows_that_the_copy_engine_can_not_take_are_copied(channels, strides):
+    g = new_graph()
+    x = g.tensor([2, channels, 4, 15], strides)
+    g.conv_fprop(x, image(g, [16, channels, 3, 3]), **around(1)).set_output()
+    plan = run(g)
+    steps = plan.programs[0].variants[0].steps
+    assert ["_copy" in step.launch.kernel for step in steps] == [True, False]
+
+
 def test_blocks_work_through_many_tiles(monkeypatch):
     """More tiles than multiprocessors: the ring goes on from tile to tile."""
     blocks = multiprocessors.few(monkeypatch, 6)
@@ -222,7 +245,7 @@ def test_the_first_layer_of_a_network_gets_this_engine():
     assert moved / 4.5e12 < best.prediction.seconds < 2 * moved / 3e12
 
 
-def test_eight_channels_stay_with_im2col():
+def test_64_channels_stay_with_im2col():
     fusion = layer([32, 64, 56, 56], [64, 64, 3, 3], around(1))
     assert heuristics.choices(fusion, of(TARGET))[0].engine is not CONV_STEM_SM90
 
@@ -245,8 +268,8 @@ def test_knobs_that_do_not_go_together(knobs, what):
 @pytest.mark.parametrize(
     ("build", "what"),
     [
-        ([[1, 3, 16, 15], [8, 3, 3, 3], around(1, 2)], "a stride of 45 elements"),
         ([[1, 4, 16], [8, 4, 3], around(1, spatial=1)], "1 spatial dims"),
+        ([[1, 40, 16, 16], [8, 40, 3, 3], around(1)], "40 channels"),
         ([[1, 4, 16, 16], [8, 2, 3, 3], around(1)], "2 groups"),
         ([[1, 4, 16, 16], [8, 4, 3, 3], around(2, dilation=2)], "a dilation of 2"),
         ([[1, 4, 16, 16], [1032, 4, 3, 3], around(1)], "1032 output channels"),

@@ -51,13 +51,20 @@ STEMS = {
     "224x224x3 7x7 s2": ([3, 224, 224], [64, 3, 7, 7], around(3, 2)),
     "160x160x3 3x3 s2": ([3, 161, 160], [40, 3, 3, 3], around(1, 2)),
     "four channels": ([4, 37, 78], [104, 4, 5, 5], around(2)),
+    "224x224x3 3x3": ([3, 224, 224], [64, 3, 3, 3], around(1)),
+    "299x299x3 3x3 s2": ([3, 299, 299], [32, 3, 3, 3], around(0, 2)),
+    "106x106x8 7x7 s2": ([8, 106, 106], [24, 8, 7, 7], around(3, 2)),
+    "57x57x16 5x5": ([16, 57, 57], [40, 16, 5, 5], around(2)),
+    "56x56x32 3x3 s2": ([32, 56, 56], [64, 32, 3, 3], around(1, 2)),
+    "many outputs": ([8, 40, 44], [600, 8, 3, 3], around(1)),
+    "few outputs": ([16, 64, 72], [3, 16, 5, 5], around(2)),
 }
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("rows", [128, 256])
 @pytest.mark.parametrize("name", STEMS)
-def test_first_layers(name, rows, dtype):
+def test_layers_of_few_channels(name, rows, dtype):
     run(STEMS[name], dtype, (1, 33), {"TILE_M": rows}.items(), "conv_stem_sm90")
 
 
