@@ -480,6 +480,33 @@ def test_each_wait_of_computed_pixels_is_needed(name, monkeypatch):
     assert alive == set(COMPUTED_UNOBSERVABLE.get(name, {}))
 
 
+# ---- few channels: three tiles for one block, of two shares of k each
+
+_OTHER_WORDS = "words of the next share have registers of their own, until they are assembled"
+FEW_CHANNELS_UNOBSERVABLE = {
+    ("bar", -3): _ONE_WARP,
+    ("setmaxnreg", -2): _MORE_REGISTERS,
+    ("wgmma.commit_group", -2): _OTHER_WORDS,
+    ("wgmma.wait_group", -2): _OTHER_WORDS,
+}
+
+
+def few_channels():
+    g = conv_graph()
+    g.conv_fprop(image(g, [3, 8, 5, 10]), image(g, [24, 8, 7, 7]), padding=[3, 3]).set_output()
+    return g, {"TILE_M": 128, "TILE_N": 32, "STAGES": 2}
+
+
+@pytest.mark.slow
+def test_each_wait_of_few_channels_is_needed(monkeypatch):
+    monkeypatch.setattr(plans, "_device_variables", lambda program: {"sm_count": 1})
+    found, alive = survivors(
+        few_channels, "conv_stem_sm90", "sm_90a", lambda *of: removed(*of, HOPPER_WAITS)
+    )
+    assert len(found) > 15
+    assert alive == set(FEW_CHANNELS_UNOBSERVABLE)
+
+
 # ---- attention: one block works through all tiles, of two blocks of keys each
 
 
