@@ -6,7 +6,9 @@ Every block works through the same number of tiles, one after the other:
 
 or as long as memory or L2 take for what all of them read.  The numbers were fitted on some 1,800
 configurations of 31 shapes, most of them generated (`python -m benchmarks sweep`), on an H200;
-how fast operands are loaded, on those and a dozen whose rows begin at lines of 128 bytes.
+how fast operands are loaded, on those and a dozen whose rows begin at lines of 128 bytes.  What
+stages wait for, short rows, turns, memory and zeros past the end were fitted again on 2,900 of 115
+shapes, most of them timed on an H100.
 """
 
 from __future__ import annotations
@@ -22,11 +24,18 @@ _FILL_SECONDS = 0.55e-6  # of a block: barriers, the first loads
 _CLUSTER_FILL_SECONDS = 0.4e-6  # more, of blocks that start together
 _TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
 _CLUSTER_SECONDS = 0.3e-6  # of a tile, where blocks wait for each other
-_RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
-_LATENCY_SECONDS = 1.4e-6  # from the start of a stage's loads to its release
+_RATE_SHARE = 0.96  # of the tensor cores' rate: the clock of a long product
+_LATENCY_SECONDS = 0.9e-6  # from the start of a stage's loads to its release
+_LATENCY_RATE = 60e9  # bytes a second of a stage that add to it
+_HALO_LATENCY_SECONDS = 1.4e-6  # where stages bring filters, beside tiles of pixels
+_SHORT_ROW = 16  # elements of a row of C in a tile, up to which a tile takes longer
+_SHORT_ROWS_SECONDS = 0.25e-6
+_MEMORY_SHARPNESS = 4.0  # of the bend where memory and all else take as long
 # Bytes a second that a multiprocessor's copy engine brings, of rows of 128 bytes; narrower ones are
 # taken to need as long, which is not measured.
 _LOAD_RATE = 110e9
+_TURN_SECONDS = 0.2e-6  # from one warpgroup's products to the other's
+_CLUSTER_TURN_SECONDS = 1.0e-6  # the same, where blocks wait for each other's warpgroups
 _IM2COL_RATE = 60e9  # of pixels, whose every tap reads them from L2 again
 _SHARED_FILTERS = 1.15  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
@@ -41,24 +50,24 @@ _SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
 # Operands whose rows TMA can't take go through a warpgroup's registers: bytes a second of tiles of
 # up to 64 rows, all of whose loads are under way together, and of taller ones; of a stage, more.
 _TALL_ROWS = 64
-_NARROW_RATE = 16e9
+_NARROW_RATE = 22e9
 _TALL_NARROW_RATE = 6.2e9
 _NARROW_SECONDS = 0.15e-6
 _FEW_ROWS_SECONDS = 0.6e-6  # of tiles of 8 rows, which few threads load
 _EPILOGUE_RATE = 28e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 10.7e9
-_LONE_RATE = 0.7  # of these, of tiles of 64 rows
-_DIRECT_RATE = 11.6e9  # of elements that are stored one or two at a time
-_SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 2.73e-6}  # of an exchange of sums
+_LONE_RATE = 0.95  # of these, of tiles of 64 rows
+_DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
+_SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 1.5e-6}  # of an exchange of sums
 _SPLIT_RATE = 52e9  # bytes a second of it
 _STREAM_RATE = 30e9  # bytes a second of sums through global memory
-_DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
-_COLD_LOADS = 1.6  # times that what many load at once is loaded before L2 holds it, at most
-_PAST_RATE = 120e9  # bytes a second of zeros past a tensor's end
+_DRAM_SHARE = 0.86  # of the bandwidth of the usual part
+_COLD_LOADS = 1.4  # times that what many load at once is loaded before L2 holds it, at most
+_PAST_RATE = 210e9  # bytes a second of zeros past a tensor's end
 # Of the shorter of loading and multiplying groups of rows, what adds to the longer: blocks begin
 # and end where their groups do, not all together.
 _GROUPS_SHARE = 0.25
-_L2_RATE = 12e12  # bytes a second that all multiprocessors load together
+_L2_RATE = 10.8e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
 _LEAST_COLUMNS = 80
@@ -164,7 +173,7 @@ class HopperTile:
         dram = moved / (self.target.dram_gbs * 1e9 * _DRAM_SHARE)
         memory = dram + 0.8 * (self._fill + self._after)
         l2 = read / (_L2_RATE * self.load_share)
-        seconds = max(busy, memory, l2)
+        seconds = max(_bent(busy, memory, _MEMORY_SHARPNESS), l2)
         if work.groups:
             seconds += _GROUPS_SHARE * min(busy, memory)
         bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
@@ -174,6 +183,7 @@ class HopperTile:
         """Of so many tiles, one after the other; products: seconds of a tile's."""
         if not self.takes_turns:
             return rounds * (products + self._after)
+        products += _TURN_SECONDS if self.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
         # A warpgroup has two tiles' time for its own products and epilogue.
         return rounds * max(products, (products + self._after) / 2) + self._after
 
@@ -246,9 +256,11 @@ class HopperTile:
         if self.rewrites:
             computed = self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE
         # Bound by either, pixels and products hold each other up.
-        parts = (multiply, pixels, self.taken)
-        multiply = sum(part**_SHARPNESS for part in parts) ** (1 / _SHARPNESS)
-        return max(multiply, load, computed, _LATENCY_SECONDS / (self.stages - 1))
+        multiply = _bent(_bent(multiply, pixels, _SHARPNESS), self.taken, _SHARPNESS)
+        latency = _LATENCY_SECONDS + self._stage_bytes / _LATENCY_RATE
+        if self.loads[0] < 1.0:
+            latency = _HALO_LATENCY_SECONDS
+        return max(multiply, load, computed, latency / (self.stages - 1))
 
     def _after_seconds(self) -> float:
         """What follows a tile's products."""
@@ -257,6 +269,8 @@ class HopperTile:
         if self.takes_turns or (self.tile[1] if self.swaps else self.tile[0]) == 64:
             rate *= _LONE_RATE  # one warpgroup
         seconds = _TILE_SECONDS + elements / rate
+        if self.tile[1] <= _SHORT_ROW:
+            seconds += _SHORT_ROWS_SECONDS
         if self.is_direct:
             seconds += elements / _DIRECT_RATE
         if self.cluster != (1, 1) or self.splits > 1:
@@ -266,6 +280,12 @@ class HopperTile:
         if self.splits > 1:
             seconds += _SPLIT_SECONDS[self.splits] + elements * 4 / _SPLIT_RATE
         return seconds
+
+
+def _bent(a: float, b: float, sharpness: float) -> float:
+    """The longer of two times, and more where both are as long and hold each other up."""
+    longer, shorter = max(a, b), min(a, b)
+    return longer * (1 + (shorter / longer) ** sharpness) ** (1 / sharpness)
 
 
 def _narrow_seconds(rows: float) -> float:

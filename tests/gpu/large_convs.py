@@ -81,7 +81,9 @@ def check_batch(plan, layer, dtype, n, allowance=0.0, layout="last"):
     torch.cuda.synchronize()
     exact = torch.relu(exact * scale.double() + bias.double() + residual.double())
     pixels, exact = y.movedim(1, -1), exact.movedim(1, -1)
-    assert_close(pixels, exact, dtype, slack=3.0, allowance=allowance)
+    # All of a few channels may be next to zero.
+    least = 1.0 if w_dims[0] < 8 else 0.0
+    assert_close(pixels, exact, dtype, slack=3.0, allowance=allowance, least=least)
     first = y.clone()
     plan.execute(pack, workspace, sizes=sizes)
     torch.cuda.synchronize()

@@ -24,13 +24,15 @@ def poisoned(*dims, dtype=torch.float16):
     return torch.full(dims, float("nan"), dtype=dtype, device="cuda")
 
 
-def assert_close(actual, exact, dtype, slack=2.0, allowance=0.0):
+def assert_close(actual, exact, dtype, slack=2.0, allowance=0.0, least=0.0):
+    """least: what a row's largest counts as at least, of the mean of all elements."""
     actual = actual.double()
     assert bool(torch.isfinite(actual).all())
     error = float((actual - exact).norm() / exact.norm())
     bound = slack * UNIT[dtype] + allowance
     assert error <= bound, f"relative error {error:.3g} > {bound:.3g}"
-    worst = float(((actual - exact).abs().amax(-1) / exact.abs().amax(-1)).max())
+    largest = exact.abs().amax(-1).clamp_min(least * float(exact.abs().mean()))
+    worst = float(((actual - exact).abs().amax(-1) / largest).max())
     assert worst <= 8 * bound, f"an element is off by {worst:.3g} of its row's largest"
 
 
