@@ -70,7 +70,7 @@ def test_a_fusion_of_which_no_choice_is_legal_is_split():
     ids=str,
 )
 def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
-    base = {"TILE_M": 128, "TILE_N": 256, "SWAP_AB": 0, "STAGES": 4}
+    base = {"TILE_M": 128, "TILE_N": 256, "SWAP_AB": 0, "STAGES": 4, "WARP_SPEC_CFG": 1}
     text = "matmul_sm90:" + ":".join(f"{name}={value}" for name, value in base.items())
     assert spills.is_like("matmul_sm90", {**base, "STAGES": 3, **knobs}, [text]) is is_like
     assert not spills.is_like("matmul_sm80", base, [text])
