@@ -179,9 +179,10 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(
         ("arith.extf", "arith.truncf", "arith.negf", "arith.sitofp", "arith.uitofp",
          "arith.fptosi", "arith.index_cast", "arith.extsi", "arith.extui", "arith.divsi",
-         "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "math.absf", "math.absi",
-         "math.floor", "math.ceil"), _first
+         "arith.divui", "arith.remsi", "arith.remui", "arith.floordivsi", "math.absf", "math.absi"),
+        _first,
     ),
+    **dict.fromkeys(("math.floor", "math.ceil"), lambda of: of[0] + 1),
     "math.sqrt": lambda of: max(1.0, of[0]),
     "math.exp": _power,
     **dict.fromkeys(("math.tanh", "math.erf", "math.sin", "math.cos"), _one),

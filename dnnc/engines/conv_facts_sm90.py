@@ -14,7 +14,7 @@ from .conv_beside_sm90 import shape_of_knobs, side_by_side
 from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
-from .facts_sm90 import SPLITS, ProductFacts, instruction_of_types, promotes_sums
+from .facts_sm90 import SPLITS, ProductFacts, instruction_of_types, promotes_sums, read_once
 from .hopper_model import HopperWork, load_share
 from .product import is_heavy
 from .surface import bytes_of
@@ -91,6 +91,8 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         rewrites=computes(fusion),
         beside=beside_bytes(fusion, shape.panel(row.element_bytes)),
         row_bytes=shape.panel_bytes(row.element_bytes),
+        may_stay=not all(read_once(fusion, t, op.y.shape) for t in y_loads(fusion)),
+        groups_beside=beside,
     )
 
 

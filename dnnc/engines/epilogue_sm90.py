@@ -126,7 +126,6 @@ class Epilogue:
     tiling: Tiling
     matrices: Matrices
     address: Any
-    load_rings: Sequence[Pipeline]
     exchange: RowExchange
     rank: Any
 

@@ -18,6 +18,7 @@ from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
+from ..expr import Expr
 from .bits_sm90 import swaps_of_bits
 from .hopper_model import load_share
 from .product import (
@@ -51,13 +52,15 @@ class ProductFacts:
     swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
     of the product's dims has contiguous columns.
     staged, loaded: by SWAP_AB, bytes of an element of outputs and of the epilogue's inputs that go
-    through shared memory, at most those: what a load needs beyond its dims is seen when the kernel
-    is made.  is_direct: by SWAP_AB, whether outputs are stored from registers.
+    through shared memory.  may_stay: whether some of those inputs may be read from registers after
+    all, which is seen when the kernel is made.  is_direct: by SWAP_AB, whether outputs are stored
+    from registers.
     reductions: in the epilogue.  width: at most, of rows that are reduced and flow on; 0: none.
     load_share: of the copy engine's rate, and narrow: of A and B, see `hopper_model`.
     most_sums: that two rows of a thread may have: twice the registers.
     rewrites: whether warps of the producer compute A in shared memory.  beside: bytes of a row of
-    each tile that they read beside what they write.  row_bytes: of k of a stage.
+    each tile that they read beside what they write.  row_bytes: of k of a stage.  groups_beside: of
+    channels, each of which has so large a part of a row of B's tiles.
     """
 
     row: wgmma.Instruction
@@ -89,6 +92,8 @@ class ProductFacts:
     rewrites: bool = False
     beside: tuple[int, ...] = ()
     row_bytes: int = wgmma.ROW_BYTES
+    may_stay: bool = False
+    groups_beside: int = 1
 
     @property
     def panel_k(self) -> int:
@@ -144,6 +149,7 @@ def facts_of(fusion: Fusion) -> ProductFacts:
             (load_share(pitch_bytes(t)) for t in (op.a, op.b) if _is_aligned(t)), default=1.0
         ),
         narrow=(not _is_aligned(op.a), not _is_aligned(op.b)),
+        may_stay=not all(read_once(fusion, t, dims) for t in loads),
     )
 
 
@@ -179,10 +185,24 @@ def _staged(fusion: Fusion, whole: Sequence[Tensor], *, swaps: bool) -> tuple[in
 
 
 def _loads(fusion: Fusion) -> list[Tensor]:
-    """What g2 reads of the product's dims."""
+    """What g2 reads of the product's dims, where every output has these; see `staged_loads`."""
     dims = matmul_of(fusion).c.shape
+    if any(t.shape != dims for t in fusion.outputs):
+        return []
+    operands = {t for m in matmuls_of(fusion) for t in (m.a, m.b)}
+    before = {t for each in operands for op in fusion.upstream(each) for t in op.read_operands}
     after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
-    return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
+    found = [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
+    return [t for t in found if t not in operands | before]
+
+
+def read_once(fusion: Fusion, tensor: Tensor, dims: tuple[Expr, ...]) -> bool:
+    """Whether what follows a product of some dims reads a tensor at its own coordinates only."""
+    return all(
+        isinstance(op, Pointwise) and fusion.roles[op] == "g2" and op.results[0].shape == dims
+        for op in fusion.ops
+        if tensor in op.read_operands
+    )
 
 
 def _loaded(fusion: Fusion, loads: Sequence[Tensor], *, swaps: bool) -> tuple[int, ...]:

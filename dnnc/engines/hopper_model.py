@@ -176,7 +176,7 @@ class HopperTile:
         seconds = max(_bent(busy, memory, _MEMORY_SHARPNESS), l2)
         if work.groups:
             seconds += _GROUPS_SHARE * min(busy, memory)
-        bound = "memory" if seconds > busy else "tensor cores" if rounds > 1 else "latency"
+        bound = "memory" if max(memory, l2) > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
     def _busy_seconds(self, rounds: float, products: float) -> float:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from itertools import combinations
 from itertools import product as product_of
 
 from ..codegen import mbarrier, tma, wgmma
@@ -311,13 +312,17 @@ def _share_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
 
 
 def _staged_bytes(
-    knobs: Knobs, facts: ProductFacts
+    knobs: Knobs, facts: ProductFacts, stays: frozenset[int] = frozenset()
 ) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """(bytes of an element of each staged output, of each staged load, columns of a chunk)."""
+    """(bytes of an element of each staged output, of each staged load, columns of a chunk).
+
+    stays: places of loads that are not staged after all.
+    """
     _, columns = sides_of(knobs)
     splits = knobs["SPLIT_K_SLC"]
     staged = facts.staged[knobs["SWAP_AB"]]
-    loaded = facts.loaded[knobs["SWAP_AB"]] if splits == 1 else ()
+    loads = facts.loaded[knobs["SWAP_AB"]] if splits == 1 else ()
+    loaded = tuple(size for place, size in enumerate(loads) if place not in stays)
     own = columns // slices_of(columns, splits)
     return staged, loaded, chunk_columns(own, [*staged, *loaded])
 
@@ -329,18 +334,29 @@ def smem_bytes_of(knobs: Knobs, facts: ProductFacts) -> int:
 
 
 def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
-    """(bytes of a stage, of all else)."""
+    """(bytes of a stage, of all else), the most that they may be."""
+    places = range(len(facts.loaded[knobs["SWAP_AB"]])) if facts.may_stay else ()
+    parts = [
+        _smem_parts_of(knobs, facts, frozenset(stays))
+        for count in range(len(places) + 1)
+        for stays in combinations(places, count)
+    ]
+    return parts[0][0], max(rest for _, rest in parts)
+
+
+def _smem_parts_of(knobs: Knobs, facts: ProductFacts, stays: frozenset[int]) -> tuple[int, int]:
     rows, columns = sides_of(knobs)
-    staged, loaded, chunk = _staged_bytes(knobs, facts)
+    staged, loaded, chunk = _staged_bytes(knobs, facts, stays)
     firsts, seconds = facts.operands[::-1] if knobs["SWAP_AB"] else facts.operands
     row_bytes = facts.row_bytes
     in_registers = knobs["WARP_SPEC_CFG"] == FRAGMENTS
     if in_registers and (bits := facts.raw_bits[knobs["SWAP_AB"]]):
         row_bytes = bits // 8 * facts.row.panel_k
-    stage = tile_bytes(rows * firsts, row_bytes) + tile_bytes(columns * seconds, facts.row_bytes)
+    stage = tile_bytes(rows * firsts, row_bytes)
+    stage += tile_bytes(columns * seconds, facts.row_bytes // facts.groups_beside)
     stage += sum(tile_bytes(knobs["TILE_M"], of_row) for of_row in facts.beside)
     buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
-    load_buffers = 0 if _stages_bring_loads(knobs, facts, stage) else LOAD_BUFFERS
+    load_buffers = 0 if _stages_bring(knobs, facts, stage, loaded, chunk) else LOAD_BUFFERS
     buffers += load_buffers * buffer_bytes(loaded, chunk)
     buffers += _exchange_bytes(knobs, facts)
     producers = producers_of(knobs)
@@ -364,9 +380,10 @@ def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
     return stage + Pipeline.barrier_bytes(1), rest
 
 
-def _stages_bring_loads(knobs: Knobs, facts: ProductFacts, stage_bytes: int) -> bool:
+def _stages_bring(
+    knobs: Knobs, facts: ProductFacts, stage_bytes: int, loaded: tuple[int, ...], chunk: int
+) -> bool:
     """Whether what epilogues read comes in the stages of the operands."""
-    _, loaded, chunk = _staged_bytes(knobs, facts)
     if not loaded or facts.is_grouped or facts.rewrites:
         return False
     rows, columns = part_of(knobs)

@@ -10,6 +10,7 @@ from ..codegen.kernel import Kernel
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..codegen.stream_sum import StreamSum
+from ..errors import DnncError, Status
 from ..expr import device_dim, maximum, minimum
 from .matmul_sm90_kernel import Emitter
 from .matrices_sm90 import Matrices
@@ -23,6 +24,9 @@ def emit_product(
     matrices_of: Callable[[Kernel, Region, Tiling], Matrices],
 ) -> None:
     """matrices_of: what the kernel multiplies; its operands take the kernel's first arguments."""
+    if tiling.smem_bytes > (most := output.target.smem_block_bytes):  # what `legal` has to see
+        what = f"{tiling.smem_bytes} bytes of shared memory"
+        raise DnncError(Status.INTERNAL_ERROR, what, f"at most {most} on {output.target}")
     kernel = output.kernel("", tiling.threads)
     kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
     blocks = Cluster(*tiling.cluster, tiling.splits).blocks

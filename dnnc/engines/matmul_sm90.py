@@ -4,8 +4,9 @@
     g2(C = g1a(inputs) @ g1b(inputs), inputs): TMA, mbarriers, `wgmma`, persistent blocks
 
     warpgroup 0     loads   | stage | stage | ... |   ring of tiles of both operands
-    warpgroups 1..  multiply a stage each step, 64 or 128 rows of the tile each; then walk g2 on
-                    the accumulators where they are, and store through shared memory by TMA
+    warpgroups 1..  multiply a stage each step, a part of the tile each, or whole tiles by turns;
+                    then walk g2 on the accumulators where they are, and store through shared
+                    memory by TMA
 
 A block works through tiles t, t + blocks, ...; its producer runs ahead into the next tile while
 the consumers are at the epilogue.  Blocks of a cluster load what they share once.  An operand

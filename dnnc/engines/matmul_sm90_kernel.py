@@ -1,10 +1,11 @@
 # pyright: basic
 """The kernel of engines matmul_sm90 and conv_sm90, top to bottom; see the engines for the whole.
 
-    warpgroup 0      for each tile, for each k block: wait until the stage is empty, load it;
-                     warps 1 and 2: for each tile, load what the epilogues read
-    warpgroups 1..   for each tile: for each k block: wait until the stage is full, multiply,
-                     release the stage before; then the epilogue
+    warpgroup 0      for each tile: for each k block: wait until the stage is empty, load it; then
+                     load what the epilogues read into the stages after, or by warps 1 and 2 into
+                     rings of their own
+    warpgroups 1..   for each tile, or by turns: for each k block: wait until the stage is full,
+                     multiply, release the stage before; then the epilogue
 
 *Rows* and *columns* are those of the instruction: of the product itself, or, swapped, of its
 transpose, whose first operand is B.
@@ -91,7 +92,7 @@ class Emitter:
         )  # fmt: skip
         self.epilogue = Epilogue(
             self.kernel, self.region, t, self.matrices, smem.address(base),
-            self.load_rings, self.exchange, self.cluster.column(self.rank),
+            self.exchange, self.cluster.column(self.rank),
         )  # fmt: skip
         # Through a shuffle, so that the assembler knows it to be the same in the whole warp.
         self.warp = nvvm.shfl_sync(

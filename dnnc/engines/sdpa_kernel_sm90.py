@@ -485,7 +485,7 @@ class SdpaEmitter:
         )
 
     def _pin(self, value: Any) -> None:
-        """Has a value computed here: a store that is not moved, which nobody reads.
+        """Has a value computed here: a store that is not moved, on a condition that never holds.
 
         The assembler would move all exponentials below the wait for P @ V.
         """

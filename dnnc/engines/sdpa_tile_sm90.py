@@ -12,7 +12,7 @@ from ..codegen.tile_ring import TileRing
 from ..codegen.tile_table import TileTable
 from ..codegen.turned_bytes import TurnedBytes
 
-_WARP_WORD = 4
+_PIN_BYTES = 4  # of the place whose address no store meets
 TURNERS = 3  # warps of the producer's that turn values
 
 _MOST_BESIDE_TURNING = 190  # sums of a thread, for which fewer registers do
@@ -195,8 +195,7 @@ class SdpaTiling:
 
     @property
     def table_offset(self) -> int:
-        warps = self.consumers * wgmma.WARPGROUP_THREADS // 32
-        return self.pins_offset + (warps * _WARP_WORD if self.pinned else 0)
+        return self.pins_offset + (_PIN_BYTES if self.pinned else 0)
 
     @property
     def smem_bytes(self) -> int:

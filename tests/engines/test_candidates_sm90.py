@@ -8,7 +8,7 @@ import pytest
 import dnnc
 from dnnc import compiler, dtypes
 from dnnc.codegen.region import Region
-from dnnc.compiler import TEXT_STAGES
+from dnnc.compiler import TEXT_STAGES, compile_graph
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named, heuristics
@@ -52,7 +52,22 @@ def scaled(m):
     return g
 
 
+def residual(dtype, largest=False, again=False):
+    """Beside it: a reduction of all, which stages no load; A, read again as a residual."""
+    g = new_graph(dtypes.f16)
+    a = g.tensor([1, 512, 512])
+    y = g.matmul(a, g.tensor([1, 512, 512], [512 * 512, 1, 512]))
+    y = g.add(g.add(y, a) if again else y, g.tensor([1, 512, 512], data_type=dtype))
+    y = g.relu(y).set_output()
+    if largest:
+        g.reduction(y, "amax").set_dim([1, 1, 1]).set_output().set_data_type(dtypes.f32)
+    return g
+
+
 GRAPHS = {
+    "residual": lambda: residual(dtypes.f32),
+    "residual beside a reduction": lambda: residual(dtypes.f32, largest=True),
+    "residual beside an operand": lambda: residual(dtypes.f16, again=True),
     **{
         f"experts {token} {residual} {weights}": lambda t=token, r=residual, w=weights: experts(
             t, r, w
@@ -90,6 +105,21 @@ def test_every_candidate_is_tiled(name):
                 row = instruction_of(region, swaps=bool(knobs["SWAP_AB"]))
                 needed = Tiling.of(made, row).smem_bytes
                 assert needed <= smem_bytes_of(knobs, facts_of(fusion)), knobs
+
+
+def test_groups_side_by_side_with_residuals_fit_shared_memory():
+    """Rows of their filters are a part of a panel, and stages smaller than with whole ones."""
+    g = new_graph(dtypes.f16)
+    dims = [8, 512, 28, 28]
+    x = g.tensor([8, 256, 56, 56], [56 * 56 * 256, 1, 56 * 256, 256])
+    y = g.conv_fprop(x, g.tensor([512, 16, 3, 3], [144, 1, 48, 16]), padding=[1, 1], stride=[2, 2])
+    for _ in range(2):
+        y = g.add(y, g.tensor(dims, [28 * 28 * 512, 1, 28 * 512, 512]))
+    y.set_output()
+    plan = compile_graph(g.graph.finalize(), "sm_90a", Options(engine="conv_sm90"))
+    (step,) = plan.programs[0].variants[0].steps
+    needed = plan.expression(step.launch.dynamic_smem_bytes).evaluate({})
+    assert needed <= of("sm_90a").smem_block_bytes
 
 
 def test_rows_that_no_tile_holds_are_refused_with_a_reason():

@@ -9,6 +9,10 @@ WORK = HopperWork(m=4096, n=1024, k=4097, count=1, moved_bytes=50_000_000)
 
 
 def seconds(tile, cluster=(1, 1), narrow=(True, True), load_share=1.0):
+    return predicted(WORK, tile, cluster, narrow, load_share).seconds
+
+
+def predicted(work, tile, cluster=(1, 1), narrow=(False, False), load_share=1.0):
     target = of("sm_90a")
     made = HopperTile(
         tile, cluster, stages=4, depth=64, swaps=False, splits=1, products=1, is_heavy=False,
@@ -16,7 +20,7 @@ def seconds(tile, cluster=(1, 1), narrow=(True, True), load_share=1.0):
         mma_tflops=target.mma_tflops["bf16"], residents=132 // (cluster[0] * cluster[1]),
         streams=False, target=target, narrow=narrow,
     )  # fmt: skip
-    return made.predict(WORK).seconds
+    return made.predict(work)
 
 
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2)])
@@ -33,3 +37,12 @@ def test_tiles_of_more_rows_than_threads_load_at_once_take_more_than_their_share
 def test_operands_that_come_element_by_element_take_longer():
     assert seconds((128, 128)) > 2 * seconds((128, 128), narrow=(False, False))
     assert seconds((128, 128), narrow=(True, False)) < seconds((128, 128))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "bound"),
+    [(8192, 8192, 8192, "tensor cores"), (64, 28672, 8192, "memory"), (128, 256, 4096, "latency")],
+)
+def test_what_bounds_a_product(m, n, k, bound):
+    work = HopperWork(m, n, k, count=1, moved_bytes=2 * (m * k + k * n + m * n))
+    assert predicted(work, (64, 128) if m == 64 else (128, 256)).bound == bound
