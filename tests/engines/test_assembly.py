@@ -424,7 +424,6 @@ HOPPER = {
     "dynamic": (256, 128, hopper("HALF", "HALF", scaled_residual), {"SCHED_POLICY": 1}),
     "turns": (128, 128, hopper("HALF", "HALF", gelu), {"WARP_SPEC_CFG": 4}),
     "turns 64x256": (64, 256, hopper("HALF", "HALF", scaled_residual), {"WARP_SPEC_CFG": 4}),
-    "turns swapped": (128, 128, hopper("HALF", "HALF", gelu), {"WARP_SPEC_CFG": 4, "SWAP_AB": 1}),
     "wide rows": (128, 128, softmax_of_wide_rows(256), {"TILE_CGA_N": 2}),
     "wide rows 64x192": (64, 192, softmax_of_wide_rows(768), {"TILE_CGA_N": 4}),
     "gated": (128, 128, gated, {}),
