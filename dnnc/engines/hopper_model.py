@@ -6,9 +6,9 @@ Every block works through the same number of tiles, one after the other:
 
 or as long as memory or L2 take for what all of them read.  The numbers were fitted on some 1,800
 configurations of 31 shapes, most of them generated (`python -m benchmarks sweep`), on an H200;
-how fast operands are loaded, on those and a dozen whose rows begin at lines of 128 bytes.  What
-stages wait for, short rows, turns, memory and zeros past the end were fitted again on 2,900 of 115
-shapes, most of them timed on an H100.
+how fast operands are loaded, on those and a dozen whose rows begin at lines of 128 bytes.  Waits of
+stages, short rows, turns, direct stores, splits by eight and zeros past the end were fitted again on
+2,900 of 115 shapes, most of them timed on an H100.
 """
 
 from __future__ import annotations
@@ -24,13 +24,11 @@ _FILL_SECONDS = 0.55e-6  # of a block: barriers, the first loads
 _CLUSTER_FILL_SECONDS = 0.4e-6  # more, of blocks that start together
 _TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
 _CLUSTER_SECONDS = 0.3e-6  # of a tile, where blocks wait for each other
-_RATE_SHARE = 0.96  # of the tensor cores' rate: the clock of a long product
-_LATENCY_SECONDS = 0.9e-6  # from the start of a stage's loads to its release
-_LATENCY_RATE = 60e9  # bytes a second of a stage that add to it
-_HALO_LATENCY_SECONDS = 1.4e-6  # where stages bring filters, beside tiles of pixels
+_RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
+_LATENCY_SECONDS = 1.575e-6  # from the start of a stage's loads to its release
+_PIXELS_LATENCY_SECONDS = 1.4e-6  # the same, of pixels
 _SHORT_ROW = 16  # elements of a row of C in a tile, up to which a tile takes longer
 _SHORT_ROWS_SECONDS = 0.25e-6
-_MEMORY_SHARPNESS = 4.0  # of the bend where memory and all else take as long
 # Bytes a second that a multiprocessor's copy engine brings, of rows of 128 bytes; narrower ones are
 # taken to need as long, which is not measured.
 _LOAD_RATE = 110e9
@@ -56,18 +54,18 @@ _NARROW_SECONDS = 0.15e-6
 _FEW_ROWS_SECONDS = 0.6e-6  # of tiles of 8 rows, which few threads load
 _EPILOGUE_RATE = 28e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 10.7e9
-_LONE_RATE = 0.95  # of these, of tiles of 64 rows
+_LONE_RATE = 0.7  # of these, of tiles of 64 rows
 _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 1.5e-6}  # of an exchange of sums
 _SPLIT_RATE = 52e9  # bytes a second of it
 _STREAM_RATE = 30e9  # bytes a second of sums through global memory
-_DRAM_SHARE = 0.86  # of the bandwidth of the usual part
-_COLD_LOADS = 1.4  # times that what many load at once is loaded before L2 holds it, at most
+_DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
+_COLD_LOADS = 1.6  # times that what many load at once is loaded before L2 holds it, at most
 _PAST_RATE = 210e9  # bytes a second of zeros past a tensor's end
 # Of the shorter of loading and multiplying groups of rows, what adds to the longer: blocks begin
 # and end where their groups do, not all together.
 _GROUPS_SHARE = 0.25
-_L2_RATE = 10.8e12  # bytes a second that all multiprocessors load together
+_L2_RATE = 12e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
 _LEAST_COLUMNS = 80
@@ -141,6 +139,7 @@ class HopperTile:
     _wide: int = field(init=False)
     _fill: float = field(init=False)
     _step: float = field(init=False)
+    _wait: float = field(init=False)
     _after: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,6 +148,7 @@ class HopperTile:
             _wide=self.tile[1] * self.cluster[1],
             _fill=self._fill_seconds(),
             _step=self._step_seconds(),
+            _wait=_LATENCY_SECONDS / (self.stages - 1),
             _after=self._after_seconds(),
         )
 
@@ -164,7 +164,7 @@ class HopperTile:
         steps = -(-panels // self.splits)  # stages of a block's tile
         if self.taken:
             steps = work.k / self.depth
-        busy = self._fill + self._busy_seconds(rounds, steps * self._step)
+        busy = self._fill + self._busy_seconds(rounds, self._product_seconds(steps))
         busy += steps * self._past_bytes(work) / _PAST_RATE
         blocks = self.cluster[0] * self.cluster[1]
         read = clusters * blocks * self._stage_bytes * steps * self.splits
@@ -173,7 +173,7 @@ class HopperTile:
         dram = moved / (self.target.dram_gbs * 1e9 * _DRAM_SHARE)
         memory = dram + 0.8 * (self._fill + self._after)
         l2 = read / (_L2_RATE * self.load_share)
-        seconds = max(_bent(busy, memory, _MEMORY_SHARPNESS), l2)
+        seconds = max(busy, memory, l2)
         if work.groups:
             seconds += _GROUPS_SHARE * min(busy, memory)
         bound = "memory" if max(memory, l2) > busy else "tensor cores" if rounds > 1 else "latency"
@@ -186,6 +186,16 @@ class HopperTile:
         products += _TURN_SECONDS if self.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
         # A warpgroup has two tiles' time for its own products and epilogue.
         return rounds * max(products, (products + self._after) / 2) + self._after
+
+    def _product_seconds(self, steps: float) -> float:
+        """Of a tile's stages, of which as many as there are come together, and wait once.
+
+        Not so those of pixels: where the numbers of convolutions were fitted, each waited.
+        """
+        if self.is_im2col or self.loads[0] < 1.0:
+            return steps * max(self._step, _PIXELS_LATENCY_SECONDS / (self.stages - 1))
+        later = max(0.0, steps - self.stages)
+        return steps * self._step + later * max(0.0, self._wait - self._step)
 
     def _fill_seconds(self) -> float:
         if self.cluster != (1, 1) or self.splits > 1:
@@ -257,10 +267,7 @@ class HopperTile:
             computed = self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE
         # Bound by either, pixels and products hold each other up.
         multiply = _bent(_bent(multiply, pixels, _SHARPNESS), self.taken, _SHARPNESS)
-        latency = _LATENCY_SECONDS + self._stage_bytes / _LATENCY_RATE
-        if self.loads[0] < 1.0:
-            latency = _HALO_LATENCY_SECONDS
-        return max(multiply, load, computed, latency / (self.stages - 1))
+        return max(multiply, load, computed)
 
     def _after_seconds(self) -> float:
         """What follows a tile's products."""

@@ -41,8 +41,9 @@ def test_operands_that_come_element_by_element_take_longer():
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "bound"),
-    [(8192, 8192, 8192, "tensor cores"), (64, 28672, 8192, "memory"), (128, 256, 4096, "latency")],
+    [(8192, 8192, 8192, "tensor cores"), (8192, 8192, 8, "memory"), (128, 256, 4096, "latency")],
 )
 def test_what_bounds_a_product(m, n, k, bound):
-    work = HopperWork(m, n, k, count=1, moved_bytes=2 * (m * k + k * n + m * n))
-    assert predicted(work, (64, 128) if m == 64 else (128, 256)).bound == bound
+    moved = 2 * (m * k + k * n + m * n) * (4 if bound == "memory" else 1)
+    work = HopperWork(m, n, k, count=1, moved_bytes=moved)
+    assert predicted(work, (128, 256)).bound == bound
