@@ -7,8 +7,8 @@ Every block works through the same number of tiles, one after the other:
 or as long as memory or L2 take for what all of them read.  The numbers were fitted on some 1,800
 configurations of 31 shapes, most of them generated (`python -m benchmarks sweep`), on an H200;
 how fast operands are loaded, on those and a dozen whose rows begin at lines of 128 bytes.  Waits of
-stages, short rows, turns, direct stores, splits by eight and zeros past the end were fitted again on
-2,900 of 115 shapes, most of them timed on an H100.
+stages, short rows, turns, direct stores, splits by eight and zeros past the end were fitted again
+on 2,900 of 115 shapes, most of them timed on an H100.
 """
 
 from __future__ import annotations
