@@ -55,15 +55,21 @@ class Dim:
             raise _bad(f"Dim name {self.name!r}", "a Python identifier")
         if self.name in (*DEVICE_VARIABLES, *_FUNCTIONS, "and"):
             raise _bad(f"Dim name {self.name!r} is reserved", "another name")
-        if self.min < 0 or self.max < self.min or self.multiple_of < 1 or self._is_empty:
+        if self.min < 0 or self.multiple_of < 1 or self.greatest < self.least:
             raise _bad(
                 f"Dim {self.name}: min={self.min}, max={self.max}, multiple_of={self.multiple_of}",
                 "0 <= min <= max, multiple_of >= 1, and a multiple of it between them",
             )
 
     @property
-    def _is_empty(self) -> bool:
-        return self.max // self.multiple_of * self.multiple_of < self.min
+    def least(self) -> int:
+        """The smallest value, a multiple as all are: 8 where min is 1 and multiple_of is 8."""
+        return -(-self.min // self.multiple_of) * self.multiple_of
+
+    @property
+    def greatest(self) -> int:
+        """The largest value."""
+        return self.max // self.multiple_of * self.multiple_of
 
     def __add__(self, other: Size) -> Expr:
         return Expr.of(self) + other
@@ -514,7 +520,7 @@ def _atom_value(atom: _Atom, sizes: Mapping[str, int]) -> int:
 
 def _atom_bounds(atom: _Atom) -> tuple[int, int]:
     if isinstance(atom, Dim):
-        return atom.min, atom.max
+        return atom.least, atom.greatest
     if len(atom.args) == 1:
         return (0, 63) if atom.function == "magic_shift" else (0, (1 << 32) - 1)
     (a_low, a_high), (b_low, b_high) = (arg.bounds() for arg in atom.args)

@@ -56,6 +56,12 @@ def test_bounds_of_products_of_differences():
     assert ((N - 10) * (m - 2)).bounds()[0] <= -8 * 8
 
 
+def test_bounds_of_a_symbol_are_multiples():
+    assert Expr.of(Dim("K", max=100, multiple_of=16)).bounds() == (16, 96)
+    assert Expr.of(Dim("K", min=0, max=100, multiple_of=16)).bounds() == (0, 96)
+    assert (Dim("K", min=17, max=40, multiple_of=16) * 2).bounds() == (64, 64)
+
+
 def test_text_and_back():
     for value in (M * N * 4 + 3, ceildiv(M, 128) * 3 - N // 2 % 5, minimum(M, N) * 2, -Expr.of(M)):
         assert parse(str(value), DIMS) == value

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dialect.tensor import Tensor
-from ..expr import Expr, Size, ceildiv, product
+from ..expr import Expr, Size, product
 from ..mlir import arith, ir, nvvm
 from ..plan.plan import TensorMap
 from . import mbarrier, ops, tma
@@ -124,22 +124,15 @@ class Im2colBox:
 
     @property
     def recipe(self) -> TensorMap:
-        t, size = self.tensor, self.tensor.type.bits // 8
-        axes = map_axes(t)
-        packed = ceildiv(t.shape[axes[0]] * size, tma.ALIGNMENT) * tma.ALIGNMENT
-        strides = [
-            # A stride over one element only is never taken, but has to be valid.
-            packed if t.shape[axis].constant == 1 else t.layout[axis] * size
-            for axis in axes[1:]
-        ]
+        t, axes = self.tensor, map_axes(self.tensor)
         inner_first = self.windows[::-1]
         return TensorMap(
             mode="im2col",
             uid=t.uid or 0,
             offset="0",
             dtype=self.element or t.type.name,
-            dims=tuple(str(t.shape[axis]) for axis in axes),
-            strides=tuple(map(str, strides)),
+            dims=tuple(map(str, tma.extents_of(t, axes))),
+            strides=tuple(map(str, tma.strides_of(t, axes))),
             element_strides=(1, *(window.stride for window in inner_first), 1),
             lower=tuple(window.lower for window in inner_first),
             upper=tuple(window.upper for window in inner_first),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dialect.tensor import Tensor
-from ..expr import Expr, ceildiv
+from ..expr import Expr, ceildiv, maximum
 from ..mlir import arith, ir, nvvm
 from ..plan.plan import TensorMap
 from . import mbarrier, ops
@@ -68,19 +68,12 @@ class Box:
     @property
     def strides(self) -> list[Expr]:
         """Bytes from an element to the next along the map's axes, without the innermost."""
-        size = self.tensor.type.bits // 8
-        inner, *axes = self.map_axes
-        packed = ceildiv(self.tensor.shape[inner] * size, ALIGNMENT) * ALIGNMENT
-        return [
-            # A stride over one element only is never taken, but has to be valid.
-            packed if self.tensor.shape[axis].constant == 1 else self.tensor.layout[axis] * size
-            for axis in axes
-        ]
+        return strides_of(self.tensor, self.map_axes)
 
     @property
     def recipe(self) -> TensorMap:
         axes = self.map_axes
-        dims = [self.tensor.shape[axis] for axis in axes]
+        dims = extents_of(self.tensor, axes)
         return TensorMap(
             mode="tiled",
             uid=self.tensor.uid or 0,
@@ -125,6 +118,29 @@ def ending_place(box: Box, at: Sequence[Any], end: Any) -> list[Any]:
     return [column, ops.value_of(ops.sub(height, left)), ops.value_of(ops.add(row, left)), *outer]
 
 
+def extents_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:
+    """Extents of a map along its axes, 1 at least: of an empty tensor nothing is moved."""
+    return [_at_least(tensor.shape[axis], 1) for axis in axes]
+
+
+def strides_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:
+    """Bytes from an element to the next along a map's axes, without the innermost.
+
+    A stride over one element, or in an empty tensor, is never taken, but has to be valid.
+    """
+    size = tensor.type.bits // 8
+    inner, *outer = axes
+    packed = ceildiv(tensor.shape[inner] * size, ALIGNMENT) * ALIGNMENT
+    strides = [
+        packed if tensor.shape[axis].constant == 1 else tensor.layout[axis] * size for axis in outer
+    ]
+    return [_at_least(stride, ALIGNMENT) for stride in strides]
+
+
+def _at_least(value: Expr, least: int) -> Expr:
+    return value if value.bounds()[0] >= least else maximum(value, least)
+
+
 def outer_axes(tensor: Tensor, axes: Sequence[int]) -> list[int]:
     """The axes beside `axes` along which a tensor's elements differ, innermost first."""
     return [
@@ -150,15 +166,15 @@ def refusal(tensor: Tensor, axes: Sequence[int]) -> str | None:
     if len(every) > MAX_RANK:
         return f"{len(every)} axes"
     for axis in every:
-        low, high = tensor.shape[axis].bounds()
-        if low < 1 or high > _MAX_EXTENT:
+        if not 1 <= tensor.shape[axis].bounds()[1] <= _MAX_EXTENT:
             return f"an extent of {tensor.shape[axis]}"
     for axis in every[1:]:
         stride = tensor.layout[axis] * size
         if tensor.shape[axis].constant == 1:
             continue
-        low, high = stride.bounds()
-        if stride.known_divisor() % ALIGNMENT or low < ALIGNMENT or high >= _MAX_STRIDE:
+        # A multiple that is not 16 at least is 0: of a broadcast, or of an empty tensor.
+        is_taken = stride.constant != 0 and not stride.known_divisor() % ALIGNMENT
+        if not is_taken or stride.bounds()[1] >= _MAX_STRIDE:
             return f"a stride of {tensor.layout[axis]} elements"
     return None
 

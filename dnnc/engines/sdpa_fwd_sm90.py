@@ -243,6 +243,9 @@ def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
 
 def _layout_reasons(found: Attention) -> list[Reason]:
     reasons = []
+    if found.keys.bounds()[0] < 1:
+        what, supported = f"{found.keys}, which may be 0", "1 or more"
+        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "keys", what, supported))
     if found.keys.constant == 1:
         # Most weights are constants then, which the compiler makes where no register may change.
         what, supported = "1 key, always", "2 or more, or a symbol; sdpa_sm80"
@@ -250,8 +253,8 @@ def _layout_reasons(found: Attention) -> list[Reason]:
     for name, operand, axes in operands(found):
         if (what := tma.refusal(operand.tensor, axes)) is not None:
             supported = (
-                "contiguous elements of a head, other strides multiples of 16 bytes, extents of 1 "
-                "or more, an alignment of 16 bytes"
+                "contiguous elements of a head, other strides multiples of 16 bytes, an alignment "
+                "of 16 bytes"
             )
             reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
         size = operand.tensor.shape[-2].constant or 0

@@ -44,6 +44,22 @@ def test_a_stride_over_one_row_is_made_valid():
     assert tma.Box(t, (1, 0), (16, 64)).recipe.strides == ("48",)
 
 
+def test_sizes_that_may_be_0_are_1_in_the_map():
+    rows = Dim("rows", min=0, max=4096)
+    t = tensor([4, rows, 64], [rows * 64, 64, 1])
+    assert tma.refusal(t, (2, 1)) is None
+    recipe = tma.Box(t, (2, 1), (64, 128)).recipe
+    assert recipe.dims == ("64", "max(rows, 1)", "4")
+    assert recipe.strides == ("128", "max(rows*128, 16)")
+
+
+def test_rows_of_a_symbol_are_as_long_as_its_least_multiple():
+    k = Dim("K", multiple_of=8)
+    t = tensor([M, k], [k, 1])
+    assert tma.refusal(t, (1, 0)) is None
+    assert tma.Box(t, (1, 0), (64, 64)).recipe.strides == ("K*2",)
+
+
 @pytest.mark.parametrize(
     ("made", "axes", "what"),
     [

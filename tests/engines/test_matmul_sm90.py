@@ -217,6 +217,19 @@ def test_one_plan_serves_every_size(m):
     run(g, {"M": m})
 
 
+@pytest.mark.parametrize("rows", [0, 70])
+def test_rows_that_may_be_none_and_a_depth_of_a_symbol_come_by_tma(rows):
+    m, k = dnnc.Dim("rows", min=0, max=4096), dnnc.Dim("depth", multiple_of=8)
+    g = new_graph(dtypes.bf16)
+    product = g.matmul(g.tensor([2, m, k]), g.tensor([2, k, 72]))
+    g.relu(g.add(product, g.tensor([2, m, 72]))).set_output()
+    plan = run(g, {"rows": rows, "depth": 136})
+    moved = plan.blobs[1].decode()
+    assert "cp.async.bulk.tensor.3d.shared" in moved
+    assert "cp.async.bulk.tensor.3d.global" in moved
+    assert "ld.global" not in moved
+
+
 @pytest.mark.feature
 @pytest.mark.exchange
 @pytest.mark.parametrize(

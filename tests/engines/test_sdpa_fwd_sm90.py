@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
@@ -324,6 +325,7 @@ REFUSED = {
     "head size": (lambda: Pattern(depth=60), TARGET),
     "K by TMA": (lambda: Pattern(transposed=False), TARGET),
     "operations": (lambda: Pattern(weights=lambda p, w: p.g.exp(w)), TARGET),
+    "keys": (lambda: Pattern(keys=dnnc.Dim("Skv", min=0, max=64)), TARGET),
 }
 
 
