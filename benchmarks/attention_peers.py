@@ -23,6 +23,8 @@ def is_modified(case: Case) -> bool:
 
 def backends(case: Case) -> dict[str, Call]:
     """Column -> call; none where scores are modified, and none of fp8."""
+    if case.kind == "paged":  # it has no kernel of its own for pages
+        return {}
     if case.kind == "packed":
         return {"torch": flash_of_packed(case)}
     is_there = not is_modified(case) and case.p["dtype"] != "e4m3"

@@ -33,6 +33,8 @@ from .memory_cases import (
 )
 from .packed_cases import listed as listed_packed
 from .packed_cases import packed_of
+from .paged_cases import listed as listed_paged
+from .paged_cases import paged_of
 from .row_cases import KINDS, rows_of
 
 MATMUL_SIZES = (
@@ -201,6 +203,15 @@ def packed() -> list[Case]:
     return listed_packed()
 
 
+def paged() -> list[Case]:
+    """One query beside keys and values in pages, each case beside the one without; first the
+    streaming kernel that copy bandwidth is read from."""
+    found = [add(8192, 16384)]
+    for case in listed_paged():
+        found += [case, attention_of(case.dense)]
+    return list({case.id: case for case in found}.values())
+
+
 SETS = {
     "all": all_cases,
     "hopper": hopper,
@@ -215,6 +226,7 @@ SETS = {
     "attention": attention,
     "decode": decode,
     "packed": packed,
+    "paged": paged,
 }
 
 
@@ -236,6 +248,8 @@ def case_of(id_: str) -> Case:
         return attention_of(id_)
     if id_.startswith("packed/"):
         return packed_of(id_)
+    if id_.startswith("paged/"):
+        return paged_of(id_)
     family, _, kind, sizes = id_.split("/")
     rows, columns = (int(size) for size in sizes.split("x"))
     if family == "reduction":

@@ -13,6 +13,7 @@ from . import (
     fused_graphs,
     memory_graphs,
     packed_graphs,
+    paged_graphs,
     resnet50_graphs,
     row_graphs,
 )
@@ -87,7 +88,7 @@ def build(library: Any, graph: Any, case: Case) -> Graph:
     made = Graph(library, graph)
     builders = fused_graphs.BUILDERS | row_graphs.BUILDERS | memory_graphs.BUILDERS
     builders |= conv_graphs.BUILDERS | resnet50_graphs.BUILDERS | attention_graphs.BUILDERS
-    builders |= packed_graphs.BUILDERS
+    builders |= packed_graphs.BUILDERS | paged_graphs.BUILDERS
     if case.kind in builders:
         builders[case.kind](made, case.p)
         return made
