@@ -248,8 +248,8 @@ def _faster_split(
     if not _is_slow(whole, target):
         return None
     engines = _all_but(whole.engine)
-    if whole.fusion.with_role("anchor"):  # what runs element by element takes it whole, too
-        engines = [engine for engine in engines if not engine.inlines_anchors]
+    if whole.fusion.with_role("anchor"):  # others that take it whole are slower still
+        engines = [engine for engine in engines if reasons_against(engine, whole.fusion, target)]
     split = split_config(graph, target, engines, inputs)
     if split is None or split.seconds > _MUCH_FASTER * whole.prediction.seconds:
         return None

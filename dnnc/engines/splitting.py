@@ -6,6 +6,7 @@ in memory anyway costs less than that: each fusion that needs it does it again.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from ..dialect.fusion import Fusion, partition
@@ -78,7 +79,7 @@ def grown_groups(
             return None
     changed = _recomputed(graph, groups, takes)
     is_taken = (_is_taken(graph, changed, i, takes) for i in range(len(changed)))
-    return changed if all(is_taken) else groups
+    return _merged(graph, changed if all(is_taken) else groups, takes)
 
 
 def _sibling(graph: OperationGraph, groups: Groups, place: int, op: Op, takes: Takes) -> int | None:
@@ -95,6 +96,44 @@ def _sibling(graph: OperationGraph, groups: Groups, place: int, op: Op, takes: T
             if _is_taken(graph, joined, i, takes):
                 return i
     return None
+
+
+def _merged(graph: OperationGraph, groups: Groups, takes: Takes) -> Groups:
+    """The groups, those together that reduce the same tensor: it is read once."""
+    while (pair := _reduce_the_same(graph, groups, takes)) is not None:
+        first, second = pair
+        own = {*groups[first], *groups[second]}
+        groups = [group for i, group in enumerate(groups) if i != second]
+        groups[first] = [op for op in graph.live_ops if op in own]
+    return groups
+
+
+def _reduce_the_same(graph: OperationGraph, groups: Groups, takes: Takes) -> tuple[int, int] | None:
+    """The places of two groups of sums, of which the second needs nothing made since the first,
+    that an engine takes as one."""
+    sums = [i for i, group in enumerate(groups) if _is_of_sums(group)]
+    for first, second in itertools.combinations(sums, 2):
+        since = {t for group in groups[first:second] for op in group for t in op.results}
+        read = set(_read(groups[second]))
+        shared = {t for t in read.intersection(_read(groups[first])) if not t.is_by_value}
+        if not since.isdisjoint(read) or not _is_reduced(shared, groups[second]):
+            continue
+        joined = [group for i, group in enumerate(groups) if i != second]
+        joined[first] = [*groups[first], *groups[second]]
+        if _is_taken(graph, joined, first, takes):
+            return first, second
+    return None
+
+
+def _is_of_sums(group: Sequence[Op]) -> bool:
+    roles = {op.role for op in group}
+    return "reduction" in roles and roles <= {"reduction", "pointwise", "view"}
+
+
+def _is_reduced(tensors: set[Tensor], group: Sequence[Op]) -> bool:
+    """Whether one of the tensors has the dims of what a group reduces."""
+    reduced = {op.operands[0].shape for op in group if op.role == "reduction"}
+    return any(tensor.shape in reduced for tensor in tensors)
 
 
 def _producers(graph: OperationGraph) -> dict[Tensor, Op]:

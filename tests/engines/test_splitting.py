@@ -12,6 +12,8 @@ from dnnc.options import Options
 from dnnc.target import of
 from tests.support.checked import check
 
+from .convs import around, image
+
 SM90A = of("sm_90a")
 OF_ONE_LEVEL = [engine for engine in ENGINES if engine.name not in ("rows", "grid")]
 
@@ -121,3 +123,48 @@ def test_knobs_choose_the_engine_that_takes_the_graph_whole():
         graph = batchnorm(*sizes).graph.finalize()
         config = heuristics.best_config(graph, SM90A, knobs=knob)
         assert [choice.engine.name for choice in config.choices] == [name]
+
+
+def with_statistics(images, w, size, groups, parameters):
+    """A convolution and the sums of each of its channels, and of their squares."""
+    g = dnnc.pygraph("stats", io_data_type="f16", intermediate_data_type="f32")
+    x = image(g, [images, w[1] * groups, *size])
+    y = g.conv_fprop(x, image(g, w), **parameters).set_output()
+    for tensor in g.genstats(y):
+        tensor.set_output().set_data_type("f32")
+    return g
+
+
+LAYERS = {
+    "conv_depthwise": ([96, 1, 3, 3], (56, 56), 96, around(1)),
+    "conv_stem_sm90": ([64, 3, 7, 7], (224, 224), 1, around(3, 2)),
+}
+
+
+@pytest.mark.parametrize("engine", LAYERS)
+def test_sums_of_what_an_engine_can_not_add_up_are_one_kernel(engine):
+    graph = with_statistics(32, *LAYERS[engine]).graph.finalize()
+    found = heuristics.best_config(graph, SM90A)
+    assert [choice.engine.name for choice in found.choices] == [engine, "reduction"]
+
+
+def test_sums_of_one_tensor_are_right():
+    graph = (g := with_statistics(2, [16, 1, 3, 3], (7, 6), 16, around(1))).graph.finalize()
+    declining = [engine for engine in ENGINES if engine.name not in ("conv_sm80", "fallback")]
+    config = heuristics.split_config(graph, SM90A, declining)
+    plan = check(
+        g, target="sm_90a", partition=config.partition_text(graph), choices=config.choice_text,
+        allowance=1e-3,
+    )  # fmt: skip
+    engines = [fusion.engine for fusion in plan.programs[0].fusions]
+    assert engines == ["conv_depthwise", "reduction"]
+
+
+def test_sums_that_need_each_other_stay_apart():
+    """The second reads the first one's result, though both read x."""
+    g = dnnc.pygraph("apart", io_data_type="f32")
+    x = g.tensor([8, 64, 32])
+    total = g.reduction(x, "add").set_dim([8, 64, 1]).set_output()
+    g.reduction(g.mul(x, total), "add").set_dim([1, 64, 32]).set_output()
+    _, fusions = split(g)
+    assert len(fusions) == 2
