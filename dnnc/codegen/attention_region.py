@@ -24,7 +24,7 @@ from ..dtypes import DType
 from ..expr import Expr, product
 from ..mlir import ir
 from .magnitudes import LARGE, Magnitudes, number_of
-from .mask_ranges import (
+from .mask_conditions import (
     Anything,
     Blocks,
     Both,
@@ -321,7 +321,7 @@ class AttentionRegion:
     @cached_property
     def condition(self) -> Condition:
         """Where a score may be above -inf."""
-        reader = MaskReader(self.region, self.rank)
+        reader = MaskReader(self.region, self.dims)
         parts = []
         for mask in self.masks:
             condition = reader.condition(mask.condition, mask.access)

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..codegen import ops
 from ..codegen.index import Coordinate, Index
-from ..codegen.mask_ranges import Blocks
+from ..codegen.mask_conditions import Blocks
 from ..codegen.walk import Walk
 from ..dialect.ops.block_mask_load import BITS
 from ..mlir import arith

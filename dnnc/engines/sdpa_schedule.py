@@ -21,7 +21,8 @@ from ..codegen.attention_region import AttentionRegion
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
-from ..codegen.mask_ranges import Condition, Ranges, ranges, terms
+from ..codegen.mask_conditions import Condition, terms
+from ..codegen.mask_ranges import Ranges, ranges
 from ..codegen.region import Access
 from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, minimum, product

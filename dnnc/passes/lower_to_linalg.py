@@ -66,6 +66,8 @@ from .linalg_resample import resample, resample_backward
 from .linalg_rng import rng
 from .pass_base import Pass
 
+_WHOLE_F32 = 1 << 24  # integers up to it are f32 numbers
+
 
 @dataclass
 class _Lowering:
@@ -225,11 +227,20 @@ def _pointwise(low: _Lowering, op: Pointwise) -> None:
             return low.scalar(op.x, rest, op.x.type)
         taken = low.operand_scalars(op, reads, rest)
         if op.mode == "gen_index":
-            return convert(op.row.emit(scalars, None, **op.parameters()), compute, op.y.type)
+            return _index(scalars, op)
         value = op.row.emit(scalars, *taken, **op.parameters())
         return convert(value, dtypes.i1 if op.row.result == "bool" else compute, op.y.type)
 
     low.values[op.y] = low.generic(op.y, op.y.type, operands, body)
+
+
+def _index(scalars: Scalars, op: Pointwise) -> Any:
+    """The index along an axis, in integers where the compute type would give the same."""
+    most = op.y.shape[op.axis or 0].bounds()[1]
+    if op.compute_type == dtypes.f32 and op.y.type == dtypes.i32 and most <= _WHOLE_F32:
+        scalars = Scalars(dtypes.i32)
+    made = op.row.emit(scalars, None, **op.parameters())
+    return convert(made, scalars.dtype, op.y.type)
 
 
 def _identity_of(combine: str, dtype: DType) -> float | int:
