@@ -5,8 +5,9 @@ They are comparisons of linear forms,
 
     r * row + c * column + terms  <  0,        terms: loaded, the same for all scores
 
-joined by and, or, not; what is none may hold anywhere.  Places and numbers may be f32, as long as
-they are integers that f32 holds: below 2^24.
+or comparisons with numbers in memory of each row or column, joined by and, or, not; what is none
+may hold anywhere.  Places and numbers may be f32, as long as they are integers that f32 holds:
+below 2^24.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ BLOCKS = "dnn.blocks"
 # Past every column, and far from what overflows.
 FAR = 1 << 30
 _EXACT = 1 << 24  # integers below it are f32 numbers
+_MOST = 1 << 62  # that 64 bits hold
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,47 @@ class Linear:
 
 
 @dataclass(frozen=True)
+class Numbers:
+    """A tensor in memory that has a number for each row or for each column.
+
+    access: how it is addressed.  axis: of the scores, along which it has one each: -2 or -1.
+    """
+
+    leaf: Any
+    access: Access
+    axis: int
+
+
+@dataclass(frozen=True)
+class Varying:
+    """A linear form, and numbers of rows and columns: (factor, numbers)."""
+
+    form: Linear
+    numbers: tuple[tuple[int, Numbers], ...] = ()
+
+    @staticmethod
+    def of(form: Linear | Varying) -> Varying:
+        return form if isinstance(form, Varying) else Varying(form)
+
+    def plus(self, other: Linear | Varying, factor: int = 1) -> Varying:
+        other = Varying.of(other)
+        more = tuple((factor * f, numbers) for f, numbers in other.numbers)
+        return Varying(self.form.plus(other.form, factor), self.numbers + more)
+
+    def times(self, factor: int) -> Varying:
+        return Varying(Linear()).plus(self, factor)
+
+    @property
+    def is_number(self) -> bool:
+        return not self.numbers and self.form.is_number
+
+    @property
+    def is_term(self) -> bool:
+        """Whether it is one of the numbers, and nothing else."""
+        return self.form == Linear() and [factor for factor, _ in self.numbers] == [1]
+
+
+@dataclass(frozen=True)
 class Floating:
     """A form in f32.  is_exact: whether no value is rounded; else it is a term.
 
@@ -71,7 +114,7 @@ class Floating:
     term that is not is still no less when it is rounded.
     """
 
-    form: Linear
+    form: Linear | Varying
     is_exact: bool
 
 
@@ -81,6 +124,16 @@ class Compare:
 
     predicate: str
     form: Linear
+
+
+@dataclass(frozen=True)
+class CompareNumbers:
+    """left <predicate> right.  is_float: of f32, in which a side is exact or one rounded number."""
+
+    predicate: str
+    left: Varying
+    right: Varying
+    is_float: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +165,7 @@ class Blocks:
     columns: int
 
 
-Condition = Compare | Both | Either | Anything | Blocks
+Condition = Compare | CompareNumbers | Both | Either | Anything | Blocks
 
 
 @dataclass(frozen=True)
@@ -122,7 +175,7 @@ class Truth:
     condition: Condition
 
 
-_Known = Linear | Floating | Truth | Condition
+_Known = Linear | Varying | Floating | Truth | Condition
 _TRUE, _FALSE = Compare("eq", Linear()), Compare("ne", Linear())
 
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sle": "sgt", "sgt": "sle"}
@@ -130,7 +183,7 @@ MIRRORED = {"eq": "eq", "ne": "ne", "slt": "sgt", "sgt": "slt", "sle": "sge", "s
 
 
 def negated(condition: Condition) -> Condition:
-    if isinstance(condition, Compare):
+    if isinstance(condition, Compare | CompareNumbers):
         return replace(condition, predicate=_OPPOSITE[condition.predicate])
     if isinstance(condition, Both):
         return Either(tuple(map(negated, condition.parts)))
@@ -207,16 +260,18 @@ class MaskReader:
         shared = tuple(n.constant == 1 for n in self.region.dims_of(mask)[:-2])
         return Blocks(mask, shared, rows, columns)
 
-    def _term(self, value: Any, at: Access) -> Linear | None:
-        """A term, if it is an integer that neither row nor column changes and a walk computes."""
-        moving = (("loop", self.rank - 2), ("loop", self.rank - 1))
-        is_fixed = all(
-            extent.constant == 1 or (place not in moving and place[0] != "other")
-            for extent, place in zip(self.region.dims_of(value), at, strict=True)
-        )
+    def _term(self, value: Any, at: Access) -> Linear | Varying | None:
+        """A term, if it is an integer that neither row nor column changes and a walk computes; if
+        one of them does, its numbers."""
+        dims = self.region.dims_of(value)
+        places = [p for extent, p in zip(dims, at, strict=True) if extent.constant != 1]
+        moving = [axis for axis in (-2, -1) if ("loop", self.rank + axis) in places]
         type_ = ir.RankedTensorType(value.type).element_type
-        if not is_fixed or type_ != ops.i32_type() or not _is_walked(value):
+        is_known = type_ == ops.i32_type() and _is_walked(value)
+        if not is_known or ("other",) in places or len(moving) > 1:
             return None
+        if moving:
+            return Varying(Linear(), ((1, Numbers(value, at, moving[0])),))
         return Linear(terms=((1, value, at),))
 
     def _known(self, value: Any, known: dict[Any, Any]) -> Any:
@@ -245,6 +300,8 @@ class MaskReader:
             return found
         rows, columns = (extent.bounds()[1] for extent in self.dims[-2:])
         form = found.form
+        if isinstance(form, Varying):
+            return None
         most = abs(form.row) * rows + abs(form.column) * columns + abs(form.number)
         return found if not form.terms and most < _EXACT else None
 
@@ -285,7 +342,8 @@ def _constant(op: Any) -> Linear | Floating | None:
     attribute = op.attributes["value"]
     if isinstance(op.results[0].type, ir.F32Type):
         real = ir.FloatAttr(attribute).value
-        return Floating(Linear(number=int(real)), True) if real.is_integer() else None
+        is_whole = abs(real) < _MOST and real.is_integer()
+        return Floating(Linear(number=int(real)), True) if is_whole else None
     try:
         number = ir.IntegerAttr(attribute).value
     except ValueError:
@@ -293,17 +351,21 @@ def _constant(op: Any) -> Linear | Floating | None:
     return Linear(number=int(number)) if abs(int(number)) < FAR else None
 
 
-def _added(op: Any, a: Any, b: Any) -> Linear | None:
-    return a.plus(b) if isinstance(a, Linear) and isinstance(b, Linear) else None
+def _added(op: Any, a: Any, b: Any, factor: int = 1) -> Linear | Varying | None:
+    if not isinstance(a, Linear | Varying) or not isinstance(b, Linear | Varying):
+        return None
+    if isinstance(a, Linear) and isinstance(b, Linear):
+        return a.plus(b, factor)
+    return Varying.of(a).plus(b, factor)
 
 
-def _subtracted(op: Any, a: Any, b: Any) -> Linear | None:
-    return a.plus(b, -1) if isinstance(a, Linear) and isinstance(b, Linear) else None
+def _subtracted(op: Any, a: Any, b: Any) -> Linear | Varying | None:
+    return _added(op, a, b, -1)
 
 
-def _multiplied(op: Any, a: Any, b: Any) -> Linear | None:
+def _multiplied(op: Any, a: Any, b: Any) -> Linear | Varying | None:
     for one, other in ((a, b), (b, a)):
-        if isinstance(one, Linear) and one.is_number and isinstance(other, Linear):
+        if isinstance(one, Linear) and one.is_number and isinstance(other, Linear | Varying):
             return other.times(one.number)
     return None
 
@@ -317,22 +379,27 @@ def _compared(op: Any, a: Any, b: Any) -> Condition | None:
         return _tested(op, a, b, Linear(), 1)
     number = ir.IntegerAttr(op.attributes["predicate"]).value
     names = ("eq", "ne", "slt", "sle", "sgt", "sge")
-    if number >= len(names) or not isinstance(a, Linear) or not isinstance(b, Linear):
+    sides = [side for side in (a, b) if isinstance(side, Linear | Varying)]
+    if number >= len(names) or len(sides) < 2:
         return None
+    if any(isinstance(side, Varying) for side in sides):
+        left, right = map(Varying.of, sides)
+        return CompareNumbers(names[number], left, right)
     return Compare(names[number], a.plus(b, -1))
 
 
 def _converted(op: Any, a: Any) -> Floating | None:
-    is_f32 = isinstance(op.results[0].type, ir.F32Type)
-    return Floating(a, not a.terms) if is_f32 and isinstance(a, Linear) else None
+    if not isinstance(op.results[0].type, ir.F32Type) or not isinstance(a, Linear | Varying):
+        return None
+    return Floating(a, isinstance(a, Linear) and not a.terms)
 
 
-def _whole(op: Any, a: Any) -> Linear | None:
+def _whole(op: Any, a: Any) -> Linear | Varying | None:
     return a.form if isinstance(a, Floating) and a.is_exact else None
 
 
 def _of_floats(
-    rule: Callable[[Any, Any, Any], Linear | None],
+    rule: Callable[[Any, Any, Any], Linear | Varying | None],
 ) -> Callable[[Any, Any, Any], Floating | None]:
     """The same in f32."""
 
@@ -359,13 +426,18 @@ def _floats_compared(op: Any, a: Any, b: Any) -> Condition | None:
         return None
     if number == _UNORDERED:
         return _FALSE
-    if number not in _OF_FLOATS or not (a.is_exact or b.is_exact):
+    if number not in _OF_FLOATS:
         return None
-    found = Compare(_OF_FLOATS[number], a.form.plus(b.form, -1))
+    predicate, left, right = _OF_FLOATS[number], a.form, b.form
+    if isinstance(left, Varying) or isinstance(right, Varying):
+        return CompareNumbers(predicate, Varying.of(left), Varying.of(right), is_float=True)
+    if not (a.is_exact or b.is_exact):
+        return None
+    found = Compare(predicate, left.plus(right, -1))
     if abs(found.form.number) < _EXACT:
         return found
     # Of a number that is beyond all others; of two such, or of a term, nothing is known.
-    if not (a.is_exact and b.is_exact) or a.form.is_number == b.form.is_number:
+    if not (a.is_exact and b.is_exact) or left.is_number == right.is_number:
         return None
     is_below = found.form.number < 0
     return _TRUE if found.predicate in ("ne", *(_BELOW if is_below else _ABOVE)) else _FALSE

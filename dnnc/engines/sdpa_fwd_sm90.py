@@ -43,6 +43,7 @@ from .sdpa_kind_sm90 import (
     fp8_reasons,
     staged_output,
 )
+from .sdpa_number_ranges import conditions_of, number_tables
 from .sdpa_sources_sm90 import LEAST_BLOCK
 from .sdpa_surface import head_of, operands, surface_reasons
 from .sdpa_tile_sm90 import SdpaTiling
@@ -202,19 +203,22 @@ class SdpaFwdSm90Engine:
         if parts.shows_maximum:
             config &= ~RESCALE
         is_longest_first = is_triangular(parts.condition)
+        entries = _packed_entries(parts)
+        numbered = [] if entries else conditions_of(parts, knobs["TILE_N"])
         return _tiling(
             {**knobs, "KERNEL_CFG": config}, depth, width, Kind.of_region(parts),
             staged=staged_output(parts),
             is_longest_first=is_longest_first,
-            is_sparse=bool(parts.block_masks),
+            is_sparse=bool(parts.block_masks or numbered),
             gathers=parts.gathers,
-            entries=_packed_entries(parts),
+            entries=entries,
         ).plain()  # fmt: skip
 
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling = SdpaTiling.of(tile)
+        tiling, parts = SdpaTiling.of(tile), AttentionRegion(region)
+        tables = () if tiling.entries else number_tables(output, parts, tiling)
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
         counter = ""
@@ -222,7 +226,7 @@ class SdpaFwdSm90Engine:
             counter = output.workspace("tiles", 4)
             output.memset(counter, 4)
         with kernel.body():
-            emitter = SdpaEmitter(kernel, AttentionRegion(region), tiling, counter)
+            emitter = SdpaEmitter(kernel, parts, tiling, counter, tables)
             emitter.emit()
         blocks = minimum(emitter.schedule.tiles, device_dim("sm_count"))
         for place in emitter.parts.largest:

@@ -102,7 +102,7 @@ class SdpaEmitter:
         """Starts loading the first blocks.  Gives the one that is next, if that is to be carried
         along: where some blocks are left out."""
         t = self.tiling
-        if self.schedule.block_mask is None:
+        if not self.schedule.is_sparse:
             for stage in range(t.stages - 1):
                 self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
             return []
@@ -204,7 +204,7 @@ class SdpaEmitter:
             count = ops.maximum(ops.sub(end, first), 0)
             is_guarded = is_masked or not walks.is_plain
             body = partial(step, blocks.first, ops.sub(end, 1), (is_masked, is_guarded))
-            if self.schedule.block_mask is not None:
+            if self.schedule.is_sparse:
                 body = partial(self._step_if_seen, ops.sub(end, 1), body)
             state = ops.for_(0, count, 1, state, body)
         return state[self.stage_values :]

@@ -31,6 +31,7 @@ from ..mlir import arith, ir, llvm, nvvm
 from ..mlir import math as mlir_math
 from ..target import WARP_THREADS
 from .sdpa_entry import Entry
+from .sdpa_number_ranges import Table
 from .sdpa_packed_schedule import PackedSchedule
 from .sdpa_region_sm90 import WarpgroupRegion
 from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
@@ -47,12 +48,17 @@ _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their 
 
 @dataclass
 class SdpaEmitter:
-    """One kernel.  counter: workspace of the number of tiles that are taken, "" for none."""
+    """One kernel.
+
+    counter: workspace of the number of tiles that are taken, "" for none.  tables: of the ranges of
+    numbers that masks compare.
+    """
 
     kernel: Kernel
     parts: AttentionRegion
     tiling: SdpaTiling
     counter: str
+    tables: Sequence[Table] = ()
 
     def __post_init__(self) -> None:
         t, heights = self.tiling, {"q": wgmma.M, "k": self.tiling.keys, "v": self.tiling.keys}
@@ -72,7 +78,7 @@ class SdpaEmitter:
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
         made = PackedSchedule if t.entries else Schedule
-        self.schedule = made(self.kernel, self.parts, t, share)
+        self.schedule = made(self.kernel, self.parts, t, share, tables=self.tables)
         self.q_panels = wgmma.Panels(wgmma.M, t.element_bytes)
         self.k_panels = wgmma.Panels(t.keys, t.element_bytes)
         if t.turns:
@@ -245,7 +251,7 @@ class SdpaEmitter:
             return ops.either(is_seen, [v.type for v in carried], load, lambda: carried)
 
         start, steps = [*keys.values, *values.values], ops.sub(last, blocks.first)
-        if self.schedule.block_mask is None:
+        if not self.schedule.is_sparse:
             *keys_, stage, phase = ops.for_(0, steps, 1, start, step)
             final = blocks.first
         else:  # values come one step after the keys, whichever these are
@@ -371,7 +377,7 @@ class SdpaEmitter:
         for low, high, masked in self._runs(whole, mine, last):
             count_ = ops.maximum(ops.sub(high, low), 0)
             body = partial(self._step, q, walk, ops.sub(high, 1), masked)
-            if self.schedule.block_mask is not None:
+            if self.schedule.is_sparse:
                 body = partial(self._step_if_seen, tile, ops.sub(high, 1), body)
             state = ops.for_(0, count_, 1, state, body)
         keys, values = Cursor(*state[:2]), Cursor(*state[2:4])

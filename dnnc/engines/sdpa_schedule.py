@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from ..codegen import ops
@@ -28,6 +28,7 @@ from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, minimum, product
 from ..mlir import arith
 from .sdpa_block_mask import TileBits
+from .sdpa_number_ranges import NumberRanges, Table
 
 _SECTION_BYTES = 32 << 20  # keys and values of a section, which the second cache holds
 _SHORT_SECTION_BYTES = 16 << 20
@@ -132,6 +133,7 @@ class Schedule:
     tiling: Tiling
     group: int  # heads that share keys
     packing: Packing | None = None
+    tables: Sequence[Table] = ()  # of numbers that masks compare
 
     def __post_init__(self) -> None:
         dims = self.parts.dims
@@ -245,30 +247,49 @@ class Schedule:
     def _condition(self) -> Condition:
         """What tells of blocks of keys that are multiplied: masks of blocks hold there already,
         where none of their blocks ends inside a tile."""
-        is_known = self.block_mask is not None and self.block_mask.is_aligned
+        is_known = self._bits is not None and self._bits.is_aligned
         return self.parts.beside_blocks if is_known else self.parts.condition
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether blocks of keys may be left out one by one."""
+        return self._bits is not None or self._numbers is not None
+
     @cached_property
-    def block_mask(self) -> TileBits | None:
-        """The masks of blocks that leave out blocks of keys; None: there are none."""
+    def _bits(self) -> TileBits | None:
         if not self.parts.block_masks or self.packing is not None:
             return None
-        begins_anywhere = self.tiling.is_longest_first and not self.is_whole
-        return TileBits(
-            self.parts.block_masks, self.tiling.queries, self.tiling.keys, begins_anywhere
-        )
+        sizes = self.tiling.queries, self.tiling.keys
+        return TileBits(self.parts.block_masks, *sizes, self._begins_anywhere)
+
+    @cached_property
+    def _numbers(self) -> NumberRanges | None:
+        if not self.tables:
+            return None
+        sizes = self.tiling.queries, self.tiling.keys
+        return NumberRanges(self.kernel, self.parts, self.tables, *sizes, self._begins_anywhere)
+
+    @property
+    def _begins_anywhere(self) -> bool:
+        return self.tiling.is_longest_first and not self.is_whole
 
     def sees(self, tile: QueryTile, block: Any) -> Any:
-        """Whether masks of blocks let rows of a tile see keys of a block, i1."""
-        assert self.block_mask is not None
+        """Whether masks of blocks, and numbers, let rows of a tile see keys of a block, i1."""
         last = self.kept(ops.add(tile.row, self.tiling.queries - 1))
         rows = (self.kept(tile.row), last)
         end = ops.sub(self.kernel.size(self.keys), 1)
-        return self.block_mask.any(self.walk(), tile.batch, rows, block, end)
+        found = None
+        if self._bits is not None:
+            found = self._bits.any(self.walk(), tile.batch, rows, block, end)
+        if self._numbers is not None:
+            load = partial(self._load, tile)
+            own = self._numbers.may_hold(tile.batch, rows, block, end, load)
+            found = ops.both(found, own)
+        return found
 
     def seen(self, tile: QueryTile, blocks: KeyBlocks) -> KeyBlocks:
-        """Blocks of keys of a tile from the last on that masks of blocks let it see."""
-        if self.block_mask is None:
+        """Blocks of keys of a tile from the last on that it sees."""
+        if not self.is_sparse:
             return blocks
         end = ops.add(self.next_seen(tile, ops.sub(blocks.end, 1), blocks.first), 1)
         is_empty = ops.compare("sle", end, blocks.first)

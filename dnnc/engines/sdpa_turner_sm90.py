@@ -43,7 +43,7 @@ class ValueTurner:
             count = ops.select(blocks.is_empty, 0, count)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            if self.schedule.block_mask is None:
+            if not self.schedule.is_sparse:
                 return self._block(carried)
             is_seen = self.schedule.sees(tile, ops.sub(ops.sub(blocks.end, 1), i))
             types = [value.type for value in carried]

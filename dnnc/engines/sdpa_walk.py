@@ -359,7 +359,7 @@ class TileWalk:
         count = ops.ceildiv(s.kernel.size(s.keys), s.tiling.keys)
         for low, high in ((0, first), (end, count)):
             ops.for_(low, high, 1, [], self._keep_one)
-        if s.schedule.block_mask is not None:
+        if s.schedule.is_sparse:
             ops.for_(first, end, 1, [], self._keep_one_unseen)
 
     def _keep_one(self, block: Any, carried: Sequence[Any]) -> Sequence[Any]:
