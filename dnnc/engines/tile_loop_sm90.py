@@ -185,3 +185,33 @@ class Tiles:
 
         start = [ops.value_of(self.cluster.number()), *Cursor().values, *carried]
         ops.while_(start, lambda c: ops.less(c[0], tiles), one)
+
+
+# ---- what consumer warpgroups have of a tile
+
+
+def own_part(tiling: Tiling, place: TilePlace, own: Any) -> TilePlace:
+    """A consumer warpgroup's part of a tile."""
+    return place.moved(*(ops.mul(own, step) for step in tiling.part_step))
+
+
+def has_epilogue(tiling: Tiling, place: TilePlace) -> Any:
+    """Whether a warpgroup's part of a tile has an epilogue here: it has rows of its group, and its
+    beginning along k.  None: always."""
+    if tiling.streams:
+        return ops.compare("eq", place.first_step, 0)
+    if place.end is None or tiling.swaps or tiling.splits > 1:
+        return None
+    return ops.less(place.row, place.end)
+
+
+def chosen(
+    condition: Any,
+    carried: Sequence[Any],
+    then: Callable[[], Sequence[Any]],
+    other: Callable[[], Sequence[Any]],
+) -> Sequence[Any]:
+    """The next carried values: from `then` where a condition holds, or is None."""
+    if condition is None:
+        return then()
+    return ops.either(condition, [value.type for value in carried], then, other)
