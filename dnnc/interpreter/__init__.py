@@ -14,9 +14,10 @@ hardware leaves undefined, and any opcode it does not know, is an `InterpreterEr
            params=[x.to_bytes(8, "little")], memory=memory, seed=1)
     result = memory.download(x, nbytes)
 
-Of sm_90a it knows mbarriers, TMA (tiled, im2col, plain bytes), wgmma, clusters and setmaxnreg.
-Bulk copies arrive at times that the seed decides; accumulators, shared memory that wgmma or a
-store still reads, and ordinary writes that no proxy fence followed are watched.
+Of sm_90a it knows mbarriers, TMA (tiled, im2col, plain bytes), wgmma, clusters, st.async and
+setmaxnreg.  Bulk copies and asynchronous stores arrive at times that the seed decides;
+accumulators, shared memory that wgmma or a store still reads, and ordinary writes that no proxy
+fence followed are watched.
 
 Not modelled: the order in which writes to global memory become visible (every store is seen at
 once, so a missing fence between CTAs, or before a TMA load of what the kernel itself wrote, goes

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .async_stores import AsyncStores
 from .cluster import Clusters
 from .geometry import WARP
 from .mbarrier import Mbarriers
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Hopper:
-    """mbarriers, bulk copies, warpgroups, clusters and the register pool of the resident CTAs."""
+    """mbarriers, bulk copies, asynchronous stores, warpgroups, clusters and the register pool of
+    the resident CTAs."""
 
     def __init__(self, machine: Machine):
         self.machine = machine
@@ -30,8 +32,20 @@ class Hopper:
         self.mbarriers = Mbarriers(machine)
         self.clusters = Clusters(machine)
         self.bulk = BulkCopies(machine, self.proxy, self.mbarriers)
+        self.stores = AsyncStores(machine, self.proxy, self.mbarriers)
         self.warpgroups = Warpgroups(machine, self.proxy)
         self.registers = RegisterPool(machine)
+
+    def progress(self) -> None:
+        """Do what is due of what goes on behind the threads' backs."""
+        self.bulk.progress()
+        self.stores.progress()
+
+    def hurry(self) -> bool:
+        """Nobody can run: let something that is late happen.  False when there is nothing."""
+        if self.stores.stores and not (self.bulk.loads and self.machine.rng.random() < 0.5):
+            return self.stores.hurry()
+        return self.bulk.hurry()
 
     def exit(self, instruction: Instruction, rows: Array) -> None:
         """Warps (positions in the machine's rows) exit: nothing of theirs may be under way."""
@@ -46,5 +60,6 @@ class Hopper:
         for cta in np.unique(clocks // warps).tolist():
             if exited[cta].all():
                 self.bulk.exit(instruction, int(cta))
+                self.stores.exit(instruction, int(cta))
                 self.registers.exit(instruction, int(cta))
         self.clusters.exit(lanes)

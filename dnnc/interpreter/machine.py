@@ -298,7 +298,7 @@ class Machine:
 
     def unstick(self) -> bool:
         """Nobody can run: let a late copy arrive, or waits time out.  False: it's a deadlock."""
-        if self.hopper is not None and self.hopper.bulk.hurry():
+        if self.hopper is not None and self.hopper.hurry():
             return True
         if not self.patient or self.events == self.events_at_timeout:
             return False

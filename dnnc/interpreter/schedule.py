@@ -68,7 +68,7 @@ class Scheduler:
         m = self.machine
         while True:
             if m.hopper is not None:
-                m.hopper.bulk.progress()
+                m.hopper.progress()
             ready = np.flatnonzero(~m.blocked & (m.row_pc != EXITED))
             if ready.size == 0:
                 if m.blocked.any() and m.unstick():

@@ -87,6 +87,16 @@ class Groups:
     committed: list[list[Store]] = field(default_factory=list[list[Store]])
 
 
+def due(machine: Machine) -> float:
+    """When something asynchronous happens that is issued now, in steps of the machine."""
+    rng, now = machine.rng, machine.steps
+    kind = rng.random()
+    if kind < 0.3:
+        return now
+    # The late ones wait till nobody can run, or, while somebody spins, for a long time.
+    return now + (rng.expovariate(1 / 200) if kind < 0.75 else rng.uniform(2000, 20000))
+
+
 class BulkCopies:
     """The bulk copies under way of the resident CTAs."""
 
@@ -99,15 +109,6 @@ class BulkCopies:
         self.groups: dict[int, Groups] = {}
 
     # Time ---------------------------------------------------------------------------------
-
-    def _due(self) -> float:
-        """When a copy happens, in steps of the machine."""
-        rng, now = self.machine.rng, self.machine.steps
-        kind = rng.random()
-        if kind < 0.3:
-            return now
-        # The late ones wait till nobody can run, or, while somebody spins, for a long time.
-        return now + (rng.expovariate(1 / 200) if kind < 0.75 else rng.uniform(2000, 20000))
 
     def progress(self) -> None:
         """Do what is due."""
@@ -168,7 +169,7 @@ class BulkCopies:
         self._check_rows(rows, fail)
         self.machine.events += 1
         late = self._late(instruction)
-        self.loads.append(Load(rows, index, cta, barrier, self._due(), rounds, late))
+        self.loads.append(Load(rows, index, cta, barrier, due(self.machine), rounds, late))
 
     def _late(self, instruction: Instruction) -> Fail:
         """For what goes wrong after the issue, when other threads are running."""
@@ -237,7 +238,7 @@ class BulkCopies:
                 raise fail("is stored to global memory, but holds poison", 0)
         self._check_rows(rows, fail)
         late = self._late(instruction)
-        made = Store(rows, index, cta, lane, data, self._due(), late, combine)
+        made = Store(rows, index, cta, lane, data, due(self.machine), late, combine)
         self.groups.setdefault(lane, Groups()).open.append(made)
         self.stores.append(made)
 

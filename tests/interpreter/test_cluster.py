@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -133,6 +135,60 @@ def test_remote_arrivals_order(seed: int):
     assert y.tolist() == SWAPPED
     with pytest.raises(InterpreterError, match=r"race|poison"):
         run(REMOTE + read, (128, np.uint32), grid=4, cluster=2, seed=seed)
+
+
+# Each thread sends the peer a number; thread 0 announces the bytes of all.
+SENT = (
+    INIT
+    + MEET
+    + PEER
+    + VALUE
+    + """
+    mov.b32 %r12, bar;
+    mapa.shared::cluster.u32 %r13, %r12, %r11;
+    setp.ne.u32 %p3, %thread, 0;
+    @%p3 bra ANNOUNCED;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], {bytes};
+    ANNOUNCED:
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%r3], %r5, [{barrier}];
+    """
+)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_asynchronous_stores_count_where_they_go(seed: int):
+    read = "ld.shared.b32 %r4, [%r2];" + MEET + SAVE
+    sent = SENT.format(bytes=128, barrier="%r13")
+    (y,) = run(sent + wait() + read, (128, np.uint32), grid=4, cluster=2, seed=seed)
+    assert y.tolist() == SWAPPED
+
+
+def test_asynchronous_stores_have_to_be_waited_for():
+    sent = SENT.format(bytes=128, barrier="%r13")
+    cases = {
+        sent + "ld.shared.b32 %r4, [%r2];" + MEET + SAVE: "race|poison",
+        sent + "st.shared.b32 [%r2], %r5;" + wait() + MEET: "race|in flight",
+        sent: "in flight|has exited",
+        SENT.format(bytes=256, barrier="%r13") + wait(): "deadlock",
+        SENT.format(bytes=128, barrier="%r12"): "another CTA",
+    }
+    out = (128, np.uint32)
+    for body, said in cases.items():
+        found = fails_within(20, lambda s, b=body: run(b, out, grid=4, cluster=2, seed=s))
+        assert re.search(said, found), (said, found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_asynchronous_stores_tell_of_what_their_thread_did(seed: int):
+    """Who has waited may write what the peer read before it sent something."""
+    before = VALUE + "st.shared.b32 [%r2], %r5;" + MEET + "ld.shared::cluster.b32 %r4, [%r3];"
+    start, send = SENT.format(bytes=128, barrier="%r13").split("mov.b32 %r12, bar;")
+    body = start + before + "add.u32 %r3, %r3, 128; mov.b32 %r12, bar;" + send
+    write = "st.shared.b32 [%r2], 0;" + MEET + SAVE
+    (y,) = run(body + wait() + write, (128, np.uint32), grid=4, cluster=2, seed=seed)
+    assert y.tolist() == SWAPPED
+    with pytest.raises(InterpreterError, match=r"race"):
+        run(body + write, (128, np.uint32), grid=4, cluster=2, seed=seed)
 
 
 X = np.arange(64, dtype=np.uint32).reshape(4, 16)

@@ -10,6 +10,7 @@ from importlib import import_module
 
 FAMILIES = (
     "access",
+    "async_store",
     "atomic",
     "bits",
     "bulk",

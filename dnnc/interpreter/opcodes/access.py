@@ -29,7 +29,7 @@ _HINTS = (
     *("L1::no_allocate", "L2::evict_normal", "L2::evict_first", "L2::evict_last"),
     *("L2::64B", "L2::128B", "L2::256B"),
 )
-_LANES = {"v2": 2, "v4": 4, "v8": 8}
+LANES = {"v2": 2, "v4": 4, "v8": 8}
 
 
 def take_hints(d: Decoder) -> None:
@@ -43,7 +43,7 @@ def _access(d: Decoder) -> Access:
     space = d.choose(SPACES, "generic").removesuffix("::cta")
     take_hints(d)
     has_policy = d.take("L2::cache_hint")
-    count = _LANES.get(d.choose(tuple(_LANES)), 1)
+    count = LANES.get(d.choose(tuple(LANES)), 1)
     if d.take("b128"):
         # Two 64-bit halves each; only one 128-bit register fits the widest access we know.
         if count != 1:
@@ -170,13 +170,13 @@ def store(d: Decoder) -> Run:
             values = np.empty((where.size, len(reads)), dtype)
             for at, read in enumerate(reads):
                 values[:, at] = m.at(read(m), active)
-        states = _states(m, slots, of, active, where.size) if m.shadow else None
+        states = states_of(m, slots, of, active, where.size) if m.shadow else None
         put(m, access, where, active, values, states)
 
     return run
 
 
-def _states(
+def states_of(
     m: Machine, slots: list[Slot | None], of: PtxType, active: Array | None, count: int
 ) -> Array | None:
     """States [k, size] of the bytes that registers with poison are stored to."""
