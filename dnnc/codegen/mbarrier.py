@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..mlir import ir, llvm, nvvm
+from ..mlir import arith, ir, llvm, nvvm
 from . import ops
 
 BYTES = 8
@@ -53,6 +53,22 @@ def publish_to(barrier: Any, rank: Any) -> None:
     text = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];"
     place = llvm.PtrToIntOp(ops.i64_type(), remote(barrier, rank)).result
     llvm.inline_asm(None, [place], text, "l", has_side_effects=True)
+
+
+def send(value: Any, place: Any, barrier: Any, rank: Any) -> None:
+    """Stores a number of 32 or 64 bits at this place in another block, or in this one by its rank.
+
+    Its bytes then count at that block's barrier: whoever waits there sees the number.  Unlike a
+    store that is published, it does not have the thread wait until all it has written before, to
+    global memory too, has arrived.
+    """
+    bits = value.type.width
+    word = ir.IntegerType.get_signless(bits)
+    given = value if value.type == word else arith.BitcastOp(word, value).result
+    places = [llvm.PtrToIntOp(ops.i64_type(), remote(p, rank)).result for p in (place, barrier)]
+    text = f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits} [$0], $1, [$2];"
+    kinds = "l,r,l" if bits == 32 else "l,l,l"
+    llvm.inline_asm(None, [places[0], given, places[1]], text, kinds, has_side_effects=True)
 
 
 def wait_for_cluster(barrier: Any, parity: Any) -> None:

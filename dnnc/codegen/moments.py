@@ -20,9 +20,10 @@ from typing import Any
 from ..dialect import structure
 from ..expr import Expr, product
 from ..mlir import arith, ir
+from ..mlir import math as mlir_math
 from . import ops
 from .matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
-from .parts import Moments, combined, inverse, to_f32
+from .parts import Moments, combined, inverse, times, to_f32
 from .region import Region
 from .walk import inputs_of, is_reduction, reduced_axes
 
@@ -89,16 +90,19 @@ def _number(region: Region, value: Any) -> Expr | None:
 class Shifted:
     """Sums over some elements, of distances from one of them: fragments of f32.
 
-    shift: the first element.  The sums start at 0.
+    shift: the first element.  The sums start at 0.  is_fused: squares are added with one rounding.
     """
 
     shift: Any
+    is_fused: bool = False
 
     def start(self) -> list[Any]:
         return [ops.zeros(self.shift.type)] * 2
 
     def add(self, sums: Sequence[Any], value: Any) -> list[Any]:
         off = arith.SubFOp(value, self.shift).result
+        if self.is_fused:
+            return [arith.AddFOp(sums[0], off).result, mlir_math.FmaOp(off, off, sums[1]).result]
         square = arith.MulFOp(off, off).result
         return [arith.AddFOp(sums[0], off).result, arith.AddFOp(sums[1], square).result]
 
@@ -127,3 +131,23 @@ def folded(part: Sequence[Any]) -> list[Any]:
         opened = quantity.opened([count, mean, square], reference)
         total = combined(quantity, total, opened) if total else opened
     return list(quantity.closed(total, reference))
+
+
+# ---- parts about their own means, [sum of x, sum of x - s, sum of (x - s)^2]
+
+
+def shift_of(total: Any, count: Any) -> Any:
+    """The s of a part: about the mean of its elements.  Whoever computes it gets the same bits."""
+    return times(total, inverse(to_f32(count)))
+
+
+def squares_about(mean: Any, part: Sequence[Any], count: Any) -> Any:
+    """A part's squared distances from another mean.
+
+    s is no further from the part's mean than rounding put it, and the sum of x - s says how far:
+    so only the other mean's own error counts, as if its elements had been gone through again.
+    """
+    total, off, squares = part
+    moved = arith.SubFOp(shift_of(total, count), mean).result
+    linear = arith.AddFOp(times(moved, to_f32(count)), arith.AddFOp(off, off).result).result
+    return mlir_math.FmaOp(moved, linear, squares).result

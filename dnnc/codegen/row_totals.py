@@ -141,21 +141,29 @@ class RowTotals:
 
 def gathered(buffer: Any, base: Any, count: int, type_: Any, combine: Combine) -> Any:
     """A row's parts in shared memory, from place `base` on, combined in every thread."""
-    size = type_.width // 8
+    numbers, lanes = parts_of_lane(count)
+    values = [part_at(buffer, ops.add(base, number), type_) for number in numbers]
+    return of_lanes(values, lanes, combine)
 
-    def part(place: Any) -> Any:
-        return ops.load(ops.gep(buffer, ops.add(base, place), type_), type_, size)
 
+def parts_of_lane(count: int) -> tuple[list[Any], int]:
+    """(numbers of the parts, of so many, that this thread looks at; lanes that share them all)."""
     if count <= _DIRECT:
-        total = part(0)
-        for place in range(1, count):
-            total = combine(total, part(place))
-        return total
+        return list(range(count)), 1
     lanes = min(count, WARP_THREADS)
     lane = ops.and_(ops.thread_id(), lanes - 1)
-    total = part(lane)
-    for first in range(lanes, count, lanes):
-        total = combine(total, part(ops.add(lane, first)))
+    return [ops.add(lane, first) for first in range(0, count, lanes)], lanes
+
+
+def part_at(buffer: Any, place: Any, type_: Any) -> Any:
+    return ops.load(ops.gep(buffer, place, type_), type_, type_.width // 8)
+
+
+def of_lanes(values: Sequence[Any], lanes: int, combine: Combine) -> Any:
+    """What is made of all parts, in every thread; values: of those that this one looks at."""
+    total = values[0]
+    for value in values[1:]:
+        total = combine(total, value)
     return reduce.across_lanes(total, lanes, combine)
 
 

@@ -26,7 +26,7 @@ from ..codegen.region import Region, loop_groups
 from ..codegen.walk import inputs_of, is_reduction
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
-from ..dialect.ops import Pointwise, Reduction
+from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor, stride_order, text
 from ..errors import Status
 from ..expr import Expr, product, typical
@@ -39,6 +39,7 @@ from .reduced import (
     after_reasons,
     agreement_reasons,
     inputs_read_again,
+    is_squared_distance,
     output_reasons,
     reductions_of,
     runs_along_row,
@@ -284,27 +285,15 @@ def _levels(fusion: Fusion) -> int:
     depths: dict[Op, int] = {}
     for op in reductions_of(fusion):
         above = [depths[r] for r in depths if r in fusion.upstream(op.x)]
-        is_variance = bool(above) and _is_squared_distance(fusion, op)
+        is_variance = bool(above) and is_squared_distance(fusion, op)
         depths[op] = max(above, default=0) + (0 if is_variance else 1)
     return max(depths.values())
-
-
-def _is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
-    """Whether it looks like a sum of (x - mean)^2; see `codegen.moments` for what is one."""
-    makers = {t: made for made in fusion.ops for t in made.results}
-    square = makers.get(op.x)
-    if op.mode == "norm2":
-        return isinstance(square, Pointwise) and square.mode == "sub"
-    if not isinstance(square, Pointwise) or square.mode != "mul" or len({*square.operands}) > 1:
-        return False
-    centred = makers.get(square.operands[0])
-    return isinstance(centred, Pointwise) and centred.mode == "sub"
 
 
 @remembered
 def _quantities(fusion: Fusion) -> list[tuple[int, ...]]:
     return [
-        MOMENTS_BITS if _is_squared_distance(fusion, op) else (max(32, op.compute_type.bits),)
+        MOMENTS_BITS if is_squared_distance(fusion, op) else (max(32, op.compute_type.bits),)
         for op in reductions_of(fusion)
     ]
 

@@ -10,7 +10,7 @@ from ..codegen.region import Access, Region, identity_access
 from ..codegen.walk import inputs_of
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
-from ..dialect.ops import Reduction
+from ..dialect.ops import Pointwise, Reduction
 from ..dialect.tensor import Tensor, stride_order, text
 from ..errors import Status
 from ..expr import Expr
@@ -26,6 +26,18 @@ def is_reduction_op(op: Op) -> TypeGuard[Reduction]:
 @remembered
 def reductions_of(fusion: Fusion) -> Sequence[Reduction]:
     return tuple(op for op in fusion.ops if is_reduction_op(op))
+
+
+def is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
+    """Whether it looks like a sum of (x - mean)^2; see `codegen.moments` for what is one."""
+    makers = {t: made for made in fusion.ops for t in made.results}
+    square = makers.get(op.x)
+    if op.mode == "norm2":
+        return isinstance(square, Pointwise) and square.mode == "sub"
+    if not isinstance(square, Pointwise) or square.mode != "mul" or len({*square.operands}) > 1:
+        return False
+    centred = makers.get(square.operands[0])
+    return isinstance(centred, Pointwise) and centred.mode == "sub"
 
 
 def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:

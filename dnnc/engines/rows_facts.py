@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from .. import dtypes
 from ..codegen.fragments import kept_bytes
-from ..codegen.row_ring import is_run
+from ..codegen.row_ring import is_run, scalar_bytes
 from ..codegen.row_totals import ROWS_ACROSS, parts_across
 from ..codegen.totals_ahead import exchange_bytes
 from ..dialect.fusion import Fusion, remembered
@@ -18,9 +18,16 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr, product
 from ..target import WARP_THREADS, Target
 from .engine import Knobs
-from .reduced import inputs_read_again, reductions_of, runs_along_row, sizes_along
+from .reduced import (
+    inputs_read_again,
+    is_squared_distance,
+    reductions_of,
+    runs_along_row,
+    sizes_along,
+)
 from .rows_columns import bytes_of_block
-from .rows_ring import PRODUCER_THREADS, is_shared, memory_bytes
+from .rows_ring import PRODUCER_THREADS, is_scalar, memory_bytes
+from .rows_tiling import is_shared
 
 LEAST_THREADS = 128  # of a block
 EXCHANGE_BYTES = 4096  # of shared memory beside a row that stays there, at most
@@ -217,15 +224,26 @@ def static_bytes(fusion: Fusion, knobs: Knobs) -> int:
     if runs_along_row(fusion, along[0]):
         blocks, rows = knobs["TILE_CGA"], block_threads(knobs, True) // threads
         if has_own_rings(knobs):
-            if not is_shared(threads, blocks):
-                return 0
-            each = [max(4, op.compute_type.bits // 8) for op in along]
-            levels = len(levels_of(fusion))
-            return exchange_bytes(each, threads // WARP_THREADS, rows, blocks, levels)
+            return _ahead_bytes(fusion, knobs) if is_shared(threads, blocks) else 0
         parts = max(1, threads // WARP_THREADS) * blocks
         return 2 * rows * parts * sizes if parts > 1 else 0
     rows = block_threads(knobs, False) // threads
     return parts_across(threads, rows) * rows * width_of(fusion) * sizes if threads > 1 else 0
+
+
+def _ahead_bytes(fusion: Fusion, knobs: Knobs) -> int:
+    """Of shared memory, at most, where warps share rows of their own ring: totals, and what is one
+    number a row."""
+    along, _ = split_reductions(fusion)
+    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+    rows, warps = block_threads(knobs, True) // threads, threads // WARP_THREADS
+    each = [
+        max(4, op.compute_type.bits // 8) * (2 if is_squared_distance(fusion, op) else 1)
+        for op in along
+    ]
+    exchange = exchange_bytes(each, warps, rows, blocks, len(levels_of(fusion)))
+    numbers = sum(is_scalar(t, along[0].x.shape, along[0].axes) for t in fusion.inputs)
+    return exchange + scalar_bytes(numbers, rows, knobs["STAGES"])
 
 
 @remembered

@@ -17,7 +17,7 @@ from .rows_facts import (
     width_of,
 )
 from .rows_limits import MOST_THREADS, illegal
-from .rows_ring import is_shared
+from .rows_tiling import is_shared
 
 THREADS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
 ELEMENTS = (8, 0, 1, 2, 4, 16, 32, 64)

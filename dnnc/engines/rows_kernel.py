@@ -59,7 +59,7 @@ class RowsEmitter:
     @property
     def _threads(self) -> int:
         t = self.tiling
-        fills = t.has_own_rings and rows_ring.is_shared(t.row_threads, t.cluster)
+        fills = t.meets_ahead
         return t.threads + (rows_ring.PRODUCER_THREADS if fills else 0)
 
     @cached_property

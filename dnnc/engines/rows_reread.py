@@ -48,12 +48,18 @@ class RereadGroup(Group):
     def combines(self, level: Sequence[Any]) -> list[Any]:
         return [reduce.combiner(self.walk, op) for op in level]
 
-    def parts(self, level: Sequence[Any]) -> list[Any]:
+    def fragments(self) -> list[tuple[Any, Any, Walk]]:
+        """Those of a pass: (coordinates, whether it is inside, what knows its values)."""
+        return [
+            (at, is_inside, self.walk.branch())
+            for at, is_inside in zip(*self.places(), strict=True)
+        ]
+
+    def parts(self, level: Sequence[Any], fragments: Sequence[Any] | None = None) -> list[Any]:
         """This thread's parts of a level's totals."""
         combines = self.combines(level)
         parts: list[Any] = [None] * len(level)
-        for at, is_inside in zip(*self.places(), strict=True):
-            walk = self.walk.branch()
+        for at, is_inside, walk in fragments or self.fragments():
             for i, op in enumerate(level):
                 value = self.masked(op, at, is_inside, walk)
                 parts[i] = value if parts[i] is None else combines[i](parts[i], value)

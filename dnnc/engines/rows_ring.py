@@ -22,12 +22,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..codegen import cluster, mbarrier, ops
-from ..codegen.index import Coordinate
+from ..codegen.index import Coordinate, Index
 from ..codegen.loops import coordinates_of
 from ..codegen.memory import GlobalTensor
 from ..codegen.pipeline import Cursor, Pipeline
-from ..codegen.region import identity_access
-from ..codegen.row_ring import RowPart, RowRing, is_run, ring_bytes, runs_in_order
+from ..codegen.region import Access, identity_access
+from ..codegen.row_ring import (
+    RowPart,
+    RowRing,
+    RowScalars,
+    is_run,
+    ring_bytes,
+    runs_in_order,
+    scalar_bytes,
+)
 from ..codegen.smem import byte_pointer
 from ..codegen.totals_ahead import TotalsAhead
 from ..dialect.tensor import Tensor
@@ -35,15 +43,11 @@ from ..expr import Expr, ceildiv
 from ..mlir import nvvm
 from ..target import WARP_THREADS
 from .rows_reread import RingGroup
+from .rows_shared import SharedGroup, part_types
 from .rows_tiling import Place, Rows
 
 PRODUCER_THREADS = WARP_THREADS
 _WORKERS = 1  # named barrier of those that work on rows; 0 is the block's
-
-
-def is_shared(row_threads: int, blocks: int) -> bool:
-    """Whether warps share rows, so that one more fills the ring; blocks: of a cluster."""
-    return row_threads > WARP_THREADS or blocks > 1
 
 
 def memory_bytes(
@@ -85,6 +89,28 @@ def shared_vectors(rows: Rows) -> list[Any]:
     ]
 
 
+def staged_scalars(rows: Rows) -> list[Any]:
+    """The arguments that are a number for each row."""
+    return [
+        value
+        for value, accesses in rows.leaf_accesses.items()
+        if is_scalar(rows.region.arguments[value], rows.dims, rows.row_axes)
+        and len(accesses) == 1
+        and _is_of_rows(rows, *accesses)
+    ]
+
+
+def _is_of_rows(rows: Rows, access: Access) -> bool:
+    """Whether all elements of a row meet the same one."""
+    return all(a[0] == "zero" or (a[0] == "loop" and a[1] not in rows.row_axes) for a in access)
+
+
+def is_scalar(tensor: Tensor, dims: Sequence[Expr], row_axes: Sequence[int]) -> bool:
+    """Whether a tensor has one number for each row of these dims."""
+    one = [Expr.of(1) if axis in row_axes else n for axis, n in enumerate(dims)]
+    return tensor.shape == tuple(one) and not tensor.is_by_value and tensor.type.kind != "b"
+
+
 def _wide(rows: Rows) -> list[int]:
     return [axis for axis in rows.row_axes if rows.dims[axis].constant != 1]
 
@@ -116,8 +142,9 @@ class RingKernel:
     def __post_init__(self) -> None:
         rows, kernel, t = self.place.rows, self.place.kernel, self.place.rows.tiling
         self.kernel, self.rows, self.tiling = kernel, rows, t
-        self.is_shared = is_shared(t.row_threads, t.cluster)
+        self.is_shared = t.meets_ahead
         self.values, self.vectors = staged(rows), shared_vectors(rows)
+        self.numbers = staged_scalars(rows) if self.is_shared else []
         self.part = self._part()
         warps = t.threads // WARP_THREADS
         self.units = 1 if self.is_shared else warps
@@ -141,6 +168,7 @@ class RingKernel:
             vectors, 1, 1, byte_pointer(self.memory, self.units * of_unit),
             byte_pointer(barriers, self.units * barrier_bytes),
         )  # fmt: skip
+        self.scalars = self._scalars() if self.numbers else None
         self.ahead = TotalsAhead(
             kernel, t.row_threads, t.rows, t.cluster, self.place.lane, self.place.row,
             self.place.rank,
@@ -168,6 +196,17 @@ class RingKernel:
             self.kernel, sources, self.rows.row_axes, rows, stages, self.part, self._row_at, memory,
             barriers,
         )  # fmt: skip
+
+    def _scalars(self) -> RowScalars:
+        t, kernel = self.tiling, self.kernel
+        sources = [GlobalTensor(kernel, tensor) for tensor in self._tensors(self.numbers)]
+        memory = kernel.shared("scalars", scalar_bytes(len(sources), t.rows, t.stages))
+        return RowScalars(kernel, sources, self._scalar_at, t.rows, memory)
+
+    def _scalar_at(self, source: int, group: Any, row: Any) -> list[Coordinate]:
+        (access,) = self.rows.leaf_accesses[self.numbers[source]]
+        at = self._row_at(group, row)
+        return [at[a[1]] if a[0] == "loop" else Index.of(0) for a in access]
 
     def _row_at(self, group: Any, row: Any) -> list[Coordinate]:
         """The first element of this block's part of a row of this unit."""
@@ -200,10 +239,10 @@ class RingKernel:
         thread, warps = ops.thread_id(), self.tiling.threads // WARP_THREADS
         lane = ops.and_(thread, WARP_THREADS - 1)
         if self.is_shared:
-            self.ahead.reserve([self._types(level) for level in self.rows.levels])
+            self.ahead.reserve([part_types(self.rows, level) for level in self.rows.levels])
         is_first = ops.compare("eq", thread, 0)
         with ops.if_(is_first if self.is_shared else ops.compare("eq", lane, 0)):
-            self.ring.pipeline.make(1, warps)
+            self.ring.pipeline.make(2 if self.scalars else 1, warps)
             if self.is_shared:
                 self.ahead.make()
             if self.vectors:
@@ -216,14 +255,16 @@ class RingKernel:
         else:
             ops.barrier()
 
-    def _types(self, level: Sequence[Any]) -> list[Any]:
-        return [ops.element_of(op.results[0].type.element_type) for op in level]
-
     def _group(self, number: Any, stage: Any) -> RingGroup:
+        return RingGroup(self.place, number, 0, self._leaves(stage))
+
+    def _leaves(self, stage: Any) -> dict[Any, Any]:
+        """Of the arguments that are in shared memory."""
         row = self.place.group_row
         leaves = {v: self.ring.leaf(n, stage, row) for n, v in enumerate(self.values)}
-        leaves |= {v: self.ring_of_vectors.leaf(n, 0, 0) for n, v in enumerate(self.vectors)}
-        return RingGroup(self.place, number, 0, leaves)
+        if self.scalars:
+            leaves |= {v: self.scalars.leaf(n, stage, row) for n, v in enumerate(self.numbers)}
+        return leaves | {v: self.ring_of_vectors.leaf(n, 0, 0) for n, v in enumerate(self.vectors)}
 
     @property
     def _zeros(self) -> list[Any]:
@@ -275,14 +316,25 @@ class RingKernel:
         """By one warp: fills stages as they are released."""
         if self.vectors:
             self.ring_of_vectors.fill(Cursor(), 0)
+        is_first = ops.compare("eq", ops.thread_id(), self.tiling.threads)
+
+        def numbers(group: Any) -> list[Any]:
+            return self.scalars.load(group) if self.scalars else []
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor = Cursor(*carried)
+            cursor = Cursor(*carried[:2])
+            # Those of the next rows: no copy waits until they have come.
+            following = numbers(ops.add(i, self.clusters))
             self.ring.pipeline.wait_empty(cursor)
             self.ring.fill(cursor, i)
-            return cursor.next(self.tiling.stages).values
+            if self.scalars:
+                self.scalars.fill(cursor.stage, carried[2:])
+                with ops.if_(is_first):
+                    mbarrier.arrive(self.ring.pipeline.full_barrier(cursor))
+            return [*cursor.next(self.tiling.stages).values, *following]
 
-        ops.for_(self.number, self.count, self.clusters, Cursor().values, step)
+        start = [*Cursor().values, *numbers(self.number)]
+        ops.for_(self.number, self.count, self.clusters, start, step)
 
     def _shared_rows(self) -> list[Any]:
         t, levels, clusters = self.tiling, self.rows.levels, self.clusters
@@ -294,14 +346,12 @@ class RingKernel:
             after, following = ops.add(i, clusters), cursor.next(t.stages)
             with ops.if_(ops.less(after, self.count)):
                 self._give(after, following, ops.add(turn, 1))
-            group = self._group(i, cursor.stage)
+            group = self._shared_group(i, cursor.stage)
             group.load_of_rows()
             for number, level in enumerate(levels):
                 if number:
-                    self.ahead.give(number, turn, group.parts(level), group.combines(level))
-                combines = group.combines(level)
-                found = self.ahead.take(number, turn, self._types(level), combines)
-                group.keep(level, found)
+                    self.ahead.give(number, turn, group.part(level))
+                group.keep(level, group.totals(level, self.ahead.take(number, turn)))
             sums = group.finish(sums)
             nvvm.bar_warp_sync(ops.const(-1))  # all lanes have read the stage
             self.ring.pipeline.release(cursor, ops.and_(ops.thread_id(), WARP_THREADS - 1))
@@ -313,7 +363,10 @@ class RingKernel:
     def _give(self, number: Any, cursor: Cursor, turn: Any) -> None:
         """The first pass over a group's rows."""
         self.ring.pipeline.wait_full(cursor)
-        group = self._group(number, cursor.stage)
+        group = self._shared_group(number, cursor.stage)
         group.load_of_rows()
-        level = self.rows.levels[0]
-        self.ahead.give(0, turn, group.parts(level), group.combines(level))
+        self.ahead.give(0, turn, group.part(self.rows.levels[0]))
+
+    def _shared_group(self, number: Any, stage: Any) -> SharedGroup:
+        leaves, own = self._leaves(stage), self.ahead.own
+        return SharedGroup(self.place, number, leaves, own, self.kernel.threads)

@@ -25,6 +25,11 @@ from .reduced import read_again, reads_of_passes, region_levels
 COLUMN_WIDTH = 4  # elements of a fragment of the kernel that adds up columns, at most
 
 
+def is_shared(row_threads: int, blocks: int) -> bool:
+    """Whether warps share rows; blocks: of a cluster."""
+    return row_threads > WARP_THREADS or blocks > 1
+
+
 @dataclass(frozen=True)
 class RowsTiling:
     """What `dnn.tile` says.
@@ -69,6 +74,11 @@ class RowsTiling:
         return self.config == 2
 
     @property
+    def meets_ahead(self) -> bool:
+        """Whether warps share rows of such rings: what they exchange is asked for later."""
+        return self.has_own_rings and is_shared(self.row_threads, self.cluster)
+
+    @property
     def is_early(self) -> bool:
         """Whether the kernel that adds up columns starts before the first one ends."""
         return self.has_own_rings
@@ -111,7 +121,8 @@ def _flows_on(region: Region, reduction: Any) -> bool:
 class Rows:
     """A region's rows, as a tiling goes through them.
 
-    levels: the reductions along rows; those of a level need the levels before it.
+    levels: the reductions along rows; those of a level need the levels before it, but squared
+    distances from a mean, which warps that share a row of their own ring find with the mean.
     columns: the sums of columns.  dims: of what is reduced.  kept, reduced: its loops; narrow: the
     reduced ones in the fragments of the kernel that adds up columns.  groups: of rows that a block
     works on side by side.  row_axes: the reduced axes.
@@ -123,10 +134,11 @@ class Rows:
         self.is_row = t.along == "row"
         along_rows, self.columns = split_region(region)
         self.dims = region.dims_of(inputs_of(along_rows[0])[0])
-        self.levels = region_levels(region, along_rows)
         # Several blocks of a multiprocessor rather go over the row again: moments take registers.
-        found = moments.squared_distances(region) if t.slots else {}
+        found = moments.squared_distances(region) if t.slots or t.meets_ahead else {}
         self.distances = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
+        together = self.distances if t.meets_ahead else None
+        self.levels = region_levels(region, along_rows, together)
         found = sums_of_exponentials(region) if self.is_row and not t.held else {}
         self.exponentials = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
         width = t.vector_elems

@@ -658,13 +658,14 @@ def rows_of_a_ring():
 
 
 def rows_of_rings(threads=128, columns=68, **knobs):
-    """Rows less their means, and sums of columns; stages are used four times.
+    """Rows less their means and a number each, and sums of columns; stages are used four times.
 
     It has one level: of a second one, all have taken the totals when they give the next row's.
     """
     g = new_graph(dtypes.f32)
-    x = g.tensor([8 if threads > 32 else 32, columns])
-    mean = reduce(g, x, "avg", (1,))
+    rows = 8 if threads > 32 else 32
+    x = g.tensor([rows, columns])
+    mean = g.add(reduce(g, x, "avg", (1,)), g.tensor([rows, 1]))
     g.sub(x, g.mul(mean, g.tensor([1, columns]))).set_output()
     reduce(g, x, "add", (0,)).set_output()
     own = {"TILE_COLS": threads, "CTA_COUNT": 1, "STAGES": 2, "KERNEL_CFG": 2}
@@ -697,10 +698,10 @@ ROWS_UNOBSERVABLE = {
     "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
     "cluster": {("barrier", -1): _NO_MORE_WRITES},
     "ring": {("bar", place): _ONE_WARP for place in (-5, -4, -1)},
-    "shared rings": {("bar", place): _ONE_WARP for place in (-3, -2, -1)},
+    "shared rings": {("bar", place): _ONE_WARP for place in (-4, -3, -2, -1)},
     "rings of warps": {("bar", place): _ONE_WARP for place in range(-8, -2)},
     "rings of a cluster": {
-        **{("bar", place): _ONE_WARP for place in (-5, -4, -3)},
+        **{("bar", place): _ONE_WARP for place in (-6, -5, -4, -3)},
         ("barrier", -1): _NO_MORE_WRITES,
     },
 }
