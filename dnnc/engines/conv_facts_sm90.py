@@ -115,14 +115,7 @@ def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
     op = conv_of(fusion)
     shape = replace(shape_of(op), beside=beside)
     k = shape.depth(shape.panel(conv_row_of(fusion).element_bytes))
-    pixels, read = typical(shape.pixels), shape.read_share
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
-    return HopperWork(
-        pixels,
-        shape.k_group,
-        k,
-        shape.groups,
-        bytes_of(others) + round(bytes_of(loaded) * read),
-        a_share=min(1.0, typical(op.x.elements()) * read / (pixels * k * shape.groups)),
-    )
+    moved_bytes = bytes_of(others) + round(bytes_of(loaded) * shape.read_share)
+    return HopperWork(typical(shape.pixels), shape.k_group, k, shape.groups, moved_bytes)

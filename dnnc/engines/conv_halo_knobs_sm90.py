@@ -196,4 +196,4 @@ def halo_work(knobs: Knobs, fusion: Fusion) -> HopperWork:
     assert halo is not None, "of knobs that are legal"
     work, shape = conv_work_of(fusion, 1), shape_of(conv_of(fusion))
     positions = typical(halo.tiles(shape)) * halo.parts * halo.positions
-    return replace(work, m=positions, a_share=work.a_share * work.m / positions)
+    return replace(work, m=positions)

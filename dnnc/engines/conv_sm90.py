@@ -215,7 +215,6 @@ class ConvSm90Engine:
             residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
             bool(knobs["STREAM_K"]),
             target,
-            row_bytes=facts.row_bytes,
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
             rewrites=computes(fusion),

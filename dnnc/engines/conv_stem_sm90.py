@@ -257,8 +257,7 @@ def _work_of(fusion: Fusion) -> HopperWork:
     depth = Stem.of(shape, 2).steps * 16
     positions = typical(_positions(shape, 2))
     moved = bytes_of({*fusion.inputs, *fusion.outputs})
-    share = min(1.0, typical(op.x.elements()) / (positions * depth))
-    return HopperWork(positions, shape.k_group, depth, 1, moved, a_share=share)
+    return HopperWork(positions, shape.k_group, depth, 1, moved)
 
 
 def _smem_bytes(fusion: Fusion, stem: Stem, columns: int, slots: int) -> int:

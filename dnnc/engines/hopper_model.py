@@ -4,41 +4,40 @@ Every block works through the same number of tiles, one after the other:
 
     launch + fill + tiles * (steps * max(multiply, load, latency / stages) + epilogue + exchange)
 
-or as long as memory or L2 take for what all of them read.  The numbers were fitted on some 1,800
-configurations of 31 shapes, most of them generated (`python -m benchmarks sweep`), on an H200;
-how fast operands are loaded, on those and a dozen whose rows begin at lines of 128 bytes.  Waits of
-stages, short rows, turns, direct stores, splits by eight and zeros past the end were fitted again
-on 2,900 of 115 shapes, most of them timed on an H100.
+or as long as memory takes (`product_memory`).  The numbers were fitted on some 5,000 configurations
+of 170 shapes, most of them generated (`python -m benchmarks sweep`), on an H100 and an H200, each
+with its own memory, and on what 330 listed products and convolutions took on an H100;
+docs/performance.md, "Choice of a configuration", has what they choose, of shapes too that a fit did
+not see.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import log2
 
 from ..target import Target
 from .engine import Prediction
+from .product_memory import bent, transfer_seconds
 
-_LAUNCH_SECONDS = 1.36e-6
-_FILL_SECONDS = 0.55e-6  # of a block: barriers, the first loads
-_CLUSTER_FILL_SECONDS = 0.4e-6  # more, of blocks that start together
-_TILE_SECONDS = 0.38e-6  # from a tile's last product to the first of the next
-_CLUSTER_SECONDS = 0.3e-6  # of a tile, where blocks wait for each other
+_LAUNCH_SECONDS = 0.65e-6
+_FILL_SECONDS = 0.25e-6  # of a block: barriers, the first loads
+_CLUSTER_FILL_SECONDS = 1.35e-6  # more, of blocks that start together
+_TILE_SECONDS = 0.33e-6  # from a tile's last product to the first of the next
 _RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
-_LATENCY_SECONDS = 1.575e-6  # from the start of a stage's loads to its release
-_PIXELS_LATENCY_SECONDS = 1.4e-6  # the same, of pixels
+_LATENCY_SECONDS = 1.5e-6  # from the start of a stage's loads to its release
 _SHORT_ROW = 16  # elements of a row of C in a tile, up to which a tile takes longer
-_SHORT_ROWS_SECONDS = 0.25e-6
-# Bytes a second that a multiprocessor's copy engine brings, of rows of 128 bytes; narrower ones are
-# taken to need as long, which is not measured.
-_LOAD_RATE = 110e9
-_TURN_SECONDS = 0.2e-6  # from one warpgroup's products to the other's
-_CLUSTER_TURN_SECONDS = 1.0e-6  # the same, where blocks wait for each other's warpgroups
-_IM2COL_RATE = 60e9  # of pixels, whose every tap reads them from L2 again
-_SHARED_FILTERS = 1.15  # of the time of products, where blocks of other pixels load them together
+_SHORT_ROWS_SECONDS = 0.3e-6
+# Bytes a second that a multiprocessor's copy engine brings while all of them load, of rows of 128
+# bytes; narrower ones are taken to need as long, which is not measured.
+_LOAD_RATE = 88e9
+_TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
+_CLUSTER_TURN_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
+_IM2COL_RATE = 44e9  # of pixels, whose every tap reads them from L2 again
+_SHARED_FILTERS = 1.25  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 _HALO_SHARE = 0.95  # of the time of products, where little is loaded beside them
-_SHARPNESS = 4.0  # of the bend where pixels and products take as long
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
 _REWRITE_RATE = 16e9  # elements a second that warps compute in shared memory; not measured
 _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
@@ -52,20 +51,15 @@ _NARROW_RATE = 22e9
 _TALL_NARROW_RATE = 6.2e9
 _NARROW_SECONDS = 0.15e-6
 _FEW_ROWS_SECONDS = 0.6e-6  # of tiles of 8 rows, which few threads load
-_EPILOGUE_RATE = 28e9  # elements a second of a multiprocessor
-_HEAVY_EPILOGUE_RATE = 10.7e9
-_LONE_RATE = 0.7  # of these, of tiles of 64 rows
+_EPILOGUE_RATE = 16e9  # elements a second of a multiprocessor
+_HEAVY_EPILOGUE_RATE = 8.5e9
 _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
-_SPLIT_SECONDS = {1: 0.0, 2: 0.59e-6, 4: 0.88e-6, 8: 1.5e-6}  # of an exchange of sums
-_SPLIT_RATE = 52e9  # bytes a second of it
+_SPLIT_SECONDS = 0.5e-6  # of an exchange of sums, for each doubling of the blocks that share k
+_SPLIT_RATE = 19e9  # bytes a second of it
 _STREAM_RATE = 30e9  # bytes a second of sums through global memory
-_DRAM_SHARE = 1.28  # of the bandwidth of the usual part, H100, that the H200 measured has
-_COLD_LOADS = 1.6  # times that what many load at once is loaded before L2 holds it, at most
-_PAST_RATE = 210e9  # bytes a second of zeros past a tensor's end
 # Of the shorter of loading and multiplying groups of rows, what adds to the longer: blocks begin
 # and end where their groups do, not all together.
 _GROUPS_SHARE = 0.25
-_L2_RATE = 12e12  # bytes a second that all multiprocessors load together
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
 _LEAST_COLUMNS = 80
@@ -77,8 +71,7 @@ class HopperWork:
     """A product.
 
     m, n, k, count: sizes, and how many products.  moved_bytes: of global memory in all.
-    groups: of rows of A, each of which has a tile that is not full.  a_share: elements of A in
-    memory for each that is multiplied: pixels of a convolution are there once for all taps.
+    groups: of rows of A, each of which has a tile that is not full.
     """
 
     m: int
@@ -87,7 +80,6 @@ class HopperWork:
     count: int
     moved_bytes: int
     groups: int = 0
-    a_share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -105,10 +97,9 @@ class HopperTile:
     share that is loaded: pixels with their halo stay for all taps of a filter.  narrow: of A and
     B, whether they go through registers element by element, in each block of a cluster.  rewrites:
     whether what is loaded of A is computed in shared memory.  takes_turns: two warpgroups have a
-    tile each by turns, and one's epilogue runs beside the other's products.  row_bytes: of k of a
-    stage.  taken: seconds in which threads take a stage's part of A into their registers, of tiles
-    that come for all of k at once, so that stages are parts of one load; 0: products read it where
-    it is.
+    tile each by turns, and one's epilogue runs beside the other's products.  taken: seconds in
+    which threads take a stage's part of A into their registers, of tiles that come for all of k at
+    once, so that stages are parts of one load; 0: products read it where it is.
     """
 
     tile: tuple[int, int]
@@ -132,7 +123,6 @@ class HopperTile:
     narrow: tuple[bool, bool] = (False, False)
     rewrites: bool = False
     takes_turns: bool = False
-    row_bytes: int = 128
     taken: float = 0.0
 
     _tall: int = field(init=False)  # rows and columns of a cluster
@@ -154,29 +144,20 @@ class HopperTile:
 
     def predict(self, work: HopperWork) -> Prediction:
         """Seconds, and what they are bound by."""
-        tall, wide = self._tall, self._wide
-        columns = -(-work.n // wide)
         # A group has half a tile more than its rows fill, and one at least.
-        down = max(-(-work.m // tall) + work.groups // 2, work.groups)
-        clusters = work.count * columns * down
+        down = max(-(-work.m // self._tall) + work.groups // 2, work.groups)
+        clusters = work.count * -(-work.n // self._wide) * down
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         panels = -(-work.k // self.depth)
         steps = -(-panels // self.splits)  # stages of a block's tile
         if self.taken:
             steps = work.k / self.depth
         busy = self._fill + self._busy_seconds(rounds, self._product_seconds(steps))
-        busy += steps * self._past_bytes(work) / _PAST_RATE
-        blocks = self.cluster[0] * self.cluster[1]
-        read = clusters * blocks * self._stage_bytes * steps * self.splits
-        own_rows = -(-work.m // max(1, work.groups))
-        moved = work.moved_bytes + self._cold_bytes(work, -(-own_rows // tall), columns)
-        dram = moved / (self.target.dram_gbs * 1e9 * _DRAM_SHARE)
-        memory = dram + 0.8 * (self._fill + self._after)
-        l2 = read / (_L2_RATE * self.load_share)
-        seconds = max(busy, memory, l2)
+        transfer = transfer_seconds(work.moved_bytes, self.target)
+        seconds = bent(busy, transfer + self._fill + self._after)
         if work.groups:
-            seconds += _GROUPS_SHARE * min(busy, memory)
-        bound = "memory" if max(memory, l2) > busy else "tensor cores" if rounds > 1 else "latency"
+            seconds += _GROUPS_SHARE * min(busy, transfer)
+        bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
     def _busy_seconds(self, rounds: float, products: float) -> float:
@@ -193,7 +174,7 @@ class HopperTile:
         Not so those of pixels: where the numbers of convolutions were fitted, each waited.
         """
         if self.is_im2col or self.loads[0] < 1.0:
-            return steps * max(self._step, _PIXELS_LATENCY_SECONDS / (self.stages - 1))
+            return steps * max(self._step, self._wait)
         later = max(0.0, steps - self.stages)
         return steps * self._step + later * max(0.0, self._wait - self._step)
 
@@ -201,24 +182,6 @@ class HopperTile:
         if self.cluster != (1, 1) or self.splits > 1:
             return _FILL_SECONDS + _CLUSTER_FILL_SECONDS
         return _FILL_SECONDS + (_HALO_FILL_SECONDS if self.loads[0] < 1.0 else 0.0)
-
-    def _past_bytes(self, work: HopperWork) -> int:
-        """What the last block loads for a stage past the tensors' ends, as zeros."""
-        past_m = min(self.tile[0], -work.m % self._tall) if not work.groups else 0
-        past_n = min(self.tile[1], -work.n % self._wide)
-        return (past_m + self.products * past_n) * self.row_bytes
-
-    def _cold_bytes(self, work: HopperWork, rows: int, columns: int) -> float:
-        """What tiles side by side load more than once, because they do before it is in L2.
-
-        rows, columns: of tiles of clusters, of a matrix or a group.
-        """
-        element = self.row_bytes / self.depth
-        again_b, again_a = (min(tiles, _COLD_LOADS) - 1 for tiles in (rows, columns))
-        once = (
-            again_b * work.n * self.products * max(1, work.groups) + again_a * work.m * work.a_share
-        )
-        return work.count * once * work.k * element
 
     @property
     def _sides(self) -> tuple[tuple[float, float, bool], ...]:
@@ -229,11 +192,6 @@ class HopperTile:
             (side, side if is_narrow else side / blocks, is_narrow)
             for (side, blocks), is_narrow in zip(sides, self.narrow, strict=True)
         )
-
-    @property
-    def _stage_bytes(self) -> float:
-        """What a block loads for a stage; what it shares with others counts in part."""
-        return sum(loaded for _, loaded, _ in self._sides) * self.row_bytes
 
     def _load_seconds(self) -> float:
         """Of a stage."""
@@ -266,33 +224,23 @@ class HopperTile:
         if self.rewrites:
             computed = self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE
         # Bound by either, pixels and products hold each other up.
-        multiply = _bent(_bent(multiply, pixels, _SHARPNESS), self.taken, _SHARPNESS)
+        multiply = bent(bent(multiply, pixels), self.taken)
         return max(multiply, load, computed)
 
     def _after_seconds(self) -> float:
         """What follows a tile's products."""
         elements = self.tile[0] * self.tile[1]
         rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
-        if self.takes_turns or (self.tile[1] if self.swaps else self.tile[0]) == 64:
-            rate *= _LONE_RATE  # one warpgroup
         seconds = _TILE_SECONDS + elements / rate
         if self.tile[1] <= _SHORT_ROW:
             seconds += _SHORT_ROWS_SECONDS
         if self.is_direct:
             seconds += elements / _DIRECT_RATE
-        if self.cluster != (1, 1) or self.splits > 1:
-            seconds += _CLUSTER_SECONDS
         if self.streams:
             seconds += 2 * elements * 4 / _STREAM_RATE
         if self.splits > 1:
-            seconds += _SPLIT_SECONDS[self.splits] + elements * 4 / _SPLIT_RATE
+            seconds += _SPLIT_SECONDS * log2(self.splits) + elements * 4 / _SPLIT_RATE
         return seconds
-
-
-def _bent(a: float, b: float, sharpness: float) -> float:
-    """The longer of two times, and more where both are as long and hold each other up."""
-    longer, shorter = max(a, b), min(a, b)
-    return longer * (1 + (shorter / longer) ** sharpness) ** (1 / sharpness)
 
 
 def _narrow_seconds(rows: float) -> float:

@@ -4,9 +4,9 @@ A multiprocessor works on as many blocks at once as fit.  A round of them takes
 
     fill + steps * max(latency of a stage, its multiplications, its loads) + epilogues
 
-and there are as many rounds as it has tiles.  The numbers below are those that rank a few hundred
-configurations of generated and listed shapes best on Hopper; elsewhere they are taken as they are,
-but for the rate of the tensor cores.
+and there are as many rounds as it has tiles, or memory takes longer (`product_memory`).  The
+numbers below are those that rank a few hundred configurations of generated and listed shapes best
+on Hopper; elsewhere they are taken as they are, but for the rate of the tensor cores.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from ..dialect.tensor import Tensor
 from ..target import Target
 from .engine import Prediction
+from .product_memory import bent, transfer_seconds
 
 # Share of the rate of mma.sync that a tile's main loop reaches, and registers of a thread.
 TILE_SHARE = {
@@ -52,7 +53,6 @@ _LINE_SHARE = 0.45  # of a copy's time that goes by lines touched, the rest by b
 _EPILOGUE_RATE = 8e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 6.5e9  # with exp, tanh, erf and the like
 _OVERLAP = 0.77  # of an epilogue that runs beside another block's main loop
-_DRAM_SHARE = 0.88
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,17 @@ class TiledProduct:
         rounds, rest = divmod(each, together)
         busy = rounds * self._round(together, target)
         busy += self._round(rest, target) if rest else 0.0
-        memory = self.moved_bytes / (target.dram_gbs * 1e9 * _DRAM_SHARE)
+        transfer = transfer_seconds(self.moved_bytes, target)
         # What part-filled multiprocessors leave unused is what bounds a small product.
-        bound = "memory" if memory > busy else "tensor cores" if each > 1 else "latency"
-        return Prediction(_LAUNCH_SECONDS + max(busy, memory), bound)
+        bound = "memory" if transfer > busy else "tensor cores" if each > 1 else "latency"
+        seconds = bent(busy, transfer + _FILL_SECONDS + self._epilogue)
+        return Prediction(_LAUNCH_SECONDS + seconds, bound)
+
+    @property
+    def _epilogue(self) -> float:
+        """Seconds of a block's."""
+        rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
+        return self.tile[0] * self.tile[1] / rate
 
     def _resident(self, target: Target) -> int:
         """Blocks that a multiprocessor holds."""
@@ -111,8 +118,7 @@ class TiledProduct:
         line_bytes = rows * self.a_lines + columns * self.b_lines
         load = line_bytes * self.depth * self.element_bytes / _LOAD_RATE
         step = max(_LOAD_SECONDS / (self.stages - 1), blocks * multiply, blocks * load)
-        epilogue_rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
-        epilogue = blocks * rows * columns / epilogue_rate * (_OVERLAP if blocks > 1 else 1.0)
+        epilogue = blocks * self._epilogue * (_OVERLAP if blocks > 1 else 1.0)
         return _FILL_SECONDS + -(-self.k // self.depth) * step + epilogue
 
 

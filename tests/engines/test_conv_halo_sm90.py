@@ -227,15 +227,15 @@ def test_all_filters_of_volumes_of_32_channels_stay():
     assert best["STAGES"] == 27
 
 
-def test_half_of_a_panel_takes_half_as_long():
-    """Of 64 output channels both, whose tiles are the same."""
+def test_half_of_a_panel_takes_little_more_than_half_as_long():
+    """Of 64 output channels both, whose tiles and their stores are the same."""
     target = of(TARGET)
     seconds = []
     for channels in (32, 64):
         fusion = layer([256, channels, 56, 56], [64, channels, 3, 3], around(1))
         found = [CONV_SM90.predict(fusion, k, target) for k in halo_candidates(fusion, target)]
         seconds.append(min(prediction.seconds for prediction in found))
-    assert seconds[0] < 0.6 * seconds[1]
+    assert seconds[0] < 0.7 * seconds[1]
 
 
 @pytest.mark.parametrize(

@@ -253,8 +253,8 @@ def layer(x=(32, 64, 56, 56), k=256, layout=first, io=dtypes.f16, y=first):
 def test_images_with_channels_first_get_this_engine():
     best = heuristics.choices(layer(), of(TARGET))[0]
     assert best.engine is CONV_PRODUCT_SM90
-    moved = 32 * (64 + 256) * 56 * 56 * 2
-    assert moved / 4.5e12 < best.prediction.seconds < moved / 3e12
+    timed = 26.8e-6  # on an H100: kernels-conv-nchw-product-h100.json
+    assert best.prediction.seconds == pytest.approx(timed, rel=0.1)
 
 
 def test_many_rows_that_are_not_aligned_are_copied():

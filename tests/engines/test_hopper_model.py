@@ -1,7 +1,11 @@
-"""What the model of products on Hopper's tensor cores knows of operands that TMA can't take."""
+"""What the model of products on Hopper's tensor cores knows of operands that TMA can't take, what
+bounds a product, and which engine is chosen where two models are compared."""
 
 import pytest
 
+import dnnc
+from dnnc.dialect.fusion import partition
+from dnnc.engines import engine_named, heuristics
 from dnnc.engines.hopper_model import HopperTile, HopperWork
 from dnnc.target import of
 
@@ -41,9 +45,35 @@ def test_operands_that_come_element_by_element_take_longer():
 
 @pytest.mark.parametrize(
     ("m", "n", "k", "bound"),
-    [(8192, 8192, 8192, "tensor cores"), (8192, 8192, 8, "memory"), (128, 256, 4096, "latency")],
+    [(8192, 8192, 8192, "tensor cores"), (64, 28672, 8192, "memory"), (128, 256, 4096, "latency")],
 )
 def test_what_bounds_a_product(m, n, k, bound):
-    moved = 2 * (m * k + k * n + m * n) * (4 if bound == "memory" else 1)
-    work = HopperWork(m, n, k, count=1, moved_bytes=moved)
-    assert predicted(work, (128, 256)).bound == bound
+    work = HopperWork(m, n, k, count=1, moved_bytes=2 * (m * k + k * n + m * n))
+    assert predicted(work, (64, 128) if m == 64 else (128, 256)).bound == bound
+
+
+def chosen(m, n, k, names=("matmul_sm90", "matmul_sm80")):
+    """The first choice of a product of bf16 on Hopper, among these engines."""
+    g = dnnc.pygraph(io_data_type="bf16", intermediate_data_type="f32")
+    g.matmul(g.tensor([1, m, k]), g.tensor([1, k, n])).set_output()
+    graph = g.graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    return heuristics.choices(whole, of("sm_90a"), [engine_named(name) for name in names])[0]
+
+
+@pytest.mark.parametrize("n", [4096, 14336, 28672])
+@pytest.mark.parametrize("m", [1, 8, 16, 64])
+def test_hoppers_own_engine_takes_few_rows(m, n):
+    """Both engines wait for the same memory there."""
+    for k in (4096, 14336, 28672):
+        assert chosen(m, n, k).engine.name == "matmul_sm90"
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "timed"),
+    [(1, 28672, 8192, 160.2), (8, 4096, 4096, 14.0), (64, 4096, 14336, 45.0),
+     (256, 8192, 8192, 55.9), (4096, 4096, 4096, 175.2), (8192, 8192, 8192, 1375.5)],
+)  # fmt: skip
+def test_products_take_as_long_as_they_were_timed_on_an_h100(m, n, k, timed):
+    """timed: microseconds, in kernels-hopper-h100.json and sweep-turns-h100.json."""
+    assert 1e6 * chosen(m, n, k).prediction.seconds == pytest.approx(timed, rel=0.1)

@@ -124,7 +124,7 @@ def test_an_engine_that_is_asked_for_is_the_only_one():
 def test_the_first_plan_of_a_pygraph_is_guarded_by_what_its_filters_leave():
     engines = {}
     for deselected in ([], ["eng4"]):
-        g = ffn(dnnc.Dim("M", max=65536))
+        g = ffn(dnnc.Dim("M", max=65536), k=36)  # rows that TMA can't take
         g.validate()
         g.build_operation_graph()
         g.create_execution_plans([dnnc.heur_mode.A])
