@@ -269,17 +269,18 @@ def _aligned(a: Index, b: Index, width: int) -> tuple[Index, Index]:
 
 def _within_rows(name: str, a: Index, b: Index, width: int) -> Index | None:
     """a // b or a % b when a fragment can't cross a multiple of b, or starts at one."""
-    if a.is_consecutive and isinstance(b.base, int) and b.is_uniform and a.divisor % b.base == 0:
+    if not a.is_consecutive or not b.is_uniform:
+        return None
+    if a.divisor % width == 0 and b.divisor % width == 0:
+        if name == "arith.divui":
+            return Index.of(ops.div(a.base, b.base))
+        return Index(ops.rem(a.base, b.base), 1, gcd(a.divisor, b.divisor))
+    if isinstance(b.base, int) and a.divisor % b.base == 0:
         start = ops.div(a.base, b.base)
         if name == "arith.divui":
             return Index(lanes=tuple(ops.add(start, i // b.base) for i in range(width)))
         return Index(lanes=tuple(i % b.base for i in range(width)))
-    fits = a.is_consecutive and b.is_uniform and a.divisor % width == 0 and b.divisor % width == 0
-    if not fits:
-        return None
-    if name == "arith.divui":
-        return Index.of(ops.div(a.base, b.base))
-    return Index(ops.rem(a.base, b.base), 1, gcd(a.divisor, b.divisor))
+    return None
 
 
 def _index_of(numbers: Any) -> Index:

@@ -14,7 +14,6 @@ from typing import Any
 from ..errors import DnncError
 from . import json_form
 from .graph import OperationGraph, give_uids
-from .op import Op
 from .tensor import Tensor
 
 
@@ -29,19 +28,8 @@ def copied(graph: OperationGraph) -> tuple[OperationGraph, dict[Tensor, Tensor]]
             tensor.ragged_offset = tensors.get(tensor.ragged_offset, tensor.ragged_offset)
         made.add_tensor(tensor)
     for op in graph.ops:
-        made.add(_copied_op(op, tensors))
+        made.add(op.with_tensors(tensors))
     return made, tensors
-
-
-def _copied_op(op: Op, tensors: dict[Tensor, Tensor]) -> Op:
-    made = copy.copy(op)
-    for field in (*op.fields_of("operand"), *op.fields_of("result")):
-        value = getattr(op, field.name)
-        if field.variadic:
-            setattr(made, field.name, tuple(tensors[tensor] for tensor in value))
-        elif value is not None:
-            setattr(made, field.name, tensors[value])
-    return made
 
 
 def to_json(graph: OperationGraph) -> dict[str, Any]:

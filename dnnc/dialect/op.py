@@ -8,8 +8,9 @@ its `verify`, `infer` and `reference` are the only statement of what it means.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
@@ -165,6 +166,21 @@ class Op:
     @property
     def results(self) -> tuple[Tensor, ...]:
         return tuple(tensor for _, tensor in self.tensors("result"))
+
+    def replace_tensors(self, others: Mapping[Tensor, Tensor]) -> None:
+        """Puts others in the places of those tensors that have one."""
+        for field in (*self.fields_of("operand"), *self.fields_of("result")):
+            value = getattr(self, field.name)
+            if field.variadic:
+                setattr(self, field.name, tuple(others.get(tensor, tensor) for tensor in value))
+            elif value is not None:
+                setattr(self, field.name, others.get(value, value))
+
+    def with_tensors(self, others: Mapping[Tensor, Tensor]) -> Self:
+        """A copy in which others are in the places of those tensors that have one."""
+        made = copy(self)
+        made.replace_tensors(others)
+        return made
 
     def attributes(self) -> dict[str, Any]:
         """Attribute name -> value, those that are absent left out."""

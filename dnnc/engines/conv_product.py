@@ -23,7 +23,6 @@ from ..expr import Expr, product
 from .conv import conv_of
 from .conv_surface import count_reasons
 from .engine import Reason
-from .relaid import with_tensors
 from .surface import pattern_reason
 
 # ---- tensors
@@ -70,7 +69,7 @@ def product_fusion(fusion: Fusion) -> Fusion:
     flat = {t: flat_filter(t) if t is op.w else flat_image(t) for t in fusion.tensors}
     matmul = Matmul(a=flat[op.w], b=flat[op.x], c=flat[op.y], compute_type=op.compute_type)
     matmul.name = op.name
-    ops = tuple(matmul if other is op else with_tensors(other, flat) for other in fusion.ops)
+    ops = tuple(matmul if other is op else other.with_tensors(flat) for other in fusion.ops)
     return Fusion(fusion.index, ops, tuple(flat[t] for t in fusion.outputs))
 
 

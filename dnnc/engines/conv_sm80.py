@@ -75,6 +75,7 @@ _NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
 _VECTOR_TIME = 1.4
 _ELEMENT_TIME = 3.0
 _FAR_ELEMENT_TIME = 5.0  # channels of which are no neighbours
+_ELEMENT_BYTES = 2  # of such elements, or more
 _MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
@@ -256,17 +257,20 @@ def _loads(fusion: Fusion) -> tuple[_Load, _Load]:
     op = conv_of(fusion)
     shape, size = shape_of(op), op.x.type.bits // 8
     sources = fusion.read_inputs(op.x)
-    x = max((t for t in sources if t.shape == op.x.shape), key=lambda t: t.type.bits, default=op.x)
+    alike = [t for t in sources if t.shape == op.x.shape]
+    # Views leave X without a tensor that is read as it is: its elements come one by one.
+    is_near = is_unit(max(alike, key=lambda t: t.type.bits), 1) if alike else False
     access = _copy_bytes(fusion)
-    is_vector = is_unit(x, 1) and shape.c_group * size % 16 == 0
-    pixels = _Load(_ELEMENT_TIME if is_unit(x, 1) else _FAR_ELEMENT_TIME)
+    is_vector = is_near and shape.c_group * size % 16 == 0
+    narrow = max(1.0, _ELEMENT_BYTES / size)  # an instruction brings fewer bytes
+    pixels = _Load(narrow * (_ELEMENT_TIME if is_near else _FAR_ELEMENT_TIME))
     if access or is_vector:
         times = _NARROW_TIME.get(access, _VECTOR_TIME)
         pixels = _Load(times, OperandLines(size, True, shape.groups > 1), shape.c_group)
     matrix = filter_matrix(op.w, shape, Depth.of(shape, (*range(2, op.w.rank), 1)))
     access = access_bytes(matrix, 1) if matrix is not None and op.w in fusion.inputs else 0
     if access < 4:
-        return pixels, _Load(_ELEMENT_TIME)
+        return pixels, _Load(narrow * _ELEMENT_TIME)
     depth = shape.taps * shape.c_group
     is_split = depth * size % 128 != 0
     return pixels, _Load(_NARROW_TIME[access], OperandLines(size, True, is_split), depth)

@@ -243,14 +243,18 @@ def _entry(graph: OperationGraph, target: Target, inputs: Inputs) -> Entry | Non
 def _faster_split(
     graph: OperationGraph, target: Target, whole: Choice, inputs: Inputs | None = None
 ) -> EngineConfig | None:
-    """The graph without the engine that takes it whole, where that is far from the memory's rate
-    and several kernels are predicted to be faster."""
+    """The graph as several kernels, where what takes it whole is far from the memory's rate and
+    these are predicted to be faster: without the engine that takes it whole, or with views of a
+    convolution's operands stored ahead of it."""
     if not _is_slow(whole, target):
         return None
     engines = _all_but(whole.engine)
     if whole.fusion.with_role("anchor"):  # others that take it whole are slower still
         engines = [engine for engine in engines if reasons_against(engine, whole.fusion, target)]
-    split = split_config(graph, target, engines, inputs)
+    found = [_best_split(graph, target, inputs, engines)]
+    if _gathers_views(whole):
+        found.append(_split_of_stored_views(graph, target, ENGINES, inputs))
+    split = min(filter(None, found), key=lambda config: config.seconds, default=None)
     if split is None or split.seconds > _MUCH_FASTER * whole.prediction.seconds:
         return None
     return split
@@ -262,11 +266,40 @@ def _is_slow(choice: Choice, target: Target) -> bool:
     fusion = choice.fusion
     if fusion.with_role("anchor"):
         is_worth_it = choice.prediction.seconds >= _WORTH_A_LOOK
-        return is_worth_it and (choice.engine.inlines_anchors or _is_faster_alone(choice, target))
+        return is_worth_it and (
+            choice.engine.inlines_anchors
+            or _gathers_views(choice)
+            or _is_faster_alone(choice, target)
+        )
     if not fusion.with_role("reduction"):
         return False
     floor = memory_seconds(fusion, target, blocks=1 << 20).seconds
     return choice.prediction.seconds >= 3 * floor + _WORTH_A_LOOK
+
+
+def _gathers_views(choice: Choice) -> bool:
+    """Whether elements of a convolution's operands come one by one, through views of tensors."""
+    return choice.engine.name == "conv_sm80" and _has_views_ahead(choice.fusion)
+
+
+def _has_views_ahead(fusion: Fusion) -> bool:
+    return any(
+        op.role == "view"
+        for anchor in fusion.with_role("anchor")
+        for tensor in anchor.operands
+        for op in fusion.upstream(tensor)
+    )
+
+
+def _split_of_stored_views(
+    graph: OperationGraph, target: Target, engines: Sequence[Engine], inputs: Inputs | None
+) -> EngineConfig | None:
+    """As `split_config`, without views ahead of what is heavy in a fusion with it."""
+
+    def is_taken(engine: Engine, fusion: Fusion) -> bool:
+        return not _has_views_ahead(fusion) and bool(choices(fusion, target, [engine], inputs))
+
+    return _grown_config(graph, target, engines, inputs, is_taken)
 
 
 def _is_faster_alone(choice: Choice, target: Target) -> bool:
@@ -286,16 +319,26 @@ def _all_but(engine: Engine) -> list[Engine]:
     return [other for other in ENGINES if other is not engine]
 
 
-def _best_split(graph: OperationGraph, target: Target, inputs: Inputs) -> EngineConfig | None:
+def _best_split(
+    graph: OperationGraph,
+    target: Target,
+    inputs: Inputs | None,
+    engines: Sequence[Engine] = ENGINES,
+) -> EngineConfig | None:
     """The graph as fusions as large as they grow; without an engine that takes one of them, and
     far from the memory's rate, where that is predicted to be faster."""
-    split = split_config(graph, target, inputs=inputs)
+    split = split_config(graph, target, engines, inputs)
     if split is None:
         return None
-    slow = dict.fromkeys(choice.engine for choice in split.choices if _is_slow(choice, target))
-    for engine in slow:
-        other = split_config(graph, target, _all_but(engine), inputs)
-        if other is not None and other.seconds < _MUCH_FASTER * split.seconds:
+    slow = [choice for choice in split.choices if _is_slow(choice, target)]
+    found: list[EngineConfig | None] = []
+    for engine in dict.fromkeys(choice.engine for choice in slow):
+        others = [other for other in engines if other is not engine]
+        found.append(split_config(graph, target, others, inputs))
+    if any(map(_gathers_views, slow)):
+        found.append(_split_of_stored_views(graph, target, engines, inputs))
+    for other in filter(None, found):
+        if other.seconds < _MUCH_FASTER * split.seconds:
             split = other
     return split
 

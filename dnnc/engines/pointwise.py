@@ -31,6 +31,7 @@ from ..errors import Status
 from ..expr import ceildiv, product
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
+from .refined import refined
 from .surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
 from .turned import Sweep
 
@@ -66,8 +67,8 @@ class PointwiseEngine:
                 )
             )
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
-        first = fusion.outputs[0]
-        for output in fusion.outputs[1:]:
+        first, *others = refined(fusion).outputs
+        for output in others:
             if output.shape != first.shape:
                 reasons.append(
                     Reason(

@@ -11,7 +11,6 @@ pointwise, whichever is predicted to be faster.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -21,7 +20,6 @@ from .. import dtypes
 from ..codegen.output import Output
 from ..codegen.region import Region, copy_region
 from ..dialect.fusion import Fusion, remembered
-from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor, packed_strides
 from ..expr import Expr
@@ -117,7 +115,7 @@ class RelaidFusion:
         twins = _twins((*fusion.inputs, *fusion.outputs), rule)
         if not twins:
             return RelaidFusion(fusion, (), ())
-        ops = tuple(with_tensors(op, twins) for op in fusion.ops)
+        ops = tuple(op.with_tensors(twins) for op in fusion.ops)
         outputs = tuple(twins.get(t, t) for t in fusion.outputs)
         before, after = _copies(twins, fusion.inputs, fusion.outputs)
         return RelaidFusion(Fusion(fusion.index, ops, outputs), before, after)
@@ -177,16 +175,3 @@ def _copies(
     before = tuple(Copy(t, twins[t]) for t in inputs if t in twins)
     after = tuple(Copy(twins[t], t) for t in outputs if t in twins)
     return before, after
-
-
-def with_tensors(op: Op, others: Mapping[Tensor, Tensor]) -> Op:
-    """An operation on other tensors, in the places of those that have one."""
-    made = copy(op)
-    for kind in ("operand", "result"):
-        for field in op.fields_of(kind):
-            value = getattr(op, field.name)
-            if field.variadic:
-                setattr(made, field.name, tuple(others.get(t, t) for t in value))
-            elif value is not None:
-                setattr(made, field.name, others.get(value, value))
-    return made

@@ -21,6 +21,7 @@ from ..dialect.op import Op
 from ..dialect.ops.views import View, coordinates
 from ..dialect.tensor import Tensor, stride_order
 from ..expr import Expr, product, typical
+from .refined import refined
 from .surface import bytes_of
 
 _SECTOR_BYTES = 32  # of memory that are read together
@@ -66,6 +67,8 @@ class Sweep:
 
     @staticmethod
     def of_fusion(fusion: Fusion) -> Sweep:
+        """Over axes that are fine enough for all of its tensors."""
+        fusion = refined(fusion)
         found = (read for output in fusion.outputs for read in _reads(fusion, output))
         return Sweep(fusion.outputs[0].shape, fusion.outputs, _distinct(found))
 

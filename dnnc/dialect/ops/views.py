@@ -241,13 +241,17 @@ class Reshape(View):
                 )
         self._require("C3", "Y has data type", self.y.type, self.x.type)  # reshape_c3
 
-    def source(self, at: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Runs of axes that hold the same elements are matched, so that most need no division."""
+    def runs(self) -> list[tuple[list[int], list[int]]]:
+        """The shortest runs of X's and Y's axes that hold the same elements, but those of 1."""
         y_order, x_order = self._orders()
         y_axes = [axis for axis in y_order if self.y.shape[axis].constant != 1]
         x_axes = [axis for axis in x_order if self.x.shape[axis].constant != 1]
+        return _matching_runs(x_axes, self.x.shape, y_axes, self.y.shape)
+
+    def source(self, at: Sequence[Expr]) -> tuple[Expr, ...]:
+        """Runs of axes that hold the same elements are matched, so that most need no division."""
         found = [Expr.of(0)] * self.x.rank
-        for x_run, y_run in _matching_runs(x_axes, self.x.shape, y_axes, self.y.shape):
+        for x_run, y_run in self.runs():
             linear = _linear(at, y_run, self.y.shape)
             for axis, value in _unravelled(linear, x_run, self.x.shape):
                 found[axis] = value
