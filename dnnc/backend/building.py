@@ -204,9 +204,19 @@ def _packed_groups(given: Given, value: Any, spatial: int) -> Any:
             f"{inner * inner_stride}: groups that lie one behind the other",
             given.kind.type.name,
         )
+    if value.vector_dim == at:
+        raise DnncError(
+            Status.NOT_SUPPORTED_LAYOUT,
+            f"vectors of groups of tensor {value.uid}",
+            f"vectors along dimension {at + 1}",
+            given.kind.type.name,
+        )
     dims = (*value.dims[:at], outer * inner, *value.dims[at + 2 :])
     strides = (*value.strides[:at], inner_stride, *value.strides[at + 2 :])
-    return replace(value, dims=dims, strides=strides, had_groups=True)
+    vector_dim = value.vector_dim
+    if vector_dim is not None and vector_dim > at:
+        vector_dim -= 1
+    return replace(value, dims=dims, strides=strides, vector_dim=vector_dim, had_groups=True)
 
 
 def _has(given: Given, suffix: str) -> bool:

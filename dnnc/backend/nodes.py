@@ -10,6 +10,7 @@ from .. import dtypes
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor, packed_strides, sizes
+from ..dialect.vectors import of_elements
 from ..dtypes import DType
 from ..errors import Status
 from .tensors import TensorSpec, conflict
@@ -62,7 +63,7 @@ class Node:
 
     def verified(self) -> Node:
         """Itself, when its operations hold by themselves."""
-        for op in self.make(Tensors(), 0):
+        for op in map(of_elements, self.make(Tensors(), 0)):
             op.verify_fields()
             op.infer()
             op.verify()
@@ -110,7 +111,7 @@ def _virtual_like(tensor: Tensor, compute: DType) -> Tensor:
     """A tensor of a graph's inside, of the same dims."""
     return Tensor(
         dims=tensor.dims, strides=packed_strides(tensor.shape), dtype=_scale_type(compute),
-        is_virtual=True,
+        is_virtual=True, vector_count=tensor.vector_count, vector_dim=tensor.vector_dim,
     )  # fmt: skip
 
 

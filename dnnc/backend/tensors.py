@@ -37,6 +37,8 @@ class TensorSpec:
     is_by_value: bool
     reordering: str
     ragged_offset: TensorSpec | None
+    vector_count: int
+    vector_dim: int | None
     had_groups: bool = field(default=False, compare=False)
 
     def tensor(self) -> Tensor:
@@ -51,6 +53,8 @@ class TensorSpec:
             is_by_value=self.is_by_value,
             alignment=self.alignment,
             reordering=self.reordering,
+            vector_count=self.vector_count,
+            vector_dim=self.vector_dim,
         )
 
 
@@ -67,7 +71,9 @@ def _build(given: Given) -> TensorSpec:
             raise given.error(suffix, text(sizes), "positive numbers")
     dtype = _dtype(given)
     _verify_alignment(given, dtype)
-    _verify_vectors(given, dtype)
+    vector_count = given.one("VECTOR_COUNT")
+    if vector_count != 1 and "VECTORIZED_DIMENSION" not in given:
+        raise given.error("VECTORIZED_DIMENSION", "it is not set", "the vectorized dimension")
     reordering = given.one("REORDERING_MODE").name.removeprefix("CUDNN_TENSOR_REORDERING_")
     spec = TensorSpec(
         uid=given.one("UNIQUE_ID"),
@@ -79,6 +85,8 @@ def _build(given: Given) -> TensorSpec:
         is_by_value=given.one("IS_BY_VALUE"),
         reordering=reordering,
         ragged_offset=given.payload("RAGGED_OFFSET_DESC"),
+        vector_count=vector_count,
+        vector_dim=None if vector_count == 1 else given.one("VECTORIZED_DIMENSION"),
     )
     spec.tensor().verify()
     return spec
@@ -110,19 +118,6 @@ def _verify_alignment(given: Given, dtype: DType) -> None:
 def _power_of_two(alignment: int) -> int:
     """What an address that is a multiple of the alignment is also a multiple of."""
     return alignment & -alignment
-
-
-def _verify_vectors(given: Given, dtype: DType) -> None:
-    count = given.one("VECTOR_COUNT")
-    if count == 1:
-        return
-    if "VECTORIZED_DIMENSION" not in given:
-        raise given.error("VECTORIZED_DIMENSION", "it is not set", "the vectorized dimension")
-    raise given.error(
-        "VECTOR_COUNT", f"{count} elements of {dtype}",
-        "1: tensors of dnnc are not vectorized; their strides may be any",
-        Status.NOT_SUPPORTED_LAYOUT,
-    )  # fmt: skip
 
 
 TENSOR = kind(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
+from . import vectors
 from .op import Op
 from .tensor import Tensor, stride_order, symbols_of
 
@@ -158,12 +159,17 @@ class OperationGraph:
     def finalize(self) -> OperationGraph:
         """Assigns uids, orders and infers, verifies; then the graph no longer changes."""
         if not self.is_finalized:
-            self.validate()
+            self._validated()
             self.is_finalized = True
         return self
 
     def validate(self) -> None:
-        """Every check and inference of `finalize`, leaving the graph open."""
+        """Every check and inference of `finalize`, leaving the graph open, and vectors as such."""
+        undo = self._validated()
+        undo()
+
+    def _validated(self) -> Callable[[], None]:
+        """Checks, orders and infers; gives what puts vectors back in the place of elements."""
         if not self.ops:
             raise self._error(Status.BAD_PARAM, "no operations", "one operation at least")
         if len(self.ops) > MAX_OPS:
@@ -171,14 +177,39 @@ class OperationGraph:
         for op in self.ops:
             op.verify_fields()
         self._expanded = self._text = None  # they are of the graph as it was
-        self._assign_uids()
-        self._verify_producers()
-        self.ops = self._ordered()
-        self._infer()
-        self._verify()
+        undo = self._unfold_vectors()
+        try:
+            self._assign_uids()
+            self._verify_producers()
+            self.ops = self._ordered()
+            self._infer()
+            self._verify()
+        except DnncError:
+            undo()
+            raise
+        return undo
 
     def _error(self, status: Status, what: str, supported: str = "") -> DnncError:
         return DnncError(status, what, supported, f"graph '{self.name}'")
+
+    def _unfold_vectors(self) -> Callable[[], None]:
+        """Operations on elements where tensors are vectorized; those keep their uids.
+
+        Gives what undoes it.
+        """
+        if not any(tensor.is_vectorized for tensor in self.tensors):
+            return lambda: None
+        for tensor in self.tensors:  # what is new gets its uid after them
+            if tensor not in self._loose:
+                self._loose.append(tensor)
+        before = self.ops
+        self.ops, restore = vectors.unfold(before, self.io_type)
+
+        def undo() -> None:
+            self.ops = before
+            restore()
+
+        return undo
 
     def _assign_uids(self) -> None:
         taken: dict[int, Tensor] = {}

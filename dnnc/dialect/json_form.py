@@ -31,6 +31,8 @@ _OPTIONAL = {
     "value": None,
     "alignment": DEFAULT_ALIGNMENT,
     "reordering": "NONE",
+    "vector_count": 1,
+    "vector_dim": None,
 }
 
 
@@ -207,7 +209,13 @@ def _tensor_from_json(
         if name == "value" and isinstance(value, str):
             value = float(value)
         setattr(tensor, name, value)
-    kinds = {"name": str, "is_virtual": bool, "is_by_value": bool, "alignment": int}
+    kinds = {
+        "name": str,
+        "is_virtual": bool,
+        "is_by_value": bool,
+        "alignment": int,
+        "vector_count": int,
+    }
     _require_types(vars(tensor), kinds, where)
     return tensor, data.get("ragged_offset")
 

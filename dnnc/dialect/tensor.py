@@ -16,6 +16,7 @@ from ..expr import Dim, Expr, Size, product
 MAX_RANK = 8
 DEFAULT_ALIGNMENT = 16
 
+VECTOR_COUNTS = (1, 4, 32)
 REORDERINGS = ("NONE", "INT8x32", "F16x16", "F8_128x4")
 
 
@@ -31,6 +32,8 @@ class Tensor:
     value: the number of a scalar: fixed at compile time, or the default of a by-value tensor.
     alignment: bytes that divide the address of every buffer bound to it.
     ragged_offset: the tensor of element offsets of packed sequences.
+    vector_count: where it is not 1, dims and strides count vectors of so many elements along
+    vector_dim, until the graph is finalized (`vectors`).
     """
 
     uid: int | None = None
@@ -45,11 +48,18 @@ class Tensor:
     alignment: int = DEFAULT_ALIGNMENT
     reordering: str = "NONE"
     ragged_offset: Tensor | None = None
+    vector_count: int = 1
+    vector_dim: int | None = None
 
     @property
     def is_constant(self) -> bool:
         """Whether its value is part of the graph (a COMPILE_TIME_CONST scalar)."""
         return self.value is not None and not self.is_by_value
+
+    @property
+    def is_vectorized(self) -> bool:
+        """Whether its dims count vectors, not elements."""
+        return self.vector_count != 1
 
     @property
     def rank(self) -> int:
@@ -127,6 +137,48 @@ class Tensor:
             raise self.error(
                 Status.BAD_PARAM, f"a scalar of dims {text(self.shape)}", "dims of 1 only"
             )
+        if self.is_vectorized:
+            self.verify_vectors()
+
+    def verify_vectors(self) -> None:
+        """Checks what holds for vectors, as far as dims and data type are known."""
+        if self.vector_count not in VECTOR_COUNTS:
+            raise self.error(
+                Status.NOT_SUPPORTED_LAYOUT,
+                f"vectors of {self.vector_count} elements",
+                ", ".join(map(str, VECTOR_COUNTS)),
+            )
+        if not isinstance(self.vector_dim, int):
+            raise self.error(
+                Status.BAD_PARAM, f"vectors along dimension {self.vector_dim}", "the dimension"
+            )
+        if self.dims is not None and not 0 <= self.vector_dim < self.rank:
+            raise self.error(
+                Status.BAD_PARAM_OUT_OF_BOUND,
+                f"vectors along dimension {self.vector_dim}",
+                f"0 to {self.rank - 1}",
+            )
+        if self.dims is not None and self.rank == MAX_RANK:
+            raise self.error(
+                Status.NOT_SUPPORTED_SHAPE,
+                f"vectors in a tensor of rank {self.rank}",
+                f"rank 1 to {MAX_RANK - 1}",
+            )
+        if self.dtype == dtypes.i1:
+            raise self.error(
+                Status.NOT_SUPPORTED_DATA_TYPE, f"vectors of {self.dtype}", "types of whole bytes"
+            )
+        if self.is_by_value or self.value is not None:
+            raise self.error(Status.BAD_PARAM, "a scalar of vectors", "a scalar of one element")
+        if self.ragged_offset is not None:
+            raise self.error(
+                Status.NOT_SUPPORTED_LAYOUT, "ragged, of vectors", "ragged tensors of elements"
+            )
+
+    def take_form(self, dims: tuple[Expr, ...], strides: tuple[Expr, ...]) -> None:
+        """Counts elements from now on, no vectors."""
+        self.dims, self.strides = dims, strides
+        self.vector_count, self.vector_dim = 1, None
 
     def normalize_value(self) -> None:
         """A scalar's value as a float, or as an int where its data type holds integers."""

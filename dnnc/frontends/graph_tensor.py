@@ -21,6 +21,7 @@ class GraphTensor(Tensor):
     _graph: Any = None
     _inferred: frozenset[str] = frozenset()
     _is_laid_out: bool = False  # the strides are the user's
+    _vectors: tuple[int, int] | None = None  # as they were set, whatever the graph makes of them
 
     def _changed(self, field: str = "") -> GraphTensor:
         """Itself, on the way to a new value of a field, which is then the user's."""
@@ -30,8 +31,9 @@ class GraphTensor(Tensor):
         return self
 
     def infer_again(self) -> None:
-        """Forgets what was inferred and not set since."""
-        for field in self._inferred:
+        """Forgets what was inferred and not set since, but the form of vectors in memory."""
+        is_unfolded = self.get_vector_count() != self.vector_count
+        for field in self._inferred - ({"dims", "strides"} if is_unfolded else set()):
             setattr(self, field, None)
 
     def set_output(self, value: bool = True) -> GraphTensor:
@@ -98,6 +100,17 @@ class GraphTensor(Tensor):
         self._changed().ragged_offset_multiplier = value
         return self
 
+    def set_vector_count_and_dimension(self, count: int, dimension: int) -> GraphTensor:
+        """Sets that dims and strides count vectors of 4 or 32 elements along a dimension.
+
+        Operations see elements: [N, C / count, H, W] is an image of C channels to them.
+        """
+        self._changed()
+        self._vectors = (count, dimension)
+        self.vector_count, self.vector_dim = count, None if count == 1 else dimension
+        self.infer_again()
+        return self._inferred_on()
+
     def get_name(self) -> str:
         return self.name
 
@@ -125,6 +138,13 @@ class GraphTensor(Tensor):
 
     def get_reordering_type(self) -> enums.tensor_reordering:
         return enums.tensor_reordering(self.reordering)
+
+    def get_vector_count(self) -> int:
+        return self._vectors[0] if self._vectors else self.vector_count
+
+    def get_vector_dimension(self) -> int:
+        """-1: none was set."""
+        return self._vectors[1] if self._vectors else -1
 
 
 def _plain(size: Expr) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 from .. import dtypes
 from .. import target as targets
-from ..dialect import draft
+from ..dialect import draft, vectors
 from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
@@ -139,6 +139,8 @@ class pygraph:
         uid: int | None = None,
         ragged_offset_multiplier: int = 1,
         alignment_value: int = DEFAULT_ALIGNMENT,
+        vector_count: int = 1,
+        vector_dimension: int = -1,
     ) -> GraphTensor:
         """A tensor of the graph.
 
@@ -146,6 +148,8 @@ class pygraph:
         uid: unique; None or -1: assigned.  alignment_value: bytes, default 16.
         ragged_offset: where the sequences of a packed operand of `sdpa` begin, in elements divided
         by ragged_offset_multiplier.
+        vector_count: dim and stride count vectors of 4 or 32 elements along vector_dimension:
+        see `GraphTensor.set_vector_count_and_dimension`.
         """
         self._require_unplanned()
         dims = sizes(dim)
@@ -163,6 +167,8 @@ class pygraph:
         )
         made.ragged_offset_multiplier = ragged_offset_multiplier
         made._is_laid_out = True
+        if vector_count != 1:
+            made.set_vector_count_and_dimension(vector_count, vector_dimension)
         return self._adopt(made)
 
     def _adopt(self, tensor: GraphTensor) -> GraphTensor:
@@ -184,6 +190,8 @@ class pygraph:
                 reordering_type=source.reordering,
                 name=name or source.name,
                 alignment_value=source.alignment,
+                vector_count=source.vector_count,
+                vector_dimension=-1 if source.vector_dim is None else source.vector_dim,
             )
         import numpy as np
 
@@ -276,9 +284,7 @@ class pygraph:
 
     def _infer_waiting(self) -> None:
         """Infers what the operands' dims allow, so that users can read dims as they build."""
-        for op in self.graph.ops:
-            if any(t.dims is None or t.strides is None for t in op.results):
-                _infer_early(op)
+        _infer_waiting(self.graph)
 
     # ---- planning
 
@@ -692,10 +698,22 @@ def _is_host_tensor(value: Any) -> bool:
 
 
 def _infer_again(graph: OperationGraph) -> None:
-    """Forgets what was inferred of a graph's tensors and not set since."""
+    """Forgets what was inferred of a graph's tensors and not set since.
+
+    What vectors follow from is inferred at once, so that finalizing sees how they lie.
+    """
     for tensor in graph.tensors:
         if isinstance(tensor, GraphTensor):
             tensor.infer_again()
+    if any(tensor.is_vectorized for tensor in graph.tensors):
+        _infer_waiting(graph)
+
+
+def _infer_waiting(graph: OperationGraph) -> None:
+    """Infers what the operands' dims allow, operation by operation."""
+    for op in graph.ops:
+        if any(t.dims is None or t.strides is None for t in op.results):
+            _infer_early(op)
 
 
 def _infer_early(op: Op) -> None:
@@ -710,7 +728,10 @@ def _infer_early(op: Op) -> None:
         for tensor in op.results
     ]
     with contextlib.suppress(DnncError, ValueError):
-        op.infer()
+        on_elements = vectors.of_elements(op)
+        on_elements.infer()
+        for elements, tensor in zip(on_elements.results, op.results, strict=True):
+            vectors.fold(elements, tensor)
     for tensor, fields in open_fields:
         found = {field for field in fields if getattr(tensor, field) is not None}
         if isinstance(tensor, GraphTensor):

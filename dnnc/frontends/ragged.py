@@ -164,6 +164,9 @@ def _store(graph: OperationGraph, tensor: GraphTensor, side: Side) -> None:
 
 def _packed_form(tensor: Tensor, total: Expr | None) -> Form:
     """Dims of all rows together, and strides: those of heads, rows and elements stay."""
+    if tensor.is_vectorized:
+        what = "packed sequences, of vectors"
+        raise tensor.error(Status.NOT_SUPPORTED_LAYOUT, what, "packed sequences of elements")
     batch, heads, rows, depth = tensor.shape
     dims = (heads, total if total is not None else batch * rows, depth)
     strides = tensor.layout[1:]

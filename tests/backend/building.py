@@ -303,9 +303,11 @@ class Writer:
         reordered = (
             b.CUDNN_ATTR_TENSOR_REORDERING_MODE, b.CUDNN_TYPE_TENSOR_REORDERING_MODE, [mode]
         )  # fmt: skip
+        vectors = (b.CUDNN_ATTR_TENSOR_VECTOR_COUNT, I64, [t.vector_count])
+        along = (b.CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION, I64, [t.vector_dim or 0])
         return tensor(
-            t.uid, _plain(t.dims), _plain(t.strides),
-            t.dtype.value, by_value, reordered, virtual=t.is_virtual, alignment=t.alignment,
+            t.uid, _plain(t.dims), _plain(t.strides), t.dtype.value,
+            by_value, reordered, vectors, along, virtual=t.is_virtual, alignment=t.alignment,
         )  # fmt: skip
 
     def operations(self):

@@ -328,7 +328,9 @@ def test_text_counts_the_zero_at_its_end():
         ({"BYTE_ALIGNMENT": [2]}, Status.BAD_PARAM),  # of 4 bytes
         ({"BYTE_ALIGNMENT": [0]}, Status.BAD_PARAM),
         ({"VECTOR_COUNT": [4]}, Status.BAD_PARAM),  # of which dimension?
-        ({"VECTOR_COUNT": [4], "VECTORIZED_DIMENSION": [1]}, Status.NOT_SUPPORTED_LAYOUT),
+        ({"VECTOR_COUNT": [8], "VECTORIZED_DIMENSION": [1]}, Status.NOT_SUPPORTED_LAYOUT),
+        ({"VECTOR_COUNT": [4], "VECTORIZED_DIMENSION": [2]}, Status.BAD_PARAM_OUT_OF_BOUND),
+        ({"VECTOR_COUNT": [4], "VECTORIZED_DIMENSION": [-1]}, Status.BAD_PARAM_OUT_OF_BOUND),
         ({"DATA_TYPE": [b.CUDNN_DATA_INT8x4]}, Status.NOT_SUPPORTED),
         ({"DATA_TYPE": [b.CUDNN_DATA_UINT8x4]}, Status.NOT_SUPPORTED),
         ({"DATA_TYPE": [b.CUDNN_DATA_INT8x32]}, Status.NOT_SUPPORTED),
