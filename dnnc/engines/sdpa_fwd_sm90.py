@@ -136,6 +136,7 @@ class SdpaFwdSm90Engine:
         elif tiling.sums > _SUMS[tiling.consumers]:
             what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
             reasons.append(knob_reason(what, f"at most {_SUMS[tiling.consumers]}"))
+        reasons += _page_reasons(found, knobs["TILE_N"])
         if found.gathers and tiling.consumers > _MOST_GATHERING:
             what = f"{tiling.consumers} warpgroups beside a producer that looks up rows"
             reasons.append(knob_reason(what, f"at most {_MOST_GATHERING}, for its registers"))
@@ -267,6 +268,20 @@ def _layout_reasons(found: Attention) -> list[Reason]:
             supported = f"{LEAST_BLOCK} or more"
             reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "pages", what, supported))
     return reasons
+
+
+def _page_reasons(found: Attention, keys: int) -> list[Reason]:
+    """Keys of a step come by whole pages, or are a part of one."""
+    pages = [
+        operand.tensor.shape[-2].constant or 1
+        for _, operand, _ in operands(found)
+        if isinstance(operand.load, PagedCacheLoad)
+    ]
+    return [
+        knob_reason(f"TILE_N={keys} of pages of {page} keys", f"multiples or parts of {page}")
+        for page in dict.fromkeys(pages)
+        if keys % page and page % keys
+    ]
 
 
 def _tiling(

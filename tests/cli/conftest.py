@@ -7,11 +7,12 @@ from .commands import FFN, dnnc
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    """ffn.py and ffn.dnnplan, its plan for sm_80 and sm_90a."""
+    """ffn.py and ffn.dnnplan, its plan for sm_80 and sm_90a, one config for all sizes."""
     made = tmp_path_factory.mktemp("cli")
     (made / "ffn.py").write_text(FFN)
     plan = made / "ffn.dnnplan"
-    result = dnnc("compile", made / "ffn.py", "--target", "sm_80,sm_90a", "-o", plan)
+    options = ("--target", "sm_80,sm_90a", "--variants", "1")
+    result = dnnc("compile", made / "ffn.py", *options, "-o", plan)
     assert result.exit_code == 0, result.output
     return made
 

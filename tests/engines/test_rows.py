@@ -590,6 +590,7 @@ def test_knobs_of_rows_behind_a_view_that_runs_across_them(more):
     run(g, knobs={**SMALL, **more})
 
 
+@pytest.mark.slow
 def test_totals_across_rows_fit_static_shared_memory():
     """Levels of reductions over channels of 8-bit types, in f64: fewer threads share a row."""
     g = new_graph(dtypes.i8, intermediate_data_type=dtypes.f64, compute_data_type=dtypes.f64)
@@ -607,6 +608,7 @@ def test_totals_across_rows_fit_static_shared_memory():
     run(g, knobs={**SMALL, "TILE_COLS": 1, "ARRAY_SIZE_PER_THREAD": 0})
 
 
+@pytest.mark.slow
 def test_many_sums_of_columns_are_refused():
     g = new_graph(dtypes.f32)
     x = g.tensor([512, 64])

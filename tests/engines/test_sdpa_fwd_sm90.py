@@ -286,6 +286,19 @@ def test_caches_in_pages(name):
     assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
 
 
+def test_steps_are_whole_pages_or_parts_of_one():
+    """Heads of 192 would take steps of 80 keys."""
+    for block in (32, 64, 128):
+        g, _ = graphs.paged(depth=192, block=block, queries=512, pages=2048 // block)
+        graph = g.graph.finalize()
+        (fusion,) = partition(graph, [graph.live_ops])
+        found = heuristics.choices(fusion, of(TARGET), [SDPA_FWD_SM90])
+        assert found
+        assert all(c.knobs["TILE_N"] % block == 0 or block % c.knobs["TILE_N"] == 0 for c in found)
+        (reason,) = SDPA_FWD_SM90.legal(SMALL | {"TILE_N": 80}, fusion, of(TARGET))
+        assert f"TILE_N=80 of pages of {block} keys" in str(reason)
+
+
 SEQUENCES = {
     "causal": ((40, 100, 3), (40, 100, 3), {"use_causal_mask": True}, {}),
     "none": ((0, 70, 5, 130), (9, 200, 0, 64), {}, {"TILE_N": 128}),

@@ -24,8 +24,8 @@ FITS = {
     "conv_three_pointwise": "conv_sm90",
     "conv_in_the_middle": "conv_sm90",
     "mixed_conv": "conv_sm90",
-    "matmul_after_pointwise": "matmul_sm80",
-    "mixed_matmul": "matmul_sm80",
+    "matmul_after_pointwise": "matmul_sm90",
+    "mixed_matmul": "matmul_sm90",
     # Specialized Runtime Fusion Engines
     "bn_add_relu": "grid",
     "bn_add_relu_peers": 5,
