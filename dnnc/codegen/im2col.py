@@ -166,7 +166,7 @@ def refusal(tensor: Tensor, windows: Sequence[Window]) -> str | None:
             return f"taps {window.reach} pixels apart with {len(windows)} spatial axes"
         outputs = window.outputs(extent)
         if outputs.bounds()[0] < 1:
-            return f"an output extent of {outputs}"
+            return f"an output extent of {outputs}, which may be 0"
     return None
 
 

@@ -29,6 +29,8 @@ BLOCKS = "dnn.blocks"
 FAR = 1 << 30
 _EXACT = 1 << 24  # integers below it are f32 numbers
 _MOST = 1 << 62  # that 64 bits hold
+WRAPS = 1 << 31  # integers below it are those of the graph, whose sums wrap around
+_MOST_FACTOR = 1 << 16  # of what is loaded, which in 64 bits does not overflow then
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,11 @@ class Varying:
         return Varying(Linear()).plus(self, factor)
 
     @property
+    def loaded(self) -> tuple[tuple[Any, ...], ...]:
+        """(factor, ...) of all that is in memory."""
+        return (*self.form.terms, *self.numbers)
+
+    @property
     def is_number(self) -> bool:
         return not self.numbers and self.form.is_number
 
@@ -120,10 +127,15 @@ class Floating:
 
 @dataclass(frozen=True)
 class Compare:
-    """form <predicate> 0, predicate of eq, ne, slt, sle, sgt, sge."""
+    """form <predicate> 0, predicate of eq, ne, slt, sle, sgt, sge.
+
+    places: where sums of terms may wrap around, the largest that all else of a side may be; None:
+    nothing wraps.
+    """
 
     predicate: str
     form: Linear
+    places: int | None = None
 
 
 @dataclass(frozen=True)
@@ -292,18 +304,35 @@ class MaskReader:
         rule = _RULES.get(op.name)
         if rule is None or any(operand is None for operand in operands):
             return None
-        return self._checked(rule(op, *operands))
+        found = self._checked(rule(op, *operands))
+        return self._compared(found, *operands) if len(operands) == 2 else found
 
     def _checked(self, found: _Known | None) -> _Known | None:
-        """What a rule gives; None of what f32 may round, but for a term."""
+        """What a rule gives; None of what f32 may round, but for a term, or 32 bits not hold."""
+        if isinstance(found, Linear | Varying):
+            factors = [abs(factor) for factor, *_ in Varying.of(found).loaded]
+            is_held = self._places(found) < WRAPS and max(factors, default=0) <= _MOST_FACTOR
+            return found if is_held else None
         if not isinstance(found, Floating) or (found.form.is_term and not found.is_exact):
             return found
-        rows, columns = (extent.bounds()[1] for extent in self.dims[-2:])
         form = found.form
         if isinstance(form, Varying):
             return None
-        most = abs(form.row) * rows + abs(form.column) * columns + abs(form.number)
-        return found if not form.terms and most < _EXACT else None
+        return found if not form.terms and self._places(form) < _EXACT else None
+
+    def _places(self, form: Linear | Varying) -> int:
+        """The largest that places and numbers of a form may be."""
+        rows, columns = (extent.bounds()[1] for extent in self.dims[-2:])
+        own = Varying.of(form).form
+        return abs(own.row) * rows + abs(own.column) * columns + abs(own.number)
+
+    def _compared(self, found: _Known | None, a: Any, b: Any) -> _Known | None:
+        """A comparison of a and b, which says whether their sums may wrap around."""
+        if not isinstance(found, Compare) or not isinstance(a, Linear):
+            return found
+        if all(side.is_term or not side.terms for side in (a, b)):
+            return found
+        return replace(found, places=max(map(self._places, (a, b))))
 
     def _index(self, place: tuple[Any, ...]) -> Linear | None:
         if place == ("loop", self.rank - 2):

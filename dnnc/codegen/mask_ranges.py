@@ -15,8 +15,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..mlir import arith
+from ..mlir import math as mlir_math
 from . import ops
-from .mask_conditions import FAR, MIRRORED, Blocks, Both, Compare, Condition, Either, Linear
+from .mask_conditions import (
+    FAR,
+    MIRRORED,
+    WRAPS,
+    Blocks,
+    Both,
+    Compare,
+    Condition,
+    Either,
+    Linear,
+)
 from .region import Access
 
 _ORDERS = {"slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge}
@@ -72,8 +83,33 @@ def ranges(
             one, some=_least([p.some for p in parts]), some_end=_most([p.some_end for p in parts])
         )
     if isinstance(condition, Compare) and abs(condition.form.column) <= 1:
-        return _of_comparison(condition, first, last, load)
-    return Ranges.unknown()
+        found = _of_comparison(condition, first, last, load)
+        return _unless(wraps(condition, load), found)
+    return Ranges.unknown()  # of numbers of rows and columns, too: they have ranges by blocks
+
+
+def wraps(condition: Compare, load: Callable[[Any, Access], Any]) -> Any:
+    """Whether a sum of a comparison may wrap around, i1; None: it does not."""
+    if condition.places is None:
+        return None
+    most = ops.const(condition.places, ops.i64_type())
+    for factor, leaf, access in condition.form.terms:
+        value = ops.to_i64(ops.value_of(load(leaf, access)))
+        scaled = arith.MulIOp(value, ops.const(abs(factor), ops.i64_type())).result
+        most = arith.AddIOp(most, mlir_math.AbsIOp(scaled).result).result
+    return ops.compare("sge", most, ops.const(WRAPS, ops.i64_type()))
+
+
+def _unless(is_unknown: Any, found: Ranges) -> Ranges:
+    if is_unknown is None:
+        return found
+    other = Ranges.unknown()
+    return Ranges(
+        ops.select(is_unknown, other.some, found.some),
+        ops.select(is_unknown, other.some_end, found.some_end),
+        ops.select(is_unknown, other.all, found.all),
+        ops.select(is_unknown, other.all_end, found.all_end),
+    )
 
 
 def _of_comparison(

@@ -147,7 +147,12 @@ class MatmulSm90Engine:
             reasons += compute_reasons(op.compute_type, op.a.type, op.b.type)
         if op.a.shape[-1].bounds()[0] < 1:
             reasons.append(
-                Reason(Status.NOT_SUPPORTED_SHAPE, "depth", f"K of {op.a.shape[-1]}", "1 or more")
+                Reason(
+                    Status.NOT_SUPPORTED_SHAPE,
+                    "depth",
+                    f"{op.a.shape[-1]}, which may be 0",
+                    "1 or more",
+                )
             )
         return reasons
 

@@ -30,6 +30,7 @@ from ..codegen.mask_conditions import (
     Varying,
     conjuncts,
 )
+from ..codegen.mask_ranges import wraps
 from ..codegen.output import Output
 from ..codegen.reduce import shuffle_xor
 from ..codegen.region import Access
@@ -105,7 +106,7 @@ class Table:
 class NumberRanges:
     """Of an attention, by tiles of `rows` and blocks of `columns`.
 
-    begins_anywhere: whether tiles begin at other rows than multiples of their size.
+    Tiles begin at multiples of their size: those that do not are of triangular masks.
     """
 
     kernel: Kernel
@@ -113,7 +114,6 @@ class NumberRanges:
     tables: Sequence[Table]
     rows: int
     columns: int
-    begins_anywhere: bool
 
     def may_hold(
         self, batch: Mapping[int, Coordinate], rows: Range, block: Any, end: Any, load: Load
@@ -134,16 +134,11 @@ class NumberRanges:
         """The range of numbers along rows, or columns, first to last."""
         (table,) = (t for t in self.tables if t.numbers == numbers)
         outer = [
-            0 if n.constant == 1 else batch[numbers.access[axis][1]].index().base
-            for axis, n in enumerate(table.dims)
+            0 if n.constant == 1 or place[0] != "loop" else batch[place[1]].index().base
+            for axis, (n, place) in enumerate(zip(table.dims, numbers.access, strict=True))
             if axis != table.place
         ]
-        first, last = (ops.div(place, table.unit) for place in along)
-        low, high = table.at(self.kernel, outer, first)
-        if numbers.axis == -2 and self.begins_anywhere:  # a tile meets two units
-            other = table.at(self.kernel, outer, last)
-            low, high = ops.minimum(low, other[0]), ops.maximum(high, other[1])
-        return low, high
+        return table.at(self.kernel, outer, ops.div(along[0], table.unit))
 
 
 @dataclass(frozen=True)
@@ -166,10 +161,10 @@ class _View:
             parts = [self.may_hold(part) for part in condition.parts]
             return None if any(part is None for part in parts) else _any(parts)
         if isinstance(condition, Compare):
-            zero = Varying(Linear())
-            return self._compared(
-                CompareNumbers(condition.predicate, Varying(condition.form), zero)
-            )
+            sides = Varying(condition.form), Varying(Linear())
+            found = self._compared(CompareNumbers(condition.predicate, *sides))
+            may_wrap = wraps(condition, self.load)
+            return found if may_wrap is None else _any([found, may_wrap])
         return self._compared(condition) if isinstance(condition, CompareNumbers) else None
 
     def _compared(self, condition: CompareNumbers) -> Any:

@@ -267,7 +267,7 @@ class Schedule:
         if not self.tables:
             return None
         sizes = self.tiling.queries, self.tiling.keys
-        return NumberRanges(self.kernel, self.parts, self.tables, *sizes, self._begins_anywhere)
+        return NumberRanges(self.kernel, self.parts, self.tables, *sizes)
 
     @property
     def _begins_anywhere(self) -> bool:

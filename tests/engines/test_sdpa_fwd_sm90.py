@@ -102,6 +102,37 @@ def test_lengths(lengths):
     run(pattern, inputs=inputs_of(pattern, lengths=lengths))
 
 
+def far_up_to(p, s):
+    length = p.g.tensor([1, 1, 1, 1], name="length", data_type="INT32")
+    return p.integer("cmp_le", p.column(s), p.integer("add", p.row(s), length))
+
+
+def far_moved(p, s):
+    length = p.g.tensor([1, 1, 1, 1], name="length", data_type="INT32")
+    return p.integer("cmp_le", p.integer("add", p.column(s), length), p.row(s))
+
+
+def far_scaled(p, s):
+    return p.integer("cmp_le", p.column(s), p.integer("mul", p.row(s), 25264513))
+
+
+@pytest.mark.parametrize("mask", [far_up_to, far_moved, far_scaled])
+@pytest.mark.parametrize("engine", ["sdpa_fwd_sm90", "sdpa_sm80"])
+def test_places_that_wrap_around(mask, engine):
+    """Of 2^31 - 100 and a row from 100 on, as of any sums of INT32."""
+    pattern = Pattern(
+        batch=(1, 2), queries=200, keys=200, depth=16,
+        scores=lambda p, s: p.masked(p.scaled(s), mask(p, s)),
+    )  # fmt: skip
+    given = inputs_of(pattern, length=2**31 - 100)
+    sm80 = {"TILE_M": 16, "TILE_N": 16, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
+    check(
+        pattern.g, engine=engine, knobs=sm80 if engine == "sdpa_sm80" else SMALL | {"TILE_M": 64},
+        target="sm_80" if engine == "sdpa_sm80" else TARGET, slack=4.0, allowance=1e-4,
+        inputs=given,
+    )  # fmt: skip
+
+
 def test_documents():
     pattern = Pattern(queries=80, keys=80, scores=graphs.documents)
     numbers = np.sort(np.arange(80) % 3)

@@ -62,8 +62,7 @@ def apart(p, s):
 
 
 def prefix_or_same(p, s):
-    is_same = p.integer("cmp_eq", *both_of(p))
-    return p.masked(p.scaled(s), p.either(p.integer("cmp_lt", p.column(s), 10), is_same))
+    return p.masked(p.scaled(s), p.either(p.integer("cmp_lt", p.column(s), 10), same_of(p)))
 
 
 def causal_documents(p, s):
@@ -75,6 +74,41 @@ def turned(p, s):
     own = p.g.tensor([p.dims[0], 1, p.dims[-2], 1], name="own", data_type="INT32")
     is_same = p.integer("cmp_eq", own, p.g.transpose(own, [0, 1, 3, 2]))
     return p.masked(p.scaled(s), is_same)
+
+
+def bounds(p, s):
+    """Keys from a start to an end of each row."""
+    batch, rows = p.dims[0], p.dims[-2]
+    ends = [p.g.tensor([batch, 1, rows, 1], name=n, data_type="INT32") for n in ("own", "end")]
+    column = p.column(s)
+    inside = p.both(p.integer("cmp_ge", column, ends[0]), p.integer("cmp_lt", column, ends[1]))
+    return p.masked(p.scaled(s), inside)
+
+
+def sliced(p, s):
+    """The first entry of a larger batch."""
+    own = p.g.tensor([3, 1, p.dims[-2], 1], name="own", data_type="INT32")
+    first = p.g.slice(own, [slice(0, 1), slice(0, 1), slice(0, 200), slice(0, 1)])
+    other = p.g.tensor([1, 1, 1, p.dims[-1]], name="other", data_type="INT32")
+    return p.masked(p.scaled(s), p.integer("cmp_eq", first, other))
+
+
+def multiplied(p, s):
+    """A product that 64 bits would not hold either."""
+    own, other = both_of(p)
+    for _ in range(2):
+        own = p.integer("mul", own, 2**29 + 1)
+    return p.masked(p.scaled(s), p.either(same_of(p), p.integer("cmp_le", own, other)))
+
+
+def wrapping_places(p, s):
+    """A comparison of places that wrap around, or of numbers."""
+    row, column = (p.integer("mul", place, 25264513) for place in (p.row(s), p.column(s)))
+    return p.masked(p.scaled(s), p.either(p.integer("cmp_lt", column, row), same_of(p)))
+
+
+def same_of(p):
+    return p.integer("cmp_eq", *both_of(p))
 
 
 PLACES = np.arange(200)
@@ -96,11 +130,45 @@ def test_documents_in_any_order(scores, order):
     run(Pattern(**SHAPE, scores=scores), own=ORDERS[order], other=ORDERS[order])
 
 
-def test_blocks_of_other_documents_are_not_read():
-    pattern = Pattern(**SHAPE, scores=documents)
-    other = np.where(PLACES // 64 == 1, 9, SORTED)
-    plan, given = run(pattern, own=SORTED, other=other)
+HIDDEN = {
+    "documents": (documents, SORTED, np.where(PLACES // 64 == 1, 9, SORTED)),
+    "in float": (compared("cmp_eq"), SORTED, np.where(PLACES // 64 == 1, 9, SORTED)),
+    "not after": (
+        compared("cmp_ge", compute_data_type="INT32"), PLACES, np.where(PLACES // 64 == 1, 999, 0)
+    ),
+    "distances": (apart, PLACES, np.where(PLACES // 64 == 1, -999, PLACES)),
+    "a prefix or the same": (prefix_or_same, SORTED, np.where(PLACES // 64 == 1, 9, SORTED)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_hidden_blocks_are_not_read(name):
+    scores, own, other = HIDDEN[name]
+    pattern = Pattern(**SHAPE, scores=scores)
+    plan, given = run(pattern, own=own, other=other)
     assert_hidden_is_not_read(pattern, plan, given, PLACES // 64 == 1)
+
+
+def test_bounds_of_each_row():
+    pattern = Pattern(**SHAPE, scores=bounds)
+    start = np.where(PLACES < 128, 0, 130)
+    plan, given = run(pattern, own=start, end=start + 60)
+    assert_hidden_is_not_read(pattern, plan, given, PLACES // 64 == 1)
+
+
+def test_numbers_that_are_a_slice():
+    numbers = np.stack([SORTED, SORTED + 1, SORTED + 2])
+    run(Pattern(**SHAPE, scores=sliced), own=numbers, other=SORTED)
+
+
+@pytest.mark.parametrize("scores", [multiplied, wrapping_places])
+def test_sums_that_wrap_around_leave_out_nothing_that_is_seen(scores):
+    pattern = Pattern(**SHAPE, scores=scores)
+    given = inputs_of(pattern, own=PLACES * 37 - 50, other=PLACES * 1000 - 90000)
+    check(
+        pattern.g, engine="sdpa_fwd_sm90", knobs=KNOBS, target=TARGET, slack=4.0, allowance=1e-5,
+        inputs=given,
+    )  # fmt: skip
 
 
 def test_rows_that_see_no_key():
