@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
-from . import vectors
 from .op import Op
 from .tensor import Tensor, stride_order, symbols_of
 
@@ -199,6 +198,8 @@ class OperationGraph:
         """
         if not any(tensor.is_vectorized for tensor in self.tensors):
             return lambda: None
+        from . import vectors  # whose operations need NumPy, which a cached plan does without
+
         for tensor in self.tensors:  # what is new gets its uid after them
             if tensor not in self._loose:
                 self._loose.append(tensor)
