@@ -405,7 +405,7 @@ HOPPER_UNOBSERVABLE = {
 # In CI stay those that tell the waits of one part each.
 SLOW = (
     "wide rows", "turns and residual", "residual", "streamed", "experts", "taken", "mask",
-    "registers",
+    "registers", "turns", "exit", "fragments",
 )  # fmt: skip
 
 
@@ -711,7 +711,13 @@ ROWS_UNOBSERVABLE = {
 }
 
 
-@pytest.mark.parametrize("name", ROWS_CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow if n == "rings of a cluster" else ())
+        for n in ROWS_CASES
+    ],
+)
 def test_each_wait_of_rows_is_needed(name, monkeypatch):
     multiprocessors.few(monkeypatch, 2)
     found, alive = survivors(
