@@ -362,7 +362,7 @@ def typical(size: Expr) -> int:
 
 
 def typical_dim(dim: Dim) -> int:
-    value = min(max(_assumed.get().get(dim.name, 1024), dim.min), dim.max)
+    value = min(max(_assumed.get().get(dim.name, 1024), dim.least), dim.greatest)
     return max(dim.multiple_of, value // dim.multiple_of * dim.multiple_of)
 
 

@@ -29,11 +29,10 @@ from .mask_conditions import (
     Blocks,
     Both,
     Condition,
-    MaskReader,
     conjuncts,
     negated,
-    places_of,
 )
+from .mask_reader import MaskReader, places_of
 from .matching import body_of, operand_of, pointwise
 from .online_softmax import STEEP
 from .region import Access, Region, identity_access

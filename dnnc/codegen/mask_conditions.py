@@ -1,36 +1,27 @@
 # pyright: basic
-"""Conditions on the row and the column of a score, read off their scalar operations.
+"""Conditions on the row and the column of a score, as far as they are known.
 
 They are comparisons of linear forms,
 
     r * row + c * column + terms  <  0,        terms: loaded, the same for all scores
 
 or comparisons with numbers in memory of each row or column, joined by and, or, not; what is none
-may hold anywhere.  Places and numbers may be f32, as long as they are integers that f32 holds:
-below 2^24.
+may hold anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..expr import Expr
-from ..mlir import ir
-from . import ops
-from .region import Access, Region, identity_access
-from .walk import indexing_maps, inputs_of, is_reduction
+from .region import Access
 
 # Of a generic that is a mask of blocks: their rows and columns.
 BLOCKS = "dnn.blocks"
 
 # Past every column, and far from what overflows.
 FAR = 1 << 30
-_EXACT = 1 << 24  # integers below it are f32 numbers
-_MOST = 1 << 62  # that 64 bits hold
 WRAPS = 1 << 31  # integers below it are those of the graph, whose sums wrap around
-_MOST_FACTOR = 1 << 16  # of what is loaded, which in 64 bits does not overflow then
 
 
 @dataclass(frozen=True)
@@ -114,18 +105,6 @@ class Varying:
 
 
 @dataclass(frozen=True)
-class Floating:
-    """A form in f32.  is_exact: whether no value is rounded; else it is a term.
-
-    A term that is rounded compares with exact ones as it does itself: they are below 2^24, and a
-    term that is not is still no less when it is rounded.
-    """
-
-    form: Linear | Varying
-    is_exact: bool
-
-
-@dataclass(frozen=True)
 class Compare:
     """form <predicate> 0, predicate of eq, ne, slt, sle, sgt, sge.
 
@@ -180,16 +159,6 @@ class Blocks:
 Condition = Compare | CompareNumbers | Both | Either | Anything | Blocks
 
 
-@dataclass(frozen=True)
-class Truth:
-    """1 where a condition holds, else 0."""
-
-    condition: Condition
-
-
-_Known = Linear | Varying | Floating | Truth | Condition
-_TRUE, _FALSE = Compare("eq", Linear()), Compare("ne", Linear())
-
 _OPPOSITE = {"eq": "ne", "ne": "eq", "slt": "sge", "sge": "slt", "sle": "sgt", "sgt": "sle"}
 MIRRORED = {"eq": "eq", "ne": "ne", "slt": "sgt", "sgt": "slt", "sle": "sge", "sge": "sle"}
 
@@ -209,313 +178,6 @@ def conjuncts(condition: Condition) -> list[Condition]:
     if isinstance(condition, Both):
         return [found for part in condition.parts for found in conjuncts(part)]
     return [condition]
-
-
-# ---- reading conditions
-
-
-@dataclass(frozen=True)
-class MaskReader:
-    """Reads conditions of a region's tensors [.., rows, columns].
-
-    dims: of the scores, whose last two axes are rows and columns.
-    """
-
-    region: Region
-    dims: Sequence[Expr]
-
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
-
-    def condition(self, value: Any, access: Access) -> Condition:
-        """Of a boolean tensor, addressed so by the scores' loops."""
-        found = self._value(value, access)
-        return found if isinstance(found, Condition) else Anything()
-
-    def _value(self, value: Any, at: Access) -> _Known | None:
-        """A tensor at some coordinates; None: not known."""
-        found = None if value in self.region.arguments else self._made(value, at)
-        return self._term(value, at) if found is None else found
-
-    def _made(self, value: Any, at: Access) -> _Known | None:
-        """Of a tensor that is computed, if its operations are known."""
-        operation = value.owner
-        if isinstance(operation, ir.Block) or operation.name != "linalg.generic":
-            return None
-        if is_reduction(operation):
-            return None
-        if BLOCKS in operation.attributes:
-            return self._blocks(operation, at)
-        block = operation.regions[0].blocks[0]
-        known: dict[Any, Any] = {}
-        maps = indexing_maps(operation)
-        for argument, operand, map_ in zip(
-            block.arguments, inputs_of(operation), maps, strict=False
-        ):
-            known[argument] = self._value(operand, places_of(map_, at))
-        for view in block.operations:
-            op = view.operation
-            if op.name == "linalg.yield":
-                return self._known(op.operands[0], known)
-            known[op.results[0]] = self._scalar(op, known, at)
-        return None
-
-    def _blocks(self, operation: Any, at: Access) -> Blocks | None:
-        """A mask of blocks of the scores themselves."""
-        if at != identity_access(self.rank):
-            return None
-        rows, columns = ir.DenseI64ArrayAttr(operation.attributes[BLOCKS])
-        body = operation.regions[0].blocks[0].operations
-        (taken,) = (v.operation for v in body if v.operation.name == "tensor.extract")
-        mask = taken.operands[0]
-        shared = tuple(n.constant == 1 for n in self.region.dims_of(mask)[:-2])
-        return Blocks(mask, shared, rows, columns)
-
-    def _term(self, value: Any, at: Access) -> Linear | Varying | None:
-        """A term, if it is an integer that neither row nor column changes and a walk computes; if
-        one of them does, its numbers."""
-        dims = self.region.dims_of(value)
-        places = [p for extent, p in zip(dims, at, strict=True) if extent.constant != 1]
-        moving = [axis for axis in (-2, -1) if ("loop", self.rank + axis) in places]
-        type_ = ir.RankedTensorType(value.type).element_type
-        is_known = type_ == ops.i32_type() and _is_walked(value)
-        if not is_known or ("other",) in places or len(moving) > 1:
-            return None
-        if moving:
-            return Varying(Linear(), ((1, Numbers(value, at, moving[0])),))
-        return Linear(terms=((1, value, at),))
-
-    def _known(self, value: Any, known: dict[Any, Any]) -> Any:
-        if value in known:
-            return known[value]
-        owner = value.owner
-        is_constant = not isinstance(owner, ir.Block) and owner.name == "arith.constant"
-        return _constant(owner) if is_constant else None
-
-    def _scalar(self, op: Any, known: dict[Any, Any], at: Access) -> _Known | None:
-        if op.name == "arith.constant":
-            return _constant(op)
-        if op.name == "linalg.index":
-            return self._index(at[ir.IntegerAttr(op.attributes["dim"]).value])
-        operands = [self._known(operand, known) for operand in op.operands]
-        if op.name == "arith.select":
-            return {_TRUE: operands[1], _FALSE: operands[2]}.get(operands[0])
-        rule = _RULES.get(op.name)
-        if rule is None or any(operand is None for operand in operands):
-            return None
-        found = self._checked(rule(op, *operands))
-        return self._compared(found, *operands) if len(operands) == 2 else found
-
-    def _checked(self, found: _Known | None) -> _Known | None:
-        """What a rule gives; None of what f32 may round, but for a term, or 32 bits not hold."""
-        if isinstance(found, Linear | Varying):
-            factors = [abs(factor) for factor, *_ in Varying.of(found).loaded]
-            is_held = self._places(found) < WRAPS and max(factors, default=0) <= _MOST_FACTOR
-            return found if is_held else None
-        if not isinstance(found, Floating) or (found.form.is_term and not found.is_exact):
-            return found
-        form = found.form
-        if isinstance(form, Varying):
-            return None
-        return found if not form.terms and self._places(form) < _EXACT else None
-
-    def _places(self, form: Linear | Varying) -> int:
-        """The largest that places and numbers of a form may be."""
-        rows, columns = (extent.bounds()[1] for extent in self.dims[-2:])
-        own = Varying.of(form).form
-        return abs(own.row) * rows + abs(own.column) * columns + abs(own.number)
-
-    def _compared(self, found: _Known | None, a: Any, b: Any) -> _Known | None:
-        """A comparison of a and b, which says whether their sums may wrap around."""
-        if not isinstance(found, Compare) or not isinstance(a, Linear):
-            return found
-        if all(side.is_term or not side.terms for side in (a, b)):
-            return found
-        return replace(found, places=max(map(self._places, (a, b))))
-
-    def _index(self, place: tuple[Any, ...]) -> Linear | None:
-        if place == ("loop", self.rank - 2):
-            return Linear(row=1)
-        if place == ("loop", self.rank - 1):
-            return Linear(column=1)
-        return Linear() if place == ("zero",) else None
-
-
-def _is_walked(value: Any) -> bool:
-    """Whether a walk needs no products and no reductions for a tensor."""
-    operation = value.owner
-    if isinstance(operation, ir.Block):
-        return True
-    if operation.name != "linalg.generic" or is_reduction(operation):
-        return False
-    body = operation.regions[0].blocks[0].operations
-    taken = [view.operation.operands[0] for view in body if view.operation.name == "tensor.extract"]
-    return all(map(_is_walked, [*inputs_of(operation), *taken]))
-
-
-def places_of(map_: Any, at: Access) -> Access:
-    """How an operand of an indexing map is addressed, by what its loops are."""
-    found = []
-    for result in map_.results:
-        result = result.maybe_downcast()
-        if isinstance(result, ir.AffineDimExpr):
-            found.append(at[result.position])
-        else:
-            is_zero = isinstance(result, ir.AffineConstantExpr) and result.value == 0
-            found.append(("zero",) if is_zero else ("other",))
-    return tuple(found)
-
-
-def _constant(op: Any) -> Linear | Floating | None:
-    attribute = op.attributes["value"]
-    if isinstance(op.results[0].type, ir.F32Type):
-        real = ir.FloatAttr(attribute).value
-        is_whole = abs(real) < _MOST and real.is_integer()
-        return Floating(Linear(number=int(real)), True) if is_whole else None
-    try:
-        number = ir.IntegerAttr(attribute).value
-    except ValueError:
-        return None
-    return Linear(number=int(number)) if abs(int(number)) < FAR else None
-
-
-def _added(op: Any, a: Any, b: Any, factor: int = 1) -> Linear | Varying | None:
-    if not isinstance(a, Linear | Varying) or not isinstance(b, Linear | Varying):
-        return None
-    if isinstance(a, Linear) and isinstance(b, Linear):
-        return a.plus(b, factor)
-    return Varying.of(a).plus(b, factor)
-
-
-def _subtracted(op: Any, a: Any, b: Any) -> Linear | Varying | None:
-    return _added(op, a, b, -1)
-
-
-def _multiplied(op: Any, a: Any, b: Any) -> Linear | Varying | None:
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, Linear) and one.is_number and isinstance(other, Linear | Varying):
-            return other.times(one.number)
-    return None
-
-
-def _truth(op: Any, a: Any) -> Truth | None:
-    return Truth(a) if isinstance(a, Condition) else None
-
-
-def _compared(op: Any, a: Any, b: Any) -> Condition | None:
-    if isinstance(a, Truth):
-        return _tested(op, a, b, Linear(), 1)
-    number = ir.IntegerAttr(op.attributes["predicate"]).value
-    names = ("eq", "ne", "slt", "sle", "sgt", "sge")
-    sides = [side for side in (a, b) if isinstance(side, Linear | Varying)]
-    if number >= len(names) or len(sides) < 2:
-        return None
-    if any(isinstance(side, Varying) for side in sides):
-        left, right = map(Varying.of, sides)
-        return CompareNumbers(names[number], left, right)
-    return Compare(names[number], a.plus(b, -1))
-
-
-def _converted(op: Any, a: Any) -> Floating | None:
-    if not isinstance(op.results[0].type, ir.F32Type) or not isinstance(a, Linear | Varying):
-        return None
-    return Floating(a, isinstance(a, Linear) and not a.terms)
-
-
-def _whole(op: Any, a: Any) -> Linear | Varying | None:
-    return a.form if isinstance(a, Floating) and a.is_exact else None
-
-
-def _of_floats(
-    rule: Callable[[Any, Any, Any], Linear | Varying | None],
-) -> Callable[[Any, Any, Any], Floating | None]:
-    """The same in f32."""
-
-    def combined(op: Any, a: Any, b: Any) -> Floating | None:
-        if not all(isinstance(operand, Floating) and operand.is_exact for operand in (a, b)):
-            return None
-        form = rule(op, a.form, b.form)
-        return None if form is None else Floating(form, True)
-
-    return combined
-
-
-def _tested(op: Any, a: Truth, b: Any, zero: Any, predicate: int) -> Condition | None:
-    """Whether a truth is not 0."""
-    is_test = ir.IntegerAttr(op.attributes["predicate"]).value == predicate
-    return a.condition if is_test and b == zero else None
-
-
-def _floats_compared(op: Any, a: Any, b: Any) -> Condition | None:
-    if isinstance(a, Truth):
-        return _tested(op, a, b, Floating(Linear(), True), _UNORDERED_NE)
-    number = ir.IntegerAttr(op.attributes["predicate"]).value
-    if not isinstance(a, Floating) or not isinstance(b, Floating):
-        return None
-    if number == _UNORDERED:
-        return _FALSE
-    if number not in _OF_FLOATS:
-        return None
-    predicate, left, right = _OF_FLOATS[number], a.form, b.form
-    if isinstance(left, Varying) or isinstance(right, Varying):
-        return CompareNumbers(predicate, Varying.of(left), Varying.of(right), is_float=True)
-    if not (a.is_exact or b.is_exact):
-        return None
-    found = Compare(predicate, left.plus(right, -1))
-    if abs(found.form.number) < _EXACT:
-        return found
-    # Of a number that is beyond all others; of two such, or of a term, nothing is known.
-    if not (a.is_exact and b.is_exact) or left.is_number == right.is_number:
-        return None
-    is_below = found.form.number < 0
-    return _TRUE if found.predicate in ("ne", *(_BELOW if is_below else _ABOVE)) else _FALSE
-
-
-# Predicates of `arith.cmpf`, ordered ones and the others, which are the same of numbers.
-_OF_FLOATS = {
-    first + i: name
-    for first in (1, 8)
-    for i, name in enumerate(("eq", "sgt", "sge", "slt", "sle", "ne"))
-}
-_UNORDERED_NE, _UNORDERED = 13, 14
-_BELOW, _ABOVE = ("slt", "sle"), ("sgt", "sge")
-
-
-def _joined(kind: type[Both] | type[Either]) -> Callable[..., Condition | None]:
-    def join(op: Any, a: Any, b: Any) -> Condition | None:
-        return kind((a, b)) if isinstance(a, Condition) and isinstance(b, Condition) else None
-
-    return join
-
-
-def _flipped(op: Any, a: Any, b: Any) -> Condition | None:
-    """xor with true."""
-    for one, other in ((a, b), (b, a)):
-        if isinstance(one, Linear) and one.is_number and one.number in (1, -1):
-            return negated(other) if isinstance(other, Condition) else None
-    return None
-
-
-_RULES: dict[str, Callable[..., _Known | None]] = {
-    "arith.index_cast": lambda op, a: a if isinstance(a, Linear) else None,
-    "arith.addi": _added,
-    "arith.subi": _subtracted,
-    "arith.muli": _multiplied,
-    "arith.cmpi": _compared,
-    "arith.extui": _truth,
-    "arith.uitofp": _truth,
-    "arith.sitofp": _converted,
-    "arith.addf": _of_floats(_added),
-    "arith.subf": _of_floats(_subtracted),
-    "arith.mulf": _of_floats(_multiplied),
-    "arith.cmpf": _floats_compared,
-    "arith.fptosi": _whole,
-    "math.roundeven": lambda op, a: a if isinstance(a, Floating) and a.is_exact else None,
-    "arith.andi": _joined(Both),
-    "arith.ori": _joined(Either),
-    "arith.xori": _flipped,
-}
 
 
 def terms(condition: Condition) -> list[tuple[Any, Access]]:

@@ -11,7 +11,7 @@ be more than 32 bits hold keeps all.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..codegen import ops
@@ -32,7 +32,7 @@ from ..codegen.mask_conditions import (
 )
 from ..codegen.mask_ranges import wraps
 from ..codegen.output import Output
-from ..codegen.reduce import shuffle_xor
+from ..codegen.reduce import across_lanes
 from ..codegen.region import Access
 from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, product
@@ -276,7 +276,7 @@ def number_tables(output: Output, parts: AttentionRegion, tiling: Tiling) -> tup
         unit = tiling.queries if numbers.axis == -2 else tiling.keys
         made = Table(numbers, dims, place, unit, "")
         name = output.workspace(f"numbers{i}", made.entries * _PAIR)
-        found.append(Table(numbers, dims, place, unit, name))
+        found.append(replace(made, name=name))
     if found:
         _fill(output, parts, found)
     return tuple(found)
@@ -315,15 +315,8 @@ def _fill_entry(kernel: Kernel, parts: AttentionRegion, table: Table, entry: Any
         value = ops.to_i32(walk.value(table.numbers.leaf, at, 1))
         low = value if low is None else ops.minimum(low, value)
         high = value if high is None else ops.maximum(high, value)
-    low, high = (_over_lanes(end, join) for end, join in ((low, ops.minimum), (high, ops.maximum)))
+    low = across_lanes(low, WARP_THREADS, ops.minimum)
+    high = across_lanes(high, WARP_THREADS, ops.maximum)
     with ops.if_(ops.compare("eq", lane, 0)):
         pair = ops.gep(kernel.workspace(table.name), ops.mul(entry, 2), ops.i32_type())
         ops.store(pair, ops.from_elements([low, high]), _PAIR)
-
-
-def _over_lanes(value: Any, join: Callable[[Any, Any], Any]) -> Any:
-    distance = 1
-    while distance < WARP_THREADS:
-        value = join(value, shuffle_xor(value, distance))
-        distance *= 2
-    return value

@@ -14,16 +14,9 @@ from tests.support.checked import check
 from tests.vectors import layer, new_graph, vectorized
 
 from .convs import H, N, W, ptx_of
+from .test_transpose import strides
 
 slow = pytest.mark.slow
-
-
-def strides(dims, order):
-    found, running = [1] * len(dims), 1
-    for axis in reversed(order):
-        found[axis] = running
-        running = running * dims[axis]
-    return found
 
 
 ORDERS = {"nchw": (0, 1, 2, 3), "nhwc": (0, 2, 3, 1)}
