@@ -27,7 +27,6 @@ from .smem import byte_pointer
 
 ALIGNMENT = 16  # of a run, and what divides its bytes
 MOST_ROWS = WARP_THREADS  # of a stage, each copied by a lane
-_SCALAR_BYTES = 8  # of a number that a row has, at most
 
 
 def is_run(tensor: Tensor, axes: Sequence[int]) -> bool:
@@ -133,51 +132,3 @@ class RowRing:
         before = self.rows * sum(pitch(s.tensor, self.part.most) for s in self.sources[:source])
         inside = ops.mul(row, pitch(self.sources[source].tensor, self.part.most))
         return byte_pointer(self.pipeline.slot(Cursor(stage)), ops.add(inside, before))
-
-
-@dataclass(frozen=True)
-class RowScalars:
-    """Numbers that each row has, beside the stages of a ring.  The warp that fills the stages loads
-    them ahead, so that those who work on a row need not wait for global memory.
-
-    sources: tensors that have one for each row.  at: (source, group, row of it) -> coordinates.
-    rows: of a stage.  memory: !llvm.ptr<3>, of `scalar_bytes`.
-    """
-
-    kernel: Kernel
-    sources: Sequence[GlobalTensor]
-    at: Callable[[int, Any, Any], Sequence[Coordinate]]
-    rows: int
-    memory: Any
-
-    def load(self, group: Any) -> list[Any]:
-        """A group's, a row's in a lane, by a warp."""
-        row = ops.minimum(_lane(), self.rows - 1)
-        return [source.load(self.at(i, group, row), 1) for i, source in enumerate(self.sources)]
-
-    def fill(self, stage: Any, numbers: Sequence[Any]) -> None:
-        """By that warp, one thread of which arrives at the stage's barrier afterwards."""
-        with ops.if_(ops.less(_lane(), self.rows)):
-            for i, value in enumerate(numbers):
-                ops.store(self._place(stage, i, _lane()), value, value.type.width // 8)
-        nvvm.bar_warp_sync(ops.const(-1))
-
-    def leaf(self, source: int, stage: Any, row: Any) -> GlobalTensor:
-        """A row's number as the tensor that it is from, at any coordinates."""
-        tensor = self.sources[source].tensor
-        one = replace(tensor, strides=tuple(Expr.of(0) for _ in tensor.shape))
-        return GlobalTensor(self.kernel, one, True, self._place(stage, source, row))
-
-    def _place(self, stage: Any, source: int, row: Any) -> Any:
-        slot = ops.add(ops.mul(stage, self.rows), row)
-        slot = ops.add(ops.mul(slot, len(self.sources)), source)
-        return byte_pointer(self.memory, ops.mul(slot, _SCALAR_BYTES))
-
-
-def _lane() -> Any:
-    return ops.and_(ops.thread_id(), WARP_THREADS - 1)
-
-
-def scalar_bytes(count: int, rows: int, stages: int) -> int:
-    """Shared memory for so many numbers of each row."""
-    return stages * rows * count * _SCALAR_BYTES

@@ -19,7 +19,7 @@ from math import log2
 
 from ..target import Target
 from .engine import Prediction
-from .product_memory import bent, transfer_seconds
+from .product_memory import again_share, bent, transfer_seconds
 
 _LAUNCH_SECONDS = 0.65e-6
 _FILL_SECONDS = 0.25e-6  # of a block: barriers, the first loads
@@ -154,6 +154,8 @@ class HopperTile:
             steps = work.k / self.depth
         busy = self._fill + self._busy_seconds(rounds, self._product_seconds(steps))
         transfer = transfer_seconds(work.moved_bytes, self.target)
+        if not self.is_im2col and self.loads[0] == 1.0:  # of pixels it is not fitted
+            transfer *= again_share(work.m, work.n, work.k, self.tile)
         seconds = bent(busy, transfer + self._fill + self._after)
         if work.groups:
             seconds += _GROUPS_SHARE * min(busy, transfer)

@@ -11,6 +11,9 @@ from .surface import BANDWIDTH_SHARE
 
 _SHARPNESS = 4.0  # of the bend: 1 adds both times, many take the longer one
 
+_FEW = 64  # rows that a tile can have all of, so that the other operand is read once
+_AGAIN_SHARE = 0.2  # more of memory's time for that operand, where several tiles read it
+
 
 def transfer_seconds(moved_bytes: int, target: Target) -> float:
     """Of all that a kernel reads and writes.
@@ -18,6 +21,14 @@ def transfer_seconds(moved_bytes: int, target: Target) -> float:
     Before the first loads, and after the last ones, blocks wait for no memory: models add that.
     """
     return moved_bytes / (target.dram_gbs * 1e9 * BANDWIDTH_SHARE)
+
+
+def again_share(m: int, n: int, k: int, tile: tuple[int, int]) -> float:
+    """What memory takes of few rows' or columns' products, of what it would if one tile had all of
+    them: tiles beside each other ask for the same weights, and not at the same time."""
+    a, b, c = m * k, n * k, m * n
+    again = a * (tile[1] < n <= _FEW) + b * (tile[0] < m <= _FEW)
+    return 1 + _AGAIN_SHARE * again / (a + b + c)
 
 
 def bent(a: float, b: float) -> float:

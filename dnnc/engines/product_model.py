@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..dialect.tensor import Tensor
 from ..target import Target
 from .engine import Prediction
-from .product_memory import bent, transfer_seconds
+from .product_memory import again_share, bent, transfer_seconds
 
 # Share of the rate of mma.sync that a tile's main loop reaches, and registers of a thread.
 TILE_SHARE = {
@@ -92,6 +92,7 @@ class TiledProduct:
         busy = rounds * self._round(together, target)
         busy += self._round(rest, target) if rest else 0.0
         transfer = transfer_seconds(self.moved_bytes, target)
+        transfer *= again_share(self.m, self.n, self.k, self.tile)
         # What part-filled multiprocessors leave unused is what bounds a small product.
         bound = "memory" if transfer > busy else "tensor cores" if each > 1 else "latency"
         seconds = bent(busy, transfer + _FILL_SECONDS + self._epilogue)

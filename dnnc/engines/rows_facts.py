@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from .. import dtypes
 from ..codegen.fragments import kept_bytes
-from ..codegen.row_ring import is_run, scalar_bytes
+from ..codegen.row_ring import is_run
 from ..codegen.row_totals import ROWS_ACROSS, parts_across
 from ..codegen.totals_ahead import exchange_bytes
 from ..dialect.fusion import Fusion, remembered
@@ -26,7 +26,7 @@ from .reduced import (
     sizes_along,
 )
 from .rows_columns import bytes_of_block
-from .rows_ring import PRODUCER_THREADS, is_scalar, memory_bytes
+from .rows_ring import PRODUCER_THREADS, memory_bytes
 from .rows_tiling import is_shared
 
 LEAST_THREADS = 128  # of a block
@@ -232,8 +232,7 @@ def static_bytes(fusion: Fusion, knobs: Knobs) -> int:
 
 
 def _ahead_bytes(fusion: Fusion, knobs: Knobs) -> int:
-    """Of shared memory, at most, where warps share rows of their own ring: totals, and what is one
-    number a row."""
+    """Of shared memory, where warps share rows of their own ring."""
     along, _ = split_reductions(fusion)
     threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
     rows, warps = block_threads(knobs, True) // threads, threads // WARP_THREADS
@@ -241,9 +240,7 @@ def _ahead_bytes(fusion: Fusion, knobs: Knobs) -> int:
         max(4, op.compute_type.bits // 8) * (2 if is_squared_distance(fusion, op) else 1)
         for op in along
     ]
-    exchange = exchange_bytes(each, warps, rows, blocks, len(levels_of(fusion)))
-    numbers = sum(is_scalar(t, along[0].x.shape, along[0].axes) for t in fusion.inputs)
-    return exchange + scalar_bytes(numbers, rows, knobs["STAGES"])
+    return exchange_bytes(each, warps, rows, blocks, len(levels_of(fusion)))
 
 
 @remembered

@@ -1,8 +1,8 @@
 """What a kernel of engine rows takes: blocks that load, wait for each other, and store.
 
 A block is at its rows for `_block_ns`; while some of a multiprocessor's blocks wait, others move
-bytes.  The numbers are fitted to layer norms, their gradients and softmax of 8192 rows of 1024
-to 65536 elements on an H100.
+bytes.  The numbers are fitted to some 800 configurations of norms, their gradients and softmax
+of 8192 rows of 1024 to 65536 elements, timed on an H100 (`sweep-rows*.json`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ from ..target import Target
 from .engine import Prediction
 from .surface import LAUNCH_SECONDS
 
-_LOAD_NS = 900.0  # from the first load of a pass to its data
+_LOAD_NS = 500.0  # from the first load of a pass to its data
 _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
-_ELEMENT_NS, _STAGED_ELEMENT_NS = 10.0, 20.0  # of work on each that a thread holds
-_RING_ELEMENT_NS = 0.16  # of a multiprocessor, on each that comes through a warp's own ring
-_BLOCK_RATE = 60.0  # bytes a nanosecond that one block loads or stores
+_ELEMENT_NS, _STAGED_ELEMENT_NS = 8.8, 22.0  # of work on each that a thread holds
+# Of a multiprocessor, on each element that comes through a warp's own ring, for each of its bytes.
+_RING_BYTE_NS = 0.0246
+_SLOT_ELEMENT_NS = 0.023  # of a block, on each of a row in shared memory, for each level
+_BLOCK_RATE = 72.0  # bytes a nanosecond that one block loads or stores
 _L1_RATE = 110.0  # of what is read again
 _SLOT_RATE = 200.0  # of what shared memory has
 _L1_BYTES = 96 << 10  # of the rows of several blocks that are found there again; of one's:
 _L1_BYTES_ALONE = 160 << 10
-_AGAIN = 1.06  # that rows which are read again take longer, beside all else
-_SHARPNESS = 5.0  # of the change from waiting to the memory's rate
-_RING_SHARE = 0.96  # of the time, where warps go through rings of their own, but of clusters
-_RINGS_TOGETHER_SHARE = 1.1  # of those, where several warps of a block have rows of their own
+_AGAIN = 1.035  # that rows which are read again take longer, beside all else
+_SHARPNESS = 6.0  # of the change from waiting to the memory's rate
+_RING_SHARE = 0.995  # of the time, where warps go through rings of their own, but of clusters
+_RINGS_TOGETHER_SHARE = 1.05  # of those, where several warps of a block have rows of their own
+_CLUSTERS_TOGETHER = 0.015  # more, of rings of clusters: of each further block of a multiprocessor
 _RING_BYTES = 180 << 10  # of all rings, beside which a row's scale is not found in the first cache
-_FULL_RING_SHARE = 1.09
+_FULL_RING_SHARE = 1.075
 _LINE = 64  # bytes of neighbours that are loaded together at full rate
 
 
@@ -38,11 +41,11 @@ class RowsModel:
     """A kernel.
 
     rows, row: how many, and elements of one.  moved: bytes read and written once.  read: bytes
-    of whole inputs.  levels: of reductions.  threads: that share a row; block: of a block.
-    width: rows side by side in a thread.  held: elements of a thread, 0: rows are read again.
-    blocks: of a cluster.  resident: blocks of a multiprocessor that go through the rows, or 0.
-    ahead: rows that are on their way to shared memory beside those worked on, 0: none comes there.
-    config: KERNEL_CFG.  registers: of a thread.  columns: sums of them.
+    of whole inputs.  levels: of reductions; passes: over a row, for them.  threads: that share a
+    row; block: of a block.  width: rows side by side in a thread.  held: elements of a thread, 0:
+    rows are read again.  blocks: of a cluster.  resident: blocks of a multiprocessor that go
+    through the rows, or 0.  ahead: rows that are on their way to shared memory beside those worked
+    on, 0: none comes there.  config: KERNEL_CFG.  registers: of a thread.  columns: sums of them.
     slot_bytes: shared memory of a block for rows that are read again.
     """
 
@@ -51,6 +54,7 @@ class RowsModel:
     moved: float
     read: float
     levels: int
+    passes: int
     threads: int
     block: int
     width: int
@@ -91,7 +95,7 @@ class RowsModel:
         """What rows take that come through shared memory, of what they would otherwise."""
         if self.config == 2:
             if self.blocks > 1:
-                return 1.0
+                return 1 + _CLUSTERS_TOGETHER * (self.resident - 1)
             is_shared = self.block > self.threads
             return _RING_SHARE * (_RINGS_TOGETHER_SHARE if is_shared else 1.0)
         read = self.read / max(1, self.rows) * self.rows_of_block / self.blocks
@@ -116,27 +120,29 @@ class RowsModel:
         exchange = 550 + 600 * self.block / 1024
         if self.threads <= 32 and self.width == 1:
             exchange = 650.0  # by shuffles
-        exchange += _CLUSTER_NS * (self.blocks - 1)
+        if self.config != 2:  # whose totals are asked for a row later
+            exchange += _CLUSTER_NS * (self.blocks - 1)
         slow = 1.0
         if self.width > 1:
             slow = max(1.0, _LINE / (self.rows_of_block * 2))
         if self.config == 2:
-            elements = self.row / self.blocks * self.rows_of_block
-            return 350 + 0.3 * exchange * self.levels + _RING_ELEMENT_NS * elements * together
+            return 350 + 0.3 * exchange * self.passes + _RING_BYTE_NS * bytes_ * together
         if self.ahead:
             work = _STAGED_ELEMENT_NS * self.held
             return (
                 (350 if self.ahead > 1 else 400)
-                + 0.6 * exchange * self.levels
+                + 0.6 * exchange * self.passes
                 + work
                 + bytes_ / _BLOCK_RATE
             )
         if self.held:
             work = _ELEMENT_NS * self.held
-            return _LOAD_NS + exchange * self.levels + work + slow * bytes_ / _BLOCK_RATE
-        again = bytes_ * share * self.levels / (_SLOT_RATE if self.slot_bytes else _L1_RATE)
-        passes = (_LOAD_NS + 300) * (self.levels + 1)
-        passes += 2 * _CLUSTER_NS * (self.blocks - 1) * self.levels
+            return _LOAD_NS + exchange * self.passes + work + slow * bytes_ / _BLOCK_RATE
+        again = bytes_ * share * self.passes / (_SLOT_RATE if self.slot_bytes else _L1_RATE)
+        passes = (_LOAD_NS + 300) * (self.passes + 1)
+        if self.slot_bytes:
+            passes += _SLOT_ELEMENT_NS * self.row / self.blocks * self.levels
+        passes += 2 * _CLUSTER_NS * (self.blocks - 1) * self.passes
         elements = self.row / (self.threads * self.blocks)
         return max(passes, 12.0 * elements) + again + slow * bytes_ / _BLOCK_RATE
 
@@ -146,7 +152,7 @@ class RowsModel:
             return 0.0
         rows = together * self._block_bytes() * self.read / max(1.0, self.moved)
         kept = _L1_BYTES if together > 1 else _L1_BYTES_ALONE
-        return max(0.0, 1 - kept / max(1.0, rows)) * self.levels * self.read
+        return max(0.0, 1 - kept / max(1.0, rows)) * self.passes * self.read
 
     def _rounds(self, target: Target, together: float) -> float:
         """Blocks that go through the rows wait for those that have one more."""

@@ -22,19 +22,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..codegen import cluster, mbarrier, ops
-from ..codegen.index import Coordinate, Index
+from ..codegen.index import Coordinate
 from ..codegen.loops import coordinates_of
 from ..codegen.memory import GlobalTensor
 from ..codegen.pipeline import Cursor, Pipeline
-from ..codegen.region import Access, identity_access
+from ..codegen.region import identity_access
 from ..codegen.row_ring import (
     RowPart,
     RowRing,
-    RowScalars,
     is_run,
     ring_bytes,
     runs_in_order,
-    scalar_bytes,
 )
 from ..codegen.smem import byte_pointer
 from ..codegen.totals_ahead import TotalsAhead
@@ -89,28 +87,6 @@ def shared_vectors(rows: Rows) -> list[Any]:
     ]
 
 
-def staged_scalars(rows: Rows) -> list[Any]:
-    """The arguments that are a number for each row."""
-    return [
-        value
-        for value, accesses in rows.leaf_accesses.items()
-        if is_scalar(rows.region.arguments[value], rows.dims, rows.row_axes)
-        and len(accesses) == 1
-        and _is_of_rows(rows, *accesses)
-    ]
-
-
-def _is_of_rows(rows: Rows, access: Access) -> bool:
-    """Whether all elements of a row meet the same one."""
-    return all(a[0] == "zero" or (a[0] == "loop" and a[1] not in rows.row_axes) for a in access)
-
-
-def is_scalar(tensor: Tensor, dims: Sequence[Expr], row_axes: Sequence[int]) -> bool:
-    """Whether a tensor has one number for each row of these dims."""
-    one = [Expr.of(1) if axis in row_axes else n for axis, n in enumerate(dims)]
-    return tensor.shape == tuple(one) and not tensor.is_by_value and tensor.type.kind != "b"
-
-
 def _wide(rows: Rows) -> list[int]:
     return [axis for axis in rows.row_axes if rows.dims[axis].constant != 1]
 
@@ -144,7 +120,6 @@ class RingKernel:
         self.kernel, self.rows, self.tiling = kernel, rows, t
         self.is_shared = t.meets_ahead
         self.values, self.vectors = staged(rows), shared_vectors(rows)
-        self.numbers = staged_scalars(rows) if self.is_shared else []
         self.part = self._part()
         warps = t.threads // WARP_THREADS
         self.units = 1 if self.is_shared else warps
@@ -168,7 +143,6 @@ class RingKernel:
             vectors, 1, 1, byte_pointer(self.memory, self.units * of_unit),
             byte_pointer(barriers, self.units * barrier_bytes),
         )  # fmt: skip
-        self.scalars = self._scalars() if self.numbers else None
         self.ahead = TotalsAhead(
             kernel, t.row_threads, t.rows, t.cluster, self.place.lane, self.place.row,
             self.place.rank,
@@ -196,17 +170,6 @@ class RingKernel:
             self.kernel, sources, self.rows.row_axes, rows, stages, self.part, self._row_at, memory,
             barriers,
         )  # fmt: skip
-
-    def _scalars(self) -> RowScalars:
-        t, kernel = self.tiling, self.kernel
-        sources = [GlobalTensor(kernel, tensor) for tensor in self._tensors(self.numbers)]
-        memory = kernel.shared("scalars", scalar_bytes(len(sources), t.rows, t.stages))
-        return RowScalars(kernel, sources, self._scalar_at, t.rows, memory)
-
-    def _scalar_at(self, source: int, group: Any, row: Any) -> list[Coordinate]:
-        (access,) = self.rows.leaf_accesses[self.numbers[source]]
-        at = self._row_at(group, row)
-        return [at[a[1]] if a[0] == "loop" else Index.of(0) for a in access]
 
     def _row_at(self, group: Any, row: Any) -> list[Coordinate]:
         """The first element of this block's part of a row of this unit."""
@@ -242,7 +205,7 @@ class RingKernel:
             self.ahead.reserve([part_types(self.rows, level) for level in self.rows.levels])
         is_first = ops.compare("eq", thread, 0)
         with ops.if_(is_first if self.is_shared else ops.compare("eq", lane, 0)):
-            self.ring.pipeline.make(2 if self.scalars else 1, warps)
+            self.ring.pipeline.make(1, warps)
             if self.is_shared:
                 self.ahead.make()
             if self.vectors:
@@ -262,8 +225,6 @@ class RingKernel:
         """Of the arguments that are in shared memory."""
         row = self.place.group_row
         leaves = {v: self.ring.leaf(n, stage, row) for n, v in enumerate(self.values)}
-        if self.scalars:
-            leaves |= {v: self.scalars.leaf(n, stage, row) for n, v in enumerate(self.numbers)}
         return leaves | {v: self.ring_of_vectors.leaf(n, 0, 0) for n, v in enumerate(self.vectors)}
 
     @property
@@ -313,28 +274,21 @@ class RingKernel:
     # ---- warps that share rows
 
     def _produce(self) -> None:
-        """By one warp: fills stages as they are released."""
+        """By one warp: fills stages as they are released.
+
+        Numbers of rows it does not bring: whether it loaded them ahead or had them copied, the
+        gradient of a layer norm took 12 to 18% longer in rings of three stages.
+        """
         if self.vectors:
             self.ring_of_vectors.fill(Cursor(), 0)
-        is_first = ops.compare("eq", ops.thread_id(), self.tiling.threads)
-
-        def numbers(group: Any) -> list[Any]:
-            return self.scalars.load(group) if self.scalars else []
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            cursor = Cursor(*carried[:2])
-            # Those of the next rows: no copy waits until they have come.
-            following = numbers(ops.add(i, self.clusters))
+            cursor = Cursor(*carried)
             self.ring.pipeline.wait_empty(cursor)
             self.ring.fill(cursor, i)
-            if self.scalars:
-                self.scalars.fill(cursor.stage, carried[2:])
-                with ops.if_(is_first):
-                    mbarrier.arrive(self.ring.pipeline.full_barrier(cursor))
-            return [*cursor.next(self.tiling.stages).values, *following]
+            return cursor.next(self.tiling.stages).values
 
-        start = [*Cursor().values, *numbers(self.number)]
-        ops.for_(self.number, self.count, self.clusters, start, step)
+        ops.for_(self.number, self.count, self.clusters, Cursor().values, step)
 
     def _shared_rows(self) -> list[Any]:
         t, levels, clusters = self.tiling, self.rows.levels, self.clusters

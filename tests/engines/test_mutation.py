@@ -702,10 +702,10 @@ ROWS_UNOBSERVABLE = {
     "attention_of_wide_heads": {("cp.async.wait_group", -1): _DRAINED},
     "cluster": {("barrier", -1): _NO_MORE_WRITES},
     "ring": {("bar", place): _ONE_WARP for place in (-5, -4, -1)},
-    "shared rings": {("bar", place): _ONE_WARP for place in (-4, -3, -2, -1)},
+    "shared rings": {("bar", place): _ONE_WARP for place in (-3, -2, -1)},
     "rings of warps": {("bar", place): _ONE_WARP for place in range(-8, -2)},
     "rings of a cluster": {
-        **{("bar", place): _ONE_WARP for place in (-6, -5, -4, -3)},
+        **{("bar", place): _ONE_WARP for place in (-5, -4, -3)},
         ("barrier", -1): _NO_MORE_WRITES,
     },
 }

@@ -124,15 +124,6 @@ def test_meetings_of_a_row(build, meetings, blocks):
     assert ("st.async" in ptx) == (blocks > 1)
 
 
-def test_numbers_of_rows_come_with_their_stage():
-    """No thread that works on rows waits for them: the warp that fills the ring loads them."""
-    g = norm_of_rows(64, 2048, dtypes.bf16)
-    _, ptx = ptx_of(g, knobs_of(128, 16, 1))
-    loads = [at.start() for at in re.finditer(r"\bld\.global", ptx)]
-    assert loads
-    assert min(loads) > ptx.index("cp.async.bulk")
-
-
 def test_shared_memory_is_no_more_than_legal_counts():
     for g, blocks in ((norm_of_rows(64, 2048, dtypes.bf16), 2), (softmax([64, 2048], [1]), 4)):
         knobs = knobs_of(64, 32 // blocks, blocks)
