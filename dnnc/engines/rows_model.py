@@ -15,6 +15,7 @@ from ..target import Target
 from .engine import Prediction
 from .surface import LAUNCH_SECONDS
 
+_START_SECONDS = 0.6e-6  # of a kernel: as models of other engines have it
 _LOAD_NS = 500.0  # from the first load of a pass to its data
 _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
 _ELEMENT_NS, _STAGED_ELEMENT_NS = 8.8, 22.0  # of work on each that a thread holds
@@ -87,7 +88,7 @@ class RowsModel:
         if not self.held and not self.slot_bytes:
             seconds *= _AGAIN
         seconds *= self._ring_share(together)
-        seconds += 0.5e-9 * block_ns + self._columns_seconds(target, together)
+        seconds += _START_SECONDS + 0.5e-9 * block_ns + self._columns_seconds(target, together)
         bound = "memory" if waiting > memory else "latency"
         return Prediction(LAUNCH_SECONDS + seconds, bound)
 
