@@ -31,21 +31,31 @@ def parser() -> argparse.ArgumentParser:
         added.add_argument("--jobs", type=int, default=1, help="compilers at once (%(default)s)")
         return added
 
-    def choosing(added: argparse.ArgumentParser, columns: str) -> None:
+    def of_cases(added: argparse.ArgumentParser) -> None:
         added.add_argument("--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="of cases (all)")
         added.add_argument(
             "--seed", type=int, help="of a set that is drawn; without --set, memory-unlisted"
         )
         added.add_argument("--match", default="", help="regular expression over case ids")
+
+    def choosing(added: argparse.ArgumentParser, columns: str) -> None:
+        of_cases(added)
         added.add_argument("--columns", default=columns, help="default: %(default)s")
         added.add_argument(
+            "--cudnn-plans", type=Path,
+            help="what cudnn-plans wrote: cuDNN's fastest plan of all, for the cases in it",
+        )  # fmt: skip
+        added.add_argument(
             "--tune-seconds", type=float, default=4.0,
-            help="for cuDNN's best plan, of each case (%(default)s)",
+            help="for cuDNN's best plan, of each other case (%(default)s)",
         )  # fmt: skip
 
     kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
     choosing(kernels, "dnnc,cudnn,torch,torch_compile")
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
+    plans = command("cudnn-plans", "cuDNN's fastest plan of each case, of all it has, on a GPU")
+    plans.add_argument("--jobs", type=int, default=4, help="processes that build (%(default)s)")
+    of_cases(plans)
     resnet50 = timed("resnet50", "ResNet-50's forward pass beside cuDNN and torch, on a GPU", 7)
     resnet50.add_argument(
         "--batch", type=int, action="append", help="images; may be repeated (32 and 256)"
@@ -146,6 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from . import profile, results
 
         return profile.run_profile(given, results.Results(given.out, "profile", results.metadata()))
+    if given.command == "cudnn-plans":
+        from . import cudnn_search, results
+
+        ids = cudnn_search.matching(on_device.listed(given.set, given.seed), given.match)
+        made = results.Results(given.out, "cudnn-plans", results.metadata())
+        cudnn_search.run_search(given, ids, made)
+        return 0
     if given.command == "host":
         from . import host, results
 

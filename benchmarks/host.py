@@ -13,7 +13,7 @@ import dnnc
 from dnnc import worker
 from dnnc.options import Options
 
-from . import contestants, host_table, new_sizes
+from . import contestants, cudnn_peers, host_table, new_sizes
 from .compilers import Compilers, our_graph
 from .contestants import Bench
 from .matmul_cases import matmul
@@ -99,7 +99,7 @@ def _peers(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], objec
     }
     bench = Bench(stream, Compilers(1, contestants.target()), Watch())
     try:
-        columns = contestants.cudnn_columns(case, [buffers], bench)
+        columns = cudnn_peers.columns(case, [buffers], bench)
     except Exception as error:  # without cuDNN the other rows stand
         print(f"cudnn: {error}")
         return found

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-from . import case_lists, contestants, generated, kernels, resnet50, results, sweep
+from . import case_lists, contestants, cudnn_peers, generated, kernels, resnet50, results, sweep
 from .case import Case
 from .compilers import Compilers
 from .contestants import Bench
@@ -33,11 +33,11 @@ def run(given: Namespace, watch: Watch) -> None:
 
 def chosen(given: Namespace) -> list[Case]:
     """The cases that `kernels` is asked for."""
-    return [case for case in _listed(given.set, given.seed) if re.search(given.match, case.id)]
+    return [case for case in listed(given.set, given.seed) if re.search(given.match, case.id)]
 
 
-def _listed(name: str | None, seed: int | None) -> list[Case]:
-    """name: "all" by default, or, with a seed, what is bound by memory."""
+def listed(name: str | None, seed: int | None) -> list[Case]:
+    """The cases of a set; name: "all" by default, or, with a seed, what is bound by memory."""
     if seed is None:
         name = name or "all"
         if name in generated.DRAWN:
@@ -51,6 +51,7 @@ def _listed(name: str | None, seed: int | None) -> list[Case]:
 
 def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
     bench.tune_seconds = given.tune_seconds
+    bench.cudnn_plans = cudnn_peers.read_winners(given.cudnn_plans)
     columns = given.columns.split(",")
     unknown = set(columns) - set(contestants.ALL)
     if unknown:

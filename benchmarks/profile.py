@@ -85,6 +85,7 @@ def _command(ncu: str, given: Namespace, calls: Path) -> list[str]:
     asked = [name for name in wanted if _base(name) in known or name.startswith("launch__")]
     chosen = ["--match", given.match, "--columns", given.columns, "--jobs", str(given.jobs)]
     chosen += ["--tune-seconds", str(given.tune_seconds), "--calls", str(calls)]
+    chosen += ["--cudnn-plans", str(given.cudnn_plans)] if given.cudnn_plans else []
     chosen += ["--set", given.set] if given.set else []
     chosen += ["--seed", str(given.seed)] if given.seed is not None else []
     return [

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from . import contestants, on_device
+from . import contestants, cudnn_peers, on_device
 from .compilers import Compilers
 from .contestants import Bench
 from .watch import Watch
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--match", default="")
     parser.add_argument("--columns", required=True)
     parser.add_argument("--tune-seconds", type=float, required=True)
+    parser.add_argument("--cudnn-plans", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--calls", type=Path, required=True, help="written: what was called")
     given = parser.parse_args(arguments)
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     stream = torch.cuda.Stream()
     compilers = Compilers(given.jobs, contestants.target())
     bench = Bench(stream, compilers, Watch(), tune_seconds=given.tune_seconds)
+    bench.cudnn_plans = cudnn_peers.read_winners(given.cudnn_plans)
     try:
         with torch.cuda.stream(stream):
             _call_all(given, bench)

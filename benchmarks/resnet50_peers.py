@@ -32,7 +32,7 @@ from examples.resnet50.network import (
 from examples.resnet50.torch_model import Model, as_images
 from examples.resnet50.torch_model import layer as torch_layer
 
-from . import cases, contestants, resnet50_cases
+from . import cases, cudnn_peers, resnet50_cases
 from .case import Buffers, Case
 from .contestants import Bench, Column
 
@@ -142,7 +142,7 @@ def cudnn_columns(
     Pooling is torch's, since the frontend has none in Python; so is what no plan takes.
     """
     network = case.p["network"]
-    handle = contestants.cudnn_handle(bench.stream.cuda_stream)
+    handle = cudnn_peers.handle_on(bench.stream.cuda_stream)
     parameters = resnet50_cases.placed_parameters(network)
     found = {op: _Plan(op, case.p["n"], index, *handle) if index is not None else None
              for op, index in ((op, best.get(op)) for op in network.operations)}  # fmt: skip

@@ -37,9 +37,9 @@ class Captured:
     calls: int
     launch: Launch
 
-    def seconds_a_call(self) -> float:
-        """One replay, after the device has idled."""
-        return _seconds(self.graph.replay) / self.calls
+    def seconds_a_call(self, idle: float = IDLE_SECONDS) -> float:
+        """One replay, after the device has idled for so many seconds."""
+        return _seconds(self.graph.replay, idle) / self.calls
 
 
 @dataclass
@@ -61,10 +61,10 @@ class Launched:
 Timed = Captured | Launched
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _seconds(work: Callable[[], object], idle: float = IDLE_SECONDS) -> float:
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
-    time.sleep(IDLE_SECONDS)
+    time.sleep(idle)
     start.record()
     work()
     end.record()

@@ -15,6 +15,7 @@ import dnnc  # noqa: E402
 from benchmarks import (  # noqa: E402
     cases,
     contestants,
+    cudnn_peers,
     resnet50,
     resnet50_cases,
     resnet50_peers,
@@ -117,7 +118,7 @@ def peers(monkeypatch):
     """Stand-ins for what needs a GPU; a bench."""
     monkeypatch.setattr(torch, "cudnn_convolution_relu", relu_of)
     monkeypatch.setattr(torch, "cudnn_convolution_add_relu", add_relu_of)
-    monkeypatch.setattr(contestants, "cudnn_handle", lambda stream: (LIBRARY, "handle"))
+    monkeypatch.setattr(cudnn_peers, "handle_on", lambda stream: (LIBRARY, "handle"))
     stream = SimpleNamespace(cuda_stream=0)
     return contestants.Bench(stream, SimpleNamespace(target="sm_90a"), Watch(), rounds=2)
 
@@ -174,7 +175,7 @@ def test_our_launches(peers, monkeypatch):
     launch(1)
     assert information["launches"] == len(small.layers)
     assert len(fake.launches) == 2 * len(small.layers)
-    assert information["engines"][small.layers[0].op.id] == ["conv_depthwise"]
+    assert information["engines"][small.layers[0].op.id] == ["conv_sm80"]
 
 
 def test_the_command(peers, monkeypatch, tmp_path, capsys):
