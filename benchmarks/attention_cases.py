@@ -98,19 +98,16 @@ def attention(
 
 
 def listed() -> list[Case]:
-    """Heads of 64 and 128 at every size; then at 4096 rows what else heads, layouts and types may
-    be; then other scores."""
-    found = [
-        attention("bf16", scores, b, h, s, d)
-        for d, h in HEADS
-        for b, s in SIZES
-        for scores in ("full", "causal")
-    ]
+    """Heads of 64 and 128 at every size, also with other types, layouts and heads that share; then
+    other heads at 4096 rows; then other scores."""
+    found: list[Case] = []
+    for (d, h), (b, s) in itertools.product(HEADS, SIZES):
+        for scores in ("full", "causal"):
+            found.append(attention("bf16", scores, b, h, s, d))
+            found.append(attention("bf16", scores, b, h, s, d, groups=8))
+            found.append(attention("fp16", scores, b, h, s, d))
+            found.append(attention("bf16", scores, b, h, s, d, layout="bshd"))
     for scores in ("full", "causal"):
-        for d, h in HEADS:
-            found.append(attention("bf16", scores, 4, h, 4096, d, groups=8))
-            found.append(attention("fp16", scores, 4, h, 4096, d))
-            found.append(attention("bf16", scores, 4, h, 4096, d, layout="bshd"))
         found += [attention("bf16", scores, 4, 16, 4096, d, dv) for d, dv in OTHER_HEADS]
     for b, s in SIZES[1:]:
         found += [attention("bf16", scores, b, 16, s, 128) for scores in MODIFIED]
