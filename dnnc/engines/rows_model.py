@@ -2,7 +2,8 @@
 
 A block is at its rows for `_block_ns`; while some of a multiprocessor's blocks wait, others move
 bytes.  The numbers are fitted to some 800 configurations of norms, their gradients and softmax
-of 8192 rows of 1024 to 65536 elements, timed on an H100 (`sweep-rows*.json`).
+of 8192 rows of 1024 to 65536 elements, timed on an H100 (`sweep-rows*.json`), but for
+_STAGING_NS, which few rows show (`variants-rows-small-h100.json`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .surface import LAUNCH_SECONDS
 
 _START_SECONDS = 0.6e-6  # of a kernel: as models of other engines have it
 _LOAD_NS = 500.0  # from the first load of a pass to its data
+_STAGING_NS = 300.0  # more, of a block's first row through shared memory
 _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
 _ELEMENT_NS, _STAGED_ELEMENT_NS = 8.8, 22.0  # of work on each that a thread holds
 # Of a multiprocessor, on each element that comes through a warp's own ring, for each of its bytes.
@@ -78,7 +80,7 @@ class RowsModel:
 
     def predict(self, target: Target) -> Prediction:
         together = self._resident(target)
-        block_ns, bytes_ = self._block_ns(together), self._block_bytes()
+        block_ns, bytes_ = self._block_ns(target, together), self._block_bytes()
         most = self.groups * self.blocks / target.sm_count
         waiting = min(together, most) * bytes_ / block_ns
         memory = 0.9 * target.dram_gbs / target.sm_count
@@ -115,7 +117,7 @@ class RowsModel:
         """That a block moves for the rows it works on together."""
         return self.moved / max(1, self.rows) * self.rows_of_block / self.blocks
 
-    def _block_ns(self, together: float) -> float:
+    def _block_ns(self, target: Target, together: float) -> float:
         bytes_ = self._block_bytes()
         share = self.read / max(1.0, self.moved)
         exchange = 550 + 600 * self.block / 1024
@@ -126,16 +128,11 @@ class RowsModel:
         slow = 1.0
         if self.width > 1:
             slow = max(1.0, _LINE / (self.rows_of_block * 2))
-        if self.config == 2:
-            return 350 + 0.3 * exchange * self.passes + _RING_BYTE_NS * bytes_ * together
-        if self.ahead:
-            work = _STAGED_ELEMENT_NS * self.held
-            return (
-                (350 if self.ahead > 1 else 400)
-                + 0.6 * exchange * self.passes
-                + work
-                + bytes_ / _BLOCK_RATE
-            )
+        if self.config == 2 or self.ahead:
+            alone = _LOAD_NS + _STAGING_NS + exchange * self.passes + bytes_ / _BLOCK_RATE
+            in_turn = max(1.0, self.groups * self.blocks / (together * target.sm_count))
+            behind = self._behind_ns(exchange, together)
+            return behind + max(0.0, alone - behind) / in_turn
         if self.held:
             work = _ELEMENT_NS * self.held
             return _LOAD_NS + exchange * self.passes + work + slow * bytes_ / _BLOCK_RATE
@@ -146,6 +143,14 @@ class RowsModel:
         passes += 2 * _CLUSTER_NS * (self.blocks - 1) * self.passes
         elements = self.row / (self.threads * self.blocks)
         return max(passes, 12.0 * elements) + again + slow * bytes_ / _BLOCK_RATE
+
+    def _behind_ns(self, exchange: float, together: float) -> float:
+        """Of rows that come to shared memory while a block is at others."""
+        bytes_ = self._block_bytes()
+        if self.config == 2:
+            return 350 + 0.3 * exchange * self.passes + _RING_BYTE_NS * bytes_ * together
+        waits = (350 if self.ahead > 1 else 400) + 0.6 * exchange * self.passes
+        return waits + _STAGED_ELEMENT_NS * self.held + bytes_ / _BLOCK_RATE
 
     def _read_again(self, together: float) -> float:
         """Bytes that leave the first cache before they are read again."""

@@ -439,6 +439,18 @@ def test_configs_of_sums_of_columns(columns):
     assert not any(ROWS.legal(knobs, fusion, target) for knobs in found)
 
 
+def test_a_ring_is_for_those_who_go_through_many_rows():
+    """Of one row to a multiprocessor nothing is loaded ahead (`variants-rows-small-h100.json`)."""
+    target = of("sm_90a")
+    chosen = {}
+    for rows, columns in ((128, 768), (8192, 65536)):
+        fusion = whole(layernorm(rows, columns, "INFERENCE", dtypes.bf16))
+        found = ROWS.candidates(fusion, target)
+        best = min(found, key=lambda knobs: ROWS.predict(fusion, knobs, target).seconds)
+        chosen[rows] = best["KERNEL_CFG"], best["STAGES"] > 0
+    assert chosen == {128: (0, False), 8192: (2, True)}
+
+
 def test_the_second_kernel_of_sums_starts_early_and_waits():
     """Its loads of what the first one leaves come after the wait, and through no other cache."""
     g = gradients(300, 200).graph.finalize()
