@@ -10,13 +10,13 @@ import contextlib
 import fcntl
 import functools
 import multiprocessing
-import queue
 import re
 import statistics
 import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,11 @@ _CLOSE = 1.12
 _FINALISTS = 4
 _FINAL_ROUNDS = 5
 
-# (its number, the pipe that cases come by, the queue for rows, the lock's path) of a process.
-Work = Callable[[int, Any, Any, str], None]
-# A process's number -> (the pipe's other end, the process).
-Start = Callable[[int], tuple[Any, Any]]
+# (the pipe that cases come by and rows go by, the lock's path) of a process.  It is the process's
+# own: of a queue that all share, one that dies as it writes may keep the lock.
+Work = Callable[[Any, str], None]
+# (The pipe's other end, the process).
+Start = Callable[[], tuple[Any, Any]]
 
 
 def run_search(
@@ -46,10 +47,9 @@ def run_search(
     """
     waiting = [id_ for id_ in ids if id_ not in results.rows]
     context = multiprocessing.get_context("spawn")
-    done = context.Queue()
     with tempfile.NamedTemporaryFile() as lock:
-        start = functools.partial(_process, context, work or _work, done, lock.name)
-        workers = _Workers(start, done, waiting, given.jobs)
+        start = functools.partial(_process, context, work or _work, lock.name)
+        workers = _Workers(start, waiting, given.jobs)
         try:
             for id_, row in workers.rows():
                 results.rows[id_] = row
@@ -59,10 +59,11 @@ def run_search(
             workers.close()
 
 
-def _process(context: Any, work: Work, done: Any, lock: str, number: int) -> tuple[Any, Any]:
+def _process(context: Any, work: Work, lock: str) -> tuple[Any, Any]:
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(number, theirs, done, lock), daemon=True)
+    process = context.Process(target=work, args=(theirs, lock), daemon=True)
     process.start()
+    theirs.close()
     return ours, process
 
 
@@ -79,46 +80,50 @@ def _line(id_: str, row: dict[str, Any]) -> str:
 class _Workers:
     """Processes that take cases one by one; one that dies or hangs is replaced, its case lost."""
 
-    def __init__(self, start: Start, done: Any, ids: Sequence[str], count: int):
-        self._start_process, self._done = start, done
+    def __init__(self, start: Start, ids: Sequence[str], count: int):
+        self._start_process = start
         self._left = list(ids)
-        self._at: dict[int, str] = {}
-        self._pipes: dict[int, Any] = {}
-        self._processes: dict[int, Any] = {}
-        for number in range(min(count, len(ids))):
-            self._start(number)
+        # Pipe -> its process, and the case that is searched.
+        self._processes: dict[Any, Any] = {}
+        self._at: dict[Any, str] = {}
+        for _ in range(min(count, len(ids))):
+            self._start()
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        silent = 0.0
         while self._at:
-            try:
-                number, row = self._done.get(timeout=1.0)
-            except queue.Empty:
-                silent += 1.0
-                yield from self._lost(silent > SILENT_SECONDS)
-                continue
-            silent = 0.0
-            yield self._at.pop(number), row
-            self._give(number)
+            ready = connection.wait(list(self._at), SILENT_SECONDS)
+            for pipe in ready or list(self._at):
+                yield self._at[pipe], self._row(pipe, "" if ready else "hung")
 
-    def _lost(self, all_hang: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-        for number, process in list(self._processes.items()):
-            if number in self._at and (all_hang or not process.is_alive()):
-                process.kill()
-                process.join()
-                why = "hung" if all_hang else f"the process ended with status {process.exitcode}"
-                yield self._at.pop(number), {"error": why}
-                if self._left:
-                    self._start(number)
-
-    def _start(self, number: int) -> None:
-        self._pipes[number], self._processes[number] = self._start_process(number)
-        self._give(number)
-
-    def _give(self, number: int) -> None:
+    def _row(self, pipe: Any, why: str) -> dict[str, Any]:
+        """What a process found, and the next case for it; or why there is nothing, and another."""
+        del self._at[pipe]
+        try:
+            row = {"error": why} if why else pipe.recv()
+        except (EOFError, OSError):  # as it wrote
+            self._processes[pipe].join()
+            why = f"the process ended with status {self._processes[pipe].exitcode}"
+            row = {"error": why}
+        if not why:
+            self._give(pipe)
+            return row
+        process = self._processes.pop(pipe)
+        process.kill()
+        process.join()
         if self._left:
-            self._at[number] = self._left.pop(0)
-            self._pipes[number].send(self._at[number])
+            self._start()
+        return row
+
+    def _start(self) -> None:
+        pipe, process = self._start_process()
+        self._processes[pipe] = process
+        self._give(pipe)
+
+    def _give(self, pipe: Any) -> None:
+        if self._left:
+            self._at[pipe] = self._left.pop(0)
+            with contextlib.suppress(OSError):  # it is gone already, which `rows` comes to see
+                pipe.send(self._at[pipe])
 
     def close(self) -> None:
         for process in self._processes.values():
@@ -128,14 +133,14 @@ class _Workers:
 # ---- in a worker
 
 
-def _work(number: int, pipe: Any, done: Any, lock: str) -> None:
+def _work(pipe: Any, lock: str) -> None:
     import torch
 
     torch.manual_seed(0)
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         while True:
-            done.put((number, _row_of(pipe.recv(), stream, Path(lock))))
+            pipe.send(_row_of(pipe.recv(), stream, Path(lock)))
             torch.cuda.empty_cache()
 
 

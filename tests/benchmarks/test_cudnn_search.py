@@ -61,13 +61,13 @@ def test_winners_are_replayed_by_name():
         cudnn_peers._named(Made(), {"error": "no plan"})
 
 
-def _work(number: int, pipe, done, lock: str) -> None:
+def _work(pipe, lock: str) -> None:
     while True:
         case = pipe.recv()
         if case == "dies":
             os._exit(7)
         with cudnn_search.alone(Path(lock)):
-            done.put((number, {"error": f"found {case}"}))
+            pipe.send({"error": f"found {case}"})
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
