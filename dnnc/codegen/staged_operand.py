@@ -76,6 +76,11 @@ class StagedOperand:
                 self.tile_rows, self.panels.k, along_k,
             )  # fmt: skip
 
+    @property
+    def maps(self) -> list[Any]:
+        """Its tensor map, of an operand that TMA brings."""
+        return [self.map] if self.is_async else []
+
     def _box(self) -> tma.Box:
         """What one copy moves: a block's share of a K-major tile, or an MN-major panel."""
         rows, depth = self.tile.rows, self.tile.depth

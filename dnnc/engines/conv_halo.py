@@ -8,6 +8,9 @@ the tap (r, s) meets it at position f + r * pitch + s (times the dilations): a s
 instruction begins to read.  The last pitch - Q positions of each row are no pixels of the output:
 they are computed, and not stored.
 
+With a stride in the image, pixels come by their phases (`conv_phases`), each of which is read as if
+there were none: a load brings those of one, for the taps that meet them.
+
 A pixel is a panel of its channels, 128 or 64 bytes under the swizzle of as many.  The swizzle
 mixes bits of the address, and repeats every eight pixels from where a slot begins, so that a read
 may begin at any pixel, with no base offset in its descriptor.
@@ -19,6 +22,7 @@ which are pixels, and tap (1, 2) reads from position 60 on.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..codegen import tma, wgmma
 from ..codegen.im2col import Window
@@ -26,9 +30,10 @@ from ..codegen.staged_store import ALIGNMENT, TURNED_BYTES
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv, product
 from .conv import ConvShape, image_view
+from .conv_phases import Phase, phases_of
 
-SLOTS = 2  # tiles of pixels in shared memory
 MOST_TAPS = 64  # of a filter
+MOST_PHASES = 4  # of an image, each of which has a tensor map of its own
 _STEP = 8  # positions that an instruction counts in
 
 
@@ -57,10 +62,20 @@ class Halo:
         row_bytes, depth = shape.panel_bytes(element_bytes), outer[0] if outer else None
         return Halo((height, width), columns, rows, parts, row_bytes, depth)
 
+    @cached_property
+    def phases(self) -> tuple[Phase, ...]:
+        """Of an image: those that a load brings one of, in the order of loads."""
+        return phases_of(*self.windows)
+
+    @property
+    def slots(self) -> int:
+        """Tiles of pixels in shared memory, one more where few taps read each."""
+        return 2 if len(self.phases) == 1 else 3
+
     @property
     def pitch(self) -> int:
-        """Pixels of X in a row, padding included."""
-        return self.columns + self.windows[1].reach
+        """Pixels of a phase in a row, padding included."""
+        return self.columns + max(phase.columns.reach for phase in self.phases)
 
     @property
     def positions(self) -> int:
@@ -78,14 +93,13 @@ class Halo:
         """Positions in shared memory from a part to the next."""
         return self.rows * self.pitch
 
-    @property
-    def input_rows(self) -> int:
+    def input_rows(self, phase: Phase) -> int:
         """Of X, of a tile."""
-        return self.tile_rows + self.windows[0].reach
+        return self.tile_rows + phase.rows.reach
 
     @property
     def taps(self) -> int:
-        """Of an image: those that read the same tile of pixels."""
+        """Of an image."""
         return self.windows[0].taps * self.windows[1].taps
 
     @property
@@ -93,23 +107,24 @@ class Halo:
         """Of X, that an image of Y meets."""
         return self.depth.taps if self.depth else 1
 
-    def shift(self, row: int, column: int) -> int:
-        """Positions from an output pixel to where a tap meets it."""
-        height, width = self.windows
-        return row * height.dilation * self.pitch + column * width.dilation
+    def shift(self, phase: Phase, row: int, column: int) -> int:
+        """Positions from an output pixel to where a tap of a phase meets it; row, column: its place
+        among those."""
+        return row * phase.rows.step * self.pitch + column * phase.columns.step
 
-    @property
-    def load_bytes(self) -> int:
+    def load_bytes(self, phase: Phase) -> int:
         """Of one load, of a panel of channels."""
-        return self.input_rows * self.pitch * self.row_bytes
+        return self.input_rows(phase) * self.pitch * self.row_bytes
 
     @property
     def slot_bytes(self) -> int:
         """What is loaded, and what the last tap of the last position reads past it."""
-        last = self.shift(self.windows[0].taps - 1, self.windows[1].taps - 1)
-        end = (self.parts - 1) * self.part_step + self.positions + last
-        most = max(self.load_bytes, end * self.row_bytes)
+        most = max(max(self.load_bytes(phase), self._read_bytes(phase)) for phase in self.phases)
         return -(-most // ALIGNMENT) * ALIGNMENT
+
+    def _read_bytes(self, phase: Phase) -> int:
+        last = self.shift(phase, phase.rows.taps - 1, phase.columns.taps - 1)
+        return ((self.parts - 1) * self.part_step + self.positions + last) * self.row_bytes
 
     @property
     def buffer_bytes(self) -> int:
@@ -125,7 +140,8 @@ class Halo:
     @property
     def load_share(self) -> float:
         """Of what each step would load, if every tap loaded its pixels."""
-        return self.input_rows * self.pitch / (self.parts * self.positions * self.taps)
+        loaded = sum(self.input_rows(phase) * self.pitch for phase in self.phases)
+        return loaded / (self.parts * self.positions * self.taps)
 
 
 def parts_of(channels: int) -> int:
@@ -144,10 +160,10 @@ def halo_refusal(shape: ConvShape, panel: int) -> str | None:
     if len(shape.windows) not in (2, 3):
         return f"{len(shape.windows)} spatial dims"
     height, width = shape.windows[-2:]
-    if height.stride != 1 or width.stride != 1:
-        return "a convolution stride"
     if height.taps * width.taps == 1 or shape.taps > MOST_TAPS:
         return f"a filter of {' x '.join(str(window.taps) for window in shape.windows)} taps"
+    if (what := _phase_refusal(shape, phases_of(height, width))) is not None:
+        return what
     if len(shape.windows) == 3 and shape.groups > 1:
         return "volumes of several groups"
     if shape.is_split_by_groups(panel):
@@ -159,10 +175,25 @@ def halo_refusal(shape: ConvShape, panel: int) -> str | None:
     return None
 
 
+def _phase_refusal(shape: ConvShape, phases: tuple[Phase, ...]) -> str | None:
+    """Why taps share no pixels, or are of too many phases."""
+    height, width = shape.windows[-2:]
+    if len(phases) > MOST_PHASES:
+        return f"convolution strides of {height.stride} and {width.stride}"
+    if len(phases) == height.taps * width.taps:
+        return f"{height.taps} x {width.taps} taps, no two of which meet the same pixels"
+    rows, columns = shape.x.shape[-2:]
+    for phase in phases:
+        if min(phase.rows.extent(rows).bounds()[0], phase.columns.extent(columns).bounds()[0]) < 1:
+            return f"images of {rows} x {columns} pixels, which a stride may be larger than"
+    return None
+
+
 def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
     """Why a tile is none, of a convolution that has halos."""
-    if max(halo.pitch, halo.input_rows) > tma.MAX_BOX:
-        return f"{halo.input_rows} rows of {halo.pitch} pixels"
+    rows = max(map(halo.input_rows, halo.phases))
+    if max(halo.pitch, rows) > tma.MAX_BOX:
+        return f"{rows} rows of {halo.pitch} pixels"
     if not instruction.takes_columns(halo.positions):
         return f"{halo.positions} positions"
     return None

@@ -16,7 +16,6 @@ from .conv_before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .conv_exits_sm90 import booleans_of, keeps_pixels, whole_outputs
 from .conv_facts_sm90 import conv_facts_of, conv_row_of, conv_work_of, y_loads
 from .conv_halo import (
-    SLOTS,
     Halo,
     halo_refusal,
     image_moves,
@@ -63,6 +62,8 @@ def _refusal(fusion: Fusion) -> str:
         return "an X that is computed from several tensors, or from elements of another size"
     if computes(fusion) and len(shape.windows) > 2:
         return "an X of volumes that is computed"
+    if computes(fusion) and any(window.stride > 1 for window in shape.windows):
+        return "an X that is computed, and a stride"
     if computes(fusion) and y_loads(fusion):
         return "an X that is computed, and tensors of Y's dims that are read after it"
     if keeps_pixels(fusion):
@@ -82,7 +83,9 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
     """Why knobs with TILE_ROWS > 0 do not go together."""
     rows, channels = knobs["TILE_ROWS"], knobs["TILE_N"]
     if what := _refusal(fusion):
-        supported = "TILE_ROWS=0, or images of a fixed width with channels last, stride 1"
+        supported = (
+            "TILE_ROWS=0, or images of a fixed width with channels last, taps that share pixels"
+        )
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
     others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0}
     for name, value in others.items():
@@ -110,10 +113,10 @@ def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
     """No less than the kernel will need."""
     loads = [t for t in y_loads(fusion) if image_moves(t, shape_of(conv_of(fusion)).groups)]
     buffers = 2 * (len(whole_outputs(fusion)) + len(loads)) * halo.buffer_bytes
-    barriers = Pipeline.barrier_bytes(stages + SLOTS + 2) + TileRing.bytes()
+    barriers = Pipeline.barrier_bytes(stages + halo.slots + 2) + TileRing.bytes()
     barriers += TileRing.barrier_bytes() + 64
-    barriers += rewriting_bytes(SLOTS, 0) if computes(fusion) else 0
-    return stages * channels * halo.row_bytes + SLOTS * halo.slot_bytes + buffers + barriers
+    barriers += rewriting_bytes(halo.slots, 0) if computes(fusion) else 0
+    return stages * channels * halo.row_bytes + halo.slots * halo.slot_bytes + buffers + barriers
 
 
 # ---- candidates
@@ -178,9 +181,10 @@ def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
 
 
 def halo_stages(knobs: Knobs, fusion: Fusion) -> int:
-    """Those that loads run ahead: pixels do by SLOTS - 1 of their tiles, whatever filters do."""
-    height, width = shape_of(conv_of(fusion)).windows[-2:]
-    return min(knobs["STAGES"], (SLOTS - 1) * height.taps * width.taps + 1)
+    """Those that loads run ahead: pixels do by all but one of their tiles, whatever filters do."""
+    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
+    assert halo is not None, "of knobs that are legal"
+    return min(knobs["STAGES"], (halo.slots - 1) * halo.taps // len(halo.phases) + 1)
 
 
 def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 # pyright: basic
 """The main loop of a convolution whose pixels come with their halo: see `conv_halo`.
 
-    producer   for each panel of channels, and of a volume for each tap of depth: load the tile's
-               pixels; for each tap of an image: load its filter
+    producer   for each panel of channels, of a volume for each tap of depth, and with a stride for
+               each phase: load the tile's pixels; for each of their taps: load its filter
     consumers  for each of these: wait for the pixels; for each tap: wait for its filter, multiply
                from where the tap meets the pixels on; release the filter before, and after the
                last tap the pixels
@@ -32,6 +32,8 @@ from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
 from .exits import SpaceAxes
 from .matrices_sm90 import Batch, Rewriter
 
+_SHARE_BITS = 12  # of 1 / n, so that multiplying by it divides numbers below 64
+
 
 def halo_operand(
     kernel: Kernel, shape: ConvShape, halo: Halo, row: wgmma.Instruction, *, is_raw: bool
@@ -41,10 +43,14 @@ def halo_operand(
     is_raw: whether X is computed from them.
     """
     panels = wgmma.Panels(halo.positions, row.element_bytes, row_bytes=halo.row_bytes)
-    extents = (panels.k, halo.pitch, halo.input_rows)
     element = "" if is_raw else element_of(shape.x)
-    box = tma.Box(shape.x, loaded_axes(shape.x), extents, element)
-    return RingOperand(kernel, box, panels, is_rows=False)
+    boxes, firsts = [], []
+    for phase in halo.phases:
+        x, first = phase.view(shape.x)
+        extents = (panels.k, halo.pitch, halo.input_rows(phase))
+        boxes.append(tma.Box(x, loaded_axes(x), extents, element))
+        firsts.append(first)
+    return RingOperand(kernel, boxes, firsts, panels, is_rows=False)
 
 
 @dataclass
@@ -163,6 +169,44 @@ class HaloLoop:
     def taps(self) -> int:
         return self.halo.taps
 
+    def _of_phase(self, tap: Any, values: Sequence[int]) -> Any:
+        """What belongs to the phase of a tap, which has a number in their order; values: of each
+        phase."""
+        found: Any = values[0]
+        for phase, value in zip(self.halo.phases[1:], values[1:], strict=True):
+            if len(set(values)) > 1:
+                found = ops.select(ops.compare("sge", tap, phase.first), value, found)
+        return found
+
+    def _place_of(self, tap: Any) -> tuple[Any, Any, Any]:
+        """(number, row, column) of a tap among those of its phase."""
+        phases = self.halo.phases
+        number = ops.sub(tap, self._of_phase(tap, [phase.first for phase in phases]))
+        counts = [phase.columns.taps for phase in phases]
+        if len(set(counts)) == 1:
+            row = ops.div(number, counts[0])
+        else:  # a multiplication: counts are below 64
+            shares = [-(-(1 << _SHARE_BITS) // count) for count in counts]
+            row = ops.shr(ops.mul(number, self._of_phase(tap, shares)), _SHARE_BITS)
+        column = ops.sub(number, ops.mul(row, self._of_phase(tap, counts)))
+        return number, row, column
+
+    def _filter_of(self, tap: Any) -> Any:
+        """The number in the filter of a tap that has one in the order of phases."""
+        phases = self.halo.phases
+        if len(phases) == 1:
+            return tap
+        _, *places = self._place_of(tap)
+        across = self.halo.windows[1].taps
+        found: Any = self._of_phase(
+            tap, [p.rows.first_tap * across + p.columns.first_tap for p in phases]
+        )
+        # Taps of all phases of an axis are as far from each other.
+        steps = (phases[0].rows.tap_step * across, phases[0].columns.tap_step)
+        for place, step in zip(places, steps, strict=True):
+            found = ops.add(found, ops.mul(place, step))
+        return found
+
     def start(self) -> list[Any]:
         """What a loop over tiles carries: the places in both rings."""
         return [*Cursor().values, *Cursor().values]
@@ -175,7 +219,7 @@ class HaloLoop:
 
     def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
         """By one thread; carried: of `start_loads`."""
-        filter_, pixel = self.operands
+        filter_, _ = self.operands
         image, row = self.space.start(place.column)
         panel_k = filter_.panels.k
         *carried, is_first = carried
@@ -186,15 +230,16 @@ class HaloLoop:
             tap = ops.sub(i, ops.mul(number, self.taps))
             panel = ops.div(number, self.halo.images)
             above = ops.sub(number, ops.mul(panel, self.halo.images))
-            begins = ops.compare("eq", tap, 0)
+            begins = ops.compare("eq", self._place_of(tap)[0], 0)
             with ops.if_(begins):
                 self.pixels.wait_empty(pixels)
-                barrier = self._arrival(pixels)
-                mbarrier.expect(barrier, self.halo.load_bytes)
-                slot = self.pixels.slot(pixels)
-                pixel.start(slot, self._corner(image, row, place.batch, panel, above), barrier)
+                at = self._at(image, row, place.batch, panel, above)
+                for number, phase in enumerate(self.halo.phases):
+                    is_own = len(self.halo.phases) > 1
+                    with ops.if_(ops.compare("eq", tap, phase.first) if is_own else None):
+                        self._load_pixels(number, pixels, at)
             pixels = _advanced(pixels, self.pixels.stages, begins)
-            tap = ops.add(ops.mul(above, self.taps), tap)
+            tap = ops.add(ops.mul(above, self.taps), self._filter_of(tap))
             k = ops.add(ops.mul(tap, self.shape.padded_channels(panel_k)), ops.mul(panel, panel_k))
             here = Cursor(i, 0) if self.stays else filters
             with ops.if_(ops.compare("ne", is_first, 0) if self.stays else None):
@@ -210,24 +255,32 @@ class HaloLoop:
         carried = ops.for_(place.first_step, place.end_step, 1, carried, step)
         return [*carried, ops.const(0)]
 
+    def _load_pixels(self, number: int, pixels: Cursor, at: Sequence[Any]) -> None:
+        """Starts the copy of a tile's pixels of a phase; at: see `_at`."""
+        phase = self.halo.phases[number]
+        barrier = self._arrival(pixels)
+        mbarrier.expect(barrier, self.halo.load_bytes(phase))
+        *outer, row = at
+        corner = [*outer, ops.add(row, phase.rows.corner), phase.columns.corner]
+        self.operands[1].start(number, self.pixels.slot(pixels), corner, barrier)
+
     def _arrival(self, pixels: Cursor) -> Any:
         """The barrier that a tile's bytes arrive at."""
         if self.rewriter:
             return self.rewriter.barrier(pixels)
         return self.pixels.full_barrier(pixels)
 
-    def _corner(self, image: Any, row: Any, batch: Batch, panel: Any, above: Any) -> list[Any]:
-        """Where a tile of X that begins at a row of Y's image has its first pixel; above: the tap
-        of depth that it is for."""
+    def _at(self, image: Any, row: Any, batch: Any, panel: Any, above: Any) -> list[Any]:
+        """Of a tile that begins at a row of Y's image: the coordinates in X before those of rows,
+        and that row; above: the tap of depth that it is for."""
         channels = ops.mul(panel, self.operands[1].panels.k)
         channel = ops.add(channels, ops.mul(group_of(batch), self.shape.c_group))
-        height, width = self.halo.windows
         first, *depths = self.space.outer(image)
         if self.halo.depth:
             window = self.halo.depth
             start = ops.add(ops.mul(depths[0], window.stride), window.lower)
             depths = [ops.add(start, ops.mul(above, window.dilation))]
-        return [first, channel, *depths, ops.add(row, height.lower), width.lower]
+        return [first, channel, *depths, row]
 
     # ---- the consumers
 
@@ -256,10 +309,12 @@ class HaloLoop:
             if not self.stays:
                 with ops.if_(ops.compare("sge", last_filter, 0)):
                     self.filters.release(Cursor(last_filter), lane)
-            begins = ops.compare("eq", tap, 0)
+            number = self._place_of(tap)[0]
+            begins = ops.compare("eq", number, 0)
             with ops.if_(ops.both(begins, ops.compare("sge", last_pixels, 0))):
                 self.pixels.release(Cursor(last_pixels), lane)
-            ends = ops.compare("eq", tap, self.taps - 1)
+            last = self._of_phase(tap, [phase.taps - 1 for phase in self.halo.phases])
+            ends = ops.compare("eq", number, last)
             following = filters if self.stays else filters.next(self.filters.stages)
             after = _advanced(pixels, self.pixels.stages, ends)
             slots = [ops.value_of(filters.stage), ops.value_of(pixels.stage)]
@@ -276,12 +331,11 @@ class HaloLoop:
     def _descriptors(self, filters: Cursor, pixels: Cursor, tap: Any, own: Any) -> list[Any]:
         """Of a tap's filter, and of the pixels from where it meets a part's first one on."""
         filter_, pixel = self.operands
-        columns = self.halo.windows[1].taps
-        row = ops.div(tap, columns)
-        column = ops.sub(tap, ops.mul(row, columns))
-        height, width = self.halo.windows
+        _, row, column = self._place_of(tap)
+        # Of all phases of an axis.
+        first = self.halo.phases[0]
         shift = ops.add(
-            ops.mul(row, height.dilation * self.halo.pitch), ops.mul(column, width.dilation)
+            ops.mul(row, first.rows.step * self.halo.pitch), ops.mul(column, first.columns.step)
         )
         if self.halo.parts > 1:
             shift = ops.add(shift, ops.mul(own, self.halo.part_step))

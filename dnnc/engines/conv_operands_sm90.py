@@ -10,7 +10,7 @@ RingOperand    X where its pixels come once for all taps, to a ring of their own
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from .. import dtypes
@@ -20,6 +20,7 @@ from ..codegen.im2col import Im2colBox
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..dialect.tensor import Tensor
+from ..expr import Size
 from .conv import ConvShape
 from .matrices_sm90 import Batch
 
@@ -68,6 +69,11 @@ class TapOperand:
         )
         self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         self.box, self.map = self._box_and_map()
+
+    @property
+    def maps(self) -> list[Any]:
+        """Its tensor map."""
+        return [self.map]
 
     @property
     def panel_row_bytes(self) -> int:
@@ -169,11 +175,13 @@ class FilterOperand(TapOperand):
 class RingOperand:
     """X whose tiles of pixels have a ring of their own.
 
-    box: what one copy brings.  panels: of the tile that products read.
+    boxes: what one copy brings, of each phase.  firsts: the elements of X where their tensors
+    begin.  panels: of the tile that products read.
     """
 
     kernel: Kernel
-    box: tma.Box
+    boxes: Sequence[tma.Box]
+    firsts: Sequence[Size]
     panels: wgmma.Panels
     is_rows: bool
 
@@ -183,8 +191,13 @@ class RingOperand:
     bytes = 0  # of its tile in a stage
 
     def __post_init__(self) -> None:
-        self.map = tma.map_argument(self.kernel, self.box)
+        self.maps = [
+            self.kernel.tensor_map(replace(box.recipe, offset=str(first * (t.type.bits // 8))))
+            for box, first in zip(self.boxes, self.firsts, strict=True)
+            for t in [box.tensor]
+        ]
 
-    def start(self, slot: Any, at: Sequence[Any], barrier: Any) -> None:
+    def start(self, phase: int, slot: Any, at: Sequence[Any], barrier: Any) -> None:
         """Starts the copy of a tile; at: coordinates of the box's tensor."""
-        tma.load(slot, self.map, tma.place(self.box, list(map(Index, at))), barrier)
+        box = self.boxes[phase]
+        tma.load(slot, self.maps[phase], tma.place(box, list(map(Index, at))), barrier)

@@ -18,7 +18,7 @@ from ..mlir import ir
 from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_before_sm90 import operand_type
 from .conv_beside_sm90 import shape_of_knobs
-from .conv_halo import SLOTS, Halo, image_moves, parts_of, stays
+from .conv_halo import Halo, image_moves, parts_of, stays
 from .conv_operands_sm90 import filter_row_bytes
 from .engine import Knobs
 from .exits import exit_reductions
@@ -159,14 +159,14 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         streams=False,
         is_dynamic=bool(knobs["SCHED_POLICY"]),
         is_turned=True,
-        pixels={"slots": SLOTS, "slot_bytes": halo.slot_bytes},
+        pixels={"slots": halo.slots, "slot_bytes": halo.slot_bytes},
         halo={
             "rows": halo.rows,
             "parts": parts,
             "buffer_bytes": halo.buffer_bytes,
             "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
         },
-        rewriting=rewriting_bytes(SLOTS, 0) if is_computed else 0,
+        rewriting=rewriting_bytes(halo.slots, 0) if is_computed else 0,
         row_bytes=halo.row_bytes,
     )
 

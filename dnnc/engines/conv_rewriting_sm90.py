@@ -79,7 +79,7 @@ class ComputedPixels:
     is_a = True
     is_async = True
     raw = None
-    map = None
+    maps = ()
 
     def __post_init__(self) -> None:
         self.is_rows = bool(self.plan["is_rows"])
@@ -292,7 +292,8 @@ class HaloRewriter(Rewriter):
         _, row = self.space.start(place.column)
         panel = self.operand.panels.k
         panels = self.shape.panels(self.rewriting.operand.bits // 8)
-        rows, batch = self.halo.input_rows * self.halo.pitch, place.batch_of(is_a=True)
+        (phase,) = self.halo.phases  # what has a stride is not computed
+        rows, batch = self.halo.input_rows(phase) * self.halo.pitch, place.batch_of(is_a=True)
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             inside = partial(self._inside, row=row)

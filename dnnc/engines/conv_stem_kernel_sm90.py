@@ -45,7 +45,8 @@ def runs_operand(
     """X: rows of pixels."""
     axes = (3, 2, 1) if stem.unit else (2, 1)
     box = tma.Box(rows_view(shape.x, stem), axes, stem.box, is_swizzled=stem.unit > 0)
-    return RingOperand(kernel, box, wgmma.Panels(wgmma.M, row.element_bytes), is_rows=True)
+    panels = wgmma.Panels(wgmma.M, row.element_bytes)
+    return RingOperand(kernel, [box], [0], panels, is_rows=True)
 
 
 @dataclass
@@ -68,7 +69,7 @@ class StemFilter:
     is_rows = False
     is_async = True
     raw = None
-    map = None
+    maps = ()
 
     def __post_init__(self) -> None:
         self.panels = wgmma.Panels(self.columns, self.row.element_bytes)
@@ -217,7 +218,9 @@ class StemLoop:
         self.pixels.wait_empty(pixels)
         self.pixels.expect(pixels, self.stem.load_bytes)
         barrier = self.pixels.full_barrier(pixels)
-        self.operands[0].start(self.pixels.slot(pixels), self._corner(image, row, column), barrier)
+        self.operands[0].start(
+            0, self.pixels.slot(pixels), self._corner(image, row, column), barrier
+        )
         return pixels.next(self.pixels.stages).values
 
     def _corner(self, image: Any, row: Any, column: Any) -> list[Any]:

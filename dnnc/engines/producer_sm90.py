@@ -61,7 +61,7 @@ class Producer:
         if t.is_all_async:
             is_first = ops.both(ops.compare("eq", self.warp, 0), nvvm.elect_sync())
             with ops.if_(is_first):
-                maps = [o.map for o in self.operands if o.map is not None]
+                maps = [map_ for o in self.operands for map_ in o.maps]
                 maps += self.rewriter.maps if self.rewriter else []
                 for map_ in (*maps, *self.epilogue.load_maps, *self.epilogue.store_maps):
                     tma.prefetch(map_)

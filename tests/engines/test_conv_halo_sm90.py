@@ -1,15 +1,19 @@
 """Engine conv_sm90 with pixels that come once for all taps (TILE_ROWS > 0), in the interpreter."""
 
+import numpy as np
 import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.codegen.im2col import Window
 from dnnc.dialect.fusion import partition
 from dnnc.engines import heuristics
 from dnnc.engines.conv import conv_of, shape_of
-from dnnc.engines.conv_halo import Halo
+from dnnc.engines.conv_halo import Halo, halo_refusal
 from dnnc.engines.conv_halo_knobs_sm90 import halo_candidates, halo_of, pixels_of
+from dnnc.engines.conv_phases import axis_phases
 from dnnc.engines.conv_sm90 import CONV_SM90
+from dnnc.expr import Expr
 from dnnc.target import of
 from tests.support import multiprocessors
 
@@ -55,6 +59,22 @@ CASES = {
         "pre_padding": [2, 0, 1], "post_padding": [1, 1, 2], "stride": [2, 1, 1],
         "dilation": [2, 1, 1]}, 2, 64),
     "volumes of flat filters": ([1, 8, 3, 4, 6], [16, 8, 1, 3, 3], around(0, spatial=3), 2, 64),
+    "stride 2": ([2, 16, 9, 10], [24, 16, 3, 3], around(1, stride=2), 2, 64),
+    "stride 2, two panels": ([1, 72, 8, 7], [136, 72, 3, 3], around(1, stride=2), 3, 128),
+    "stride 2, 5x5": ([1, 16, 7, 8], [256, 16, 5, 5], around(2, stride=2), 2, 256),
+    "stride 2, 7x7 without padding": ([1, 40, 15, 13], [16, 40, 7, 7], around(0, stride=2), 2, 64),
+    "strides of one phase": (
+        [1, 16, 11, 9], [24, 16, 3, 3], around(2, stride=2, dilation=2), 2, 64),
+    "stride 2, dilation 3": (
+        [1, 16, 11, 12], [24, 16, 3, 3], around(3, stride=2, dilation=3), 2, 64),
+    "strides of rows": ([1, 16, 11, 6], [24, 16, 5, 2], {
+        "pre_padding": [3, 0], "post_padding": [0, 2], "stride": [3, 1], "dilation": [1, 2]},
+        2, 64),
+    "strides of columns": ([2, 16, 5, 17], [24, 16, 1, 9], {
+        "pre_padding": [0, 4], "post_padding": [0, 4], "stride": [1, 4], "dilation": [1, 1]},
+        4, 64),
+    "volumes, stride 2": (
+        [1, 8, 5, 7, 6], [16, 8, 3, 3, 3], around(1, stride=2, spatial=3), 2, 64),
 }  # fmt: skip
 
 
@@ -130,6 +150,25 @@ def test_filters_that_stay_and_residuals(io, stages, monkeypatch):
     assert "ldmatrix.sync.aligned.m8n8.x4.trans" in ptx_of(plan)
 
 
+@pytest.mark.parametrize("stages", [9, 4])
+def test_strides_with_a_residual_and_more_tiles_than_blocks(stages, monkeypatch):
+    n = multiprocessors.few(monkeypatch, 12) + 4
+    g = new_graph()
+    y = convolved(g, [n, 8, 5, 3], [64, 8, 3, 3], **around(1, stride=2))
+    g.relu(g.add(y, image(g, [n, 64, 3, 2]))).set_output()
+    run(g, slack=3.0, knobs=with_halo(g, 4, STAGES=stages))
+
+
+@pytest.mark.parametrize(("n", "h"), [(1, 2), (3, 9)])
+def test_one_plan_with_a_stride_serves_every_height(n, h):
+    g = new_graph()
+    height = dnnc.Dim("H", min=2, max=40)
+    x, w = image(g, [N, 16, height, 6]), image(g, [24, 16, 5, 3])
+    padding = {"pre_padding": [2, 1], "post_padding": [2, 1], "stride": [2, 2], "dilation": [1, 1]}
+    g.conv_fprop(x, w, **padding).set_output()
+    run(g, {"N": n, "H": h}, knobs=with_halo(g, 4))
+
+
 def test_filters_of_volumes_that_stay(monkeypatch):
     """Each image of a volume meets a third of them."""
     multiprocessors.few(monkeypatch, 2)
@@ -181,26 +220,70 @@ def test_tf32():
 
 @pytest.mark.parametrize(("rows", "parts"), [(1, 1), (3, 1), (2, 2)])
 @pytest.mark.parametrize("channels", [32, 40])
-@pytest.mark.parametrize("parameters", [around(1), around(2, dilation=2)], ids=str)
+@pytest.mark.parametrize(
+    "parameters",
+    [around(1), around(2, dilation=2), around(1, stride=2), around(3, stride=2, dilation=3)],
+    ids=str,
+)
 def test_shifts_lead_to_what_a_tap_meets(rows, parts, parameters, channels):
     fusion = layer([1, channels, 11, 9], [16, channels, 3, 3], parameters)
     halo = Halo.of(shape_of(conv_of(fusion)), rows, parts, 2)
-    dilation, padding = parameters["dilation"][0], parameters["padding"][0]
-    for part in range(parts):
-        for y in range(rows):
-            for x in range(halo.columns):
-                position = part * halo.part_step + y * halo.pitch + x
-                assert y * halo.pitch + x < halo.positions
-                for r in range(3):
-                    for s in range(3):
-                        met = position + halo.shift(r, s)
-                        down, across = divmod(met, halo.pitch)
-                        assert down == part * rows + y + r * dilation < halo.input_rows
-                        assert across - padding == x - padding + s * dilation
+    window, taps = halo.windows[0], set()
     assert halo.row_bytes == (64 if channels == 32 else 128)
-    last = (parts - 1) * halo.part_step + halo.positions - 1 + halo.shift(2, 2)
-    assert (last + 1) * halo.row_bytes <= halo.slot_bytes
-    assert halo.load_bytes <= halo.slot_bytes
+    for phase in halo.phases:
+        for i, j in np.ndindex(phase.rows.taps, phase.columns.taps):
+            tap = [
+                axis.first_tap + k * axis.tap_step
+                for axis, k in ((phase.rows, i), (phase.columns, j))
+            ]
+            taps.add(tuple(tap))
+            for part, y, x in np.ndindex(parts, rows, halo.columns):
+                assert y * halo.pitch + x < halo.positions
+                met = part * halo.part_step + y * halo.pitch + x + halo.shift(phase, i, j)
+                down, across = divmod(met, halo.pitch)
+                assert down < halo.input_rows(phase)
+                places = ((phase.rows, down), (phase.columns, across))
+                pixel = [(axis.corner + at) * axis.stride + axis.origin for axis, at in places]
+                own = part * rows + y, x
+                assert pixel == [
+                    at * window.stride - window.pre + k * window.dilation
+                    for at, k in zip(own, tap, strict=True)
+                ]
+        last = halo.shift(phase, phase.rows.taps - 1, phase.columns.taps - 1)
+        last += (parts - 1) * halo.part_step + halo.positions - 1
+        assert (last + 1) * halo.row_bytes <= halo.slot_bytes
+        assert halo.load_bytes(phase) <= halo.slot_bytes
+    assert len(taps) == 9
+
+
+@pytest.mark.parametrize("window", [Window(7, 2, 1, 3), Window(5, 3, 2), Window(4, 4, 6, 1, 2)])
+def test_each_tap_is_of_one_phase_and_each_phase_has_its_pixels(window):
+    taps = [
+        phase.first_tap + k * phase.tap_step
+        for phase in axis_phases(window)
+        for k in range(phase.taps)
+    ]
+    assert sorted(taps) == list(range(window.taps))
+    for phase in axis_phases(window):
+        assert 0 <= phase.origin < window.stride
+        for pixels in range(phase.origin, 20):
+            there = len(range(phase.origin, pixels, window.stride))
+            assert phase.extent(Expr.of(pixels)).constant == there
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "parameters", "what"),
+    [
+        ([1, 16, 9, 9], [16, 16, 3, 3], around(1, stride=3), "convolution strides of 3 and 3"),
+        ([1, 16, 9, 9], [16, 16, 2, 2], around(0, stride=2), "no two of which meet"),
+        ([1, 16, 1, 9], [16, 16, 3, 3], around(1, stride=2), "a stride may be larger than"),
+    ],
+    ids=["phases", "no shared pixels", "small"],
+)
+def test_strides_that_have_no_halos(x, w, parameters, what):
+    refusal = halo_refusal(shape_of(conv_of(layer(x, w, parameters))), 64)
+    assert refusal is not None
+    assert what in refusal
 
 
 # ---- knobs
@@ -242,7 +325,7 @@ def test_half_of_a_panel_takes_little_more_than_half_as_long():
     ("build", "what"),
     [
         ([[1, 64, 9, 9], [64, 64, 1, 1], around(0)], "a filter of 1 x 1 taps"),
-        ([[1, 64, 9, 9], [64, 64, 3, 3], around(1, 2)], "a convolution stride"),
+        ([[1, 64, 9, 9], [64, 64, 3, 3], around(1, 3)], "convolution strides of 3 and 3"),
         ([[1, 64, 9], [64, 64, 3], around(1, spatial=1)], "1 spatial dims"),
         ([[1, 32, 9, 9], [64, 16, 3, 3], around(1)], "groups of 16 channels"),
         ([[1, 128, 4, 9, 9], [64, 64, 3, 3, 3], around(1, spatial=3)], "volumes of several groups"),
