@@ -25,8 +25,8 @@ _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
 def main_loop_knobs(knobs: Knobs) -> Knobs:
-    """The knobs of the main loop: those of a convolution, and what it does not choose."""
-    return {**knobs, "WARP_SPEC_CFG": 1}
+    """The knobs of the main loop: those of a convolution, some of which may not say the last."""
+    return {"WARP_SPEC_CFG": 1, **knobs}
 
 
 def conv_row_of(fusion: Fusion) -> wgmma.Instruction:

@@ -14,7 +14,7 @@ from ..target import Target
 from .conv import conv_of, shape_of
 from .conv_before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .conv_exits_sm90 import booleans_of, keeps_pixels, whole_outputs
-from .conv_facts_sm90 import conv_facts_of, conv_row_of, conv_work_of, y_loads
+from .conv_facts_sm90 import conv_facts_of, conv_row_of, conv_work_of, main_loop_knobs, y_loads
 from .conv_halo import (
     Halo,
     halo_refusal,
@@ -87,8 +87,9 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
             "TILE_ROWS=0, or images of a fixed width with channels last, taps that share pixels"
         )
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
+    knobs = main_loop_knobs(knobs)
     others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0}
-    for name, value in others.items():
+    for name, value in (*others.items(), ("WARP_SPEC_CFG", 1)):
         if knobs[name] != value:
             return (knob_reason(f"TILE_ROWS={rows} and {name}={knobs[name]}", f"{name}={value}"),)
     if channels not in _CHANNELS or rows % parts_of(channels):
@@ -145,7 +146,8 @@ def _candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
             yield {
                 "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": stages,
                 "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWAP_AB": 1,
-                "STREAM_K": 0, "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0], "TILE_ROWS": rows,
+                "WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
+                "TILE_ROWS": rows,
             }  # fmt: skip
 
 

@@ -23,12 +23,11 @@ from .conv_operands_sm90 import filter_row_bytes
 from .engine import Knobs
 from .exits import exit_reductions
 from .facts_sm90 import instruction_of_types, promotes_sums
-from .knobs_sm90 import cluster_of, sides_of
+from .knobs_sm90 import TURNS, cluster_of, consumers_of, sides_of
 from .region_sm90 import product_calls, staged_loads
 from .tile_sm90 import (
     Tiling,
     chunk_columns,
-    consumers_of,
     slices_of,
     stored_by_tma,
     tile_bytes,
@@ -93,7 +92,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         rows=rows,
         columns=columns,
         swaps=swaps,
-        consumers=consumers_of(rows, columns),
+        consumers=consumers_of(knobs),
         stages=knobs["STAGES"],
         cluster=cluster,
         group_rows=max(1, knobs["SWIZZLE"] // (rows * cluster[0])),
@@ -113,6 +112,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
         is_turned=swaps,
+        takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
         beside=shape.beside,
         rewriting=rewriting,
         row_bytes=row_bytes,

@@ -71,6 +71,8 @@ from .knobs_sm90 import (
     STAGES,
     SWIZZLES,
     TILES,
+    TURN_TILES,
+    TURNS,
     illegal_reasons,
     legal_choices,
 )
@@ -159,6 +161,12 @@ class ConvSm90Engine:
             (0, *HALO_ROWS),
             "rows of Y's images of the tile, whose pixels come once for all taps; 0: im2col",
         ),
+        Knob(
+            "WARP_SPEC_CFG",
+            (1, TURNS),
+            f"1: the warpgroups that multiply share their tiles; {TURNS}: two take tiles by turns, "
+            "and one's epilogue runs beside the other's products",
+        ),
         Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
         Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
         Knob(
@@ -218,6 +226,7 @@ class ConvSm90Engine:
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
             rewrites=computes(fusion),
+            takes_turns=main_loop_knobs(knobs)["WARP_SPEC_CFG"] == TURNS,
         ).predict(work)
         more = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
         more += copies.seconds(target)
@@ -266,7 +275,10 @@ def _by_im2col(
     together = None if swaps or computes(fusion) else side_by_side_of(fusion)
     columns = together.k_group if together is not None else 0
     apart = tuple(tile for tile in tiles if tile[1] != columns)
-    choices = [*legal_choices(conv_facts_of(fusion, 1), target, swaps, apart)]
+    facts = conv_facts_of(fusion, 1)
+    choices = [*legal_choices(facts, target, swaps, apart)]
+    if not swaps:
+        choices += legal_choices(facts, target, swaps, TURN_TILES, (TURNS,))
     if together is not None:
         facts = conv_facts_of(fusion, together.beside)
         choices += legal_choices(facts, target, swaps, tuple((rows, columns) for rows in ROWS))

@@ -229,6 +229,8 @@ def _turn_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         what = "fp8 products summed in FLOAT"
     elif facts.is_grouped:
         what = "grouped rows"
+    elif facts.rewrites:
+        what = "an X that is computed"
     elif any(knobs[name] for name in ("STREAM_K", "SCHED_POLICY")) or knobs["SPLIT_K_SLC"] > 1:
         what = "split k, STREAM_K=1 or SCHED_POLICY=1"
     elif facts.width > sides_of(knobs)[1]:
