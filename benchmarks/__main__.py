@@ -91,7 +91,10 @@ def parser() -> argparse.ArgumentParser:
     sweep.add_argument("--most", type=int, default=64, help="candidates of a shape (%(default)s)")
     sweep.add_argument("--engine", default="matmul_sm80", help="default: %(default)s")
     sweep.add_argument(
-        "--match", default="", help="the listed cases of this regular expression instead"
+        "--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="its cases instead; of --seed, if drawn"
+    )
+    sweep.add_argument(
+        "--match", default="", help="the cases, of --set or of all lists, of this regular expression"
     )
     judge = commands.add_parser(
         "judge", help="today's choices among configurations that sweeps timed, without a GPU"

@@ -60,11 +60,19 @@ def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
 
 
 def _sweep(given: Namespace, bench: Bench, made: Results) -> None:
-    shapes = generated.matmuls(given.seed, given.count)
-    if given.match:
-        listed = {case.id: case for make in case_lists.SETS.values() for case in make()}
-        shapes = [case for id_, case in listed.items() if re.search(given.match, id_)]
-    sweep.run_sweep(shapes, given.engine, given.most, bench, made)
+    sweep.run_sweep(swept(given), given.engine, given.most, bench, made)
+
+
+def swept(given: Namespace) -> list[Case]:
+    """The cases that `sweep` is asked for: generated matmuls by default."""
+    if given.set:
+        seed = given.seed if given.set in generated.DRAWN else None
+        cases = {case.id: case for case in listed(given.set, seed)}
+    elif given.match:
+        cases = {case.id: case for make in case_lists.SETS.values() for case in make()}
+    else:
+        cases = {case.id: case for case in generated.matmuls(given.seed, given.count)}
+    return [case for id_, case in cases.items() if re.search(given.match, id_)]
 
 
 def _variants(given: Namespace, bench: Bench, made: Results) -> None:
