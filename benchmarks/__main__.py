@@ -94,7 +94,9 @@ def parser() -> argparse.ArgumentParser:
         "--set", choices=(*SET_NAMES, *DRAWN_NAMES), help="its cases instead; of --seed, if drawn"
     )
     sweep.add_argument(
-        "--match", default="", help="the cases, of --set or of all lists, of this regular expression"
+        "--match",
+        default="",
+        help="the cases, of --set or of all lists, of this regular expression",
     )
     judge = commands.add_parser(
         "judge", help="today's choices among configurations that sweeps timed, without a GPU"
