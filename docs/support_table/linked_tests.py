@@ -181,6 +181,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_before_sm90.py", target=HOPPER),
         *_both("test_conv_exits_sm90.py", target=HOPPER),
         *_both("test_conv_beside_sm90.py", target=HOPPER),
+        *_both("test_conv_turns_sm90.py", target=HOPPER),
         *_both("test_conv_layouts.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
     ),

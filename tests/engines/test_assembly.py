@@ -652,13 +652,14 @@ HALVES = [EDGE, 28]  # halos need a fixed width
 
 @pytest.mark.parametrize("after", [scaled_with_residual, statistics])
 @pytest.mark.parametrize(
-    ("rows", "channels", "pixels", "inputs"),
-    [(7, 128, 256, 64), (8, 64, 256, 64), (16, 64, 512, 32)],
+    ("rows", "channels", "pixels", "inputs", "stride"),
+    [(7, 128, 256, 64, 1), (8, 64, 256, 64, 1), (16, 64, 512, 32, 1), (12, 128, 256, 64, 2)],
 )
-def test_halos_fit_their_registers(rows, channels, pixels, inputs, after, monkeypatch):
+def test_halos_fit_their_registers(rows, channels, pixels, inputs, stride, after, monkeypatch):
     knobs = {"TILE_M": pixels, "TILE_N": channels, "TILE_ROWS": rows, "SWAP_AB": 1, "STAGES": 2}
     knobs |= {"TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
-    build = convolution([IMAGES, inputs, *HALVES], [128, inputs, 3, 3], after=after, **THREE)
+    three = {**THREE, "stride": [stride] * 2}
+    build = convolution([IMAGES, inputs, *HALVES], [128, inputs, 3, 3], after=after, **three)
     assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
