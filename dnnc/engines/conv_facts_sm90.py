@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import gcd
 
 from ..codegen import wgmma
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.tensor import Tensor
 from ..expr import typical
-from .conv import ConvShape, conv_of, shape_of
+from .conv import NARROW_BYTES, ConvShape, conv_of, shape_of
 from .conv_before_sm90 import beside_bytes, computes, raws_of, x_type
 from .conv_beside_sm90 import shape_of_knobs, side_by_side
 from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
 from .facts_sm90 import SPLITS, ProductFacts, instruction_of_types, promotes_sums, read_once
-from .hopper_model import HopperWork, load_share
+from .hopper_model import HopperWork
 from .product import is_heavy
 from .surface import bytes_of
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
 _MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what it reads
+# Of the rate of loads, by the bytes of a line that panels begin at multiples of.
+_LINE_SHARES = {128: 1.0, 64: 0.71, 32: 0.71, 16: 0.52}
+_HALF_LINE_SHARE = 1.14
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
@@ -86,7 +90,7 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         width=0,
         is_grouped=False,
         group_bytes=0,
-        load_share=load_share(shape.c_group * raws_of(fusion)[0].type.bits // 8),
+        load_share=_load_share(shape, raws_of(fusion)[0].type.bits // 8, row.element_bytes),
         most_sums=_most_sums(fusion),
         rewrites=computes(fusion),
         beside=beside_bytes(fusion, shape.panel(row.element_bytes)),
@@ -94,6 +98,18 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         may_stay=not all(read_once(fusion, t, op.y.shape) for t in y_loads(fusion)),
         groups_beside=beside,
     )
+
+
+def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> float:
+    """Of the rate at which panels come that are lines of memory.
+
+    loaded_bytes: of an element of X.  A panel that begins inside a line meets two, inside 32 bytes
+    parts of these as well; half a line that begins with one or with its second half is no quicker.
+    """
+    begins = gcd(shape.c_group * shape.groups * loaded_bytes, wgmma.ROW_BYTES)
+    if shape.panel_bytes(element_bytes) < wgmma.ROW_BYTES:
+        return _HALF_LINE_SHARE if begins >= NARROW_BYTES else 1.0
+    return _LINE_SHARES.get(begins, min(_LINE_SHARES.values()))
 
 
 def _most_sums(fusion: Fusion) -> int:

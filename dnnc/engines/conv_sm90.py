@@ -25,7 +25,7 @@ from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import ConvFprop
 from ..errors import Status
 from ..target import Target
-from .conv import ConvShape, conv_of
+from .conv import ConvShape, conv_of, shape_of
 from .conv_before_sm90 import (
     before_reasons,
     computed_shape_reasons,
@@ -225,6 +225,7 @@ class ConvSm90Engine:
             target,
             is_im2col=not knobs["TILE_ROWS"],
             loads=loads,
+            has_phases=any(window.stride > 1 for window in shape_of(conv_of(fusion)).windows[-2:]),
             rewrites=computes(fusion),
             takes_turns=main_loop_knobs(knobs)["WARP_SPEC_CFG"] == TURNS,
         ).predict(work)

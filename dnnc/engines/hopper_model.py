@@ -34,10 +34,12 @@ _SHORT_ROWS_SECONDS = 0.3e-6
 _LOAD_RATE = 88e9
 _TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
 _CLUSTER_TURN_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
-_IM2COL_RATE = 44e9  # of pixels, whose every tap reads them from L2 again
-_SHARED_FILTERS = 1.25  # of the time of products, where blocks of other pixels load them together
+_IM2COL_RATE = 50e9  # of pixels, whose every tap reads them from L2 again
+_FILTER_SHARE = 0.3  # of the time that filters take to load, what adds to that of pixels
+_SHARED_FILTERS = 1.1  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 _HALO_SHARE = 0.95  # of the time of products, where little is loaded beside them
+_PHASE_SHARE = 1.1  # the same, where each phase of a stride has a tile of pixels for few taps
 _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
 _REWRITE_RATE = 16e9  # elements a second that warps compute in shared memory; not measured
 _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
@@ -92,13 +94,14 @@ class HopperTile:
     from registers.  load_share: of the copy engine's rate.  computed_rows: of the operands' tiles
     that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
     do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
-    at the same time.  streams: the last tiles are cut along k, so that blocks end together.
-    is_im2col: whether A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the
-    share that is loaded: pixels with their halo stay for all taps of a filter.  narrow: of A and
-    B, whether they go through registers element by element, in each block of a cluster.  rewrites:
-    whether what is loaded of A is computed in shared memory.  takes_turns: two warpgroups have a
-    tile each by turns, and one's epilogue runs beside the other's products.  taken: seconds in
-    which threads take a stage's part of A into their registers, of tiles that come for all of k at
+    at the same time. streams: the last tiles are cut along k, so that blocks end together.
+    has_phases: tiles of pixels with their halo come by the phases of a stride. is_im2col:
+    whether A's tiles come by im2col loads. loads: of a stage's tiles of A and B, the share that
+    is loaded: pixels with their halo stay for all taps of a filter. narrow: of A and B, whether
+    they go through registers element by element, in each block of a cluster. rewrites: whether
+    what is loaded of A is computed in shared memory. takes_turns: two warpgroups have a tile
+    each by turns, and one's epilogue runs beside the other's products. taken: seconds in which
+    threads take a stage's part of A into their registers, of tiles that come for all of k at
     once, so that stages are parts of one load; 0: products read it where it is.
     """
 
@@ -124,6 +127,7 @@ class HopperTile:
     rewrites: bool = False
     takes_turns: bool = False
     taken: float = 0.0
+    has_phases: bool = False
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -152,23 +156,29 @@ class HopperTile:
         steps = -(-panels // self.splits)  # stages of a block's tile
         if self.taken:
             steps = work.k / self.depth
-        busy = self._fill + self._busy_seconds(rounds, self._product_seconds(steps))
+        after = self._after + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
+        busy = self._fill + self._busy_seconds(rounds, self._product_seconds(steps), after)
         transfer = transfer_seconds(work.moved_bytes, self.target)
         if not self.is_im2col and self.loads[0] == 1.0:  # of pixels it is not fitted
             transfer *= again_share(work.m, work.n, work.k, self.tile)
-        seconds = bent(busy, transfer + self._fill + self._after)
+        seconds = bent(busy, transfer + self._fill + after)
         if work.groups:
             seconds += _GROUPS_SHARE * min(busy, transfer)
         bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
 
-    def _busy_seconds(self, rounds: float, products: float) -> float:
-        """Of so many tiles, one after the other; products: seconds of a tile's."""
+    def _is_short(self, work: HopperWork) -> bool:
+        """Whether a tile has few elements of a row of C."""
+        return min(work.n, self.tile[1]) <= _SHORT_ROW
+
+    def _busy_seconds(self, rounds: float, products: float, after: float) -> float:
+        """Of so many tiles, one after the other; products, after: seconds of a tile's, and of what
+        follows them."""
         if not self.takes_turns:
-            return rounds * (products + self._after)
+            return rounds * (products + after)
         products += _TURN_SECONDS if self.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
         # A warpgroup has two tiles' time for its own products and epilogue.
-        return rounds * max(products, (products + self._after) / 2) + self._after
+        return rounds * max(products, (products + after) / 2) + after
 
     def _product_seconds(self, steps: float) -> float:
         """Of a tile's stages, of which as many as there are come together, and wait once.
@@ -212,9 +222,11 @@ class HopperTile:
         load = self._load_seconds()
         pixels = 0.0
         if self.loads[0] < 1.0:
-            multiply *= _HALO_SHARE
+            multiply *= _PHASE_SHARE if self.has_phases else _HALO_SHARE
         if self.is_im2col:
             pixels = self.tile[0] / self.cluster[1] * _LINE_BYTES / _IM2COL_RATE
+            filters = self.tile[1] / self.cluster[0] * _LINE_BYTES / _LOAD_RATE
+            pixels = (pixels + _FILTER_SHARE * filters) / self.load_share
             if self.cluster[0] > 1:
                 multiply *= _SHARED_FILTERS
         elements = self.computed_rows * self.depth
@@ -234,8 +246,6 @@ class HopperTile:
         elements = self.tile[0] * self.tile[1]
         rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
         seconds = _TILE_SECONDS + elements / rate
-        if self.tile[1] <= _SHORT_ROW:
-            seconds += _SHORT_ROWS_SECONDS
         if self.is_direct:
             seconds += elements / _DIRECT_RATE
         if self.streams:

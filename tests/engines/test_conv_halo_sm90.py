@@ -302,6 +302,23 @@ def test_candidates_are_legal_and_the_best_of_few_channels_has_a_halo(channels):
     assert best.knobs["TILE_ROWS"] > 0
 
 
+@pytest.mark.parametrize(
+    ("x", "w", "parameters", "rows"),
+    [
+        ([24, 400, 143, 143], [56, 400, 7, 7], around(0, stride=2), [2]),
+        ([213, 152, 67, 67], [8, 152, 7, 7], around(3, stride=2), [6, 8]),
+        ([64, 32, 112, 112], [64, 32, 3, 3], around(1, stride=2), [4, 6, 8]),
+        ([256, 256, 28, 28], [256, 256, 3, 3], around(1, stride=2), [0]),
+    ],
+    ids=str,
+)
+def test_strides_have_halos_where_these_were_timed_to_be_faster(x, w, parameters, rows):
+    """sweep-conv-strides-h100.json"""
+    best = heuristics.choices(layer(x, w, parameters), of(TARGET))[0]
+    assert best.engine is CONV_SM90
+    assert best.knobs["TILE_ROWS"] in rows
+
+
 def test_all_filters_of_volumes_of_32_channels_stay():
     fusion = layer([2, 32, 128, 128, 128], [32, 32, 3, 3, 3], around(1, spatial=3))
     target = of(TARGET)
