@@ -138,16 +138,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         made = Results(given.out, "host", host_alone.metadata())
         host_alone.run_host_alone(made, given.rounds)
         return 0
-    try:
-        import torch
-    except ImportError:
-        print("python -m benchmarks needs PyTorch for this command", file=sys.stderr)
-        return 2
     if given.command == "judge":
         from .judge import run_judge
 
         print(run_judge(given.files, given.target, given.mode))
         return 0
+    try:
+        import torch
+    except ImportError:
+        print("python -m benchmarks needs PyTorch for this command", file=sys.stderr)
+        return 2
     from . import on_device
 
     if given.command == "kernels" and given.list:

@@ -19,13 +19,12 @@ import random
 import re
 from typing import Any
 
-import torch
-
 from . import attention_blocks, cases
 from .attention_blocks import BLOCK, has_blocks
 from .attention_graphs import SCALES
 from .case import Buffers, Case
-from .cases import TORCH_TYPES, bytes_of
+from .cases import bytes_of, torch_type
+from .torch_later import torch
 
 # What is done to scores -> whether a number belongs to it.
 SCORES = {
@@ -87,9 +86,7 @@ def attention(
         make=lambda: _make(p),
         exact=lambda buffers: _exact(p, step, buffers),
         flops=2.0 * (d + dv) * b * h * seen(p),
-        bytes=float(
-            b * (bytes_of(TORCH_TYPES[dtype]) * (read + h * queries * dv) + 4 * h * queries)
-        ),
+        bytes=float(b * (bytes_of(dtype) * (read + h * queries * dv) + 4 * h * queries)),
         unit="TFLOP/s" if queries == s else "GB/s",
         tolerance=_TOLERANCES[dtype],
         row_step=step,
@@ -209,7 +206,7 @@ def slopes_of(h: int) -> Any:
 
 
 def _make(p: dict[str, Any]) -> Buffers:
-    dtype, b, h, s, shared = TORCH_TYPES[p["dtype"]], p["b"], p["h"], p["s"], p["h"] // p["groups"]
+    dtype, b, h, s, shared = torch_type(p["dtype"]), p["b"], p["h"], p["s"], p["h"] // p["groups"]
 
     def empty(heads: int, size: int, rows: int, type_: Any = dtype) -> Any:
         if p["layout"] == "bhsd":

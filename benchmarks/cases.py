@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from .case import Buffers, Case
+from .torch_later import functional, torch
 
 DEVICE = "cuda"
 
-TORCH_TYPES = {
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-    "fp32": torch.float32,
-    "tf32": torch.float32,
-    "int8": torch.int8,
-    "e4m3": torch.float8_e4m3fn,
-    "int32": torch.int32,
+# Name -> (torch's, bytes of an element).
+_TYPES = {
+    "bf16": ("bfloat16", 2),
+    "fp16": ("float16", 2),
+    "fp32": ("float32", 4),
+    "tf32": ("float32", 4),
+    "int8": ("int8", 1),
+    "e4m3": ("float8_e4m3fn", 1),
+    "int32": ("int32", 4),
 }
 # Relative error that an output may have (Frobenius norm), by the type that limits it.
 TOLERANCES = {
@@ -68,9 +67,13 @@ def random_tensor(*dims: int, dtype: torch.dtype, scale: float = 1.0) -> Any:
     return (torch.randn(*dims, device=DEVICE) * scale).to(dtype)
 
 
-def bytes_of(dtype: torch.dtype) -> int:
-    """Of one element."""
-    return torch.empty(0, dtype=dtype).element_size()
+def torch_type(name: str) -> torch.dtype:
+    return getattr(torch, _TYPES[name][0])
+
+
+def bytes_of(name: str) -> int:
+    """Of one element of a type."""
+    return _TYPES[name][1]
 
 
 # ---- pointwise

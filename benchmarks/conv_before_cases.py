@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
 from .case import Buffers, Case, unit
-from .cases import OPERANDS, TOLERANCES, TORCH_TYPES, bytes_of
+from .cases import OPERANDS, TOLERANCES, bytes_of, torch_type
 from .conv_cases import direct, empty, normal
 from .conv_shape import ConvShape, conv_shape_of
+from .torch_later import torch
 
 OUTPUTS = ("y", "genstats")
 _AXES = (0, 2, 3)  # of images, without channels
@@ -28,7 +27,7 @@ def conv_before(dtype: str, outputs: str, shape: ConvShape) -> Case:
     if dtype not in ("fp16", "bf16") or outputs not in OUTPUTS or shape.rank != 2:
         raise ValueError(f"no conv_before case {outputs!r} of {dtype!r}, {shape}")
     p = {"dtype": dtype, "outputs": outputs, "shape": shape, "sums": OPERANDS[dtype].sums}
-    bytes_ = float(bytes_of(TORCH_TYPES[dtype]) * (shape.read + shape.written))
+    bytes_ = float(bytes_of(dtype) * (shape.read + shape.written))
     return Case(
         id=f"conv_before/{dtype}/{outputs}/{shape}",
         kind="conv_before",
@@ -59,7 +58,7 @@ def in_torch(p: Mapping[str, Any], s: Buffers) -> Any:
 
 
 def _make(p: dict[str, Any]) -> Buffers:
-    shape, dtype = p["shape"], TORCH_TYPES[p["dtype"]]
+    shape, dtype = p["shape"], torch_type(p["dtype"])
     channels, of_y = shape.channels(shape.c), shape.channels(shape.k)
     found = {
         "x": normal(shape.x, dtype),

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from . import cases
 from .case import Buffers, Case, unit
-from .cases import OPERANDS, TOLERANCES, TORCH_TYPES, Operands, bytes_of, spread
+from .cases import OPERANDS, TOLERANCES, Operands, bytes_of, spread, torch_type
 from .conv_shape import ConvShape, conv_shape_of
 from .image_norm_graphs import Sizes
+from .torch_later import functional, torch
 
 # The operation of an id: a function of the convolution.  scale, bias: of each channel; descale's
 # is one number.
@@ -52,9 +50,7 @@ def conv(dtype: str, epilogue: str, shape: ConvShape) -> Case:
         "y_type": y_type, "scale_type": types.scale, "sums": types.sums,
     }  # fmt: skip
     written = shape.written * (1 + (epilogue == "scale_bias_add_relu"))
-    bytes_ = float(
-        bytes_of(TORCH_TYPES[types.a]) * shape.read + bytes_of(TORCH_TYPES[y_type]) * written
-    )
+    bytes_ = float(bytes_of(types.a) * shape.read + bytes_of(y_type) * written)
     step = _ROW_STEP if shape.y_image[-2] > 1 else 1
     return Case(
         id=f"conv/{dtype}/{epilogue}/{shape}",
@@ -89,7 +85,7 @@ def direct(p: Mapping[str, Any], x: Any, f: Any, step: int = 1) -> Any:
 
 def _make(p: dict[str, Any]) -> Buffers:
     shape: ConvShape = p["shape"]
-    x_type, epilogue = TORCH_TYPES[p["x_type"]], p["epilogue"]
+    x_type, epilogue = torch_type(p["x_type"]), p["epilogue"]
     is_coarse = p["x_type"] in ("int8", "e4m3")
     # Elements of y are of about unit size; coarse types leave that to the scale.
     he = (2.0 / shape.fan_in) ** 0.5
@@ -97,19 +93,19 @@ def _make(p: dict[str, Any]) -> Buffers:
     buffers = {
         "x": normal(shape.x, x_type),
         "f": normal(shape.f, x_type, 1.0 if is_coarse else he),
-        "y": empty(shape.y, TORCH_TYPES[p["y_type"]]),
+        "y": empty(shape.y, torch_type(p["y_type"])),
     }
     if epilogue == "plain":
         return buffers
     unit_ = _INT8_DEVIATION if p["y_type"] == "int8" else 1.0
-    scale_type = TORCH_TYPES[p["scale_type"]]
+    scale_type = torch_type(p["scale_type"])
     channels = shape.channels(1 if epilogue == "descale" else shape.k)
     scale = empty(channels, scale_type).uniform_(0.5, 1.5)
     buffers["scale"] = scale.mul_(size * unit_)
     if "bias" in epilogue:
         buffers["bias"] = normal(channels, scale_type, unit_)
     if epilogue == "scale_bias_add_relu":
-        buffers["residual"] = normal(shape.y, TORCH_TYPES[p["y_type"]])
+        buffers["residual"] = normal(shape.y, torch_type(p["y_type"]))
     return buffers
 
 

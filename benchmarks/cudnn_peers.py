@@ -14,7 +14,7 @@ import torch
 
 from . import graphs, timing
 from .case import Buffers, Case
-from .cases import TORCH_TYPES
+from .cases import torch_type
 
 if TYPE_CHECKING:
     from .contestants import Bench, Column
@@ -44,7 +44,7 @@ class CudnnGraph:
         self._graph.build_operation_graph()
         self._graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
         numbers = {
-            tensor.get_uid(): torch.full([1] * rank, value, dtype=TORCH_TYPES[dtype])
+            tensor.get_uid(): torch.full([1] * rank, value, dtype=torch_type(dtype))
             for tensor, (value, rank, dtype) in made.numbers.items()
         }
         self._packs = [

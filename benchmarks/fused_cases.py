@@ -10,13 +10,11 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from . import cases
 from .case import Buffers, Case, row_step, unit
 from .cases import TOLERANCES
 from .fused_graphs import EPSILON
+from .torch_later import functional, torch
 
 # Of a grouped case, so many elements are checked: some rows of every expert.
 _GROUPED_ELEMENTS = 1 << 24

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from . import cases
 from .case import Buffers, Case
 from .cases import TOLERANCES
 from .image_norm_graphs import EPSILON
+from .torch_later import torch
 
 _AXES = (0, 2, 3)  # those that a batch norm averages over
 _MASK = 1 / 16  # of the bytes of a bf16 image
@@ -39,7 +38,7 @@ def batchnorm_nchw(n: int, h: int, w: int, c: int) -> Case:
 
 def batchnorm_relu(n: int, h: int, w: int, c: int) -> Case:
     """relu of a batch norm's y."""
-    return _batchnorm("batchnorm_relu", n, h, w, c, torch.relu)
+    return _batchnorm("batchnorm_relu", n, h, w, c, lambda y: torch.relu(y))
 
 
 def _batchnorm(kind: str, n: int, h: int, w: int, c: int, activation: Callable[[Any], Any]) -> Case:

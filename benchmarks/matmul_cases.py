@@ -13,12 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from . import cases
 from .case import Buffers, Case, row_step, unit
-from .cases import OPERANDS, TOLERANCES, TORCH_TYPES, bytes_of, random_tensor, spread
+from .cases import OPERANDS, TOLERANCES, bytes_of, random_tensor, spread, torch_type
+from .torch_later import functional, torch
 
 LAYOUTS = ("kk", "kn", "mn", "mk")
 
@@ -55,8 +53,8 @@ def matmul(
         "scale_type": types.scale,
     }  # fmt: skip
     flops = 2.0 * batch * m * n * k
-    moved = m * k * bytes_of(TORCH_TYPES[types.a]) + n * k * bytes_of(TORCH_TYPES[w_type])
-    written = m * n * bytes_of(TORCH_TYPES[c_type]) * (1 + (epilogue == "scale_residual_silu"))
+    moved = m * k * bytes_of(types.a) + n * k * bytes_of(w_type)
+    written = m * n * bytes_of(c_type) * (1 + (epilogue == "scale_residual_silu"))
     bytes_ = float(batch * (moved + written))
     sizes = f"{batch}x{m}x{n}x{k}" if batch > 1 else f"{m}x{n}x{k}"
     suffix = "" if layout == "kk" else f"/{layout}"
@@ -89,12 +87,12 @@ def matmul_of(id_: str) -> Case:
 
 def _make(p: dict[str, Any]) -> Buffers:
     batch, m, n, k = p["batch"], p["m"], p["n"], p["k"]
-    c_type, scale_type = TORCH_TYPES[p["c_type"]], TORCH_TYPES[p["scale_type"]]
+    c_type, scale_type = torch_type(p["c_type"]), torch_type(p["scale_type"])
     is_coarse = p["w_type"] in ("int8", "e4m3")
 
     def operand(rows: int, dtype: str, is_along_k: bool, scale: float) -> Any:
         dims = (batch, rows, k) if is_along_k else (batch, k, rows)
-        made = random_tensor(*dims, dtype=TORCH_TYPES[dtype], scale=scale)
+        made = random_tensor(*dims, dtype=torch_type(dtype), scale=scale)
         return made if is_along_k else made.mT
 
     def scales(count: int, size: float) -> Any:

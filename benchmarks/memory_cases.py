@@ -10,14 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from . import cases, image_norm_cases
 from .case import Buffers, Case
 from .cases import AXES
 from .image_norm_cases import image, image_case, memory_case
 from .memory_graphs import AVERAGE_POOL, MAX_POOL, pooled
+from .torch_later import functional, torch
 
 # So many elements are squared in float64 at a time.
 _PIECE = 1 << 24

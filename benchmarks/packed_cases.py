@@ -19,11 +19,10 @@ import random
 import re
 from typing import Any
 
-import torch
-
 from . import cases
 from .attention_cases import HEADS, attention
 from .case import Buffers, Case
+from .torch_later import torch
 
 _TOLERANCE = 2.0**-8  # what rounding O to bf16 may cost, as in attention_cases
 _ROW_STEP = 31

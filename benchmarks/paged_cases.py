@@ -15,11 +15,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import torch
-
 from . import cases
 from .attention_cases import DECODED, attention
 from .case import Buffers, Case
+from .torch_later import torch
 
 _TOLERANCE = 2.0**-8  # what rounding O to bf16 may cost, as in attention_cases
 

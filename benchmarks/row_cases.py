@@ -9,14 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from . import cases
 from .case import Buffers, Case, row_step
 from .cases import TOLERANCES
 from .fused_graphs import EPSILON
 from .row_graphs import SCALE
+from .torch_later import functional, torch
 
 
 def layernorm(rows: int, columns: int) -> Case:

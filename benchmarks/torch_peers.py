@@ -19,7 +19,7 @@ from . import (
     resnet50_cases,
 )
 from .case import Buffers, Case
-from .cases import TORCH_TYPES
+from .cases import torch_type
 from .fused_graphs import EPSILON
 from .matmul_cases import EPILOGUES
 from .row_graphs import SCALE
@@ -166,7 +166,7 @@ def _eager_conv(p: Mapping[str, Any]) -> Call:
 
 def _eager_matmul(p: Mapping[str, Any]) -> Call:
     epilogue, act = p["epilogue"], EPILOGUES[p["epilogue"]]
-    c_type = TORCH_TYPES[p["c_type"]]
+    c_type = torch_type(p["c_type"])
     if p["a_type"] == "e4m3":
         return _scaled(p, c_type)
     if p["a_type"] == "int8":
