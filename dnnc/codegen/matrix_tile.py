@@ -36,9 +36,7 @@ def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> d
     rank = ir.RankedTensorType(value.type).rank
     rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
     model = layout_model(region, value)
-    contiguous = None
-    if model is not None:
-        contiguous = next((axis for axis in (depth, rows) if is_unit(model, axis)), None)
+    contiguous = None if model is None else contiguous_axis(model, rows, depth)
     transposes = operand.bits == 16 and contiguous == rows
     along = rows if transposes else depth
     access = 0
@@ -50,6 +48,14 @@ def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> d
         "access_bytes": access,
         "loads_along_k": contiguous != rows,
     }
+
+
+def contiguous_axis(tensor: Tensor, rows: int, depth: int) -> int | None:
+    """Of the axes along m (or n) and along k, the one whose elements lie together; None: neither.
+
+    Where both do, a row of one element, it is that along k.
+    """
+    return next((axis for axis in (depth, rows) if is_unit(tensor, axis)), None)
 
 
 @dataclass

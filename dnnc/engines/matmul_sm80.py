@@ -16,10 +16,13 @@ from typing import Any, ClassVar
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.matrix_tile import MatrixTile, operand_plan
+from ..codegen.matrix_tile import MatrixTile, contiguous_axis, operand_plan
+from ..codegen.operand_tile import access_bytes
 from ..codegen.output import Output
 from ..codegen.region import Region
+from ..codegen.smem import CHUNK_BYTES
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..expr import Expr
 from ..target import Target
@@ -112,7 +115,7 @@ class MatmulSm80Engine:
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         op = matmul_of(fusion)
         a, b = (lines.time(knobs["TILEK"]) for lines in _operand_lines(fusion))
-        return _work(fusion).predict(knobs, op.a.type, (a, b), target)
+        return _work(fusion).predict(knobs, op.a.type, (a, b), target, _accesses(fusion))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return notes_of(knobs)
@@ -144,6 +147,31 @@ def _operand_lines(fusion: Fusion) -> tuple[OperandLines, OperandLines]:
     op = matmul_of(fusion)
     a, b = op.a, op.b
     return OperandLines.of(a, a.rank - 1), OperandLines.of(b, b.rank - 2)
+
+
+@remembered
+def _accesses(fusion: Fusion) -> tuple[int, int]:
+    """Bytes of A and B that an instruction loads; 0: elements come one by one."""
+    op = matmul_of(fusion)
+    return _access(fusion, op.a, is_a=True), _access(fusion, op.b, is_a=False)
+
+
+def _access(fusion: Fusion, operand: Tensor, *, is_a: bool) -> int:
+    """What `operand_plan` finds in a region; of a computed operand, that of its largest source,
+    counted as what its elements become."""
+    rank = operand.rank
+    rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
+    sources = [operand] if operand in fusion.inputs else fusion.read_inputs(operand)
+    alike = [t for t in sources if t.shape == operand.shape]
+    if not alike:
+        return CHUNK_BYTES  # views: nothing was timed
+    model = max(alike, key=lambda t: t.type.bits)
+    along = contiguous_axis(model, rows, depth)
+    if along is None:
+        return 0
+    bits = access_bytes(model, along) * operand.type.bits
+    access = min(CHUNK_BYTES, bits // model.type.bits)
+    return access if access >= 4 else 0
 
 
 @dataclass(frozen=True)

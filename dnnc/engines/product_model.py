@@ -4,14 +4,16 @@ A multiprocessor works on as many blocks at once as fit.  A round of them takes
 
     fill + steps * max(latency of a stage, its multiplications, its loads) + epilogues
 
-and there are as many rounds as it has tiles, or memory takes longer (`product_memory`).  The
-numbers below are those that rank a few hundred configurations of generated and listed shapes best
-on Hopper; elsewhere they are taken as they are, but for the rate of the tensor cores.
+and there are as many rounds as it has tiles, or memory takes longer (`product_memory`).  Loads of
+fewer bytes than 16 take their instructions' time, which multiplications hide in part.  The numbers
+below are those that rank a few hundred configurations of generated and listed shapes best on
+Hopper; elsewhere they are taken as they are, but for the rate of the tensor cores.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import hypot
 
 from ..dialect.tensor import Tensor
 from ..target import Target
@@ -48,6 +50,14 @@ _LAUNCH_SECONDS = 1.2e-6
 _FILL_SECONDS = 0.3e-6  # of a block: its indices, its first loads' addresses
 _LOAD_SECONDS = 0.72e-6  # from the issue of a stage's copies until they have landed
 _LOAD_RATE = 85e9  # bytes a second that a multiprocessor copies from L2
+_WHOLE_BYTES = 16  # of a copy; fewer take as long
+# Loads a second that a multiprocessor issues: of copies of 8 or 4 bytes, and of elements that come
+# one by one.  In each step a block that is alone waits, too: for its warps to have issued them, or,
+# since elements are in registers until they have come, for these.
+_COPY_RATE = 9e9
+_COPY_WAIT = 0.15e-6
+_ELEMENT_RATE = 8.3e9
+_MOST_REGISTERS = 255  # of a thread
 _LINE_BYTES = 128
 _LINE_SHARE = 0.45  # of a copy's time that goes by lines touched, the rest by bytes
 _EPILOGUE_RATE = 8e9  # elements a second of a multiprocessor
@@ -61,9 +71,10 @@ class TiledProduct:
 
     m, n, k, count: sizes, and how many products.  tile: (rows, columns).  depth: of a stage.
     threads: of a block.  smem_bytes: of a block.  element_bytes: of an operand.
-    a_lines, b_lines: see `OperandLines.time`.  products: tensor-core products for one of the
-    graph's.  moved_bytes: of global memory in all.  is_heavy: whether the epilogue has costly
-    functions.  mma_tflops: the tensor cores' rate for the operand type.
+    a_lines, b_lines: see `OperandLines.time`.  accesses: bytes of A and of B that an instruction
+    loads, 16 at most; 0: elements come one by one, through registers.  products: tensor-core
+    products for one of the graph's.  moved_bytes: of global memory in all.  is_heavy: whether the
+    epilogue has costly functions.  mma_tflops: the tensor cores' rate for the operand type.
     """
 
     m: int
@@ -78,6 +89,7 @@ class TiledProduct:
     element_bytes: int
     a_lines: float
     b_lines: float
+    accesses: tuple[int, int]
     products: int
     moved_bytes: int
     is_heavy: bool
@@ -107,8 +119,32 @@ class TiledProduct:
     def _resident(self, target: Target) -> int:
         """Blocks that a multiprocessor holds."""
         by_smem = target.smem_sm_bytes // (self.smem_bytes + 1024)
-        by_registers = target.registers_sm // (TILE_REGISTERS[self.tile] * self.threads)
+        # An element that is held, or the address of a narrow copy, has a register.
+        more = (self._elements + self._copies) // self.threads
+        registers = min(_MOST_REGISTERS, TILE_REGISTERS[self.tile] + more)
+        by_registers = target.registers_sm // (registers * self.threads)
         return max(1, min(by_smem, by_registers, target.blocks_sm))
+
+    @property
+    def _elements(self) -> int:
+        """Of a stage: those that come one by one."""
+        sides = zip(self.tile, self.accesses, strict=True)
+        return self.depth * sum(side for side, access in sides if not access)
+
+    @property
+    def _copies(self) -> int:
+        """Of a stage: those of 8 or 4 bytes."""
+        sides = zip(self.tile, self.accesses, strict=True)
+        row_bytes = self.depth * self.element_bytes
+        return sum(side * row_bytes // n for side, n in sides if 0 < n < _WHOLE_BYTES)
+
+    def _step(self, blocks: int, multiply: float, load: float) -> float:
+        """Seconds of a stage of so many blocks.  multiply, load: of one, without its waits."""
+        issue = self._copies / _COPY_RATE + self._elements / _ELEMENT_RATE
+        busy = blocks * hypot(multiply, issue)
+        if blocks == 1:
+            busy += _LOAD_SECONDS if self._elements else _COPY_WAIT if self._copies else 0.0
+        return max(_LOAD_SECONDS / (self.stages - 1), busy, blocks * load)
 
     def _round(self, blocks: int, target: Target) -> float:
         rows, columns = self.tile
@@ -118,7 +154,7 @@ class TiledProduct:
         multiply = 2 * rows * columns * self.depth * self.products / rate
         line_bytes = rows * self.a_lines + columns * self.b_lines
         load = line_bytes * self.depth * self.element_bytes / _LOAD_RATE
-        step = max(_LOAD_SECONDS / (self.stages - 1), blocks * multiply, blocks * load)
+        step = self._step(blocks, multiply, load)
         epilogue = blocks * self._epilogue * (_OVERLAP if blocks > 1 else 1.0)
         return _FILL_SECONDS + -(-self.k // self.depth) * step + epilogue
 

@@ -35,9 +35,14 @@ class Work:
         return Work(sizes, moved_bytes, any(map(is_heavy, fusion.ops)))
 
     def predict(
-        self, knobs: Knobs, operand: DType, load_times: tuple[float, float], target: Target
+        self,
+        knobs: Knobs,
+        operand: DType,
+        load_times: tuple[float, float],
+        target: Target,
+        accesses: tuple[int, int] = (16, 16),
     ) -> Prediction:
-        """operand: type of A and B.  load_times: of their tiles, see `TiledProduct`."""
+        """operand: type of A and B.  load_times, accesses: of their tiles, see `TiledProduct`."""
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         return TiledProduct(
             *self.sizes,
@@ -48,6 +53,7 @@ class Work:
             smem_bytes(knobs, operand),
             operand.bits // 8,
             *load_times,
+            accesses,
             knobs.get("TF32", 1),
             self.moved_bytes,
             self.is_heavy,
