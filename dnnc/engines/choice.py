@@ -11,7 +11,7 @@ from ..errata import Rule
 from ..target import Target
 from . import ENGINES, spills
 from .choice_text import choice_text
-from .declined import reasons_against
+from .declined import reasons_against, reasons_without_choice
 from .engine import Engine, Prediction, Reason
 from .inputs import Inputs, inputs_of
 
@@ -57,7 +57,7 @@ def rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) ->
 
 @dataclass(frozen=True)
 class Refusal:
-    """What an engine said of a fusion that it declines."""
+    """What an engine said of a fusion that it declines, or has no legal configuration of."""
 
     engine: Engine
     fusion: Fusion
@@ -65,8 +65,8 @@ class Refusal:
 
 
 def refusals(fusion: Fusion, target: Target) -> list[Refusal]:
-    """The reasons of every engine that declines the fusion."""
-    found = [Refusal(e, fusion, reasons_against(e, fusion, target)) for e in ENGINES]
+    """The reasons of every engine that declines the fusion, or has no configuration of it."""
+    found = [Refusal(e, fusion, reasons_without_choice(e, fusion, target)) for e in ENGINES]
     return [refusal for refusal in found if refusal.reasons]
 
 

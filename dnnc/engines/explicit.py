@@ -10,7 +10,7 @@ from ..target import Target
 from . import ENGINES
 from .choice import Choice, barred_choices, choices, rounds_operands
 from .choice_text import choice_of_text, choice_text
-from .declined import reasons_against
+from .declined import reasons_against, reasons_without_choice
 from .engine import Engine
 from .inputs import Inputs, inputs_of
 
@@ -112,9 +112,11 @@ def _completed(
     ranked = [choice.knobs for choice in choices(fusion, target, [engine], inputs)]
     if not ranked:
         _raise_if_barred(engine, fusion, target, inputs)
+        reasons = reasons_without_choice(engine, fusion, target)
+        said = "".join(f"; {reason}" for reason in reasons)
         raise DnncError(
-            Status.NOT_SUPPORTED,
-            f"engine {engine.name} has no configuration for this graph on {target}",
+            reasons[0].status if reasons else Status.NOT_SUPPORTED,
+            f"engine {engine.name} has no configuration for this graph on {target}{said}",
             "another engine",
             repr(fusion),
         )

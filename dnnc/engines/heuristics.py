@@ -38,7 +38,6 @@ _log = log.logger(__name__)
 _MUCH_FASTER = 0.8  # of the seconds of what is there already
 _PORTABLE = ("matmul_sm80", "conv_sm80")  # products by instructions that all targets share
 _WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
-_WORTH_A_WARNING = 1e-3  # seconds of products that run element by element
 
 
 @lru_cache(maxsize=4096)
@@ -405,12 +404,12 @@ def _grown_config(
 
 
 def warn_of_slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
-    """Says in the log which products of a config run element by element for long, and why the
-    engines of such products decline them; gives what was said."""
+    """Says in the log which products of a config run element by element for longer than launches
+    differ, and why the engines of such products decline them; gives what was said."""
     told: list[str] = []
     for choice in config.choices:
         heavy = choice.fusion.with_role("anchor")
-        is_slow = choice.prediction.seconds >= _WORTH_A_WARNING
+        is_slow = choice.prediction.seconds >= _WORTH_A_LOOK
         if not (choice.engine.inlines_anchors and heavy and is_slow):
             continue
         # What declines another pattern says nothing of this one.
@@ -418,8 +417,9 @@ def warn_of_slow_products(config: EngineConfig, target: Target) -> tuple[str, ..
         found = (r for r in refusals(choice.fusion, target) if r.reasons[0].status is not other)
         said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
         said = said or "no engine has such operations in one fusion"
-        milliseconds = 1e3 * choice.prediction.seconds
-        how = f"runs element by element ({choice.engine.name}, about {milliseconds:.1f} ms)"
+        seconds = choice.prediction.seconds
+        about = f"{1e3 * seconds:.1f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.0f} us"
+        how = f"runs element by element ({choice.engine.name}, about {about})"
         told.append(f"{heavy[0].label} on {target} {how}: {said}")
         _log.warning("%s", told[-1])
     return tuple(told)
@@ -503,8 +503,8 @@ def no_config_error(
         if rules and not choices(fusion, target, inputs=inputs):
             status = Status.NOT_SUPPORTED
             lines += [f"{fusion.ops[0].label}:", *(f"  barred by {rule}" for rule in rules)]
-        if all(reasons_against(engine, fusion, target) for engine in ENGINES):
-            found = refusals(fusion, target)
+        found = refusals(fusion, target)
+        if len(found) == len(ENGINES):
             status = _status_of(found)
             said = (f"  {r.engine.name}: {r.reasons[0]}" for r in found)
             lines += [f"{fusion.ops[0].label}:", *said]

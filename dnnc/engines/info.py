@@ -15,7 +15,7 @@ from ..errors import DnncError, Status
 from ..target import Target
 from . import ENGINES
 from .choice import Choice, choices
-from .declined import reasons_against
+from .declined import reasons_without_choice
 from .engine import Engine, Knob, Reason
 from .inputs import Inputs
 
@@ -74,8 +74,8 @@ class LayoutInfo:
 class EngineInfo:
     """An engine and a fusion.
 
-    name, index: the index is global and never changes.  reasons: why it declines the fusion;
-    without any it takes it, and then has what follows.
+    name, index: the index is global and never changes.  reasons: why it declines the fusion, or
+    has no configuration of it; without any it takes it, and then has what follows.
     numerical_notes: cuDNN's names, of the default knobs.  possible_notes: of any values of single
     knobs.  behavior_notes: cuDNN's names.  knobs: in the engine's order.
     layouts: of the fusion's tensors of rank 4 and 5.  support: lines on what it takes.
@@ -126,7 +126,7 @@ def info(
 
     inputs: errata (default: the package's), without whose barred configs the default is chosen.
     """
-    reasons = reasons_against(engine, fusion, target)
+    reasons = reasons_without_choice(engine, fusion, target)
     found = [] if reasons else choices(fusion, target, [engine], inputs)
     default = found[0] if found else None
     return EngineInfo(

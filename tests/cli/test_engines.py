@@ -110,3 +110,27 @@ def test_a_graph_that_nothing_takes(here):
 @pytest.mark.parametrize("target", ["sm_1", "sm_80,,sm_90"])
 def test_unknown_targets(target, ffn):
     assert error_of(dnnc("engines", ffn, "-t", target)).startswith("NOT_SUPPORTED_ARCH_MISMATCH")
+
+
+WITHOUT_A_CONFIG = """
+import dnnc
+
+
+def build():
+    g = dnnc.pygraph("gated", io_data_type="f16", intermediate_data_type="bf16", target="sm_90a")
+    a = g.identity(g.tensor([1, 64, 64], [4096, 1, 64]))
+    b, d = (g.identity(g.tensor([1, 64, 256])) for _ in range(2))
+    c = g.mul(g.matmul(a, b), g.matmul(a, d))
+    g.mul(c, g.rsqrt(g.reduction(g.mul(c, c), "add").set_dim([1, 64, 1]))).set_output()
+    return g
+"""
+
+
+def test_an_engine_that_takes_a_graph_without_a_config_for_it_is_listed(here):
+    (here / "gated.py").write_text(WITHOUT_A_CONFIG)
+    lines = rows(dnnc("engines", "gated.py", "-t", "sm_90a"))
+    (said,) = (
+        line for line in lines if line.startswith("matmul_sm90 (") and "configurations" in line
+    )
+    assert "fail knobs: 512 sums in two rows of a thread" in said
+    assert said.endswith("up to 256")

@@ -5,7 +5,11 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc import target as targets
-from dnnc.engines import heuristics
+from dnnc.dialect.fusion import partition
+from dnnc.engines import engine_named, heuristics
+from dnnc.engines.choice_text import choice_of_text
+from dnnc.engines.declined import reasons_without_choice
+from dnnc.engines.info import info
 
 from .test_matmul_sm80 import product
 
@@ -199,16 +203,66 @@ def test_a_large_convolution_that_its_engine_computes_nothing_for_stores_x():
     assert engines_of(graph, "sm_90a") == ["pointwise", "conv_sm90"]
 
 
-@pytest.mark.parametrize(("size", "is_told"), [(4096, True), (64, False)])
-def test_large_products_that_run_element_by_element_are_told(size, is_told, caplog):
-    g = dnnc.pygraph("m", io_data_type="INT8", compute_data_type="FLOAT", target="sm_90a")
-    c = g.matmul(g.tensor([1, size, size]), g.tensor([1, size, size]))
-    c.set_output().set_data_type("FLOAT")
+@pytest.mark.parametrize(("size", "about"), [(4096, "41.3 ms"), (256, "22 us"), (64, "")])
+@pytest.mark.parametrize(
+    ("types", "why"),
+    [
+        (("INT8", "INT8"), "matmul_sm90: compute type: FLOAT for i8; accepted: INT32"),
+        (("HALF", "INT8"), "matmul_sm80: operand types: A f16, B i8; accepted: both f16"),
+    ],
+)
+def test_products_that_run_element_by_element_are_told(types, why, size, about, caplog):
+    """Unless launches differ by as much as they take."""
+    g = dnnc.pygraph("m", io_data_type="FLOAT", compute_data_type="FLOAT", target="sm_90a")
+    a, b = (g.tensor([1, size, size], data_type=type_) for type_ in types)
+    g.matmul(a, b).set_output()
     config = heuristics.best_config(g.graph.finalize(), SM90A)
     assert config.choices[0].engine.name == "fallback"
-    heuristics.warn_of_slow_products(config, SM90A)
-    said = "matmul_sm90: compute type: FLOAT for i8; accepted: INT32"
-    assert any(said in record.getMessage() for record in caplog.records) is is_told
+    told = heuristics.warn_of_slow_products(config, SM90A)
+    assert [record.getMessage() for record in caplog.records] == list(told)
+    assert len(told) == bool(about)
+    assert all(f"(fallback, about {about})" in text and why in text for text in told)
+
+
+def products_without_a_config():
+    """Two products of computed operands that lie along rows, which are reduced 256 wide: the tiles
+    that hold a row hold too many sums."""
+    g = dnnc.pygraph("m", io_data_type="f16", intermediate_data_type="bf16", target="sm_90a")
+    a = g.identity(g.tensor([1, 64, 64], [4096, 1, 64]))
+    b, d = (g.identity(g.tensor([1, 64, 256])) for _ in range(2))
+    c = g.mul(g.matmul(a, b), g.matmul(a, d))
+    squares = g.reduction(g.mul(c, c), "add").set_dim([1, 64, 1])
+    g.mul(c, g.rsqrt(squares)).set_output()
+    return g.graph.finalize()
+
+
+def test_an_engine_without_a_config_says_what_rules_them_out():
+    graph = products_without_a_config()
+    (whole,) = partition(graph, [graph.live_ops])
+    engine = engine_named("matmul_sm90")
+    assert not engine.supports(whole, SM90A)
+    assert not engine.candidates(whole, SM90A)
+    (refusal,) = (r for r in heuristics.refusals(whole, SM90A) if r.engine is engine)
+    assert refusal.reasons[0].clause == "configurations"
+    assert "sums in two rows of a thread; accepted: up to 256" in str(refusal.reasons[0])
+    assert info(engine, whole, SM90A).reasons == refusal.reasons
+    assert not info(engine, whole, SM90A).knobs
+    with pytest.raises(dnnc.DnncError, match=r"no configuration .* sums in two rows of a thread"):
+        heuristics.best_config(graph, SM90A, engine="matmul_sm90")
+    assert "matmul_sm90 (configurations: " in heuristics.best_config(graph, SM90A).split_reason
+
+
+def test_knobs_of_which_some_are_legal_are_worth_naming(monkeypatch):
+    """Where an engine's candidates leave out what is legal, that is said with an example."""
+    graph = long_and_narrow()
+    (whole,) = partition(graph, [graph.live_ops])
+    engine = engine_named("matmul_sm80")
+    assert not reasons_without_choice(engine, whole, SM90A)
+    monkeypatch.setattr(type(engine), "candidates", lambda *_: [])
+    (reason,) = reasons_without_choice(engine, whole, SM90A)
+    assert reason.what == "none of matmul_sm80 is worth a look"
+    choice = reason.supported.split()[-1]
+    assert not engine.legal(choice_of_text(choice)[1], whole, SM90A)
 
 
 @pytest.mark.parametrize("kind", ["softmax", "attention", "sums"])
