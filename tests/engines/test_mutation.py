@@ -188,11 +188,12 @@ def removed(module, kernel, opcodes):
             yield (opcode, number - len(places)), changed
 
 
-_LONG = "attention_of_wide_heads"
+# The second has the loop of matmul_through_registers.
+_LONG = ("attention_of_wide_heads", "convolution_of_elements")
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == _LONG else ()) for n in CASES]
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in _LONG else ()) for n in CASES]
 )
 def test_each_wait_is_needed(name):
     engine, build = CASES[name]
@@ -405,7 +406,7 @@ HOPPER_UNOBSERVABLE = {
 # In CI stay those that tell the waits of one part each.
 SLOW = (
     "wide rows", "turns and residual", "residual", "streamed", "experts", "taken", "mask",
-    "registers", "turns", "exit", "fragments",
+    "registers", "turns", "exit", "fragments", "split k",
 )  # fmt: skip
 
 

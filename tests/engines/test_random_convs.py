@@ -13,7 +13,7 @@ from tests.support import machine
 from tests.support.checked import check, random_inputs
 from tests.support.knobs import drawn_knobs
 
-SEEDS, MORE_SEEDS = 7, 150
+SEEDS, MORE_SEEDS = 3, 150
 _DRAWS = 5
 
 

@@ -18,6 +18,15 @@ from .test_matmul_sm90 import SMALL, TALL, M, new_graph, product, run, softmax
 
 SCHEDULES = {"stream": {"STREAM_K": 1}, "dynamic": {"SCHED_POLICY": 1}}
 schedules = pytest.mark.parametrize("knobs", SCHEDULES.values(), ids=SCHEDULES.keys())
+# What takes tiles one by one meets no other epilogue than the tests above have.
+mostly_streams = pytest.mark.parametrize(
+    "knobs",
+    [
+        SCHEDULES["stream"],
+        pytest.param(SCHEDULES["dynamic"], marks=pytest.mark.slow),
+    ],
+    ids=SCHEDULES.keys(),
+)
 
 
 @pytest.fixture(params=[3])
@@ -66,7 +75,7 @@ def test_epilogues_with_residuals_and_reductions(knobs, swap, multiprocessors):
     run(g, knobs={**TALL, **knobs})
 
 
-@schedules
+@mostly_streams
 def test_promoted_sums_and_integers(knobs, multiprocessors):
     g, _ = product(dtypes.f8e4m3, 70, 200, 400, output=dtypes.f32)
     run(g, knobs={**SMALL, **knobs}, allowance=2.0**-11)
@@ -74,7 +83,7 @@ def test_promoted_sums_and_integers(knobs, multiprocessors):
     run(g, knobs={**SMALL, **knobs})
 
 
-@schedules
+@mostly_streams
 def test_gated_pairs_and_rows_that_are_reduced(knobs, multiprocessors):
     g = new_graph(dtypes.bf16)
     a = g.tensor([1, 200, 136])
@@ -87,7 +96,9 @@ def test_gated_pairs_and_rows_that_are_reduced(knobs, multiprocessors):
     run(g, knobs={**SMALL, **knobs}, slack=3.0)
 
 
-@pytest.mark.parametrize(("roles", "rows"), [(3, 64), (1, 64), (2, 128)])
+@pytest.mark.parametrize(
+    ("roles", "rows"), [(3, 64), pytest.param(1, 64, marks=pytest.mark.slow), (2, 128)]
+)
 def test_operands_in_registers(roles, rows, multiprocessors):
     """Those of consumers, those of one producer, and those of two by turns."""
     g = new_graph(dtypes.bf16)
@@ -103,7 +114,7 @@ def test_unaligned_operands(multiprocessors):
     run(g, knobs={**SMALL, "STREAM_K": 1})
 
 
-@schedules
+@mostly_streams
 def test_one_plan_serves_every_size(knobs, multiprocessors):
     g = new_graph(dtypes.f16)
     a, b = g.tensor([1, M, 144]), g.tensor([1, 144, 80], strides(144, 80, "column"))
@@ -113,7 +124,7 @@ def test_one_plan_serves_every_size(knobs, multiprocessors):
         run(g, {"M": rows}, plan=plan)
 
 
-@schedules
+@mostly_streams
 def test_results_are_the_same_in_every_run(knobs, multiprocessors):
     g, c = product(dtypes.f16, 100, 64, 328, output=dtypes.f32)
     plan = run(g, knobs={**SMALL, **knobs}, allowance=2.0**-17)
@@ -124,7 +135,7 @@ def test_results_are_the_same_in_every_run(knobs, multiprocessors):
     np.testing.assert_array_equal(found[0], found[2])
 
 
-@pytest.mark.parametrize("rows", [512, 4096])
+@pytest.mark.parametrize("rows", [512, pytest.param(4096, marks=pytest.mark.slow)])
 def test_tiles_may_follow_each_other_in_other_orders(rows):
     """Of a product of 10 x 3 tiles of 64 x 64: groups of 8 rows of tiles, and of all."""
     g, _ = product(dtypes.f16, 640, 192, 64)

@@ -71,7 +71,7 @@ SHAPE = {"batch": (1, 2), "queries": 80, "keys": 280, "depth": 16}
 
 
 @pytest.mark.feature
-@pytest.mark.parametrize("stages", [2, 4])
+@pytest.mark.parametrize("stages", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_what_is_hidden_is_not_read(stages):
     """Of some tiles only the first or the last block of keys is seen, of others none."""
     pattern = Pattern(**SHAPE, scores=sparse(32, 32))
@@ -121,7 +121,7 @@ def test_what_is_hidden_is_not_read_on_hopper():
 
 
 @pytest.mark.sm90
-@pytest.mark.parametrize("config", [0, 3])
+@pytest.mark.parametrize("config", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_tiles_of_several_blocks_on_hopper(config):
     pattern = Pattern(
         batch=(1, 2), queries=150, keys=200, depth=16,
@@ -142,7 +142,7 @@ def composite(**options):
     return g
 
 
-@pytest.mark.parametrize("causal_too", [False, True])
+@pytest.mark.parametrize("causal_too", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_blocks_of_128(causal_too):
     g = composite(use_causal_mask=causal_too, attn_scale=0.3)
     graph = g.graph.finalize()
