@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from .. import dtypes, mlir
 from ..dtypes import DType
@@ -38,6 +38,14 @@ mlir.declare_dialect("dnn")
 
 class Dnn(ext.Dialect, name="dnn"):  # type: ignore[call-arg]
     """The dialect; its attributes and operations are made below."""
+
+    _definitions: ClassVar[str] = ""  # in IRDL, which is parsed faster than it is made
+
+    @classmethod
+    def _emit_module(cls) -> Any:
+        if not cls._definitions:
+            cls._definitions = str(super()._emit_module())
+        return ir.Module.parse(cls._definitions)
 
 
 class Pure(ir.MemoryEffectsOpInterface):
