@@ -411,7 +411,7 @@ OWN = {"KERNEL_CFG": 2, "STAGES": 2}
     [
         pytest.param(300, 1000, {"TILE_COLS": 128, **OWN}, marks=COPIED),
         (600, 72, {"TILE_COLS": 16, **OWN, "STAGES": 3}),
-        (400, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, **OWN}),
+        (900, 520, {"TILE_COLS": 32, "ARRAY_SIZE_PER_THREAD": 32, "TILE_ROWS": 8, **OWN}),
         pytest.param(
             200,
             1160,

@@ -18,7 +18,7 @@ from .test_matmul_sm90 import SMALL, TALL, M, new_graph, product, run, softmax
 
 SCHEDULES = {"stream": {"STREAM_K": 1}, "dynamic": {"SCHED_POLICY": 1}}
 schedules = pytest.mark.parametrize("knobs", SCHEDULES.values(), ids=SCHEDULES.keys())
-# What takes tiles one by one meets no other epilogue than the tests above have.
+# In CI tiles are taken one by one in the tests of numbers, sizes and epilogues alone.
 mostly_streams = pytest.mark.parametrize(
     "knobs",
     [
