@@ -15,6 +15,7 @@ import numpy as np
 
 import dnnc
 from dnnc import dtypes
+from dnnc.target import of
 
 _CASTS = "casts"
 _LAYOUTS = ("last", "last", "first", "channel gaps", "row gaps")
@@ -24,7 +25,8 @@ _LAYOUTS = ("last", "last", "first", "channel gaps", "row gaps")
 class Surface:
     """What an engine takes.
 
-    types: of X and W.  channels: of a group.  groups, outputs: theirs, and output channels of each.
+    types: of X and W.  mixes: whether W may have another one.  channels: of a group.
+    groups, outputs: theirs, and output channels of each.
     layouts: of X.  filters, outputs_of: layouts of W, of outputs.
     before: what operations before may read beside X: "any" tensor, of "channels" alone, or
     "nothing", if there are none.
@@ -43,11 +45,14 @@ class Surface:
     spatial: tuple[int, ...] = (1, 2, 2, 2, 3)
     unit: int = 1
     is_one_tap: bool = False
+    mixes: bool = False
 
 
 _LAST = ("last", "last", "row gaps")
 SURFACES = {
-    "conv_sm80": Surface(("f16", "bf16", "f32", "i8"), (1, 2, 3, 4, 5, 8, 12, 16, 33, 64)),
+    "conv_sm80": Surface(
+        ("f16", "bf16", "f32", "i8"), (1, 2, 3, 4, 5, 8, 12, 16, 33, 64), mixes=True
+    ),
     "conv_depthwise": Surface(
         ("f16", "bf16", "f32", "i8"), (1, 1, 1, 2, 3, 4, 7), (1, 2, 3, 5, 8, 16), (1, 1, 2, 3, 4, 8)
     ),
@@ -58,6 +63,7 @@ SURFACES = {
         filters=("last", "last", "last", "first"),
         before="channels",
         unit=16,
+        mixes=True,
     ),
     "conv_product_sm90": Surface(
         ("f16", "bf16"),
@@ -139,7 +145,8 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
                 reach = (window["taps"] - 1) * window["dilation"]
                 low = max(1, reach + 1 - window["pre"] - window["post"])
             dims[axis] = dnnc.Dim(name, min=low, max=random.choice((sizes[name], 64)))
-    is_integer = io.is_integer
+    of_filter = _filter_type(random, surface, io, target)
+    is_integer = io.is_integer and of_filter == io
     g = dnnc.pygraph(
         "conv", io_data_type=io, intermediate_data_type="f32", compute_data_type="f32",
         target=target,
@@ -163,7 +170,11 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     names |= {name: name for name in ("stride", "dilation")}
     y = g.conv_fprop(
         taken,
-        tensor([k * groups, c, *(window["taps"] for window in windows)], *surface.filters),
+        tensor(
+            [k * groups, c, *(window["taps"] for window in windows)],
+            *surface.filters,
+            data_type=of_filter,
+        ),
         convolution_mode=random.choice(("CROSS_CORRELATION", "CONVOLUTION")),
         compute_data_type="i32" if is_integer else "f32",
         **{name: [window[key] for window in windows] for name, key in names.items()},
@@ -171,7 +182,9 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     if is_integer:
         y.set_data_type("i32")
     made = _after(random, g, x, y, tensor)
-    allowance = 2e-2 if io == dtypes.f32 else 2e-5
+    allowance = 2e-2 if dtypes.f32 in (io, of_filter) else 2e-5
+    if before and io == dtypes.f32 and of_filter.bits == 16:
+        allowance *= 4  # X is rounded to W's type
     for i, value in enumerate(made):
         if i == len(made) - 1 or random.random() < 0.3:
             type_ = random.choice((dtypes.f16, dtypes.f32))
@@ -181,7 +194,21 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
             value.set_output().set_data_type("i32" if is_integer and value is y else type_)
             shape = list(value.get_dim())
             value.set_stride(_strides(shape, random.choice(surface.outputs_of), gap))
-    return Drawn(g, sizes, allowance, not is_integer)
+    is_wide = all(type_.bits > 8 for type_ in (io, of_filter))
+    return Drawn(g, sizes, allowance, is_wide)
+
+
+def _filter_type(random: Random, surface: Surface, io: Any, target: str) -> Any:
+    """Of W: X's, or one that it is multiplied with all the same."""
+    if not surface.mixes or random.random() >= 0.25:
+        return io
+    found = [dtypes.f16, dtypes.bf16]
+    # Integers of up to 9 beside tf32 would cancel to rows that are all rounding.
+    found += [] if io == dtypes.f32 else [dtypes.i8, dtypes.ui8]
+    found += [] if io.is_integer else [dtypes.f32]
+    if of(target).has_fp8_convert:
+        found += [dtypes.f8e4m3, dtypes.f8e5m2]
+    return random.choice(found)
 
 
 def _before(random: Random, surface: Surface, *, is_integer: bool) -> str:

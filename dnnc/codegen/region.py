@@ -10,7 +10,7 @@ from typing import Any
 from ..dialect import dnn, structure
 from ..dialect.tensor import Tensor, symbols_of
 from ..expr import Dim, Expr, product
-from ..mlir import func, ir, linalg
+from ..mlir import attributes_of, func, ir, linalg
 from .kernel import Kernel
 from .memory import GlobalTensor, ScalarTensor
 from .walk import Leaf, indexing_maps, inputs_of
@@ -97,10 +97,11 @@ class Region:
         return found
 
 
-def copy_region(module: Any, source: Tensor, result: Tensor) -> Region:
-    """The region of a copy, of a tensor to one of the same dims and type.
+def copy_region(module: Any, source: Tensor, result: Tensor, cast: Any = None) -> Region:
+    """The region of a copy, of a tensor to one of the same dims.
 
-    module: where its function is built; nothing else keeps it.
+    module: where its function is built; nothing else keeps it.  cast: a `linalg.generic` of one
+    input, whose body gives elements the result's type; None: they have it.
     """
     symbols = symbols_of((source, result))
     names = list(symbols)
@@ -111,22 +112,39 @@ def copy_region(module: Any, source: Tensor, result: Tensor) -> Region:
         sizes = [structure.emit_size(n, names) for n in result.shape if n.constant is None]
         type_ = dnn.tensor_type(result, names)
         empty = ir.Operation.create("tensor.empty", results=[type_], operands=sizes).results[0]
-        made = _copied(argument, empty, result.rank)
+        made = _copied(argument, empty, result.rank, cast)
         func.ReturnOp([made])
     return Region(function, {argument: source}, ((made, result),), tuple(symbols.values()))
 
 
-def _copied(value: Any, out: Any, rank: int) -> Any:
+def _copied(value: Any, out: Any, rank: int, cast: Any) -> Any:
     maps = [ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))] * 2
     kinds = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
     made = linalg.GenericOp(
         [out.type], [value], [out], ir.ArrayAttr.get(maps), ir.ArrayAttr.get(kinds)
     )
-    element = ir.RankedTensorType(value.type).element_type
-    block = made.regions[0].blocks.append(element, element)
+    elements = [ir.RankedTensorType(each.type).element_type for each in (value, out)]
+    block = made.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
-        linalg.YieldOp([block.arguments[0]])
+        element = block.arguments[0]
+        linalg.YieldOp([element if cast is None else _body(cast, element)])
     return made.results[0]
+
+
+def _body(generic: Any, element: Any) -> Any:
+    """What a generic of one input yields of an element, in another block."""
+    own = generic.regions[0].blocks[0]
+    values = {own.arguments[0]: element}
+    for view in own.operations:
+        op = view.operation
+        operands = [values[operand] for operand in op.operands]
+        if op.name == "linalg.yield":
+            return operands[0]
+        made = ir.Operation.create(
+            op.name, [result.type for result in op.results], operands, attributes_of(op)
+        )
+        values |= dict(zip(op.results, made.results, strict=True))
+    raise AssertionError("a body without linalg.yield")
 
 
 def _loop_count(operation: Any) -> int:

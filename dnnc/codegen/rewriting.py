@@ -84,9 +84,8 @@ class RawRows:
 class Rewriting:
     """How a tile [rows, a panel of k] of an operand is rewritten.
 
-    value: the SSA tensor after g1, of which axis 1 lies along k.  operand: the type that it is
-    multiplied as, narrower than an f32 value.  raws: what g1 reads at each element; everything else
-    that it reads has an extent of 1 along all other axes.
+    value: the SSA tensor after g1, of which axis 1 lies along k.  operand: its type.  raws: what g1
+    reads at each element; everything else that it reads has an extent of 1 along all other axes.
     extent: of k in a group; offset: of the result's tile, bytes from the slot's start.
     row_bytes: of its rows.
     """
@@ -209,9 +208,6 @@ class Rewriting:
             # As the copy engine does; `wgmma` would cut.
             words = [llvm.BitcastOp(ops.i32_type(), x).result for x in ops.elements(value)]
             return ops.from_elements([mma.tf32(word) for word in words])
-        if ops.element_of(value.type) == ops.f32_type():
-            narrow = ops.vector_type(register_type(self.operand), self.elems)
-            value = arith.TruncFOp(narrow, value).result
         words = ops.vector_type(ops.i32_type(), CHUNK_BYTES // 4)
         return llvm.BitcastOp(words, value).result
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from .. import dtypes
 from ..dialect.fusion import Fusion
 from ..errata import Rule
 from ..target import Target
@@ -14,6 +13,7 @@ from .choice_text import choice_text
 from .declined import reasons_against, reasons_without_choice
 from .engine import Engine, Prediction, Reason
 from .inputs import Inputs, inputs_of
+from .operand_types import loses_bits_as_tf32
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,14 @@ class Choice:
 
 
 def rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) -> bool:
-    """Whether products of f32 are of fewer bits.
+    """Whether numbers of f32 are multiplied with fewer bits.
 
     A computed operand that takes the other one's type, of 16 bits, is nothing to ask for: that type
     is the graph's.
     """
     if "DOWN_CONVERT_INPUTS" not in engine.notes(fusion, knobs):
         return False
-    return any(
-        all(tensor.type == dtypes.f32 for tensor in op.operands[:2])
-        for op in fusion.with_role("anchor")
-    )
+    return any(loses_bits_as_tf32(fusion, op) for op in fusion.with_role("anchor"))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .. import dtypes
 from ..codegen import tma
 from ..codegen.im2col import Window
 from ..codegen.padding import MOST_BITS, PaddingBits
@@ -12,7 +11,6 @@ from ..codegen.smem import CHUNK_BYTES
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor, text
-from ..dtypes import DType
 from ..errors import Status
 from .conv import ConvShape, conv_of, pixel_matrix, shape_of
 from .engine import Reason
@@ -31,18 +29,6 @@ def computes(fusion: Fusion) -> bool:
     return conv_of(fusion).x in fusion.producers
 
 
-def operand_type(x: DType, w: DType, *, is_computed: bool) -> DType:
-    """What X is multiplied as: of f32 that is computed, W's type, if that has 16 bits."""
-    narrows = is_computed and x == dtypes.f32 and w in (dtypes.f16, dtypes.bf16)
-    return w if narrows else x
-
-
-def x_type(fusion: Fusion) -> DType:
-    """What X of a fusion is multiplied as."""
-    op = conv_of(fusion)
-    return operand_type(op.x.type, op.w.type, is_computed=computes(fusion))
-
-
 @remembered
 def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
     """What these read at X's own elements, those first that are as wide as these; X itself where
@@ -52,7 +38,7 @@ def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
         return (x,)
     read = fusion.read_inputs(x)
     found = [t for t in read if t.shape == x.shape and not t.is_by_value]
-    return tuple(sorted(found, key=lambda t: t.type.bits != x_type(fusion).bits))
+    return tuple(sorted(found, key=lambda t: t.type.bits != conv_of(fusion).x.type.bits))
 
 
 def loaded_shape(fusion: Fusion, place: int = 0) -> ConvShape:
@@ -76,7 +62,7 @@ def kept_operands(fusion: Fusion) -> tuple[Tensor, ...]:
 
 def rewrites_in_place(fusion: Fusion) -> bool:
     """Whether a raw tile is as large as the one that is made of it."""
-    return raws_of(fusion)[0].type.bits == x_type(fusion).bits
+    return raws_of(fusion)[0].type.bits == conv_of(fusion).x.type.bits
 
 
 # ---- the support surface
@@ -111,7 +97,7 @@ def _kept_reasons(fusion: Fusion) -> list[Reason]:
         shape = shape_of(conv_of(fusion))
         is_once = all(w == Window(1) for w in shape.windows)
         matrix = pixel_matrix(tensor, shape.groups) if is_once else None
-        if matrix is None or tma.refusal(matrix, (2, 1)) or tensor.type != x_type(fusion):
+        if matrix is None or tma.refusal(matrix, (2, 1)) or tensor.type != conv_of(fusion).x.type:
             return [pattern_reason(f"{tensor.label} before the convolution is stored", supported)]
     return []
 
@@ -125,7 +111,7 @@ def _is_read_as_supported(tensor: Tensor, x: Tensor) -> bool:
 
 def computed_shape_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
     """What can't be computed of a convolution that the copy engine brings."""
-    elems = CHUNK_BYTES * 8 // x_type(fusion).bits
+    elems = CHUNK_BYTES * 8 // conv_of(fusion).x.type.bits
     if shape.c_group % elems:
         what = f"X of groups of {shape.c_group} channels, computed"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "channels", what, f"a multiple of {elems}")]

@@ -10,7 +10,7 @@ from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.tensor import Tensor
 from ..expr import typical
 from .conv import NARROW_BYTES, ConvShape, conv_of, shape_of
-from .conv_before_sm90 import beside_bytes, computes, raws_of, x_type
+from .conv_before_sm90 import beside_bytes, computes, raws_of
 from .conv_beside_sm90 import shape_of_knobs, side_by_side
 from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
@@ -34,7 +34,8 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
 
 
 def conv_row_of(fusion: Fusion) -> wgmma.Instruction:
-    return instruction_of_types(x_type(fusion), conv_of(fusion).w.type)
+    op = conv_of(fusion)
+    return instruction_of_types(op.x.type, op.w.type)
 
 
 def beside_of(fusion: Fusion, knobs: Knobs) -> int:

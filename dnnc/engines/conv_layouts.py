@@ -1,4 +1,7 @@
-"""What engines of convolutions copy to channels last: images, filters, results in other layouts."""
+"""What engines of convolutions copy to channels last: images, filters, results in other layouts.
+
+A filter that is cast to the type it is multiplied in is always copied, converted on the way.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from dataclasses import dataclass
 
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion
+from ..dialect.ops import ConvFprop, Pointwise
 from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
 from .conv import conv_of
 from .region_sm90 import product_calls
-from .relaid import RelaidFusion, RelaidRegion, Rule, twin_at, twin_of
+from .relaid import Cast, RelaidFusion, RelaidRegion, Rule, twin_at, twin_of
 
 _ACCESS_BITS = 128  # that strides are multiples of, for the copy engine
 _Dims = tuple[Expr, ...]
@@ -33,15 +37,30 @@ class Copied:
 def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
     """A fusion of one convolution, channels last."""
     op = conv_of(fusion)
-    return RelaidFusion.of(fusion, _rule(op.x, (op.x.shape, op.w.shape, op.y.shape), copied))
+    cast = _cast_of(fusion, op) if copied.filters else None
+    rule = _rule(op.x, (op.x.shape, op.w.shape, op.y.shape), copied)
+    return RelaidFusion.of(fusion, rule, cast and Cast(cast, _channels_last))
 
 
 def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
     """The same of its region."""
     (call,) = product_calls(region)
-    dims = [region.dims_of(value) for value in (*list(call.operands)[:2], call.results[0])]
-    image = region.arguments.get(call.operands[0])
-    return RelaidRegion.of(region, _rule(image, dims, copied))
+    x, w = list(call.operands)[:2]
+    dims = [region.dims_of(value) for value in (x, w, call.results[0])]
+    rule = _rule(region.arguments.get(x), dims, copied)
+    is_cast = copied.filters and w not in region.arguments
+    return RelaidRegion.of(region, rule, Cast(w.owner, _channels_last) if is_cast else None)
+
+
+def _cast_of(fusion: Fusion, op: ConvFprop) -> Pointwise | None:
+    """The identity that gives W its type, of an input, if nothing else needs that."""
+    cast = fusion.producers.get(op.w)
+    if not isinstance(cast, Pointwise) or cast.mode != "identity" or op.w is op.x:
+        return None
+    is_input = cast.x in fusion.inputs and not cast.x.is_by_value and cast.x.type.kind != "b"
+    others = [other for other in fusion.ops if other is not op and op.w in other.operands]
+    is_alone = not others and op.w not in fusion.outputs and cast.x.shape == op.w.shape
+    return cast if is_input and is_alone else None
 
 
 def _rule(image: Tensor | None, dims: Sequence[_Dims], copied: Copied) -> Rule:

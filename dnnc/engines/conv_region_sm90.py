@@ -16,7 +16,6 @@ from ..dtypes import DType
 from ..expr import Expr, product
 from ..mlir import ir
 from .conv import ConvShape, conv_of_call, pixel_matrix
-from .conv_before_sm90 import operand_type
 from .conv_beside_sm90 import shape_of_knobs
 from .conv_halo import Halo, image_moves, parts_of, stays
 from .conv_operands_sm90 import filter_row_bytes
@@ -42,8 +41,7 @@ def conv_instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
     """Its first operand is W where channels lie along the rows."""
     x, w = list(product_calls(region)[0].operands)[:2]
     types = [dnn.read_type(ir.RankedTensorType(v.type).element_type) for v in (x, w)]
-    a = operand_type(*types, is_computed=x not in region.arguments)
-    return instruction_of_types(*((types[1], a) if swaps else (a, types[1])))
+    return instruction_of_types(*(types[::-1] if swaps else types))
 
 
 def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:

@@ -58,6 +58,7 @@ from .knobs_sm80 import (
     notes_of,
     threads_of,
 )
+from .operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from .product import (
     compute_reasons,
     epilogue_reasons,
@@ -92,9 +93,10 @@ class ConvSm80Engine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, once or "
-        "in three products) or i8, sums in f32 (of HALF compute too, rounded once) or i32; any "
-        "channels, groups and layouts, the channels last and a multiple of 16, 8 or 4 bytes for "
-        "asynchronous copies",
+        "in three products) or i8, sums in f32 (of HALF compute too, rounded once) or i32; of "
+        "other pairs of these, ui8 and fp8 in the type that holds both, an X of f32 that is "
+        "computed in W's 16 bits; any channels, groups and layouts, the channels last and a "
+        "multiple of 16, 8 or 4 bytes for asynchronous copies",
         "any filter size, stride, dilation, paddings, both modes; N and the spatial dims may be "
         "symbols",
         "pointwise and view operations on X, padded after them, and on W; pointwise operations of "
@@ -108,6 +110,7 @@ class ConvSm80Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
             return declined
+        fusion = _cast(fusion)
         op = conv_of(fusion)
         return (
             *self._type_reasons(op),
@@ -120,7 +123,7 @@ class ConvSm80Engine:
     def _type_reasons(self, op: ConvFprop) -> list[Reason]:
         if op.x.type == op.w.type and op.x.type in OPERAND_TYPES:
             return compute_reasons(op.compute_type, op.x.type, op.w.type)
-        return type_reasons(op, "both f16, bf16, f32 or i8 (identity casts an operand)")
+        return type_reasons(op, f"{CASTABLE} (identity casts an operand)")
 
     def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
         return filter_reasons(op) or count_reasons(shape_of(op).pixels, "Y")
@@ -132,9 +135,10 @@ class ConvSm80Engine:
     )
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return knobs_of(conv_of(fusion).x.type, self.all_knobs)
+        return knobs_of(conv_of(_cast(fusion)).x.type, self.all_knobs)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        fusion = _cast(fusion)
         type_ = conv_of(fusion).x.type
         if reasons := illegal_reasons(knobs, type_, target):
             return reasons
@@ -147,10 +151,11 @@ class ConvSm80Engine:
         return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        type_ = conv_of(fusion).x.type
+        type_ = conv_of(_cast(fusion)).x.type
         return candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        fusion = _cast(fusion)
         x, w = (load.time(knobs["TILEK"]) for load in _loads(fusion))
         found = _work(fusion).predict(knobs, conv_of(fusion).x.type, (x, w), target)
         seconds = found.seconds * _GATHER_SHARE + _START_SECONDS
@@ -159,7 +164,9 @@ class ConvSm80Engine:
         return replace(found, seconds=seconds * (_DOUBT if target.arch_specific else 1.0))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return notes_of(knobs)
+        op = conv_of(fusion)
+        is_rounded = takes_other_type(fusion, op)
+        return notes_of(knobs, is_rounded=is_rounded, is_wide=loses_bits_as_tf32(fusion, op))
 
     # ---- tiling
 
@@ -180,6 +187,11 @@ class ConvSm80Engine:
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         emit_product(region, tile, output, _matrices)
+
+
+def _cast(fusion: Fusion) -> Fusion:
+    """As the engine looks at it: with operands of one type."""
+    return with_casts(fusion, ConvSm80Engine.name)
 
 
 def _after_reasons(fusion: Fusion) -> list[Reason]:

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from .. import dtypes
 from ..codegen import wgmma
 from ..codegen.cluster import residents
 from ..codegen.output import Output
@@ -32,7 +31,6 @@ from .conv_before_sm90 import (
     computes,
     loaded_shape,
     raws_of,
-    x_type,
 )
 from .conv_exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
 from .conv_facts_sm90 import (
@@ -78,6 +76,7 @@ from .knobs_sm90 import (
 )
 from .launch_sm90 import emit_product
 from .matmul_sm90 import RATE_OF
+from .operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from .product import compute_reasons
 from .relaid import RelaidFusion
 from .surface import too_large_reasons
@@ -106,7 +105,8 @@ class ConvSm90Engine:
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "
-        "a numerical note), i8 or fp8, sums in f32 or i32; channels of a group a multiple of 16 "
+        "a numerical note), i8 or fp8, sums in f32 or i32; of other pairs of these and ui8 in the "
+        "type that holds both, W converted by a copy ahead; channels of a group a multiple of 16 "
         "bytes, or any number in one group; channels last: X, W and, without SWAP_AB or with "
         "TILE_ROWS, what has Y's dims are copied first, or last, where they are not",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
@@ -131,7 +131,7 @@ class ConvSm90Engine:
             return declined
         fusion = copies.fusion
         reasons = hopper_reasons(
-            fusion, target, _PATTERN, lambda op: _type_reasons(fusion, op),
+            fusion, target, _PATTERN, _type_reasons,
             lambda shape: _operand_reasons(fusion, shape), before_reasons,
         )  # fmt: skip
         reasons += exit_reasons(fusion)
@@ -234,10 +234,11 @@ class ConvSm90Engine:
         return replace(found, seconds=found.seconds + more) if more else found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        fusion = _relaid(fusion, _copied(knobs)).fusion
-        found, facts = ["TENSOR_CORE"], conv_facts_of(fusion, 1)
-        if conv_of(fusion).x.type == dtypes.f32:
+        found = ["TENSOR_CORE"]
+        op = conv_of(fusion)
+        if takes_other_type(fusion, op) or loses_bits_as_tf32(fusion, op):
             found.append("DOWN_CONVERT_INPUTS")
+        facts = conv_facts_of(_relaid(fusion, _copied(knobs)).fusion, 1)
         if facts.row.a.is_fp8 and not facts.promotes:
             found.append("REDUCED_PRECISION_REDUCTION")
         return tuple(found)
@@ -259,7 +260,8 @@ class ConvSm90Engine:
 
 @remembered
 def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
-    return relaid_fusion(fusion, copied)
+    """As the engine looks at it: with operands of types that are multiplied, where TMA reads."""
+    return relaid_fusion(with_casts(fusion, ConvSm90Engine.name), copied)
 
 
 def _copied(knobs: Knobs) -> Copied:
@@ -290,11 +292,10 @@ def _by_im2col(
     return [knobs for knobs in found if not exit_knob_reasons(knobs, fusion)]
 
 
-def _type_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
-    x = x_type(fusion)
-    if (x, op.w.type) in wgmma.INSTRUCTIONS:
-        return compute_reasons(op.compute_type, x, op.w.type)
-    return type_reasons(op, "both f16, bf16, f32 or i8, or each of an fp8 type")
+def _type_reasons(op: ConvFprop) -> list[Reason]:
+    if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
+        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+    return type_reasons(op, CASTABLE)
 
 
 def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:

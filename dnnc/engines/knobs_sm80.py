@@ -96,7 +96,10 @@ def smem_bytes(knobs: Knobs, operand: DType) -> int:
     return max(stage * knobs["STAGES"], m * (n * 4 + PAD_BYTES))
 
 
-def notes_of(knobs: Knobs) -> tuple[str, ...]:
-    """Numerical notes."""
-    rounded = ("DOWN_CONVERT_INPUTS",) if knobs.get("TF32") == 1 else ()
-    return ("TENSOR_CORE", *rounded)
+def notes_of(knobs: Knobs, *, is_rounded: bool = False, is_wide: bool = True) -> tuple[str, ...]:
+    """Numerical notes; is_rounded: whether an operand is before it is multiplied.
+
+    is_wide: whether one has numbers that tf32 lacks.
+    """
+    is_cut = knobs.get("TF32") == 1 and is_wide
+    return ("TENSOR_CORE", *(("DOWN_CONVERT_INPUTS",) if is_rounded or is_cut else ()))

@@ -5,7 +5,8 @@
 
 A twin has its tensor's dims and type, lies in the workspace, and stands in its place in the fusion
 and the region that the engine looks at.  Copies are kernels of their own, of engine transpose or
-pointwise, whichever is predicted to be faster.
+pointwise, whichever is predicted to be faster.  The twin of a tensor that is an input cast to
+another type stands for the cast, too: the copy does it on the way.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Any
 from .. import dtypes
 from ..codegen.output import Output
 from ..codegen.region import Region, copy_region
+from ..codegen.walk import inputs_of
+from ..dialect import dnn
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor, packed_strides
@@ -34,6 +37,17 @@ _ALIGNMENT = 256  # of what lies in the workspace
 _ENGINES: tuple[Engine, ...] = (TRANSPOSE, POINTWISE)
 
 Rule = Callable[[Tensor], Tensor | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Cast:
+    """What gives an input the type of its twin, which stands for the result.
+
+    op: of a fusion a Pointwise, of a region a `linalg.generic`.  twin: of its result.
+    """
+
+    op: Any
+    twin: Callable[[Tensor], Tensor]
 
 
 def twin_of(tensor: Tensor, order: Sequence[int], pitch: int) -> Tensor:
@@ -54,14 +68,28 @@ def twin_at(tensor: Tensor, strides: tuple[Expr, ...]) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Copy:
-    """A copy of a tensor to one of another layout."""
+    """A copy of a tensor to one of another layout.
+
+    cast: the operation of a region that gives its elements another type; None: they keep theirs.
+    """
 
     source: Tensor
     result: Tensor
+    cast: Any = None
+
+    @cached_property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """As the kernel takes them: signless, bytes that are only moved of any type."""
+        moves = self.source.type == self.result.type
+        source, result = (
+            replace(t, dtype=dtypes.i8) if t.type.bits == 8 and (moves or t.type.is_integer) else t
+            for t in (self.source, self.result)
+        )
+        return source, result
 
     @cached_property
     def _fusion(self) -> Fusion:
-        x, y = map(_as_bits, (self.source, self.result))
+        x, y = self._ends
         values: dict[str, Any] = {"mode": "identity", "x": x, "y": y, "compute_type": dtypes.f32}
         return Fusion(0, (Pointwise(**values),), (y,))
 
@@ -77,17 +105,12 @@ class Copy:
         """Adds its kernel to a fusion's."""
         engine, knobs, _ = self.choice(output.target)
         module = ir.Module.create()
-        region = copy_region(module, *map(_as_bits, (self.source, self.result)))
+        region = copy_region(module, *self._ends, self.cast)
         name = f"{output.name}_copy{number}"
         own = Output(output.gpu_module, output.target, name, tensors=output.tensors)
         engine.emit(region, knobs, engine.tile(region, knobs, output.target), own)
         output.steps += own.steps
         output.buffers |= own.buffers
-
-
-def _as_bits(tensor: Tensor) -> Tensor:
-    """Bytes of any type are signless ones."""
-    return replace(tensor, dtype=dtypes.i8) if tensor.type.bits == 8 else tensor
 
 
 @remembered
@@ -110,15 +133,21 @@ class RelaidFusion:
     after: tuple[Copy, ...]
 
     @staticmethod
-    def of(fusion: Fusion, rule: Rule) -> RelaidFusion:
+    def of(fusion: Fusion, rule: Rule, cast: Cast | None = None) -> RelaidFusion:
         """rule: the twin of an input or output; None: its layout is taken."""
-        twins = _twins((*fusion.inputs, *fusion.outputs), rule)
+        rest = tuple(op for op in fusion.ops if not cast or op is not cast.op)
+        inner = Fusion(fusion.index, rest, fusion.outputs)
+        twins = _twins((*inner.inputs, *inner.outputs), rule)
+        if cast:
+            twins[cast.op.y] = cast.twin(cast.op.y)
         if not twins:
             return RelaidFusion(fusion, (), ())
-        ops = tuple(op.with_tensors(twins) for op in fusion.ops)
-        outputs = tuple(twins.get(t, t) for t in fusion.outputs)
-        before, after = _copies(twins, fusion.inputs, fusion.outputs)
-        return RelaidFusion(Fusion(fusion.index, ops, outputs), before, after)
+        ops = tuple(op.with_tensors(twins) for op in rest)
+        outputs = tuple(twins.get(t, t) for t in inner.outputs)
+        sources = {cast.op.y: cast.op.x} if cast else {}
+        before = [Copy(sources.get(t, t), twins[t]) for t in inner.inputs if t in twins]
+        after = _copies_back(twins, inner.outputs)
+        return RelaidFusion(Fusion(fusion.index, ops, outputs), tuple(before), after)
 
     def reasons(self, target: Target) -> tuple[Reason, ...]:
         """Why a tensor can't be copied."""
@@ -139,18 +168,32 @@ class RelaidRegion:
     after: tuple[Copy, ...]
 
     @staticmethod
-    def of(region: Region, rule: Rule) -> RelaidRegion:
+    def of(region: Region, rule: Rule, cast: Cast | None = None) -> RelaidRegion:
         """rule: as of a fusion."""
-        inputs, outputs = list(region.arguments.values()), [t for _, t in region.outputs]
-        taken = {tensor.uid for tensor in (*inputs, *outputs)}
-        free = (uid for uid in count(_FIRST_UID) if uid not in taken)
+        arguments = dict(region.arguments)
+        sources = dict[Tensor, Tensor]()  # of what is cast
+        if cast:
+            (argument,), (value,) = inputs_of(cast.op), cast.op.results
+            arguments[value] = dnn.read_tensor(value.type, {}, region.symbols)
+            sources[arguments[value]] = arguments[argument]
+            if len(list(argument.uses)) == 1:
+                del arguments[argument]
+        inputs, outputs = list(arguments.values()), [t for _, t in region.outputs]
         found = _twins((*inputs, *outputs), rule)
+        if cast:
+            found |= {made: cast.twin(made) for made in sources}
+        taken = {tensor.uid for tensor in (*region.arguments.values(), *outputs)}
+        free = (uid for uid in count(_FIRST_UID) if uid not in taken)
         twins = {tensor: replace(twin, uid=next(free)) for tensor, twin in found.items()}
-        arguments = {value: twins.get(t, t) for value, t in region.arguments.items()}
+        before = tuple(
+            Copy(sources[t], twins[t], cast.op) if cast and t in sources else Copy(t, twins[t])
+            for t in inputs
+            if t in twins
+        )
+        arguments = {value: twins.get(t, t) for value, t in arguments.items()}
         results = tuple((value, twins.get(t, t)) for value, t in region.outputs)
-        before, after = _copies(twins, inputs, outputs)
-        made = replace(region, arguments=arguments, outputs=results)
-        return RelaidRegion(made, before, after)
+        inner = replace(region, arguments=arguments, outputs=results)
+        return RelaidRegion(inner, before, _copies_back(twins, outputs))
 
     def emit(self, output: Output, kernel: Callable[[], None]) -> None:
         """Adds the copies around what `kernel` adds."""
@@ -169,9 +212,5 @@ def _twins(tensors: Sequence[Tensor], rule: Rule) -> dict[Tensor, Tensor]:
     return {tensor: twin for tensor, twin in found if twin is not None}
 
 
-def _copies(
-    twins: Mapping[Tensor, Tensor], inputs: Sequence[Tensor], outputs: Sequence[Tensor]
-) -> tuple[tuple[Copy, ...], tuple[Copy, ...]]:
-    before = tuple(Copy(t, twins[t]) for t in inputs if t in twins)
-    after = tuple(Copy(twins[t], t) for t in outputs if t in twins)
-    return before, after
+def _copies_back(twins: Mapping[Tensor, Tensor], outputs: Sequence[Tensor]) -> tuple[Copy, ...]:
+    return tuple(Copy(twins[t], t) for t in outputs if t in twins)

@@ -51,6 +51,7 @@ from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..engines import engine_named, explicit
 from ..engines.attention import attention_of, attention_reasons
+from ..engines.operand_types import CASTING, with_casts
 from ..engines.refined import REFINING, refined
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr, product
@@ -635,7 +636,10 @@ def _lower_fusion(module: Any, old: Any) -> None:
     }
     inputs = list(dnn.read_arguments(old).values())
     results = structure.read_results(old)
-    if "dnn.engine" in kept and structure.engine_of(old)[0] in REFINING:
+    engine = structure.engine_of(old)[0] if "dnn.engine" in kept else ""
+    if engine in CASTING:
+        fusion = with_casts(fusion, engine)
+    if engine in REFINING:
         fusion = refined(fusion)
         finer = {t.uid: t for t in fusion.tensors}
         inputs, results = ([finer.get(t.uid, t) for t in ends] for ends in (inputs, results))

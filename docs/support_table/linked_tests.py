@@ -183,6 +183,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_beside_sm90.py", target=HOPPER),
         *_both("test_conv_turns_sm90.py", target=HOPPER),
         *_both("test_conv_layouts.py", target=HOPPER),
+        *_both("test_conv_types.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_conv_sm90_fits_its_registers", HOPPER),
     ),
     "engine conv_stem_sm90": (
@@ -193,6 +194,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine conv_sm80": (
         *_both("test_conv_sm80.py"),
         *_both("test_conv_exits_sm80.py"),
+        *_both("test_conv_types.py"),
         LinkedTest("tests/gpu/test_large_conv_sm80.py"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_conv_sm80_on_every_architecture"),

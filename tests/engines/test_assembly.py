@@ -491,15 +491,17 @@ def assembled_without_waits(engine, build, knobs, target, monkeypatch):
     return plan
 
 
-def convolution(x, w, io="HALF", after=None, **parameters):
-    """X and W with the channels last; after(graph, Y): what makes the output."""
-    io = dtypes.of(io)
-    compute = dtypes.i32 if io.is_integer else dtypes.f32
+def convolution(x, w, io="HALF", after=None, filters=None, **parameters):
+    """X and W with the channels last; after(graph, Y): what makes the output; filters: W's type."""
+    io, filters = dtypes.of(io), dtypes.of(filters or io)
+    compute = dtypes.i32 if io.is_integer and filters == io else dtypes.f32
 
     def build():
         g = new_graph(io, compute_data_type=compute)
-        y = g.conv_fprop(*(g.tensor(dims, packed_channels(dims)) for dims in (x, w)), **parameters)
-        y = y.set_data_type(dtypes.i32 if io.is_integer else dtypes.f16)
+        ends = ((x, io), (w, filters))
+        operands = [g.tensor(dims, packed_channels(dims), data_type=type_) for dims, type_ in ends]
+        y = g.conv_fprop(*operands, **parameters)
+        y = y.set_data_type(dtypes.i32 if compute == dtypes.i32 else dtypes.f16)
         (after(g, y) if after else y).set_output()
         return g
 
@@ -562,6 +564,8 @@ CONVOLUTIONS = {
     ),
     "tf32": ((128, 256), convolution(IMAGE, FILTER, "FLOAT", **THREE), {}),
     "i8": ((128, 256), convolution(IMAGE, FILTER, "INT8", **THREE), {}),
+    "i8 by f16": ((128, 256), convolution(IMAGE, FILTER, "INT8", None, "HALF", **THREE), {}),
+    "f16 by bf16": ((128, 256), convolution(IMAGE, FILTER, "HALF", None, "BFLOAT16", **THREE), {}),
     "fp8 promoted": ((128, 128), convolution(IMAGE, FILTER, "FP8_E4M3", **THREE), {}),
     "split": ((128, 128), FUSED, {"SPLIT_K_SLC": 4}),
     "streamed": ((128, 256), FUSED, {"STREAM_K": 1}),
@@ -842,6 +846,21 @@ def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
 )
 def test_no_gather_spills(build, knobs):
     assert_fits(assembled("conv_sm80", build, knobs, "sm_80"), "sm_80")
+
+
+# X, W.
+CONVERTED = (("HALF", "INT8"), ("INT8", "BFLOAT16"), ("FP8_E4M3", "FP8_E5M2"), ("BFLOAT16", "HALF"))
+LARGEST = {"TILE_M": 128, "TILE_N": 256, "STAGES": 3}
+
+
+@pytest.mark.parametrize(
+    "types",
+    [pytest.param(t, marks=() if t == CONVERTED[2] else pytest.mark.slow) for t in CONVERTED],
+    ids=str,
+)
+def test_no_conversion_of_operands_spills(types):
+    build = convolution(IMAGE, FILTER, types[0], scaled_with_residual, types[1], **THREE)
+    assert_fits(assembled("conv_sm80", build, LARGEST, "sm_90"), "sm_90")
 
 
 def test_narrow_copies_of_a_matmul_do_not_spill():

@@ -13,6 +13,7 @@ from dnnc.engines.conv_halo import Halo, halo_refusal
 from dnnc.engines.conv_halo_knobs_sm90 import halo_candidates, halo_of, pixels_of
 from dnnc.engines.conv_phases import axis_phases
 from dnnc.engines.conv_sm90 import CONV_SM90
+from dnnc.engines.operand_types import with_casts
 from dnnc.expr import Expr
 from dnnc.target import of
 from tests.support import multiprocessors
@@ -31,7 +32,7 @@ def fusion_of(g):
 
 def with_halo(g, rows, channels=64, **knobs):
     """Knobs of tiles of some rows."""
-    halo = halo_of(fusion_of(g), rows, channels)
+    halo = halo_of(with_casts(fusion_of(g), "conv_sm90"), rows, channels)
     assert halo is not None
     own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1, "TILE_ROWS": rows}
     return {**SMALL, **own, **knobs}

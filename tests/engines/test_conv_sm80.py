@@ -398,16 +398,6 @@ def test_vectorised_channels_are_read_in_place(count):
 # ---- refusals
 
 
-def _mixed_types(g):
-    x = image(g, [1, 16, 5, 5], data_type=dtypes.bf16)
-    g.conv_fprop(x, image(g, [16, 16, 3, 3]), **around(1)).set_output()
-
-
-def _wide_image(g):
-    x = g.relu(image(g, [1, 16, 5, 5]))
-    g.conv_fprop(x, image(g, [16, 16, 3, 3]), **around(1)).set_output()
-
-
 def _doubles(g):
     x, w = (image(g, [16, 16, 3, 3]) for _ in range(2))
     g.conv_fprop(x, w, compute_data_type=dtypes.f64, **around(1)).set_output()
@@ -441,8 +431,6 @@ def _beside(g):
 @pytest.mark.parametrize(
     ("build", "clause", "what"),
     [
-        (_mixed_types, "operand types", "X bf16, W f16"),
-        (_wide_image, "operand types", "X f32, W f16"),
         (_doubles, "compute type", "DOUBLE for f16"),
         (_too_many, "size", "pixels"),
         (_mask, "boolean output", "is boolean"),

@@ -346,11 +346,6 @@ def _wide_stride(g):
     convolved(g, [1, 16, 30, 30], [16, 16, 3, 3], **around(1, 9)).set_output()
 
 
-def _mixed_types(g):
-    x = image(g, [1, 16, 5, 5], data_type=dtypes.bf16)
-    g.conv_fprop(x, image(g, [16, 16, 3, 3]), **around(1)).set_output()
-
-
 def _computed_filter(g):
     w = g.relu(image(g, [16, 16, 3, 3]))
     g.conv_fprop(image(g, [1, 16, 5, 5]), w, **around(1)).set_output()
@@ -372,7 +367,6 @@ def _sums(g):
         (_depthwise, "operands by TMA", "a stride of 1 elements"),
         (_far, "operands by TMA", "a corner of -260"),
         (_wide_stride, "operands by TMA", "a convolution stride of 9"),
-        (_mixed_types, "operand types", "X bf16, W f16"),
         (_computed_filter, "operations", "is computed before it"),
         (_mask, "boolean output", "of dims [1, 12, 5, 5]"),
         (_sums, "operations", "reduction"),
