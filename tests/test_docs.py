@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import dnnc
+import dnnc
+from tests.cli.commands import dnnc as command
 from tests.tuning.fakes import FakeTimer
 
 DOCS = Path(__file__).parent.parent / "docs"
-PAGES = ["engines.md", "tuning.md", "pygraph.md", "cli.md", "attention.md"]
+PAGES = ["engines.md", "tuning.md", "pygraph.md", "cli.md", "attention.md", "convolution.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -52,13 +53,29 @@ def test_examples(page, gpu, tmp_path, monkeypatch):
             for line in text.splitlines():
                 words = line.split()
                 assert words[0] == "dnnc", line
-                result = dnnc(*words[1:])
+                result = command(*words[1:])
                 assert result.exit_code == 0, f"{line}\n{result.output}"
         else:
             assert language == "python", text
             if text.startswith("# ffn.py\n"):
                 (tmp_path / "ffn.py").write_text(text)
             exec(compile(text, f"{page}: {text[:40]!r}", "exec"), names)
+
+
+@pytest.mark.parametrize(
+    ("op", "engine"),
+    [("conv_fprop", "conv_sm80"), pytest.param("matmul", "matmul_sm80", marks=pytest.mark.slow)],
+)
+def test_the_readme_compiles(op, engine, tmp_path, monkeypatch):
+    """Each graph is one kernel."""
+    monkeypatch.chdir(tmp_path)
+    (text,) = [text for _, text in blocks("../README.md") if f"g.{op}(" in text]
+    names = {"dnnc": dnnc}
+    exec(compile(text, f"README: {op}", "exec"), names)
+    plan = names.get("plan") or dnnc.read_plan("ffn.dnnplan")
+    for variant in plan.programs[0].variants:
+        (launch,) = [step.launch for step in variant.steps]
+        assert engine in launch.kernel
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -62,9 +62,8 @@ def convolution_9_3_1(filter_strides=(1, 1, 1)):
     return desc
 
 
-def fprop_9_3_1(x_desc, w_desc, y_desc, c_desc, beta=0.5):
+def fprop_9_3_1(x_desc, w_desc, y_desc, c_desc, beta=0.5, alpha=1.0):
     """Step 4: a convolution forward operation."""
-    alpha = 1.0
     fprop = create_descriptor(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
     for name, desc in (
         (CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, x_desc),
@@ -142,10 +141,10 @@ GROUPED = ([n, g, c, d, h, w], [g, k, c, t, r, s], [n, g, k, o, p, q])
 PACKED = ([n, g * c, d, h, w], [g * k, c, t, r, s], [n, g * k, o, p, q])
 
 
-def convolved(dims, beta=0.0):
+def convolved(dims, beta=0.0, alpha=1.0):
     """The operation graph of the first use case."""
     tensors = [tensor_9_3_1(uid, shape) for uid, shape in zip("xwy", dims, strict=True)]
-    fprop = fprop_9_3_1(*tensors, convolution_9_3_1(), beta)
+    fprop = fprop_9_3_1(*tensors, convolution_9_3_1(), beta, alpha)
     return operation_graph_9_3_1(dnnc.create_handle(), fprop)
 
 
@@ -155,6 +154,15 @@ def test_the_residual_of_the_text_is_refused_with_the_graph():
     assert caught.value.status is Status.NOT_SUPPORTED
     assert "CONVOLUTION_FORWARD_BETA" in caught.value.where
     assert "pointwise operation that adds" in caught.value.supported
+
+
+def test_alpha_scales_the_result():
+    graphs = [operation_graph(convolved(PACKED, alpha=alpha)) for alpha in (1.0, 2.5)]
+    assert [op.title for op in graphs[1].ops] == ["conv_fprop", "pointwise:mul"]
+    rng = np.random.default_rng(7)
+    inputs = {ord(u): rng.standard_normal(n) for u, n in zip("xw", PACKED, strict=False)}
+    plain, scaled = (dnnc.reference(g, inputs, exact_outputs=True)[ord("y")] for g in graphs)
+    np.testing.assert_allclose(scaled, 2.5 * plain)
 
 
 @pytest.mark.parametrize("dims", [GROUPED, PACKED], ids=["grouped", "packed"])
