@@ -140,7 +140,7 @@ class OperandTile:
 
     # ---- fragments
 
-    def fragments(self, slot: Any, first: Any, count: int, step: int) -> list[list[Any]]:
+    def fragments(self, slot: Any, first: Any, count: int, step: Any) -> list[list[Any]]:
         """Registers of `count` instruction tiles from row `first` of the tile, at a k step.
 
         For A four registers a tile of 16 rows, for B two a tile of 8.
@@ -158,9 +158,9 @@ class OperandTile:
         for i in range(loads):
             if self.k_contiguous:
                 row = ops.add(ops.add(first, i * 16), outer)
-                place = ops.add(chunk, step * mma.CHUNKS_PER_STEP)
+                place = ops.add(chunk, ops.mul(step, mma.CHUNKS_PER_STEP))
             else:
-                row = ops.add(outer, step * 16)
+                row = ops.add(outer, ops.mul(step, 16))
                 place = ops.add(ops.add(ops.div(first, 8), i * 2), chunk)
             offset = self.shape.offset(row, place)
             registers = mma.load_matrices(

@@ -5,7 +5,7 @@
 
 An implicit matrix product on the main loop of matmul_sm80 (`kernel_sm80`): rows are pixels of the
 output, columns output channels, k counts through the taps and channels of a group.  See
-`conv_tiles_sm80` for how tiles of X are gathered.
+`conv_tiles_sm80` for how tiles of X are gathered, `conv_beside_sm80` for groups that share one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from ..dialect.ops import ConvFprop
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from ..target import Target
-from .conv import conv_of, conv_of_call, shape_of
+from .conv import ConvShape, conv_of, conv_of_call, shape_of
+from .conv_beside_sm80 import BesidePixels, shape_of_knobs
 from .conv_exits import exit_axes_reasons, exit_seconds, exits_of
 from .conv_surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .conv_tiles_sm80 import (
@@ -65,7 +66,7 @@ from .product import (
     knob_reason,
     reducing_epilogue_reasons,
 )
-from .product_model import OperandLines
+from .product_model import LINE_BYTES, OperandLines
 from .product_sm80 import OPERAND_TYPES, Work
 from .surface import boolean_reason, fp8_reasons, too_large_reasons
 
@@ -78,6 +79,7 @@ _ELEMENT_TIME = 3.0
 _FAR_ELEMENT_TIME = 5.0  # channels of which are no neighbours
 _ELEMENT_BYTES = 2  # of such elements, or more
 _MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
+_MOST_COPIES = 16  # of 16 bytes of a thread: each has a pixel in registers
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
 _EXIT_RATE = 15e9  # elements a second of a multiprocessor that reductions take from shared memory
@@ -131,7 +133,8 @@ class ConvSm80Engine:
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = all_knobs(
-        "output pixels of a block's tile", "output channels of it"
+        "output pixels of a block's tile",
+        "output channels of it; 64: of groups side by side, of 8, 16 or 32 each",
     )
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
@@ -140,24 +143,46 @@ class ConvSm80Engine:
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _cast(fusion)
         type_ = conv_of(fusion).x.type
-        if reasons := illegal_reasons(knobs, type_, target):
+        beside = _shape(fusion, knobs).beside
+        if reasons := illegal_reasons(knobs, type_, target, beside):
             return reasons
         tile, depth = (knobs["TILE_M"], knobs["TILE_N"]), knobs["TILEK"]
-        held = tile[0] * depth * type_.bits // (8 * 16 * threads_of(tile))
-        if held <= _MOST_HELD or _copy_bytes(fusion):
+        held = tile[0] * depth * beside * type_.bits // (8 * 16 * threads_of(tile))
+        if held <= (_MOST_COPIES if _copy_bytes(fusion) else _MOST_HELD):
             return ()
+        if beside > 1:
+            what = f"tile {tile[0]}x{tile[1]}x{depth} of {beside} groups"
+            return (knob_reason(what, f"{_MOST_COPIES} copies a thread, not {held}"),)
         # More of a thread's elements, each with its address, would spill.
         what = f"tile {tile[0]}x{tile[1]}x{depth} of an X that asynchronous copies do not bring"
         return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         type_ = conv_of(_cast(fusion)).x.type
-        return candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+        found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+        return [*found, *self._of_few_stages(fusion, found)]
+
+    def _of_few_stages(self, fusion: Fusion, found: Sequence[Knobs]) -> list[Knobs]:
+        """Of groups side by side, whose stages are large, the flat ones of each tile again with
+        less memory, so that a multiprocessor has several blocks."""
+        beside = [knobs for knobs in found if _shape(_cast(fusion), knobs).beside > 1]
+        flat = min((knobs["TILEK"] for knobs in beside), default=0)
+        return [
+            {**knobs, "STAGES": stages}
+            for knobs in beside
+            for stages in (2, 3)
+            if knobs["TILEK"] == flat
+        ]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         fusion = _cast(fusion)
-        x, w = (load.time(knobs["TILEK"]) for load in _loads(fusion))
-        found = _work(fusion).predict(knobs, conv_of(fusion).x.type, (x, w), target)
+        beside = _shape(fusion, knobs).beside
+        depths = (knobs["TILEK"] * beside, knobs["TILEK"])
+        loads = zip(_loads(fusion, beside), depths, strict=True)
+        x, w = (load.time(depth) for load, depth in loads)
+        found = _work(fusion, beside).predict(
+            knobs, conv_of(fusion).x.type, (x * beside, w), target, beside
+        )
         seconds = found.seconds * _GATHER_SHARE + _START_SECONDS
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         seconds += exit_seconds(fusion, tile, target, lambda _: (1, _EXIT_RATE))
@@ -172,16 +197,18 @@ class ConvSm80Engine:
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         call, type_ = anchor_call(region), operand_type(region)
-        shape = conv_of_call(region, call)
+        apart = conv_of_call(region, call)
         axes = depth_axes(region, call)
         x, w = call.operands
+        shape = shape_of_knobs(apart, region.arguments.get(x), knobs)
         pixels = pixel_plan(region, x, type_, shape)
-        filter_ = filter_plan(region, w, shape, Depth.of(shape, axes))
+        filter_ = filter_plan(region, w, shape, Depth.of(apart, axes))
         first = next((tensor for _, tensor in whole_outputs(region)), None)
         along = "m" if first is not None and _is_along_pixels(first) else "n"
         extent = first.shape[-1] if first and along == "m" else Expr.of(shape.k_group)
         width = fragment_width(region, extent)
-        return {**tile_plan(knobs, pixels, filter_, along, width), "depth": list(axes)}
+        plan = tile_plan(knobs, pixels, filter_, along, width)
+        return {**plan, "depth": list(axes), "beside": shape.beside}
 
     # ---- code
 
@@ -205,13 +232,20 @@ def _after_reasons(fusion: Fusion) -> list[Reason]:
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
     """Those of the convolution of a region."""
     call, type_ = anchor_call(region), operand_type(region)
-    shape = conv_of_call(region, call)
-    depth = Depth.of(shape, tile["depth"])
+    apart = conv_of_call(region, call)
+    beside = tile["beside"]
+    shape, depth = replace(apart, beside=beside), Depth.of(apart, tile["depth"])
     tile_m, tile_n, tile_k = tile["tile"]
     x, w = call.operands
-    pixels = PixelTile(
-        kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=shape, depth=depth
-    )
+    if beside == 1:
+        pixels = PixelTile(
+            kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=shape, depth=depth
+        )
+    else:
+        pixels = BesidePixels(
+            kernel, region, x, tile["a"], type_, True, tile_m, tile_k * beside,
+            conv=shape, depth=depth, group_k=tile_k, channels=apart.c_group,
+        )  # fmt: skip
     filter_ = FilterTile(
         kernel, region, w, tile["b"], type_, False, tile_n, tile_k, conv=shape, depth_of_conv=depth
     )
@@ -224,6 +258,7 @@ def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matric
         Loops(groups, ((GROUP,),) if shape.groups > 1 else ()),
         PixelSpace(kernel, region.dims_of(call.results[0]), shape.groups),
         SpaceAxes((0, *range(2, shape.x.rank)), (1,), {GROUP: 1}),
+        beside,
     )
 
 
@@ -235,10 +270,17 @@ def _is_along_pixels(output: Tensor) -> bool:
 # ---- the prediction
 
 
+def _shape(fusion: Fusion, knobs: Knobs) -> ConvShape:
+    """The convolution as knobs take it."""
+    op = conv_of(fusion)
+    return shape_of_knobs(shape_of(op), op.x if op.x in fusion.inputs else None, knobs)
+
+
 @remembered_at_sizes
-def _work(fusion: Fusion) -> Work:
-    shape = shape_of(conv_of(fusion))
-    sizes = (shape.k_group, shape.taps * shape.c_group, shape.groups)
+def _work(fusion: Fusion, beside: int) -> Work:
+    apart = shape_of(conv_of(fusion))
+    shape = replace(apart, beside=beside)
+    sizes = (shape.k_group, apart.taps * apart.c_group, shape.groups)
     return Work.of(fusion, shape.pixels, *map(Expr.of, sizes))
 
 
@@ -265,7 +307,7 @@ def _copy_bytes(fusion: Fusion) -> int:
 
 
 @remembered
-def _loads(fusion: Fusion) -> tuple[_Load, _Load]:
+def _loads(fusion: Fusion, beside: int) -> tuple[_Load, _Load]:
     op = conv_of(fusion)
     shape, size = shape_of(op), op.x.type.bits // 8
     sources = fusion.read_inputs(op.x)
@@ -278,13 +320,15 @@ def _loads(fusion: Fusion) -> tuple[_Load, _Load]:
     pixels = _Load(narrow * (_ELEMENT_TIME if is_near else _FAR_ELEMENT_TIME))
     if access or is_vector:
         times = _NARROW_TIME.get(access, _VECTOR_TIME)
-        pixels = _Load(times, OperandLines(size, True, shape.groups > 1), shape.c_group)
+        run = shape.c_group * beside
+        is_split = shape.groups > 1 if beside == 1 else run * size % LINE_BYTES > 0
+        pixels = _Load(times, OperandLines(size, True, is_split), run)
     matrix = filter_matrix(op.w, shape, Depth.of(shape, (*range(2, op.w.rank), 1)))
     access = access_bytes(matrix, 1) if matrix is not None and op.w in fusion.inputs else 0
     if access < 4:
         return pixels, _Load(narrow * _ELEMENT_TIME)
     depth = shape.taps * shape.c_group
-    is_split = depth * size % 128 != 0
+    is_split = depth * size % LINE_BYTES != 0
     return pixels, _Load(_NARROW_TIME[access], OperandLines(size, True, is_split), depth)
 
 

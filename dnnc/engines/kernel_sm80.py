@@ -62,7 +62,7 @@ class Operand(Protocol):
 
     def put(self, values: Sequence[Any], slot: Any) -> None: ...
 
-    def fragments(self, slot: Any, first: Any, count: int, step: int) -> list[list[Any]]: ...
+    def fragments(self, slot: Any, first: Any, count: int, step: Any) -> list[list[Any]]: ...
 
 
 class MatrixSpace(Protocol):
@@ -80,6 +80,7 @@ class Matrices:
     call: of the anchor.  a, b: tiles of its operands.  sizes: rows, columns and k of a matrix.
     batch: loops over the matrices.  space: of what the epilogue reads and writes.  axes: for
     reductions at the exit; None: there are none.
+    beside: products side by side in a tile, each of its own columns and its own part of A's rows.
     """
 
     call: Any
@@ -89,6 +90,7 @@ class Matrices:
     batch: Loops
     space: MatrixSpace
     axes: SpaceAxes | None = None
+    beside: int = 1
 
 
 def anchor_call(region: Region) -> Any:
@@ -307,15 +309,29 @@ class _Emitter:
         sums = list(sums)
         a_slot, b_slot = self._slots(slot)
         for step in range(self.tile_k // self.row.k):
-            a = self.a.fragments(a_slot, self.warp_row, self.m_tiles, step)
             b = self.b.fragments(b_slot, self.warp_column, self.n_tiles, step)
-            products = self._products(a, b)
-            for i in range(self.m_tiles):
-                for j in range(self.n_tiles):
-                    place = (i * self.n_tiles + j) * 4
-                    parts = [(a_part[i], b_part[j]) for a_part, b_part in products]
-                    sums[place : place + 4] = self._accumulate(sums[place : place + 4], parts)
+            for first, count, a_step in self._shares(step):
+                a = self.a.fragments(a_slot, self.warp_row, self.m_tiles, a_step)
+                products = self._products(a, b[first : first + count])
+                for i in range(self.m_tiles):
+                    for j in range(count):
+                        place = (i * self.n_tiles + first + j) * 4
+                        parts = [(a_part[i], b_part[j]) for a_part, b_part in products]
+                        sums[place : place + 4] = self._accumulate(sums[place : place + 4], parts)
         return sums
+
+    def _shares(self, step: int) -> list[tuple[int, int, Any]]:
+        """(the first of a warp's n tiles, how many, the step of A's tile) of each product."""
+        if self.matrices.beside == 1:
+            return [(0, self.n_tiles, step)]
+        columns = self.tile_n // self.matrices.beside
+        count = min(columns // mma.N, self.n_tiles)
+        own = ops.div(self.warp_column, columns)
+        steps = self.tile_k // self.row.k
+        return [
+            (first, count, ops.add(ops.mul(ops.add(own, i), steps), step))
+            for i, first in enumerate(range(0, self.n_tiles, count))
+        ]
 
     def _accumulate(self, sums: list[Any], products: Sequence[tuple[Any, Any]]) -> list[Any]:
         """The sums of one instruction's tile and its products.

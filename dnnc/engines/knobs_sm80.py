@@ -50,8 +50,10 @@ def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
     return (*common, tf32) if operand == dtypes.f32 else common
 
 
-def illegal_reasons(knobs: Knobs, operand: DType, target: Target) -> tuple[Reason, ...]:
-    """Every reason why knobs can't be."""
+def illegal_reasons(
+    knobs: Knobs, operand: DType, target: Target, beside: int = 1
+) -> tuple[Reason, ...]:
+    """Every reason why knobs can't be; beside: see `smem_bytes`."""
     tile = (knobs["TILE_M"], knobs["TILE_N"])
     if tile not in WARPS:
         pairs = ", ".join(f"{m}x{n}" for m, n in WARPS)
@@ -60,7 +62,7 @@ def illegal_reasons(knobs: Knobs, operand: DType, target: Target) -> tuple[Reaso
         # Both halves of the operands are held in registers, and larger tiles would spill.
         what = f"three products with tile {tile[0]}x{tile[1]}x{knobs['TILEK']}"
         return (knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
-    return smem_reasons(smem_bytes(knobs, operand), target)
+    return smem_reasons(smem_bytes(knobs, operand, beside), target)
 
 
 def candidates_of(operand: DType, is_legal: Callable[[Knobs], bool]) -> list[Knobs]:
@@ -89,10 +91,13 @@ def threads_of(tile: tuple[int, int]) -> int:
     return warps_m * warps_n * WARP_THREADS
 
 
-def smem_bytes(knobs: Knobs, operand: DType) -> int:
-    """Shared memory of a block: the stages, where the epilogue's tile lies later."""
+def smem_bytes(knobs: Knobs, operand: DType, beside: int = 1) -> int:
+    """Shared memory of a block: the stages, where the epilogue's tile lies later.
+
+    beside: products side by side in a tile, each with its own part of A's rows.
+    """
     m, n = knobs["TILE_M"], knobs["TILE_N"]
-    stage = (m + n) * knobs["TILEK"] * operand.bits // 8
+    stage = (m * beside + n) * knobs["TILEK"] * operand.bits // 8
     return max(stage * knobs["STAGES"], m * (n * 4 + PAD_BYTES))
 
 

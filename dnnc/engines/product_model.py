@@ -58,7 +58,7 @@ _COPY_RATE = 9e9
 _COPY_WAIT = 0.15e-6
 _ELEMENT_RATE = 8.3e9
 _MOST_REGISTERS = 255  # of a thread
-_LINE_BYTES = 128
+LINE_BYTES = 128
 _LINE_SHARE = 0.45  # of a copy's time that goes by lines touched, the rest by bytes
 _EPILOGUE_RATE = 8e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 6.5e9  # with exp, tanh, erf and the like
@@ -99,7 +99,7 @@ class TiledProduct:
         """Seconds, and what they are bound by."""
         tiles = -(-self.m // self.tile[0]) * -(-self.n // self.tile[1]) * self.count
         each = -(-tiles // target.sm_count)
-        together = min(self._resident(target), each)
+        together = max(1, min(self._resident(target), each))  # of no rows there are no tiles
         rounds, rest = divmod(each, together)
         busy = rounds * self._round(together, target)
         busy += self._round(rest, target) if rest else 0.0
@@ -177,7 +177,7 @@ class OperandLines:
         element_bytes = max(1, operand.type.bits // 8)
         is_along_k = operand.layout[k_axis].constant == 1
         pitch = operand.layout[other if is_along_k else k_axis]
-        is_split = pitch.known_divisor() * element_bytes % _LINE_BYTES != 0
+        is_split = pitch.known_divisor() * element_bytes % LINE_BYTES != 0
         return OperandLines(element_bytes, is_along_k, is_split)
 
     def time(self, depth: int) -> float:
@@ -186,6 +186,6 @@ class OperandLines:
         A stage holds `depth` elements along K; where they are consecutive and few, or rows begin
         inside a line, more lines are touched for the same bytes.
         """
-        run_bytes = min(_LINE_BYTES, depth * self.element_bytes) if self.is_along_k else _LINE_BYTES
-        touched = _LINE_BYTES / run_bytes + self.is_split
+        run_bytes = min(LINE_BYTES, depth * self.element_bytes) if self.is_along_k else LINE_BYTES
+        touched = LINE_BYTES / run_bytes + self.is_split
         return 1 + _LINE_SHARE * (touched - 1)

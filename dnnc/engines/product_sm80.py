@@ -41,8 +41,12 @@ class Work:
         load_times: tuple[float, float],
         target: Target,
         accesses: tuple[int, int] = (16, 16),
+        beside: int = 1,
     ) -> Prediction:
-        """operand: type of A and B.  load_times, accesses: of their tiles, see `TiledProduct`."""
+        """operand: type of A and B.  load_times, accesses: of their tiles, see `TiledProduct`.
+
+        beside: see `smem_bytes`.
+        """
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         return TiledProduct(
             *self.sizes,
@@ -50,7 +54,7 @@ class Work:
             knobs["TILEK"],
             knobs["STAGES"],
             threads_of(tile),
-            smem_bytes(knobs, operand),
+            smem_bytes(knobs, operand, beside),
             operand.bits // 8,
             *load_times,
             accesses,

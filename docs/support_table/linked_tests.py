@@ -195,6 +195,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_sm80.py"),
         *_both("test_conv_exits_sm80.py"),
         *_both("test_conv_types.py"),
+        *_both("test_conv_beside_sm80.py"),
         LinkedTest("tests/gpu/test_large_conv_sm80.py"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_conv_sm80_on_every_architecture"),

@@ -793,6 +793,7 @@ def scaled_before():
 STEM = convolution(
     [IMAGES, 3, 224, 224], [64, 3, 7, 7], padding=[3, 3], stride=[2, 2], dilation=[1, 1]
 )
+GROUPS = convolution(IMAGE, [128, 8, 3, 3], after=scaled_with_residual, **THREE)
 FEW_CHANNELS = convolution([IMAGES, 6, EDGE, EDGE], [192, 6, 3, 3], **THREE)
 
 # Graph, knobs.
@@ -828,6 +829,8 @@ def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
         (STEM, {"TILE_M": 256, "TILE_N": 128, "TILEK": 32, "STAGES": 3}),
         (FEW_CHANNELS, {"TILE_M": 128, "TILE_N": 128, "TILEK": 32, "STAGES": 3}),
         (FEW_CHANNELS, {"TILE_M": 256, "TILE_N": 128, "TILEK": 64, "STAGES": 3}),
+        (GROUPS, {"TILE_M": 64, "TILE_N": 64, "TILEK": 32, "STAGES": 2}),
+        (GROUPS, {"TILE_M": 32, "TILE_N": 64, "TILEK": 64, "STAGES": 2}),
         (convolution(IMAGE, FILTER, "FLOAT", **THREE), {"TF32": 3}),
         (convolution(IMAGE, FILTER, "INT8", **THREE), {"TILE_M": 128, "TILE_N": 256, "STAGES": 3}),
         (convolution([IMAGES, 64, 8, 28, 28], [256, 64, 3, 3, 3], padding=[1] * 3), {}),
@@ -839,6 +842,8 @@ def test_no_tile_of_pixels_spills_or_takes_many_more_registers(tile):
         "stem 256",
         "6 channels",
         "6 channels 256",
+        "groups",
+        "groups, flat",
         "tf32",
         "i8",
         "3D",
