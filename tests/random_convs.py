@@ -51,7 +51,10 @@ class Surface:
 _LAST = ("last", "last", "row gaps")
 SURFACES = {
     "conv_sm80": Surface(
-        ("f16", "bf16", "f32", "i8"), (1, 2, 3, 4, 5, 8, 12, 16, 33, 64), mixes=True
+        ("f16", "bf16", "f32", "i8"),
+        (1, 2, 3, 4, 5, 8, 12, 16, 33, 64),
+        (1, 1, 2, 3, 4, 8),
+        mixes=True,
     ),
     "conv_depthwise": Surface(
         ("f16", "bf16", "f32", "i8"), (1, 1, 1, 2, 3, 4, 7), (1, 2, 3, 5, 8, 16), (1, 1, 2, 3, 4, 8)

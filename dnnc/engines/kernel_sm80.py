@@ -39,6 +39,7 @@ from .exits import SpaceAxes, exit_reductions
 from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, WARPS
 
 Batch = Mapping[int, Coordinate]
+_BESIDE_ROWS = 64  # of the tallest tile of several products of which each has a good part
 
 
 class Operand(Protocol):
@@ -195,12 +196,15 @@ class _Emitter:
     def blocks_together(self) -> int:
         """How many blocks of a multiprocessor the registers are to be kept small enough for.
 
-        Two of the middle tile: one's epilogue then runs beside the other's main loop.
+        Two of the middle tile: one's epilogue then runs beside the other's main loop.  Three of
+        the tallest of products side by side, for whose two stages there is memory.
         """
         is_middle = (self.tile_m, self.tile_n) == (128, 128)
         # More addresses, of narrower copies, would not fit.
         is_copied = all(self.tile[name]["access_bytes"] == CHUNK_BYTES for name in ("a", "b"))
         is_light = is_copied and self.tile["products"] == 1
+        if self.matrices.beside > 1:
+            return 3 if self.tile_m == _BESIDE_ROWS and is_light else 0
         return 2 if is_middle and is_light else 0
 
     def emit(self) -> None:

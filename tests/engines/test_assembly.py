@@ -853,6 +853,12 @@ def test_no_gather_spills(build, knobs):
     assert_fits(assembled("conv_sm80", build, knobs, "sm_80"), "sm_80")
 
 
+def test_registers_for_three_blocks_of_groups_side_by_side():
+    knobs = {"TILE_M": 64, "TILE_N": 64, "TILEK": 32, "STAGES": 2}
+    main = assembled("conv_sm80", GROUPS, knobs, "sm_90").programs[0].kernels[0]
+    assert 3 * main.threads * main.registers <= of("sm_90").registers_sm
+
+
 # X, W.
 CONVERTED = (("HALF", "INT8"), ("INT8", "BFLOAT16"), ("FP8_E4M3", "FP8_E5M2"), ("BFLOAT16", "HALF"))
 LARGEST = {"TILE_M": 128, "TILE_N": 256, "STAGES": 3}
