@@ -26,6 +26,8 @@ from ..target import Target
 from . import ops
 from .scalar import convert
 
+_MOST_COUNT = 1 << 24  # which f32 has exactly
+_CONVERSIONS = ("vector.broadcast", "arith.sitofp", "arith.extsi", "arith.index_cast")
 _F8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
 
 
@@ -43,8 +45,8 @@ def lower(
         return rule(*operands)
     if op.name == "math.tanh" and allows(op, "arcp"):
         return _tanh_of_exponential(*operands, is_capped=allows(op, "contract"))
-    if op.name == "arith.divf" and allows(op, "afn"):
-        return _full_div(*operands)
+    if op.name == "arith.divf":
+        return _full_div(*operands) if allows(op, "afn") else quotient(*operands)
     if op.name in ("math.sqrt", "math.rsqrt"):  # libdevice's are approximations in f32
         return _exact_root(operands[0], is_reciprocal=op.name == "math.rsqrt")
     made = ir.Operation.create(
@@ -87,6 +89,46 @@ def _from_bf16(value: Any) -> list[Any]:
         for bits in (ops.shl(word, 16), ops.and_(word, -(1 << 16))):
             found.append(llvm.BitcastOp(ops.f32_type(), bits).result)
     return found
+
+
+def quotient(x: Any, y: Any) -> Any:
+    """x / y to nearest.
+
+    By a count of elements that is a constant, without an instruction that divides: its rare cases
+    are a function of the assembler's, around which a thread that has many sums spills registers.
+    """
+    element = x.type.element_type if isinstance(x.type, ir.VectorType) else x.type
+    count = _integer_behind(y) if isinstance(element, ir.F32Type) else None
+    if count is None or not 0 < count < _MOST_COUNT or not count & (count - 1):
+        return arith.DivFOp(x, y).result
+    return _divided_by(x, count)
+
+
+def _divided_by(x: Any, count: int) -> Any:
+    """By the reciprocal, corrected by the rest until it is to nearest, unless it is subnormal.
+
+    Nothing is left of an exact one, and NaN of what is not finite.
+    Source: Markstein, "IA-64 and Elementary Functions", 2000.
+    """
+    reciprocal, divisor = _filled(1 / count, x), _filled(-float(count), x)
+    first = arith.MulFOp(x, reciprocal).result
+    rest = mlir_math.FmaOp(first, divisor, x).result
+    near = mlir_math.FmaOp(rest, reciprocal, first).result
+    rest_of_near = mlir_math.FmaOp(near, divisor, x).result
+    nearest = mlir_math.FmaOp(rest_of_near, reciprocal, near).result
+    is_off = arith.CmpFOp(arith.CmpFPredicate.ONE, rest, ops.zeros(x.type)).result
+    return arith.SelectOp(is_off, nearest, first).result
+
+
+def _integer_behind(value: Any) -> int | None:
+    """The constant integer that a float is made of, if it is made of one."""
+    op = value.owner
+    while not isinstance(op, ir.Block) and op.name in _CONVERSIONS:
+        op = op.operands[0].owner
+    if isinstance(op, ir.Block) or op.name != "arith.constant":
+        return None
+    attribute = op.attributes["value"]
+    return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
 
 
 def _exact_root(x: Any, *, is_reciprocal: bool) -> Any:

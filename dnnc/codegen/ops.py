@@ -426,8 +426,11 @@ def computed_here(value: Any) -> Any:
     """The same fragment, of a power of two of bits, which is computed before what follows.
 
     Else what one branch alone needs is computed in that branch, from operands that have to live on
-    until then.
+    until then.  Fragments of single bytes stay as they are: fp8 that is packed so ends nvJitLink
+    13.0.88 by a segmentation fault.
     """
+    if element_of(value.type).width == 8:
+        return value
     bits = element_of(value.type).width * width_of(value)
     whole = ir.IntegerType.get_signless(min(bits, 32))
     words = llvm.BitcastOp(vector_type(whole, max(1, bits // 32)), value).result

@@ -66,14 +66,21 @@ class RereadGroup(Group):
         return parts
 
     def finish(self, sums: Sequence[Any]) -> list[Any]:
-        """Stores what comes after the reductions; gives the sums of columns with these rows."""
+        """Stores what comes after the reductions; gives the sums of columns with these rows.
+
+        What is added up past a row's end is of no column.
+        """
         t, rows, added = self.tiling, self.rows, list(sums)
         for u, (at, is_inside) in enumerate(zip(*self.places(), strict=True)):
             walk, condition = self.walk.branch(), ops.both(is_inside, self.is_row_inside)
             for i, op in enumerate(rows.columns):
                 combine, place = reduce.combiner(walk, op), i * t.held + u
-                added[place] = combine(added[place], self.masked(op, at, condition, walk))
+                found = self.masked(op, at, self.is_row_inside, walk)
+                added[place] = combine(added[place], found)
             values = [walk.value(value, at, self.width) for value, _ in self.whole]
+            if rows.columns and condition is not None:
+                # Around as many branches as there are fragments, sums would be spilled.
+                values = [ops.computed_here(value) for value in values]
             for (_, target), value in zip(self.whole, values, strict=True):
                 target.store(at, value, condition)
         self.store_of_rows()

@@ -38,3 +38,36 @@ def test_tanh_of_scores_at_the_ends(flags, bound):
     _, found = applied(tanh_of_scores(flags), ends)
     wanted = np.repeat([1, -1, np.nan, 0, 1, -1], 2)
     np.testing.assert_allclose(found[: len(ends)], wanted, atol=bound)
+
+
+def quotient_by(count):
+    """By an integer constant, as `avg` divides."""
+
+    def function(x):
+        number = arith.ConstantOp(ir.IntegerType.get_signless(32), count).result
+        wide = arith.ExtSIOp(ir.IntegerType.get_signless(64), number).result
+        divisor = arith.SIToFPOp(ir.F32Type.get(), wide).result
+        made = math.quotient(x, ops.splat(divisor, 2))
+        assert (made.owner.name == "arith.divf") == (count & (count - 1) == 0)
+        return made
+
+    return function
+
+
+@pytest.mark.parametrize("count", [3, 7, 64, 12288, 100_000, (1 << 24) - 3])
+def test_quotients_by_counts_are_to_nearest(count):
+    rng = np.random.default_rng(count)
+    normal = rng.uniform(1, 2, 4000) * 2.0 ** rng.integers(-90, 127, 4000)
+    largest = float(np.finfo(np.float32).max)
+    ends = np.repeat([np.inf, -np.inf, np.nan, 0.0, -0.0, largest, -largest, 3.0 * count], 2)
+    values, found = applied(quotient_by(count), np.concatenate([normal, -normal, ends]))
+    wanted = values.astype(np.float32) / np.float32(count)
+    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+
+
+def test_subnormal_quotients_by_counts_are_one_of_their_neighbours():
+    small = np.arange(1, 2001) * float(np.finfo(np.float32).smallest_subnormal)
+    values, found = applied(quotient_by(7), small)
+    exact = values.astype(np.float64) / 7
+    assert np.all(np.abs(found - exact) < np.finfo(np.float32).smallest_subnormal)
