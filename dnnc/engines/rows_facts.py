@@ -183,6 +183,19 @@ def launched_threads(knobs: Knobs, is_along: bool) -> int:
     return block_threads(knobs, is_along) + (PRODUCER_THREADS if loads else 0)
 
 
+def part_elements(fusion: Fusion, knobs: Knobs) -> int:
+    """Elements of a row that a block of a cluster takes, where each takes neighbouring ones.
+
+    At most: fragments are narrower where rows are no multiple of them, and parts smaller.
+    """
+    _, columns = split_reductions(fusion)
+    width = width_of(fusion)
+    if is_narrow(len(columns), knobs):
+        width = min(width, NARROW)
+    threads, row = knobs["TILE_COLS"], row_elements(fusion).bounds()[1]
+    return -(-row // (width * threads * knobs["TILE_CGA"])) * width * threads
+
+
 @remembered
 def ring_inputs(fusion: Fusion) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs whose rows a ring may bring, and those that are the same in all rows."""
@@ -200,9 +213,10 @@ def dynamic_bytes(fusion: Fusion, knobs: Knobs) -> int:
     whole, vectors = ring_inputs(fusion)
     if not has_own_rings(knobs):
         vectors = []
-    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
-    row, part = row_elements(fusion).bounds()[1], knobs["ARRAY_SIZE_PER_THREAD"] * threads
-    elements, rows = row if blocks == 1 else part, block_threads(knobs, True) // threads
+    elements = row_elements(fusion).bounds()[1]
+    if knobs["TILE_CGA"] > 1:
+        elements = part_elements(fusion, knobs)
+    rows = block_threads(knobs, True) // knobs["TILE_COLS"]
     later = _sums_bytes(fusion, knobs)
     return memory_bytes(whole, vectors, elements, rows, knobs["STAGES"], later)
 

@@ -18,6 +18,7 @@ from .rows_facts import (
     dynamic_bytes,
     has_own_rings,
     launched_threads,
+    part_elements,
     reads_again,
     registers_of,
     ring_inputs,
@@ -149,8 +150,7 @@ def _own_rings(knobs: Knobs, fusion: Fusion) -> Reasons:
     if not (knobs["CTA_COUNT"] and knobs["ARRAY_SIZE_PER_THREAD"]):
         what = f"KERNEL_CFG=2 with CTA_COUNT={knobs['CTA_COUNT']}"
         return (knob_reason(what, "CTA_COUNT of 1 or more, held rows"),)
-    part = knobs["TILE_COLS"] * knobs["ARRAY_SIZE_PER_THREAD"]
-    least = row_elements(fusion).bounds()[0]
+    part, least = part_elements(fusion, knobs), row_elements(fusion).bounds()[0]
     if (knobs["TILE_CGA"] - 1) * part >= least:
         what = f"TILE_CGA={knobs['TILE_CGA']}, {part} elements of each block, rows of {least}"
         return (knob_reason(what, "rows of which every block has some"),)

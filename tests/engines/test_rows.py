@@ -424,6 +424,13 @@ OWN = {"KERNEL_CFG": 2, "STAGES": 2}
             {"TILE_COLS": 64, "TILE_CGA": 4, "ARRAY_SIZE_PER_THREAD": 8, **OWN},
             marks=(ACROSS, pytest.mark.slow),
         ),
+        # Threads that would hold twice as much hold what there is, so that each block has some.
+        pytest.param(
+            50,
+            2000,
+            {"TILE_COLS": 64, "TILE_CGA": 4, "ARRAY_SIZE_PER_THREAD": 16, **OWN},
+            marks=ACROSS,
+        ),
     ],
     ids=str,
 )
@@ -566,7 +573,7 @@ def test_what_is_taken_has_candidates(columns, target):
                 assert ROWS.predict(fusion, knobs, target).seconds > 0
 
 
-@pytest.mark.parametrize("columns", [8200, 12288, 16384, 65536])
+@pytest.mark.parametrize("columns", [8200, 12288, 16384, 65536, 70000, 100000, 131072])
 def test_gradients_of_long_rows_are_one_fusion(columns):
     config = heuristics.best_config(gradients(64, columns).graph.finalize(), of("sm_90a"))
     assert [choice.engine.name for choice in config.choices] == ["rows"]

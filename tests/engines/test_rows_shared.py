@@ -116,7 +116,8 @@ def test_meetings_of_a_row(build, meetings, blocks):
 
     Nobody waits until what was stored to global memory is seen by the cluster, but at the ends.
     """
-    _, ptx = ptx_of(build(64, 2048), knobs_of(128, 16 if blocks == 1 else 4, blocks))
+    threads, held = (128, 16) if blocks == 1 else (64, 8)
+    _, ptx = ptx_of(build(64, 2048), knobs_of(threads, held, blocks))
     assert set(re.findall(r"level(\d)_barriers", ptx)) == set(map(str, range(meetings)))
     assert ptx.count("barrier.cluster.arrive") == (2 if blocks > 1 else 0)
     assert "arrive.release.cluster" not in ptx
@@ -146,14 +147,24 @@ def test_norms_of_65536_elements_spill_nothing(threads, held):
     assert kernel.registers * kernel.threads <= 65536
 
 
-@pytest.mark.parametrize("columns", [16384, 65536])
-def test_gradients_of_long_norms_spill_nothing(columns):
+@pytest.mark.parametrize(
+    ("columns", "threads", "held", "blocks"),
+    [
+        (16384, 512, 32, 1),
+        (65536, 512, 32, 4),
+        # Counts of elements that are no powers of two, and rows that end within a fragment.
+        (12288, 256, 64, 1),
+        (15000, 512, 32, 1),
+        (100000, 256, 64, 8),
+    ],
+)
+def test_gradients_of_long_norms_spill_nothing(columns, threads, held, blocks):
     g = new_graph(dtypes.bf16)
     dy, x, scale = (g.tensor([n, columns]) for n in (8192, 8192, 1))
     mean, inverse = (g.tensor([8192, 1], data_type=dtypes.f32) for _ in range(2))
     for tensor in g.layernorm_backward(dy, x, scale, mean, inverse):
         tensor.set_output()
-    plan, ptx = ptx_of(g, {**knobs_of(512, 32, columns // 16384), "STAGES": 3})
+    plan, ptx = ptx_of(g, {**knobs_of(threads, held, blocks), "STAGES": 3})
     kernel = plan.programs[0].kernels[0]
     assert (kernel.spill_store_bytes, kernel.spill_load_bytes, kernel.local_bytes) == (0, 0, 0)
     assert set(re.findall(r"level(\d)_barriers", ptx)) == {"0"}  # both sums in one meeting
