@@ -112,6 +112,8 @@ class OperationGraph:
 
     def _expansion(self) -> list[Op]:
         """The operations, composite ones replaced; new tensors have uids that are free."""
+        from .nested_reductions import in_steps  # written with operations, which need NumPy
+
         found: list[Op] = []
         self._composites = []
         for op in self.ops:
@@ -119,6 +121,7 @@ class OperationGraph:
             found += parts
             if parts != [op]:
                 self._composites.append((op, parts))
+        found = in_steps(found)
         used = (t for op in found for t in (*op.operands, *op.results))
         give_uids(dict.fromkeys((*self.declared, *used)))
         return found

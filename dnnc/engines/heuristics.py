@@ -30,6 +30,7 @@ from .explicit import parsed_choice, with_knobs
 from .info import behavior_notes
 from .inputs import Inputs, inputs_of
 from .splitting import grown_groups
+from .splitting_by_axes import groups_by_axes
 from .surface import memory_seconds
 
 MODES = ("INSTANT", "A", "B", "FALLBACK")
@@ -329,6 +330,9 @@ def _best_split(
     split = split_config(graph, target, engines, inputs)
     if split is None:
         return None
+    by_axes = _split_by_axes(graph, target, engines, inputs)
+    if by_axes is not None and by_axes.seconds < split.seconds:
+        return by_axes
     slow = [choice for choice in split.choices if _is_slow(choice, target)]
     found: list[EngineConfig | None] = []
     for engine in dict.fromkeys(choice.engine for choice in slow):
@@ -340,6 +344,19 @@ def _best_split(
         if other.seconds < _MUCH_FASTER * split.seconds:
             split = other
     return split
+
+
+def _split_by_axes(
+    graph: OperationGraph, target: Target, engines: Sequence[Engine], inputs: Inputs | None
+) -> EngineConfig | None:
+    """The reductions over the same axes as one fusion, where an engine takes each of those."""
+    groups = groups_by_axes(graph)
+    if groups is None:
+        return None
+    found = [choices(fusion, target, engines, inputs) for fusion in partition(graph, groups)]
+    if not all(found):
+        return None
+    return EngineConfig(tuple(ranked[0] for ranked in found), split_reason(graph, target))
 
 
 def split_config(

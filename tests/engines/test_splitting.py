@@ -1,5 +1,6 @@
 """Graphs as several fusions: what is computed again, and when that beats one kernel."""
 
+import numpy as np
 import pytest
 
 import dnnc
@@ -7,10 +8,11 @@ from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines import ENGINES, heuristics
 from dnnc.engines.splitting import grown_groups
+from dnnc.engines.splitting_by_axes import groups_by_axes
 from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.target import of
-from tests.support.checked import check
+from tests.support.checked import check, random_inputs
 
 from .convs import around, image
 
@@ -168,3 +170,129 @@ def test_sums_that_need_each_other_stay_apart():
     g.reduction(g.mul(x, total), "add").set_dim([1, 64, 32]).set_output()
     _, fusions = split(g)
     assert len(fusions) == 2
+
+
+# ---- a fusion for the reductions over the same axes
+
+
+def outputs(results, *types):
+    for tensor, type_ in zip(results, types, strict=True):
+        tensor.set_output().set_data_type(type_)
+
+
+def layernorm_backward(rows, columns, io="f16"):
+    g = dnnc.pygraph("ln", io_data_type=io, intermediate_data_type="f32")
+    dy, x, scale = (g.tensor([n, columns]) for n in (rows, rows, 1))
+    mean, inverse = (g.tensor([rows, 1], data_type="f32") for _ in range(2))
+    outputs(g.layernorm_backward(dy, x, scale, mean, inverse), io, "f32", "f32")
+    return g
+
+
+def adalayernorm_backward(batches, rows, columns):
+    """Sums over the rows of each batch alone."""
+    g = dnnc.pygraph("ada", io_data_type="f16", intermediate_data_type="f32")
+    dy, x, scale = (g.tensor([batches, n, columns]) for n in (rows, rows, 1))
+    mean, inverse = (g.tensor([batches, rows, 1], data_type="f32") for _ in range(2))
+    outputs(g.adalayernorm_backward(dy, x, scale, mean, inverse), "f16", "f32", "f32")
+    return g
+
+
+def instancenorm_backward(n, c, h, w, strides=None):
+    g = dnnc.pygraph("instance", io_data_type="f16", intermediate_data_type="f32")
+    dy, x = (g.tensor([n, c, h, w], strides) for _ in range(2))
+    scale = g.tensor([1, c, 1, 1], data_type="f32")
+    mean, inverse = (g.tensor([n, c, 1, 1], data_type="f32") for _ in range(2))
+    dx, *sums = g.instancenorm_backward(dy, x, scale, mean, inverse)
+    outputs([dx, *sums], "f16", "f32", "f32")
+    dx.set_stride(dy.get_stride())
+    return g
+
+
+def quantised_norm(rows, columns, *, has_bias=False):
+    """fp8 of a norm, and the amax of all that it gives."""
+    g = dnnc.pygraph("quantised", io_data_type="bf16", intermediate_data_type="f32")
+    x, scale, factor = g.tensor([rows, columns]), g.tensor([1, columns]), g.tensor([1, 1])
+    epsilon = g.tensor_scalar(1e-3)
+    if has_bias:
+        y, *_ = g.layernorm("INFERENCE", x, scale, g.tensor([1, columns]), epsilon)
+    else:
+        y, _ = g.rmsnorm("INFERENCE", x, scale, None, epsilon)
+    amax = g.reduction(y, "amax").set_dim([1, 1])
+    outputs([g.mul(y, factor), amax], "f8E4M3FN", "f32")
+    return g
+
+
+LARGE = {  # a graph, and whether its last fusion has numbers of rows alone
+    "rows that no cluster holds": (layernorm_backward(64, 1_000_000), False),
+    "rows of an odd number": (layernorm_backward(8192, 100_001), False),
+    "few long rows": (layernorm_backward(8, 1_000_000), False),
+    "adaptive": (adalayernorm_backward(16, 1024, 2048), False),
+    "instances": (instancenorm_backward(32, 256, 56, 56), True),
+    "amax": (quantised_norm(8192, 4096), True),
+}
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_sums_of_the_same_axes_are_a_fusion(case):
+    """Each goes through the large tensors once, and stores none but outputs."""
+    g, is_small = LARGE[case]
+    graph = g.graph.finalize()
+    config = heuristics.best_config(graph, SM90A)
+    assert len(config.choices) == 2
+    sizes = [t.elements().constant for t in graph.inputs]
+    for choice in config.choices:
+        for tensor in choice.fusion.outputs:
+            assert not tensor.is_virtual or tensor.elements().constant * 64 <= max(sizes)
+    last = config.choices[-1].fusion
+    assert (max(t.elements().constant for t in last.inputs) * 64 <= max(sizes)) == is_small
+
+
+@pytest.mark.parametrize(
+    "g",
+    [
+        layernorm_backward(40, 264),
+        adalayernorm_backward(3, 10, 72),
+        instancenorm_backward(4, 6, 5, 8),
+        instancenorm_backward(3, 16, 4, 4, [256, 1, 64, 16]),
+        quantised_norm(30, 136),
+        quantised_norm(5, 1000, has_bias=True),
+    ],
+    ids=["layer", "adaptive", "instance", "instance of channels last", "amax", "amax of layer"],
+)
+def test_fusions_of_the_same_axes_compute_what_the_reference_computes(g):
+    graph = g.graph.finalize()
+    config = heuristics._split_by_axes(graph, SM90A, ENGINES, None)
+    plan = check(
+        g, target="sm_90a", partition=config.partition_text(graph), choices=config.choice_text,
+        slack=4.0, allowance=2e-5,
+    )  # fmt: skip
+    assert len(plan.programs[0].fusions) == 2
+
+
+def test_the_amax_of_all_is_nan_if_any_element_is():
+    g = quantised_norm(6, 40)
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {})
+    x = next(t for t in graph.inputs if t.elements().constant == 240)
+    inputs[x.uid][3, 7] = np.nan
+    check(g, target="sm_90a", inputs=inputs)
+
+
+def test_graphs_without_groups_of_axes():
+    alone = batchnorm(2, 16, 5, 5).graph.finalize()
+    assert groups_by_axes(alone) is None  # one group
+    products = with_statistics(2, *LAYERS["conv_stem_sm90"]).graph.finalize()
+    assert groups_by_axes(products) is None
+    g = dnnc.pygraph("turns", io_data_type="f32")
+    x = g.tensor([8, 16])
+    rows = g.reduction(x, "max").set_dim([8, 1])
+    columns = g.reduction(g.sub(x, rows), "add").set_dim([1, 16])
+    again = g.reduction(g.mul(x, columns), "max").set_dim([8, 1])
+    g.add(again, rows).set_output()
+    assert groups_by_axes(g.graph.finalize()) is None  # rows and columns by turns
+    g = dnnc.pygraph("beside", io_data_type="f32")
+    x = g.tensor([8, 16])
+    for dims in ([8, 1], [1, 16]):
+        g.reduction(x, "add").set_dim(dims).set_output()
+    g.relu(x).set_output()
+    assert groups_by_axes(g.graph.finalize()) is None  # an output that no reduction leads to
