@@ -5,7 +5,7 @@ python -m benchmarks --help
 
 # The names of case_lists.SETS, for those who ask without torch.
 SET_NAMES = (
-    "all", "hopper", "epilogues", "fused", "rows", "memory", "small", "conv", "depthwise",
+    "all", "hopper", "epilogues", "fused", "rows", "norms", "memory", "small", "conv", "depthwise",
     "conv-more", "attention", "decode", "packed", "paged",
 )  # fmt: skip
 # Those of generated.DRAWN: 20 cases that nobody listed, by seed.

@@ -35,6 +35,15 @@ from .packed_cases import listed as listed_packed
 from .packed_cases import packed_of
 from .paged_cases import listed as listed_paged
 from .paged_cases import paged_of
+from .part_norm_cases import (
+    adalayernorm,
+    adalayernorm_backward,
+    instancenorm,
+    instancenorm_backward,
+    instancenorm_nhwc,
+    instancenorm_nhwc_backward,
+    rmsnorm_fp8_amax,
+)
 from .row_cases import KINDS, rows_of
 
 MATMUL_SIZES = (
@@ -67,6 +76,13 @@ ROW_COLUMNS = (1024, 4096, 8192, 16384, 65536)
 
 # (n, h, w, c)
 NORMALISED_IMAGES = ((32, 56, 56, 256), (256, 14, 14, 1024), (256, 56, 56, 64))
+# (batches, rows, columns) of norms whose scale and bias differ by batch
+CONDITIONED = ((16, 1024, 2048), (32, 4096, 1152))
+LONG_ROWS = ((64, 1_000_000), (8, 1_000_000), (1, 1_000_000))
+GRADIENTS_OF_ROWS = (
+    (8192, 5120), (8192, 12288), (8192, 24576), (8192, 50000), (8192, 100_000), (8192, 100_001),
+    (4096, 131_072), (4096, 200_000), *LONG_ROWS,
+)  # fmt: skip
 POOLED_IMAGES = ((256, 112, 112, 64), (32, 56, 56, 256))
 
 
@@ -163,6 +179,24 @@ def memory() -> list[Case]:
     return found
 
 
+def norms() -> list[Case]:
+    """Norms beside those of `rows` and `memory`: over a part of an image or a batch, quantised with
+    the amax, and gradients of rows that no cluster holds or whose number is no power of two."""
+    found = [add(8192, 16384)]
+    for sizes in NORMALISED_IMAGES:
+        found += [make(*sizes) for make in (instancenorm, instancenorm_backward)]
+    found.append(instancenorm_nhwc(*NORMALISED_IMAGES[0]))
+    found.append(instancenorm_nhwc_backward(*NORMALISED_IMAGES[0]))
+    for sizes in CONDITIONED:
+        found += [make(*sizes) for make in (adalayernorm, adalayernorm_backward)]
+    found += [rmsnorm_fp8_amax(8192, columns) for columns in (4096, 16384)]
+    for sizes in GRADIENTS_OF_ROWS:
+        found += [KINDS[kind](*sizes) for kind in ("layernorm_backward", "rmsnorm_backward")]
+    for sizes in LONG_ROWS:
+        found += [KINDS[kind](*sizes) for kind in ("layernorm", "rmsnorm", "softmax_of_rows")]
+    return found
+
+
 def small() -> list[Case]:
     """Tensors so small that a call takes as long as its launches do."""
     found = [make(128, 768) for make in KINDS.values()]
@@ -218,6 +252,7 @@ SETS = {
     "epilogues": epilogues,
     "fused": fused,
     "rows": rows,
+    "norms": norms,
     "memory": memory,
     "small": small,
     "conv": conv,

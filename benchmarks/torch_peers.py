@@ -16,6 +16,7 @@ from . import (
     conv_cases,
     image_norm_graphs,
     memory_graphs,
+    part_norm_cases,
     resnet50_cases,
 )
 from .case import Buffers, Case
@@ -37,6 +38,8 @@ def eager(case: Case) -> Call:
         return _ROWS[case.kind]
     if case.kind in _MEMORY:
         return _MEMORY[case.kind]
+    if case.kind in part_norm_cases.KINDS:
+        return lambda s: part_norm_cases.in_torch(case.kind, s)
     if case.kind == "conv":
         return _eager_conv(p)
     if case.kind == "conv_before":

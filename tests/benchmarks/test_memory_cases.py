@@ -8,7 +8,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import cases, image_norm_cases, memory_cases, torch_peers  # noqa: E402
+from benchmarks import (  # noqa: E402
+    cases,
+    image_norm_cases,
+    memory_cases,
+    part_norm_cases,
+    torch_peers,
+)
 from benchmarks.compilers import our_graph  # noqa: E402
 from benchmarks.image_norm_cases import unpacked  # noqa: E402
 from benchmarks.image_norm_graphs import EPSILON, MOMENTUM  # noqa: E402
@@ -21,9 +27,15 @@ from .test_cases import as_numpy, is_close  # noqa: E402
 pytestmark = pytest.mark.torch
 
 NORMS = list(image_norm_cases.KINDS)
-OF_IMAGES = NORMS + [kind for kind in KINDS if "pool" in kind]
+OF_IMAGES = NORMS + [kind for kind in KINDS if "pool" in kind or "instance" in kind]
 # Of images, among the buffers.
-WITH_MORE = {"bn_add_relu": 3, "batchnorm_backward": 3, "drelu_fork_dbn": 4}
+WITH_MORE = {
+    "bn_add_relu": 3,
+    "batchnorm_backward": 3,
+    "drelu_fork_dbn": 4,
+    "instancenorm_nhwc_backward": 3,
+}
+CHANNELS_LAST = [k for k in OF_IMAGES if "nchw" not in k and ("nhwc" in k or "instance" not in k)]
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +45,9 @@ def on_cpu(monkeypatch):
 
 
 def small(kind):
-    return KINDS[kind](*((3, 9, 6, 16) if kind in OF_IMAGES else (24, 40)))
+    if kind in OF_IMAGES:
+        return KINDS[kind](3, 9, 6, 16)
+    return KINDS[kind](*((3, 10, 40) if "adalayernorm" in kind else (24, 40)))
 
 
 def run_reference(case, buffers):
@@ -90,6 +104,8 @@ def test_torch_is_the_case(kind):
     case = small(kind)
     buffers = case.make()
     exact = case.exact(buffers)
+    if kind == "adalayernorm_backward":  # whose statistics of f32 a CPU takes beside x of f32 only
+        buffers = {name: tensor.float() for name, tensor in buffers.items()}
     returned = torch_peers.eager(case)(buffers)
     given = returned if isinstance(returned, tuple) else (returned,)
     for (name, wanted), actual in zip(exact.items(), given, strict=kind != "bn_add_relu"):
@@ -122,8 +138,8 @@ def test_statistics_of_batchnorm(kind):
         torch.testing.assert_close(updated, value, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", NORMS)
-def test_plan_of_a_batch_norm_is_the_case(kind):
+@pytest.mark.parametrize("kind", [*NORMS, *part_norm_cases.KINDS])
+def test_plan_of_a_norm_is_the_case(kind):
     case = small(kind)
     buffers = case.make()
     exact = case.exact(buffers)
@@ -188,7 +204,7 @@ def test_images_have_their_channels_first(kind):
     assert all(tensor.is_contiguous() for tensor in images)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in OF_IMAGES if "nchw" not in kind])
+@pytest.mark.parametrize("kind", CHANNELS_LAST)
 def test_images_have_their_channels_last(kind):
     buffers = small(kind).make()
     images = [tensor for tensor in buffers.values() if tensor.dtype == torch.bfloat16]
