@@ -102,6 +102,62 @@ def test_reductions(m, n, axes):
     assert_close(y, exact, torch.float32, allowance=2.0**-19)
 
 
+@pytest.mark.parametrize(
+    ("m", "n"),
+    [
+        (700, 12288), (500, 24576), (400, 50000),  # a block or a cluster holds a row
+        (300, 70000), (300, 100_000), (200, 131_072), (1, 100_000),
+        (200, 100_001), (150, 200_000), (40, 1_000_000), (8, 1_000_000), (1, 1_000_000),
+    ],
+)  # fmt: skip
+def test_gradients_of_layer_norms(m, n):
+    dtype = torch.bfloat16
+    g = dnnc.pygraph(io_data_type=TYPES[dtype], intermediate_data_type=dtypes.f32)
+    dy, x = g.tensor([m, n], name="dy"), g.tensor([m, n], name="x")
+    scale = g.tensor([1, n], name="scale")
+    mean, inverse = (g.tensor([m, 1], data_type=dtypes.f32, name=t) for t in ("mean", "inverse"))
+    names = ("dx", "dscale", "dbias")
+    for name, made in zip(names, g.layernorm_backward(dy, x, scale, mean, inverse), strict=True):
+        made.set_output().set_name(name)
+        made.set_data_type(TYPES[dtype] if name == "dx" else dtypes.f32)
+    data = {"x": fresh(m, n, dtype=dtype), "scale": fresh(1, n, dtype=dtype, low=0.5)}
+    variance, average = torch.var_mean(data["x"].double(), 1, correction=0, keepdim=True)
+    inverted = variance.rsqrt()
+    # Apart from x, both means that dx has would be lost in its rounding.
+    normal = (data["x"].double() - average.float().double()) * inverted.float().double()
+    data["dy"] = (fresh(m, n, dtype=dtype).double() + normal).to(dtype)
+    data |= {"mean": average.float(), "inverse": inverted.float()}
+    results = {"dx": poisoned(m, n, dtype=dtype)}
+    results |= {name: poisoned(1, n, dtype=torch.float32) for name in ("dscale", "dbias")}
+    execute(g.graph.finalize(), data | results)
+    dy64 = data["dy"].double()
+    scaled = dy64 * data["scale"].double()
+    rest = scaled - scaled.mean(1, keepdim=True)
+    rest = rest - normal * (scaled * normal).mean(1, keepdim=True)
+    assert_close(results["dx"], rest * inverted.float().double(), dtype, allowance=2.0**-16)
+    for name, factor in (("dscale", normal), ("dbias", 1.0)):
+        exact = (dy64 * factor).sum(0, keepdim=True)
+        assert_close(results[name], exact, torch.float32, allowance=2.0**-17)
+
+
+def test_the_amax_of_a_quantised_norm():
+    m, n, dtype = 8192, 4096, torch.bfloat16
+    g = dnnc.pygraph(io_data_type=TYPES[dtype], intermediate_data_type=dtypes.f32)
+    x, scale = g.tensor([m, n], name="x"), g.tensor([1, n], name="scale")
+    y, _ = g.rmsnorm("INFERENCE", x, scale, None, g.tensor_scalar(1e-5))
+    g.reduction(y, "amax").set_dim([1, 1]).set_output().set_data_type(dtypes.f32).set_name("amax")
+    g.mul(y, 16.0).set_output().set_data_type(dtypes.f8e4m3).set_name("y")
+    data = {"x": fresh(m, n, dtype=dtype), "scale": fresh(1, n, dtype=dtype, low=0.5)}
+    quantised = torch.empty(m, n, dtype=torch.float8_e4m3fn, device="cuda")
+    results = {"amax": poisoned(1, 1, dtype=torch.float32), "y": quantised}
+    execute(g.graph.finalize(), data | results)
+    wide = data["x"].double()
+    exact = wide * (wide.square().mean(1, keepdim=True) + 1e-5).rsqrt() * data["scale"].double()
+    assert abs(float(results["amax"]) / float(exact.abs().max()) - 1) < 2.0**-20
+    off = (results["y"].double() - (16 * exact).clamp(-448, 448)).norm() / (16 * exact).norm()
+    assert float(off) < 2.0**-4
+
+
 def test_pointwise_beyond_two_to_the_31_elements():
     g = dnnc.pygraph(io_data_type=dtypes.i8, intermediate_data_type=dtypes.f32)
     rows, columns = 33, 1 << 26
