@@ -239,8 +239,8 @@ def paged_inputs(g, blocks, lengths, block, queries=(40, 13)):
     rng, tables = np.random.default_rng(1), {}
     for tensor in graph.inputs:
         if tensor.name in ("k_table", "v_table"):
-            table = rng.permutation(blocks)[: given[tensor.uid].size]
-            table = table.reshape(given[tensor.uid].shape)
+            # Of fewer blocks than pages, several pages are one block.
+            table = np.resize(rng.permutation(blocks), given[tensor.uid].shape)
             for entry, length in enumerate(lengths):
                 table[entry, 0, -(-length // block) :] = -12345
             given[tensor.uid] = tables[tensor.name[0]] = table

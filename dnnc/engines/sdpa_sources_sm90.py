@@ -171,15 +171,11 @@ class Rows:
                 place = self._at(tile, entry, ops.add(row, first))
 
                 def singly(inner: Any) -> None:
-                    there = dict(place)
-                    there[self.axes[1]] = ops.add(there[self.axes[1]], inner)
-                    is_there = ops.less(inner, left)
-                    chosen = {
-                        axis: ops.select(is_there, there[axis], past) for axis, past in end.items()
-                    }
+                    there = ops.add(place[self.axes[1]], inner)
+                    chosen = ops.select(ops.less(inner, left), there, end)
                     single = smem.byte_pointer(target, ops.mul(inner, wgmma.ROW_BYTES))
                     last = len(self.boxes) - 1
-                    self._copy(last, single, barrier, {**heads, **there, **chosen})
+                    self._copy(last, single, barrier, {**heads, **place, self.axes[1]: chosen})
 
                 def together() -> None:
                     self._copy(which, target, barrier, {**heads, **place})
@@ -188,8 +184,7 @@ class Rows:
                 ops.if_else(is_full, together, lambda: _repeat(_FEW, 1, singly))
 
             def none() -> None:
-                nowhere = {self.axes[1]: 0, **end}
-                self._copy(which, target, barrier, {**heads, **nowhere})
+                self._copy(which, target, barrier, {**heads, self.axes[1]: end})
 
             ops.if_else(ops.less(0, left), some, none)
 
@@ -200,10 +195,12 @@ class Rows:
             return dict(self._in_page(tile, row))
         return {self.axes[1]: ops.add(entry.first, row)}
 
-    def _past(self) -> dict[int, Any]:
-        """A coordinate past the tensor's end, where the copy engine finds zeros."""
-        axis = 0 if self.source.kind == "paged" else self.axes[1]
-        return {axis: self.kernel.size(self.tensor.shape[axis])}
+    def _past(self) -> Any:
+        """A row past the tensor's end, or a page's, where the copy engine finds zeros.
+
+        No block past the container's: of one block the map has no axis of blocks.
+        """
+        return self.kernel.size(self.tensor.shape[self.axes[1]])
 
 
 def _repeat(count: int, unrolled: int, body: Callable[[Any], None]) -> None:

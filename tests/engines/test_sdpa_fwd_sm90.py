@@ -300,6 +300,8 @@ PAGES = {
     "128 elements": ((65, 200), {"block": 64, "depth": 128, "dtype": "BFLOAT16"}, {"TILE_N": 128}),
     "larger than steps": ((0, 300), {"block": 128, "pages": 3}, {}),
     "one group of eight": ((50, 56), {"block": 8, "pages": 7, "depth": 40}, {"TILE_M": 64}),
+    "one block for all": ((5, 27), {"block": 32, "pages": 1, "spare": -1}, {"TILE_M": 64}),
+    "one large block": ((77,), {"batch": 1, "block": 128, "pages": 1, "spare": 0}, {}),
 }
 
 
@@ -309,7 +311,7 @@ def test_caches_in_pages(name):
     """What the tables say past the lengths, and blocks that nobody has, are no numbers."""
     lengths, shape, knobs = PAGES[name]
     g, blocks = graphs.paged(**shape, use_causal_mask_bottom_right=name != "whole")
-    given = graphs.paged_inputs(g, blocks, lengths, shape["block"])
+    given = graphs.paged_inputs(g, blocks, lengths, shape["block"], (40, 13)[: len(lengths)])
     plan = check(
         g, engine="sdpa_fwd_sm90", knobs=SMALL | knobs, target=TARGET, slack=4.0, allowance=1e-5,
         inputs=given,

@@ -316,6 +316,8 @@ PAGES = {
         {"TILE_M": 16, "PACK_GQA": 1, "SPLIT_KV": 2, "STAGES": 3},
     ),
     "odd heads": ((7, 40), {"block": 8, "pages": 5, "depth": 40, "queries": 9}, {"TILE_M": 16}),
+    "one block for all": ((5, 27), {"block": 32, "pages": 1, "spare": -1}, {"TILE_M": 16}),
+    "one key a block": ((1, 0), {"block": 1, "pages": 1, "spare": -1}, {"TILE_M": 16}),
 }  # fmt: skip
 
 
