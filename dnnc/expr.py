@@ -318,6 +318,11 @@ def maximum(*values: Size) -> Expr:
     return _extreme("max", values)
 
 
+def at_least(value: Expr, least: int) -> Expr:
+    """The value, or `least` where it is smaller: as of a size that may be 0, and is divided by."""
+    return value if value.bounds()[0] >= least else maximum(value, least)
+
+
 def product(values: Iterable[Size]) -> Expr:
     return reduce(lambda a, b: a * b, values, Expr.of(1))
 

@@ -277,12 +277,12 @@ def packed_fp8(lengths, key_lengths, **options):
 
 def packed(
     lengths, key_lengths, *, spare=(20, 30), heads=4, key_heads=2, depth=64, dtype="HALF",
-    cumulative=False, **options,
+    cumulative=False, totals=None, **options,
 ):  # fmt: skip
     """(graph, name -> values) of `sdpa` over packed sequences of these lengths.
 
     spare: by how many rows the declared maxima are longer.  cumulative: with cumulative lengths in
-    place of offsets.
+    place of offsets.  totals: rows of all queries and of all keys, if they are symbols.
     """
     batch = len(lengths)
     g = dnnc.pygraph(
@@ -331,9 +331,10 @@ def packed(
             tensor.set_output(True).set_name(name)
         o.set_name("o")
     else:
+        rows_of_all, keys_of_all = totals or (ends[-1], key_ends[-1])
         o, stats = g.sdpa(
-            q, k, v, generate_stats=True, attn_scale=depth**-0.5, max_total_seq_len_q=ends[-1],
-            max_total_seq_len_kv=key_ends[-1], **options,
+            q, k, v, generate_stats=True, attn_scale=depth**-0.5, max_total_seq_len_q=rows_of_all,
+            max_total_seq_len_kv=keys_of_all, **options,
         )  # fmt: skip
     row = heads * depth
     o.set_output(True).set_dim([batch, heads, rows, depth])

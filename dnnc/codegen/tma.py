@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dialect.tensor import Tensor
-from ..expr import Expr, ceildiv, maximum
+from ..expr import Expr, at_least, ceildiv
 from ..mlir import arith, ir, nvvm
 from ..plan.plan import TensorMap
 from . import mbarrier, ops
@@ -120,7 +120,7 @@ def ending_place(box: Box, at: Sequence[Any], end: Any) -> list[Any]:
 
 def extents_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:
     """Extents of a map along its axes, 1 at least: of an empty tensor nothing is moved."""
-    return [_at_least(tensor.shape[axis], 1) for axis in axes]
+    return [at_least(tensor.shape[axis], 1) for axis in axes]
 
 
 def strides_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:
@@ -134,11 +134,7 @@ def strides_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:
     strides = [
         packed if tensor.shape[axis].constant == 1 else tensor.layout[axis] * size for axis in outer
     ]
-    return [_at_least(stride, ALIGNMENT) for stride in strides]
-
-
-def _at_least(value: Expr, least: int) -> Expr:
-    return value if value.bounds()[0] >= least else maximum(value, least)
+    return [at_least(stride, ALIGNMENT) for stride in strides]
 
 
 def outer_axes(tensor: Tensor, axes: Sequence[int]) -> list[int]:

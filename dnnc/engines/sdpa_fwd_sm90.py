@@ -172,7 +172,7 @@ class SdpaFwdSm90Engine:
         )
         steps = -(-keys // knobs["TILE_N"])
         rows = -(-queries // knobs["TILE_M"])
-        blocks = min(heads * rows, target.sm_count)
+        blocks = max(1, min(heads * rows, target.sm_count))
         tiles = -(-heads * rows // blocks) if not knobs["SCHED_POLICY"] else heads * rows / blocks
         flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
         kind = Kind.of(fusion)
@@ -248,9 +248,6 @@ def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
 
 def _layout_reasons(found: Attention) -> list[Reason]:
     reasons = []
-    if found.keys.bounds()[0] < 1:
-        what, supported = f"{found.keys}, which may be 0", "1 or more"
-        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "keys", what, supported))
     if found.keys.constant == 1:
         # Most weights are constants then, which the compiler makes where no register may change.
         what, supported = "1 key, always", "2 or more, or a symbol; sdpa_sm80"

@@ -62,7 +62,7 @@ def seconds_of(
     flops = tiling.queries * keys * row_bytes
     # Of what blocks read, memory has a part, the second cache the whole.
     read = tiles * tiling.parts * keys * row_bytes
-    moved = (max(work.key_bytes + work.other_bytes, read / _L2_SHARE)) / blocks
+    moved = (max(work.key_bytes + work.other_bytes, read / _L2_SHARE)) / max(1, blocks)
 
     seconds, bound = LAUNCH_SECONDS, "memory"
     for count, times in ((together, waves), (rest, 1)):

@@ -35,7 +35,7 @@ from ..codegen.output import Output
 from ..codegen.reduce import across_lanes
 from ..codegen.region import Access
 from ..codegen.walk import Walk
-from ..expr import Expr, ceildiv, product
+from ..expr import Expr, at_least, ceildiv, product
 from ..mlir import arith
 from ..target import WARP_THREADS
 
@@ -302,7 +302,8 @@ def _fill(output: Output, parts: AttentionRegion, tables: Sequence[Table]) -> No
 def _fill_entry(kernel: Kernel, parts: AttentionRegion, table: Table, entry: Any) -> None:
     """One range, by a warp."""
     lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
-    loops = Loops(table.shape, tuple((axis,) for axis in range(len(table.shape))))
+    shape = tuple(at_least(n, 1) for n in table.shape)  # of an empty one no entry is asked for
+    loops = Loops(shape, tuple((axis,) for axis in range(len(shape))))
     places = loops.coordinates(kernel, entry)
     *outer, unit = (places[axis] for axis in range(len(table.shape)))
     first = ops.add(ops.mul(unit.index().base, table.unit), lane)

@@ -25,7 +25,7 @@ from ..codegen.mask_conditions import Condition, terms
 from ..codegen.mask_ranges import Ranges, ranges
 from ..codegen.region import Access
 from ..codegen.walk import Walk
-from ..expr import Expr, ceildiv, minimum, product
+from ..expr import Expr, at_least, ceildiv, minimum, product
 from ..mlir import arith
 from .sdpa_block_mask import TileBits
 from .sdpa_number_ranges import NumberRanges, Table
@@ -113,8 +113,8 @@ class KeyBlocks:
     """The blocks of keys of some rows, which are gone through from the last to the first.
 
     first, end: those that are multiplied, one at least.  all, all_end: of those, the ones of which
-    every score is kept.  Numbers or i32 values.  is_empty: i1, whether no score is kept; None: it
-    depends on nothing that is loaded.
+    every score is kept.  Numbers or i32 values.  is_empty: i1, whether no score is kept, or there
+    are no keys; None: it depends on nothing that is loaded.
     """
 
     first: Any
@@ -144,6 +144,7 @@ class Schedule:
         self.queries, self.keys = dims[-2:]
         self.count = self.queries * self.packed
         self.rows = ceildiv(self.count, self.tiling.queries)
+        self.may_lack_keys = self.keys.bounds()[0] < 1
 
     @property
     def packed(self) -> int:
@@ -166,8 +167,9 @@ class Schedule:
             end = self.kernel.size(ceildiv(self.count, unit) * unit)
             row = ops.sub(end, ops.mul(ops.add(place, 1), height))
         else:
-            head = self.kernel.divide(number, self.rows)
-            row = ops.mul(self.kernel.remainder(number, self.rows, head), height)
+            rows = at_least(self.rows, 1)
+            head = self.kernel.divide(number, rows)
+            row = ops.mul(self.kernel.remainder(number, rows, head), height)
         batch = self.loops.coordinates(self.kernel, head) if self.loops.groups else {}
         return QueryTile(row, batch, head)
 
@@ -210,8 +212,9 @@ class Schedule:
     def _in_section(self, number: Any) -> tuple[Any, Any]:
         """(head, row of tiles) where heads run fastest inside a section."""
         section = self.section
-        which = self.kernel.divide(number, section * self.rows)
-        inside = self.kernel.remainder(number, section * self.rows, which)
+        tiles = at_least(section * self.rows, 1)
+        which = self.kernel.divide(number, tiles)
+        inside = self.kernel.remainder(number, tiles, which)
         first = ops.mul(which, self.kernel.size(section))
         height = ops.minimum(
             ops.sub(self.kernel.size(self.heads), first), self.kernel.size(section)
@@ -225,9 +228,9 @@ class Schedule:
         of_key = 2 * (self.tiling.depth + self.tiling.width)
         is_short = self.keys.bounds()[1] <= _SHORT_KEYS
         keys = Expr.of((_SHORT_SECTION_BYTES if is_short else _SECTION_BYTES) // of_key)
-        held = minimum(self.heads, (keys // self.keys + 1) * self.group)
-        sections = ceildiv(self.heads, held)
-        return ceildiv(self.heads, sections)
+        held = minimum(self.heads, (keys // at_least(self.keys, 1) + 1) * self.group)
+        sections = ceildiv(self.heads, at_least(held, 1))
+        return ceildiv(self.heads, at_least(sections, 1))
 
     # ---- keys
 
@@ -301,10 +304,19 @@ class Schedule:
     def next_seen(self, tile: QueryTile, block: Any, first: Any) -> Any:
         """The last block up to this one that a tile sees, or the one before the first."""
 
-        def is_passed(at: Sequence[Any]) -> Any:
+        def is_hidden(at: Sequence[Any]) -> Any:
             is_seen = self.sees(tile, ops.maximum(at[0], 0))
-            is_hidden = ops.select(is_seen, ops.const(0), ops.const(1))
-            return ops.both(ops.compare("sge", at[0], first), ops.compare("ne", is_hidden, 0))
+            return ops.select(is_seen, ops.const(0), ops.const(1))
+
+        def is_passed(at: Sequence[Any]) -> Any:
+            is_there = ops.compare("sge", at[0], first)
+            if not self.may_lack_keys:
+                return ops.both(is_there, ops.compare("ne", is_hidden(at), 0))
+            # Of no keys, masks have nothing to read.
+            is_there = ops.both(is_there, ops.less(0, self.kernel.size(self.keys)))
+            one = [ops.i32_type()]
+            (found,) = ops.either(is_there, one, lambda: [is_hidden(at)], lambda: [ops.const(0)])
+            return ops.compare("ne", found, 0)
 
         (found,) = ops.while_([ops.value_of(block)], is_passed, lambda at: [ops.sub(at[0], 1)])
         return found
@@ -324,6 +336,8 @@ class Schedule:
         t, keys = self.tiling, self.kernel.size(self.keys)
         count = ops.ceildiv(keys, t.keys)
         start = ops.minimum(ops.div(ops.maximum(found.some, 0), t.keys), ops.sub(count, 1))
+        if self.may_lack_keys:
+            start = ops.maximum(start, 0)
         some_end = ops.maximum(ops.minimum(found.some_end, keys), 0)
         end = ops.maximum(ops.ceildiv(some_end, t.keys), ops.add(start, 1))
         full_end = ops.div(ops.maximum(ops.minimum(found.all_end, keys), 0), t.keys)
@@ -335,6 +349,9 @@ class Schedule:
         is_empty = None
         if terms(self.parts.condition):
             is_empty = ops.compare("sge", found.some, found.some_end)
+        if self.may_lack_keys:
+            lacks_keys = ops.compare("eq", keys, 0)
+            is_empty = lacks_keys if is_empty is None else arith.OrIOp(is_empty, lacks_keys).result
         return KeyBlocks(start, end, full, full_end, is_empty)
 
     def _load(self, tile: QueryTile, leaf: Any, access: Access) -> Any:

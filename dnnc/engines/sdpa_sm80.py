@@ -203,10 +203,6 @@ def _layout_reasons(found: Attention) -> list[Reason]:
         else:
             continue
         reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by cp.async", what, supported))
-    for name, size in (("keys", found.keys), ("queries", found.queries)):
-        if size.bounds()[0] < 1:
-            what = f"{size}, which may be 0"
-            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, name, what, "1 or more"))
     return reasons
 
 

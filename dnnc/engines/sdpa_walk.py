@@ -447,15 +447,23 @@ class TileWalk:
         moved = llvm.call_intrinsic(
             ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [distance], [], []
         )
-        self._hold("total", parts.reductions[1], arith.MulFOp(total, moved).result, at)
+        sum_ = self._if_keys(arith.MulFOp(total, moved).result)
+        self._hold("total", parts.reductions[1], sum_, at)
         if parts.share is None:
-            return moved
+            return self._if_keys(moved)
         operands = [
             _number(1.0) if self._is_exponential(value) else self.walk.value(value, at, 1)
             for value in inputs_of(parts.share)
         ]
         share = self.walk.body(parts.share, operands, at, 1, parts.shared)
-        return arith.MulFOp(moved, share).result
+        return self._if_keys(arith.MulFOp(moved, share).result)
+
+    def _if_keys(self, value: Any) -> Any:
+        """0 where there are no keys: a sum over nothing, whatever its terms would be over."""
+        s = self.shared
+        if not s.schedule.may_lack_keys:
+            return value
+        return arith.SelectOp(ops.less(0, s.kernel.size(s.keys)), value, _number(0.0)).result
 
     def _hold(self, name: str, reduction: Any, value: Any, at: Sequence[Coordinate]) -> None:
         """Takes what a row has in hand, and keeps it: the result is walked when the other row's is

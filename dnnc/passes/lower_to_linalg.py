@@ -46,6 +46,7 @@ from ..dialect.ops import (
     Slice,
     Transpose,
 )
+from ..dialect.ops.reduction import ReductionMode
 from ..dialect.ops.views import View, coordinates
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
@@ -245,8 +246,11 @@ def _index(scalars: Scalars, op: Pointwise) -> Any:
     return convert(made, scalars.dtype, op.y.type)
 
 
-def _identity_of(combine: str, dtype: DType) -> float | int:
+def _identity_of(row: ReductionMode, dtype: DType) -> float | int:
     """The value that a combination leaves anything else unchanged with."""
+    combine = row.combine
+    if row.name == "amax" and dtype.is_float:
+        return 0.0
     if combine in ("add", "mul"):
         return 0 if combine == "add" else 1
     if dtype.is_float:
@@ -294,7 +298,7 @@ def _combined(
         compute,
         [(mapped, ir.AffineMap.get_identity(op.x.rank))],
         lambda x, total: getattr(scalars, row.combine)(total, x),
-        init=low.filled(op.y, compute, _identity_of(row.combine, compute)),
+        init=low.filled(op.y, compute, _identity_of(row, compute)),
         output_map=output_map,
         iterators=["reduction" if axis in axes else "parallel" for axis in range(op.x.rank)],
     )

@@ -192,8 +192,11 @@ def _of_dlpack(value: Any, where: Where) -> Buffer:
 
 
 def placed(buffer: Buffer, where: str) -> Buffer:
-    """The buffer with its device, which an address alone does not tell."""
-    if buffer.device is not None:
+    """The buffer with its device, which an address alone does not tell.
+
+    An array without elements has none: its address may be 0.
+    """
+    if buffer.device is not None or 0 in (buffer.dims or ()):
         return buffer
     device = driver.memory_device(buffer.address)
     if device is None:
@@ -245,7 +248,7 @@ def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int) -> None:
         for given, expected, extent in zip(
             buffer.strides or (), tensor.strides, tensor.dims, strict=True
         )
-        if extent > 1
+        if extent > 1 and 0 not in tensor.dims
     ):
         raise DnncError(
             Status.BAD_PARAM,

@@ -77,8 +77,13 @@ def _kernel(step: SizedLaunch, bound: Bound, maps: Recent[bytes]) -> KernelStep:
     return KernelStep(step, step.layout.filled(values))
 
 
+# Where the map of a tensor without elements begins whose address is 0, as an empty torch tensor's
+# is: the driver takes no 0.  Nothing is moved by such a map.
+_NOWHERE = 256
+
+
 def _encoded(map_: SizedMap, bound: Bound, maps: Recent[bytes]) -> bytes:
-    address = bound.address(map_.uid) + map_.offset
+    address = bound.address(map_.uid) + map_.offset or _NOWHERE
     key = (map_.encode, address, map_.dims, map_.strides)
     found = maps.get(key)
     if found is None:

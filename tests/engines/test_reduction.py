@@ -184,3 +184,17 @@ def test_graphs_that_need_a_split_say_why():
     assert len(program.fusions) > 1
     assert "equal dims, axes" in program.split_reason
     assert program.variants[0].workspace_bytes != "0"
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("max", -np.inf), ("amax", 0.0), ("add", 0.0)])
+@pytest.mark.parametrize("engine", ["reduction", "fallback"])
+def test_nothing(mode, wanted, engine):
+    """Of no elements an amax is 0, as other norms are."""
+    g = new_graph(dtypes.f32)
+    x = g.tensor([3, dnnc.Dim("N", min=0, max=64)], name="x")
+    y = reduce(g, x, mode, (1,)).set_output()
+    check(g, {"N": 0}, engine=engine)
+    nothing = {"x": np.zeros((3, 0), np.float32)}
+    (found,) = dnnc.reference(g, nothing, sizes={"N": 0}).values()
+    assert (found == wanted).all()
+    assert y.get_dim() == [3, 1]

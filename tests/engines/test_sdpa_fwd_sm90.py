@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
@@ -371,7 +370,6 @@ REFUSED = {
     "head size": (lambda: Pattern(depth=60), TARGET),
     "K by TMA": (lambda: Pattern(transposed=False), TARGET),
     "operations": (lambda: Pattern(weights=lambda p, w: p.g.exp(w)), TARGET),
-    "keys": (lambda: Pattern(keys=dnnc.Dim("Skv", min=0, max=64)), TARGET),
 }
 
 

@@ -413,7 +413,6 @@ REFUSED = {
     "K by cp.async": lambda: Pattern(transposed=False),
     "V by cp.async": lambda: Pattern(depth=16, strides={"v": [8192, 4096, 20, 1]}),
     "operations": lambda: Pattern(weights=lambda p, w: p.g.exp(w)),
-    "keys": lambda: Pattern(keys=dnnc.Dim("Skv", min=0, max=64)),
 }
 
 

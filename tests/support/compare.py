@@ -61,8 +61,10 @@ def assert_rows_close(actual, expected, bound):
     off = np.abs(np.where(np.isfinite(expected), actual, 0.0) - finite)
     is_broken = ~np.isfinite(expected).all(axis=-1, keepdims=True)
     is_broken |= np.count_nonzero(finite, axis=-1, keepdims=True) == 1
-    usual = np.sqrt(np.mean(finite**2, where=np.isfinite(expected))) if is_broken.any() else 0.0
-    largest = np.where(is_broken, np.maximum(largest, np.nan_to_num(usual)), largest)
+    usual = 0.0
+    if is_broken.any() and np.isfinite(expected).any():
+        usual = np.sqrt(np.mean(finite**2, where=np.isfinite(expected)))
+    largest = np.where(is_broken, np.maximum(largest, usual), largest)
     smallest = np.finfo(np.float32).tiny
     worst = np.max(off / np.maximum(largest, smallest))
     assert worst <= bound, f"an element is off by {worst:.3g} of its row's largest, > {bound:.3g}"

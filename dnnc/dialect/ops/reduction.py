@@ -45,6 +45,11 @@ def _ends(x: Any) -> tuple[float, float]:
     return (-math.inf, math.inf) if x.dtype.kind == "f" else (-(2**31), 2**31 - 1)
 
 
+def _least_magnitude(x: Any) -> float:
+    """What amax of nothing gives; of integers, what the least one's wraps around to."""
+    return 0.0 if x.dtype.kind == "f" else _ends(x)[0]
+
+
 REDUCTION_MODES: tuple[ReductionMode, ...] = (
     ReductionMode("add", 0, "sum x", "add", "", "",
                   lambda x, axis: np.sum(x, axis=axis, keepdims=True)),
@@ -56,7 +61,7 @@ REDUCTION_MODES: tuple[ReductionMode, ...] = (
                   lambda x, axis: np.max(x, axis=axis, keepdims=True, initial=_ends(x)[0])),
     ReductionMode("amax", 4, "max |x|", "max", "abs", "",
                   lambda x, axis: np.max(np.abs(x), axis=axis, keepdims=True,
-                                         initial=_ends(x)[0])),
+                                         initial=_least_magnitude(x))),
     ReductionMode("avg", 5, "sum x / count", "add", "", "divide_by_count",
                   lambda x, axis: np.mean(x, axis=axis, keepdims=True), False),
     ReductionMode("norm1", 6, "sum |x|", "add", "abs", "",

@@ -107,4 +107,4 @@ def _product(given: Mapping[str, Any], *names: str) -> Any:
 
 
 def _largest(values: Any) -> Any:
-    return np.max(np.abs(values), initial=-np.inf).reshape(1, 1, 1, 1)
+    return np.max(np.abs(values), initial=0.0).reshape(1, 1, 1, 1)
