@@ -29,6 +29,7 @@ _SUMS = {1: 216, 2: 208, 3: 104}  # of fp8, by warpgroups
 # Beside a producer that looks up rows, or finds tiles by their numbers, and in place, where a
 # branch scales them.
 _FEW_SUMS = 190
+_FEW_SUMS_ALONE = 200  # of one warpgroup, whose branches scale nothing: values of 160 in FLOAT
 _LEAST_STAGES = 2
 # Keys of a step -> share of the rate for 16 bits.
 _WIDE_SHARES = {64: 0.70, 96: 0.81, 128: 0.90, 160: 0.885, 192: 0.905}
@@ -131,7 +132,8 @@ def fp8_knob_reasons(
         reasons.append(knob_reason(f"STAGES={tiling.stages} of fp8", f"{_LEAST_STAGES} or more"))
     room = _SUMS[tiling.consumers]
     if found.gathers or not (tiling.is_dynamic and kind.promotes):
-        room = min(room, _FEW_SUMS)
+        is_alone = tiling.consumers == 1 and kind.promotes
+        room = min(room, _FEW_SUMS_ALONE if is_alone else _FEW_SUMS)
     if tiling.sums > room:
         what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
         reasons.append(knob_reason(what, f"at most {room}"))

@@ -189,9 +189,10 @@ def test_caches_in_pages():
     run(g, inputs=inputs_of(g, kk=order, vv=order[::-1], sq=(20, 7), skv=(99, 33)))
 
 
-def test_packed_sequences():
-    g, values = graphs.packed_fp8((40, 70, 3), (40, 100, 9), use_causal_mask=True)
-    run(g, inputs=inputs_of(g, **values))
+@pytest.mark.parametrize(("depth", "knobs"), [(64, {}), (160, {"TILE_M": 64})])
+def test_packed_sequences(depth, knobs):
+    g, values = graphs.packed_fp8((40, 70, 3), (40, 100, 9), depth=depth, use_causal_mask=True)
+    run(g, knobs, inputs_of(g, **values))
 
 
 @pytest.mark.parametrize("factor", [-0.75, 0.0, 1e-30, float("nan")])
@@ -278,6 +279,18 @@ def test_the_whole_is_one_fusion_of_the_engine():
     graph = attention(keys=4096, queries=4096, depth=128).graph.finalize()
     found = heuristics.best_config(graph, of(TARGET), ["A", "FALLBACK"])
     assert [choice.engine.name for choice in found.choices] == ["sdpa_fwd_sm90"]
+
+
+def test_every_size_of_packed_heads_has_knobs():
+    """Looking up rows takes registers of those that values of 160 leave."""
+    for depth in range(16, 161, 16):
+        g, _ = graphs.packed_fp8((40, 70), (40, 100), depth=depth)
+        assert SDPA_FWD_SM90.candidates(fusion_of(g), of(TARGET)), depth
+    (reason,) = SDPA_FWD_SM90.supports(
+        fusion_of(graphs.packed_fp8((40, 70), (40, 100), depth=176)[0]), of(TARGET)
+    )
+    assert "Dv of 176" in reason.what
+    assert "up to 160" in reason.supported
 
 
 @pytest.mark.parametrize("target", ["sm_89", "sm_90", "sm_120"])
