@@ -3,7 +3,8 @@
 
 Error = ||out - ref|| / ||ref|| (Frobenius), over the places where ref is finite.  Its bound is
 twice the unit of the narrowest float type on the way, and 2**-23 * K/4 for a sum over K terms,
-2**-10 * ceil(K/32) for one of fp8, four of these at most but in FAST_FLOAT_FOR_FP8.
+2**-10 * ceil(K/32) for one of fp8, four of these at most but in FAST_FLOAT_FOR_FP8; and what the
+rounding of weights costs (`rounded_operands`), from the values at hand.
 No element may be off by more than 8 bounds times its row's largest; NaN and infinities must be in
 the same places; integers and booleans must be equal.  What an operation leaves undefined is not
 compared.
@@ -20,7 +21,7 @@ import numpy as np
 from .. import dtypes
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
-from ..dialect.reference import reference, undefined_parts
+from ..dialect.reference import Step, reference, single_steps, undefined_parts
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..rounding import round_to, widen
@@ -35,6 +36,8 @@ UNIT = {
     "f32": 2.0**-23,
     "f64": 2.0**-52,
 }
+# Of a number of full precision that is rounded to nearest, at most, relative to it.
+ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "f8E4M3FN": 2.0**-4, "f8E5M2": 2.0**-3}
 _ROW_FACTOR = 8
 
 
@@ -74,6 +77,7 @@ def compare(
     exact = reference(graph, inputs, sizes=sizes, exact_outputs=True)
     stored = reference(graph, inputs, sizes=sizes)
     undefined = undefined_parts(graph, inputs, sizes=sizes)
+    of_operands = rounded_operands(graph, inputs, sizes)
     found: list[Verdict] = []
     for tensor in graph.outputs:
         assert tensor.uid is not None
@@ -81,16 +85,15 @@ def compare(
         if tensor.uid in undefined:
             actual = np.where(undefined[tensor.uid], stored[tensor.uid], actual)
         if tensor.type.is_float:
-            found.append(_of_floats(graph, tensor, actual, exact[tensor.uid], sizes))
+            bound = bound_of(graph, tensor, sizes) + of_operands.get(tensor, 0.0)
+            found.append(_of_floats(tensor, actual, exact[tensor.uid], bound))
         else:
             share = float(np.mean(actual != stored[tensor.uid])) if actual.size else 0.0
             found.append(Verdict(tensor, share, 0.0, 0.0, 0))
     return found
 
 
-def _of_floats(
-    graph: OperationGraph, tensor: Tensor, stored: Array, exact: Array, sizes: Mapping[str, int]
-) -> Verdict:
+def _of_floats(tensor: Tensor, stored: Array, exact: Array, bound: float) -> Verdict:
     actual, expected = widen(stored), widen(exact)
     rounded = widen(round_to(expected, tensor.type))
     expected = np.where(np.isinf(rounded), rounded, expected)  # what the type can't hold
@@ -101,7 +104,6 @@ def _of_floats(
     off = np.where(finite & same, actual - np.where(finite, expected, 0.0), 0.0)
     size = float(np.linalg.norm(expected[finite]))
     error = float(np.linalg.norm(off)) / (size or 1.0)
-    bound = bound_of(graph, tensor, sizes)
     return Verdict(tensor, error, bound, _worst(off, expected), int(np.sum(~same)))
 
 
@@ -125,6 +127,58 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     steps = sum(_fp8_steps(op, sizes) for op in graph.live_ops)
     units = 2 * max(UNIT[kind.name] for kind in types)
     return units + 2.0**-23 * depth / 4 + 2.0**-10 * steps
+
+
+def rounded_operands(
+    graph: OperationGraph, inputs: Mapping[int, Array], sizes: Mapping[str, int]
+) -> dict[Tensor, float]:
+    """What it may add to an output's error that tensor cores take a computed operand in the other
+    one's type, of 16 or 8 bits, as weights of attention in V's: of tensors it adds something to.
+
+    Rounding errors are as random as the terms' signs, or alike where the terms are alike: of
+    A @ B, A rounded by r at most, r * hypot(1, ||sqrt(A**2 @ B**2)|| / ||A @ B||).
+    """
+    own = set(graph.tensors)
+    found: dict[Tensor, float] = {}
+    computed = set[Tensor]()
+    for step in single_steps(graph, inputs, sizes=sizes):
+        more = max((found.get(tensor, 0.0) for tensor in step.op.operands), default=0.0)
+        if (dtype := _taken_as(step.op, computed, own)) is not None:
+            more += ROUNDING[dtype.name] * float(np.hypot(1.0, _spread(step)))
+        if step.op.role != "view" or not computed.isdisjoint(step.op.operands):
+            computed.update(step.op.results)
+        if more:
+            found |= dict.fromkeys(step.op.results, more)
+    return found
+
+
+def _taken_as(op: Op, computed: set[Tensor], own: set[Tensor]) -> DType | None:
+    """The type that a product takes a computed operand in, which the graph does not round to it.
+
+    own: the graph's tensors; those of steps that an operation stands for are not rounded so in
+    `reference`, even where they say so.
+    """
+    if op.op_name not in _IN_TENSOR_CORES:
+        return None
+    a, b = op.operands[:2]
+    for tensor, other in ((a, b), (b, a)):
+        if tensor in computed and tensor.type.is_float:
+            if other.type.name in ROUNDING and other.type.bits < tensor.type.bits:
+                return other.type
+            if tensor.type.name in ROUNDING and tensor not in own:
+                return tensor.type
+    return None
+
+
+def _spread(step: Step) -> float:
+    """||sqrt(A**2 @ B**2)|| / ||A @ B|| of a product, 0 where it is 0."""
+    a, b, *others = step.operands
+    with np.errstate(all="ignore"):
+        squares = np.asarray(step.op.reference(a * a, b * b, *others, sizes=step.sizes))
+        (_, product, _), *_ = step.results
+        finite = np.isfinite(product) & np.isfinite(squares)
+        size = float(np.linalg.norm(product[finite]))
+        return float(np.sqrt(np.sum(squares[finite]))) / size if size else 0.0
 
 
 # Operations whose sums are over the last axis of their first operand.

@@ -6,8 +6,8 @@ rounded to its data type (docs/numerics.md).  INT32 arithmetic wraps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,10 +35,11 @@ def reference(
     exact_outputs: leave outputs as float64, int64 or bool, before their own rounding.
     """
     outputs: dict[int, Array] = {}
-    for _, tensor, exact, rounded in _computed(graph, inputs, sizes or {}):
-        if not tensor.is_virtual:
-            assert tensor.uid is not None
-            outputs[tensor.uid] = exact if exact_outputs else rounded
+    for step in _steps(graph, inputs, sizes or {}, graph.finalize().ops):
+        for tensor, exact, rounded in step.results:
+            if not tensor.is_virtual:
+                assert tensor.uid is not None
+                outputs[tensor.uid] = exact if exact_outputs else rounded
     return outputs
 
 
@@ -51,36 +52,52 @@ def undefined_parts(
     """uid -> which elements of an output may be anything; outputs that are defined are left out."""
     if all(type(op).undefined is Op.undefined for op in graph.ops):
         return {}
-    return {
-        tensor.uid: undefined
-        for undefined, tensor, _, _ in _computed(graph, inputs, sizes or {})
-        if undefined is not None and not tensor.is_virtual and tensor.uid is not None
-    }
+    found: dict[int, Array] = {}
+    for step in _steps(graph, inputs, sizes or {}, graph.finalize().ops):
+        undefined = step.op.undefined(*step.operands, sizes=step.sizes)
+        for tensor, _, _ in step.results:
+            if undefined is not None and not tensor.is_virtual and tensor.uid is not None:
+                found[tensor.uid] = undefined
+    return found
 
 
-def _computed(
-    graph: OperationGraph, inputs: Mapping[Any, Array], sizes: Mapping[str, int]
-) -> Iterator[tuple[Array | None, Tensor, Array, Array]]:
-    """(what is undefined of it, tensor, its values, these in its type) of each operation's results,
-    in order."""
-    graph.finalize()
+class Step(NamedTuple):
+    """An operation that was computed.  results: (tensor, its values, these in its type)."""
+
+    op: Op
+    operands: list[Array]
+    results: list[tuple[Tensor, Array, Array]]
+    sizes: Mapping[str, int]
+
+
+def single_steps(
+    graph: OperationGraph, inputs: Mapping[Any, Array], *, sizes: Mapping[str, int] | None = None
+) -> Iterator[Step]:
+    """`OperationGraph.live_ops` in order, composite operations as what they stand for."""
+    return _steps(graph, inputs, sizes or {}, graph.finalize().live_ops)
+
+
+def _steps(
+    graph: OperationGraph, inputs: Mapping[Any, Array], sizes: Mapping[str, int], ops: Sequence[Op]
+) -> Iterator[Step]:
     given = {_key_to_tensor(graph, key): value for key, value in inputs.items()}
     values = {tensor: _input_array(tensor, given) for tensor in graph.inputs}
     found = solve_sizes({t: np.shape(v) for t, v in values.items()}, sizes)
     for tensor, value in values.items():
         _require_dims(tensor, np.shape(value), found)
-    for tensor in graph.tensors:
+    for tensor in dict.fromkeys(tensor for op in ops for tensor in op.operands):
         if tensor.is_constant:
             values[tensor] = np.full([1] * tensor.rank, tensor.value)
     values = {t: widen(round_to(_wide(v), t.type)) for t, v in values.items()}
-    for op in graph.ops:
+    for op in ops:
         operands = [values[tensor] for tensor in op.operands]
-        made = op.reference(*operands, sizes=found)
-        undefined = op.undefined(*operands, sizes=found)
-        for tensor, exact in zip(op.results, _tuple(made), strict=True):
-            rounded = round_to(exact, tensor.type)
-            values[tensor] = widen(rounded)
-            yield undefined, tensor, exact, rounded
+        made = _tuple(op.reference(*operands, sizes=found))
+        results = [
+            (tensor, exact, round_to(exact, tensor.type))
+            for tensor, exact in zip(op.results, made, strict=True)
+        ]
+        values |= {tensor: widen(rounded) for tensor, _, rounded in results}
+        yield Step(op, operands, results, found)
 
 
 def solve_sizes(

@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from dnnc.cli import check
+from dnnc.compiler import compile_graph
 from dnnc.dialect.json_form import from_json
 from dnnc.dialect.reference import reference
+from dnnc.interpreter.plans import run_plan
+from dnnc.options import Options
 from dnnc.plan import format
 from tests.demo.interpreted_driver import InterpretedDriver
 
@@ -301,6 +304,73 @@ def test_sums_of_convolutions_have_the_same_bound(here):
     for compute in ("FLOAT", "FAST_FLOAT_FOR_FP8"):
         conv = bound(compute, lambda g: g.conv_fprop(g.tensor([1, 64, 9]), g.tensor([8, 64, 3])))
         assert conv == bound(compute, lambda g: g.matmul(g.tensor([4, 192]), g.tensor([192, 4])))
+
+
+def attention_of(io, out, keys=70):
+    """One sdpa or sdpa_fp8, with its statistics; and inputs by uid."""
+    import dnnc as package
+
+    g = package.pygraph(
+        "attention", io_data_type=io, intermediate_data_type="FLOAT", compute_data_type="FLOAT"
+    )
+    q, k, v = (g.tensor([1, 1, n, 32], name=m) for m, n in (("q", 20), ("k", keys), ("v", keys)))
+    options = {"attn_scale": 0.2, "generate_stats": True, "use_causal_mask": True}
+    if io.startswith("FP8"):
+        names = ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
+        ones = {n: g.tensor([1, 1, 1, 1], data_type="FLOAT", name=n) for n in names}
+        o, stats, *_ = g.sdpa_fp8(q, k, v, **ones, **options)
+    else:
+        o, stats = g.sdpa(q, k, v, **options)
+    o.set_output().set_name("o").set_data_type(out)
+    stats.set_output().set_name("stats").set_data_type("FLOAT")
+    rng = np.random.default_rng(3)
+    graph = g.graph.finalize()
+    inputs = {}
+    for tensor in graph.inputs:
+        dims = [extent.evaluate({}) for extent in tensor.shape]
+        given = np.ones(dims) if np.prod(dims) == 1 else rng.normal(size=dims)
+        inputs[tensor.uid] = given.astype(tensor.type.numpy)
+    return graph, inputs
+
+
+@pytest.mark.parametrize(
+    ("io", "engine", "target"),
+    [
+        ("HALF", "sdpa_sm80", "sm_80"),
+        ("BFLOAT16", "sdpa_sm80", "sm_80"),
+        ("FP8_E4M3", "sdpa_fwd_sm90", "sm_90a"),
+    ],
+)
+def test_weights_that_are_rounded_have_a_wider_bound(io, engine, target):
+    """Of the result, which they make; not of the statistics.  What is wrong is still found."""
+    graph, inputs = attention_of(io, "FLOAT")
+    outputs = run_plan(compile_graph(graph, target, Options(engine=engine)), inputs)
+    o, stats = check.compare(graph, inputs, {}, outputs)
+    assert o.is_good
+    assert stats.is_good
+    assert o.error > check.bound_of(graph, o.tensor, {})
+    assert stats.bound == check.bound_of(graph, stats.tensor, {})
+    shifted = {**outputs, o.tensor.uid: np.roll(outputs[o.tensor.uid], 1, axis=2)}
+    larger = {**outputs, o.tensor.uid: outputs[o.tensor.uid] * 1.15}
+    for wrong in (shifted, larger):
+        o, stats = check.compare(graph, inputs, {}, wrong)
+        assert not o.is_good
+        assert stats.is_good
+
+
+@pytest.mark.parametrize(("dtype", "share"), [("HALF", 0.0), ("FLOAT", 2**0.5)])
+def test_operands_that_a_graph_rounds_itself_have_none(dtype, share):
+    """`reference` rounds them, too."""
+    import dnnc as package
+
+    g = package.pygraph("chain", io_data_type="HALF", compute_data_type="FLOAT")
+    x, w, v = (g.tensor([8, 8], name=name) for name in "xwv")
+    p = g.identity(g.matmul(x, w)).set_data_type(dtype)
+    g.matmul(p, v).set_output()
+    graph = g.graph.finalize()
+    inputs = {tensor.uid: np.eye(8) for tensor in graph.inputs}
+    found = check.rounded_operands(graph, inputs, {})
+    assert found.get(graph.outputs[0], 0.0) == pytest.approx(2.0**-11 * share)
 
 
 def test_over_the_bound_exits_with_1(plan, arrays, monkeypatch):
