@@ -344,3 +344,38 @@ def packed(
     stats.set_output(True).set_data_type("FLOAT")
     g.validate()
     return g, values
+
+
+def seen_rows_past_packed(*, dtype="HALF"):
+    """Packed queries, 18 of one sequence and none of the other, of which no mask hides the rest:
+    of rows past the ends queries are zeros, which see keys.  Of fp8 with the largest weight and
+    result as outputs.  Gives (graph, uid -> array)."""
+    g = dnnc.pygraph(
+        "seen", io_data_type=dtype, intermediate_data_type="FLOAT", compute_data_type="FLOAT"
+    )
+    rows, keys, depth = [2, 1, 20, 1], 9, 32
+    offset = g.tensor([3, 1, 1, 1], data_type="INT32", name="offset")
+    lengths = g.tensor([2, 1, 1, 1], data_type="INT32", name="lengths")
+    memory = g.tensor([1, 1, 30, depth], name="q")
+    q = g.ragged_load(memory, offset, lengths).set_dim([*rows[:3], depth])
+    k, v = (g.tensor([2, 1, keys, depth], name=name) for name in "kv")
+    s = g.mul(g.matmul(q, g.transpose(k, [0, 1, 3, 2])), 0.2)
+    m = g.reduction(s, mode="max").set_dim(rows)
+    e = g.exp(g.sub(s, m))
+    l = g.reduction(e, mode="add").set_dim(rows)  # noqa: E741
+    p = g.div(e, l)
+    o = g.matmul(g.identity(p).set_data_type(dtype), v)
+    largest = [g.reduction(x, mode="amax") for x in (p, o)] if dtype != "HALF" else []
+    for tensor in largest:
+        tensor.set_dim([1, 1, 1, 1]).set_output().set_data_type("FLOAT")
+    o = g.identity(o).set_data_type("HALF")
+    stored = g.ragged_store(o, offset, lengths).set_dim([1, 1, 30, depth])
+    stored.set_output().set_name("o").set_data_type("HALF")
+    g.add(m, g.log(l)).set_output().set_name("stats").set_data_type("FLOAT")
+    graph = g.graph.finalize()
+    given = random_inputs(graph, {})
+    values = {"offset": [0, 18 * depth, 18 * depth], "lengths": [18, 0]}
+    for tensor in graph.inputs:
+        if tensor.name in values:
+            given[tensor.uid] = np.reshape(values[tensor.name], given[tensor.uid].shape)
+    return g, given

@@ -28,7 +28,9 @@ from .mask_conditions import (
     Anything,
     Blocks,
     Both,
+    Compare,
     Condition,
+    Linear,
     conjuncts,
     negated,
 )
@@ -326,6 +328,21 @@ class AttentionRegion:
             condition = reader.condition(mask.condition, mask.access)
             parts.append(condition if mask.is_kept else negated(condition))
         return Both(tuple(parts)) if parts else Anything()
+
+    @cached_property
+    def hides_rows_past_lengths(self) -> bool:
+        """Whether masks keep no score of rows past the ends of packed queries: row < length."""
+        lengths = self.source(0, 0).values[0]
+        at = (("loop", 0), *(("zero",),) * (len(self.region.dims_of(lengths)) - 1))
+        length = MaskReader(self.region, self.dims).form(lengths, at)
+        if length is None:
+            return False
+        row = Linear(row=1)
+        forms = {("slt", row.plus(length, -1)), ("sgt", length.plus(row, -1))}
+        return any(
+            isinstance(part, Compare) and (part.predicate, part.form) in forms
+            for part in conjuncts(self.condition)
+        )
 
     @cached_property
     def block_masks(self) -> tuple[Blocks, ...]:

@@ -80,6 +80,11 @@ class MaskReader:
         found = self._value(value, access)
         return found if isinstance(found, Condition) else Anything()
 
+    def form(self, value: Any, access: Access) -> Linear | None:
+        """An integer as a linear form; None: it is none."""
+        found = self._value(value, access)
+        return found if isinstance(found, Linear) else None
+
     def _value(self, value: Any, at: Access) -> _Known | None:
         """A tensor at some coordinates; None: not known."""
         found = None if value in self.region.arguments else self._made(value, at)

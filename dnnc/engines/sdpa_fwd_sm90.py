@@ -331,9 +331,13 @@ _SHARED_MEMORY = 227 << 10  # of a block of sm_90
 
 def _packed_entries(parts: AttentionRegion) -> int:
     """Entries of the batch at most, if queries and results are packed; 0: they are not, or too
-    many for a table, or rows of no sequence have elements too."""
+    many for a table, or rows of no sequence have elements too, or take part in what others have:
+    where no mask hides them, their queries are zeros, which see keys."""
     entries = parts.source(0, 0).entries
     if parts.source(0, 0).kind != "packed" or entries is None or parts.keeps:
+        return 0
+    shows_others = parts.has_padded_statistics or bool(parts.largest)
+    if shows_others and not parts.hides_rows_past_lengths:
         return 0
     results = [
         value

@@ -6,7 +6,7 @@ import pytest
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
-from dnnc.engines import heuristics
+from dnnc.engines import heuristics, sdpa_fwd_sm90
 from dnnc.engines.sdpa_fwd_sm90 import SDPA_FWD_SM90
 from dnnc.options import Options
 from dnnc.target import of
@@ -357,6 +357,33 @@ def test_packed_sequences(name):
         inputs=given,
     )  # fmt: skip
     assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
+
+
+@pytest.mark.parametrize(("dtype", "allowance"), [("HALF", 1e-5), ("FP8_E4M3", 0.03)])
+def test_rows_past_packed_queries_that_no_mask_hides(dtype, allowance):
+    """Their statistics, and the largest of all, are as the graph says."""
+    g, given = graphs.seen_rows_past_packed(dtype=dtype)
+    knobs = SMALL | {"TILE_M": 64, "KERNEL_CFG": 2}
+    check(
+        g, engine="sdpa_fwd_sm90", knobs=knobs, target=TARGET, slack=4.0, allowance=allowance,
+        inputs=given,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("lengths", [(40, 5), (40,)])
+@pytest.mark.parametrize("cumulative", [False, True])
+def test_tiles_of_packed_queries_are_those_of_sequences(lengths, cumulative, monkeypatch):
+    """Where a mask hides the rest, though statistics have it."""
+    found, packed_entries = [], sdpa_fwd_sm90._packed_entries
+
+    def recorded(parts):
+        found.append(packed_entries(parts))
+        return found[-1]
+
+    monkeypatch.setattr(sdpa_fwd_sm90, "_packed_entries", recorded)
+    g, _ = graphs.packed(lengths, lengths, cumulative=cumulative)
+    compile_graph(g.graph.finalize(), TARGET, Options(engine="sdpa_fwd_sm90"))
+    assert found == [len(lengths)]
 
 
 def test_the_whole_is_one_fusion_of_the_engine():
