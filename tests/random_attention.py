@@ -3,8 +3,8 @@
 Any numbers of queries and keys, heads of every size, groups that share keys and others that share
 values, layouts with gaps, sizes that are symbols; scores that are scaled by numbers of any sign,
 capped, biased with every broadcast, masked by conditions joined by and, or, not; queries or keys
-times a number; work on weights and on the result, several outputs, statistics of rows, weights that
-are stored.
+times a number; a sink; dropout of a seed or by a mask; work on weights and on the result, several
+outputs, statistics of rows, weights that are stored; packed sequences and caches in pages.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 import dnnc
 from dnnc import dtypes
 from tests.attention_graphs import LOW, Pattern
+from tests.random_sequences import Sequences
 from tests.support.checked import random_inputs
 
 TYPES = ("f16", "bf16")
@@ -35,14 +36,22 @@ _EXPONENT_ERROR = 2.0**-22  # of a product's sum, and of a distance, of the larg
 @dataclass
 class Drawn:
     """A graph.  sizes: of its symbols.  values: name of an input -> what draws it.  error: of
-    a score, absolute.  weights: the type that weights are rounded to."""
+    a score, absolute.  weights: the type that weights are rounded to, the coarser one where the graph
+    and a kernel each do.  rows: statistics.  has_few_values: whether most values may be zeros, so
+    that roundings of weights do not even out."""
 
     graph: Any
     sizes: dict[str, int]
     values: dict[str, Callable[[Any, tuple[int, ...]], Any]]
     error: float
     weights: Any
-    statistics: set[int] = field(default_factory=set)
+    rows: list[Any] = field(default_factory=list)
+    has_few_values: bool = False
+
+    @property
+    def statistics(self) -> set[int]:
+        """The uids of statistics of rows, once the graph is finalized."""
+        return {tensor.get_uid() for tensor in self.rows}
 
     def inputs(self, seed: int) -> dict[int, Any]:
         """uid -> array."""
@@ -112,31 +121,53 @@ class _Attention(Pattern):
         is_same = self.keys == self.queries and self.keys > 1
         columns = rows if is_same else self._symbol("skv", self.keys)
         self.dims = (*batch, rows, columns)
+        self.q_rows, self.k_rows, self.are_paged = self._sequences(batch, rows, columns)
+        if self.k_rows is not None:  # each entry of the batch has keys of its own
+            for own in shared:
+                own[0] = batch[0]
         product = self._scores_of(batch, shared[0], rows, columns)
-        self.v = self._tensor([*shared[1], columns, self.width], "v", dtype=self.value_type)
+        self.v = self._keys([*shared[1], columns, self.width], "v", self.value_type)
         self._attend(self._modified(self._scaled(product)))
         error = 8 * _EXPONENT_ERROR * self.spread * math.sqrt(self.depth)
-        found = Drawn(self.g, self.sizes, self.values, error, dtypes.of(self.value_type))
-        found.statistics = {tensor.get_uid() for tensor in self.rows}
+        found = Drawn(self.g, self.sizes, self.values, error, dtypes.of(self.weight_type))
+        found.has_few_values = self.k_rows is not None
+        found.rows = self.rows
         return found
+
+    @property
+    def weight_type(self) -> str:
+        return self.value_type
+
+    def _sequences(
+        self, batch: list[Any], rows: Any, columns: Any
+    ) -> tuple[Sequences | None, Sequences | None, bool]:
+        """(of packed queries, of keys, whether these lie in pages); None: in place."""
+        kind = self.random.choice(("packed", "paged", "both", "", "", "", "", ""))
+        if len(batch) != 2 or not kind:
+            return None, None, False
+        of_queries = None
+        if kind != "paged":
+            of_queries = Sequences(self, "q", batch[0], self.batch[0], rows, self.queries)
+        of_keys = Sequences(self, "k", batch[0], self.batch[0], columns, self.keys)
+        return of_queries, of_keys, kind != "packed"
 
     # ---- tensors
 
-    def _chance(self, share: float) -> bool:
+    def chance(self, share: float) -> bool:
         return self.random.random() < share
 
     def _symbol(self, name: str, size: int) -> Any:
         # Of one key that is always one, Hopper's kernel is none.
-        if not self._chance(0.2) and (self.keeps or (name, size) != ("skv", 1)):
+        if not self.chance(0.2) and (self.keeps or (name, size) != ("skv", 1)):
             return size
         self.sizes[name] = size
-        multiple = 8 if size % 8 == 0 and self._chance(0.5) else 1
+        multiple = 8 if size % 8 == 0 and self.chance(0.5) else 1
         most = 4096 if name.startswith("s") else 64
         return dnnc.Dim(name, min=multiple, max=max(size, most), multiple_of=multiple)
 
     def _group(self) -> list[int]:
         """The batch dims of keys, or of values."""
-        if self._chance(0.6):
+        if self.chance(0.6):
             return list(self.batch)
         return [
             self.random.choice([n for n in range(1, whole + 1) if whole % n == 0])
@@ -147,54 +178,65 @@ class _Attention(Pattern):
         self.count += 1
         return f"t{self.count}"
 
-    def _tensor(
+    def tensor(
         self, dims: list[Any], name: str = "", dtype: Any = None, turned: bool = False
     ) -> Any:
         """In any order of the axes but the last, with gaps.  turned: the last but one is it."""
         return self.g.tensor(
-            dims, self._strides(dims, turned), name=name or self._name(), data_type=dtype
+            dims, self.strides(dims, turned), name=name or self._name(), data_type=dtype
         )
 
-    def _strides(self, dims: list[Any], turned: bool = False) -> list[Any]:
+    def strides(self, dims: list[Any], turned: bool = False) -> list[Any]:
         rank = len(dims)
         last = rank - 2 if turned else rank - 1
         order = [axis for axis in range(rank) if axis != last]
-        if self._chance(0.4):
+        if self.chance(0.4):
             self.random.shuffle(order)
         strides, running = [0] * rank, 1
         for axis in [last, *reversed(order)]:
             strides[axis] = running
             running = running * dims[axis]
-            if self._chance(0.15):
+            if self.chance(0.15):
                 running = running + self.unit * self.random.choice((1, 2, 5))
         return strides
 
     def _broadcast(self, dims: Any) -> list[Any]:
-        return [n if self._chance(0.6) else 1 for n in dims]
+        return [n if self.chance(0.6) else 1 for n in dims]
 
     # ---- scores
 
     def _scores_of(self, batch: list[Any], shared: list[Any], rows: Any, columns: Any) -> Any:
         g, rank = self.g, len(self.dims)
         kind = {"dtype": self.operand_type}
-        self.q = self._tensor([*batch, rows, self.depth], "q", **kind)
-        if self._chance(0.2):
-            turned = self._tensor([*shared, self.depth, columns], "k", turned=True, **kind)
+        if self.q_rows is None:
+            self.q = self.tensor([*batch, rows, self.depth], "q", **kind)
+        else:
+            self.q = self.q_rows.loaded(batch[1], self.depth, "q", self.operand_type)
+        if self.k_rows is None and self.chance(0.2):
+            turned = self.tensor([*shared, self.depth, columns], "k", turned=True, **kind)
             return self._product(self._multiple(self.q), self._multiple(turned))
-        self.k = self._tensor([*shared, columns, self.depth], "k", **kind)
+        self.k = self._keys([*shared, columns, self.depth], "k", self.operand_type)
         turned = g.transpose(self._multiple(self.k), [*range(rank - 2), rank - 1, rank - 2])
         return self._product(self._multiple(self.q), self._multiple(turned))
+
+    def _keys(self, dims: list[Any], name: str, dtype: Any) -> Any:
+        """Keys or values, wherever they lie."""
+        if self.k_rows is None or self.chance(0.1):
+            return self.tensor(dims, name, dtype)
+        if self.are_paged:
+            return self.k_rows.paged(dims[1], dims[3], name, dtype, any_size=self.keeps)
+        return self.k_rows.loaded(dims[1], dims[3], name, dtype)
 
     def _product(self, a: Any, b: Any) -> Any:
         return self.g.matmul(a, b, compute_data_type=self.products)
 
     def _multiple(self, x: Any) -> Any:
         """Times a power of two, so that it is not rounded, now and then."""
-        if not self._chance(0.05):
+        if not self.chance(0.05):
             return x
         number = self.random.choice((0.5, -0.5, -1.0))
         factor: Any = number
-        if self._chance(0.5):
+        if self.chance(0.5):
             factor = self.g.tensor([1] * len(self.dims), name=self._name(), data_type=self.io)
             self.values[factor.get_name()] = lambda rng, shape: np.full(shape, number)
         return self.g.mul(x, factor).set_data_type(self.random.choice((self.io, "f32")))
@@ -220,9 +262,17 @@ class _Attention(Pattern):
         steps = [self._capped, self._biased, self._slanted, self._hidden, self._hidden]
         self.random.shuffle(steps)
         for step in steps:
-            if self._chance(0.35):
+            if self.chance(0.35):
                 s = step(s)
-        return s
+        return s if self.k_rows is None or self.chance(0.3) else self._ended(s)
+
+    def _ended(self, s: Any) -> Any:
+        """-inf past the sequences' ends."""
+        assert self.k_rows is not None
+        inside = self.integer("cmp_lt", self.column(s), self.k_rows.tensor)
+        if self.q_rows is not None and self.chance(0.8):
+            inside = self.both(inside, self.integer("cmp_lt", self.row(s), self.q_rows.tensor))
+        return self.masked(s, inside)
 
     def _capped(self, s: Any) -> Any:
         cap = self.random.choice((2.0, 10.0, 50.0))
@@ -231,7 +281,7 @@ class _Attention(Pattern):
     def _biased(self, s: Any) -> Any:
         """By a tensor of any broadcast, some of whose elements are -inf, or nearly."""
         dtype = self.random.choice((self.io, "f32"))
-        bias = self._tensor(self._broadcast(self.dims), dtype=dtype)
+        bias = self.tensor(self._broadcast(self.dims), dtype=dtype)
         share, low = self.random.choice((0.0, 0.0, 0.1, 0.6)), self.random.choice((LOW, -1e38))
         self.values[bias.get_name()] = lambda rng, shape: np.where(
             rng.random(shape) < share, low, rng.uniform(-2, 2, shape)
@@ -249,7 +299,7 @@ class _Attention(Pattern):
     def _hidden(self, s: Any) -> Any:
         """-inf where a condition does not hold, or where it does."""
         condition = self._condition(s, self.random.choice((0, 0, 1, 2)))
-        if self._chance(0.8):
+        if self.chance(0.8):
             return self.masked(s, condition)
         return self.g.binary_select(self.random.choice((LOW, LOW, -1e30)), s, condition)
 
@@ -344,18 +394,23 @@ class _Attention(Pattern):
     def _attend(self, s: Any) -> None:
         g, random = self.g, self.random
         self.m = self._rows(s, "max")
-        is_guarded = self._chance(0.85)
+        is_guarded = self.chance(0.85)
+        sink = self._sink() if self.chance(0.1) else None
+        if sink is not None:
+            self.m = g.max(self.m, sink)
         base = self.m
         if is_guarded:
             base = g.binary_select(0.0, self.m, self.flag(g.cmp_eq(self.m, LOW)))
         e = g.exp(g.sub(s, base))
         self.l = self._rows(e, "add")
+        if sink is not None:
+            self.l = g.add(self.l, g.exp(g.sub(sink, base)))
         share = self.share = random.choice(("mul", "mul", "div", "after"))
         p = self._weights(self._shared(e, share), s, is_guarded)
-        if self.keeps and share != "after" and self._chance(0.3):
+        if self.keeps and share != "after" and self.chance(0.3):
             dtype = self.random.choice((self.io, self.io, "f32"))
             stored = g.identity(p).set_output().set_data_type(dtype)
-            stored.set_stride(self._strides(list(self.dims)))
+            stored.set_stride(self.strides(list(self.dims)))
         p = self._rounded(p)
         o = self._product(p, self.v)
         if share == "after":
@@ -366,18 +421,39 @@ class _Attention(Pattern):
         self._after(o)
         self._statistics()
 
+    def _sink(self) -> Any:
+        """A score of each head that has no value."""
+        dims = [*self._broadcast(self.dims[:-2]), 1, 1]
+        made = self.g.tensor(dims, name=self._name(), data_type="f32")
+        low = self.random.choice((LOW, 0.0))
+        self.values[made.get_name()] = lambda rng, shape: np.where(
+            rng.random(shape) < 0.2, low, rng.uniform(-4, 4, shape)
+        )
+        return made
+
+    def _dropped(self, p: Any) -> Any:
+        """Without those that a generator's numbers drop; the mask may be an output."""
+        g, numbers = self.g, (self.random.randrange(1 << 40), self.random.randrange(99))
+        keep = self.random.choice((0.5, 0.8))
+        kept = g.rng(*numbers, "BERNOULLI", bernoulli_probability=keep, dim=list(self.dims))
+        if self.chance(0.2):
+            kept.set_output().set_data_type("f32").set_stride(self.strides(list(self.dims)))
+        return g.mul(g.mul(p, kept), 1 / keep)
+
     def _rounded(self, p: Any) -> Any:
         chosen = self.random.choice((self.value_type, self.value_type, "f32"))
         return self.g.identity(p).set_data_type(chosen)
 
     def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
-        if self._chance(0.2):
-            mask = self._tensor(self._broadcast(self.dims), dtype=self.io)
+        if self.chance(0.2):
+            mask = self.tensor(self._broadcast(self.dims), dtype=self.io)
             self.values[mask.get_name()] = lambda rng, shape: rng.random(shape) < 0.8
             p = self.g.mul(self.g.mul(p, mask), 1.25)
+        elif self.chance(0.08):
+            p = self._dropped(p)
         # The sum of a row without a guard may be NaN, which O is divided by though no weight of
         # the row is kept: docs/numerics.md.
-        if is_guarded and self._chance(0.1):
+        if is_guarded and self.chance(0.1):
             p = self.g.binary_select(p, 0.0, self._condition(s, 0))
         return p
 
@@ -388,17 +464,22 @@ class _Attention(Pattern):
         for _ in range(self.random.choice((0, 0, 1, 2))):
             kind, value = self.random.choice(("gate", "add", "relu", "row")), made[-1]
             if kind == "gate":
-                made.append(g.mul(value, g.sigmoid(self._tensor(self._broadcast(dims)))))
+                made.append(g.mul(value, g.sigmoid(self.tensor(self._broadcast(dims)))))
             elif kind == "add":
-                made.append(g.add(value, self._tensor(self._broadcast(dims))))
+                made.append(g.add(value, self.tensor(self._broadcast(dims))))
             elif kind == "row":
-                made.append(g.mul(value, self._tensor([*dims[:-1], 1])))
+                made.append(g.mul(value, self.tensor([*dims[:-1], 1])))
             else:
                 made.append(g.relu(value))
         for place, value in enumerate(made):
-            if place == len(made) - 1 or self._chance(0.3):
+            if place == len(made) - 1 or self.chance(0.3):
                 dtype = self.random.choice((self.io, self.io, self.io, *TYPES, "f32"))
-                value.set_output().set_data_type(dtype).set_stride(self._strides(dims))
+                if self.q_rows is not None and self.chance(0.8):
+                    value.set_data_type(dtype)
+                    stored = self.q_rows.stored(value, dims[1], dims[3], f"o{place}")
+                    stored.set_output().set_data_type(dtype)
+                else:
+                    value.set_output().set_data_type(dtype).set_stride(self.strides(dims))
 
     def _statistics(self) -> None:
         g, m, total = self.g, self.m, self.l
@@ -429,6 +510,11 @@ class _Fp8Attention(_Attention):
         if self.products == "f32":
             self.width = min(self.width, 160)
 
+    @property
+    def weight_type(self) -> str:
+        own = {self.value_type} if self.products == "f32" else {self.value_type, self.operand_type}
+        return max(own, key=FP8.index)
+
     def _rounded(self, p: Any) -> Any:
         """Fast products want fp8: with a factor for which few are subnormal."""
         chosen = "f32" if self.products == "f32" else self.operand_type
@@ -438,16 +524,17 @@ class _Fp8Attention(_Attention):
         return x
 
     def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
-        self.is_plain = not (is_guarded and self._chance(0.3))
+        self.is_plain = not (is_guarded and self.chance(0.3))
         if self.is_plain:
-            if self.share != "after" and self._chance(0.5):
+            if self.share != "after" and self.chance(0.5):
                 self._largest(p)
-            return p
+            return self._dropped(p) if self.chance(0.08) else p
         return self.g.binary_select(p, 0.0, self._condition(s, 0))
 
     def _after(self, o: Any) -> None:
         o = self.g.mul(o, self.g.tensor([1] * len(self.dims), name=self._name(), data_type="f32"))
-        if self._chance(0.5):
+        # Of packed queries the largest result is known where nothing but products comes before it.
+        if not (self.q_rows is not None and self.share == "after") and self.chance(0.5):
             self._largest(o)
         super()._after(o)
 

@@ -1,16 +1,12 @@
-"""Random attention, on the device: the tests of engines, and thousands of larger sizes in shards.
+"""Random attention, on the device: the tests of engines, and shards of larger sizes.
 
-    for i in $(seq 0 29); do
-        python -m pytest -m "gpu and slow" "tests/gpu/test_random_attention.py::test_hopper[$i]"
-    done
-
-Several may run beside each other: most of a shard's time is the compiler's and the reference's.
+Thousands, by many processes: `python -m tests.gpu.random_attention`.
 """
 
 import pytest
 
+from tests.checked_attention import failures
 from tests.engines.test_random_attention import *  # noqa: F403
-from tests.engines.test_random_attention import failures
 
 OF_A_SHARD = 100
 

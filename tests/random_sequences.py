@@ -1,0 +1,129 @@
+"""Rows of random attention that are looked up: packed sequences, and caches in pages.
+
+`Sequences` are the lengths of one side, queries or keys; what lies past them in memory, and in
+blocks that nobody has, is no number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Protocol
+
+import numpy as np
+
+from dnnc.expr import Expr, ceildiv
+
+PAGES = (8, 16, 16, 32, 64, 128)
+_SMALL_PAGES = (1, 2, 4)
+_GARBAGE = -12345  # in a table, past a length
+
+
+class Drawing(Protocol):
+    """What `Sequences` need of the graph that grows."""
+
+    g: Any
+    random: Random
+    sizes: dict[str, int]
+    values: dict[str, Callable[[Any, tuple[int, ...]], Any]]
+
+    def chance(self, share: float) -> bool: ...
+
+    def tensor(self, dims: list[Any], name: str = "", dtype: Any = None) -> Any: ...
+
+    def strides(self, dims: list[Any]) -> list[Any]: ...
+
+
+class Sequences:
+    """name: of the side.  batch, most: entries, and rows of each, as the graph has them; count,
+    size: these numbers."""
+
+    def __init__(self, p: Drawing, name: str, batch: Any, count: int, most: Any, size: int):
+        self.p, self.name, self.batch, self.most = p, name, batch, most
+        draw = p.random
+        self.lengths = [draw.choice((size, draw.randint(0, size), 0, 1)) for _ in range(count)]
+        self.size = size
+        self.tensor = self._integers([batch, 1, 1, 1], "lengths", self.lengths)
+        gap = draw.choice((0, 0, 3))
+        ends = np.cumsum([gap, *self.lengths])
+        self.firsts = [int(end) for end in ends]
+        self.total = max(1, self.firsts[-1] + draw.choice((0, 0, 5)))
+        self.rows = self._symbol()
+
+    def _integers(self, dims: list[Any], kind: str, numbers: Any) -> Any:
+        made = self.p.g.tensor(dims, name=f"{self.name}_{kind}", data_type="INT32")
+        self.p.values[made.get_name()] = lambda rng, shape: np.reshape(numbers, shape)
+        return made
+
+    def _symbol(self) -> Any:
+        """The rows of all sequences, as a symbol now and then."""
+        if not self.p.chance(0.2):
+            return self.total
+        import dnnc
+
+        self.p.sizes[f"t{self.name}"] = self.total
+        return dnnc.Dim(f"t{self.name}", max=max(self.total, 4096))
+
+    # ---- packed
+
+    def loaded(self, heads: Any, elements: int, name: str, dtype: Any) -> Any:
+        """[batch, heads, most, elements] of rows that lie one after the other."""
+        p = self.p
+        memory = p.tensor([1, heads, self.rows, elements], name, dtype)
+        used = np.zeros((1, 1, self.total, 1), bool)
+        for first, length in zip(self.firsts, self.lengths, strict=False):
+            used[0, 0, first : first + length] = True
+        p.values[name] = _where(used)
+        offset = self._offset(memory, name)
+        made = p.g.ragged_load(memory, offset, self.tensor)
+        return made.set_dim([self.batch, heads, self.most, elements])
+
+    def stored(self, x: Any, heads: Any, elements: int, name: str) -> Any:
+        """The same as an output."""
+        dims = [1, heads, self.rows, elements]
+        strides = self.p.strides(dims)
+        offset = self._offset_of(strides[2], name)
+        made = self.p.g.ragged_store(x, offset, self.tensor).set_dim(dims)
+        return made.set_stride(strides)
+
+    def _offset(self, memory: Any, name: str) -> Any:
+        return self._offset_of(memory.get_stride()[2], name)
+
+    def _offset_of(self, row: Any, name: str) -> Any:
+        pitch = Expr.of(row).evaluate(self.p.sizes)
+        numbers = [first * pitch for first in self.firsts]
+        dims = [self.batch + 1, 1, 1, 1]
+        made = self.p.g.tensor(dims, name=f"{name}_offset", data_type="INT32")
+        self.p.values[made.get_name()] = lambda rng, shape: np.reshape(numbers, shape)
+        return made
+
+    # ---- in pages
+
+    def paged(self, heads: Any, elements: int, name: str, dtype: Any, *, any_size: bool) -> Any:
+        """[batch, heads, most, elements] of blocks that a table names; several may name one.
+
+        any_size: whether blocks of a few rows are drawn, too.
+        """
+        p = self.p
+        size = p.random.choice((*PAGES, *_SMALL_PAGES) if any_size else PAGES)
+        pages = -(-self.size // size)
+        blocks = p.random.choice((1, p.random.randint(1, len(self.lengths) * pages + 2)))
+        memory = p.tensor([blocks, heads, size, elements], name, dtype)
+        table = np.full((len(self.lengths), pages), _GARBAGE)
+        used = np.zeros((blocks, 1, size, 1), bool)
+        for entry, length in enumerate(self.lengths):
+            for first in range(0, length, size):
+                block = p.random.randrange(blocks)
+                table[entry, first // size] = block
+                used[block, 0, : length - first] = True
+        p.values[name] = _where(used)
+        dims = [self.batch, 1, ceildiv(self.most, size), 1]
+        named = p.g.tensor(dims, name=f"{name}_table", data_type="INT32")
+        p.values[named.get_name()] = lambda rng, shape: np.reshape(table, shape)
+        made = p.g.paged_cache_load(memory, self.tensor, named)
+        return made.set_dim([self.batch, heads, self.most, elements])
+
+
+def _where(used: Any) -> Callable[[Any, tuple[int, ...]], Any]:
+    """Numbers in rows that are used, none in others."""
+    return lambda rng, shape: np.where(used, rng.uniform(-2, 2, shape), np.nan)
