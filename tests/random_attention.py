@@ -35,8 +35,8 @@ _EXPONENT_ERROR = 2.0**-22  # of a product's sum, and of a distance, of the larg
 
 @dataclass
 class Drawn:
-    """A graph.  sizes: of its symbols.  values: name of an input -> what draws it.  error: of
-    a score, absolute.  weights: the type that weights are rounded to, the coarser one where the graph
+    """A graph.  sizes: of its symbols.  values: name of an input -> what draws it.  error: of a
+    score, absolute.  weights: the type that weights are rounded to, the coarser one where the graph
     and a kernel each do.  rows: statistics.  has_few_values: whether most values may be zeros, so
     that roundings of weights do not even out."""
 
