@@ -37,6 +37,7 @@ from .device_properties import (
 from .enums import text_of
 from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
+from .keywords import explain_keywords
 from .methods import methods
 from .overrides import Overrides
 from .ragged import Packing
@@ -740,3 +741,5 @@ def _infer_early(op: Op) -> None:
 
 for _name, _method in {**methods(), **attention.methods(), **attention_fp8.methods()}.items():
     setattr(pygraph, _name, _method)
+explain_keywords(pygraph, but=("execute", "execute_plan_at_index"))
+explain_keywords(GraphTensor)

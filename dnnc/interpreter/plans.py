@@ -73,8 +73,7 @@ def _program(plan: Plan, target: str | None) -> Program:
 def _record(plan: Plan, key: Any) -> TensorRecord:
     record = plan.tensor(key if isinstance(key, int | str) else key.uid)
     if record is None:
-        known = ", ".join(f"{t.uid} {t.name}".strip() for t in plan.tensors)
-        raise DnncError(Status.BAD_PARAM, f"{key!r:.60} is no tensor of the plan", known)
+        raise plan.no_tensor(key)
     return record
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..errors import DnncError, Status
 from ..expr import Dim, Expr, Guard, parse, parse_guard
 
 
@@ -326,3 +327,13 @@ class Plan:
         """The tensor with this uid, or with this name if only one has it; else None."""
         found = [t for t in self.tensors if key == (t.uid if isinstance(key, int) else t.name)]
         return found[0] if len(found) == 1 else None
+
+    def no_tensor(self, key: Any) -> DnncError:
+        """BAD_PARAM of a key that is no tensor's, or a name that several have."""
+        known = ", ".join(f"{t.uid} {t.name}".strip() for t in self.tensors)
+        count = sum(t.name == key for t in self.tensors)
+        what = f"{key!r:.60} is no tensor of the plan"
+        if count > 1:
+            what = f"{count} tensors of the plan are called {key!r:.60}"
+            known = f"a uid: {known}"
+        return DnncError(Status.BAD_PARAM, what, known, "variant pack")

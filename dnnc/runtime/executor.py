@@ -370,10 +370,7 @@ class ExecutionPlan:
         name = key if isinstance(key, int | str) else getattr(key, "uid", None)
         place = self._places.get(name)
         if place is None:
-            known = ", ".join(f"{t.uid} {t.name}".strip() for t in self.plan.tensors)
-            raise DnncError(
-                Status.BAD_PARAM, f"{key!r:.60} is no tensor of the plan", known, "variant pack"
-            )
+            raise self.plan.no_tensor(key)
         return place
 
     def _device_of(self, given: _Given, device: int | None) -> driver.Device:

@@ -1,5 +1,6 @@
 """What pygraph makes of its arguments: nothing is dropped, cut or ignored."""
 
+import inspect
 import json
 import re
 
@@ -247,3 +248,27 @@ def test_integers_of_any_kind_are_taken(ones):
     g = dnnc.pygraph(io_data_type="f16", compute_data_type="f32")
     x, w = g.tensor([2, 8, 5, 5]), g.tensor([8, 8, 3, 3])
     assert g.conv_fprop(x, w, padding=ones).get_dim() == [2, 8, 5, 5]
+
+
+UNKNOWN = {
+    "did you mean 'compute_data_type'?": lambda g, x: g.matmul(x, x, compute_dtype="FLOAT"),
+    "did you mean 'dim'?": lambda g, x: g.tensor(dims=[4]),
+    "did you mean 'descale_q'?": lambda g, x: g.sdpa_fp8(x, x, x, descale_Q=1.0),
+    "did you mean 'attn_scale'?": lambda g, x: g.sdpa(x, x, x, attn_scal=1.0),
+    "pygraph() has no keyword 'io_datatype'": lambda g, x: dnnc.pygraph(io_datatype="HALF"),
+    "set_output() has no keyword 'output'; accepted: value": lambda g, x: x.set_output(output=True),
+}
+
+
+@pytest.mark.parametrize("said", UNKNOWN)
+def test_keywords_that_nobody_knows_are_told_the_nearest(said):
+    g = new_graph()
+    x = g.tensor([2, 2], name="x")
+    with pytest.raises(TypeError, match=re.escape(said)):
+        UNKNOWN[said](g, x)
+
+
+def test_methods_keep_their_signatures():
+    taken = inspect.signature(dnnc.pygraph.matmul).parameters
+    assert list(taken) == ["self", "A", "B", "compute_data_type", "name"]
+    assert "stride" in inspect.signature(dnnc.pygraph.tensor).parameters

@@ -138,6 +138,15 @@ def test_missing_unknown_and_repeated_tensors(fake):
     refused(fake, "twice", pack={1: X, "x": X, 2: Y})
 
 
+def test_a_name_of_several_tensors_is_none_of_a_key(fake):
+    tensors = tuple(
+        dataclasses.replace(t, name="x") if t.uid in (1, 2) else t for t in WHOLE.tensors
+    )
+    twins = dataclasses.replace(WHOLE, tensors=tensors)
+    found = refused(fake, "2 tensors of the plan are called 'x'", plan=twins, pack={"x": X, 2: Y})
+    assert "a uid: 1 x, 2 x" in found.supported
+
+
 def test_wrong_buffers(fake):
     other = FakeTorchTensor(X, (128, 64), (64, 1), "torch.float16")
     refused(fake, "data type f16; accepted: bf16", pack={1: other, 2: Y})

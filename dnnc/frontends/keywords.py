@@ -1,0 +1,54 @@
+"""Keywords that nobody knows: a call with one is told which it may have meant."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def explain_keywords(kind: type, but: Collection[str] = ()) -> None:
+    """Has a class's public methods, and what makes its objects, name the nearest known keyword.
+
+    but: methods that are left as they are, which every microsecond counts in.
+    """
+    made: dict[Any, Callable[..., Any]] = {}  # of two names for one method there is one
+    for name, method in list(vars(kind).items()):
+        is_public = name == "__init__" or not name.startswith("_")
+        if is_public and name not in but and inspect.isfunction(method):
+            shown = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+            if method not in made:
+                made[method] = _explaining(method, shown)
+            setattr(kind, name, made[method])
+
+
+def _explaining(method: Callable[..., Any], shown: str) -> Callable[..., Any]:
+    """The method; shown: what errors call it."""
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+        return method
+    known = [p.name for p in parameters if p.kind in _NAMED]
+    names = frozenset(known)
+
+    @functools.wraps(method)
+    def explaining(*args: Any, **kwargs: Any) -> Any:
+        if not names.issuperset(kwargs):
+            raise TypeError(_unknown(shown, kwargs, known))
+        return method(*args, **kwargs)
+
+    return explaining
+
+
+def _unknown(shown: str, given: Iterable[str], known: list[str]) -> str:
+    said: list[str] = []
+    for name in given:
+        if name not in known:
+            same = [other for other in known if other.lower() == name.lower()]
+            near = same or difflib.get_close_matches(name, known, 1, 0.5)
+            said.append(f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    takes = ", ".join(known) or "none"
+    return f"{shown}() has no keyword {', '.join(said)}; accepted: {takes}"
