@@ -30,6 +30,7 @@ HEADS = (8, 16, 24, 40, 64, 64, 72, 80, 96, 128, 128, 136, 192, 256)
 _LENGTHS = (1, 2, 3, 7, 16, 33, 63, 64, 65, 100, 127, 128, 129, 150, 192, 200, 257)
 _BATCHES = ([2], [1, 2], [2, 3], [1, 4], [2, 2], [3, 1], [1, 2, 2])
 _SPREADS = (0.25, 1.0, 1.0, 1.0, 6.0)  # standard deviations of scores, about
+_TANH_ERROR = 2.6e-6  # absolute, of scores' (docs/numerics.md)
 _EXPONENT_ERROR = 2.0**-22  # of a product's sum, and of a distance, of the largest term
 
 
@@ -83,6 +84,7 @@ class _Attention(Pattern):
         self.sizes: dict[str, int] = {}
         self.values: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {}
         self.count = 0
+        self.error_of_caps = 0.0
         self.largest: list[Any] = []
         self.io = random.choice(TYPES)
         self.value_type = random.choice((self.io, self.io, self.io, *TYPES))
@@ -128,7 +130,7 @@ class _Attention(Pattern):
         product = self._scores_of(batch, shared[0], rows, columns)
         self.v = self._keys([*shared[1], columns, self.width], "v", self.value_type)
         self._attend(self._modified(self._scaled(product)))
-        error = 8 * _EXPONENT_ERROR * self.spread * math.sqrt(self.depth)
+        error = 8 * _EXPONENT_ERROR * self.spread * math.sqrt(self.depth) + self.error_of_caps
         found = Drawn(self.g, self.sizes, self.values, error, dtypes.of(self.weight_type))
         found.has_few_values = self.k_rows is not None
         found.rows = self.rows
@@ -276,6 +278,7 @@ class _Attention(Pattern):
 
     def _capped(self, s: Any) -> Any:
         cap = self.random.choice((2.0, 10.0, 50.0))
+        self.error_of_caps = 2 * cap * _TANH_ERROR  # of a score, and of the largest
         return self.g.mul(self.g.tanh(self.g.mul(s, 1 / cap)), cap)
 
     def _biased(self, s: Any) -> Any:
