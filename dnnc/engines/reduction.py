@@ -29,6 +29,7 @@ from ..dialect.ops import Reduction
 from ..dialect.tensor import text
 from ..errors import Status
 from ..expr import Expr, ceildiv, product, typical
+from ..mlir import ir
 from ..target import WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .reduced import (
@@ -55,6 +56,7 @@ _THREADS = 256
 # under way, and what each load of the second kernel takes, which are one after the other.
 _LOADS = 2
 _LOAD_SECONDS = 0.1e-6
+_MOST_SHARED_BYTES = 48 << 10  # of a kernel's own arrays
 
 
 @dataclass(frozen=True)
@@ -134,14 +136,25 @@ class ReductionEngine:
         return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return ()
+        reductions = reductions_of(fusion)
+        if knobs["TILE_ROWS"] == 1 or runs_along_row(fusion, reductions[0]):
+            return ()
+        needed = _shared_bytes([op.compute_type.bits // 8 for op in reductions], 1)
+        if needed <= _MOST_SHARED_BYTES:
+            return ()
+        what = f"{needed} bytes of shared memory for {len(reductions)} sums of columns"
+        supported = f"TILE_ROWS=1, or {_MOST_SHARED_BYTES} bytes"
+        return (Reason(Status.NOT_SUPPORTED_SHARED_MEMORY_INSUFFICIENT, "knobs", what, supported),)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        return [
+        found = [
             {"TILE_ROWS": rows, "SPLIT_K_SLC": slices}
             for rows in (32, 8, 256, 128, 16, 4)
             for slices in (1, 8, 32, 128, 512)
         ]
+        if self.legal(found[0], fusion, target):
+            return [{**knobs, "TILE_ROWS": 1} for knobs in found[:5]]
+        return found
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         first = reductions_of(fusion)[0]
@@ -192,6 +205,10 @@ class ReductionEngine:
         size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
         while size.known_divisor() % width:
             width //= 2
+        if not is_row and knobs["TILE_ROWS"] > 1:
+            sizes = [_element_bytes(op) for op in reductions]
+            while width > 1 and _shared_bytes(sizes, width) > _MOST_SHARED_BYTES:
+                width //= 2
         return {
             "kept": groups[0],
             "reduced": groups[1],
@@ -206,6 +223,16 @@ class ReductionEngine:
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
         _Emitter(region, tile, output).emit()
+
+
+def _shared_bytes(sizes: Sequence[int], width: int) -> int:
+    """Of what threads above each other combine; sizes: of an element of each total."""
+    return _THREADS * width * sum(sizes)
+
+
+def _element_bytes(reduction: Any) -> int:
+    """Of a total's element."""
+    return ir.RankedTensorType(reduction.results[0].type).element_type.width // 8
 
 
 @dataclass

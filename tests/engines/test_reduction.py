@@ -56,6 +56,23 @@ def test_integers(mode):
     check(g, engine="reduction")
 
 
+@pytest.mark.parametrize("count", [14, 60])
+def test_sums_of_columns_that_fill_shared_memory(count):
+    """Fragments get narrower, then threads have columns to themselves."""
+    g = new_graph(dtypes.f32)
+    x = g.tensor([40, 32])
+    for i in range(count):
+        reduce(g, g.add(x, float(i + 1)), "add", (0,)).set_output()
+    graph = g.graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    candidates = REDUCTION.candidates(fusion, of("sm_80"))
+    assert all(REDUCTION.legal(knobs, fusion, of("sm_80")) == () for knobs in candidates)
+    if count > 48:
+        (reason,) = REDUCTION.legal({"TILE_ROWS": 8, "SPLIT_K_SLC": 1}, fusion, of("sm_80"))
+        assert f"{count} sums of columns" in reason.what
+    check(g, engine="reduction", knobs=candidates[0], slack=4.0)
+
+
 KNOBS = [(rows, slices) for rows in (1, 4, 32, 64, 256) for slices in (1, 4)]
 
 
