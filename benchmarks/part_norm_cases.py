@@ -10,14 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch.nn import functional
-
 from . import cases
 from .case import Buffers, Case
 from .image_norm_cases import image, image_case, memory_case
 from .image_norm_graphs import EPSILON
 from .part_norm_graphs import SCALE
+from .torch_later import functional, torch
 
 _SPATIAL, _LAST = (2, 3), (2,)
 _MOST = 448.0  # of e4m3
@@ -199,7 +197,9 @@ def _adalayernorm_backward(s: Buffers) -> Any:
 # ---- what they share
 
 
-def _forward(s: Buffers, axes: tuple[int, ...], dtype: Any = torch.float64) -> Any:
+def _forward(s: Buffers, axes: tuple[int, ...], dtype: Any = None) -> Any:
+    """dtype: to compute in, float64 by default."""
+    dtype = dtype or torch.float64
     x = s["x"].to(dtype)
     variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
     return (x - mean) * torch.rsqrt(variance + EPSILON) * s["scale"].to(dtype) + s["bias"].to(dtype)
@@ -217,9 +217,10 @@ def _gradient_buffers(forward: Buffers, axes: tuple[int, ...]) -> Buffers:
 
 
 def _gradients(
-    s: Buffers, axes: tuple[int, ...], shared: tuple[int, ...], dtype: Any = torch.float64
+    s: Buffers, axes: tuple[int, ...], shared: tuple[int, ...], dtype: Any = None
 ) -> Buffers:
-    """shared: the axes that the sums are over."""
+    """shared: the axes that the sums are over.  dtype: to compute in, float64 by default."""
+    dtype = dtype or torch.float64
     dy, rstd, scale = (s[name].to(dtype) for name in ("dy", "rstd", "scale"))
     normal = (s["x"].to(dtype) - s["mean"].to(dtype)) * rstd
     g = dy * scale
