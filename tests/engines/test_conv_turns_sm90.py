@@ -73,7 +73,7 @@ def test_one_plan_serves_every_size():
     g = new_graph()
     w = image(g, [72, 32, 1, 1])
     g.relu(g.conv_fprop(image(g, [N, 32, H, 6]), w, **around(0))).set_output()
-    plan = run(g, {"N": 1, "H": 1}, knobs=TURNS)
+    plan = run(g, {"N": 1, "H": 4}, knobs=TURNS)
     run(g, {"N": 5, "H": 40}, plan=plan)
 
 
