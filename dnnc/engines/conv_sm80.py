@@ -83,6 +83,7 @@ _MOST_COPIES = 16  # of 16 bytes of a thread: each has a pixel in registers
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
 _EXIT_RATE = 15e9  # elements a second of a multiprocessor that reductions take from shared memory
+_BESIDE_SHARE = 2.5  # of groups side by side, against tiles of one group: timed on groups of 8
 _DOUBT = 1.3  # where there are engines of the architecture's own: better by more than a guess
 
 
@@ -181,12 +182,14 @@ class ConvSm80Engine:
         loads = zip(_loads(fusion, beside), depths, strict=True)
         x, w = (load.time(depth) for load, depth in loads)
         found = _work(fusion, beside).predict(
-            knobs, conv_of(fusion).x.type, (x * beside, w), target, beside
+            knobs, conv_of(fusion).x.type, (x * beside, w), target, beside=beside
         )
-        seconds = found.seconds * _GATHER_SHARE + _START_SECONDS
+        share = _GATHER_SHARE if beside == 1 else _GATHER_SHARE * _BESIDE_SHARE
+        seconds = found.seconds * share + _START_SECONDS
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         seconds += exit_seconds(fusion, tile, target, lambda _: (1, _EXIT_RATE))
-        return replace(found, seconds=seconds * (_DOUBT if target.arch_specific else 1.0))
+        is_a_guess = target.arch_specific and beside == 1
+        return replace(found, seconds=seconds * (_DOUBT if is_a_guess else 1.0))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         op = conv_of(fusion)
