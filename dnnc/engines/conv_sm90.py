@@ -39,6 +39,7 @@ from .conv_facts_sm90 import (
     conv_work_of,
     main_loop_knobs,
     side_by_side_of,
+    y_loads,
 )
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
 from .conv_halo_knobs_sm90 import (
@@ -280,7 +281,7 @@ def _by_im2col(
     apart = tuple(tile for tile in tiles if tile[1] != columns)
     facts = conv_facts_of(fusion, 1)
     choices = [*legal_choices(facts, target, swaps, apart)]
-    if not swaps:
+    if not swaps and not y_loads(fusion):  # beside a residual turns took 360 us, shared tiles 336
         choices += legal_choices(facts, target, swaps, TURN_TILES, (TURNS,))
     if together is not None:
         facts = conv_facts_of(fusion, together.beside)

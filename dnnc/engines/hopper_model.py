@@ -33,10 +33,11 @@ _SHORT_ROWS_SECONDS = 0.3e-6
 # bytes; narrower ones are taken to need as long, which is not measured.
 _LOAD_RATE = 88e9
 _TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
+_TURNED_AGAIN = 1.05  # of the bytes of pixels whose channels are several tiles, which turns part
 _CLUSTER_TURN_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
 _IM2COL_RATE = 50e9  # of pixels, whose every tap reads them from L2 again
 _FILTER_SHARE = 0.3  # of the time that filters take to load, what adds to that of pixels
-_SHARED_FILTERS = 1.1  # of the time of products, where blocks of other pixels load them together
+_SHARED_FILTERS = 1.2  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 _HALO_SHARE = 0.95  # of the time of products, where little is loaded beside them
 _PHASE_SHARE = 1.1  # the same, where each phase of a stride has a tile of pixels for few taps
@@ -161,6 +162,8 @@ class HopperTile:
         transfer = transfer_seconds(work.moved_bytes, self.target)
         if not self.is_im2col and self.loads[0] == 1.0:  # of pixels it is not fitted
             transfer *= again_share(work.m, work.n, work.k, self.tile)
+        elif self.takes_turns and work.n > self.tile[1]:
+            transfer *= _TURNED_AGAIN
         seconds = bent(busy, transfer + self._fill + after)
         if work.groups:
             seconds += _GROUPS_SHARE * min(busy, transfer)
