@@ -12,11 +12,12 @@ from .conv import conv_of, shape_of
 from .conv_before_sm90 import computes, kept_operands
 from .conv_exits import exit_axes_reasons, exit_seconds, exits_of, pixel_axes
 from .engine import Knobs, Reason
-from .knobs_sm90 import COLUMNS, ROWS, sides_of
+from .knobs_sm90 import COLUMNS, ROWS, TURNS, sides_of
 from .product import knob_reason, reducing_epilogue_reasons
 
 _MOST_COLUMNS = 64  # of tiles of 256 rows
 _MOST_SWAPPED = 128  # the same with SWAP_AB=1
+_MOST_TURNED = 64 * 128  # results of a tile that one warpgroup has
 _EXIT_RATE = 56e9  # elements a second of a multiprocessor; twice an epilogue's, not measured
 _SPREAD_RATE = 28e9  # the same where lanes exchange what they have of each column
 
@@ -59,6 +60,8 @@ def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
         return ()
     rows, columns = sides_of(knobs)
     what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} with reductions"
+    if knobs.get("WARP_SPEC_CFG") == TURNS and rows * columns > _MOST_TURNED:
+        return (knob_reason(f"{what}, by turns", f"up to {_MOST_TURNED} results"),)
     if computes(fusion) and not knobs["SWAP_AB"] and columns == max(COLUMNS) and rows > wgmma.M:
         return (knob_reason(f"{what} and operations before X", f"fewer than {columns} channels"),)
     most = _MOST_SWAPPED if knobs["SWAP_AB"] else _MOST_COLUMNS

@@ -25,6 +25,7 @@ _MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what
 # Of the rate of loads, by the bytes of a line that panels begin at multiples of.
 _LINE_SHARES = {128: 1.0, 64: 0.71, 32: 0.71, 16: 0.52}
 _HALF_LINE_SHARE = 1.14
+_FEW_BYTES_SHARE = 0.6  # of half a line and less, that begins anywhere
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
@@ -105,11 +106,12 @@ def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> floa
     """Of the rate at which panels come that are lines of memory.
 
     loaded_bytes: of an element of X.  A panel that begins inside a line meets two, inside 32 bytes
-    parts of these as well; half a line that begins with one or with its second half is no quicker.
+    parts of these as well; half a line that is one of its halves is little quicker than a whole
+    one.
     """
     begins = gcd(shape.c_group * shape.groups * loaded_bytes, wgmma.ROW_BYTES)
     if shape.panel_bytes(element_bytes) < wgmma.ROW_BYTES:
-        return _HALF_LINE_SHARE if begins >= NARROW_BYTES else 1.0
+        return _HALF_LINE_SHARE if begins >= NARROW_BYTES else _FEW_BYTES_SHARE
     return _LINE_SHARES.get(begins, min(_LINE_SHARES.values()))
 
 

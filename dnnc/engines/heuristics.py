@@ -306,7 +306,9 @@ def _is_faster_alone(choice: Choice, target: Target) -> bool:
     """Whether the target's own engines are much faster at a product that they take without what is
     around it."""
     anchors = choice.fusion.with_role("anchor")
-    if choice.engine.name not in _PORTABLE or not target.arch_specific or len(anchors) != 1:
+    adds_up = choice.engine.name == "conv_sm90" and choice.fusion.with_role("reduction")
+    may_be = adds_up or choice.engine.name in _PORTABLE
+    if not may_be or not target.arch_specific or len(anchors) != 1:
         return False
     found = choices(Fusion(0, anchors, anchors[0].results), target)
     return bool(found) and (

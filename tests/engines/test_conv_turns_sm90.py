@@ -8,6 +8,7 @@ from dnnc.target import of
 from tests.support import multiprocessors
 
 from .convs import H, N, around, convolved, image
+from .test_conv_halo_sm90 import fusion_of
 from .test_conv_sm90 import SMALL, layer, new_graph, run
 
 TURNS = {**SMALL, "WARP_SPEC_CFG": 4}
@@ -98,11 +99,25 @@ def test_what_turns_refuse(knobs, what):
     assert what in f"{reason.what} {reason.supported}"
 
 
+def test_statistics_beside_large_tiles_would_spill():
+    fusion = statistics_of([1, 64, 9, 9], [256, 64, 3, 3])
+    knobs = {**TURNS, "TILE_M": 128, "TILE_N": 128}
+    (reason,) = CONV_SM90.legal(knobs, fusion, of("sm_90a"))
+    assert "by turns" in reason.what
+    assert not CONV_SM90.legal({**knobs, "TILE_N": 64}, fusion, of("sm_90a"))
+
+
+def statistics_of(x, w):
+    g = new_graph()
+    y = convolved(g, x, w, **around(1)).set_output()
+    total = g.reduction(y, "add").set_dim([1, w[0], 1, 1])
+    total.set_output().set_data_type(dtypes.f32)
+    return fusion_of(g)
+
+
 def test_an_x_that_is_computed_takes_none():
     g = new_graph()
     x = g.relu(image(g, [1, 64, 9, 9])).set_data_type(dtypes.f16)
     g.conv_fprop(x, image(g, [64, 64, 1, 1]), **around(0)).set_output()
-    from .test_conv_halo_sm90 import fusion_of
-
     (reason,) = CONV_SM90.legal(TURNS, fusion_of(g), of("sm_90a"))
     assert "X that is computed" in reason.what
