@@ -10,6 +10,8 @@ from .expressions import Printer
 
 # Bytes of a tensor map.
 SIZE = 128
+# Where the map of a tensor without elements begins, which nothing is moved by.
+_NOWHERE = 256
 
 
 def encoding(
@@ -31,7 +33,8 @@ def encoding(
             ", ".join(TENSOR_MAP_TYPES),
         )
     offset = printer.expression(plan.expression(recipe.offset))
-    start = base if offset == "0" else f"{base} + (CUdeviceptr)({offset})"
+    start = "base" if offset == "0" else f"base + (CUdeviceptr)({offset})"
+    yield f"const CUdeviceptr base = {base};"
     yield f"const cuuint64_t dims[] = {{{values(recipe.dims)}}};"
     yield f"const cuuint64_t strides[] = {{{values(recipe.strides)}}};"
     yield f"const cuuint32_t steps[] = {{{_numbers(recipe.element_strides)}}};"
@@ -47,7 +50,8 @@ def encoding(
         raise DnncError(
             Status.SERIALIZATION_VERSION_MISMATCH, f"map mode {recipe.mode!r}", "tiled, im2col"
         )
-    where = f"(void *)(uintptr_t)({start})"
+    # Of a tensor without elements the address may be 0, which the driver takes none of.
+    where = f"(void *)(uintptr_t)(base ? {start} : {_NOWHERE})"
     kind = f"CU_TENSOR_MAP_DATA_TYPE_{TENSOR_MAP_TYPES[recipe.dtype]}"
     yield f"result = {function}("
     yield f"    {into}, {kind}, {len(recipe.dims)},"

@@ -95,15 +95,15 @@ class HopperTile:
     from registers.  load_share: of the copy engine's rate.  computed_rows: of the operands' tiles
     that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
     do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
-    at the same time. streams: the last tiles are cut along k, so that blocks end together.
-    has_phases: tiles of pixels with their halo come by the phases of a stride. is_im2col:
-    whether A's tiles come by im2col loads. loads: of a stage's tiles of A and B, the share that
-    is loaded: pixels with their halo stay for all taps of a filter. narrow: of A and B, whether
-    they go through registers element by element, in each block of a cluster. rewrites: whether
-    what is loaded of A is computed in shared memory. takes_turns: two warpgroups have a tile
-    each by turns, and one's epilogue runs beside the other's products. taken: seconds in which
-    threads take a stage's part of A into their registers, of tiles that come for all of k at
-    once, so that stages are parts of one load; 0: products read it where it is.
+    at the same time.  streams: the last tiles are cut along k, so that blocks end together.
+    has_phases: tiles of pixels with their halo come by the phases of a stride. is_im2col: whether
+    A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the share that is loaded:
+    pixels with their halo stay for all taps of a filter.  narrow: of A and B, whether they go
+    through registers element by element, in each block of a cluster.  rewrites: whether what is
+    loaded of A is computed in shared memory.  takes_turns: two warpgroups have a tile each by
+    turns, and one's epilogue runs beside the other's products.  taken: seconds in which threads
+    take a stage's part of A into their registers, of tiles that come for all of k at once, so that
+    stages are parts of one load; 0: products read it where it is.
     """
 
     tile: tuple[int, int]

@@ -83,7 +83,8 @@ _NOWHERE = 256
 
 
 def _encoded(map_: SizedMap, bound: Bound, maps: Recent[bytes]) -> bytes:
-    address = bound.address(map_.uid) + map_.offset or _NOWHERE
+    base = bound.address(map_.uid)
+    address = base + map_.offset if base else _NOWHERE
     key = (map_.encode, address, map_.dims, map_.strides)
     found = maps.get(key)
     if found is None:

@@ -22,7 +22,8 @@ def reductions(g):
     return [(op.mode, op.axes) for op in found[1:]]
 
 
-SECOND = {"add": "add", "norm1": "add", "mul": "mul", "min": "min", "max": "max", "amax": "max"}
+SECOND = {"add": "add", "norm1": "add", "mul": "mul", "min": "min", "max": "max", "amax": "max",
+          "mul_no_zeros": "mul"}  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", SECOND)

@@ -7,7 +7,7 @@ from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.target import of
 from tests.support import multiprocessors
 
-from .convs import H, N, around, convolved, image
+from .convs import H, N, around, convolved, image, ptx_of
 from .test_conv_halo_sm90 import fusion_of
 from .test_conv_sm90 import SMALL, layer, new_graph, run
 
@@ -48,7 +48,9 @@ def test_filters_strides_and_groups():
 def test_groups_side_by_side():
     g = new_graph()
     convolved(g, [2, 64, 7, 11], [64, 16, 3, 3], **around(1)).set_output()
-    run(g, knobs={**TURNS, "TILE_N": 64})
+    plan = run(g, knobs={**TURNS, "TILE_N": 64})
+    assert "n16k16" in ptx_of(plan)  # a group's results alone
+    assert plan.programs[0].fusions[0].knobs["WARP_SPEC_CFG"] == 4
 
 
 @pytest.mark.feature

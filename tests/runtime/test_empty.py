@@ -12,7 +12,8 @@ from dnnc.runtime.recent import Recent
 from dnnc.runtime.sized import SizedLaunch, SizedMap, SizedTensor
 
 
-def test_the_map_of_a_tensor_without_elements_has_some_address():
+@pytest.mark.parametrize("offset", [0, -8192])
+def test_the_map_of_a_tensor_without_elements_has_some_address(offset):
     """An empty torch tensor's address is 0, which the driver encodes no map of."""
     asked = []
 
@@ -22,16 +23,16 @@ def test_the_map_of_a_tensor_without_elements_has_some_address():
 
     layout = SimpleNamespace(filled=tuple)
     maps = tuple(
-        SizedMap(place, uid, 0, encode, (64, 1), (128,)) for place, uid in ((0, 1), (1, 2))
+        SizedMap(place, uid, offset, encode, (64, 1), (128,)) for place, uid in ((0, 1), (1, 2))
     )
     launch = SizedLaunch(None, (1, 1, 1), 0, None, layout, (None, None), (), maps, ())
-    bound = Bound({1: 0, 2: 4096}, {}, 0, {})
+    bound = Bound({1: 0, 2: 16384}, {}, 0, {})
     (step,) = lay_out(SimpleNamespace(steps=[launch]), bound, Recent(4))
     assert step.arguments == (b"map", b"map")
     (nowhere, *_), (somewhere, *_) = asked
     assert nowhere > 0
     assert nowhere % 256 == 0
-    assert somewhere == 4096
+    assert somewhere == 16384 + offset
 
 
 @pytest.mark.parametrize("keys", [0, 3])
