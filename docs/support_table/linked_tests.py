@@ -157,6 +157,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_fragments_sm90.py", target=HOPPER),
         *_both("test_grouped_sm90.py", target=HOPPER),
         *_both("test_schedules_sm90.py", target=HOPPER),
+        *_both("test_turns_sm90.py", target=HOPPER),
         *_both("test_wide_rows_sm90.py", target=HOPPER),
         *_both("test_variants.py", target=HOPPER),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_hopper_is_needed", HOPPER),
