@@ -190,7 +190,7 @@ class ConvSm80Engine:
         seconds = found.seconds * share + _START_SECONDS
         tile = (knobs["TILE_M"], knobs["TILE_N"])
         seconds += exit_seconds(fusion, tile, target, lambda _: (1, _EXIT_RATE))
-        is_a_guess = target.arch_specific and beside == 1
+        is_a_guess = target.name == "sm_90a" and beside == 1
         return replace(found, seconds=seconds * (_DOUBT if is_a_guess else 1.0))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
