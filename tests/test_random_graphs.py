@@ -41,9 +41,9 @@ from .support import machine
 CHUNK = 50
 DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
 THROUGH_PASSES = 75  # of each kind
-INTERPRETED = 60  # of each kind, 100 and more in all: a few of those drawn have no engine
+INTERPRETED = 50  # of each kind, 100 and more in all: a few of those drawn have no engine
 HOPPER_DRAWN, HOPPER_INTERPRETED = 60, 10  # of the surface of matmul_sm90
-GROUPED_DRAWN, GROUPED_INTERPRETED = 40, 8  # of each of grouped products and boolean outputs
+GROUPED_DRAWN, GROUPED_INTERPRETED = 40, 4  # of each of grouped products and boolean outputs
 PLAN_SHARE = 0.95
 
 
