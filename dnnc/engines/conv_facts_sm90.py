@@ -30,7 +30,7 @@ _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
 def main_loop_knobs(knobs: Knobs) -> Knobs:
-    """The knobs of the main loop: those of a convolution, some of which may not say the last."""
+    """The knobs of the main loop; those of a convolution with a halo may leave out the roles."""
     return {"WARP_SPEC_CFG": 1, **knobs}
 
 

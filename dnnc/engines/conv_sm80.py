@@ -84,9 +84,7 @@ _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a ta
 _START_SECONDS = 0.8e-6  # of taking pixels apart
 _EXIT_RATE = 15e9  # elements a second of a multiprocessor that reductions take from shared memory
 _BESIDE_SHARE = 2.5  # of groups side by side, against tiles of one group: timed on groups of 8
-_DOUBT = (
-    1.8  # where the architecture has engines of its own: two layers took 1.7 and 1.8 times as long
-)
+_DOUBT = 1.8  # on Hopper, which has engines of its own: two layers took 1.7 and 1.8 times as long
 
 
 @dataclass(frozen=True)
