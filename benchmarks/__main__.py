@@ -53,6 +53,10 @@ def parser() -> argparse.ArgumentParser:
     kernels = timed("kernels", "our kernels beside cuDNN and torch, on a GPU", 7)
     choosing(kernels, "dnnc,cudnn,torch,torch_compile")
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
+    kernels.add_argument(
+        "--hot", action="store_true",
+        help="time each column on a device that stays busy, too: shown beside, not judged",
+    )  # fmt: skip
     plans = command("cudnn-plans", "cuDNN's fastest plan of each case, of all it has, on a GPU")
     plans.add_argument("--jobs", type=int, default=4, help="processes that build (%(default)s)")
     of_cases(plans)

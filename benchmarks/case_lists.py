@@ -129,12 +129,14 @@ def epilogues() -> list[Case]:
     """Epilogues in f16, and in the operand layouts that `hopper` has none of, beside their plain
     products; first the streaming kernel that copy bandwidth is read from."""
     found = [add(8192, 16384)]
-    found += [matmul("fp16", e, *sizes) for sizes in MATMUL_SIZES for e in ("none", *EPILOGUES)]
+    every = ("none", *EPILOGUES)
+    found += [matmul("fp16", e, *sizes) for sizes in MATMUL_SIZES for e in every]
     found += [
-        matmul("bf16", epilogue, *sizes, layout)
+        matmul(dtype, epilogue, *sizes, layout)
+        for dtype in ("bf16", "fp16")
         for layout in LAYOUTS[1:]
         for sizes in (MATMUL_SIZES[1], MATMUL_SIZES[4])
-        for epilogue in ("none", "bias_gelu", "scale_residual_silu")
+        for epilogue in every
     ]
     return found
 

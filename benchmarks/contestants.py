@@ -34,6 +34,7 @@ class Bench:
     """What contestants run with.
 
     tune_seconds: for the search of cuDNN's best plan, of cases that cudnn_plans lacks.
+    is_hot: whether columns are timed on a device that stays busy, too.
     """
 
     stream: Any
@@ -42,6 +43,7 @@ class Bench:
     rounds: int = 7
     tune_seconds: float = TUNE_SECONDS
     cudnn_plans: cudnn_peers.Winners = field(default_factory=dict)
+    is_hot: bool = False
 
 
 Contestant = Callable[[Case, Sequence[Buffers], Bench], dict[str, Column]]

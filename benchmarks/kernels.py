@@ -130,6 +130,10 @@ def measure(case: Case, makers: Makers, bench: Bench) -> dict[str, dict[str, Any
     for column, seconds in timing.interleaved(captured, bench.rounds, say).items():
         columns[column]["seconds"] = seconds
         columns[column]["rate"] = case.rate(sorted(seconds)[len(seconds) // 2])
+    for column, each in captured.items() if bench.is_hot else ():
+        if isinstance(each, timing.Captured):
+            say(column)
+            columns[column]["hot_rate"] = case.rate(each.hot_seconds_a_call())
     return columns
 
 

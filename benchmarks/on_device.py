@@ -50,7 +50,7 @@ def listed(name: str | None, seed: int | None) -> list[Case]:
 
 
 def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
-    bench.tune_seconds = given.tune_seconds
+    bench.tune_seconds, bench.is_hot = given.tune_seconds, given.hot
     bench.cudnn_plans = cudnn_peers.read_winners(given.cudnn_plans)
     columns = given.columns.split(",")
     unknown = set(columns) - set(contestants.ALL)

@@ -181,6 +181,8 @@ def _table(title: str, rows: Sequence[Row], known: Mapping[str, Any], stream: fl
     more = ["ours / best peer", *(["ours / copy bandwidth"] if stream else [])]
     has_dense = any(_of_dense(row, known) for _, row in rows)
     more += ["ours / dense"] if has_dense else []
+    has_hot = any("hot_rate" in row["columns"].get(OURS, {}) for _, row in rows)
+    more += ["hot: ours", "hot: ours / best peer"] if has_hot else []
     lines = [
         f"### {title}",
         "",
@@ -201,6 +203,7 @@ def _table(title: str, rows: Sequence[Row], known: Mapping[str, Any], stream: fl
         if has_dense:
             share = _of_dense(row, known)
             cells.append(f"{share:.2f}" if share else "")
+        cells += _hot_cells(row) if has_hot else []
         lines.append(f"| {name.partition('/')[2]} | {' | '.join(cells)} |")
     if stream:
         lines += ["", f"Copy bandwidth of the run: {stream:.0f} GB/s."]
@@ -218,6 +221,18 @@ def _of_dense(row: Mapping[str, Any], known: Mapping[str, Any]) -> float | None:
              for entry in (row, known.get(row.get("dense", ""), {})))  # fmt: skip
     own, of_dense = found
     return own / of_dense if own and of_dense else None
+
+
+def _hot_cells(row: Mapping[str, Any]) -> list[str]:
+    """Our rate on a device that stays busy, and what it is of the best peer's."""
+    rates = {name: entry["hot_rate"] for name, entry in row["columns"].items()
+             if "hot_rate" in entry}  # fmt: skip
+    ours = rates.pop(OURS, None)
+    best = max(rates.values(), default=None)
+    return [
+        f"{ours:.0f}" if ours else "",
+        f"{ours / best:.2f}" if ours and best else "",
+    ]
 
 
 def _group(name: str) -> str:

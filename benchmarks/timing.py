@@ -14,6 +14,7 @@ import torch
 IDLE_SECONDS = 0.03
 GRAPH_SECONDS = 2e-3
 MOST_SETS = 16
+HOT_SECONDS = 0.2
 
 Launch = Callable[[int], object]
 
@@ -41,6 +42,17 @@ class Captured:
         """One replay, after the device has idled for so many seconds."""
         return _seconds(self.graph.replay, idle) / self.calls
 
+    def hot_seconds_a_call(self, busy: float = HOT_SECONDS) -> float:
+        """One of replays that follow each other, after the device has been busy for so long."""
+        replays = max(1, math.ceil(busy / (self.seconds_a_call(0.0) * self.calls)))
+
+        def replay() -> None:
+            for _ in range(replays):
+                self.graph.replay()
+
+        replay()
+        return _seconds_since(replay) / (replays * self.calls)
+
 
 @dataclass
 class Launched:
@@ -62,9 +74,14 @@ Timed = Captured | Launched
 
 
 def _seconds(work: Callable[[], object], idle: float = IDLE_SECONDS) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     time.sleep(idle)
+    return _seconds_since(work)
+
+
+def _seconds_since(work: Callable[[], object]) -> float:
+    """Of work behind what the device has to do already."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
     work()
     end.record()
