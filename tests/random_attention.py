@@ -39,7 +39,8 @@ class Drawn:
     """A graph.  sizes: of its symbols.  values: name of an input -> what draws it.  error: of a
     score, absolute.  weights: the type that weights are rounded to, the coarser one where the graph
     and a kernel each do.  rows: statistics.  has_few_values: whether most values may be zeros, so
-    that roundings of weights do not even out."""
+    that roundings of weights do not even out.  loses: whether all of a row may be clipped, or its
+    weights rounded to nothing."""
 
     graph: Any
     sizes: dict[str, int]
@@ -48,6 +49,7 @@ class Drawn:
     weights: Any
     rows: list[Any] = field(default_factory=list)
     has_few_values: bool = False
+    loses: bool = False
 
     @property
     def statistics(self) -> set[int]:
@@ -80,6 +82,7 @@ class _Attention(Pattern):
 
     def __init__(self, random: Random, most: int, heads: int, keeps: bool):
         self.random = random
+        self.loses = False
         self.keeps = keeps
         self.sizes: dict[str, int] = {}
         self.values: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {}
@@ -133,7 +136,7 @@ class _Attention(Pattern):
         error = 8 * _EXPONENT_ERROR * self.spread * math.sqrt(self.depth) + self.error_of_caps
         found = Drawn(self.g, self.sizes, self.values, error, dtypes.of(self.weight_type))
         found.has_few_values = self.k_rows is not None
-        found.rows = self.rows
+        found.rows, found.loses = self.rows, self.loses
         return found
 
     @property
@@ -474,6 +477,7 @@ class _Attention(Pattern):
                 made.append(g.mul(value, self.tensor([*dims[:-1], 1])))
             else:
                 made.append(g.relu(value))
+                self.loses = True
         for place, value in enumerate(made):
             if place == len(made) - 1 or self.chance(0.3):
                 dtype = self.random.choice((self.io, self.io, self.io, *TYPES, "f32"))
@@ -505,6 +509,7 @@ class _Fp8Attention(_Attention):
 
     def __init__(self, random: Random, most: int, heads: int, keeps: bool = False):
         super().__init__(random, most, heads, keeps)
+        self.loses = True
         self.operand_type = random.choice(FP8)
         self.value_type = random.choice((self.operand_type, *FP8))
         self.unit = 16

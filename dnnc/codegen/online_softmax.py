@@ -253,6 +253,11 @@ def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
     return [_mul(value, scale[i // 2 % 2]) for i, value in enumerate(sums)]
 
 
+def plus(sums: Sequence[Any], added: Sequence[Any]) -> list[Any]:
+    """Accumulators and a number of each row."""
+    return [_add(value, added[i // 2 % 2]) for i, value in enumerate(sums)]
+
+
 def _shift(base: Any, factor: Any) -> Any:
     return arith.NegFOp(_mul(base, factor)).result
 

@@ -26,7 +26,7 @@ from ..codegen.mask_ranges import Ranges, ranges
 from ..codegen.region import Access
 from ..codegen.walk import Walk
 from ..expr import Expr, at_least, ceildiv, minimum, product
-from ..mlir import arith
+from ..mlir import arith, ir
 from .sdpa_block_mask import TileBits
 from .sdpa_number_ranges import NumberRanges, Table
 
@@ -288,7 +288,7 @@ class Schedule:
             load = partial(self._load, tile)
             own = self._numbers.may_hold(tile.batch, rows, block, end, load)
             found = ops.both(found, own)
-        return found
+        return ops.const(1, ir.IntegerType.get_signless(1)) if found is None else found
 
     def seen(self, tile: QueryTile, blocks: KeyBlocks) -> KeyBlocks:
         """Blocks of keys of a tile from the last on that it sees."""

@@ -42,6 +42,23 @@ def test_fp8_under_masks_of_blocks(seed):
     run("sdpa_fwd_sm90", seed, 110, 2, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.parametrize("seed", [821, 1993])
+def test_rows_without_keys_whose_maximum_is_unguarded(seed):
+    """Weights are stored, no numbers in such rows; so is the result, whatever was left out."""
+    run("sdpa_sm80", seed, 260, 4)
+
+
+@pytest.mark.sm90
+def test_a_mask_that_hides_where_a_bit_and_numbers_agree():
+    """No block of keys is known to be hidden by it."""
+    run("sdpa_fwd_sm90", 1496, 260, 4, "sm_90a")
+
+
+@pytest.mark.sm90
+def test_rows_that_relu_leaves_nothing_of():
+    run("sdpa_fwd_sm90", 808, 260, 4, "sm_90a")
+
+
 @pytest.mark.slow
 def test_many_on_any_architecture():
     assert not failures("sdpa_sm80", MORE_SEEDS, 260)

@@ -50,14 +50,15 @@ def work(options):
     for line in sys.stdin:
         seed = int(line)
         engine, target, is_fp8 = KINDS[kind_of(seed, options.only)]
-        error = is_lost = None
+        error, is_lost = None, False
         try:
             run(engine, seed, options.most, options.heads, target, is_fp8=is_fp8)
         except AssertionError as wrong:
             error = f"{' '.join(str(wrong).split()) or 'an assertion'}"[:600]
         except Exception as wrong:  # the context may be lost with it
             error, is_lost = f"{type(wrong).__name__}: {' '.join(str(wrong).split())}"[:600], True
-        print(json.dumps({"seed": seed, "error": error}), file=answers, flush=True)
+        told = {"seed": seed, "error": error, "is_lost": is_lost}
+        print(json.dumps(told), file=answers, flush=True)
         if is_lost:
             return
 
@@ -126,7 +127,10 @@ class Hand:
         finally:
             watchdog.cancel()
         if line:
-            return json.loads(line)["error"] or ""
+            told = json.loads(line)
+            if told["is_lost"]:  # it ends, and takes no other seed
+                self.process = None
+            return told["error"] or ""
         status = process.wait()
         took = time.monotonic() - begun
         self.process = None

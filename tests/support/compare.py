@@ -22,10 +22,11 @@ def relative_error(actual, expected):
     return difference / size if size else difference
 
 
-def assert_close(actual, expected, dtype, *, slack=1.0, allowance=0.0):
+def assert_close(actual, expected, dtype, *, slack=1.0, allowance=0.0, loses=False):
     """Stored `actual` against exact `expected` (float64, int64, bool) of a data type.
 
     slack: factor on the type's unit, for graphs of several roundings.  allowance: added to it.
+    loses: see `assert_rows_close`.
     """
     actual, expected = widen(np.asarray(actual)), np.asarray(expected)
     assert actual.shape == expected.shape
@@ -42,15 +43,17 @@ def assert_close(actual, expected, dtype, *, slack=1.0, allowance=0.0):
     bound = UNIT[dtype.name] * slack + allowance
     error = relative_error(actual, expected)
     assert error <= bound, f"relative error {error:.3g} > {bound:.3g} of {dtype}"
-    assert_rows_close(actual, expected, 8 * bound)
+    assert_rows_close(actual, expected, 8 * bound, loses=loses)
 
 
-def assert_rows_close(actual, expected, bound):
+def assert_rows_close(actual, expected, bound, *, loses=False):
     """No element is off by more than `bound` times its row's largest magnitude.
 
     A row is along the last axis of several elements: of statistics [1, c, 1, 1], the channels.
     One element alone has no other to be measured by where its sum nearly cancels; nor has one
     beside zeros, nor those beside NaN and infinities: what is usual among all measures them.
+    loses: so it does rows of zeros, where a graph may clip all of a row, or round it to nothing,
+    that an error leaves something of; else these are zeros.
     """
     if expected.ndim == 0 or expected.size == 0:
         return
@@ -60,7 +63,8 @@ def assert_rows_close(actual, expected, bound):
     largest = np.max(np.abs(finite), axis=-1, keepdims=True)
     off = np.abs(np.where(np.isfinite(expected), actual, 0.0) - finite)
     is_broken = ~np.isfinite(expected).all(axis=-1, keepdims=True)
-    is_broken |= np.count_nonzero(finite, axis=-1, keepdims=True) == 1
+    count = np.count_nonzero(finite, axis=-1, keepdims=True)
+    is_broken |= (count == 1) | (loses & (count == 0))
     usual = 0.0
     if is_broken.any() and np.isfinite(expected).any():
         usual = np.sqrt(np.mean(finite**2, where=np.isfinite(expected)))
