@@ -46,6 +46,7 @@ class ProductFacts:
     no_fragments: by SWAP_AB, why consumers can't compute the operand along the rows; "": they can.
     raw_bits: by SWAP_AB, of an element of what they would compute it from.
     is_computed: by operand of the first product, whether g1 gives it; computes: any of all.
+    has_integers: whether g1 reads integers of an operand's dims.
     is_async: by operand, whether TMA brings it as the instruction reads it, in every product.
     along_rows: of each product, by operand, whether rows, not k, may be contiguous.
     raw: of each distinct operand that may have a raw tile, (whether it is A, bytes of an element).
@@ -94,6 +95,7 @@ class ProductFacts:
     row_bytes: int = wgmma.ROW_BYTES
     may_stay: bool = False
     groups_beside: int = 1
+    has_integers: bool = False
 
     @property
     def panel_k(self) -> int:
@@ -150,6 +152,12 @@ def facts_of(fusion: Fusion) -> ProductFacts:
         ),
         narrow=(not _is_aligned(op.a), not _is_aligned(op.b)),
         may_stay=not all(read_once(fusion, t, dims) for t in loads),
+        has_integers=any(
+            t.type.is_integer and t.shape == operand.shape
+            for operand, _ in sides
+            if operand in fusion.producers
+            for t in fusion.read_inputs(operand)
+        ),
     )
 
 

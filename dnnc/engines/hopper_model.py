@@ -45,6 +45,7 @@ _COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings throu
 _REWRITE_RATE = 16e9  # elements a second that warps compute in shared memory; not measured
 _BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
 _FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
+_INTEGER_FRAGMENT_RATE = 45e9  # the same of integers, whose conversions are a quarter as fast
 _LINE_BYTES = 128
 _SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
 # Operands whose rows TMA can't take go through a warpgroup's registers: bytes a second of tiles of
@@ -103,7 +104,8 @@ class HopperTile:
     loaded of A is computed in shared memory.  takes_turns: two warpgroups have a tile each by
     turns, and one's epilogue runs beside the other's products.  taken: seconds in which threads
     take a stage's part of A into their registers, of tiles that come for all of k at once, so that
-    stages are parts of one load; 0: products read it where it is.
+    stages are parts of one load; 0: products read it where it is.  has_integers: whether rows that
+    are computed are made of integers.
     """
 
     tile: tuple[int, int]
@@ -129,6 +131,7 @@ class HopperTile:
     takes_turns: bool = False
     taken: float = 0.0
     has_phases: bool = False
+    has_integers: bool = False
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -235,9 +238,10 @@ class HopperTile:
         elements = self.computed_rows * self.depth
         computed = elements / (_COMPUTE_RATE * self.producers) if self.producers else 0.0
         if computed:  # producers that compute take slots from those that multiply
-            multiply *= _BESIDE_PRODUCERS
+            multiply = bent(multiply * _BESIDE_PRODUCERS, computed)
         elif elements:
-            multiply += elements / _FRAGMENT_RATE
+            rate = _INTEGER_FRAGMENT_RATE if self.has_integers else _FRAGMENT_RATE
+            multiply += elements / rate
         if self.rewrites:
             computed = self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE
         # Bound by either, pixels and products hold each other up.

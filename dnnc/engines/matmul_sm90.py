@@ -218,6 +218,7 @@ class MatmulSm90Engine:
             target,
             narrow=facts.narrow,
             takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
+            has_integers=facts.has_integers,
         ).predict(_work(fusion))
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
