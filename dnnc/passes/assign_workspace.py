@@ -12,6 +12,7 @@ Buffers are laid one after the other, each at a multiple of 256 bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,7 +34,8 @@ class AssignWorkspace(Pass):
         program = structure.read_program(module)
         graph = dnn.from_mlir(module)
         offsets, total = _offsets(program, graph)
-        program["steps"] = [_placed(step, offsets) for step in program["steps"]]
+        dims: dict[str, Dim] = graph.symbols
+        program["steps"] = [_placed(step, offsets, dims) for step in program["steps"]]
         program["workspace_bytes"] = str(total)
         program["buffers"] = []
         structure.write_program(module, program)
@@ -62,7 +64,9 @@ def _offsets(program: dict[str, Any], graph: OperationGraph) -> tuple[dict[Any, 
     return offsets, total
 
 
-def _placed(step: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
+def _placed(
+    step: dict[str, Any], offsets: dict[Any, Expr], dims: Mapping[str, Dim]
+) -> dict[str, Any]:
     if "memset" in step:
         record = dict(step["memset"])
         if record.get("buffer"):
@@ -71,23 +75,30 @@ def _placed(step: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
             record |= {"uid": -1, "offset": str(offsets[record["uid"]])}
         return {"memset": record}
     launch = dict(step["launch"])
-    launch["args"] = [_placed_argument(argument, offsets) for argument in launch["args"]]
+    launch["args"] = [_placed_argument(argument, offsets, dims) for argument in launch["args"]]
     return {"launch": launch}
 
 
-def _placed_argument(argument: dict[str, Any], offsets: dict[Any, Expr]) -> dict[str, Any]:
+def _placed_argument(
+    argument: dict[str, Any], offsets: dict[Any, Expr], dims: Mapping[str, Dim]
+) -> dict[str, Any]:
     if argument["kind"] == "workspace" and argument.get("buffer"):
         return {"kind": "workspace", "offset": str(offsets[argument["buffer"]])}
     if argument["kind"] == "tensor_map" and argument.get("buffer"):
-        recipe = {**argument["tensor_map"], "offset": str(offsets[argument["buffer"]])}
+        recipe = _placed_map(argument["tensor_map"], offsets[argument["buffer"]], dims)
         return {"kind": "tensor_map", "tensor_map": recipe}
     uid = _uid(argument)
     if argument["kind"] == "pointer" and uid in offsets:
         return {"kind": "workspace", "uid": uid, "offset": str(offsets[uid])}
     if argument["kind"] == "tensor_map" and uid in offsets:
-        recipe = {**argument["tensor_map"], "uid": -1, "offset": str(offsets[uid])}
-        return {**argument, "tensor_map": recipe}
+        recipe = _placed_map(argument["tensor_map"], offsets[uid], dims)
+        return {**argument, "tensor_map": {**recipe, "uid": -1}}
     return argument
+
+
+def _placed_map(recipe: dict[str, Any], offset: Expr, dims: Mapping[str, Dim]) -> dict[str, Any]:
+    """A map may begin elsewhere than its tensor, which lies at an offset of the workspace."""
+    return {**recipe, "offset": str(offset + parse(recipe["offset"], dims))}
 
 
 def _uid(argument: dict[str, Any]) -> int:
