@@ -89,6 +89,16 @@ def test_shapes(name):
     assert ".im2col" not in ptx_of(plan)
 
 
+def test_strides_of_pixels_that_are_copied_first():
+    """Each phase begins at a pixel of its own in the workspace."""
+    g = new_graph()
+    convolved(g, [1, 18, 9, 10], [24, 18, 3, 3], **around(1, stride=2)).set_output()
+    knobs = {**SMALL, "TILE_M": 64, "TILE_N": 64, "SWAP_AB": 1, "TILE_ROWS": 4, "STAGES": 3}
+    plan = run(g, knobs=knobs)
+    assert sum("copy" in kernel.name for kernel in plan.programs[0].kernels) == 2
+    assert ".im2col" not in ptx_of(plan)
+
+
 def test_a_filter_that_is_turned():
     g = new_graph(dtypes.bf16)
     mode = {"convolution_mode": "CONVOLUTION"}

@@ -216,3 +216,17 @@ def test_products_of_other_offsets_are_refused():
     y = g.moe_grouped_matmul(token, weight, first)
     g.mul(y, g.moe_grouped_matmul(token, weight, other)).set_output()
     assert any("of the same offsets" in reason for reason in reasons_of(g))
+
+
+def test_a_product_that_the_next_one_reads():
+    """Two kernels; rows of the first one's result lie in the workspace, which begins elsewhere."""
+    g = graph_of(dtypes.f16)
+    token, up, first = operands(g, 70, 3, 80, 72)
+    hidden = g.relu(g.moe_grouped_matmul(token, up, first)).set_data_type(dtypes.f16)
+    down = g.tensor([3, 72, 64], [72 * 64, 1, 72])
+    g.moe_grouped_matmul(hidden, down, first).set_output()
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {})
+    inputs[graph.tensor("first").uid] = np.array([0, 20, 60], np.int32).reshape(-1, 1, 1)
+    plan = check(g, {}, inputs=inputs, target="sm_90a", slack=2.0)
+    assert [fusion.engine for fusion in plan.programs[0].fusions] == ["matmul_sm90"] * 2
