@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product as product_of
 
-from ..dialect.fusion import Fusion, remembered
+from ..dialect.fusion import Fusion
 from ..target import Target
 from .engine import Knobs
 from .reduced import runs_along_row
@@ -17,7 +16,7 @@ from .rows_facts import (
     sums_of_exponentials,
     width_of,
 )
-from .rows_limits import MOST_THREADS, illegal
+from .rows_limits import MOST_THREADS, illegal, ring_reasons
 from .rows_tiling import is_shared
 
 THREADS = (32, 1, 2, 4, 8, 16, 64, 128, 256, 512, 1024)
@@ -27,29 +26,10 @@ _LONG_ROW = 16384  # elements
 _KEPT_BYTES = 64 << 10  # of a row, from where on it may
 
 
-@dataclass(frozen=True)
-class _Row:
-    """What makes knobs poor, of a fusion.
-
-    elements: at most.  is_along: whether threads follow each other along the row.  width: elements
-    a thread takes together.  is_worth_keeping: whether a row that is read again had better stay in
-    shared memory, of a block of MOST_THREADS.
-    """
-
-    elements: int
-    is_along: bool
-    width: int
-    is_worth_keeping: bool
-
-
 def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
     """Legal knobs."""
     has_sums = bool(split_reductions(fusion)[1])
-    row = _row_of(fusion)
-    shapes = [
-        shape for shape in product_of((1, 2, 4, 8), THREADS, sorted(ELEMENTS))
-        if not _is_poor_shape(*shape, row)
-    ]  # fmt: skip
+    row = row_elements(fusion).bounds()[1]
     found: list[Knobs] = []
     for config in CONFIGS:
         # (CTA_COUNT, STAGES, TILE_ROWS, the longest row that no cluster shares)
@@ -58,15 +38,16 @@ def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
             counts, stages, rows, short = (1, 2, 3, 4), (3, 4), (0, 8, 16), _LONG_ROW
         elif has_sums:
             counts, stages, rows, short = (1, 2, 4, 8), (0, 2, 3), (0,), _LONG_ROW // 2
-        for blocks, threads, held in shapes:
-            if blocks > 1 and row.elements <= short:
-                continue  # a cluster waits longer than a block
+        if stages[0] > 1 and ring_reasons(stages[0], fusion, target):
+            continue
+        clusters = (1, 2, 4, 8) if row > short else (1,)  # it waits longer than a block
+        for blocks, threads, held in product_of(clusters, THREADS, sorted(ELEMENTS)):
+            if _is_poor(blocks, threads, held, fusion):
+                continue
             for count, ring, of_block in product_of(counts, stages, rows):
                 if of_block and is_shared(threads, blocks):
                     continue  # more than a warp's rows have to wait for each other
-                if ring == 1 and (
-                    threads != MOST_THREADS or blocks > 1 or not row.is_worth_keeping
-                ):
+                if ring == 1 and not _is_worth_keeping(fusion, blocks, threads):
                     continue
                 knobs = {
                     "TILE_COLS": threads, "TILE_ROWS": of_block, "ARRAY_SIZE_PER_THREAD": held,
@@ -77,30 +58,25 @@ def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
     return found
 
 
-@remembered
-def _row_of(fusion: Fusion) -> _Row:
-    return _Row(
-        elements=row_elements(fusion).bounds()[1],
-        is_along=runs_along_row(fusion, split_reductions(fusion)[0][0]),
-        width=width_of(fusion),
-        is_worth_keeping=_is_worth_keeping(fusion),
-    )
-
-
-def _is_poor_shape(blocks: int, threads: int, held: int, row: _Row) -> bool:
-    """Whether blocks of a cluster, threads and elements of each are slow for a row, or leave
-    threads without work."""
-    if row.is_along and not held and threads * 64 < min(row.elements, 1 << 15):
+def _is_poor(blocks: int, threads: int, held: int, fusion: Fusion) -> bool:
+    """Whether knobs that may be legal are slow, or leave threads without work."""
+    row = row_elements(fusion).bounds()[1]
+    is_along = runs_along_row(fusion, split_reductions(fusion)[0][0])
+    if is_along and not held and threads * 64 < min(row, 1 << 15):
         return True  # few threads take long
-    least = row.width if row.is_along else 1
-    is_wasteful = held > least and held // 2 * threads * blocks >= row.elements
-    has_idle = threads > 2 and threads // 2 * least >= row.elements
-    return is_wasteful or 0 < held < least or has_idle
+    least = width_of(fusion) if is_along else 1
+    is_wasteful = held > least and held // 2 * threads * blocks >= row
+    return is_wasteful or 0 < held < least or (threads > 2 and threads // 2 * least >= row)
 
 
-def _is_worth_keeping(fusion: Fusion) -> bool:
-    """One block of a multiprocessor computes while nothing is loaded: functions before a
-    reduction take longer than reading again does, if they have a pass of their own."""
+def _is_worth_keeping(fusion: Fusion, blocks: int, threads: int) -> bool:
+    """Whether a row that is read again had better stay in shared memory.
+
+    One block of a multiprocessor computes while nothing is loaded: functions before a
+    reduction take longer than reading again does, if they have a pass of their own.
+    """
+    if threads != MOST_THREADS or blocks > 1:
+        return False
     if has_functions_before_sums(fusion) and not sums_of_exponentials(fusion):
         return False
     row = row_elements(fusion).bounds()[1]

@@ -133,16 +133,23 @@ def _ring(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
             return ()
         what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={knobs['ARRAY_SIZE_PER_THREAD']}"
         return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
-    whole, _ = ring_inputs(fusion)
-    if target.capability < (9, 0) or not (is_along and whole):
-        what = f"STAGES={stages} on {target}, {len(whole)} inputs whose rows are runs of bytes"
-        return (knob_reason(what, "sm_90, rows of contiguous multiples of 16 bytes"),)
+    if reasons := ring_reasons(stages, fusion, target):
+        return reasons
     if has_own_rings(knobs):
         return _own_rings(knobs, fusion)
     rows = block_threads(knobs, is_along) // knobs["TILE_COLS"]
     if not knobs["CTA_COUNT"] or knobs["TILE_CGA"] > 1 or rows > MOST_ROWS:
         what = f"STAGES={stages} with CTA_COUNT=0, clusters or {rows} rows of a block"
         return (knob_reason(what, f"CTA_COUNT of 1 or more, up to {MOST_ROWS} rows"),)
+    return ()
+
+
+def ring_reasons(stages: int, fusion: Fusion, target: Target) -> Reasons:
+    """Why no rows can come through a ring of two stages or more, whatever the other knobs."""
+    whole, _ = ring_inputs(fusion)
+    if target.capability < (9, 0) or not (_is_along(fusion) and whole):
+        what = f"STAGES={stages} on {target}, {len(whole)} inputs whose rows are runs of bytes"
+        return (knob_reason(what, "sm_90, rows of contiguous multiples of 16 bytes"),)
     return ()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered
 from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..expr import typical
@@ -29,6 +29,7 @@ def fp8_reasons(fusion: Fusion, target: Target) -> list[Reason]:
     ]
 
 
+@remembered
 def too_large_reasons(fusion: Fusion) -> list[Reason]:
     """Kernels count elements of one tensor in 31 bits."""
     reasons: list[Reason] = []

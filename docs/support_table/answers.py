@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import cache
+from itertools import product
 
 from dnnc.dialect.fusion import Fusion
 from dnnc.engines import ENGINES, heuristics
@@ -24,6 +25,11 @@ def takes(engine: Engine, fusion: Fusion, target: Target) -> bool:
 def targets_of(engine: Engine, graphs: tuple[Fusion, ...]) -> tuple[Target, ...]:
     """The targets for which the engine takes one of the graphs."""
     return tuple(t for t in TARGETS if any(takes(engine, fusion, t) for fusion in graphs))
+
+
+def is_taken(graphs: tuple[Fusion, ...]) -> bool:
+    """Whether an engine takes one of the graphs for some target."""
+    return any(takes(*asked) for asked in product(ENGINES, graphs, TARGETS))
 
 
 def engines_of(graphs: tuple[Fusion, ...]) -> tuple[Engine, ...]:
@@ -55,12 +61,12 @@ def engines_of_parts(name: str) -> tuple[str, ...]:
 
 def runs(name: str) -> bool:
     """Whether an operation has an engine, or several for its parts."""
-    return bool(engines_of(graphs_of_operation(name)) or engines_of_parts(name))
+    return is_taken(graphs_of_operation(name)) or bool(engines_of_parts(name))
 
 
 def engines_of_operation(name: str) -> str:
     """Those that take an example whole, or else those of its parts."""
     graphs = graphs_of_operation(name)
-    if engines_of(graphs) or not engines_of_parts(name):
+    if is_taken(graphs) or not engines_of_parts(name):
         return engines_text(graphs)
     return f"several kernels: {', '.join(engines_of_parts(name))}"

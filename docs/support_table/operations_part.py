@@ -11,7 +11,7 @@ from dnnc.dialect.ops import OPS, Pointwise
 from dnnc.dtypes import DType
 from tests.dialect.examples import EXAMPLES
 
-from .answers import engines_of, engines_of_operation, runs
+from .answers import engines_of_operation, is_taken, runs
 from .graphs import Build, fusion_of, graphs_of_operation
 from .linked_tests import TESTS, links
 from .markdown import table, types_text
@@ -41,11 +41,11 @@ def _io_types(name: str) -> tuple[DType, ...]:
 
     Where engines take the operation, they have to take that.
     """
-    has_engine = bool(engines_of(graphs_of_operation(name)))
+    has_engine = is_taken(graphs_of_operation(name))
 
     def fits(io: DType) -> bool:
         made = (fusion_of(build, io) for build in EXAMPLES[name])
-        return any(f is not None and (not has_engine or engines_of((f,))) for f in made)
+        return any(f is not None and (not has_engine or is_taken((f,))) for f in made)
 
     return tuple(filter(fits, dtypes.ALL))
 
