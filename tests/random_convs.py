@@ -61,7 +61,7 @@ SURFACES = {
     ),
     "conv_sm90": Surface(
         ("f16", "bf16", "f32", "i8"),
-        (16, 16, 32, 48, 80),
+        (16, 16, 32, 48, 80, 5, 18, 66),
         layouts=(*_LAST, "first"),
         filters=("last", "last", "last", "first"),
         before="channels",
