@@ -527,13 +527,27 @@ def no_config_error(
             status = _status_of(found)
             said = (f"  {r.engine.name}: {r.reasons[0]}" for r in found)
             lines += [f"{fusion.ops[0].label}:", *said]
-    lines = lines or ["each operation has one, but together they have no choice that is legal"]
+    supported = "operations of the support table (dnnc engines GRAPH explains each)"
+    if not lines:
+        lines = _reasons_together(graph, alone, target)
+        supported = "heuristic mode FALLBACK, which gives engines a part of the graph each"
     return DnncError(
         status,
         "\n  ".join([f"no engine for {target}:", *lines]),
-        "operations of the support table (dnnc engines GRAPH explains each)",
+        supported,
         f"graph '{graph.name}'",
     )
+
+
+def _reasons_together(graph: OperationGraph, alone: Sequence[Fusion], target: Target) -> list[str]:
+    """Why none takes the whole graph, of engines that take its product or other anchor, or, of a
+    graph without, its first operation."""
+    (whole,) = partition(graph, [graph.live_ops])
+    first = next((fusion for fusion in alone if fusion.with_role("anchor")), alone[0])
+    others = {refusal.engine for refusal in refusals(first, target)}
+    said = (f"  {r.engine.name}: {r.reasons[0]}" for r in refusals(whole, target)
+            if r.engine not in others)  # fmt: skip
+    return ["each operation has one, but not all of them together:", *said]
 
 
 def _status_of(found: Sequence[Refusal]) -> Status:

@@ -287,3 +287,19 @@ def test_products_of_f32_are_split_rather_than_rounded(kind):
     if kind != "attention":
         best = heuristics.best_config(graph, SM90A, engine="matmul_sm90")
         assert best.rounds_operands
+
+
+def test_a_graph_that_no_engine_takes_whole_is_told_why_and_which_mode_splits_it():
+    g = dnnc.pygraph("rows", dtypes.bf16, dtypes.f32, dtypes.f32, target="sm_90a")
+    a, b = g.tensor([1, 4096, 512]), g.tensor([1, 512, 1024], [512 * 1024, 1, 512])
+    c = g.matmul(a, b)
+    g.mul(c, g.rsqrt(g.reduction(g.mul(c, c), "avg").set_dim([1, 4096, 1]))).set_output()
+    graph = g.graph.finalize()
+    with pytest.raises(dnnc.cudnnGraphNotSupportedError) as error:
+        heuristics.best_config(graph, targets.of("sm_90a"), ["A"])
+    said = str(error.value)
+    assert "matmul_sm90: operations: reduction:avg" in said
+    assert "accepted: reductions of rows of up to 768 elements" in said
+    assert "conv_sm90" not in said
+    assert "heuristic mode FALLBACK" in said
+    assert len(heuristics.best_config(graph, targets.of("sm_90a"), ["FALLBACK"]).choices) > 1
