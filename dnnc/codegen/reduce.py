@@ -22,6 +22,7 @@ from .walk import Walk, indexing_maps, init_of, inputs_of, reduced_axes
 
 Combine = Callable[[Any, Any], Any]
 UNROLL = 4  # fragments that `accumulate` loads together
+_RUN = 16  # groups of these that it combines before they come to the total
 
 
 def identity(operation: Any, width: int) -> Any:
@@ -174,25 +175,40 @@ def accumulate(
 ) -> list[Any]:
     """Totals, one a reduction, and what `load` gives for i = first, first + step, ... below end.
 
-    Several fragments are loaded before the first is used; the rest go one by one.
+    totals: what changes nothing.  Several fragments are loaded before the first is used, and
+    combined with each other, then `_RUN` such groups, before these come to the total: what rounding
+    does to small terms of a large total adds up.  The rest go one by one.
     """
+    start = list(totals)
 
     def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        loaded = [load(ops.add(i, step * u)) for u in range(UNROLL)]
-        for values in loaded:
-            carried = [c(t, v) for c, t, v in zip(combines, carried, values, strict=True)]
-        return carried
+        loaded = zip(*[load(ops.add(i, step * u)) for u in range(UNROLL)], strict=True)
+        groups = [_together(c, values) for c, values in zip(combines, loaded, strict=True)]
+        return [c(t, v) for c, t, v in zip(combines, carried, groups, strict=True)]
 
     def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
         return [c(t, v) for c, t, v in zip(combines, carried, load(i), strict=True)]
 
     stride = step * UNROLL
     whole = ops.sub(end, step * (UNROLL - 1))
-    totals = ops.for_(first, whole, stride, totals, many)
+
+    def run(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        own = ops.for_(i, ops.minimum(ops.add(i, stride * _RUN), whole), stride, start, many)
+        return [c(t, v) for c, t, v in zip(combines, carried, own, strict=True)]
+
+    totals = ops.for_(first, whole, stride * _RUN, totals, run)
     done = ops.maximum(ops.sub(whole, first), 0)
     rounds = ops.div(ops.add(done, stride - 1), stride)
     rest = ops.add(first, ops.mul(rounds, stride))
     return ops.for_(rest, end, step, totals, one)
+
+
+def _together(combine: Combine, values: Sequence[Any]) -> Any:
+    """Neighbours first, in their order."""
+    while len(values) > 1:
+        pairs = [values[i : i + 2] for i in range(0, len(values), 2)]
+        values = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return values[0]
 
 
 def unrolled(

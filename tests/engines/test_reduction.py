@@ -7,10 +7,15 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines.reduction import REDUCTION
+from dnnc.interpreter.plans import run_plan
+from dnnc.options import Options
+from dnnc.rounding import round_to
 from dnnc.target import of
 from tests.support.checked import check, random_inputs
+from tests.support.compare import UNIT
 
 from .test_pointwise import new_graph, permuted_strides
 
@@ -133,15 +138,24 @@ def test_results_repeat_bit_for_bit_under_any_schedule():
     g = new_graph(dtypes.f16)
     x = g.tensor([64, 256])
     reduce(g, x, "add", (0, 1)).set_output().set_data_type(dtypes.f32)
-    from dnnc.compiler import compile_graph
-    from dnnc.interpreter.plans import run_plan
-    from dnnc.options import Options
-
     knobs = (("TILE_ROWS", 64), ("SPLIT_K_SLC", 4))
     plan = compile_graph(g.graph, "sm_80", Options(engine="reduction", knobs=knobs))
     inputs = random_inputs(g.graph, {})
     results = {run_plan(plan, inputs, seed=s)[2].tobytes() for s in range(6)}
     assert len(results) == 1
+
+
+def test_long_sums_of_squares_are_as_exact_as_f32():
+    """Of a thousand terms of a thread: one by one, ties that round down would add up."""
+    g = new_graph(dtypes.bf16)
+    x = g.tensor([1024, 64])
+    y = reduce(g, g.mul(x, x), "add", [0]).set_output().set_data_type(dtypes.f32)
+    knobs = (("TILE_ROWS", 1), ("SPLIT_K_SLC", 1))
+    plan = compile_graph(g.graph, "sm_80", Options(engine="reduction", knobs=knobs))
+    drawn = round_to(np.random.default_rng(0).standard_normal((1024, 64)), dtypes.bf16)
+    found = np.float64(run_plan(plan, {x.uid: drawn})[y.uid]).ravel()
+    wanted = (np.float64(drawn) ** 2).sum(0)
+    assert np.linalg.norm(found - wanted) <= UNIT["f32"] * np.linalg.norm(wanted)
 
 
 def clauses(g):
