@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 from ..dialect.tensor import Tensor
@@ -91,7 +92,11 @@ class Output:
         text = str(Expr.of(bytes_))
         self.steps.append(Step(memset=Memset(-1, "0", text, value, buffer)))
 
-    def clear(self, tensor: Tensor) -> None:
-        """Sets a tensor of one element to 0 before the steps that follow."""
-        bytes_ = str(tensor.type.bits // 8)
-        self.steps.append(Step(memset=Memset(tensor.uid or 0, "0", bytes_)))
+    def preset(self, tensor: Tensor, bits: int) -> None:
+        """Sets a tensor of one element before the steps that follow; bits: of the element."""
+        data = bits.to_bytes(tensor.type.bits // 8, "little")
+        at = 0
+        for value, run in groupby(data):
+            count = len(list(run))
+            self.steps.append(Step(memset=Memset(tensor.uid or 0, str(at), str(count), value)))
+            at += count

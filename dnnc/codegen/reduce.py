@@ -37,6 +37,11 @@ def identity(operation: Any, width: int) -> Any:
     return ops.splat(made.results[0], width)
 
 
+def start_of(operation: Any) -> float:
+    """The number that a reducing generic of floats starts from."""
+    return ir.FloatAttr(init_of(operation).owner.operands[0].owner.attributes["value"]).value
+
+
 def combiner(walk: Walk, operation: Any) -> Combine:
     """The combination of a reducing generic of one operand: total, next -> total."""
 

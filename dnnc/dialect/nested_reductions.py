@@ -20,7 +20,7 @@ from .tensor import Tensor
 
 # Mode -> that of the second step.
 _SECOND = {
-    "add": "add", "mul": "mul", "min": "min", "max": "max", "amax": "max", "norm1": "add",
+    "add": "add", "mul": "mul", "min": "min", "max": "max", "amax": "amax", "norm1": "add",
     "mul_no_zeros": "mul",
 }  # fmt: skip
 

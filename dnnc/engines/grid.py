@@ -47,6 +47,7 @@ from .reduced import (
 )
 from .surface import (
     LAUNCH_SECONDS,
+    MEMSET_SECONDS,
     bytes_of,
     fp8_reasons,
     pattern_reason,
@@ -61,7 +62,6 @@ _STAGES = (4, 2, 1, 8)
 _MOST_GROUPS = 16  # of blocks; a device has as many multiprocessors, however few
 _FEW_SLICES = 8  # whose parts every block combines itself
 _MEET_SECONDS = 5.0e-6  # of a level: combine, write, wait, read
-_MEMSET_SECONDS = 1.5e-6
 _SHARE = 0.79  # of the memory's rate
 
 
@@ -170,7 +170,7 @@ class GridEngine:
             rate *= min(1.0, columns * _fragment_bytes(fusion, fusion.inputs[0]) / 128)
         rate *= groups * slices / target.sm_count
         meeting = levels * _MEET_SECONDS
-        seconds = LAUNCH_SECONDS + _MEMSET_SECONDS + meeting + moved / rate
+        seconds = LAUNCH_SECONDS + MEMSET_SECONDS + meeting + moved / rate
         return Prediction(seconds, "memory" if moved / rate > meeting else "latency")
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:

@@ -187,17 +187,22 @@ def inputs_read_again(fusion: Fusion, reductions: Sequence[Reduction]) -> list[T
 
 
 def reads_of_passes(
-    region: Region, levels: Sequence[Sequence[Any]], sources: Mapping[Any, Any] | None = None
+    region: Region,
+    levels: Sequence[Sequence[Any]],
+    sources: Mapping[Any, Any] | None = None,
+    after: Sequence[Any] = (),
 ) -> list[dict[Any, set[Access]]]:
     """Of each level, and of what comes after: argument -> how its elements are addressed.
 
-    sources: a reduction -> the one whose input it goes over instead of its own.
+    sources: a reduction -> the one whose input it goes over instead of its own.  after: values
+    that come after beside the outputs.
     """
     dims = region.dims_of(inputs_of(levels[0][0])[0])
     stop = {op.results[0] for level in levels for op in level}
     of = sources or {}
     values = [[inputs_of(of.get(op, op))[0] for op in level] for level in levels]
-    values.append([value for value, tensor in region.outputs if tensor.shape == tuple(dims)])
+    last = [value for value, tensor in region.outputs if tensor.shape == tuple(dims)]
+    values.append([*last, *after])
     passes: list[dict[Any, set[Access]]] = []
     for group in values:
         found: dict[Any, set[Access]] = {}

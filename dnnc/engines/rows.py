@@ -9,13 +9,15 @@ a longer row is read again in each pass.  Fragments lie along the row where its 
 reduced, else across rows, each thread working on several rows' elements.
 
 Sums of columns beside that (the gradients of a norm's scale and bias) stay in registers while
-blocks go through the rows; a second kernel adds up what the blocks leave.
+blocks go through the rows; a second kernel adds up what the blocks leave.  The largest or smallest
+element of all rows (the amax of what is quantised) stays in a register of each thread, and blocks
+meet in the output (`rows_extremes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, ClassVar
 
@@ -42,9 +44,11 @@ from .reduced import (
     sizes_along,
 )
 from .rows_columns import COLUMNS_BYTES
+from .rows_extremes import extreme_reasons
 from .rows_facts import (
     NARROW,
     block_threads,
+    extremes_of,
     is_narrow,
     levels_of,
     passes_of,
@@ -54,13 +58,14 @@ from .rows_facts import (
     slots_of,
     split_reductions,
     width_of,
+    without_extremes,
 )
 from .rows_forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
 from .rows_kernel import RowsEmitter
 from .rows_limits import MOST_ACROSS, illegal
 from .rows_model import RowsModel
 from .rows_tiling import RowsTiling, split_region
-from .surface import bytes_of, fp8_reasons, pattern_reason, too_large_reasons
+from .surface import MEMSET_SECONDS, bytes_of, fp8_reasons, pattern_reason, too_large_reasons
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,8 @@ class RowsEngine:
         "norms), any mode; pointwise and view operations before, pointwise ones after, of the "
         "dims of the rows or of their results; outputs of those dims; packed boolean outputs "
         "whose rows are a multiple of 8 contiguous elements; sums over all other axes beside "
-        "them (gradients of scale and bias)",
+        "them (gradients of scale and bias), or amax, max and min over all axes, in FLOAT, as f32 "
+        "outputs that nothing else reads (the amax of what is quantised)",
     )
 
     # ---- the support surface
@@ -87,10 +93,12 @@ class RowsEngine:
         if not along:
             return (pattern_reason("no reduction", "one reduction at least"),)
         reasons = agreement_reasons(along) + _empty_reasons(along[0])
+        reasons += extreme_reasons(fusion, extremes_of(fusion), columns)
         if not reasons:
+            rest = without_extremes(fusion)
             reasons += self._column_reasons(fusion, along[0], columns)
-            reasons += after_reasons(fusion, along, columns)
-            reasons += output_reasons(fusion, along[0], _holds_bytes, columns)
+            reasons += after_reasons(rest, along, columns)
+            reasons += output_reasons(rest, along[0], _holds_bytes, columns)
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
         if not reasons and columns and not self.candidates(fusion, target):
             what = f"sums of columns of up to {row_elements(fusion).bounds()[1]} elements"
@@ -171,7 +179,10 @@ class RowsEngine:
             registers=registers_of(fusion, knobs),
             columns=len(columns),
         )
-        return model.predict(target)
+        found = model.predict(target)
+        if extremes_of(fusion):
+            return replace(found, seconds=found.seconds + MEMSET_SECONDS)
+        return found
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ()
@@ -179,11 +190,13 @@ class RowsEngine:
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        reductions, columns = split_region(region)
+        reductions, columns, extremes = split_region(region)
         dims = region.dims_of(inputs_of(reductions[0])[0])
         kept_dims = region.dims_of(reductions[0].results[0])
         kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
-        accesses = accesses_of(region, reductions)
+        # What finds a row's extreme may be no reduction of its own.
+        sources = [e.source for e in extremes if e.source not in reductions]
+        accesses = accesses_of(region, [*reductions, *sources])
         order = axis_order(dims, accesses)
         groups = [
             loop_groups(dims, [a for a in order if (a in kept) == is_kept], accesses)
@@ -206,7 +219,9 @@ class RowsEngine:
         row = product(dims[axis] for group in groups[1] for axis in group)
         fragments = -(-row.bounds()[1] // (width if is_row else 1))
         step = threads * blocks
-        again = read_again(region, reads_of_passes(region, region_levels(region, reductions)))
+        last = [inputs_of(extreme.source)[0] for extreme in extremes]
+        levels = region_levels(region, reductions)
+        again = read_again(region, reads_of_passes(region, levels, after=last))
         count = -(-fragments // step) if held else 0
         return {
             "kept": groups[0],

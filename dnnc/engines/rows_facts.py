@@ -26,6 +26,7 @@ from .reduced import (
     sizes_along,
 )
 from .rows_columns import bytes_of_block
+from .rows_extremes import BYTES, MODES
 from .rows_ring import PRODUCER_THREADS, memory_bytes
 from .rows_tiling import is_shared
 
@@ -45,16 +46,74 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-@remembered
 def split_reductions(fusion: Fusion) -> tuple[list[Reduction], list[Reduction]]:
     """(reductions along rows, sums of columns): the first reduction says what a row is, if
     others need it; else the one whose axes run fastest."""
+    along, columns, _ = _split(fusion)
+    return along, columns
+
+
+def extremes_of(fusion: Fusion) -> list[tuple[Reduction, Reduction]]:
+    """The largest and smallest elements of all rows, each with the reduction whose elements it is
+    of: itself, or one that finds each row's."""
+    return _split(fusion)[2]
+
+
+@remembered
+def _split(
+    fusion: Fusion,
+) -> tuple[list[Reduction], list[Reduction], list[tuple[Reduction, Reduction]]]:
     found = reductions_of(fusion)
     below = [{r for t in op.operands for r in fusion.upstream(t)} for op in found]
     needed = [op for op in found if any(op in ops for ops in below) or _flows_on(fusion, op)]
-    first = (needed or found)[:1]
-    columns = [op for op in found if first and _is_across(op, first[0])]
-    return [op for op in found if op not in columns], columns
+    first = list(needed or found)[:1]
+    if not first:
+        return [], [], []
+    extremes = [
+        (op, source)
+        for op in found
+        if op not in first and (source := _elements_of(fusion, op, first[0])) is not None
+    ]
+    beside = set[Op](op for op, _ in extremes)
+    columns = [op for op in found if op not in beside and _is_across(op, first[0])]
+    beside.update(source for op, source in extremes if not _is_read_beside(fusion, source, op))
+    along = [op for op in found if op not in beside and op not in columns]
+    return along or first, columns, extremes
+
+
+def _elements_of(fusion: Fusion, op: Reduction, row: Reduction) -> Reduction | None:
+    """Of an extreme of all rows, the reduction whose elements it is of; None: it is none."""
+    is_whole = op.y.elements().constant == 1 and row.y.elements().constant != 1
+    if op.mode not in MODES or op.index is not None or not is_whole:
+        return None
+    if op.x.shape == row.x.shape:
+        return op
+    source = fusion.producers.get(op.x)
+    if not isinstance(source, Reduction) or (source.mode, source.index) != (op.mode, None):
+        return None
+    is_of_rows = (source.x.shape, source.y.shape) == (row.x.shape, row.y.shape)
+    return source if is_of_rows else None
+
+
+def _is_read_beside(fusion: Fusion, source: Reduction, op: Reduction) -> bool:
+    """Whether more than an extreme needs each row's."""
+    others = [other for other in fusion.ops if source.y in other.operands and other is not op]
+    return source is not op and (bool(others) or source.y in fusion.outputs)
+
+
+@remembered
+def without_extremes(fusion: Fusion) -> Fusion:
+    """The rest, as it is where there are none."""
+    along, columns, extremes = _split(fusion)
+    if not extremes:
+        return fusion
+    left_out = set[Op](op for pair in extremes for op in pair).difference(along, columns)
+    outputs = {op.y for op, _ in extremes}
+    return Fusion(
+        fusion.index,
+        tuple(op for op in fusion.ops if op not in left_out),
+        tuple(t for t in fusion.outputs if t not in outputs),
+    )
 
 
 def _flows_on(fusion: Fusion, op: Reduction) -> bool:
@@ -156,7 +215,8 @@ def registers_of(fusion: Fusion, knobs: Knobs) -> int:
     if columns:
         return 32 + held * (whole + 2 * len(columns))
     levels = len(levels_of(fusion)) - 1
-    return round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
+    needed = round(20 + held * (0.9 * whole + 0.5 * vectors + 0.8 * levels + 0.3))
+    return needed + len(extremes_of(fusion))
 
 
 def has_own_rings(knobs: Knobs) -> bool:
@@ -231,7 +291,16 @@ def _sums_bytes(fusion: Fusion, knobs: Knobs) -> int:
 
 
 def static_bytes(fusion: Fusion, knobs: Knobs) -> int:
-    """Of shared memory, where totals of rows are exchanged."""
+    """Of shared memory, where totals of rows are exchanged, and a block's extremes."""
+    warps = block_threads(knobs, _is_along(fusion)) // WARP_THREADS
+    return _totals_bytes(fusion, knobs) + len(extremes_of(fusion)) * warps * BYTES
+
+
+def _is_along(fusion: Fusion) -> bool:
+    return runs_along_row(fusion, split_reductions(fusion)[0][0])
+
+
+def _totals_bytes(fusion: Fusion, knobs: Knobs) -> int:
     along, _ = split_reductions(fusion)
     threads = knobs["TILE_COLS"]
     sizes = sum(max(4, op.compute_type.bits // 8) for op in along)

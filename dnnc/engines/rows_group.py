@@ -11,6 +11,7 @@ from ..codegen.index import Coordinate, Index
 from ..codegen.loops import coordinates_of
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith
+from . import rows_extremes
 from .rows_tiling import Place
 
 _ZERO = Index.of(0)
@@ -34,7 +35,7 @@ class Group:
         outputs = [
             (value, target)
             for value, target in region.targets(self.kernel)
-            if not self.rows.is_of_columns(value)
+            if not self.rows.is_beside(value)
         ]
         full = tuple(self.rows.dims)
         self.whole = [(v, t) for v, t in outputs if t.tensor.shape == full]
@@ -44,7 +45,7 @@ class Group:
         return self.place.at(self.kept, fragment)
 
     def held(self, sums: Sequence[Any]) -> list[Any]:
-        """Gives the sums of columns with what the rows add to them."""
+        """Gives the sums of columns, or the extremes, with what the rows add to them."""
         t, rows, place = self.tiling, self.rows, self.place
         places = [self.at(fragment) for fragment in place.fragments]
         inside = [place.inside(fragment) for fragment in place.fragments]
@@ -71,6 +72,8 @@ class Group:
              [self.walk.value(value, at, self.width) for value, _ in self.whole])
             for at, is_inside in zip(places, inside, strict=True)
         ]  # fmt: skip
+        if rows.extremes:
+            added = self.with_extremes(sums, [(at, self.walk) for at in places])
         for at, condition, values in ready:
             for (_, target), value in zip(self.whole, values, strict=True):
                 target.store(at, value, condition)
@@ -101,6 +104,16 @@ class Group:
         if is_inside is None:
             return value
         return arith.SelectOp(is_inside, value, reduce.identity(op, self.width)).result
+
+    def with_extremes(self, found: Sequence[Any], fragments: Sequence[Any]) -> list[Any]:
+        """The extremes with those of fragments: (coordinates, what knows its values).
+
+        Past the ends lie elements that are seen twice, which changes nothing.
+        """
+        for at, walk in fragments:
+            some = rows_extremes.of_fragment(self.rows, walk, at, self.width)
+            found = rows_extremes.combined(self.rows, walk, found, some)
+        return list(found)
 
     def keep(self, level: Sequence[Any], totals: Sequence[Any]) -> None:
         for op, total in zip(level, totals, strict=True):

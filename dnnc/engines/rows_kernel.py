@@ -5,6 +5,7 @@
         for each level of reductions: load (once, where rows are held), combine
         store what comes after the last
     where columns are summed too: store the block's sums, which a second kernel adds up
+    where extremes of all rows are found too: one atomic operation of the block for each
 
 A level is the reductions that need those of the levels before, and no others.
 """
@@ -23,7 +24,7 @@ from ..codegen.output import Output
 from ..codegen.region import Region
 from ..expr import Expr, minimum
 from ..mlir import nvvm
-from . import rows_ring
+from . import rows_extremes, rows_ring
 from .rows_columns import ColumnSums
 from .rows_ring import RingKernel
 from .rows_tiling import Place, Rows, RowsTiling
@@ -52,6 +53,7 @@ class RowsEmitter:
             if self.sums and t.is_early:
                 nvvm.griddepcontrol(nvvm.GridDepActionKind.launch_dependents)
             self._emit_rows(kernel)
+        rows_extremes.preset(self.rows, self.output)
         self.output.launch(kernel, (self._grid * t.cluster, 1, 1))
         if self.sums:
             self.sums.emit()
@@ -87,11 +89,10 @@ class RowsEmitter:
             cluster.arrive()
         if t.blocks:
             loop = Together(place, number, self._clusters, self._later)
-            sums = loop.go()
-            if self.sums:
-                self.sums.store(place, sums, number, loop.memory, ops.barrier)
+            self._finish(place, loop.go(), number, loop.memory, ops.barrier)
         else:
-            one_group(place, number, 0, {}, [])
+            sums = one_group(place, number, 0, {}, rows_extremes.sums_of_nothing(self.rows))
+            self._finish(place, sums, number, None, ops.barrier)
         if t.cluster > 1:
             cluster.wait()  # no block ends while others write to it
 
@@ -99,13 +100,26 @@ class RowsEmitter:
         ring = RingKernel(place, number, self._clusters, self._later)
 
         def finish(sums: Sequence[Any], barrier: Callable[[], None]) -> None:
-            if self.sums:
-                self.sums.store(place, sums, number, ring.memory, barrier)
+            self._finish(place, sums, number, ring.memory, barrier)
 
         ring.emit(finish)
         if self.tiling.cluster > 1:
             cluster.arrive()
             cluster.wait()  # no block ends while others write to it
+
+    def _finish(
+        self,
+        place: Place,
+        sums: Sequence[Any],
+        number: Any,
+        memory: Any,
+        barrier: Callable[[], None],
+    ) -> None:
+        """Leaves what the block has found: sums of columns, or extremes."""
+        if self.sums:
+            self.sums.store(place, sums, number, memory, barrier)
+        elif self.rows.extremes:
+            rows_extremes.store(place, sums, barrier)
 
     @property
     def _later(self) -> int:

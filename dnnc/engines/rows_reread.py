@@ -66,7 +66,8 @@ class RereadGroup(Group):
         return parts
 
     def finish(self, sums: Sequence[Any]) -> list[Any]:
-        """Stores what comes after the reductions; gives the sums of columns with these rows.
+        """Stores what comes after the reductions; gives the sums of columns, or the extremes, with
+        these rows.
 
         What is added up past a row's end is of no column.
         """
@@ -81,6 +82,8 @@ class RereadGroup(Group):
             if rows.columns and condition is not None:
                 # Around as many branches as there are fragments, sums would be spilled.
                 values = [ops.computed_here(value) for value in values]
+            if rows.extremes:
+                added = self.with_extremes(added, [(at, walk)])
             for (_, target), value in zip(self.whole, values, strict=True):
                 target.store(at, value, condition)
         self.store_of_rows()

@@ -40,6 +40,7 @@ from ..dialect.tensor import Tensor
 from ..expr import Expr, ceildiv
 from ..mlir import nvvm
 from ..target import WARP_THREADS
+from . import rows_extremes
 from .rows_reread import RingGroup
 from .rows_shared import SharedGroup, part_types
 from .rows_tiling import Place, Rows
@@ -185,7 +186,8 @@ class RingKernel:
     # ---- the whole
 
     def emit(self, finish: Callable[[Sequence[Any], Callable[[], None]], None]) -> None:
-        """finish(sums of columns, barrier of those that have them), by the threads that work."""
+        """finish(sums of columns or extremes, barrier of those that have them), by the threads
+        that work."""
         self._make()
         if not self.is_shared:
             finish(self._own_rows(), ops.barrier)
@@ -227,10 +229,6 @@ class RingKernel:
         leaves = {v: self.ring.leaf(n, stage, row) for n, v in enumerate(self.values)}
         return leaves | {v: self.ring_of_vectors.leaf(n, 0, 0) for n, v in enumerate(self.vectors)}
 
-    @property
-    def _zeros(self) -> list[Any]:
-        return [v for op in self.rows.columns for v in [self.rows.zero(op)] * self.tiling.held]
-
     # ---- warps with rows of their own
 
     def _own_rows(self) -> list[Any]:
@@ -264,7 +262,7 @@ class RingKernel:
             fill(cursor, ops.add(i, ops.mul(units, t.stages)))
             return [*cursor.next(t.stages).values, *sums]
 
-        start = [*Cursor().values, *self._zeros]
+        start = [*Cursor().values, *rows_extremes.sums_of_nothing(self.rows)]
         return ops.for_(first, self.count, units, start, step)[2:]
 
     def _wait_for_vectors(self) -> None:
@@ -311,7 +309,7 @@ class RingKernel:
             self.ring.pipeline.release(cursor, ops.and_(ops.thread_id(), WARP_THREADS - 1))
             return [ops.add(turn, 1), *following.values, *sums]
 
-        start = [ops.const(0), *Cursor().values, *self._zeros]
+        start = [ops.const(0), *Cursor().values, *rows_extremes.sums_of_nothing(self.rows)]
         return ops.for_(self.number, self.count, clusters, start, step)[3:]
 
     def _give(self, number: Any, cursor: Cursor, turn: Any) -> None:

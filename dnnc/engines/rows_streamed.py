@@ -16,6 +16,7 @@ from ..codegen.parts import inverse, times, to_f32
 from ..codegen.reduce import Combine
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith
+from . import rows_extremes
 from .rows_group import Group
 
 TOGETHER = 4  # fragments of a row that a thread loads together
@@ -28,7 +29,8 @@ Later = dict[Any, Callable[[], Any]]
 class StreamedGroup(Group):
     """As `Group`, but with a pass over the row for each level, and one that stores."""
 
-    def streamed(self) -> list[Any]:
+    def streamed(self, extremes: Sequence[Any]) -> list[Any]:
+        """Gives the extremes with what the rows add to them."""
         rows, totals = self.rows, self.place.totals
         fragments = self._fragments()
         later: Later = {}
@@ -36,10 +38,12 @@ class StreamedGroup(Group):
             parts = self._streamed_parts(fragments, number, level, later)
             combines = [reduce.combiner(self.walk, op) for op in level]
             self.keep(level, totals.combine(f"level{number}", parts, combines, self.turn))
-        if self.whole:
-            fragments.later_pass(self._outputs_at, [], self._store_outputs, stores=True)
+        found = list(extremes)
+        if self.whole or rows.extremes:
+            stores = bool(self.whole)
+            found = fragments.later_pass(self._last_at, found, self._use_last, stores=stores)
         self.store_of_rows()
-        return []
+        return found
 
     def _streamed_parts(
         self, fragments: Fragments, number: int, level: Sequence[Any], later: Later
@@ -121,14 +125,16 @@ class StreamedGroup(Group):
             self.place.memory, together, stored,
         )  # fmt: skip
 
-    def _outputs_at(self, walk: Walk, at: Any) -> tuple[Any, list[Any]]:
-        return at, [walk.value(value, at, self.width) for value, _ in self.whole]
+    def _last_at(self, walk: Walk, at: Any) -> tuple[Any, list[Any], list[Any]]:
+        """(coordinates, what is stored there, the extremes there)."""
+        values = [walk.value(value, at, self.width) for value, _ in self.whole]
+        return at, values, rows_extremes.of_fragment(self.rows, walk, at, self.width)
 
-    def _store_outputs(self, carried: Sequence[Any], found: Any) -> Sequence[Any]:
-        at, values = found
+    def _use_last(self, carried: Sequence[Any], found: Any) -> Sequence[Any]:
+        at, values, extremes = found
         for (_, target), value in zip(self.whole, values, strict=True):
             target.store(at, value, self.is_row_inside)
-        return carried
+        return rows_extremes.combined(self.rows, self.walk, carried, extremes)
 
 
 # ---- what a thread adds up in one pass

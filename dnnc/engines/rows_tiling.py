@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import gcd
@@ -94,16 +94,76 @@ class RowsTiling:
         return self.row_threads * self.cluster
 
 
-def split_region(region: Region) -> tuple[list[Any], list[Any]]:
-    """(reductions along rows, sums of columns) of a region; see `rows.split_reductions`."""
+@dataclass(frozen=True)
+class Extreme:
+    """The largest or smallest of all rows' elements.
+
+    operation: the generic whose result it is.  source: the one whose elements it is of: itself, or
+    what finds each row's.
+    """
+
+    operation: Any
+    source: Any
+
+    @property
+    def result(self) -> Any:
+        return self.operation.results[0]
+
+    @property
+    def mode(self) -> str:
+        """By what the combination starts from: amax, max or min."""
+        start = reduce.start_of(self.operation)
+        return "amax" if start == 0 else "max" if start < 0 else "min"
+
+
+def split_region(region: Region) -> tuple[list[Any], list[Any], list[Extreme]]:
+    """(reductions along rows, sums of columns, extremes of all rows) of a region; see
+    `rows_facts`, which asks the fusion the same."""
     reductions = [op for op in region.generics() if is_reduction(op)]
     needed = [op for op in reductions if _flows_on(region, op)]
     dims = region.dims_of(inputs_of(reductions[0])[0])
     wide = [axis for axis, n in enumerate(dims) if n.constant != 1]
-    row = set(reduced_axes((needed or reductions)[0]))
+    first = (needed or reductions)[0]
+    row = set(reduced_axes(first))
     kept = [axis for axis in wide if axis not in row]
-    columns = [op for op in reductions if [a for a in reduced_axes(op) if a in wide] == kept]
-    return [op for op in reductions if op not in columns], columns
+    extremes = _extremes(region, reductions, first, dims) if kept else []
+    beside = [extreme.operation for extreme in extremes]
+    columns = [
+        op for op in reductions
+        if op not in beside and [a for a in reduced_axes(op) if a in wide] == kept
+    ]  # fmt: skip
+    beside += [e.source for e in extremes if not _is_read_beside(region, e)]
+    along = [op for op in reductions if op not in (*beside, *columns)]
+    return along or [first], columns, extremes
+
+
+def _extremes(
+    region: Region, reductions: Sequence[Any], first: Any, dims: tuple[Expr, ...]
+) -> list[Extreme]:
+    """first: the reduction along rows that says what these are."""
+    found: list[Extreme] = []
+    totals = {op.results[0]: op for op in reductions}
+    for op in reductions:
+        if op == first or any(n.constant != 1 for n in region.dims_of(op.results[0])):
+            continue
+        value = inputs_of(op)[0]
+        if region.dims_of(value) == dims:
+            found.append(Extreme(op, op))
+            continue
+        whole = identity_access(len(dims))
+        ((total, _),) = region.accesses(value, whole, stop=totals.__contains__)
+        found.append(Extreme(op, totals[total]))
+    return found
+
+
+def _is_read_beside(region: Region, extreme: Extreme) -> bool:
+    """Whether more than an extreme needs what finds each row's."""
+    if extreme.source == extreme.operation:
+        return False
+    total, value = extreme.source.results[0], inputs_of(extreme.operation)[0]
+    users = [op for op in region.generics() if total in inputs_of(op)]
+    mapped = extreme.operation if value == total else value.owner
+    return users != [mapped] or any(value == total for value, _ in region.outputs)
 
 
 def _flows_on(region: Region, reduction: Any) -> bool:
@@ -123,16 +183,16 @@ class Rows:
 
     levels: the reductions along rows; those of a level need the levels before it, but squared
     distances from a mean, which warps that share a row of their own ring find with the mean.
-    columns: the sums of columns.  dims: of what is reduced.  kept, reduced: its loops; narrow: the
-    reduced ones in the fragments of the kernel that adds up columns.  groups: of rows that a block
-    works on side by side.  row_axes: the reduced axes.
+    columns: the sums of columns.  extremes: of all rows.  dims: of what is reduced.  kept, reduced:
+    its loops; narrow: the reduced ones in the fragments of the kernel that adds up columns.
+    groups: of rows that a block works on side by side.  row_axes: the reduced axes.
     exponentials, distances: sums that are made of what an earlier pass has found -> its reduction.
     """
 
     def __init__(self, region: Region, tiling: RowsTiling):
         t, self.region, self.tiling = tiling, region, tiling
         self.is_row = t.along == "row"
-        along_rows, self.columns = split_region(region)
+        along_rows, self.columns, self.extremes = split_region(region)
         self.dims = region.dims_of(inputs_of(along_rows[0])[0])
         # Several blocks of a multiprocessor rather go over the row again: moments take registers.
         found = moments.squared_distances(region) if t.slots or t.meets_ahead else {}
@@ -159,6 +219,7 @@ class Rows:
         stop = {op.results[0] for level in self.levels for op in level}
         sources = [inputs_of(op)[0] for level in self.levels for op in level]
         sources += [inputs_of(op)[0] for op in self.columns]
+        sources += self.seen_last
         dims = tuple(self.dims)
         sources += [value for value, tensor in self.region.outputs if tensor.shape == dims]
         found: dict[Any, set[Access]] = {}
@@ -171,7 +232,17 @@ class Rows:
     @cached_property
     def again(self) -> list[tuple[Any, Tensor]]:
         """What is read in the first pass over a row and later."""
-        return read_again(self.region, reads_of_passes(self.region, self.levels))
+        passes = reads_of_passes(self.region, self.levels, after=self.seen_last)
+        return read_again(self.region, passes)
+
+    @property
+    def seen_last(self) -> list[Any]:
+        """What extremes are of, which the last pass over a row goes through."""
+        return [inputs_of(extreme.source)[0] for extreme in self.extremes]
+
+    def is_beside(self, value: Any) -> bool:
+        """Whether a value depends on a sum of columns, or is an extreme of all rows."""
+        return self.is_of_columns(value) or any(value == e.result for e in self.extremes)
 
     def is_of_columns(self, value: Any) -> bool:
         """Whether a value depends on a sum of columns."""

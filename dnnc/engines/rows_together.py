@@ -21,6 +21,7 @@ from ..codegen.pipeline import Cursor
 from ..codegen.row_ring import RowPart, RowRing, ring_bytes
 from ..codegen.smem import byte_pointer
 from ..target import WARP_THREADS
+from . import rows_extremes
 from .rows_group import Group
 from .rows_reread import RereadGroup
 from .rows_ring import memory_bytes, staged
@@ -31,10 +32,11 @@ from .rows_tiling import Place
 def one_group(
     place: Place, number: Any, turn: Any, leaves: Mapping[Any, Any], sums: Sequence[Any]
 ) -> Sequence[Any]:
-    """Goes through a group of rows; gives the sums of columns with what it adds to them."""
+    """Goes through a group of rows; gives the sums of columns, or the extremes, with what it adds
+    to them."""
     rows = place.rows
     if not rows.tiling.held:
-        return StreamedGroup(place, number, turn, leaves).streamed()
+        return StreamedGroup(place, number, turn, leaves).streamed(sums)
     if not (leaves and rows.columns):
         return Group(place, number, turn, leaves).held(sums)
     group = RereadGroup(place, number, turn, leaves)
@@ -88,7 +90,7 @@ class Together:
         return coordinates_of(len(rows.dims), rows.kept.coordinates(kernel, fragment))
 
     def go(self) -> list[Any]:
-        """Goes through the rows; gives the sums of columns."""
+        """Goes through the rows; gives the sums of columns, or the extremes."""
         t, rows = self.tiling, self.rows
         self._start()
 
@@ -108,8 +110,7 @@ class Together:
                 cursor = cursor.next(t.stages)
             return [ops.xor(turn, 1), *cursor.values, *sums]
 
-        zeros = [v for op in rows.columns for v in [rows.zero(op)] * t.held]
-        start = [ops.const(0), *Cursor().values, *zeros]
+        start = [ops.const(0), *Cursor().values, *rows_extremes.sums_of_nothing(rows)]
         return ops.for_(self.number, self.count, self.clusters, start, group)[3:]
 
     def _start(self) -> None:

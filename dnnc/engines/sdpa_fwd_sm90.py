@@ -232,7 +232,7 @@ class SdpaFwdSm90Engine:
         blocks = minimum(emitter.schedule.tiles, device_dim("sm_count"))
         for place in emitter.parts.largest:
             tensor = region.outputs[place][1]
-            output.clear(tensor)
+            output.preset(tensor, 0)
         output.launch(kernel, (blocks, 1, 1))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..codegen import ops, wgmma
+from ..codegen import atomic, ops, wgmma
 from ..codegen.attention_region import AttentionRegion, unrounded
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
@@ -580,9 +580,7 @@ class TileWalk:
         _, target = self.shared.targets[place]
         pointer = target.address([Index.of(0)] * target.tensor.rank)
         with ops.if_(ops.compare("eq", ops.and_(self.thread, WARP_THREADS - 1), 0)):
-            text = "red.relaxed.gpu.global.max.u32 [$0], $1;"
-            where = llvm.PtrToIntOp(ops.i64_type(), pointer).result
-            llvm.inline_asm(None, [where, found], text, "l,r", has_side_effects=True)
+            atomic.update(pointer, found, "max.u32")
 
 
 def _narrower(value: Any) -> Any:

@@ -15,6 +15,7 @@ from .engine import Prediction, Reason
 # Time from a launch to the next one that depends on it, and the share of the bandwidth that
 # streaming kernels reach.
 LAUNCH_SECONDS = 2.0e-6
+MEMSET_SECONDS = 1.5e-6
 BANDWIDTH_SHARE = 0.92
 
 

@@ -120,6 +120,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine rows": (
         *_both("test_rows.py", target=HOPPER),
         *_both("test_rows_shared.py", target=HOPPER),
+        *_both("test_rows_extremes.py", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
         LinkedTest(_ASSEMBLY, "test_no_rows_are_spilled", "sm_90a"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_rows_is_needed", "sm_90a"),

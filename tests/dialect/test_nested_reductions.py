@@ -22,7 +22,7 @@ def reductions(g):
     return [(op.mode, op.axes) for op in found[1:]]
 
 
-SECOND = {"add": "add", "norm1": "add", "mul": "mul", "min": "min", "max": "max", "amax": "max",
+SECOND = {"add": "add", "norm1": "add", "mul": "mul", "min": "min", "max": "max", "amax": "amax",
           "mul_no_zeros": "mul"}  # fmt: skip
 
 

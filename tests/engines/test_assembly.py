@@ -161,6 +161,16 @@ def layernorm():
     return g
 
 
+def layernorm_with_extremes():
+    g = new_graph(dtypes.bf16)
+    x, scale, bias = g.tensor([M, 4096]), g.tensor([1, 4096]), g.tensor([1, 4096])
+    y = g.layernorm("INFERENCE", x, scale, bias, g.tensor_scalar(1e-5))[0]
+    for mode in ("amax", "max", "min"):
+        g.reduction(y, mode).set_dim([1, 1]).set_output().set_data_type(dtypes.f32)
+    y.set_output()
+    return g
+
+
 def layernorm_backward():
     g = new_graph(dtypes.bf16)
     dy, x, scale = g.tensor([M, 2048]), g.tensor([M, 2048]), g.tensor([1, 2048])
@@ -225,6 +235,7 @@ CASES = {
     "rows layernorm again": ("rows", layernorm, {"ARRAY_SIZE_PER_THREAD": 0, "TILE_COLS": 256}),
     "rows layernorm backward": ("rows", layernorm_backward, {"STAGES": 0}),
     "rows softmax of channels": ("rows", softmax_of_channels, {}),
+    "rows extremes": ("rows", layernorm_with_extremes, {}),
     "grid batchnorm": (
         "grid",
         partial(batchnorm, dnnc.Dim("N", max=512), 64, 28, 28, io="bf16"),
@@ -965,7 +976,9 @@ def test_rows_come_through_rings_and_clusters(target):
     assert_fits(assembled("rows", layernorm, kept, target), target)
 
 
-@pytest.mark.parametrize("build", [layernorm, layernorm_backward, softmax_of_channels])
+@pytest.mark.parametrize(
+    "build", [layernorm, layernorm_with_extremes, layernorm_backward, softmax_of_channels]
+)
 def test_no_rows_are_spilled(build):
     """Of the candidates that hold most elements, and of rings."""
     graph = build().graph.finalize()

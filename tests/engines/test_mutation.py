@@ -677,6 +677,16 @@ def rows_of_rings(threads=128, columns=68, **knobs):
     return g, ROWS | own | knobs
 
 
+def rows_with_extremes():
+    """Each of a warp: the warps of a block meet for what is of all rows alone."""
+    g = new_graph(dtypes.f32)
+    x = g.tensor([8, 68])
+    y = g.sub(x, reduce(g, x, "avg", (1,))).set_output()
+    for mode in ("amax", "min"):
+        reduce(g, y, mode, (0, 1)).set_output()
+    return g, ROWS
+
+
 def rows_of_rings_of_warps():
     return rows_of_rings(32)
 
@@ -692,6 +702,7 @@ ROWS = {
 ROWS_CASES = {
     "warps": rows_of_warps,
     "cluster": rows_of_a_cluster,
+    "extremes": rows_with_extremes,
     "ring": rows_of_a_ring,
     "shared rings": rows_of_rings,
     "rings of warps": rows_of_rings_of_warps,
