@@ -6,7 +6,7 @@ The amax of what a norm gives is over rows and columns; the norm itself reduces 
 ->  of each row max |y| over axis 1          amax = max of those over axis 0
 
 so that a kernel which has the rows takes the first step too, and the second reads a number a row
-instead of all that was normalised.
+instead of all that was normalised.  Of an amax, max or min such a kernel may take both.
 """
 
 from __future__ import annotations
