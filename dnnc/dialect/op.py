@@ -154,9 +154,20 @@ class Op:
                 if tensor is not None:
                     yield field, tensor
 
+    def _present(self, kind: str) -> tuple[Tensor, ...]:
+        """The tensors alone, which are asked for all the time."""
+        found: list[Tensor] = []
+        for field in self.fields_of(kind):
+            value = getattr(self, field.name)
+            if field.variadic:
+                found += [tensor for tensor in value if tensor is not None]
+            elif value is not None:
+                found.append(value)
+        return tuple(found)
+
     @property
     def operands(self) -> tuple[Tensor, ...]:
-        return tuple(tensor for _, tensor in self.tensors("operand"))
+        return self._present("operand")
 
     @property
     def read_operands(self) -> tuple[Tensor, ...]:
@@ -165,7 +176,7 @@ class Op:
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        return tuple(tensor for _, tensor in self.tensors("result"))
+        return self._present("result")
 
     def replace_tensors(self, others: Mapping[Tensor, Tensor]) -> None:
         """Puts others in the places of those tensors that have one."""

@@ -213,6 +213,14 @@ class Machine:
         found = self.shadow.get(slot.key)
         return None if found is None else found[self.lanes]
 
+    def is_clean(self, keys: Iterable[int]) -> bool:
+        """Whether none of these registers is poisoned in the gang's lanes; in others' it may be."""
+        for key in keys:
+            found = self.shadow.get(key)
+            if found is not None and found[self.lanes].any():
+                return False
+        return True
+
     def set_shadow(self, slot: Slot, bits: Array | None) -> None:
         """Set a register's poisoned bits (one value a lane of the gang) in the active lanes."""
         found = self.shadow.get(slot.key)

@@ -53,6 +53,7 @@ class Program:
     unwritten: tuple[Slot, ...]
     limits: Mapping[str, tuple[int, ...]]
     segments: dict[int, list[Run]] = field(default_factory=dict[int, list[Run]])
+    touched_from: dict[int, frozenset[int]] = field(default_factory=dict[int, frozenset[int]])
 
     def segment(self, pc: int) -> list[Run]:
         """The closures from pc to the end of its segment."""
@@ -60,6 +61,17 @@ class Program:
         if found is None:
             found = [self.run_of(at) for at in range(pc, self.stops[pc])]
             self.segments[pc] = found
+        return found
+
+    def touched(self, pc: int) -> frozenset[int]:
+        """The registers that the steps of the segment from pc on touch.
+
+        Where none of them is poisoned, none gets to be but by its last step.
+        """
+        found = self.touched_from.get(pc)
+        if found is None:
+            found = frozenset[int]().union(*self.touches[pc : self.stops[pc]])
+            self.touched_from[pc] = found
         return found
 
     def run_of(self, pc: int) -> Run:

@@ -157,7 +157,7 @@ class Scheduler:
         budget = 1 + int(self.rng.expovariate(1.0 / self.style.quantum))
         while True:
             stop = stops[pc]
-            if m.shadow:
+            if m.shadow and not m.shadow.keys().isdisjoint(program.touched(pc)):
                 self._run_poisoned(pc, stop)
             else:
                 for run in program.segment(pc):
@@ -203,16 +203,17 @@ class Scheduler:
     # Poison -------------------------------------------------------------------------------
 
     def _run_poisoned(self, pc: int, stop: int) -> None:
-        """A segment while some register is poisoned."""
+        """A segment that touches registers which are poisoned in some lanes."""
         m = self.machine
         steps, touches, checks = m.program.steps, m.program.touches, m.program.checks
         for at in range(pc, stop):
             if (check := checks.get(at)) is not None:
                 check(m)
-            if m.shadow.keys().isdisjoint(touches[at]):
-                steps[at].run(m)
+            step, keys = steps[at], touches[at]
+            if m.shadow.keys().isdisjoint(keys) or (step.poison is not OWN and m.is_clean(keys)):
+                step.run(m)
             else:
-                run_poisoned(m, steps[at])
+                run_poisoned(m, step)
 
 
 def run_poisoned(m: Machine, step: Step) -> None:

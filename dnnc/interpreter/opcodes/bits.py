@@ -240,6 +240,10 @@ def permute(d: Decoder) -> Run:
 
 
 def _permute(a: Array, b: Array, c: Array) -> Array:
+    if c.size == 1 and not int(c[0]) & 0x8888:
+        at = [int(c[0]) >> 4 * byte & 7 for byte in range(4)]
+        pairs = np.stack(np.broadcast_arrays(a, b), axis=-1).astype("<u4", copy=False)
+        return pairs.view(np.uint8)[:, at].copy().view("<u4").reshape(-1)
     both = (b.astype(np.uint64) << np.uint64(32)) | a
     out = np.zeros(np.broadcast_shapes(both.shape, c.shape), np.uint32)
     for byte in range(4):

@@ -178,10 +178,7 @@ def wait(d: Decoder) -> Control:
         active = m.active()
         _, index, fail = place(m, active)
         lanes = thread_numbers(m, active)
-        found = [
-            hopper_of(m).mbarriers.of(at, lane, at_position(fail, k))
-            for k, (at, lane) in enumerate(zip(index.tolist(), lanes.tolist(), strict=True))
-        ]
+        found = _objects(m, index, lanes, fail)
         done = _done(found, m.at(asked(m), active), parity, fail)
         rows = lanes // WARP
         stays = _sleep(m, found, done, rows, _IMPATIENCE[name])
@@ -209,15 +206,26 @@ def stand_or_go(m: Machine, pc: int, stays: Array) -> int:
     return _LEAVE
 
 
+def _objects(m: Machine, index: Array, lanes: Array, fail: Fail) -> list[Mbarrier]:
+    """The object that each thread waits at; threads of one clock know the same of it."""
+    known: dict[tuple[int, int], Mbarrier] = {}
+    places = list(zip(index.tolist(), m.lane_clock[lanes].tolist(), strict=True))
+    for k, place in enumerate(places):
+        if place not in known:
+            lane = int(lanes[k])
+            known[place] = hopper_of(m).mbarriers.of(place[0], lane, at_position(fail, k))
+    return [known[place] for place in places]
+
+
 def _done(found: list[Mbarrier], asked: Array, parity: bool, fail: Fail) -> Array:
     """Whether the phase that each thread asks for is complete."""
+    if parity:
+        if (asked > 1).any():
+            k = int((asked > 1).argmax())
+            raise fail(f"is asked for parity {asked[k]}", k)
+        return np.array([barrier.phase & 1 for barrier in found]) != asked
     out = np.zeros(len(found), bool)
     for k, (barrier, value) in enumerate(zip(found, asked.tolist(), strict=True)):
-        if parity:
-            if value > 1:
-                raise fail(f"is asked for parity {value}", k)
-            out[k] = barrier.phase & 1 != value
-            continue
         phase = value & ~_STATE
         if not value & _STATE or phase > barrier.phase or barrier.phase - phase > 1:
             raise fail("is asked for a state that is none of its last two phases", k)
@@ -243,8 +251,9 @@ def _sleep(m: Machine, found: list[Mbarrier], done: Array, rows: Array, impatien
 
 def _acquire(m: Machine, found: list[Mbarrier], done: Array, lanes: Array) -> None:
     seen: set[tuple[int, int]] = set()
+    rows = (lanes // WARP).tolist()
     for k in np.flatnonzero(done).tolist():
-        key = id(found[k]), int(lanes[k]) // WARP
+        key = id(found[k]), rows[k]
         if key not in seen:
             seen.add(key)
             hopper_of(m).mbarriers.acquire(found[k], int(lanes[k]))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _U32 = TYPES["u32"]
 _LANE = np.arange(WARP)
+_EVERY_LANE = np.uint32(0xFFFFFFFF)
 
 
 def _members(m: Machine, instruction: Instruction, mask: Array) -> Array:
@@ -31,6 +32,8 @@ def _members(m: Machine, instruction: Instruction, mask: Array) -> Array:
     Errors: a lane of the mask that is elsewhere, an executing lane that is not in its own mask.
     """
     active = m.active_lanes()
+    if m.mask is None and (mask == _EVERY_LANE).all():
+        return active
     named = (mask[:, :, None] >> _LANE.astype(np.uint32)) & np.uint32(1) != 0
     outside = active & ~named[:, _LANE, _LANE]
     if outside.any():
@@ -77,14 +80,16 @@ def shuffle(d: Decoder) -> Run:
         members = _members(m, instruction, m.warp_lanes(mask(m)))
         at, valid = _partner(mode, m.warp_lanes(b(m)), m.warp_lanes(c(m)))
         values = m.warp_lanes(read(m))
-        shadow = shadow_or_zero(m, source, of).reshape(-1, WARP)
-        write(m, np.take_along_axis(values, at, axis=1).reshape(-1))
+        chosen = (at + np.arange(0, at.size, WARP)[:, None]).reshape(-1)
+        write(m, values.reshape(-1).take(chosen))
         predicate(m, valid.reshape(-1))
-        moved = np.take_along_axis(shadow, at, axis=1)
-        absent = ~np.take_along_axis(members, at, axis=1)
-        moved = np.where(absent, ~np.zeros_like(moved), moved).reshape(-1)
+        moved = None
+        if not members.all() or (source is not None and source.key in m.shadow):
+            moved = shadow_or_zero(m, source, of).take(chosen)
+            absent = ~members.reshape(-1).take(chosen)
+            moved = np.where(absent, ~np.zeros_like(moved), moved)
         if targets[0] is not None:
-            m.set_shadow(targets[0], moved if moved.any() else None)
+            m.set_shadow(targets[0], moved if moved is not None and moved.any() else None)
         if targets[1] is not None:
             m.set_shadow(targets[1], None)
 

@@ -218,6 +218,9 @@ class _Form(ProductForm):
         self, m: Machine, lanes: Array, bad_a: Array | None, bad_b: Array | None, accumulates: bool
     ) -> None:
         """Poison of D: of its row of A, its column of B, and of itself."""
+        if bad_a is None and bad_b is None:
+            self._keep_poison(m, lanes, accumulates)
+            return
         bad = np.zeros((ROWS, self.n), bool)
         if bad_a is not None:
             bad |= bad_a[:, None]
@@ -233,6 +236,16 @@ class _Form(ProductForm):
                 shadow = m.shadow[slot.key] = np.zeros(m.lane_count, np.uint32)
             old = shadow[lanes] != 0 if accumulates else False
             shadow[lanes] = np.where(found | old, np.uint32(0xFFFFFFFF), np.uint32(0))
+            if not shadow.any():
+                del m.shadow[slot.key]
+
+    def _keep_poison(self, m: Machine, lanes: Array, accumulates: bool) -> None:
+        """Poison of D where A and B are clean: its own."""
+        for slot in self.slots:
+            shadow = m.shadow.get(slot.key)
+            if shadow is None or not (old := shadow[lanes]).any():
+                continue
+            shadow[lanes] = np.where((old != 0) & accumulates, np.uint32(0xFFFFFFFF), np.uint32(0))
             if not shadow.any():
                 del m.shadow[slot.key]
 
