@@ -976,6 +976,22 @@ def test_rows_come_through_rings_and_clusters(target):
     assert_fits(assembled("rows", layernorm, kept, target), target)
 
 
+def long_layernorm_of_bytes():
+    g = new_graph(dtypes.bf16)
+    x, (scale, bias) = g.tensor([8192, 65536]), (g.tensor([1, 65536]) for _ in range(2))
+    y = g.layernorm("INFERENCE", x, scale, bias, g.tensor_scalar(1e-5))[0]
+    y.set_output().set_data_type(dtypes.f8e4m3)
+    return g
+
+
+def test_rows_that_nvjitlink_ends_the_process_of():
+    knobs = {
+        "TILE_COLS": 256, "TILE_ROWS": 0, "ARRAY_SIZE_PER_THREAD": 64, "TILE_CGA": 4,
+        "CTA_COUNT": 1, "STAGES": 3, "KERNEL_CFG": 2,
+    }  # fmt: skip
+    assert_fits(assembled("rows", long_layernorm_of_bytes, knobs, "sm_90a"), "sm_90a")
+
+
 @pytest.mark.parametrize(
     "build", [layernorm, layernorm_with_extremes, layernorm_backward, softmax_of_channels]
 )
