@@ -31,6 +31,7 @@ from .rows_ring import PRODUCER_THREADS, memory_bytes
 from .rows_tiling import is_shared
 
 LEAST_THREADS = 128  # of a block
+_LINE_BYTES = 128
 EXCHANGE_BYTES = 4096  # of shared memory beside a row that stays there, at most
 NARROW = 4  # elements of a narrow fragment
 # Registers that a thread may spill beside sums of columns: gradients of layer norms of 16384
@@ -307,7 +308,11 @@ def _totals_bytes(fusion: Fusion, knobs: Knobs) -> int:
     if runs_along_row(fusion, along[0]):
         blocks, rows = knobs["TILE_CGA"], block_threads(knobs, True) // threads
         if has_own_rings(knobs):
-            return _ahead_bytes(fusion, knobs) if is_shared(threads, blocks) else 0
+            if not is_shared(threads, blocks):
+                return 0
+            needed = _ahead_bytes(fusion, knobs)
+            # ptxas, which assembles what clusters share, fills up lines.
+            return -(-needed // _LINE_BYTES) * _LINE_BYTES if blocks > 1 else needed
         parts = max(1, threads // WARP_THREADS) * blocks
         return 2 * rows * parts * sizes if parts > 1 else 0
     rows = block_threads(knobs, False) // threads
