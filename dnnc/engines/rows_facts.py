@@ -293,11 +293,12 @@ def _sums_bytes(fusion: Fusion, knobs: Knobs) -> int:
 
 def static_bytes(fusion: Fusion, knobs: Knobs) -> int:
     """Of shared memory, where totals of rows are exchanged, and a block's extremes."""
-    warps = block_threads(knobs, _is_along(fusion)) // WARP_THREADS
+    warps = block_threads(knobs, is_along(fusion)) // WARP_THREADS
     return _totals_bytes(fusion, knobs) + len(extremes_of(fusion)) * warps * BYTES
 
 
-def _is_along(fusion: Fusion) -> bool:
+def is_along(fusion: Fusion) -> bool:
+    """Whether fragments lie along the rows."""
     return runs_along_row(fusion, split_reductions(fusion)[0][0])
 
 

@@ -7,9 +7,9 @@ from itertools import product as product_of
 from ..dialect.fusion import Fusion
 from ..target import Target
 from .engine import Knobs
-from .reduced import runs_along_row
 from .rows_facts import (
     has_functions_before_sums,
+    is_along,
     reads_again,
     row_elements,
     split_reductions,
@@ -61,10 +61,10 @@ def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
 def _is_poor(blocks: int, threads: int, held: int, fusion: Fusion) -> bool:
     """Whether knobs that may be legal are slow, or leave threads without work."""
     row = row_elements(fusion).bounds()[1]
-    is_along = runs_along_row(fusion, split_reductions(fusion)[0][0])
-    if is_along and not held and threads * 64 < min(row, 1 << 15):
+    along = is_along(fusion)
+    if along and not held and threads * 64 < min(row, 1 << 15):
         return True  # few threads take long
-    least = width_of(fusion) if is_along else 1
+    least = width_of(fusion) if along else 1
     is_wasteful = held > least and held // 2 * threads * blocks >= row
     return is_wasteful or 0 < held < least or (threads > 2 and threads // 2 * least >= row)
 

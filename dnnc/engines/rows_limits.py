@@ -10,13 +10,13 @@ from ..dialect.fusion import Fusion
 from ..target import REGISTERS_PER_THREAD, STATIC_SMEM_BYTES, WARP_THREADS, Target
 from .engine import Knobs, Reason
 from .product import knob_reason
-from .reduced import runs_along_row
 from .rows_facts import (
     EXCHANGE_BYTES,
     LEAST_THREADS,
     block_threads,
     dynamic_bytes,
     has_own_rings,
+    is_along,
     launched_threads,
     part_elements,
     reads_again,
@@ -43,10 +43,6 @@ def illegal(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     return ()
 
 
-def _is_along(fusion: Fusion) -> bool:
-    return runs_along_row(fusion, split_reductions(fusion)[0][0])
-
-
 def _cluster(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     blocks, threads = knobs["TILE_CGA"], knobs["TILE_COLS"]
     if blocks > 1 and target.capability < (9, 0):
@@ -58,7 +54,7 @@ def _cluster(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
 
 def _direction(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
-    if _is_along(fusion):
+    if is_along(fusion):
         return () if threads > 1 else (knob_reason("TILE_COLS=1", "2 or more along rows"),)
     if blocks > 1 or threads > MOST_ACROSS or knobs["CTA_COUNT"]:
         what = f"TILE_COLS={threads}, TILE_CGA={blocks}, CTA_COUNT={knobs['CTA_COUNT']}"
@@ -94,7 +90,7 @@ def _held(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
 
 
 def _registers(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
-    launched = launched_threads(knobs, _is_along(fusion))
+    launched = launched_threads(knobs, is_along(fusion))
     if launched > MOST_THREADS:
         what = f"TILE_ROWS={knobs['TILE_ROWS']}, TILE_COLS={knobs['TILE_COLS']}"
         return (knob_reason(what, f"{MOST_THREADS} threads with the warp that loads"),)
@@ -124,12 +120,12 @@ def _shared_memory(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
 
 def _ring(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     """Why rows can't come through shared memory."""
-    stages, is_along = knobs["STAGES"], _is_along(fusion)
+    stages, along = knobs["STAGES"], is_along(fusion)
     if not stages:
         return ()
     if stages == 1:
         fits = static_bytes(fusion, knobs) <= EXCHANGE_BYTES
-        if is_along and not knobs["ARRAY_SIZE_PER_THREAD"] and reads_again(fusion) and fits:
+        if along and not knobs["ARRAY_SIZE_PER_THREAD"] and reads_again(fusion) and fits:
             return ()
         what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={knobs['ARRAY_SIZE_PER_THREAD']}"
         return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
@@ -137,7 +133,7 @@ def _ring(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
         return reasons
     if has_own_rings(knobs):
         return _own_rings(knobs, fusion)
-    rows = block_threads(knobs, is_along) // knobs["TILE_COLS"]
+    rows = block_threads(knobs, along) // knobs["TILE_COLS"]
     if not knobs["CTA_COUNT"] or knobs["TILE_CGA"] > 1 or rows > MOST_ROWS:
         what = f"STAGES={stages} with CTA_COUNT=0, clusters or {rows} rows of a block"
         return (knob_reason(what, f"CTA_COUNT of 1 or more, up to {MOST_ROWS} rows"),)
@@ -147,7 +143,7 @@ def _ring(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
 def ring_reasons(stages: int, fusion: Fusion, target: Target) -> Reasons:
     """Why no rows can come through a ring of two stages or more, whatever the other knobs."""
     whole, _ = ring_inputs(fusion)
-    if target.capability < (9, 0) or not (_is_along(fusion) and whole):
+    if target.capability < (9, 0) or not (is_along(fusion) and whole):
         what = f"STAGES={stages} on {target}, {len(whole)} inputs whose rows are runs of bytes"
         return (knob_reason(what, "sm_90, rows of contiguous multiples of 16 bytes"),)
     return ()

@@ -24,7 +24,7 @@ from ..codegen.online_softmax import OnlineSoftmax, Rows, plus
 from ..mlir import arith, ir
 from .sdpa_kernel_sm80 import Queries, SdpaEmitter
 from .sdpa_schedule import KeyBlocks
-from .sdpa_walk import SdpaRegion, TileWalk
+from .sdpa_walk import SdpaRegion, TileWalk, nothing_of
 
 
 class KeptEmitter(SdpaEmitter):
@@ -50,7 +50,7 @@ class KeptEmitter(SdpaEmitter):
         result = self._over_runs(walks, blocks, [zero] * self.tiling.result_registers, second)
         smem.wait(0)
         walk.leave_loop()
-        walk.store_others(_with_nothing(result, shares))
+        walk.store_others(plus(result, nothing_of(shares)))  # what was left out adds that
         walk.keep_unseen(blocks.first, blocks.end, shares)
 
     def _measure(
@@ -77,13 +77,6 @@ class KeptEmitter(SdpaEmitter):
         weights = walk.weights(softmax.fixed(scores, rows, shares), block)
         result = self._add_result(slot, weights, state[self.stage_values :])
         return [*self._following(first, state), *result]
-
-
-def _with_nothing(result: Sequence[Any], shares: Sequence[Any]) -> list[Any]:
-    """The result with what weights of 0 times a row's share add to it: blocks that were left out
-    would have given NaN in rows whose share is no number."""
-    nothing = [arith.MulFOp(_number(0.0), share).result for share in shares]
-    return plus(result, nothing)
 
 
 def _number(value: float) -> Any:

@@ -354,8 +354,7 @@ class TileWalk:
         if not s.kept:
             return
         zero = _number(0.0)
-        # No numbers where that is none: of rows without scores, if the graph does not mind them.
-        self.nothing = [arith.MulFOp(zero, share).result for share in shares] or [zero, zero]
+        self.nothing = nothing_of(shares) or [zero, zero]
         count = ops.ceildiv(s.kernel.size(s.keys), s.tiling.keys)
         for low, high in ((0, first), (end, count)):
             ops.for_(low, high, 1, [], self._keep_one)
@@ -593,6 +592,12 @@ def _one(tensor: Any) -> Any:
     """1 in the type of a tensor's elements."""
     type_ = ir.RankedTensorType(tensor.type).element_type
     return arith.ConstantOp(type_, ir.FloatAttr.get(type_, 1.0)).result
+
+
+def nothing_of(shares: Sequence[Any]) -> list[Any]:
+    """Weights of 0 times what exponentials of each row are multiplied by: no numbers where that is
+    none, of rows without scores, if the graph does not mind them."""
+    return [arith.MulFOp(_number(0.0), share).result for share in shares]
 
 
 def _number(value: float) -> Any:
