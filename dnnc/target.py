@@ -2,7 +2,8 @@
 
 Sources: CUDA C++ programming guide 13.0, "Compute Capabilities" (shared memory, threads,
 registers); PTX ISA 9.0, "Target ISA notes" (instruction sets, which targets are forward
-compatible).  The rates are those of one usual part; only `predict` of the engines reads them.
+compatible).  The rates and the second cache are those of one usual part; no kernel's result
+depends on them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Target:
     smem_block_bytes, smem_sm_bytes: shared memory a block may ask for, and of a multiprocessor.
     threads_sm, blocks_sm, registers_sm: limits of a multiprocessor.
     has_fp8_convert: `cvt` to and from e4m3 and e5m2.  has_bf16x2: bf16 arithmetic.
-    part, sm_count, dram_gbs, mma_tflops (by operand type), f32_tflops: the usual part.
+    part, sm_count, l2_mib, dram_gbs, mma_tflops (by operand type), f32_tflops: the usual part.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Target:
     has_fp8_convert: bool
     part: str
     sm_count: int
+    l2_mib: int
     dram_gbs: float
     f32_tflops: float
     mma_tflops: Mapping[str, float]
@@ -68,27 +70,27 @@ def _rates(f16: float, tf32: float, i8: float) -> dict[str, float]:
 
 _SM80 = Target(
     "sm_80", (8, 0), 70, 163 << 10, 164 << 10, 2048, 32, False,
-    "A100", 108, 1555.0, 19.5, _rates(312.0, 156.0, 624.0),
+    "A100", 108, 40, 1555.0, 19.5, _rates(312.0, 156.0, 624.0),
 )  # fmt: skip
 _SM86 = Target(
     "sm_86", (8, 6), 71, 99 << 10, 100 << 10, 1536, 16, False,
-    "RTX 3090", 82, 936.0, 35.6, _rates(71.0, 35.6, 284.0),
+    "RTX 3090", 82, 6, 936.0, 35.6, _rates(71.0, 35.6, 284.0),
 )  # fmt: skip
 _SM89 = Target(
     "sm_89", (8, 9), 81, 99 << 10, 100 << 10, 1536, 24, True,
-    "RTX 4090", 128, 1008.0, 82.6, _rates(165.2, 82.6, 660.6),
+    "RTX 4090", 128, 72, 1008.0, 82.6, _rates(165.2, 82.6, 660.6),
 )  # fmt: skip
 _SM90 = Target(
     "sm_90", (9, 0), 81, 227 << 10, 228 << 10, 2048, 32, True,
-    "H100 SXM", 132, 3350.0, 66.9, _rates(989.0, 494.0, 1979.0),
+    "H100 SXM", 132, 50, 3350.0, 66.9, _rates(989.0, 494.0, 1979.0),
 )  # fmt: skip
 _SM100 = Target(
     "sm_100", (10, 0), 86, 227 << 10, 228 << 10, 2048, 32, True,
-    "B200", 148, 8000.0, 80.0, _rates(2250.0, 1120.0, 4500.0),
+    "B200", 148, 126, 8000.0, 80.0, _rates(2250.0, 1120.0, 4500.0),
 )  # fmt: skip
 _SM120 = Target(
     "sm_120", (12, 0), 87, 99 << 10, 100 << 10, 1536, 24, True,
-    "RTX 5090", 170, 1792.0, 104.8, _rates(209.5, 104.8, 838.0),
+    "RTX 5090", 170, 96, 1792.0, 104.8, _rates(209.5, 104.8, 838.0),
 )  # fmt: skip
 
 TARGETS: tuple[Target, ...] = (

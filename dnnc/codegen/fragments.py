@@ -1,9 +1,10 @@
 # pyright: basic
 """Fragments: what a thread goes through several times, and how much of it stays on the chip.
 
-    first pass:   fragments 0 ... held - 1 are put into the thread's own slots of shared memory
-    later passes: the last fragment first, down to fragment `held`: what was read last is still in
-                  a cache; then those in shared memory
+    first pass:   fragments 0 ... held - 1 are put into the thread's own slots of shared memory,
+                  the next ones, `in_registers` of them where there are as many, stay in registers
+    later passes: the last fragment first, down to those: what was read last is still in a cache,
+                  which is told to keep it; then those in registers and in shared memory
 
 A slot has one writer and one reader, the same thread: nobody waits.
 """
@@ -11,12 +12,14 @@ A slot has one writer and one reader, the same thread: nobody waits.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..dialect.tensor import Tensor
+from ..mlir import llvm
 from . import ops, reduce
-from .memory import register_type
+from .memory import GlobalTensor, register_type
+from .second_cache import SecondCache
 from .smem import byte_pointer
 from .walk import Walk
 
@@ -33,6 +36,15 @@ def kept_bytes(tensors: Sequence[Tensor], width: int, held: int, threads: int) -
     return sum(fragment_bytes(tensor, width) for tensor in tensors) * held * threads
 
 
+def register_words(tensor: Tensor, width: int) -> int:
+    """Registers of a fragment that stays in them; 0: it is read again instead.
+
+    Fragments of single bytes as words end nvJitLink 13.0.88 by a segmentation fault.
+    """
+    bits = width * tensor.type.bits
+    return 0 if tensor.type.bits <= 8 or bits % 32 else bits // 32
+
+
 @dataclass(frozen=True)
 class Fragments:
     """The fragments of one thread.
@@ -42,6 +54,8 @@ class Fragments:
     what is read in the first pass and later.  held: fragments that have a slot.  threads, thread:
     of the block.  memory: !llvm.ptr<3>, of `kept_bytes`; None where nothing is held.
     together, stored_together: fragments that are loaded before the first is used, or stored.
+    in_registers: fragments that stay in registers, if this thread has as many beside those that
+    have a slot.  second_cache: what it is told about what is read from memory, if anything.
     """
 
     walk: Walk
@@ -55,17 +69,33 @@ class Fragments:
     memory: Any
     together: int
     stored_together: int
+    in_registers: int = 0
+    second_cache: SecondCache | None = None
+    _registers: list[list[Any]] = field(default_factory=list, init=False)
 
     @property
     def _kept(self) -> Any:
         """How many of them are in shared memory."""
         return ops.minimum(self.count, self.held) if self.held else 0
 
+    @property
+    def _has_registers(self) -> Any:
+        """Whether this thread keeps some in registers: all that it might, or none."""
+        return ops.compare("sge", self.count, self.held + self.in_registers)
+
+    @property
+    def _near_end(self) -> Any:
+        """The number of the first fragment that is not kept."""
+        if not self.in_registers:
+            return self._kept
+        whole = self.held + self.in_registers
+        return ops.select(self._has_registers, whole, self._kept)
+
     def first_pass(self, values: Values, start: Sequence[Any], use: Use) -> list[Any]:
         """carried, after use(carried, values(walk, coordinates)) of every fragment."""
 
         def load(i: Any) -> Any:
-            return values(self.walk.branch(), self.at(i))
+            return values(*self._read(i, is_last=False))
 
         def keep(i: Any) -> Any:
             return values(*self._keeping(i))
@@ -73,7 +103,9 @@ class Fragments:
         carried = list(start)
         if self.held:
             carried = reduce.unrolled(0, self._kept, carried, keep, use, self.together)
-        return reduce.unrolled(self._kept, self.count, carried, load, use, self.together)
+        if self.in_registers:
+            carried = self._first_in_registers(values, carried, use)
+        return reduce.unrolled(self._near_end, self.count, carried, load, use, self.together)
 
     def later_pass(
         self, values: Values, start: Sequence[Any], use: Use, *, stores: bool = False
@@ -83,10 +115,12 @@ class Fragments:
         last = ops.sub(self.count, 1)
 
         def far(j: Any) -> Any:
-            return values(self.walk.branch(), self.at(ops.sub(last, j)))
+            return values(*self._read(ops.sub(last, j), is_last=stores))
 
-        left = ops.sub(self.count, self._kept)
+        left = ops.sub(self.count, self._near_end)
         carried = reduce.unrolled(0, left, start, far, use, together)
+        if self.in_registers:
+            carried = self._again_in_registers(values, carried, use)
         if self.held:
 
             def near(i: Any) -> Any:
@@ -94,6 +128,71 @@ class Fragments:
 
             carried = reduce.unrolled(0, self._kept, carried, near, use, together)
         return carried
+
+    def _read(self, i: Any, *, is_last: bool) -> tuple[Walk, Any]:
+        """A walk at the i-th fragment, read from memory; is_last: for the last time."""
+        walk, at = self.walk.branch(), self.at(i)
+        if self.second_cache is not None:
+            policy = self.second_cache.policy(i, is_last=is_last)
+            for leaf, tensor in self.again:
+                source = self.walk.leaves[leaf]
+                if isinstance(source, GlobalTensor) and tensor.type.kind != "b":
+                    loaded = replace(source, policy=policy).load(at, self.width)
+                    walk.know(leaf, at, self.width, loaded)
+        return walk, at
+
+    # ---- registers
+
+    def _first_in_registers(self, values: Values, start: Sequence[Any], use: Use) -> list[Any]:
+        """carried, after those that stay in registers, if this thread keeps any."""
+        sizes = [register_words(tensor, self.width) for _, tensor in self.again]
+        numbers = range(self.held, self.held + self.in_registers)
+
+        def keep() -> list[Any]:
+            read = [self._read(i, is_last=True) for i in numbers]
+            carried, words = list(start), []
+            for walk, at in read:
+                for (leaf, _), size in zip(self.again, sizes, strict=True):
+                    if size:
+                        words += _words_of(walk.value(leaf, at, self.width), size)
+                carried = list(use(carried, values(walk, at)))
+            return [*carried, *words]
+
+        def pass_by() -> list[Any]:
+            return [*start, *[ops.const(0)] * (sum(sizes) * self.in_registers)]
+
+        types = [value.type for value in start]
+        types += [ops.i32_type()] * (sum(sizes) * self.in_registers)
+        found = ops.either(self._has_registers, types, keep, pass_by)
+        kept = found[len(start) :]
+        step = sum(sizes)
+        self._registers.extend(kept[i : i + step] for i in range(0, len(kept), step))
+        return found[: len(start)]
+
+    def _again_in_registers(self, values: Values, start: Sequence[Any], use: Use) -> list[Any]:
+        """As `_first_in_registers`, in a later pass."""
+
+        def near() -> list[Any]:
+            carried = list(start)
+            for i, words in enumerate(self._registers, self.held):
+                carried = list(use(carried, values(*self._from_registers(i, words))))
+            return carried
+
+        types = [value.type for value in start]
+        return ops.either(self._has_registers, types, near, lambda: list(start))
+
+    def _from_registers(self, i: int, words: Sequence[Any]) -> tuple[Walk, Any]:
+        """A walk at the i-th fragment, which registers have."""
+        walk, at = self.walk.branch(), self.at(i)
+        # Else the compiler keeps the elements that the first pass took apart, each in a register.
+        left = [ops.opaque(word) for word in words]
+        for leaf, tensor in self.again:
+            size = register_words(tensor, self.width)
+            if size:
+                type_ = ops.vector_type(register_type(tensor.type), self.width)
+                whole = ops.from_elements([left.pop(0) for _ in range(size)])
+                walk.know(leaf, at, self.width, llvm.BitcastOp(type_, whole).result)
+        return walk, at
 
     # ---- slots
 
@@ -106,7 +205,7 @@ class Fragments:
 
     def _keeping(self, i: Any) -> tuple[Walk, Any]:
         """A walk at the i-th fragment, which is put into shared memory."""
-        walk, at = self.walk.branch(), self.at(i)
+        walk, at = self._read(i, is_last=True)
         for number, (leaf, tensor) in enumerate(self.again):
             value = walk.value(leaf, at, self.width)
             ops.store(self._slot(number, i), value, min(16, fragment_bytes(tensor, self.width)))
@@ -120,3 +219,9 @@ class Fragments:
             size = min(16, fragment_bytes(tensor, self.width))
             walk.know(leaf, at, self.width, ops.load(self._slot(number, i), type_, size))
         return walk, at
+
+
+def _words_of(value: Any, count: int) -> list[Any]:
+    """A fragment as so many i32."""
+    whole = ops.vector_type(ops.i32_type(), count)
+    return ops.elements(llvm.BitcastOp(whole, value).result)

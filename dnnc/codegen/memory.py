@@ -41,7 +41,7 @@ class GlobalTensor:
 
     is_exclusive: nothing else that the kernel is given overlaps it.  pointer_: in place of the
     kernel's argument.  is_streamed: the second cache had better keep other things than what is
-    stored.
+    stored.  policy: what it does with what is loaded (`second_cache`).
     """
 
     kernel: Kernel
@@ -49,6 +49,7 @@ class GlobalTensor:
     is_exclusive: bool = True
     pointer_: Any = None
     is_streamed: bool = False
+    policy: Any = None
 
     @property
     def pointer(self) -> Any:
@@ -85,8 +86,10 @@ class GlobalTensor:
 
     def _load_at(self, base: Any, element: Any, chunk: int) -> Any:
         size = self.tensor.type.bits // 8
-        address = ops.gep(self.pointer, base, element)
-        return ops.load(address, ops.vector_type(element, chunk), size * chunk)
+        address, type_ = ops.gep(self.pointer, base, element), ops.vector_type(element, chunk)
+        if self.policy is not None:
+            return ops.load_hinted(address, type_, size * chunk, self.policy)
+        return ops.load(address, type_, size * chunk)
 
     def address(self, at: Sequence[Coordinate]) -> Any:
         """A pointer to one element."""

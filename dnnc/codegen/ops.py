@@ -315,9 +315,7 @@ def store_streamed(pointer: Any, value: Any, size: int) -> None:
         return
     words = size // 4
     parts = elements(llvm.BitcastOp(vector_type(i32_type(), words), value).result)
-    kind = {1: "b32", 2: "v2.b32", 4: "v4.b32"}[words]
-    listed = ", ".join(f"${i + 1}" for i in range(words))
-    listed = f"{{{listed}}}" if words > 1 else listed
+    kind, listed = _words(words, 1)
     llvm.inline_asm(
         None,
         [llvm.PtrToIntOp(i64_type(), pointer).result, *parts],
@@ -325,6 +323,35 @@ def store_streamed(pointer: Any, value: Any, size: int) -> None:
         ",".join(["l", *["r"] * words]),
         has_side_effects=True,
     )
+
+
+def load_hinted(pointer: Any, type_: Any, size: int, policy: Any) -> Any:
+    """Loads `size` aligned bytes of global memory, past the first cache, of which the second one
+    is told what to do (i64, of `createpolicy`); fewer than four as any load does."""
+    if size % 4:
+        return load(pointer, type_, size)
+    words = size // 4
+    kind, listed = _words(words, 0)
+    whole = vector_type(i32_type(), words)
+    result = ir.Type.parse(f"!llvm.struct<({', '.join(['i32'] * words)})>") if words > 1 else whole
+    loaded = llvm.inline_asm(
+        result,
+        [llvm.PtrToIntOp(i64_type(), pointer).result, policy],
+        f"ld.global.L1::no_allocate.L2::cache_hint.{kind} {listed}, [${words}], ${words + 1};",
+        ",".join([*["=r"] * words, "l", "l"]),
+        has_side_effects=True,
+    )
+    if words > 1:
+        parts = [llvm.ExtractValueOp(i32_type(), loaded, [i]).result for i in range(words)]
+        loaded = from_elements(parts)
+    return llvm.BitcastOp(type_, loaded).result
+
+
+def _words(count: int, first: int) -> tuple[str, str]:
+    """How PTX says so many words, and the operands of an assembly text from `first` on."""
+    kind = {1: "b32", 2: "v2.b32", 4: "v4.b32"}[count]
+    listed = ", ".join(f"${first + i}" for i in range(count))
+    return kind, f"{{{listed}}}" if count > 1 else listed
 
 
 # ---- control flow

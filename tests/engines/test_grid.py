@@ -24,7 +24,7 @@ def _few_multiprocessors(monkeypatch):
     multiprocessors.few(monkeypatch, 24)
 
 
-CONFIG = {"TILE_ROWS": 64, "ARRAY_SIZE_PER_THREAD": 1, "STAGES": 4}
+CONFIG = {"TILE_ROWS": 64, "ARRAY_SIZE_PER_THREAD": 1, "SPECFILT": 0, "STAGES": 4}
 ALONG = {**CONFIG, "TILE_ROWS": 512}
 
 
@@ -212,8 +212,52 @@ def test_integers_and_doubles():
 @pytest.mark.parametrize("rows", [4, 64, 512])
 @pytest.mark.parametrize(("held", "stages"), [(0, 1), (3, 2), (8, 8)])
 def test_knobs(rows, held, stages):
-    knobs = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held, "STAGES": stages}
+    knobs = {**CONFIG, "TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held, "STAGES": stages}
     run(batchnorm(2, 24, 10, 30), knobs=knobs)
+
+
+# Threads have six or seven fragments each, those of 512 rows one or none.
+@pytest.mark.feature
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"SPECFILT": 4},
+        {"SPECFILT": 6, "STAGES": 2},
+        {"SPECFILT": 6, "ARRAY_SIZE_PER_THREAD": 0},
+        {"SPECFILT": 2, "TILE_ROWS": 512},
+    ],
+    ids=str,
+)
+def test_fragments_stay_in_registers(more):
+    run(batchnorm(2, 24, 10, 30), knobs={**CONFIG, "TILE_ROWS": 4, **more})
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_fragments_of_two_tensors_stay_in_registers(masked):
+    knobs = {**CONFIG, "TILE_ROWS": 4, "SPECFILT": 4, "STAGES": 2}
+    run(gradients(2, 24, 10, 30, masked=masked), knobs=knobs, allowance=1e-4)
+
+
+def test_fragments_along_rows_stay_in_registers():
+    g = new_graph("f32")
+    x = g.tensor([4, 3, 60, 1000], name="x")
+    mean = g.reduction(x, "avg").set_dim([1, 3, 1, 1])
+    g.sub(x, mean).set_output()
+    run(g, knobs={**ALONG, "ARRAY_SIZE_PER_THREAD": 2, "SPECFILT": 12}, allowance=1e-4)
+
+
+def test_passes_between_the_first_and_the_last_find_registers():
+    run(softmax_of_columns(600, 24), knobs={**CONFIG, "TILE_ROWS": 4, "SPECFILT": 4})
+
+
+def softmax_of_columns(rows, columns):
+    g = new_graph("f16")
+    x = g.tensor([rows, columns], name="x")
+    largest = g.reduction(x, "max").set_dim([1, columns])
+    exponentials = g.exp(g.sub(x, largest))
+    total = g.reduction(exponentials, "add").set_dim([1, columns])
+    g.div(exponentials, total).set_output()
+    return g
 
 
 def test_results_repeat_bit_for_bit():
@@ -348,6 +392,7 @@ def test_refusals_name_what_is_wrong():
     [
         ({"ARRAY_SIZE_PER_THREAD": 48}, "shared memory"),
         ({"STAGES": 8}, "registers"),
+        ({"SPECFILT": 16}, "registers"),
         ({"TILE_ROWS": 512}, "groups of kept elements"),
     ],
     ids=str,
@@ -356,6 +401,11 @@ def test_knobs_are_checked(more, said):
     g = gradients(2, 1000, 4, 4, io="f32", masked=True)
     with pytest.raises(DnncError, match=said):
         run(g, knobs={**CONFIG, "TILE_ROWS": 16, "STAGES": 2, **more})
+
+
+def test_no_fragments_stay_in_registers_before_sm_90():
+    with pytest.raises(DnncError, match=r"SPECFILT=2 for sm_80, .*; accepted: SPECFILT=0"):
+        run(batchnorm(2, 24, 4, 4), knobs={**CONFIG, "SPECFILT": 2}, target="sm_80")
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=str)

@@ -621,7 +621,7 @@ def test_each_wait_of_grid_is_needed(monkeypatch):
 
     def build():
         knobs = {"TILE_ROWS": 64, "ARRAY_SIZE_PER_THREAD": 1, "STAGES": 4}
-        return batchnorm(2, 8, 4, 8, io="f32", running=False), knobs
+        return batchnorm(2, 16, 4, 8, io="f32", running=False), knobs
 
     found, alive = survivors(build, "grid", "sm_90a", lambda *of: removed(*of, MEETING))
     assert {opcode for (opcode, _), _ in found} >= {"bar", "red"}
