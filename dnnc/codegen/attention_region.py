@@ -36,6 +36,7 @@ from .mask_conditions import (
 )
 from .mask_reader import MaskReader, places_of
 from .matching import body_of, operand_of, pointwise
+from .math import allows
 from .online_softmax import STEEP
 from .region import Access, Region, identity_access
 from .walk import indexing_maps, inputs_of, is_reduction
@@ -59,6 +60,15 @@ class Masked:
     condition: Any
     access: Access
     is_kept: bool
+
+
+@dataclass(frozen=True)
+class Cap:
+    """The tanh of scores.  value: what it gives.  inner: of what.  is_coarse: within 2.6e-6."""
+
+    value: Any
+    inner: Any
+    is_coarse: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,9 +389,19 @@ class AttentionRegion:
         return factor >= STEEP or any(self._adds_far(op) for op in steps)
 
     @cached_property
-    def has_tanh(self) -> bool:
-        """Whether scores go through one, as where they are soft-capped."""
-        return any("math.tanh" in [o.name for o in body_of(op)] for op in self._score_steps())
+    def cap(self) -> Cap | None:
+        """The one step that is a tanh of f32 and nothing else."""
+        found = [op for op in self._score_steps() if _has_tanh(op)]
+        if len(found) != 1:
+            return None
+        (step,), body = found, body_of(found[0])
+        maps = indexing_maps(step)
+        is_plain = len(body) == 1 and len(inputs_of(step)) == 1 and maps[0] == maps[1]
+        if not is_plain or not isinstance(body[0].results[0].type, ir.F32Type):
+            return None
+        if not allows(body[0], "arcp"):
+            return None
+        return Cap(step.results[0], inputs_of(step)[0], allows(body[0], "contract"))
 
     def _growth(self, operation: Any) -> float:
         """By how much, at most, a generic makes scores larger; infinity: not known.
@@ -630,3 +650,7 @@ def _masked(value: Any) -> Masked | None:
         return None
     access = places_of(maps[chosen], identity_access(maps[score].n_dims))
     return Masked(value, score, chosen, access, is_kept)
+
+
+def _has_tanh(operation: Any) -> bool:
+    return any(op.name == "math.tanh" for op in body_of(operation))

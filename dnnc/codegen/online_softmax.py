@@ -18,6 +18,7 @@ from ..mlir import arith, ir, llvm
 from ..mlir import math as mlir_math
 from . import ops
 from .reduce import shuffle_xor
+from .votes import is_any_above
 
 HALVES = (0, 1)  # a thread's upper and lower row
 _QUAD = 4  # lanes that share a row
@@ -67,15 +68,13 @@ class OnlineSoftmax:
     anything.  Sums stay below 2 ** rescale times what they would be.  may_be_far: whether scores
     may be finite and beyond what products give, as where a mask adds the least number.  lift:
     exponentials, and their sums until they are `finished`, are 2 ** lift times what they are; so
-    2 ** (lift + rescale) at most.  spared: every so manieth exponential is made by
-    multiply-adds, so that the special function unit has the less to do; 0: none.
+    2 ** (lift + rescale) at most.
     """
 
     factor: Any
     rescale: int = 0
     may_be_far: bool = False
     lift: int = 0
-    spared: int = 0
 
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
         """Of the first block; is_masked: whether a row may have no score above -inf."""
@@ -158,17 +157,8 @@ class OnlineSoftmax:
         """Whether a row of the warp outgrows its reference."""
         factor = _of(self.factor)
         grown = [_mul(arith.SubFOp(m, o).result, factor) for m, o in zip(most, old, strict=True)]
-        text = (
-            "{ .reg .pred p, q; setp.gt.f32 p, $1, $2; "
-            "vote.sync.any.pred q, p, 0xffffffff; selp.u32 $0, 1, 0, q; }"
-        )
         # A row without scores, whose growth is no number, does not hide the other's.
-        most_grown = arith.MaxNumFOp(*grown).result
-        limit = _number(float(self.rescale))
-        found = llvm.inline_asm(
-            ops.i32_type(), [most_grown, limit], text, "=r,f,f", has_side_effects=True
-        )
-        return ops.compare("ne", found, 0)
+        return is_any_above(arith.MaxNumFOp(*grown).result, self.rescale)
 
     def _factors(self, base: Sequence[Any]) -> list[Any]:
         """What distances of each row are multiplied by.
@@ -214,9 +204,7 @@ class OnlineSoftmax:
             shifts = [_add(shift, _number(float(self.lift))) for shift in shifts]
         found = list[Any]()
         for i, score in enumerate(scores):
-            x = _distance(score, shifts[i // 2 % 2], factors[i // 2 % 2])
-            is_spared = self.spared and i % self.spared == self.spared - 1
-            found.append(_ex2_by_multiply_adds(x) if is_spared else _ex2(x))
+            found.append(_ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2])))
         if self.lift and self._may_be_far:
             return [_mul(value, _number(2.0**self.lift)) for value in found]
         return found
@@ -310,28 +298,3 @@ def _max(a: Any, b: Any) -> Any:
 
 def _ex2(x: Any) -> Any:
     return llvm.call_intrinsic(ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [x], [], [])
-
-
-# Of the polynomial that is nearest to 2**x for |x| up to 1/2, within 2.6e-6 of it.
-_POWERS = (0.9999992614, 0.6931218147, 0.2402474483, 0.0559178603, 0.0095701017)
-_ONE = 0x3F800000  # the bits of 1.0
-_WHOLE = 1.5 * 2.0**23  # added to a number of fewer than 23 bits, it leaves it rounded below it
-
-
-def _ex2_by_multiply_adds(x: Any) -> Any:
-    """2**x within 2.7e-6 of it, for x below 127; 0 where it would be subnormal; NaN of NaN.
-
-    The power of two is a product: added to the exponent's bits, it would make a finite number of
-    NaN, of which nothing else may tell in a row whose reference did not move.
-    Source: Cody, Waite, "Software manual for the elementary functions", 1980.
-    """
-    shifted = _add(x, _number(_WHOLE))
-    rest = arith.SubFOp(x, arith.SubFOp(shifted, _number(_WHOLE)).result).result
-    found = _number(_POWERS[-1])
-    for coefficient in _POWERS[-2::-1]:
-        found = mlir_math.FmaOp(found, rest, _number(coefficient)).result
-    whole = llvm.BitcastOp(ops.i32_type(), shifted).result
-    bits = ops.add(ops.shl(whole, _BITS_OF_EXPONENT), _ONE)
-    power = _mul(found, llvm.BitcastOp(ops.f32_type(), bits).result)
-    is_small = arith.CmpFOp(arith.CmpFPredicate.OLT, x, _number(-126.0)).result
-    return arith.SelectOp(is_small, _number(0.0), power).result

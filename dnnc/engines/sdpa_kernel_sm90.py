@@ -40,9 +40,6 @@ from .sdpa_tile_sm90 import TURNERS, SdpaTiling
 from .sdpa_turner_sm90 import ValueTurner
 from .sdpa_walk import times_log2e
 
-# Every so manieth exponential is left to multiply-adds where scores have a tanh, whose exponential
-# and reciprocals wait for the same unit; elsewhere each further instruction costs more.
-_SPARED = 4
 _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
 
 
@@ -296,9 +293,8 @@ class SdpaEmitter:
         self.queries = self.queries_of(self.own)
         self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(
-            times_log2e(self.walks.factor), t.rescale, self.parts.may_be_far, t.lift,
-            _SPARED if self.parts.has_tanh else 0,
-        )  # fmt: skip
+            times_log2e(self.walks.factor), t.rescale, self.parts.may_be_far, t.lift
+        )
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
         self._first_turn()

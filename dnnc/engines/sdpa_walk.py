@@ -19,7 +19,7 @@ from ..codegen.attention_region import AttentionRegion, unrounded
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.math import f8_word
+from ..codegen.math import f8_word, tanh_together
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows, scaled
 from ..codegen.reduce import shuffle_xor
 from ..codegen.scalar import element_type
@@ -32,6 +32,7 @@ from .sdpa_scale import ScoreScale, number_value
 from .sdpa_schedule import QueryTile, Schedule, Tiling
 
 FACTOR = math.log2(math.e)
+_CAPPED = 32  # scores of a thread whose tanh is computed at once: 64 spill a register
 
 
 @dataclass
@@ -281,13 +282,34 @@ class TileWalk:
         sums = list(sums) if self.factor is None else scaled(sums, [self.factor] * 2)
         found = s.scale.applied(sums) if s.scale else list(sums)
         if not (s.is_plain and (not is_masked or not s.parts.masks)):
-            for j, i, column in self._columns(block, is_whole=not is_masked):
-                for half in HALVES:
-                    place = 4 * j + 2 * half + i
-                    self.hands["sums"].current = ops.from_elements(found[place : place + s.pair])
-                    value = walk.value(s.parts.score, self._at(half, column), s.pair)
-                    found[place : place + s.pair] = ops.elements(value)
+            places = [
+                (4 * j + 2 * half + i, self._at(half, column))
+                for j, i, column in self._columns(block, is_whole=not is_masked)
+                for half in HALVES
+            ]
+            self._know_caps(walk, found, places)
+            for place, at in places:
+                self.hands["sums"].current = ops.from_elements(found[place : place + s.pair])
+                value = walk.value(s.parts.score, at, s.pair)
+                found[place : place + s.pair] = ops.elements(value)
         return self._cut(found, block) if is_masked and s.has_tail else found
+
+    def _know_caps(
+        self, walk: Walk, sums: Sequence[Any], places: Sequence[tuple[int, list[Any]]]
+    ) -> None:
+        """Computes the tanh of a block's scores, so many at once."""
+        s, cap = self.shared, self.shared.parts.cap
+        if cap is None:
+            return
+        for first in range(0, len(places), _CAPPED // s.pair):
+            part = places[first : first + _CAPPED // s.pair]
+            given = []
+            for place, at in part:
+                self.hands["sums"].current = ops.from_elements(sums[place : place + s.pair])
+                given.append(walk.value(cap.inner, at, s.pair))
+            capped = tanh_together(given, is_capped=cap.is_coarse)
+            for (_, at), value in zip(part, capped, strict=True):
+                walk.know(cap.value, at, s.pair, value)
 
     def _cut(self, scores: Sequence[Any], block: Any) -> list[Any]:
         """-inf past the last key."""

@@ -40,6 +40,44 @@ def test_tanh_of_scores_at_the_ends(flags, bound):
     np.testing.assert_allclose(found[: len(ends)], wanted, atol=bound)
 
 
+def tanh_of_a_block(factor, is_capped):
+    """Of products by a number, which the powers have in them."""
+
+    def function(x):
+        number = arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), factor))
+        given = arith.MulFOp(x, ops.splat(number.result, 2)).result
+        return math.tanh_together([given], is_capped=is_capped)[0]
+
+    return function
+
+
+# In order most warps are near 0 or far from it as a whole; a factor of 2**-20 is always far.
+@pytest.mark.parametrize("is_sorted", [True, False])
+@pytest.mark.parametrize("factor", [0.5, -0.002, 2.0**-20, 3000.0])
+@pytest.mark.parametrize(("is_capped", "bound"), [(False, 2.4e-7), (True, 2.6e-6)])
+def test_tanh_of_a_block_is_within_what_is_said(is_capped, bound, factor, is_sorted):
+    rng = np.random.default_rng(0)
+    given = np.linspace(-2, 2, 20_000) / factor
+    far = 10 ** rng.uniform(-30, 37, 64)
+    given = np.concatenate([given, far, -far])
+    if not is_sorted:
+        rng.shuffle(given)
+    values, found = applied(tanh_of_a_block(factor, is_capped), given)
+    error = np.abs(found - np.tanh(np.float32(factor) * values.astype(np.float64)))
+    assert error.max() < bound
+
+
+def test_tanh_of_a_block_at_the_ends():
+    """What is no number is that alone; infinities are far."""
+    for special, wanted in ((np.nan, np.nan), (np.inf, 1.0), (-np.inf, -1.0)):
+        given = np.linspace(-1, 1, 64)
+        given[11] = special
+        values, found = applied(tanh_of_a_block(0.5, True), given)
+        expected = np.tanh(0.5 * values)
+        expected[11] = wanted
+        np.testing.assert_allclose(found, expected, atol=3e-6)
+
+
 def quotient_by(count):
     """By an integer constant, as `avg` divides."""
 

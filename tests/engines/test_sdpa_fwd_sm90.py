@@ -184,6 +184,17 @@ def test_a_large_cap():
     run(Pattern(queries=70, keys=80, scores=capped, dtype="HALF"))
 
 
+@pytest.mark.feature
+@pytest.mark.parametrize("cap", [0.25, 1.0, 4.0])
+def test_caps_that_scores_are_near_and_far_from(cap):
+    """Of some warps all scores are below 0.44 of it, of others some."""
+
+    def capped(p, s):
+        return p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / cap)), cap)
+
+    run(Pattern(queries=70, keys=140, scores=capped))
+
+
 def capped_and_biased(p, s):
     capped = p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / 5.0)), 5.0)
     return p.g.add(capped, p.g.tensor(list(p.dims), name="bias", data_type="FLOAT"))
@@ -191,8 +202,7 @@ def capped_and_biased(p, s):
 
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_scores_of_a_cap_that_are_no_numbers(number):
-    """Rows with one are NaN, though exponentials of odd columns in rows 8 to 15 of each 16 are made
-    by multiply-adds, and though NaN moves no row's reference."""
+    """Rows with one are NaN, though NaN moves no row's reference."""
     pattern = Pattern(queries=40, keys=80, depth=16, scores=capped_and_biased)
     bias = np.zeros(pattern.dims, np.float32)
     for head, column in ((0, 0), (1, 64)):
