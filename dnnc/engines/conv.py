@@ -118,6 +118,16 @@ class ConvShape:
         panel = self.panel(element_bytes)
         return self.padded_channels(panel) // panel
 
+    def panel_steps(self, element_bytes: int) -> tuple[int, ...]:
+        """Of each panel of a pixel, the instructions along k that its channels reach; the others
+        would multiply zeros."""
+        panel, left = self.panel(element_bytes), self.c_group
+        steps = []
+        while left > 0:
+            steps.append(-(-min(left, panel) * element_bytes // wgmma.K_BYTES))
+            left -= panel
+        return tuple(steps)
+
     def padded_channels(self, panel: int) -> int:
         """Of a group, in whole panels."""
         return -(-self.c_group // panel) * panel

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import gcd
 
@@ -13,19 +14,25 @@ from .conv import NARROW_BYTES, ConvShape, conv_of, shape_of
 from .conv_before_sm90 import beside_bytes, computes, raws_of
 from .conv_beside_sm90 import shape_of_knobs, side_by_side
 from .conv_exits_sm90 import booleans_of, whole_outputs
-from .conv_region_sm90 import pixels_move_by_tma, pixels_stored_by_tma
+from .conv_region_sm90 import panel_steps_of, pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
 from .facts_sm90 import SPLITS, ProductFacts, instruction_of_types, promotes_sums, read_once
-from .hopper_model import HopperWork
+from .hopper_model import SECTOR_BYTES, HopperWork
 from .product import is_heavy
 from .surface import bytes_of
 
 _MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
 _MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what it reads
-# Of the rate of loads, by the bytes of a line that panels begin at multiples of.
-_LINE_SHARES = {128: 1.0, 64: 0.71, 32: 0.71, 16: 0.52}
+# Of the rate of loads, of panels of half a line: that are one of its halves, that begin anywhere,
+# and of less than a sector.  Of the last a row of pixels or of a filter took 10 to 17 ns, where a
+# whole line takes 2.6: eight of them lie in a line, and follow each other there.
 _HALF_LINE_SHARE = 1.14
-_FEW_BYTES_SHARE = 0.6  # of half a line and less, that begins anywhere
+_FEW_BYTES_SHARE = 0.6
+_LEAST_BYTES_SHARE = 0.2
+_HALF_LINE = (
+    0.55  # of a line's time, what a row takes that is half a line at most, behind whole ones
+)
+_SECOND_LINE = 0.85  # of a line's time, a second one that a row of whole panels meets
 _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
@@ -103,16 +110,28 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
 
 
 def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> float:
-    """Of the rate at which panels come that are lines of memory.
+    """Of the rate at which panels come that are lines of memory: a panel that begins inside a line
+    may meet two.
 
-    loaded_bytes: of an element of X.  A panel that begins inside a line meets two, inside 32 bytes
-    parts of these as well; half a line that is one of its halves is little quicker than a whole
-    one.
+    loaded_bytes: of an element of X.
     """
     begins = gcd(shape.c_group * shape.groups * loaded_bytes, wgmma.ROW_BYTES)
-    if shape.panel_bytes(element_bytes) < wgmma.ROW_BYTES:
+    row_bytes = shape.c_group * element_bytes
+    if row_bytes < SECTOR_BYTES:
+        return _LEAST_BYTES_SHARE
+    if row_bytes <= NARROW_BYTES:
         return _HALF_LINE_SHARE if begins >= NARROW_BYTES else _FEW_BYTES_SHARE
-    return _LINE_SHARES.get(begins, min(_LINE_SHARES.values()))
+    whole, rest = divmod(row_bytes, wgmma.ROW_BYTES)
+    lines = whole * _lines(begins, wgmma.ROW_BYTES)
+    if rest:
+        lines += _lines(begins, rest) * (_HALF_LINE if rest <= NARROW_BYTES else 1)
+    return shape.panels(element_bytes) / lines
+
+
+def _lines(begins: int, row_bytes: int) -> float:
+    """That a row takes as long as, which begins at any multiple of so many bytes: on average it
+    meets a second one that often."""
+    return 1 + _SECOND_LINE * (-(-row_bytes // begins) - 1) * begins / wgmma.ROW_BYTES
 
 
 def _most_sums(fusion: Fusion) -> int:
@@ -137,4 +156,22 @@ def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
     loaded = raws_of(fusion)
     others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
     moved_bytes = bytes_of(others) + round(bytes_of(loaded) * shape.read_share)
-    return HopperWork(typical(shape.pixels), shape.k_group, k, shape.groups, moved_bytes)
+    split = split_of(whole_outputs(fusion), shape.k_group)
+    return HopperWork(
+        typical(shape.pixels), shape.k_group, k, shape.groups, moved_bytes, split=split
+    )
+
+
+def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
+    """Of the k of all panels, what products take."""
+    shape = replace(shape_of(conv_of(fusion)), beside=beside)
+    element_bytes = conv_row_of(fusion).element_bytes
+    steps = panel_steps_of(shape, element_bytes, knobs)
+    every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
+    return sum(steps) / (every * len(steps)) if steps else 1.0
+
+
+def split_of(outputs: Sequence[Tensor], k_group: int) -> tuple[int, ...]:
+    """See `HopperWork`; k_group: channels of each pixel that lie together."""
+    sizes = (t.type.bits // 8 for t in outputs if t.layout[1].constant == 1)
+    return tuple(size for size in sizes if k_group * size % SECTOR_BYTES)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..codegen import index as idx
@@ -153,7 +154,7 @@ class HaloLoop:
     """See the file's docstring.
 
     filters: their ring.  pixels: theirs.  stays: whether filters do.  rewriter: of pixels that are
-    computed.
+    computed.  panel_steps: as in `Tiling`.
     """
 
     halo: Halo
@@ -164,6 +165,7 @@ class HaloLoop:
     pixels: Pipeline
     stays: bool
     rewriter: Rewriter | None = None
+    panel_steps: Sequence[int] = ()
 
     @property
     def taps(self) -> int:
@@ -293,18 +295,20 @@ class HaloLoop:
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
         """(carried, sums) after a tile; own: the warpgroup; sums: not read by the first products.
 
-        start_products(descriptors, whether sums are added to, sums) starts those of a stage.
+        start_products(descriptors, whether sums are added to, sums, k_steps=...) starts those of a
+        stage.
         """
         nothing = ops.const(-1)
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        def step(k_steps: int | None, i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             filters, pixels = Cursor(*carried[:2]), Cursor(*carried[2:4])
             last_filter, last_pixels, *sums = carried[4:]
             here = Cursor(i, 0) if self.stays else filters
             tap = ops.rem(i, self.taps)
             self.pixels.wait_full(pixels)
             self.filters.wait_full(here)
-            sums = start_products(self._descriptors(here, pixels, tap, own), i, sums)
+            descriptors = self._descriptors(here, pixels, tap, own)
+            sums = start_products(descriptors, i, sums, k_steps=k_steps)
             wgmma.wait(1)
             if not self.stays:
                 with ops.if_(ops.compare("sge", last_filter, 0)):
@@ -320,13 +324,28 @@ class HaloLoop:
             slots = [ops.value_of(filters.stage), ops.value_of(pixels.stage)]
             return [*following.values, *after.values, *slots, *sums]
 
-        start = [*carried, nothing, nothing, *sums]
-        *carried, last_filter, last_pixels = (found := ops.for_(0, place.steps, 1, start, step))[:6]
+        found, begin = [*carried, nothing, nothing, *sums], 0
+        for end, k_steps in self._runs(place):
+            found = ops.for_(begin, end, 1, found, partial(step, k_steps))
+            begin = end
+        *carried, last_filter, last_pixels = found[:6]
         sums = wgmma.wait_for(found[6:])
         if not self.stays:
             self.filters.release(Cursor(last_filter), lane)
         self.pixels.release(Cursor(last_pixels), lane)
         return list(carried), sums
+
+    def _runs(self, place: TilePlace) -> list[tuple[Any, int | None]]:
+        """(end, instructions along k of each) of a tile's steps: those of the last panel of
+        channels, which come after all others, may be fewer."""
+        if not self.panel_steps:
+            return [(place.steps, None)]
+        *before, last = self.panel_steps
+        if not before:
+            return [(place.steps, last)]
+        ahead = len(before) * self.halo.images * self.taps
+        first = ops.minimum(ops.maximum(ops.sub(ahead, place.first_step), 0), place.steps)
+        return [(first, before[-1]), (place.steps, last)]
 
     def _descriptors(self, filters: Cursor, pixels: Cursor, tap: Any, own: Any) -> list[Any]:
         """Of a tap's filter, and of the pixels from where it meets a part's first one on."""

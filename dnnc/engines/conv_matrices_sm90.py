@@ -115,7 +115,7 @@ def _halo_matrices(
         Expr.of(shape.taps * shape.panels(row.element_bytes)),
         space,
         lambda operands, filters, pixels: HaloLoop(
-            halo, space, shape, operands, filters, pixels, stays, rewriter
+            halo, space, shape, operands, filters, pixels, stays, rewriter, tiling.panel_steps
         ),
         rewriter,
     )

@@ -34,6 +34,7 @@ from .tile_sm90 import (
 
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 KEPT = "kept"  # the path of an output that is such an X
+_MOST_PANELS = 3  # of a pixel, of which the last one's zeros are left out
 _CHUNK = 32  # columns of a buffer that are in registers at a time
 
 
@@ -114,6 +115,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         beside=shape.beside,
         rewriting=rewriting,
         row_bytes=row_bytes,
+        panel_steps=panel_steps_of(shape, row.element_bytes, knobs),
     )
 
 
@@ -166,7 +168,20 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         },
         rewriting=rewriting_bytes(halo.slots, 0) if is_computed else 0,
         row_bytes=halo.row_bytes,
+        panel_steps=panel_steps_of(shape, row.element_bytes, knobs),
     )
+
+
+def panel_steps_of(shape: ConvShape, element_bytes: int, knobs: Knobs) -> tuple[int, ...]:
+    """See `Tiling`: where it is worth it, and the main loop knows which panel a step has.
+
+    By im2col the panels of a pixel follow each other, and each is code of its own.
+    """
+    steps = shape.panel_steps(element_bytes)
+    is_cut = knobs["SPLIT_K_SLC"] > 1 or knobs["STREAM_K"]
+    is_known = knobs["TILE_ROWS"] or len(steps) == 1 or not (is_cut or len(steps) > _MOST_PANELS)
+    every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
+    return steps if is_known and steps[-1] < every else ()
 
 
 def _operand_plans(

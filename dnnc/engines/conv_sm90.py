@@ -38,6 +38,7 @@ from .conv_facts_sm90 import (
     conv_facts_of,
     conv_work_of,
     main_loop_knobs,
+    multiplied_share,
     side_by_side_of,
     y_loads,
 )
@@ -229,6 +230,8 @@ class ConvSm90Engine:
             has_phases=any(window.stride > 1 for window in shape_of(conv_of(fusion)).windows[-2:]),
             rewrites=computes(fusion),
             takes_turns=main_loop_knobs(knobs)["WARP_SPEC_CFG"] == TURNS,
+            filters=work.count * -(-work.n // tile[1]),
+            multiplied=multiplied_share(fusion, beside, knobs),
         ).predict(work)
         more = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
         more += copies.seconds(target)

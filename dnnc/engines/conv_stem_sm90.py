@@ -30,7 +30,7 @@ from ..errors import Status
 from ..expr import Expr, typical
 from ..target import Target
 from .conv import ConvShape, conv_of, conv_of_call, image_view, shape_of
-from .conv_facts_sm90 import y_loads
+from .conv_facts_sm90 import split_of, y_loads
 from .conv_layouts import Copied, relaid_fusion, relaid_region
 from .conv_stem import MOST_CHANNELS, MOST_STEPS, Stem, stem_refusal
 from .conv_stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
@@ -257,7 +257,8 @@ def _work_of(fusion: Fusion) -> HopperWork:
     depth = Stem.of(shape, 2).steps * 16
     positions = typical(_positions(shape, 2))
     moved = bytes_of({*fusion.inputs, *fusion.outputs})
-    return HopperWork(positions, shape.k_group, depth, 1, moved)
+    split = split_of(fusion.outputs, shape.k_group)
+    return HopperWork(positions, shape.k_group, depth, 1, moved, split=split)
 
 
 def _smem_bytes(fusion: Fusion, stem: Stem, columns: int, slots: int) -> int:

@@ -27,6 +27,9 @@ _CLUSTER_FILL_SECONDS = 1.35e-6  # more, of blocks that start together
 _TILE_SECONDS = 0.33e-6  # from a tile's last product to the first of the next
 _RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
 _LATENCY_SECONDS = 1.5e-6  # from the start of a stage's loads to its release
+# The same, less the loads and products that a stage of pixels waits for: 512 pixels in two stages
+# took 1.7 us a step where their loads take 1.4 and products 0.6.
+_REFILL_SECONDS = 1.2e-6
 _SHORT_ROW = 16  # elements of a row of C in a tile, up to which a tile takes longer
 _SHORT_ROWS_SECONDS = 0.3e-6
 # Bytes a second that a multiprocessor's copy engine brings while all of them load, of rows of 128
@@ -36,17 +39,27 @@ _TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
 _TURNED_AGAIN = 1.05  # of the bytes of pixels whose channels are several tiles, which turns part
 _CLUSTER_TURN_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
 _IM2COL_RATE = 50e9  # of pixels, whose every tap reads them from L2 again
-_FILTER_SHARE = 0.3  # of the time that filters take to load, what adds to that of pixels
+# Of the time of a row of pixels, what a filter's row adds.  Where rows begin inside lines, more by
+# how many of the blocks ask for the same one at the same time: one that all of them load took 0.6
+# to 1.5 of the time of as many pixels (48 to 96 channels, 80 to 200 outputs), one of nine tiles of
+# outputs next to nothing.
+_FILTER_SHARE = 0.17
+_SPLIT_FILTER_SHARE = 1.0
 _SHARED_FILTERS = 1.2  # of the time of products, where blocks of other pixels load them together
 _HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
 _HALO_SHARE = 0.95  # of the time of products, where little is loaded beside them
 _PHASE_SHARE = 1.1  # the same, where each phase of a stride has a tile of pixels for few taps
-_COMPUTE_RATE = 10e9  # elements a second that a producer warpgroup brings through g1
+# Elements a second that a producer warpgroup brings through g1, and the same of integers; of the
+# first one's, what a second one brings beside it.  Of weights of e4m3 and int8 and a scaled A, in
+# tiles of 128x128 to 256x128.
+_COMPUTE_RATE = 12e9
+_INTEGER_COMPUTE_RATE = 9.6e9
+_SECOND_PRODUCER = 0.5
 _REWRITE_RATE = 16e9  # elements a second that warps compute in shared memory; not measured
-_BESIDE_PRODUCERS = 1.15  # of the time of products, where producers compute
 _FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
 _INTEGER_FRAGMENT_RATE = 45e9  # the same of integers, whose conversions are a quarter as fast
 _LINE_BYTES = 128
+SECTOR_BYTES = 32  # of a line, what memory moves at least
 _SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
 # Operands whose rows TMA can't take go through a warpgroup's registers: bytes a second of tiles of
 # up to 64 rows, all of whose loads are under way together, and of taller ones; of a stage, more.
@@ -55,6 +68,12 @@ _NARROW_RATE = 22e9
 _TALL_NARROW_RATE = 6.2e9
 _NARROW_SECONDS = 0.15e-6
 _FEW_ROWS_SECONDS = 0.6e-6  # of tiles of 8 rows, which few threads load
+# Of what is stored to rows that begin inside sectors, what memory moves more: boxes of 128 bytes
+# begin and end there.  Where tiles meet, a sector is stored by each, and in between read again:
+# 1112 and 1152 outputs, in tiles of 64 to 256, differ by so many bytes for each row of a tile.
+_SPLIT_STORE_SHARE = 0.5
+_SEAM_BYTES = 150
+_CLUSTER_SEAM_SHARE = 0.5  # of it, inside a cluster, whose blocks store at about the same time
 _EPILOGUE_RATE = 16e9  # elements a second of a multiprocessor
 _HEAVY_EPILOGUE_RATE = 8.5e9
 _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
@@ -75,7 +94,8 @@ class HopperWork:
     """A product.
 
     m, n, k, count: sizes, and how many products.  moved_bytes: of global memory in all.
-    groups: of rows of A, each of which has a tile that is not full.
+    groups: of rows of A, each of which has a tile that is not full.  split: bytes of an element
+    of each output whose rows, of n elements, begin inside sectors of memory.
     """
 
     m: int
@@ -84,6 +104,7 @@ class HopperWork:
     count: int
     moved_bytes: int
     groups: int = 0
+    split: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +126,8 @@ class HopperTile:
     turns, and one's epilogue runs beside the other's products.  taken: seconds in which threads
     take a stage's part of A into their registers, of tiles that come for all of k at once, so that
     stages are parts of one load; 0: products read it where it is.  has_integers: whether rows that
-    are computed are made of integers.
+    are computed are made of integers.  filters: of a convolution, tiles of outputs beside each
+    other, each of which has filters of its own.  multiplied: of the panels' k, what products take.
     """
 
     tile: tuple[int, int]
@@ -132,6 +154,8 @@ class HopperTile:
     taken: float = 0.0
     has_phases: bool = False
     has_integers: bool = False
+    filters: int = 1
+    multiplied: float = 1.0
 
     _tall: int = field(init=False)  # rows and columns of a cluster
     _wide: int = field(init=False)
@@ -162,7 +186,8 @@ class HopperTile:
             steps = work.k / self.depth
         after = self._after + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
         busy = self._fill + self._busy_seconds(rounds, self._product_seconds(steps), after)
-        transfer = transfer_seconds(work.moved_bytes, self.target)
+        moved_bytes = work.moved_bytes + self._split_bytes(work)
+        transfer = transfer_seconds(moved_bytes, self.target)
         if not self.is_im2col and self.loads[0] == 1.0:  # of pixels it is not fitted
             transfer *= again_share(work.m, work.n, work.k, self.tile)
         elif self.takes_turns and work.n > self.tile[1]:
@@ -172,6 +197,16 @@ class HopperTile:
             seconds += _GROUPS_SHARE * min(busy, transfer)
         bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
+
+    def _split_bytes(self, work: HopperWork) -> float:
+        """What memory moves more, for outputs whose rows begin inside sectors."""
+        if not work.split:
+            return 0.0
+        boxes = _SPLIT_STORE_SHARE * sum(work.split) * work.n
+        seams = max(0, -(-work.n // self.tile[1]) - 1) * _SEAM_BYTES * len(work.split)
+        within = 1 - 1 / self.cluster[1]
+        seams *= 1 - within * (1 - _CLUSTER_SEAM_SHARE)
+        return work.count * work.m * (boxes + seams)
 
     def _is_short(self, work: HopperWork) -> bool:
         """Whether a tile has few elements of a row of C."""
@@ -224,29 +259,45 @@ class HopperTile:
         worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
         rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
         worked += _MORE_COLUMNS
-        multiply = 2 * rows * worked * self.depth * self.products / rate
+        multiply = 2 * rows * worked * self.depth * self.multiplied * self.products / rate
         load = self._load_seconds()
-        pixels = 0.0
         if self.loads[0] < 1.0:
             multiply *= _PHASE_SHARE if self.has_phases else _HALO_SHARE
-        if self.is_im2col:
-            pixels = self.tile[0] / self.cluster[1] * _LINE_BYTES / _IM2COL_RATE
-            filters = self.tile[1] / self.cluster[0] * _LINE_BYTES / _LOAD_RATE
-            pixels = (pixels + _FILTER_SHARE * filters) / self.load_share
-            if self.cluster[0] > 1:
-                multiply *= _SHARED_FILTERS
-        elements = self.computed_rows * self.depth
-        computed = elements / (_COMPUTE_RATE * self.producers) if self.producers else 0.0
-        if computed:  # producers that compute take slots from those that multiply
-            multiply = bent(multiply * _BESIDE_PRODUCERS, computed)
-        elif elements:
-            rate = _INTEGER_FRAGMENT_RATE if self.has_integers else _FRAGMENT_RATE
-            multiply += elements / rate
+        if self.is_im2col and self.cluster[0] > 1:
+            multiply *= _SHARED_FILTERS
+        computed = self._computed_seconds()
+        if self.producers:  # they take slots from those that multiply
+            multiply = bent(multiply, computed)
+        elif self.computed_rows:
+            multiply += computed
         if self.rewrites:
-            computed = self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE
+            load = max(load, self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE)
         # Bound by either, pixels and products hold each other up.
-        multiply = bent(bent(multiply, pixels), self.taken)
-        return max(multiply, load, computed)
+        pixels = self._pixel_seconds()
+        seconds = max(bent(bent(multiply, pixels), self.taken), load)
+        if not self.is_im2col:
+            return seconds
+        # Few stages do not cover what follows each other until one is free again.
+        return max(seconds, (_REFILL_SECONDS + pixels + multiply) / self.stages)
+
+    def _computed_seconds(self) -> float:
+        """Of a stage's elements that come out of g1."""
+        elements = self.computed_rows * self.depth
+        if not self.producers:
+            rate = _INTEGER_FRAGMENT_RATE if self.has_integers else _FRAGMENT_RATE
+            return elements / rate
+        rate = _INTEGER_COMPUTE_RATE if self.has_integers else _COMPUTE_RATE
+        return elements / (rate * (1 + _SECOND_PRODUCER * (self.producers - 1)))
+
+    def _pixel_seconds(self) -> float:
+        """Of a stage's loads by im2col, and of the filters beside them."""
+        if not self.is_im2col:
+            return 0.0
+        share = _FILTER_SHARE
+        if self.load_share < 1.0:
+            share += _SPLIT_FILTER_SHARE / (self.filters * self.cluster[0])
+        rows = self.tile[0] / self.cluster[1] + share * self.tile[1] / self.cluster[0]
+        return rows * _LINE_BYTES / (_IM2COL_RATE * self.load_share)
 
     def _after_seconds(self) -> float:
         """What follows a tile's products."""

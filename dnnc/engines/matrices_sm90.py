@@ -94,7 +94,8 @@ class Loop(Protocol):
         """(carried, accumulators) after a tile.
 
         own: the warpgroup.  sums: accumulators that the first products do not read.
-        start_products(descriptors, whether sums are added to, sums) starts those of a stage.
+        start_products(descriptors, whether sums are added to, sums, k_steps=...) starts those of a
+        stage.
         """
         ...
 

@@ -105,20 +105,25 @@ class Multiplier:
         return [*cursor.values, turn], sums
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
-        undefined = self._undefined()
+        undefined, panels = self._undefined(), self._panels
 
-        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        def panel(i: Any, carried: Sequence[Any], k_steps: int) -> Sequence[Any]:
             stage, phase, previous, *sums = carried
             here = Cursor(stage, phase)
             self.pipeline.wait_full(here)
-            sums = self._multiply_stage(here, i, sums)
+            sums = self._multiply_stage(here, i, sums, k_steps=k_steps)
             wgmma.wait(1)
             with ops.if_(ops.compare("sge", previous, 0)):
                 self._release(Cursor(previous))
             return [*here.next(self.tiling.stages).values, stage, *sums]
 
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            for place, k_steps in enumerate(panels):
+                carried = panel(ops.add(i, place), carried, k_steps)
+            return carried
+
         start = [*cursor.values, ops.const(-1), *undefined]
-        stage, phase, previous, *sums = ops.for_(0, place.steps, 1, start, step)
+        stage, phase, previous, *sums = ops.for_(0, place.steps, len(panels), start, step)
         has_more = self.tiling.load_steps > 0
         if self.tiling.takes_turns and not has_more:
             self.turns.end(self.own, self.lane)
@@ -127,6 +132,11 @@ class Multiplier:
         if self.tiling.takes_turns and has_more:
             self._end_turn(Cursor(stage, phase))
         return Cursor(stage, phase), sums
+
+    @property
+    def _panels(self) -> Sequence[int]:
+        """The instructions along k of stages that follow each other, again and again."""
+        return self.tiling.panel_steps or (self.tiling.k_steps,)
 
     def _end_turn(self, cursor: Cursor) -> None:
         """Once the stages after a tile's last step are there, of which another would take its own
@@ -140,13 +150,15 @@ class Multiplier:
         """The same, with the sums of each stage added by additions that round to f32."""
         t = self.tiling
         undefined = self._undefined()
+        k_steps = max(self._panels)
         columns = t.part[1]
         type_ = wgmma.accumulator_type(self.tiling.row, columns)
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             here = Cursor(*carried[:2])
             self.pipeline.wait_full(here)
-            parts = wgmma.wait_for(self._multiply_stage(here, ops.const(0), undefined))
+            parts = self._multiply_stage(here, ops.const(0), undefined, k_steps=k_steps)
+            parts = wgmma.wait_for(parts)
             self._release(here)
             flat = [value for part in parts for value in wgmma.unpacked(part)]
             totals = [
@@ -217,11 +229,13 @@ class Multiplier:
         self.pipeline.release(cursor, self.lane, self.sharers)
 
     def _multiply_stage(
-        self, cursor: Cursor, is_added: Any, sums: Sequence[Any], words: Sequence[Any] = ()
-    ) -> list[Any]:
+        self, cursor: Cursor, is_added: Any, sums: Sequence[Any], words: Sequence[Any] = (),
+        k_steps: int | None = None,
+    ) -> list[Any]:  # fmt: skip
         """Starts the products of a stage; is_added: 0 where they are the first of the tile.
 
-        words: [block of rows][words of each step of k] of a first operand in registers.
+        words: [block of rows][words of each step of k] of a first operand in registers.  k_steps:
+        how many are taken; None: all.
         """
         t = self.tiling
         stage = self.pipeline.address(cursor)
@@ -231,7 +245,7 @@ class Multiplier:
             place = ops.add(stage, operand.plan["offset"])
             place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))
-        return self._start_products(descriptors, is_added, sums, words)
+        return self._start_products(descriptors, is_added, sums, words, k_steps)
 
     def _start_products(
         self,
@@ -239,12 +253,13 @@ class Multiplier:
         is_added: Any,
         sums: Sequence[Any],
         words: Sequence[Any] = (),
+        k_steps: int | None = None,
     ) -> list[Any]:
         """The same, of operands that lie where some descriptors say."""
         t = self.tiling
         sums, own = list(sums), t.part[1] // t.beside
         wgmma.fence()
-        for k in range(t.k_steps):
+        for k in range(k_steps or t.k_steps):
             for i, (a, b) in enumerate(t.products):
                 first, second = self.operands[a].panels, self.operands[b].panels
                 column, inner = self._columns_of_step(k)

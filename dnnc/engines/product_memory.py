@@ -15,7 +15,7 @@ _FEW = 64  # rows that a tile can have all of, so that the other operand is read
 _AGAIN_SHARE = 0.2  # more of memory's time for that operand, where several tiles read it
 
 
-def transfer_seconds(moved_bytes: int, target: Target) -> float:
+def transfer_seconds(moved_bytes: float, target: Target) -> float:
     """Of all that a kernel reads and writes.
 
     Before the first loads, and after the last ones, blocks wait for no memory: models add that.

@@ -62,6 +62,8 @@ class Tiling:
     pixels: slots and slot_bytes of a ring of pixels that come once for all taps of a filter; empty:
     they do not.  halo: more of those of `conv_halo_sm90`.  rewriting: bytes of what warps need that
     compute an operand in shared memory; 0: there are none.  row_bytes: of k of a stage.
+    panel_steps: of a convolution, the instructions along k of each panel of a pixel, in turn;
+    empty: of all `k_steps`.
     """
 
     row: wgmma.Instruction
@@ -94,6 +96,7 @@ class Tiling:
     halo: Mapping[str, int] = field(default_factory=dict)
     rewriting: int = 0
     row_bytes: int = wgmma.ROW_BYTES
+    panel_steps: tuple[int, ...] = ()
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:

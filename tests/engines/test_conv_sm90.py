@@ -88,6 +88,31 @@ def test_ways_through_the_tiles(knobs):
     run(g, knobs={**SMALL, **knobs})
 
 
+@pytest.mark.feature
+@pytest.mark.parametrize(
+    ("c", "more", "products"),
+    [
+        (16, {}, 1),
+        (40, {}, 3),
+        (40, {"SPLIT_K_SLC": 2}, 3),
+        (72, {}, 4 + 1),
+        (112, {"WARP_SPEC_CFG": 4, "TILE_M": 64, "TILE_N": 128, "STAGES": 4}, 4 + 3),
+        (136, {"STAGES": 3}, 4 + 4 + 1),
+        (136, {"STREAM_K": 1}, 4),
+        (200, {}, 4),
+        (128, {}, 4),
+    ],
+    ids=str,
+)
+def test_zeros_of_a_panel_are_not_multiplied(c, more, products):
+    """Where the loop knows which panel of a pixel it is at, and has three panels at most."""
+    g = new_graph()
+    convolved(g, [1, c, 5, 6], [72, c, 2, 2], **around(1)).set_output()
+    plan = run(g, knobs={**SMALL, **more})
+    times_unrolled = (1, 2)
+    assert ptx_of(plan).count("wgmma.mma_async") in [n * products for n in times_unrolled]
+
+
 def test_blocks_work_through_many_tiles():
     """More tiles than multiprocessors: the rings go on from tile to tile."""
     g = new_graph()
