@@ -178,9 +178,10 @@ class RowsEngine:
             slot_bytes=slot_bytes(fusion, knobs, target),
             registers=registers_of(fusion, knobs),
             columns=len(columns),
+            has_extremes=bool(extremes_of(fusion)),
         )
         found = model.predict(target)
-        if extremes_of(fusion):
+        if model.has_extremes:
             return replace(found, seconds=found.seconds + MEMSET_SECONDS)
         return found
 

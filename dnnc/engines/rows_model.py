@@ -49,7 +49,8 @@ class RowsModel:
     rows are read again.  blocks: of a cluster.  resident: blocks of a multiprocessor that go
     through the rows, or 0.  ahead: rows that are on their way to shared memory beside those worked
     on, 0: none comes there.  config: KERNEL_CFG.  registers: of a thread.  columns: sums of them.
-    slot_bytes: shared memory of a block for rows that are read again.
+    slot_bytes: shared memory of a block for rows that are read again.  has_extremes: whether a row
+    ends with what all rows have in common, an amax, which its block combines once more.
     """
 
     rows: int
@@ -69,6 +70,7 @@ class RowsModel:
     registers: int
     columns: int
     slot_bytes: int = 0
+    has_extremes: bool = False
 
     @property
     def rows_of_block(self) -> int:
@@ -125,6 +127,7 @@ class RowsModel:
             exchange = 650.0  # by shuffles
         if self.config != 2:  # whose totals are asked for a row later
             exchange += _CLUSTER_NS * (self.blocks - 1)
+        last = exchange if self.has_extremes else 0.0
         slow = 1.0
         if self.width > 1:
             slow = max(1.0, _LINE / (self.rows_of_block * 2))
@@ -135,9 +138,10 @@ class RowsModel:
             return behind + max(0.0, alone - behind) / in_turn
         if self.held:
             work = _ELEMENT_NS * self.held
-            return _LOAD_NS + exchange * self.passes + work + slow * bytes_ / _BLOCK_RATE
+            waits = _LOAD_NS + exchange * self.passes + last
+            return waits + work + slow * bytes_ / _BLOCK_RATE
         again = bytes_ * share * self.passes / (_SLOT_RATE if self.slot_bytes else _L1_RATE)
-        passes = (_LOAD_NS + 300) * (self.passes + 1)
+        passes = (_LOAD_NS + 300) * (self.passes + 1) + last
         if self.slot_bytes:
             passes += _SLOT_ELEMENT_NS * self.row / self.blocks * self.levels
         passes += 2 * _CLUSTER_NS * (self.blocks - 1) * self.passes
