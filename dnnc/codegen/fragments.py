@@ -108,14 +108,21 @@ class Fragments:
         return reduce.unrolled(self._near_end, self.count, carried, load, use, self.together)
 
     def later_pass(
-        self, values: Values, start: Sequence[Any], use: Use, *, stores: bool = False
+        self,
+        values: Values,
+        start: Sequence[Any],
+        use: Use,
+        *,
+        stores: bool = False,
+        is_last: bool = False,
     ) -> list[Any]:
-        """As `first_pass`, once that is done; stores: whether `use` writes to memory."""
+        """As `first_pass`, once that is done; stores: whether `use` writes to memory, is_last: or
+        nothing comes after, so that the second cache may give up what is read."""
         together = self.stored_together if stores else self.together
         last = ops.sub(self.count, 1)
 
         def far(j: Any) -> Any:
-            return values(*self._read(ops.sub(last, j), is_last=stores))
+            return values(*self._read(ops.sub(last, j), is_last=stores or is_last))
 
         left = ops.sub(self.count, self._near_end)
         carried = reduce.unrolled(0, left, start, far, use, together)

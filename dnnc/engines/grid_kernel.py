@@ -274,8 +274,11 @@ class _Block:
         def values(walk: Walk, at: Any) -> list[Any]:
             return [walk.value(source, at, self.width) for source in sources]
 
-        go = self.fragments.later_pass if number else self.fragments.first_pass
-        sums = go(values, start, use)
+        if number:
+            is_last = number == len(grid.levels) - 1 and not self.whole
+            sums = self.fragments.later_pass(values, start, use, is_last=is_last)
+        else:
+            sums = self.fragments.first_pass(values, start, use)
         parts: list[list[Any]] = []
         for op, combine in zip(level, combines, strict=True):
             if op in shifted:
