@@ -55,7 +55,8 @@ class Fragments:
     of the block.  memory: !llvm.ptr<3>, of `kept_bytes`; None where nothing is held.
     together, stored_together: fragments that are loaded before the first is used, or stored.
     in_registers: fragments that stay in registers, if this thread has as many beside those that
-    have a slot.  second_cache: what it is told about what is read from memory, if anything.
+    have a slot, and anything that `register_words` says is kept.  second_cache: what it is told
+    about what is read from memory, if anything.
     """
 
     walk: Walk
@@ -72,6 +73,10 @@ class Fragments:
     in_registers: int = 0
     second_cache: SecondCache | None = None
     _registers: list[list[Any]] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if not self._keepable:
+            object.__setattr__(self, "in_registers", 0)
 
     @property
     def _kept(self) -> Any:
@@ -138,41 +143,48 @@ class Fragments:
 
     def _read(self, i: Any, *, is_last: bool) -> tuple[Walk, Any]:
         """A walk at the i-th fragment, read from memory; is_last: for the last time."""
-        walk, at = self.walk.branch(), self.at(i)
+        walk = self.walk.branch()
         if self.second_cache is not None:
             policy = self.second_cache.policy(i, is_last=is_last)
-            for leaf, tensor in self.again:
-                source = self.walk.leaves[leaf]
-                if isinstance(source, GlobalTensor) and tensor.type.kind != "b":
-                    loaded = replace(source, policy=policy).load(at, self.width)
-                    walk.know(leaf, at, self.width, loaded)
-        return walk, at
+            walk.leaves = {**walk.leaves, **self._hinted(policy)}
+        return walk, self.at(i)
+
+    def _hinted(self, policy: Any) -> dict[Any, GlobalTensor]:
+        """The sources of what registers may keep: single bytes are read as ever."""
+        sources = ((leaf, self.walk.leaves[leaf]) for leaf, _ in self._keepable)
+        return {
+            leaf: replace(source, policy=policy)
+            for leaf, source in sources
+            if isinstance(source, GlobalTensor)
+        }
+
+    @property
+    def _keepable(self) -> list[tuple[Any, int]]:
+        """(value, registers of a fragment) of what registers may keep."""
+        sizes = ((leaf, register_words(tensor, self.width)) for leaf, tensor in self.again)
+        return [(leaf, size) for leaf, size in sizes if size]
 
     # ---- registers
 
     def _first_in_registers(self, values: Values, start: Sequence[Any], use: Use) -> list[Any]:
         """carried, after those that stay in registers, if this thread keeps any."""
-        sizes = [register_words(tensor, self.width) for _, tensor in self.again]
         numbers = range(self.held, self.held + self.in_registers)
+        step = sum(size for _, size in self._keepable)
 
         def keep() -> list[Any]:
-            read = [self._read(i, is_last=True) for i in numbers]
             carried, words = list(start), []
-            for walk, at in read:
-                for (leaf, _), size in zip(self.again, sizes, strict=True):
-                    if size:
-                        words += _words_of(walk.value(leaf, at, self.width), size)
+            for walk, at in [self._read(i, is_last=True) for i in numbers]:
+                for leaf, size in self._keepable:
+                    words += _words_of(walk.value(leaf, at, self.width), size)
                 carried = list(use(carried, values(walk, at)))
             return [*carried, *words]
 
         def pass_by() -> list[Any]:
-            return [*start, *[ops.const(0)] * (sum(sizes) * self.in_registers)]
+            return [*start, *[ops.const(0)] * (step * self.in_registers)]
 
-        types = [value.type for value in start]
-        types += [ops.i32_type()] * (sum(sizes) * self.in_registers)
+        types = [value.type for value in start] + [ops.i32_type()] * (step * self.in_registers)
         found = ops.either(self._has_registers, types, keep, pass_by)
         kept = found[len(start) :]
-        step = sum(sizes)
         self._registers.extend(kept[i : i + step] for i in range(0, len(kept), step))
         return found[: len(start)]
 
@@ -193,12 +205,11 @@ class Fragments:
         walk, at = self.walk.branch(), self.at(i)
         # Else the compiler keeps the elements that the first pass took apart, each in a register.
         left = [ops.opaque(word) for word in words]
-        for leaf, tensor in self.again:
-            size = register_words(tensor, self.width)
-            if size:
-                type_ = ops.vector_type(register_type(tensor.type), self.width)
-                whole = ops.from_elements([left.pop(0) for _ in range(size)])
-                walk.know(leaf, at, self.width, llvm.BitcastOp(type_, whole).result)
+        tensors = dict(self.again)
+        for leaf, size in self._keepable:
+            type_ = ops.vector_type(register_type(tensors[leaf].type), self.width)
+            whole = ops.from_elements([left.pop(0) for _ in range(size)])
+            walk.know(leaf, at, self.width, llvm.BitcastOp(type_, whole).result)
         return walk, at
 
     # ---- slots

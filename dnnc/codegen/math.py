@@ -219,7 +219,7 @@ def tanh_together(given: Sequence[Any], *, is_capped: bool) -> list[Any]:
     Where all numbers of a warp are near 0, as scores beside their cap are, by powers of these: four
     or five instructions an element, none of which the special function unit has.
     """
-    factored = [_uniform_product(1.0, x) for x in given]
+    factored = [_constant_product(x) for x in given]
 
     def near() -> list[Any]:
         return [e for x, factor in factored for e in _tanh_by_powers(x, factor, is_capped)]
@@ -233,13 +233,32 @@ def tanh_together(given: Sequence[Any], *, is_capped: bool) -> list[Any]:
     return [ops.from_elements([found.pop(0) for _ in range(width)]) for width in widths]
 
 
-def _tanh_by_powers(x: Any, factor: Any, is_capped: bool) -> list[Any]:
+def _constant_product(x: Any) -> tuple[Any, float]:
+    """(y, number): y times the number is x; constants that multiply all of a fragment are in it,
+    but where an f32 would not hold its powers."""
+    y, number = x, 1.0
+    while (found := _uniform_factor(y)) is not None:
+        constant = _constant_of(found[1])
+        if constant is None:
+            break
+        y, number = found[0], number * constant
+    is_held = 2.0**-_FACTOR_EXPONENT <= abs(number) <= 2.0**_FACTOR_EXPONENT
+    return (y, number) if is_held else (x, 1.0)
+
+
+def _constant_of(scalar: Any) -> float | None:
+    owner = scalar.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+        return None
+    return ir.FloatAttr(owner.operation.attributes["value"]).value
+
+
+def _tanh_by_powers(x: Any, factor: float, is_capped: bool) -> list[Any]:
     """Elements of tanh(x factor): x times a polynomial of its square, with the factor in it."""
-    square = _mul(factor, factor)
-    coefficients, power = list[Any](), factor
-    for coefficient in _TANH[is_capped]:
-        coefficients.append(_mul(_number(coefficient), power))
-        power = _mul(power, square)
+    coefficients = [
+        _number(coefficient * factor ** (2 * i + 1))
+        for i, coefficient in enumerate(_TANH[is_capped])
+    ]
     found = []
     for element in ops.elements(x):
         t = _mul(element, element)
@@ -250,26 +269,23 @@ def _tanh_by_powers(x: Any, factor: Any, is_capped: bool) -> list[Any]:
     return found
 
 
-def _is_any_far(factored: Sequence[tuple[Any, Any]]) -> Any:
-    """Whether powers are not enough for all x factor of a warp.
+def _is_any_far(factored: Sequence[tuple[Any, float]]) -> Any:
+    """Whether powers are not enough for all x factor of a warp; of NaN they make NaN."""
+    largest: dict[float, list[Any]] = {}
+    for x, factor in factored:
+        largest.setdefault(abs(factor), []).extend(ops.elements(x))
+    sizes = [_mul(_largest_size(found), _number(factor)) for factor, found in largest.items()]
+    return is_any_above(_most(sizes), _NEAR)
 
-    Of NaN they make NaN; a factor whose powers an f32 does not hold is far, too.
-    """
-    elements = [e for x, _ in factored for e in ops.elements(x)]
-    factor = mlir_math.AbsFOp(factored[0][1]).result
-    chains: list[Any] = [None] * _CHAINS
-    for i, element in enumerate(elements):
-        size, most = mlir_math.AbsFOp(element).result, chains[i % _CHAINS]
-        chains[i % _CHAINS] = size if most is None else arith.MaxNumFOp(most, size).result
-    most = functools.reduce(lambda a, b: arith.MaxNumFOp(a, b).result, filter(None, chains))
-    least, largest = (_number(2.0**n) for n in (-_FACTOR_EXPONENT, _FACTOR_EXPONENT))
-    within = [
-        arith.CmpFOp(arith.CmpFPredicate.OGE, factor, least).result,
-        arith.CmpFOp(arith.CmpFPredicate.OLE, factor, largest).result,
-    ]
-    infinity = _number(python_math.inf)
-    size = arith.SelectOp(ops.both(*within), _mul(most, factor), infinity).result
-    return is_any_above(size, _NEAR)
+
+def _largest_size(elements: Sequence[Any]) -> Any:
+    """The largest absolute value of some elements, NaN aside."""
+    sizes = [mlir_math.AbsFOp(element).result for element in elements]
+    return _most([_most(sizes[i::_CHAINS]) for i in range(min(_CHAINS, len(sizes)))])
+
+
+def _most(values: Sequence[Any]) -> Any:
+    return functools.reduce(lambda a, b: arith.MaxNumFOp(a, b).result, values)
 
 
 def _tanh_by_reciprocal(z: Any) -> Any:

@@ -164,11 +164,15 @@ def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
 
 def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
     """Of the k of all panels, what products take."""
-    shape = replace(shape_of(conv_of(fusion)), beside=beside)
-    element_bytes = conv_row_of(fusion).element_bytes
-    steps = panel_steps_of(shape, element_bytes, knobs)
-    every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
-    return sum(steps) / (every * len(steps)) if steps else 1.0
+    op, row = conv_of(fusion), conv_row_of(fusion)
+    shape = replace(shape_of(op), beside=beside)
+    steps = panel_steps_of(shape, row.element_bytes, knobs)
+    if not steps:
+        return 1.0
+    if promotes_sums(row.a, op.compute_type):  # one loop for all panels
+        steps = (max(steps),)
+    every = shape.panel_bytes(row.element_bytes) // wgmma.K_BYTES
+    return sum(steps) / (every * len(steps))
 
 
 def split_of(outputs: Sequence[Tensor], k_group: int) -> tuple[int, ...]:

@@ -144,6 +144,9 @@ class GridEngine:
         if knobs["SPECFILT"] and target.capability < (9, 0):
             what = f"SPECFILT={knobs['SPECFILT']} for {target}, where kernels spill beside any"
             return (knob_reason(what, "SPECFILT=0"),)
+        if knobs["SPECFILT"] and not _register_words(fusion):
+            what = f"SPECFILT={knobs['SPECFILT']}, fragments of no whole words of 16 bits and more"
+            return (knob_reason(what, "SPECFILT=0"),)
         most = min(REGISTERS_PER_THREAD, target.registers_sm // threads)
         if (registers := _registers(fusion, knobs, target)) > most:
             return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
@@ -160,7 +163,8 @@ class GridEngine:
                 knobs |= {"STAGES": stages}
                 if not self.legal(knobs, fusion, target):
                     most = self._most_in_registers(knobs, fusion, target)
-                    found.append(knobs | {"SPECFILT": most})
+                    # The second for choices of other knobs, which leave fewer registers.
+                    found += [{**knobs, "SPECFILT": n} for n in sorted({most, 0}, reverse=True)]
                     break
         return found
 
@@ -317,8 +321,9 @@ def _slot_bytes(fusion: Fusion) -> list[int]:
 
 @remembered
 def _register_words(fusion: Fusion) -> int:
-    """Registers of one fragment of each."""
-    return sum(register_words(t, _width(fusion)) for t in _read_again(fusion))
+    """Registers of one fragment of each, of the width that fragments have at least."""
+    width = gcd(_fastest(fusion).known_divisor(), _width(fusion))
+    return sum(register_words(t, width) for t in _read_again(fusion))
 
 
 def _blocks(fusion: Fusion, knobs: Knobs, target: Target) -> tuple[int, int]:

@@ -118,8 +118,8 @@ class Multiplier:
             return [*here.next(self.tiling.stages).values, stage, *sums]
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            for place, k_steps in enumerate(panels):
-                carried = panel(ops.add(i, place), carried, k_steps)
+            for number, k_steps in enumerate(panels):
+                carried = panel(ops.add(i, number), carried, k_steps)
             return carried
 
         start = [*cursor.values, ops.const(-1), *undefined]

@@ -67,6 +67,28 @@ def test_tanh_of_a_block_is_within_what_is_said(is_capped, bound, factor, is_sor
     assert error.max() < bound
 
 
+def test_fragments_of_a_block_have_factors_of_their_own():
+    """Both of a number that is computed, and of constants that differ."""
+
+    def function(x):
+        first, second = ops.part(x, 0, 1), ops.part(x, 1, 1)
+        small, large = (
+            arith.ConstantOp(ir.F32Type.get(), ir.FloatAttr.get(ir.F32Type.get(), number)).result
+            for number in (0.01, 2.0)
+        )
+        given = [
+            arith.MulFOp(ops.splat(first, 2), ops.splat(small, 2)).result,
+            arith.MulFOp(ops.splat(second, 2), ops.splat(large, 2)).result,
+            arith.MulFOp(ops.splat(large, 2), ops.splat(second, 2)).result,
+        ]
+        found = math.tanh_together(given, is_capped=False)
+        return ops.from_elements([ops.extract(found[0], 0), ops.extract(found[1], 1)])
+
+    values, found = applied(function, np.linspace(-3, 3, 4096))
+    wanted = np.tanh(values.astype(np.float64) * np.tile([0.01, 2.0], 2048))
+    assert np.abs(found - wanted).max() < 2.4e-7
+
+
 def test_tanh_of_a_block_at_the_ends():
     """What is no number is that alone; infinities are far."""
     for special, wanted in ((np.nan, np.nan), (np.inf, 1.0), (-np.inf, -1.0)):

@@ -92,9 +92,8 @@ def test_ways_through_the_tiles(knobs):
 @pytest.mark.parametrize(
     ("c", "more", "products"),
     [
-        (16, {}, 1),
         (40, {}, 3),
-        (40, {"SPLIT_K_SLC": 2}, 3),
+        pytest.param(40, {"SPLIT_K_SLC": 2}, 3, marks=pytest.mark.exchange),
         (72, {}, 4 + 1),
         (112, {"WARP_SPEC_CFG": 4, "TILE_M": 64, "TILE_N": 128, "STAGES": 4}, 4 + 3),
         (136, {"STAGES": 3}, 4 + 4 + 1),

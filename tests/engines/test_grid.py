@@ -1,6 +1,7 @@
 """Engine grid in the interpreter: batch norms and their gradients, masks, a tensor's amax."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -401,6 +402,61 @@ def test_knobs_are_checked(more, said):
     g = gradients(2, 1000, 4, 4, io="f32", masked=True)
     with pytest.raises(DnncError, match=said):
         run(g, knobs={**CONFIG, "TILE_ROWS": 16, "STAGES": 2, **more})
+
+
+def less_its_mean(io, *dims):
+    g = new_graph(io)
+    images = Images(g, *dims)
+    x = images.image("x")
+    g.sub(x, g.reduction(x, "avg").set_dim([1, dims[1], 1, 1])).set_output()
+    return g
+
+
+def by_the_mean_of_another(io, *dims):
+    g = new_graph(io)
+    images = Images(g, *dims)
+    mean = g.reduction(images.image("x"), "avg").set_dim([1, dims[1], 1, 1])
+    g.mul(images.image("z"), mean).set_output()
+    return g
+
+
+# Single bytes, fragments of an odd element, a tensor that is read once: nothing is kept.
+@pytest.mark.parametrize(
+    "build",
+    [
+        partial(less_its_mean, "i8", 64, 64, 56, 56),
+        partial(less_its_mean, "f8E4M3FN", 64, 64, 56, 56),
+        partial(less_its_mean, "f16", 64, 63, 56, 56),
+        partial(by_the_mean_of_another, "f16", 64, 64, 56, 56),
+        partial(batchnorm, 64, 64, 56, 56),
+        partial(gradients, 64, 64, 56, 56, masked=True),
+        partial(quantised, 4097, 8191),
+    ],
+)
+def test_candidates_compile_without_spills(build):
+    g = build()
+    graph = g.graph.finalize()
+    target = of("sm_90a")
+    found = GRID.candidates(whole(g), target)
+    found = sorted(found, key=lambda knobs: GRID.predict(whole(g), knobs, target).seconds)
+    for knobs in found[:2]:
+        plan = compile_graph(graph, target, Options(engine="grid", knobs=tuple(knobs.items())))
+        (program,) = plan.programs
+        assert not any(kernel.spill_store_bytes for kernel in program.kernels), knobs
+
+
+def test_other_knobs_may_leave_no_registers():
+    plan = compile_graph(
+        batchnorm(64, 64, 56, 56).graph.finalize(), "sm_90a",
+        Options(engine="grid", knobs=(("STAGES", 8),)),
+    )  # fmt: skip
+    assert plan.programs[0].fusions[0].knobs["SPECFILT"] == 0
+
+
+@pytest.mark.parametrize("io", ["i8", "f16"])
+def test_what_is_not_kept_is_read_again(io):
+    """Bytes, and fragments of an odd element."""
+    run(less_its_mean(io, 2, 24 if io == "i8" else 7, 10, 30), knobs={**CONFIG, "TILE_ROWS": 4})
 
 
 def test_no_fragments_stay_in_registers_before_sm_90():

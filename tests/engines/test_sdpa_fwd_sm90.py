@@ -195,6 +195,18 @@ def test_caps_that_scores_are_near_and_far_from(cap):
     run(Pattern(queries=70, keys=140, scores=capped))
 
 
+def test_a_factor_of_each_row_before_the_cap():
+    """Rows of a thread, of which one has scores near 0 and one far from it."""
+
+    def capped(p, s):
+        factor = p.g.tensor([1, 1, p.dims[-2], 1], name="factor", data_type="FLOAT")
+        return p.g.mul(p.g.tanh(p.g.mul(s, factor)), 4.0)
+
+    pattern = Pattern(queries=64, keys=64, scores=capped)
+    factors = np.where(np.arange(64) % 16 < 8, 0.008, 0.2).astype(np.float32)
+    run(pattern, inputs=inputs_of(pattern, factor=factors.reshape(1, 1, 64, 1)))
+
+
 def capped_and_biased(p, s):
     capped = p.g.mul(p.g.tanh(p.g.mul(s, 0.125 / 5.0)), 5.0)
     return p.g.add(capped, p.g.tensor(list(p.dims), name="bias", data_type="FLOAT"))
