@@ -172,10 +172,13 @@ class Fragments:
         step = sum(size for _, size in self._keepable)
 
         def keep() -> list[Any]:
-            carried, words = list(start), []
-            for walk, at in [self._read(i, is_last=True) for i in numbers]:
+            read = [self._read(i, is_last=True) for i in numbers]
+            words = list[Any]()
+            for walk, at in read:  # all loads come before the first use
                 for leaf, size in self._keepable:
                     words += _words_of(walk.value(leaf, at, self.width), size)
+            carried = list(start)
+            for walk, at in read:
                 carried = list(use(carried, values(walk, at)))
             return [*carried, *words]
 
