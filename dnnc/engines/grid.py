@@ -125,7 +125,7 @@ class GridEngine:
             "ARRAY_SIZE_PER_THREAD", _HELD,
             "fragments of each input that a thread keeps in shared memory",
         ),
-        Knob("SPECFILT", _IN_REGISTERS, "fragments, of 16 bits and more, kept in registers"),
+        Knob("SPECFILT", _IN_REGISTERS, "such of 16 bits and more in registers; 0 before sm_90"),
         Knob("STAGES", _STAGES, "fragments that a thread loads before it uses the first"),
     )  # fmt: skip
 
