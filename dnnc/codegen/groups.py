@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..expr import Expr
+from ..expr import Expr, ceildiv
 from ..mlir import nvvm
 from ..target import WARP_THREADS
 from . import ops
@@ -31,42 +31,49 @@ _ENTRY = 4  # bytes
 @dataclass(frozen=True)
 class GroupTile:
     """A tile of a group.  tile, side: along the rows, and along the other side of the product.
-    first, end: rows of the group."""
+    first, end: rows of the group.  is_across: whether the other block's tile, of two that go
+    together, is the next one along the other side, and not along the rows; None: there are none."""
 
     group: Any
     tile: Any
     side: Any
     first: Any
     end: Any
+    is_across: Any = None
 
 
 @dataclass(frozen=True)
 class GroupTable:
     """See the file's docstring.
 
-    memory: !llvm.ptr<3>, of `bytes`.  most: groups that it has room for.  groups, rows: how many.
+    memory: !llvm.ptr<3>, of `bytes`.  room: for so many groups.  groups, rows: how many.
     tile_rows: of a tile.  sides: tiles along the other side, each of which every group has.
     together: tiles of a group that follow each other before the next side.
+    in_pairs: what is numbered are two tiles, of the two blocks of a cluster.  They follow each
+    other along the rows; those of a group's last row of tiles, where it is one too many for that,
+    along the other side.  Of 128 rows a tile and 64 groups of 512 rows in the mean, tiles that were
+    cut to whole pairs along the rows were an eighth more.
     """
 
     kernel: Kernel
     memory: Any
-    most: int
+    room: int
     groups: Expr
     rows: Expr
     tile_rows: int
     sides: Expr
     together: int
+    in_pairs: bool = False
 
     @staticmethod
-    def bytes(most: int) -> int:
-        return -(-2 * (most + 1) * _ENTRY // 16) * 16
+    def bytes(room: int) -> int:
+        return -(-2 * (room + 1) * _ENTRY // 16) * 16
 
     def _first(self, group: Any) -> Any:
         return byte_pointer(self.memory, ops.mul(group, _ENTRY))
 
     def _tiles(self, group: Any) -> Any:
-        return byte_pointer(self.memory, ops.mul(ops.add(group, self.most + 1), _ENTRY))
+        return byte_pointer(self.memory, ops.mul(ops.add(group, self.room + 1), _ENTRY))
 
     # ---- the table
 
@@ -84,8 +91,7 @@ class GroupTable:
             group = ops.add(base, lane)
             first, after = start(group), start(ops.add(group, 1))
             count = ops.ceildiv(ops.maximum(0, ops.sub(after, first)), self.tile_rows)
-            until = ops.add(running_sum(ops.mul(count, self.kernel.size(self.sides)), lane),
-                            carried[0])  # fmt: skip
+            until = ops.add(running_sum(self._numbers(count), lane), carried[0])
             with ops.if_(ops.less(group, groups)):
                 ops.store(self._first(ops.add(group, 1)), after, _ENTRY)
                 ops.store(self._tiles(ops.add(group, 1)), until, _ENTRY)
@@ -96,10 +102,25 @@ class GroupTable:
             ops.store(self._tiles(0), ops.const(0), _ENTRY)
         ops.for_(0, groups, WARP_THREADS, [ops.const(0)], chunk)
 
+    def _numbers(self, count: Any) -> Any:
+        """How many numbers a group has, of so many tiles along the rows."""
+        sides = self.kernel.size(self.sides)
+        if not self.in_pairs:
+            return ops.mul(count, sides)
+        across = ops.mul(ops.and_(count, 1), ops.ceildiv(sides, 2))
+        return ops.add(ops.mul(ops.shr(count, 1), sides), across)
+
     # ---- what the table says
 
+    @property
+    def most(self) -> Expr:
+        """The numbers of all groups, at most: each group has one tile that is not full."""
+        tiles = (self.rows // self.tile_rows + self.groups) * self.sides
+        # Of an odd number of sides, a group's last pair may be half a one.
+        return ceildiv(tiles + self.groups, 2) if self.in_pairs else tiles
+
     def tiles(self) -> Any:
-        """How many tiles there are."""
+        """How many numbers there are."""
         return self._load(self._tiles(self.kernel.size(self.groups)))
 
     def place(self, number: Any, group: Any) -> GroupTile:
@@ -112,8 +133,16 @@ class GroupTable:
         first, end = self._load(self._first(group)), self._load(self._first(ops.add(group, 1)))
         inside = ops.sub(number, self._load(self._tiles(group)))
         count = ops.ceildiv(ops.sub(end, first), self.tile_rows)
-        tile, side = in_groups(inside, count, self.kernel.size(self.sides), self.together)
-        return GroupTile(group, tile, side, first, end)
+        sides = self.kernel.size(self.sides)
+        if not self.in_pairs:
+            return GroupTile(group, *in_groups(inside, count, sides, self.together), first, end)
+        pairs = ops.shr(count, 1)
+        along = ops.mul(pairs, sides)
+        is_across = ops.less(along, ops.add(inside, 1))
+        pair, side = in_groups(inside, ops.maximum(pairs, 1), sides, self.together)
+        tile = ops.select(is_across, ops.sub(count, 1), ops.mul(pair, 2))
+        side = ops.select(is_across, ops.mul(ops.sub(inside, along), 2), side)
+        return GroupTile(group, tile, side, first, end, is_across)
 
     def _load(self, pointer: Any) -> Any:
         return ops.load(pointer, ops.i32_type(), _ENTRY)

@@ -34,7 +34,8 @@ class StagedOperand:
     argument that g1 reads from raw tiles, -1 for none; raw_offset: in a raw slot; k_contiguous;
     loads_along_k; is_a: whether it is A of the graph; is_rows: whether it lies along the
     instruction's rows; offset: bytes from a stage's start.  tile_rows: of the block's tile.
-    starts_anywhere: whether tiles begin at rows that are no multiples of theirs.
+    starts_anywhere: whether tiles begin at rows that are no multiples of theirs.  in_pairs: whether
+    it is said of each tile which operand the two blocks of the cluster share.
     """
 
     kernel: Kernel
@@ -45,6 +46,7 @@ class StagedOperand:
     tile_rows: int
     cluster: Cluster
     starts_anywhere: bool = False
+    in_pairs: bool = False
 
     def __post_init__(self) -> None:
         operand = self.row.a if self.plan["is_rows"] else self.row.b
@@ -56,10 +58,13 @@ class StagedOperand:
             self.tile_rows, operand.bits // 8, bool(self.plan["k_contiguous"])
         )
         self.peers = self.cluster.columns if self.is_rows else self.cluster.rows
+        blocks = self.cluster.rows if self.is_rows else self.cluster.columns
+        if self.in_pairs:
+            self.peers = blocks = self.cluster.blocks
         self.tile = MatrixTile(
             self.kernel, self.region, self.value, self.plan, operand, self.is_a,
             self.tile_rows, self.panels.k, threads=wgmma.WARPGROUP_THREADS, is_panelled=True,
-            blocks=self.cluster.rows if self.is_rows else self.cluster.columns,
+            blocks=blocks,
             starts_anywhere=self.starts_anywhere,
         )  # fmt: skip
         self.size, self.k_size = self.tile.size, self.tile.k_size
@@ -139,12 +144,46 @@ class StagedOperand:
         first_k: Any,
         barrier: Any,
         rank: Any,
+        is_across: Any = None,
     ) -> None:
-        """Starts the copies of this block's share of a tile; rank: of the block."""
-        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
+        """Starts the copies of this block's share of a tile.
+
+        rank: of the block.  is_across: of tiles in pairs, whether they have the same rows.
+        """
+
+        def copy(share: Any, of: int, to_ranks: Any) -> None:
+            self._copy(stage, batch, first, first_k, barrier, share, of, to_ranks)
+
+        if not self.in_pairs:
+            share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
+            copy(share, self.peers, to_ranks)
+            return
+        every = ops.const((1 << self.peers) - 1)
+
+        def share_it() -> None:
+            copy(rank, self.peers, every)
+
+        def have_it_alone() -> None:
+            copy(0, 1, None)
+
+        branches = (share_it, have_it_alone) if self.is_rows else (have_it_alone, share_it)
+        ops.if_else(is_across, *branches)
+
+    def _copy(
+        self,
+        stage: Any,
+        batch: Mapping[int, Coordinate],
+        first: Any,
+        first_k: Any,
+        barrier: Any,
+        share: Any,
+        of: int,
+        to_ranks: Any,
+    ) -> None:
+        """One of `of` shares of a tile."""
         is_k_major = self.is_fragments or self.panels.is_k_major
         box_rows = self.box.extents[1 if is_k_major else 0]
-        copies = self.tile_rows // self.peers // box_rows
+        copies = self.tile_rows // of // box_rows
         for i in range(copies):
             row = ops.add(ops.mul(share, copies * box_rows), i * box_rows)
             at = self.tile.coordinates(batch, Index(ops.add(first, row)), Index(first_k))

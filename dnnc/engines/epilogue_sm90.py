@@ -369,7 +369,7 @@ class _Tile:
             for block in range(t.blocks_of_rows)
         ]
         start = ops.add(column, self.right)
-        if e.matrices.sizes[1].known_divisor() % (t.columns * t.cluster[1]):
+        if e.matrices.sizes[1].known_divisor() % (t.columns * t.most_cluster[1]):
             # Of a single column of tiles, which columns are there is the same of every tile: what
             # says so of each would be computed once and live beside the sums all the time.
             start = ops.opaque(start)
@@ -389,7 +389,7 @@ class _Tile:
 
     def _column(self, number: Any, width: int) -> Edge:
         t, e = self.tiling, self.epilogue
-        size, tile = e.matrices.sizes[1], t.columns * t.cluster[1]
+        size, tile = e.matrices.sizes[1], t.columns * t.most_cluster[1]
         return Edge(e.kernel, number, size, tile, width, self.column_end)
 
     def is_column(self, number: Any) -> Any:

@@ -17,9 +17,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import log2
 
+from ..codegen import wgmma
 from ..target import Target
 from .engine import Prediction
 from .product_memory import again_share, bent, transfer_seconds
+from .tile_sm90 import are_pairs
 
 _LAUNCH_SECONDS = 0.65e-6
 _FILL_SECONDS = 0.25e-6  # of a block: barriers, the first loads
@@ -83,9 +85,9 @@ _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = 0.5e-6  # of an exchange of sums, for each doubling of the blocks that share k
 _SPLIT_RATE = 19e9  # bytes a second of it
 _STREAM_RATE = 30e9  # bytes a second of sums through global memory
-# Of the shorter of loading and multiplying groups of rows, what adds to the longer: blocks begin
-# and end where their groups do, not all together.
-_GROUPS_SHARE = 0.25
+# Of a group's weights, what each cluster's tiles beside the first read again: of 64 experts, those
+# of 512 rows in tiles of 128 moved 2.0 times their weights' bytes, of 256 rows 1.2 times.
+_GROUPS_AGAIN = 0.25
 # Columns of an instruction -> what it takes, in columns of a wide one.
 _NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
 _LEAST_COLUMNS = 80
@@ -179,9 +181,7 @@ class HopperTile:
 
     def predict(self, work: HopperWork) -> Prediction:
         """Seconds, and what they are bound by."""
-        # A group has half a tile more than its rows fill, and one at least.
-        down = max(-(-work.m // self._tall) + work.groups // 2, work.groups)
-        clusters = work.count * -(-work.n // self._wide) * down
+        clusters = work.count * self._clusters(work)
         rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
         panels = -(-work.k // self.depth)
         steps = -(-panels // self.splits)  # stages of a block's tile
@@ -195,11 +195,30 @@ class HopperTile:
             transfer *= again_share(work.m, work.n, work.k, self.tile)
         elif self.takes_turns and work.n > self.tile[1]:
             transfer *= _TURNED_AGAIN
-        seconds = bent(busy, transfer + self._fill + after)
         if work.groups:
-            seconds += _GROUPS_SHARE * min(busy, transfer)
+            transfer += transfer_seconds(self._weights_again(work), self.target)
+        seconds = bent(busy, transfer + self._fill + after)
         bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
+
+    def _clusters(self, work: HopperWork) -> int:
+        """The tiles of clusters of one product."""
+        across = -(-work.n // self._wide)
+        if not work.groups:
+            return -(-work.m // self._tall) * across
+        in_pairs = are_pairs(self.cluster, swaps=self.swaps)
+        tall = self.tile[0] if in_pairs else self._tall
+        # A group has half a tile more than its rows fill, and one at least.
+        down = max(-(-work.m // tall) + work.groups // 2, work.groups)
+        return -(-down * across // 2) if in_pairs else down * across
+
+    def _weights_again(self, work: HopperWork) -> float:
+        """Bytes that memory moves more, where several clusters multiply a group's weights and are
+        not at the same place of k."""
+        element = wgmma.ROW_BYTES // self.depth
+        weights = work.groups * work.n * work.k * element * self.products
+        clusters = work.m / work.groups / self._tall
+        return weights * min(1.0, _GROUPS_AGAIN * max(0.0, clusters - 0.5))
 
     def _split_bytes(self, work: HopperWork) -> float:
         """What memory moves more, for outputs whose rows begin inside sectors."""

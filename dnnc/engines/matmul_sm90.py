@@ -162,7 +162,12 @@ class MatmulSm90Engine:
         Knob("TILE_M", _SIDES, "rows of a block's tile"),
         Knob("TILE_N", tuple(sorted(_SIDES, key=lambda side: side != 256)), "columns of the tile"),
         Knob("STAGES", STAGES, "stages in shared memory"),
-        Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster along M, which share tiles of B"),
+        Knob(
+            "TILE_CGA_M",
+            (1, 2, 4),
+            "blocks of a cluster along M, which share tiles of B; of grouped rows, two share tiles "
+            "of A where a group has one tile of rows too many for that",
+        ),
         Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster along N, which share tiles of A"),
         Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's k"),
         Knob(

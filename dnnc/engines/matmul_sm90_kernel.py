@@ -203,10 +203,11 @@ class Emitter:
         offsets = self.matrices.calls[0].operands[OFFSETS]
         along, beside = (1, 0) if t.swaps else (0, 1)
         sizes = self.matrices.sizes
-        tiles = (t.rows * self.cluster.rows, t.columns * self.cluster.columns)
+        blocks = (1, 1) if t.in_pairs else t.cluster
+        tiles = (t.rows * blocks[0], t.columns * blocks[1])
         return GroupTable(
             self.kernel, memory, t.groups, self.region.dims_of(offsets)[0], sizes[along],
-            tiles[along], ceildiv(sizes[beside], tiles[beside]), t.group_rows,
+            tiles[along], ceildiv(sizes[beside], tiles[beside]), t.group_rows, t.in_pairs,
         )  # fmt: skip
 
     def _first_of_group(self, group: Any) -> Any:

@@ -198,7 +198,7 @@ def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         StagedOperand(
             kernel, region, value, plan, t.row,
             t.rows if plan["is_rows"] else t.columns, cluster,
-            bool(t.groups and plan["is_a"]),
+            bool(t.groups and plan["is_a"]), t.in_pairs,
         )
         for (value, _), plan in zip(values, t.operands, strict=True)
     ]  # fmt: skip

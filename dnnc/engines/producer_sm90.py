@@ -193,6 +193,7 @@ class Producer:
         barrier = self.pipeline.full_barrier(cursor)
         copied = [o for o in self.operands if o.is_async]
         filled = [o for o in self.operands if not o.is_async]
+        pairs = {} if place.is_across is None else {"is_across": place.is_across}
         if copied:
             with ops.if_(is_issuer):
                 computed = self.rewriter.operand if self.rewriter else None
@@ -204,7 +205,7 @@ class Producer:
                     if self.rewriter and operand is computed:
                         there = self.rewriter.barrier(cursor)
                         mbarrier.expect(there, operand.bytes)
-                    operand.load(stage, batch, first, first_k, there, self.rank)
+                    operand.load(stage, batch, first, first_k, there, self.rank, **pairs)
         for operand in filled:
             raw_slot = self.raw_ring.slot(raw) if operand.raw is not None else None
             first = place.row if operand.is_rows else place.column

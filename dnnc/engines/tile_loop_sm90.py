@@ -65,11 +65,7 @@ class Tiles:
     @property
     def most(self) -> Expr:
         """Tiles of clusters, at most."""
-        if self.groups is None:
-            return self.order.tiles
-        # Each group has at most one tile that is not full.
-        full = self.groups.rows // self.groups.tile_rows
-        return (full + self.groups.groups) * self.groups.sides
+        return self.groups.most if self.groups else self.order.tiles
 
     def count(self) -> Any:
         """Tiles of clusters; of groups, once their table is made."""
@@ -124,9 +120,22 @@ class Tiles:
     def _in_group(self, found: GroupTile) -> TilePlace:
         swaps = self.tiling.swaps
         row, column = (found.side, found.tile) if swaps else (found.tile, found.side)
-        place = self._place(row, column, {})
+        if found.is_across is None:
+            place = self._place(row, column, {})
+        else:
+            place = self._place_of_pair(row, column, found.is_across)
         moved = place.moved(0, found.first) if swaps else place.moved(found.first)
         return replace(moved, b_batch={0: Index(found.group)}, end=found.end)
+
+    def _place_of_pair(self, row: Any, column: Any, is_across: Any) -> TilePlace:
+        """This block's place, of two tiles beside each other of which the first one's is given."""
+        row = ops.add(row, ops.select(is_across, 0, self.rank))
+        column = ops.add(column, ops.select(is_across, self.rank, 0))
+        t = self.tiling
+        place = TilePlace(
+            ops.mul(row, t.rows), ops.mul(column, t.columns), {}, self.first_step, self.end_step
+        )
+        return replace(place, is_across=is_across)
 
     # ---- stream-K
 

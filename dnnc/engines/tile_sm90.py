@@ -140,6 +140,17 @@ class Tiling:
         return 1 if self.takes_turns else self.consumers
 
     @property
+    def in_pairs(self) -> bool:
+        """Whether the two blocks of a cluster have the next tiles along a group's rows, or, of its
+        last row of tiles, along the columns; see `GroupTable`."""
+        return bool(self.groups) and are_pairs(self.cluster, swaps=self.swaps)
+
+    @property
+    def most_cluster(self) -> tuple[int, int]:
+        """Blocks of a cluster along the rows and columns, where they are most."""
+        return (2, 2) if self.in_pairs else self.cluster
+
+    @property
     def blocks_of_rows(self) -> int:
         """Instructions' rows of a warpgroup."""
         return self.part[0] // wgmma.M
@@ -342,6 +353,11 @@ def loads_per_stage(
     if most and takes_turns and -(-uses // most) > LEAST_STAGES:
         return 0  # all of a tile's are in the ring before the turn ends
     return most
+
+
+def are_pairs(cluster: tuple[int, int], *, swaps: bool) -> bool:
+    """Whether a cluster's blocks have tiles of grouped rows in pairs, by its rows and columns."""
+    return cluster == (2, 1) and not swaps
 
 
 def consumers_of(rows: int, columns: int) -> int:

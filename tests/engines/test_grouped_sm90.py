@@ -7,6 +7,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.dialect.fusion import partition
 from dnnc.engines import ENGINES
+from dnnc.errors import cudnnGraphNotSupportedError
 from dnnc.target import of
 from tests.support.checked import check, random_inputs
 
@@ -74,6 +75,56 @@ def test_clusters(cluster, swap):
     g = graph_of(dtypes.f16)
     g.moe_grouped_matmul(*operands(g, 200, 3, 72, 192)).set_output()
     run(g, [0, 30, 110], knobs=knobs)
+
+
+PAIRS = {**SMALL, "TILE_CGA_M": 2}
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("n", [64, 128, 136, 200])
+@pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32], ids=str)
+def test_pairs_of_tiles(n, io):
+    """Groups of 0 to 5 tiles of rows; the last one of an odd number lies beside another column's,
+    or, of an odd number of columns, beside none."""
+    g = graph_of(io)
+    g.moe_grouped_matmul(*operands(g, 64 * 11 - 20, 6, 72, n)).set_output()
+    run(g, [0, 3, 3, 195, 323, 640], knobs=PAIRS, allowance=2.0**-10 if io == dtypes.f32 else 0.0)
+
+
+@pytest.mark.parametrize("layout", ["row", "column"])
+@pytest.mark.parametrize("k", [64, 30])
+def test_pairs_of_sizes_known_at_run_time(layout, k):
+    """With unaligned rows each block fetches its own operands."""
+    g = graph_of(dtypes.f16)
+    token, weight, first = operands(g, T, dnnc.Dim("E", max=64), k, 72)
+    if layout == "row":
+        weight.set_stride([k * 72, 72, 1])
+    y = g.moe_grouped_matmul(token, weight, first)
+    g.add(y, g.tensor([1, T, 72])).set_output()
+    knobs = {**PAIRS, "TILE_N": 128}
+    plan = run(g, [0, 2, 70], {"T": 290, "E": 3}, knobs=knobs)
+    run(g, [0], {"T": 1, "E": 1}, plan=plan)
+    run(g, [0, 1, 1, 65, 130], {"T": 330, "E": 5}, plan=plan)
+
+
+def test_pairs_of_large_tiles_with_a_gated_pair():
+    g = graph_of(dtypes.bf16)
+    token, gate, first = operands(g, 500, 3, 64, 200)
+    up = g.tensor([3, 64, 200], [64 * 200, 1, 64])
+    gated = g.swish(g.moe_grouped_matmul(token, gate, first))
+    g.mul(gated, g.moe_grouped_matmul(token, up, first)).set_output()
+    run(g, [0, 30, 260], knobs={**TALL, "TILE_M": 128, "TILE_N": 96, "TILE_CGA_M": 2}, slack=3.0)
+
+
+def test_pairs_share_whole_panels():
+    """Of rows that lie along M half a tile of 64 is no box."""
+    g = graph_of(dtypes.f16)
+    _, weight, first = operands(g, 96, 3, 64, 64)
+    token = g.tensor([1, 96, 64], [96 * 64, 1, 96])
+    weight.set_stride([64 * 64, 64, 1])
+    g.moe_grouped_matmul(token, weight, first).set_output()
+    with pytest.raises(cudnnGraphNotSupportedError, match="64 rows of A shared by 2 blocks"):
+        run(g, [0, 5, 50], knobs={**PAIRS, "TILE_N": 128})
 
 
 @pytest.mark.parametrize("columns", [8, 32])
