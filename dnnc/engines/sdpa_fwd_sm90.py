@@ -59,12 +59,13 @@ _QUERIES = (128, 64, 192)
 _STAGES = (2, 1, 3, 4)
 # Warpgroups -> accumulators and weights of a thread, beside which there is room for the rest.
 _SUMS = {1: 208, 2: 180, 3: 128}
+_SUMS_GATHERING = 116  # of three, beside a producer that looks up rows and needs more registers
 _POWERS = 8  # of two: weights stay below 256, which f16 and e4m3 hold
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
-_MOST_GATHERING = 2  # warpgroups of consumers
 _MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
 _LARGE_BLOCK = 128  # of a mask: what tiles of 64 or 128 fit in
 _MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory is the bound
+_STAGES_GATHERING = {3: 1.003, 4: 1.006}  # of the rate, of packed sequences
 _PINNED = 1  # eighths of the exponentials
 
 
@@ -133,13 +134,10 @@ class SdpaFwdSm90Engine:
         tiling = _tiling(knobs, *head_of(found), kind, staged=0)
         if kind.is_fp8:
             reasons += fp8_knob_reasons(knobs, tiling, kind, found)
-        elif tiling.sums > _SUMS[tiling.consumers]:
+        elif tiling.sums > (most := _most_sums(tiling.consumers, gathers=found.gathers)):
             what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
-            reasons.append(knob_reason(what, f"at most {_SUMS[tiling.consumers]}"))
+            reasons.append(knob_reason(what, f"at most {most}"))
         reasons += _page_reasons(found, knobs["TILE_N"])
-        if found.gathers and tiling.consumers > _MOST_GATHERING:
-            what = f"{tiling.consumers} warpgroups beside a producer that looks up rows"
-            reasons.append(knob_reason(what, f"at most {_MOST_GATHERING}, for its registers"))
         return (*reasons, *smem_reasons(tiling.smem_bytes, target))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -177,7 +175,10 @@ class SdpaFwdSm90Engine:
         flops = 2 * knobs["TILE_M"] * knobs["TILE_N"] * (depth + width)
         kind = Kind.of(fusion)
         q_stages = _tiling(knobs, depth, width, kind, staged=0).q_stages
-        share = fp8_rate_share(knobs, width) if kind.is_fp8 else _rate_share(knobs, width)
+        if kind.is_fp8:
+            share = fp8_rate_share(knobs, width)
+        else:
+            share = _rate_share(knobs, width, gathers=found.gathers)
         share *= 1.0 if q_stages > 1 else _ONE_TILE_SHARE
         rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
         seconds = tiles * ((steps + 0.6) * flops / rate + 0.6e-6)
@@ -234,6 +235,11 @@ class SdpaFwdSm90Engine:
             tensor = region.outputs[place][1]
             output.preset(tensor, 0)
         output.launch(kernel, (blocks, 1, 1))
+
+
+def _most_sums(consumers: int, *, gathers: bool) -> int:
+    """Of a thread of so many warpgroups; gathers: whether rows are looked up."""
+    return _SUMS_GATHERING if gathers and consumers == 3 else _SUMS[consumers]
 
 
 def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
@@ -349,14 +355,16 @@ def _packed_entries(parts: AttentionRegion) -> int:
     return most if is_fit else 0
 
 
-def _rate_share(knobs: Knobs, width: int) -> float:
-    """Of the tensor cores' rate; as measured on an H100."""
+def _rate_share(knobs: Knobs, width: int, *, gathers: bool) -> float:
+    """Of the tensor cores' rate; as measured on an H100.  gathers: whether rows are looked up."""
     consumers = knobs["TILE_M"] // 64
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
     if width <= 64:
         share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
     few = {64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}.get(knobs["TILE_N"], 0.98)
-    stages = 1.0 if knobs["STAGES"] == 2 else (0.75 if knobs["STAGES"] == 1 else 0.995)
+    # Short sequences end soon: with more stages the next one's keys are under way by then.
+    more = _STAGES_GATHERING if gathers else {3: 0.995, 4: 0.995}
+    stages = {1: 0.75, 2: 1.0, **more}[knobs["STAGES"]]
     return share * few * stages
 
 

@@ -20,7 +20,7 @@ _MOST_BESIDE_TURNING = 190  # sums of a thread, for which fewer registers do
 # Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
 # for all.
 _REGISTERS = {2: (40, 232), 3: (32, 160)}
-_GATHERING = {2: (56, 224)}  # where the producer looks up rows, or turns values
+_GATHERING = {2: (56, 224), 3: (56, 152)}  # where the producer looks up rows, or turns values
 
 
 @dataclass(frozen=True)

@@ -430,6 +430,7 @@ HOPPER = {
         256, 128, hopper("BFLOAT16", "INT8", gelu), {"WARP_SPEC_CFG": 3, "SWAP_AB": 1}
     ),
     "experts": (128, 256, experts, {}),
+    "experts in pairs": (128, 256, experts, {"TILE_CGA_M": 2}),
     "experts 256x128": (256, 128, experts, {}),
     "stream k": (128, 256, hopper("HALF", "HALF", scaled_residual), {"STREAM_K": 1}),
     "dynamic": (256, 128, hopper("HALF", "HALF", scaled_residual), {"SCHED_POLICY": 1}),

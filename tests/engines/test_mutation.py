@@ -260,13 +260,14 @@ def split_k():
 
 
 def experts():
-    """Three tiles for a pair of blocks; in two of them the second block has no rows.
+    """Pairs of tiles along the rows and along the columns, of which warpgroups have no rows.
 
-    Five panels of k: the loop in which it lets every stage go is unrolled by four.
+    Offsets are up to 9, so that the last expert has two whole tiles of rows and a part of a third.
+    Seven panels of k: the loop in which a warpgroup lets every stage go is unrolled by four.
     """
     g = matmul_graph(dtypes.f16)
-    g.moe_grouped_matmul(*operands(g, 150, 3, 264, 64)).set_output()
-    return g, {**SMALL, "TILE_CGA_M": 2}
+    g.moe_grouped_matmul(*operands(g, 300, 3, 392, 128)).set_output()
+    return g, {**TALL, "TILE_CGA_M": 2}
 
 
 def weights_in_the_registers_of_consumers():
@@ -392,6 +393,7 @@ HOPPER_UNOBSERVABLE = {
         ("barrier", -1): _LAST_EXCHANGE,
     },
     "exit": {("setmaxnreg", -2): _MORE_REGISTERS},
+    "experts": {("setmaxnreg", -2): _MORE_REGISTERS},
     "residual": {
         ("bar", -6): _ONE_WARP,
         ("bar", -3): _ONE_WARP,

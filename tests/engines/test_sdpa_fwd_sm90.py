@@ -322,6 +322,11 @@ PAGES = {
     "larger than steps": ((0, 300), {"block": 128, "pages": 3}, {}),
     "one group of eight": ((50, 56), {"block": 8, "pages": 7, "depth": 40}, {"TILE_M": 64}),
     "one block for all": ((5, 27), {"block": 32, "pages": 1, "spare": -1}, {"TILE_M": 64}),
+    "three warpgroups": (
+        (100, 150),
+        {"block": 32, "pages": 5},
+        {"TILE_M": 192, "TILE_N": 96, "KERNEL_CFG": 0},
+    ),
     "one large block": ((77,), {"batch": 1, "block": 128, "pages": 1, "spare": 0}, {}),
 }
 
@@ -361,6 +366,10 @@ SEQUENCES = {
         {"TILE_M": 64, "KERNEL_CFG": 1, "SCHED_POLICY": 0},
     ),
     "cumulative": ((40, 100, 3), (40, 100, 3), {"cumulative": True}, {}),
+    "three warpgroups": (
+        (40, 250, 3), (40, 250, 3), {"use_causal_mask": True},
+        {"TILE_M": 192, "TILE_N": 112, "KERNEL_CFG": 0},
+    ),
 }  # fmt: skip
 
 
