@@ -303,12 +303,12 @@ def _split_of_stored_views(
 
 
 def _is_faster_alone(choice: Choice, target: Target) -> bool:
-    """Whether the target's own engines are much faster at a product that they take without what is
-    around it."""
+    """Whether another engine is much faster at a product that it takes without what is around it:
+    one of the target's own, or of few channels a group."""
     anchors = choice.fusion.with_role("anchor")
     adds_up = choice.engine.name == "conv_sm90" and choice.fusion.with_role("reduction")
-    may_be = adds_up or choice.engine.name in _PORTABLE
-    if not may_be or not target.arch_specific or len(anchors) != 1:
+    is_portable = choice.engine.name in (_PORTABLE if target.arch_specific else ("conv_sm80",))
+    if not (adds_up or is_portable) or len(anchors) != 1:
         return False
     found = choices(Fusion(0, anchors, anchors[0].results), target)
     return bool(found) and (
@@ -335,17 +335,40 @@ def _best_split(
     by_axes = _split_by_axes(graph, target, engines, inputs)
     if by_axes is not None and by_axes.seconds < split.seconds:
         return by_axes
-    slow = [choice for choice in split.choices if _is_slow(choice, target)]
-    found: list[EngineConfig | None] = []
-    for engine in dict.fromkeys(choice.engine for choice in slow):
-        others = [other for other in engines if other is not engine]
-        found.append(split_config(graph, target, others, inputs))
-    if any(map(_gathers_views, slow)):
-        found.append(_split_of_stored_views(graph, target, engines, inputs))
-    for other in filter(None, found):
+    found = _splits_without_slow(graph, target, inputs, engines, split)
+    if any(map(_gathers_views, _slow(split, target))):
+        stored = _split_of_stored_views(graph, target, engines, inputs)
+        found += [stored] if stored else []
+    for other in found:
         if other.seconds < _MUCH_FASTER * split.seconds:
             split = other
     return split
+
+
+def _splits_without_slow(
+    graph: OperationGraph,
+    target: Target,
+    inputs: Inputs | None,
+    engines: Sequence[Engine],
+    split: EngineConfig,
+    tries: int = 2,
+) -> list[EngineConfig]:
+    """Without an engine that is slow in a split, and, of what that gives, without one that is slow
+    there, and so on, `tries` times: a fusion that one engine gives up another may take, as slow."""
+    found: list[EngineConfig] = []
+    for engine in dict.fromkeys(choice.engine for choice in _slow(split, target)):
+        others = [other for other in engines if other is not engine]
+        other = split_config(graph, target, others, inputs)
+        if other is None:
+            continue
+        found.append(other)
+        if tries > 1:
+            found += _splits_without_slow(graph, target, inputs, others, other, tries - 1)
+    return found
+
+
+def _slow(split: EngineConfig, target: Target) -> list[Choice]:
+    return [choice for choice in split.choices if _is_slow(choice, target)]
 
 
 def _split_by_axes(

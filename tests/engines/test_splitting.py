@@ -127,10 +127,16 @@ def test_knobs_choose_the_engine_that_takes_the_graph_whole():
         assert [choice.engine.name for choice in config.choices] == [name]
 
 
-def with_statistics(images, w, size, groups, parameters):
-    """A convolution and the sums of each of its channels, and of their squares."""
+def with_statistics(images, w, size, groups, parameters, *, keeps_x=False):
+    """A convolution and the sums of each of its channels, and of their squares.
+
+    keeps_x: what it convolves is computed and is an output, too.
+    """
     g = dnnc.pygraph("stats", io_data_type="f16", intermediate_data_type="f32")
     x = image(g, [images, w[1] * groups, *size])
+    if keeps_x:
+        scaled = g.mul(x, g.tensor([1, w[1] * groups, 1, 1]))
+        x = g.relu(scaled).set_output().set_data_type("f16")
     y = g.conv_fprop(x, image(g, w), **parameters).set_output()
     for tensor in g.genstats(y):
         tensor.set_output().set_data_type("f32")
@@ -148,6 +154,17 @@ def test_sums_of_what_an_engine_can_not_add_up_are_one_kernel(engine):
     graph = with_statistics(32, *LAYERS[engine]).graph.finalize()
     found = heuristics.best_config(graph, SM90A)
     assert [choice.engine.name for choice in found.choices] == [engine, "reduction"]
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("keeps_x", [False, True])
+def test_a_depthwise_layer_between_other_work_keeps_its_engine(target, keeps_x):
+    """Two engines take it with what is around it, and both multiply element by element, or
+    by zeros."""
+    graph = with_statistics(32, *LAYERS["conv_depthwise"], keeps_x=keeps_x).graph.finalize()
+    found = heuristics.best_config(graph, of(target), ["A", "FALLBACK"])
+    engines = [choice.engine.name for choice in found.choices]
+    assert engines == ["pointwise"] * keeps_x + ["conv_depthwise", "reduction"]
 
 
 def test_sums_of_one_tensor_are_right():
