@@ -32,7 +32,7 @@ from .depthwise_model import predicted
 from .depthwise_tile import MOST_LIVE, OCCUPANCIES, DepthwiseFacts, DepthwiseTiling
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import epilogue_reasons, knob_reason
-from .surface import fp8_reasons, pattern_reason, too_large_reasons
+from .surface import fewer_than, fp8_reasons, pattern_reason, too_large_reasons
 
 _PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
 _MOST_GROUP = 16  # input channels of a group; of one that there is alone, products are faster:
@@ -107,7 +107,8 @@ class ConvDepthwiseEngine:
             if places >= _MOST_PIXELS:
                 return reason("size", f"{places} pixels along an axis", f"below {_MOST_PIXELS}")
         if (most := shape.pixels.bounds()[1]) >= _MOST_STRIPS:
-            return reason("size", f"Y of up to {most} pixels", f"fewer than {_MOST_STRIPS}")
+            supported = fewer_than(_MOST_STRIPS, shape.pixels)
+            return reason("size", f"Y of up to {most} pixels", supported)
         return []
 
     # ---- knobs

@@ -12,7 +12,7 @@ from ..expr import Expr
 from ..target import Target
 from .conv import ConvShape, conv_of, shape_of
 from .engine import Reason
-from .surface import pattern_reason
+from .surface import fewer_than, pattern_reason
 
 MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 
@@ -77,4 +77,4 @@ def count_reasons(pixels: Expr, of: str) -> list[Reason]:
     if (high := pixels.bounds()[1]) < MOST_PIXELS:
         return []
     what = f"{of} of up to {high} pixels"
-    return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, f"fewer than {MOST_PIXELS}")]
+    return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, fewer_than(MOST_PIXELS, pixels))]

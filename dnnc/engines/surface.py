@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.tensor import Tensor
 from ..errors import Status
-from ..expr import typical
+from ..expr import Expr, typical
 from ..target import TARGETS, Target
 from .engine import Prediction, Reason
 
@@ -35,7 +35,8 @@ def too_large_reasons(fusion: Fusion) -> list[Reason]:
     """Kernels count elements of one tensor in 31 bits."""
     reasons: list[Reason] = []
     for tensor in fusion.tensors:
-        elements = tensor.elements().bounds()[1]
+        count = tensor.elements()
+        elements = count.bounds()[1]
         limit = 1 << 31 if tensor.type.kind == "b" else 1 << 34
         if elements >= limit:
             reasons.append(
@@ -43,10 +44,16 @@ def too_large_reasons(fusion: Fusion) -> list[Reason]:
                     Status.NOT_SUPPORTED_SHAPE,
                     "size",
                     f"{tensor.label} may have {elements} elements",
-                    f"fewer than {limit}",
+                    fewer_than(limit, count),
                 )
             )
     return reasons
+
+
+def fewer_than(limit: int, count: Expr) -> str:
+    """What is accepted of a count that is too large, by the sizes that it may have."""
+    dims = sorted(f"{dim.name} (now {dim.max})" for dim in count.dims())
+    return f"fewer than {limit}" + (f": a smaller max of {', '.join(dims)}" if dims else "")
 
 
 def pattern_reason(what: str, supported: str) -> Reason:

@@ -126,3 +126,14 @@ def test_a_convolution_always_has_an_engine(io, engine):
     convolved(g, [1, 9, 5, 5], [4, 9, 3, 3], "NCHW", **around(1))
     plan = compile_graph(g.graph.finalize(), machine.current().target)
     assert [fusion.engine for fusion in plan.programs[0].fusions] == [engine]
+
+
+def test_the_symbols_of_too_many_pixels_are_named():
+    """Each has a default that fits, all together have not."""
+    g = new_graph()
+    n, h = dnnc.Dim("N"), dnnc.Dim("H")
+    x = g.tensor([n, 64, h, 64], channels_last([n, 64, h, 64]))
+    g.conv_fprop(x, g.tensor([64, 64, 3, 3]), **around(1)).set_output()
+    with pytest.raises(dnnc.DnncError) as raised:
+        dnnc.compile(g, target="sm_90a", in_process=True)
+    assert "a smaller max of H (now 65536), N (now 65536)" in str(raised.value)
