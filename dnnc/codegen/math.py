@@ -31,6 +31,7 @@ from .votes import is_any_above
 _MOST_COUNT = 1 << 24  # which f32 has exactly
 _CONVERSIONS = ("vector.broadcast", "arith.sitofp", "arith.extsi", "arith.index_cast")
 _F8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
+_BYTES = {(-128, 127): "s8", (0, 255): "u8"}
 
 
 def lower(
@@ -47,6 +48,11 @@ def lower(
         return rule(*operands)
     if op.name == "math.tanh" and allows(op, "arcp"):
         return _tanh_of_exponential(*operands, is_capped=allows(op, "contract"))
+    if op.name == "arith.fptosi" and (clipped := _clipped(operands[0])) is not None:
+        return _to_nearest(*clipped)
+    if op.name == "arith.trunci" and str(result) == "i8" and width % 2 == 0:
+        if (saturated := _saturated(operands[0])) is not None:
+            return _packed_bytes(*saturated)
     if op.name == "arith.divf":
         return _full_div(*operands) if allows(op, "afn") else quotient(*operands)
     if op.name in ("math.sqrt", "math.rsqrt"):  # libdevice's are approximations in f32
@@ -424,6 +430,74 @@ _APPROXIMATE: dict[str, Callable[..., Any]] = {
     "math.sqrt": _sqrt,
     "arith.divf": _div,
 }
+
+
+# ---- integers of 8 bits
+
+
+def _clipped(value: Any) -> tuple[Any, int, int] | None:
+    """(x, low, high) of a fragment of f32 that `scalar.convert` has rounded and clipped for a type
+    of 8 bits, NaN to 0; None: it is another."""
+    chosen = _operands_of(value, "arith.select")
+    below = _operands_of(chosen[2], "arith.minimumf") if chosen else None
+    above = _operands_of(below[0], "arith.maximumf") if below else None
+    rounded = _operands_of(above[0], "math.roundeven") if above else None
+    if chosen is None or below is None or above is None or rounded is None:
+        return None
+    unordered = _operands_of(chosen[0], "arith.cmpf")
+    zero, low, high = (_repeated(of) for of in (chosen[1], above[1], below[1]))
+    is_whole = unordered is not None and all(of == above[0] for of in unordered)
+    element = rounded[0].type.element_type if isinstance(value.type, ir.VectorType) else value.type
+    if not is_whole or zero != 0.0 or low is None or high is None or element != ops.f32_type():
+        return None
+    return rounded[0], int(low), int(high)
+
+
+def _operands_of(value: Any, name: str) -> list[Any] | None:
+    """Those of the operation that gives a value, if it has this name."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != name:
+        return None
+    return list(owner.operands)
+
+
+def _repeated(value: Any) -> float | None:
+    """The constant that a fragment repeats."""
+    scalar = _broadcast(value) if isinstance(value.type, ir.VectorType) else value
+    return None if scalar is None else _constant_of(scalar)
+
+
+def _to_nearest(x: Any, low: int, high: int) -> Any:
+    """i32 of f32, to nearest even, in a range; of NaN 0.  Source: PTX ISA, "cvt", which saturates
+    from floats to integers, and of NaN gives 0 in 32 bits."""
+    text = "cvt.rni.s32.f32 $0, $1;"
+    width = ops.width_of(x)
+    number = ops.from_elements([
+        llvm.inline_asm(ops.i32_type(), [e], text, "=r,f", has_side_effects=False)
+        for e in ops.elements(x)
+    ])  # fmt: skip
+    bounds = [ops.splat(ops.const(bound), width) for bound in (low, high)]
+    return arith.MinSIOp(arith.MaxSIOp(number, bounds[0]).result, bounds[1]).result
+
+
+def _saturated(value: Any) -> tuple[Any, str] | None:
+    """(x, "s8" or "u8") of a fragment of i32 that is x in the range of that type."""
+    below = _operands_of(value, "arith.minsi")
+    above = _operands_of(below[0], "arith.maxsi") if below else None
+    if below is None or above is None or value.type.element_type != ops.i32_type():
+        return None
+    kind = _BYTES.get((_integer_behind(above[1]), _integer_behind(below[1])))
+    return None if kind is None else (above[0], kind)
+
+
+def _packed_bytes(x: Any, kind: str) -> Any:
+    """i8 of i32, saturating, two an instruction."""
+    i8, halves = ir.IntegerType.get_signless(8), []
+    for low, high in _pairs(x, ops.width_of(x)):
+        text = f"cvt.pack.sat.{kind}.s32.b32 $0, $1, $2, 0;"
+        packed = llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,r,r")
+        halves.append(arith.TruncIOp(ir.IntegerType.get_signless(16), packed).result)
+    return llvm.BitcastOp(ops.vector_type(i8, ops.width_of(x)), ops.from_elements(halves)).result
 
 
 # ---- fp8, two at a time

@@ -304,6 +304,9 @@ def load(pointer: Any, type_: Any, alignment: int, **flags: Any) -> Any:
 
 
 def store(pointer: Any, value: Any, alignment: int) -> None:
+    if value.type == vector_type(ir.IntegerType.get_signless(8), 2):
+        # The back end would take two bytes apart, and put them together again.
+        value = llvm.BitcastOp(ir.IntegerType.get_signless(16), value).result
     llvm.StoreOp(value, pointer, alignment=alignment)
 
 

@@ -106,19 +106,28 @@ def _round(value: Any, target: DType) -> Any:
     high = (1 << (target.bits if target.kind == "u" else target.bits - 1)) - 1
     rounded = math.RoundEvenOp(value).result
     is_nan = arith.CmpFOp(_P.UNO, rounded, rounded).result
+    if target.bits == 8:
+        return _clipped(rounded, is_nan, low, high, type_)
     # `high` of 32 and 64 bits is no float: what reaches the next one up saturates.
     over = arith.CmpFOp(_P.OGE, rounded, constant(float(high), wide)).result
     under = arith.CmpFOp(_P.OLE, rounded, constant(float(low), wide)).result
     inside = arith.SelectOp(over, constant(0.0, wide), rounded).result
     inside = arith.SelectOp(under, constant(0.0, wide), inside).result
     inside = arith.SelectOp(is_nan, constant(0.0, wide), inside).result
-    # An 8-bit unsigned value passes through i32, which every such value fits.
-    through = ir.IntegerType.get_signless(max(32, target.bits))
-    number = arith.FPToSIOp(through, inside).result
-    if through != type_:
-        number = arith.TruncIOp(type_, number).result
+    number = arith.FPToSIOp(type_, inside).result
     number = arith.SelectOp(over, constant(_signless(high, target), type_), number).result
     return arith.SelectOp(under, constant(low, type_), number).result
+
+
+def _clipped(rounded: Any, is_nan: Any, low: int, high: int, type_: Any) -> Any:
+    """The same of 8 bits, signed or not, whose bounds are floats; through i32, which has all of
+    them.  Kernels make one conversion of it (`codegen.math`), which saturates by itself."""
+    wide = rounded.type
+    above = arith.MaximumFOp(rounded, constant(float(low), wide)).result
+    inside = arith.MinimumFOp(above, constant(float(high), wide)).result
+    number = arith.SelectOp(is_nan, constant(0.0, wide), inside).result
+    i32 = ir.IntegerType.get_signless(32)
+    return arith.TruncIOp(type_, arith.FPToSIOp(i32, number).result).result
 
 
 def _signless(value: int, target: DType) -> int:

@@ -58,7 +58,7 @@ _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192)
 _QUERIES = (128, 64, 192)
 _STAGES = (2, 1, 3, 4)
 # Warpgroups -> accumulators and weights of a thread, beside which there is room for the rest.
-_SUMS = {1: 208, 2: 180, 3: 128}
+_SUMS = {1: 208, 2: 184, 3: 128}
 _SUMS_GATHERING = 116  # of three, beside a producer that looks up rows and needs more registers
 _POWERS = 8  # of two: weights stay below 256, which f16 and e4m3 hold
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
