@@ -270,3 +270,27 @@ def test_outputs_of_different_dims_are_split_with_the_reason():
     program = plan.programs[0]
     assert len(program.fusions) == 2
     assert "outputs of dims" in program.split_reason
+
+
+# Halves, the ends of both ranges and their neighbours, what is far outside, and no numbers.
+ROUNDED = np.float32([
+    0.0, -0.0, 0.5, 1.5, -0.5, -1.5, 2.5, 126.5, 127.49, 127.5, 128.5, -127.5, -128.5, -128.51,
+    254.5, 255.49, 255.5, 256.0, 1e-40, -1e-40, 1e9, -1e9, 3e9, -3e9, 1e38, -1e38,
+    np.inf, -np.inf, np.nan, 77.0, -77.0,
+])  # fmt: skip
+
+
+@pytest.mark.parametrize("to", [dtypes.i8, dtypes.ui8], ids=str)
+@pytest.mark.parametrize("source", [dtypes.f32, dtypes.f16], ids=str)
+@pytest.mark.parametrize("pad", [0, 1])
+def test_floats_to_bytes(to, source, pad):
+    """In fragments, and the last one by itself."""
+    values = np.tile(ROUNDED, 33)[: 31 * 33 // 16 * 16 + pad]
+    g = new_graph(source)
+    g.mul(g.tensor([1, len(values)]), 1.0).set_output().set_data_type(to)
+    graph = g.graph.finalize()
+    with np.errstate(over="ignore"):
+        inputs = {graph.inputs[0].uid: values[None].astype(source.numpy)}
+    plan = check(g, inputs=inputs, engine="pointwise")
+    ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    assert "cvt.pack.sat" in ptx and "setp.nan" not in ptx
