@@ -492,12 +492,13 @@ def _saturated(value: Any) -> tuple[Any, str] | None:
 
 def _packed_bytes(x: Any, kind: str) -> Any:
     """i8 of i32, saturating, two an instruction."""
-    i8, halves = ir.IntegerType.get_signless(8), []
-    for low, high in _pairs(x, ops.width_of(x)):
-        text = f"cvt.pack.sat.{kind}.s32.b32 $0, $1, $2, 0;"
-        packed = llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,r,r")
-        halves.append(arith.TruncIOp(ir.IntegerType.get_signless(16), packed).result)
-    return llvm.BitcastOp(ops.vector_type(i8, ops.width_of(x)), ops.from_elements(halves)).result
+    text = f"cvt.pack.sat.{kind}.s32.b32 $0, $1, $2, 0;"
+    pairs = [
+        llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,r,r")
+        for low, high in _pairs(x, ops.width_of(x))
+    ]
+    i16 = ir.IntegerType.get_signless(16)
+    return _bytes_of([arith.TruncIOp(i16, pair).result for pair in pairs], ops.width_of(x))
 
 
 # ---- fp8, two at a time
@@ -526,13 +527,22 @@ def _from_f8(value: Any, kind: str, width: int) -> Any:
 
 def _to_f8(value: Any, kind: str, width: int) -> Any:
     """fp8 of f32 elements, to nearest even, saturating."""
-    i16, i8 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(8)
-    found: list[Any] = []
-    for low, high in _pairs(value, width):
-        text = f"cvt.rn.satfinite.{_F8[kind]}.f32 $0, $1, $2;"
-        packed = llvm.inline_asm(i16, [high, low], text, "=h,f,f")
-        found += [arith.TruncIOp(i8, ops.shr(packed, shift)).result for shift in (0, 8)]
-    return ops.from_elements(found[:width])
+    text = f"cvt.rn.satfinite.{_F8[kind]}.f32 $0, $1, $2;"
+    i16 = ir.IntegerType.get_signless(16)
+    return _bytes_of(
+        [llvm.inline_asm(i16, [high, low], text, "=h,f,f") for low, high in _pairs(value, width)],
+        width,
+    )
+
+
+def _bytes_of(pairs: Sequence[Any], width: int) -> Any:
+    """A fragment of bytes, of which there are two in each i16; the last may be half used.
+
+    As a whole: bytes that are taken apart the back end puts together again one by one.
+    """
+    i8 = ir.IntegerType.get_signless(8)
+    found = llvm.BitcastOp(ops.vector_type(i8, 2 * len(pairs)), ops.from_elements(pairs)).result
+    return found if width % 2 == 0 else ops.from_elements(ops.elements(found)[:width])
 
 
 def f8_word(values: Sequence[Any], kind: str) -> Any:
