@@ -31,7 +31,7 @@ from .product import (
     matmul_of,
     matmuls_of,
 )
-from .tile_sm90 import MOST_RAW_BITS, moves_by_tma, stored_by_tma
+from .tile_sm90 import MOST_RAW_BITS, moves_by_tma, moves_turned, stages_turned, stored_by_tma
 
 SPLITS = (1, 2, 4, 8)  # of SPLIT_K_SLC
 MOST_SUMS = 256  # with what any epilogue needs beside them
@@ -55,7 +55,7 @@ class ProductFacts:
     staged, loaded: by SWAP_AB, bytes of an element of outputs and of the epilogue's inputs that go
     through shared memory.  may_stay: whether some of those inputs may be read from registers after
     all, which is seen when the kernel is made.  is_direct: by SWAP_AB, whether outputs are stored
-    from registers.
+    from registers.  can_turn: whether those of SWAP_AB=1 go through shared memory turned.
     reductions: in the epilogue.  width: at most, of rows that are reduced and flow on; 0: none.
     load_share: of the copy engine's rate, and narrow: of A and B, see `hopper_model`.
     most_sums: that two rows of a thread may have: twice the registers.
@@ -96,6 +96,7 @@ class ProductFacts:
     may_stay: bool = False
     groups_beside: int = 1
     has_integers: bool = False
+    can_turn: bool = False
 
     @property
     def panel_k(self) -> int:
@@ -112,6 +113,7 @@ def facts_of(fusion: Fusion) -> ProductFacts:
     whole = [t for t in fusion.outputs if t.shape == dims]
     sides = [(t, is_a) for m in found for t, is_a in ((m.a, True), (m.b, False))]
     loads = _loads(fusion)
+    can_turn = stages_turned(whole) and not is_grouped(fusion)
     most_groups = groups_of(fusion).bounds()[1]
     return ProductFacts(
         row=row,
@@ -139,9 +141,14 @@ def facts_of(fusion: Fusion) -> ProductFacts:
         is_aligned=all(_is_aligned(t) for t, _ in sides),
         swaps=tuple(swaps_of_bits(fusion)),
         is_along_columns=bool(whole) and is_along_columns(whole[0]),
-        staged=(_staged(fusion, whole, swaps=False), _staged(fusion, whole, swaps=True)),
-        loaded=(_loaded(fusion, loads, swaps=False), _loaded(fusion, loads, swaps=True)),
-        is_direct=(_is_direct(whole, swaps=False), _is_direct(whole, swaps=True)),
+        staged=(_staged(fusion, whole, swaps=False), _staged(fusion, whole, swaps=not can_turn)),
+        loaded=(
+            _loaded(fusion, loads, swaps=False),
+            tuple(t.type.bits // 8 for t in loads if moves_turned(t))
+            if can_turn
+            else _loaded(fusion, loads, swaps=True),
+        ),
+        is_direct=(_is_direct(whole, swaps=False), _is_direct(whole, swaps=not can_turn)),
         is_heavy=any(is_heavy(other) for other in fusion.ops),
         reductions=len(fusion.with_role("reduction")),
         width=max(1, dims[-1].bounds()[1]) if flowing_reductions(fusion) else 0,
@@ -152,6 +159,7 @@ def facts_of(fusion: Fusion) -> ProductFacts:
         ),
         narrow=(not _is_aligned(op.a), not _is_aligned(op.b)),
         may_stay=not all(read_once(fusion, t, dims) for t in loads),
+        can_turn=can_turn,
         has_integers=any(
             t.type.is_integer and t.shape == operand.shape
             for operand, _ in sides

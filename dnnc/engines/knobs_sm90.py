@@ -29,6 +29,7 @@ from .tile_sm90 import (
     buffer_bytes,
     chunk_columns,
     exchanges,
+    is_turned,
     loads_per_stage,
     slices_of,
     tile_bytes,
@@ -327,9 +328,17 @@ def _staged_bytes(
     splits = knobs["SPLIT_K_SLC"]
     staged = facts.staged[knobs["SWAP_AB"]]
     loads = facts.loaded[knobs["SWAP_AB"]] if splits == 1 else ()
+    if leaves_few(knobs, facts):
+        staged, loads = (), ()
     loaded = tuple(size for place, size in enumerate(loads) if place not in stays)
     own = columns // slices_of(columns, splits)
     return staged, loaded, chunk_columns(own, [*staged, *loaded])
+
+
+def leaves_few(knobs: Knobs, facts: ProductFacts) -> bool:
+    """Whether results that could go through shared memory turned are few, and do not."""
+    swaps, columns = bool(knobs["SWAP_AB"]), sides_of(knobs)[1]
+    return swaps and facts.can_turn and not is_turned(columns, swaps=swaps, can_turn=True)
 
 
 def smem_bytes_of(knobs: Knobs, facts: ProductFacts) -> int:

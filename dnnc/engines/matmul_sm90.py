@@ -46,6 +46,7 @@ from .knobs_sm90 import (
     TURNS,
     candidates_of,
     illegal_reasons,
+    leaves_few,
     most_columns,
     producers_of,
 )
@@ -213,7 +214,7 @@ class MatmulSm90Engine:
             knobs["SPLIT_K_SLC"],
             facts.products,
             facts.is_heavy,
-            facts.is_direct[swaps],
+            facts.is_direct[swaps] or leaves_few(knobs, facts),
             facts.load_share,
             facts.is_computed[0] * tile[0] + facts.is_computed[1] * tile[1],
             0 if takes_fragments else producers_of(knobs),

@@ -132,11 +132,15 @@ class Rewriter(Protocol):
 
 @dataclass(frozen=True)
 class AxesSpace:
-    """Rows and columns lie along an axis each; the others count matrices."""
+    """Rows and columns lie along an axis each; the others count matrices.
+
+    is_turned: whether boxes have rows of the instruction's rows.
+    """
 
     dims: tuple[Expr, ...]
     row_axis: int
     column_axis: int
+    is_turned: bool = False
 
     @property
     def axes(self) -> SpaceAxes:
@@ -154,7 +158,12 @@ class AxesSpace:
         return coordinates_of(len(self.dims), dict(batch), place)
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
-        return tma.Box(tensor, (self.column_axis, self.row_axis), (columns, rows))
+        axes, extents = (self.column_axis, self.row_axis), (columns, rows)
+        return (
+            tma.Box(tensor, axes[::-1], extents[::-1])
+            if self.is_turned
+            else (tma.Box(tensor, axes, extents))
+        )
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
         return tma.place(box, self.at(batch, Index(row), Index(column)))
@@ -212,5 +221,5 @@ def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
         Loops(dims, tuple((axis,) for axis in batch_axes)),
         (first.size, second.size),
         ceildiv(first.k_size, first.panels.k),
-        AxesSpace(dims, *((column, row) if t.swaps else (row, column))),
+        AxesSpace(dims, *((column, row) if t.swaps else (row, column)), t.is_turned),
     )

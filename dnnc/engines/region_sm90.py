@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes
@@ -23,8 +24,11 @@ from .tile_sm90 import (
     Tiling,
     chunk_columns,
     exchanges,
+    is_turned,
     moves_by_tma,
+    moves_turned,
     slices_of,
+    stages_turned,
     stored_by_tma,
     tile_bytes,
 )
@@ -47,10 +51,16 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
     dims = region.dims_of(calls[0].results[0])
     groups = _most_groups(region, calls[0])
     held = columns * (cluster_of(knobs)[1] if row_reductions_that_flow(region) else 1)
+    whole = [tensor for _, tensor in region.outputs if tensor.shape == tuple(dims)]
+    can_turn = stages_turned(whole) and not groups
+    turned = is_turned(columns, swaps=swaps, can_turn=can_turn)
+    leaves_few = swaps and can_turn and not turned
     outputs = [
-        "direct" if groups and swaps else _output_path(tensor, dims, held, swaps)
+        "direct" if groups and swaps else _output_path(tensor, dims, held, swaps, turned)
         for _, tensor in region.outputs
     ]
+    if leaves_few:
+        outputs = ["direct" if path == "tma" else path for path in outputs]
     staged = [
         tensor.type.bits // 8
         for (_, tensor), path in zip(region.outputs, outputs, strict=True)
@@ -62,8 +72,9 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
     )
     is_async = all(operand["path"] != "registers" for operand in operands)
     # Warps of a producer that computes have no time to load for the epilogue.
-    can_load = splits == 1 and is_async and not (groups and swaps)
-    loads = staged_loads(region, calls, lambda t: moves_by_tma(t, swaps=swaps)) if can_load else []
+    can_load = splits == 1 and is_async and not ((groups and swaps) or leaves_few)
+    moves = moves_turned if turned else partial(moves_by_tma, swaps=swaps)
+    loads = staged_loads(region, calls, moves) if can_load else []
     arguments = list(region.arguments.values())
     loaded = [arguments[place].type.bits // 8 for place in loads]
     cluster = cluster_of(knobs)
@@ -92,6 +103,7 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
         groups=groups,
         streams=bool(knobs["STREAM_K"]),
         is_dynamic=bool(knobs["SCHED_POLICY"]),
+        is_turned=turned,
         takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
         exchanges=exchanges(spans, part_of(knobs)[0] // wgmma.M),
     )
@@ -245,12 +257,14 @@ def raw_argument(region: Region, value: Any, axes: tuple[int, int]) -> int:
 # ---- the epilogue
 
 
-def _output_path(tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool) -> str:
+def _output_path(
+    tensor: Tensor, dims: Sequence[Expr], columns: int, swaps: bool, turned: bool
+) -> str:
     """See `Tiling.outputs`."""
     if tensor.type.kind == "b":
         return "bits"
     if tensor.shape == tuple(dims):
-        return "tma" if stored_by_tma(tensor, swaps=swaps) else "direct"
+        return "tma" if stored_by_tma(tensor, swaps=swaps and not turned) else "direct"
     keeps_all_but_row = tensor.shape[:-1] == tuple(dims[:-1])
     fits = not swaps and dims[-1].bounds()[1] <= columns
     return "row" if keeps_all_but_row and fits else "exit"

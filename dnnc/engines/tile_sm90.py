@@ -13,7 +13,7 @@ from ..codegen.groups import GroupTable
 from ..codegen.pipeline import Pipeline
 from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
-from ..codegen.staged_store import ALIGNMENT
+from ..codegen.staged_store import ALIGNMENT, TURNED_BYTES
 from ..codegen.tile_ring import TileRing
 from ..codegen.turns import Turns
 from ..dialect.tensor import Tensor
@@ -32,6 +32,7 @@ STORE_BUFFERS = 2  # of a warpgroup
 LOAD_BUFFERS = 3
 LEAST_STAGES = 2  # of a ring of operands
 MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
+_MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
 RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 
 
@@ -401,6 +402,25 @@ def slices_of(columns: int, splits: int) -> int:
 def chunk_columns(columns: int, element_bytes: Sequence[int]) -> int:
     """Columns whose rows fit the widest swizzle in every staged tensor."""
     return gcd(columns, LINE_BYTES // max(element_bytes, default=2))
+
+
+def stages_turned(outputs: Sequence[Tensor]) -> bool:
+    """Whether the results of a swapped product, of its dims, go through shared memory turned: all
+    are of 16 bits, and their contiguous elements along the instruction's rows."""
+    whole = [t for t in outputs if t.type.kind != "b"]
+    return bool(whole) and all(
+        t.type.bits == 8 * TURNED_BYTES and stored_by_tma(t, swaps=False) for t in whole
+    )
+
+
+def is_turned(columns: int, *, swaps: bool, can_turn: bool) -> bool:
+    """The same of a tile of so many columns: few are stored from registers."""
+    return swaps and can_turn and columns > _MOST_DIRECT_COLUMNS
+
+
+def moves_turned(tensor: Tensor) -> bool:
+    """Whether what an epilogue reads can come so."""
+    return tensor.type.bits == 8 * TURNED_BYTES and moves_by_tma(tensor, swaps=False)
 
 
 def moves_by_tma(tensor: Tensor, *, swaps: bool) -> bool:

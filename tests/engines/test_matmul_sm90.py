@@ -174,6 +174,22 @@ def test_output_layouts(out, swap):
     assert stores == (out == ("column" if swap else "row"))
 
 
+@pytest.mark.feature
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("m", [37, 128, 200])
+def test_swapped_results_leave_turned(m, split):
+    """A residual comes turned, too, where k is not split, and two results leave so."""
+    g = new_graph(dtypes.bf16)
+    x, w = g.tensor([1, M, 200]), g.tensor([1, 200, 136], strides(200, 136, "column"))
+    y = g.matmul(x, w).set_output().set_data_type(dtypes.f16)
+    g.add(g.relu(y), g.tensor([1, M, 136])).set_output()
+    knobs = {**SMALL, "TILE_M": 128, "TILE_N": 64, "SWAP_AB": 1, "SPLIT_K_SLC": split}
+    plan = run(g, {"M": m}, knobs=knobs)
+    ptx = plan.blobs[1].decode()
+    assert "stmatrix.sync.aligned.m8n8.x4.trans" in ptx and "st.global.b16" not in ptx
+    assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in ptx) == (split == 1)
+
+
 @pytest.mark.parametrize("n", [39, 44, 48])
 def test_rows_that_end_inside_16_bytes_are_not_stored_by_tma(n):
     """Of one row, whose stride does not matter."""
