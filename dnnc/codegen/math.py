@@ -31,7 +31,7 @@ from .votes import is_any_above
 _MOST_COUNT = 1 << 24  # which f32 has exactly
 _CONVERSIONS = ("vector.broadcast", "arith.sitofp", "arith.extsi", "arith.index_cast")
 _F8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
-_BYTES = {(-128, 127): "s8", (0, 255): "u8"}
+_BYTES: dict[tuple[int | None, int | None], str] = {(-128, 127): "s8", (0, 255): "u8"}
 
 
 def lower(

@@ -186,7 +186,8 @@ def test_swapped_results_leave_turned(m, split):
     knobs = {**SMALL, "TILE_M": 128, "TILE_N": 64, "SWAP_AB": 1, "SPLIT_K_SLC": split}
     plan = run(g, {"M": m}, knobs=knobs)
     ptx = plan.blobs[1].decode()
-    assert "stmatrix.sync.aligned.m8n8.x4.trans" in ptx and "st.global.b16" not in ptx
+    assert "stmatrix.sync.aligned.m8n8.x4.trans" in ptx
+    assert "st.global.b16" not in ptx
     assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in ptx) == (split == 1)
 
 
