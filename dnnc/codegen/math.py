@@ -48,6 +48,8 @@ def lower(
         return rule(*operands)
     if op.name == "math.tanh" and allows(op, "arcp"):
         return _tanh_of_exponential(*operands, is_capped=allows(op, "contract"))
+    if width % 2 == 0 and (made := _from_bytes(op, types[0], operands[0], width)) is not None:
+        return made
     if op.name == "arith.fptosi" and (clipped := _clipped(operands[0])) is not None:
         return _to_nearest(*clipped)
     if op.name == "arith.trunci" and str(result) == "i8" and width % 2 == 0:
@@ -433,6 +435,87 @@ _APPROXIMATE: dict[str, Callable[..., Any]] = {
 
 
 # ---- integers of 8 bits
+
+
+def _from_bytes(op: Any, source: Any, value: Any, width: int) -> Any:
+    """Floats of signed bytes, where `op` of a body makes those; else None.
+
+    Not by the conversions of an H100, which are a quarter as fast as what these take: a byte is put
+    below the exponent of a number whose last bits it then is, from which that number is taken.
+    bf16 and f16 have them all; of bf16 the back end multiplies pairs, where it may.
+    """
+    element = str(op.results[0].type)
+    if op.name == "arith.sitofp" and str(source) == "i8" and element == "f32":
+        if _becomes_f16(op):
+            return None
+        f32 = ops.vector_type(ops.f32_type(), width)
+        return arith.ExtFOp(f32, _bf16_of_bytes(value, width)).result
+    if op.name == "arith.truncf" and element == "f16":
+        integer = _operands_of(value, "arith.sitofp")
+        if integer and str(integer[0].type.element_type) == "i8":
+            return _f16_of_bytes(integer[0], width)
+    return None
+
+
+def _becomes_f16(op: Any) -> bool:
+    """Whether what an operation of a body gives is only made f16."""
+    users = [use.owner for use in op.results[0].uses]
+    return all(u.name == "arith.truncf" and str(u.results[0].type) == "f16" for u in users)
+
+
+def _permuted(word: Any, other: int, selector: int) -> Any:
+    """Bytes of a word (0 to 3) and a number (4 to 7): `prmt`."""
+    text = f"prmt.b32 $0, $1, {other:#x}, {selector:#x};"
+    return llvm.inline_asm(ops.i32_type(), [word], text, "=r,r")
+
+
+def _words_of_bytes(value: Any, width: int) -> list[tuple[Any, int]]:
+    """For each pair of bytes (the i32 that has it, the first one's place there)."""
+    if width % 4 == 0:
+        words = ops.elements(
+            llvm.BitcastOp(ops.vector_type(ops.i32_type(), width // 4), value).result
+        )
+        return [(word, place) for word in words for place in (0, 2)]
+    halves = ops.vector_type(ir.IntegerType.get_signless(16), width // 2)
+    found = ops.elements(llvm.BitcastOp(halves, value).result)
+    return [(arith.ExtUIOp(ops.i32_type(), half).result, 0) for half in found]
+
+
+def _pairs_of(type_: Any, words: Sequence[Any], width: int) -> Any:
+    """A fragment of 16-bit elements, two to a word."""
+    whole = ops.from_elements(list(words))
+    return llvm.BitcastOp(ops.vector_type(type_, width), whole).result
+
+
+def _f16_of_bytes(value: Any, width: int) -> Any:
+    """2**10 + byte + 128, less that."""
+    pair = ops.vector_type(ir.F16Type.get(), 2)
+    one = arith.ConstantOp(pair, ir.Attribute.parse(f"dense<1.152000e+03> : {pair}")).result
+    words: list[Any] = []
+    for word, place in _words_of_bytes(value, width):
+        shifted = ops.xor(word, 0x80808080 - (1 << 32))
+        bits = _permuted(shifted, 0x64646464, 0x4040 + place + ((place + 1) << 8))
+        number = llvm.BitcastOp(pair, bits).result
+        words.append(llvm.BitcastOp(ops.i32_type(), arith.SubFOp(number, one).result).result)
+    return _pairs_of(ir.F16Type.get(), words, width)
+
+
+def _bf16_of_bytes(value: Any, width: int) -> Any:
+    """128 + the byte's lower seven bits, less 128 or, of a negative byte, 256.
+
+    The last bit of the exponent of those two is where the byte has its sign.
+    """
+    pair = ops.vector_type(ir.BF16Type.get(), 2)
+    one = arith.ConstantOp(pair, ir.Attribute.parse(f"dense<1.0> : {pair}")).result
+    words: list[Any] = []
+    for word, place in _words_of_bytes(value, width):
+        bits = _permuted(word, 0x43434343, 0x4040 + place + ((place + 1) << 8))
+        low = ops.and_(bits, 0xFF7FFF7F - (1 << 32))
+        base = ops.xor(ops.and_(bits, 0xFF80FF80 - (1 << 32)), 0x80008000 - (1 << 32))
+        numbers = [llvm.BitcastOp(pair, half).result for half in (low, base)]
+        whole = mlir_math.FmaOp(numbers[0], one, numbers[1]).result
+        words.append(llvm.BitcastOp(ops.i32_type(), whole).result)
+    return _pairs_of(ir.BF16Type.get(), words, width)
 
 
 def _clipped(value: Any) -> tuple[Any, int, int] | None:

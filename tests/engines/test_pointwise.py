@@ -2,6 +2,8 @@
 
 import itertools
 
+import re
+
 import numpy as np
 import pytest
 
@@ -295,3 +297,24 @@ def test_floats_to_bytes(to, source, pad):
     ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
     assert "cvt.pack.sat" in ptx
     assert "setp.nan" not in ptx
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("to", [dtypes.f32, dtypes.f16, dtypes.bf16], ids=str)
+@pytest.mark.parametrize("source", [dtypes.i8, dtypes.ui8], ids=str)
+@pytest.mark.parametrize("pad", [0, 2, 5])
+def test_bytes_to_floats(source, to, pad, target):
+    """Every byte, alone and beside others, as it is and multiplied."""
+    every = np.arange(256, dtype=np.uint8)
+    values = np.concatenate([every, every[::-1], np.roll(every, 1)[: 64 + pad]])
+    g = new_graph(source, target=target)
+    x = g.tensor([1, len(values)])
+    g.identity(x).set_output().set_data_type(to)
+    g.mul(x, g.tensor([1, 1], data_type=to)).set_output().set_data_type(to)
+    graph = g.graph.finalize()
+    inputs = random_inputs(graph, {})
+    inputs[graph.inputs[0].uid] = values.view(source.numpy)[None]
+    plan = check(g, inputs=inputs, engine="pointwise", target=target)
+    if source == dtypes.i8 and pad == 0:
+        ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+        assert not re.search(r"cvt\.rn\.\w+\.s(8|16|32)", ptx)
