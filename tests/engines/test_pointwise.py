@@ -1,7 +1,6 @@
 """Engine pointwise in the interpreter: every mode, layout, access, view and type."""
 
 import itertools
-
 import re
 
 import numpy as np
