@@ -58,11 +58,11 @@ _PHASE_SHARE = 1.1  # the same, where each phase of a stride has a tile of pixel
 # first one's, what a second one brings beside it.  Of weights of e4m3 and int8 and a scaled A, in
 # tiles of 128x128 to 256x128.
 _COMPUTE_RATE = 12e9
-_INTEGER_COMPUTE_RATE = 9.6e9
+_INTEGER_COMPUTE_RATE = 10e9
 _SECOND_PRODUCER = 0.5
 _REWRITE_RATE = 16e9  # elements a second that warps compute in shared memory; not measured
 _FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
-_INTEGER_FRAGMENT_RATE = 45e9  # the same of integers, whose conversions are a quarter as fast
+_INTEGER_FRAGMENT_RATE = 110e9  # the same of integers, which are permuted and subtracted
 _LINE_BYTES = 128
 SECTOR_BYTES = 32  # of a line, what memory moves at least
 _SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
