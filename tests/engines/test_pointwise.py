@@ -35,8 +35,9 @@ def test_examples_of_every_operation(op, number, build):
     g = build()
     graph = g.graph.finalize()
     options = {"target": "sm_90"} if any(t.type.is_fp8 for t in graph.tensors) else {}
-    # The probabilities of fp8 are rounded to it; not in the reference of the one operation.
-    allowance = 0.1 if op == "sdpa_fp8" else 1e-6
+    # The probabilities of fp8 are rounded to it, not in the reference of the one operation: a row
+    # whose largest are dropped may lose all that is left.
+    allowance = 0.13 if op == "sdpa_fp8" else 1e-6
     check(g, sizes, inputs=random_inputs(graph, sizes, low=0.25, high=2.0), slack=6.0,
           allowance=allowance, **options)  # fmt: skip
 

@@ -390,7 +390,7 @@ def test_packed_sequences(name):
     assert all(k.spill_store_bytes == 0 for p in plan.programs for k in p.kernels)
 
 
-@pytest.mark.parametrize(("dtype", "allowance"), [("HALF", 1e-5), ("FP8_E4M3", 0.03)])
+@pytest.mark.parametrize(("dtype", "allowance"), [("HALF", 1e-5), ("FP8_E4M3", 0.05)])
 def test_rows_past_packed_queries_that_no_mask_hides(dtype, allowance):
     """Their statistics, and the largest of all, are as the graph says."""
     g, given = graphs.seen_rows_past_packed(dtype=dtype)
