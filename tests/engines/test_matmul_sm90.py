@@ -175,7 +175,7 @@ def test_output_layouts(out, swap):
 
 
 @pytest.mark.feature
-@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("split", [1, pytest.param(2, marks=pytest.mark.exchange)])
 @pytest.mark.parametrize("m", [37, 128, 200])
 def test_swapped_results_leave_turned(m, split):
     """A residual comes turned, too, where k is not split, and two results leave so."""
@@ -204,6 +204,17 @@ def test_rows_that_end_inside_16_bytes_are_not_stored_by_tma(n):
 def test_output_types(output):
     g, _ = product(dtypes.f16, 72, 80, 40, output=dtypes.of(output))
     run(g, allowance=depth_allowance(40))
+
+
+@pytest.mark.parametrize("output", [dtypes.f16, dtypes.f32], ids=str)
+@pytest.mark.parametrize("swap", [0, 1])
+def test_products_in_half(output, swap):
+    """Sums of f32, rounded to f16 once, before what follows."""
+    g = new_graph(dtypes.f16, compute_data_type=dtypes.f16, intermediate_data_type=dtypes.f16)
+    x, w = g.tensor([1, 70, 200]), g.tensor([1, 200, 72], strides(200, 72, "column"))
+    y = g.relu(g.matmul(x, w), compute_data_type=dtypes.f32)
+    y.set_output().set_data_type(output)
+    run(g, knobs={**SMALL, "SWAP_AB": swap}, allowance=2.0**-10)
 
 
 @pytest.mark.feature
