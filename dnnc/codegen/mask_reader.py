@@ -7,7 +7,7 @@ long as they are integers that f32 holds: below 2^24.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,7 +57,16 @@ class Truth:
     condition: Condition
 
 
-_Known = Linear | Varying | Floating | Truth | Condition
+@dataclass(frozen=True)
+class Extreme:
+    """The largest or the smallest of some numbers, all `Linear` without terms or all exact
+    `Floating`; an absolute value is the larger of a number and its negative."""
+
+    is_largest: bool
+    parts: tuple[Linear, ...] | tuple[Floating, ...]
+
+
+_Known = Linear | Varying | Floating | Extreme | Truth | Condition
 _TRUE, _FALSE = Compare("eq", Linear()), Compare("ne", Linear())
 
 
@@ -251,6 +260,58 @@ def _multiplied(op: Any, a: Any, b: Any) -> Linear | Varying | None:
     return None
 
 
+def _absolute(op: Any, a: Any) -> Extreme | None:
+    if isinstance(a, Linear) and not a.terms:
+        return Extreme(True, (a, a.times(-1)))
+    if _is_exact(a):
+        return Extreme(True, (a, Floating(a.form.times(-1), True)))
+    return None
+
+
+def _extreme(*, is_largest: bool) -> Callable[[Any, Any, Any], Extreme | None]:
+    def found(op: Any, a: Any, b: Any) -> Extreme | None:
+        parts: list[Any] = []
+        for side in (a, b):
+            is_alike = isinstance(side, Extreme) and side.is_largest == is_largest
+            parts += side.parts if is_alike else [side]
+        are_places = all(isinstance(p, Linear) and not p.terms for p in parts)
+        return (
+            Extreme(is_largest, tuple(parts)) if are_places or all(map(_is_exact, parts)) else None
+        )
+
+    return found
+
+
+def _is_exact(value: Any) -> bool:
+    """Whether it is a number in f32 that is not rounded."""
+    return isinstance(value, Floating) and value.is_exact and isinstance(value.form, Linear)
+
+
+def _of_extremes(
+    rule: Callable[[Any, Any, Any], Condition | None], names: Mapping[int, str]
+) -> Callable[[Any, Any, Any], Condition | None]:
+    """A comparison of each part, all of which or one of which has to hold.
+
+    names: of the predicates.
+    """
+
+    def compared(op: Any, a: Any, b: Any) -> Condition | None:
+        if not isinstance(a, Extreme) and not isinstance(b, Extreme):
+            return rule(op, a, b)
+        predicate = names.get(ir.IntegerAttr(op.attributes["predicate"]).value, "")
+        is_left = isinstance(a, Extreme)
+        extreme, other = (a, b) if is_left else (b, a)
+        is_plain = isinstance(other, Linear) and (other.is_term or not other.terms)
+        if predicate not in (*_BELOW, *_ABOVE) or not (is_plain or isinstance(other, Floating)):
+            return None
+        found = [rule(op, *((p, other) if is_left else (other, p))) for p in extreme.parts]
+        are_all = extreme.is_largest == ((predicate in _BELOW) == is_left)
+        parts = tuple(condition for condition in found if condition is not None)
+        return (Both if are_all else Either)(parts) if len(parts) == len(found) else None
+
+    return compared
+
+
 def _truth(op: Any, a: Any) -> Truth | None:
     return Truth(a) if isinstance(a, Condition) else None
 
@@ -258,15 +319,14 @@ def _truth(op: Any, a: Any) -> Truth | None:
 def _compared(op: Any, a: Any, b: Any) -> Condition | None:
     if isinstance(a, Truth):
         return _tested(op, a, b, Linear(), 1)
-    number = ir.IntegerAttr(op.attributes["predicate"]).value
-    names = ("eq", "ne", "slt", "sle", "sgt", "sge")
+    name = _OF_INTEGERS.get(ir.IntegerAttr(op.attributes["predicate"]).value)
     sides = [side for side in (a, b) if isinstance(side, Linear | Varying)]
-    if number >= len(names) or len(sides) < 2:
+    if name is None or len(sides) < 2:
         return None
     if any(isinstance(side, Varying) for side in sides):
         left, right = map(Varying.of, sides)
-        return CompareNumbers(names[number], left, right)
-    return Compare(names[number], a.plus(b, -1))
+        return CompareNumbers(name, left, right)
+    return Compare(name, a.plus(b, -1))
 
 
 def _converted(op: Any, a: Any) -> Floating | None:
@@ -324,6 +384,8 @@ def _floats_compared(op: Any, a: Any, b: Any) -> Condition | None:
     return _TRUE if found.predicate in ("ne", *(_BELOW if is_below else _ABOVE)) else _FALSE
 
 
+# Predicates of `arith.cmpi` of signed numbers.
+_OF_INTEGERS = dict(enumerate(("eq", "ne", "slt", "sle", "sgt", "sge")))
 # Predicates of `arith.cmpf`, ordered ones and the others, which are the same of numbers.
 _OF_FLOATS = {
     first + i: name
@@ -354,14 +416,17 @@ _RULES: dict[str, Callable[..., _Known | None]] = {
     "arith.addi": _added,
     "arith.subi": _subtracted,
     "arith.muli": _multiplied,
-    "arith.cmpi": _compared,
+    "arith.cmpi": _of_extremes(_compared, _OF_INTEGERS),
     "arith.extui": _truth,
     "arith.uitofp": _truth,
     "arith.sitofp": _converted,
     "arith.addf": _of_floats(_added),
     "arith.subf": _of_floats(_subtracted),
     "arith.mulf": _of_floats(_multiplied),
-    "arith.cmpf": _floats_compared,
+    "arith.cmpf": _of_extremes(_floats_compared, _OF_FLOATS),
+    **dict.fromkeys(("math.absf", "math.absi"), _absolute),
+    **dict.fromkeys(("arith.maximumf", "arith.maxsi"), _extreme(is_largest=True)),
+    **dict.fromkeys(("arith.minimumf", "arith.minsi"), _extreme(is_largest=False)),
     "arith.fptosi": _whole,
     "math.roundeven": lambda op, a: a if isinstance(a, Floating) and a.is_exact else None,
     "arith.andi": _joined(Both),

@@ -108,3 +108,54 @@ def test_places_that_f32_rounds_are_not_read(mask):
 
 def test_causal_masks_of_floats_have_their_longest_tiles_first():
     assert is_triangular(condition(lambda p, s: causal(p, s, "FLOAT")))
+
+
+WITHIN = (Compare("sle", Linear(1, -1, -20)), Compare("sle", Linear(-1, 1, -20)))
+BEYOND = (Compare("sgt", Linear(1, -1, -20)), Compare("sgt", Linear(-1, 1, -20)))
+
+
+def distance(p, s, dtype, mode):
+    """Row - column without its sign, in one of two ways."""
+    row, column = indices(p, s, dtype)
+    options = {"compute_data_type": dtype}
+    ahead = p.g.sub(row, column, **options).set_data_type(dtype)
+    if mode == "abs":
+        return p.g.abs(ahead, **options).set_data_type(dtype)
+    behind = p.g.sub(column, row, **options).set_data_type(dtype)
+    return p.g.max(ahead, behind, **options).set_data_type(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["INT32", "FLOAT"])
+@pytest.mark.parametrize("mode", ["abs", "max"])
+@pytest.mark.parametrize(
+    ("compare", "is_left", "wanted"),
+    [
+        ("cmp_le", True, Both(WITHIN)), ("cmp_gt", True, Either(BEYOND)),
+        ("cmp_ge", False, Both(WITHIN)), ("cmp_lt", False, Either(BEYOND)),
+        ("cmp_eq", True, Anything()),
+    ],
+)  # fmt: skip
+def test_distances_on_both_sides(dtype, mode, compare, is_left, wanted):
+    def mask(p, s):
+        operands = (distance(p, s, dtype, mode), 20.0)
+        made = getattr(p.g, compare)
+        return p.flag(made(*(operands if is_left else operands[::-1]), compute_data_type=dtype))
+
+    def swapped(found):
+        """With all forms on the left of 0."""
+        if isinstance(found, Compare):
+            turned = {"sge": "sle", "slt": "sgt"}.get(found.predicate)
+            return Compare(turned, found.form.times(-1)) if turned else found
+        return type(found)(tuple(map(swapped, found.parts))) if hasattr(found, "parts") else found
+
+    assert swapped(condition(mask)) == wanted
+
+
+def test_the_smaller_of_two_needs_one():
+    def mask(p, s):
+        row, column = indices(p, s, "INT32")
+        smaller = p.g.min(row, column, compute_data_type="INT32").set_data_type("INT32")
+        return p.flag(p.g.cmp_lt(smaller, 7.0, compute_data_type="INT32"))
+
+    wanted = Either((Compare("slt", Linear(1, 0, -7)), Compare("slt", Linear(0, 1, -7))))
+    assert condition(mask) == wanted

@@ -12,6 +12,7 @@ from dnnc.options import Options
 from dnnc.target import of
 from tests import attention_graphs as graphs
 from tests.attention_graphs import Pattern
+from tests.support import machine
 from tests.support.checked import check, random_inputs
 
 TARGET = "sm_90a"
@@ -296,6 +297,25 @@ def dropped(p, weights):
 def gated(p, o):
     gate = p.g.tensor([*p.dims[:-1], 64], name="gate")
     return p.g.mul(o, p.g.sigmoid(gate))
+
+
+def near(p, s, most=40):
+    """Places at most so far apart, as FLOAT computes them."""
+    row, column = (p.g.gen_index(s, axis=len(p.dims) + axis) for axis in (-2, -1))
+    return p.masked(p.scaled(s), p.flag(p.g.cmp_le(p.g.abs(p.g.sub(row, column)), float(most))))
+
+
+def test_blocks_beyond_a_distance_are_not_read():
+    """Keys and values from 128 on are no numbers."""
+    pattern = Pattern(queries=64, keys=320, scores=near)
+    inputs = inputs_of(pattern)
+    plan = run(pattern, inputs=inputs)
+    for tensor in pattern.g.graph.finalize().inputs:
+        sizes = [n.constant for n in tensor.shape]
+        if 320 in sizes:
+            np.moveaxis(inputs[tensor.uid], sizes.index(320), 0)[128:] = np.nan
+    found = machine.current().run(plan, inputs, sizes={})
+    assert not any(np.isnan(values.astype(np.float32)).any() for values in found.values())
 
 
 def test_work_on_weights_and_result():
