@@ -263,7 +263,7 @@ def _multiplied(op: Any, a: Any, b: Any) -> Linear | Varying | None:
 def _absolute(op: Any, a: Any) -> Extreme | None:
     if isinstance(a, Linear) and not a.terms:
         return Extreme(True, (a, a.times(-1)))
-    if _is_exact(a):
+    if isinstance(a, Floating) and a.is_exact and isinstance(a.form, Linear):
         return Extreme(True, (a, Floating(a.form.times(-1), True)))
     return None
 
