@@ -139,7 +139,9 @@ class GroupTable:
         pairs = ops.shr(count, 1)
         along = ops.mul(pairs, sides)
         is_across = ops.less(along, ops.add(inside, 1))
-        pair, side = in_groups(inside, ops.maximum(pairs, 1), sides, self.together)
+        # Of what lies across this place is not looked at, but divisions by 0 have no result.
+        own = ops.select(is_across, 0, inside)
+        pair, side = in_groups(own, ops.maximum(pairs, 1), sides, self.together)
         tile = ops.select(is_across, ops.sub(count, 1), ops.mul(pair, 2))
         side = ops.select(is_across, ops.mul(ops.sub(inside, along), 2), side)
         return GroupTile(group, tile, side, first, end, is_across)

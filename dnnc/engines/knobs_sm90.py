@@ -25,7 +25,6 @@ from .tile_sm90 import (
     LOAD_BUFFERS,
     RAW_BUFFERS,
     STORE_BUFFERS,
-    are_pairs,
     buffer_bytes,
     chunk_columns,
     exchanges,
@@ -301,10 +300,8 @@ def _loads_are_async(knobs: Knobs, facts: ProductFacts) -> bool:
 
 def _share_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
     """A block's share of an operand tile is whole swizzle atoms, or whole panels."""
-    a_blocks, b_blocks = knobs["TILE_CGA_N"], knobs["TILE_CGA_M"]
-    if facts.is_grouped and are_pairs(cluster_of(knobs), swaps=bool(knobs["SWAP_AB"])):
-        a_blocks = b_blocks = 2  # either, by where a group ends
-    sides = (("A", knobs["TILE_M"], a_blocks), ("B", knobs["TILE_N"], b_blocks))
+    sides = (("A", knobs["TILE_M"], knobs["TILE_CGA_N"]),
+             ("B", knobs["TILE_N"], knobs["TILE_CGA_M"]))  # fmt: skip
     for along_rows in facts.along_rows:
         for (name, side, peers), is_mn_major in zip(sides, along_rows, strict=True):
             whole = wgmma.PANEL_ROWS if is_mn_major else wgmma.ATOM_ROWS

@@ -59,7 +59,8 @@ _QUERIES = (128, 64, 192)
 _STAGES = (2, 1, 3, 4)
 # Warpgroups -> accumulators and weights of a thread, beside which there is room for the rest.
 _SUMS = {1: 208, 2: 184, 3: 128}
-_SUMS_GATHERING = 116  # of three, beside a producer that looks up rows and needs more registers
+# The same beside a producer that looks up rows and needs more registers.
+_SUMS_GATHERING = {1: 208, 2: 180, 3: 116}
 _POWERS = 8  # of two: weights stay below 256, which f16 and e4m3 hold
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
 _MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
@@ -243,7 +244,7 @@ class SdpaFwdSm90Engine:
 
 def _most_sums(consumers: int, *, gathers: bool) -> int:
     """Of a thread of so many warpgroups; gathers: whether rows are looked up."""
-    return _SUMS_GATHERING if gathers and consumers == 3 else _SUMS[consumers]
+    return (_SUMS_GATHERING if gathers else _SUMS)[consumers]
 
 
 def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:

@@ -7,7 +7,6 @@ import dnnc
 from dnnc import dtypes
 from dnnc.dialect.fusion import partition
 from dnnc.engines import ENGINES
-from dnnc.errors import cudnnGraphNotSupportedError
 from dnnc.target import of
 from tests.support.checked import check, random_inputs
 
@@ -116,15 +115,20 @@ def test_pairs_of_large_tiles_with_a_gated_pair():
     run(g, [0, 30, 260], knobs={**TALL, "TILE_M": 128, "TILE_N": 96, "TILE_CGA_M": 2}, slack=3.0)
 
 
-def test_pairs_share_whole_panels():
-    """Of rows that lie along M half a tile of 64 is no box."""
+def test_pairs_of_tokens_whose_rows_are_contiguous():
+    """Each block fetches its own."""
     g = graph_of(dtypes.f16)
-    _, weight, first = operands(g, 96, 3, 64, 64)
-    token = g.tensor([1, 96, 64], [96 * 64, 1, 96])
-    weight.set_stride([64 * 64, 64, 1])
+    _, weight, first = operands(g, 200, 3, 64, 72)
+    token = g.tensor([1, 200, 64], [200 * 64, 1, 200])
     g.moe_grouped_matmul(token, weight, first).set_output()
-    with pytest.raises(cudnnGraphNotSupportedError, match="64 rows of A shared by 2 blocks"):
-        run(g, [0, 5, 50], knobs={**PAIRS, "TILE_N": 128})
+    run(g, [0, 5, 50], knobs=PAIRS)
+
+
+def test_pairs_of_more_rows_than_follow_each_other():
+    """Where pairs along the rows end with a run of `SWIZZLE`, the next number lies across."""
+    g = graph_of(dtypes.f16)
+    g.moe_grouped_matmul(*operands(g, 64 * 9 + 70, 2, 64, 136)).set_output()
+    run(g, [0, 64 * 9 - 10], knobs={**PAIRS, "SWIZZLE": 512})
 
 
 @pytest.mark.parametrize("columns", [8, 32])

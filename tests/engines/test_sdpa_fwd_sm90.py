@@ -344,7 +344,7 @@ PAGES = {
     "one block for all": ((5, 27), {"block": 32, "pages": 1, "spare": -1}, {"TILE_M": 64}),
     "three warpgroups": (
         (100, 150),
-        {"block": 32, "pages": 5},
+        {"block": 32, "pages": 5, "queries": 250},
         {"TILE_M": 192, "TILE_N": 96, "KERNEL_CFG": 0},
     ),
     "one large block": ((77,), {"batch": 1, "block": 128, "pages": 1, "spare": 0}, {}),
@@ -357,7 +357,8 @@ def test_caches_in_pages(name):
     """What the tables say past the lengths, and blocks that nobody has, are no numbers."""
     lengths, shape, knobs = PAGES[name]
     g, blocks = graphs.paged(**shape, use_causal_mask_bottom_right=name != "whole")
-    given = graphs.paged_inputs(g, blocks, lengths, shape["block"], (40, 13)[: len(lengths)])
+    queries = (shape.get("queries", 40), 13)[: len(lengths)]
+    given = graphs.paged_inputs(g, blocks, lengths, shape["block"], queries)
     plan = check(
         g, engine="sdpa_fwd_sm90", knobs=SMALL | knobs, target=TARGET, slack=4.0, allowance=1e-5,
         inputs=given,
@@ -411,10 +412,11 @@ def test_packed_sequences(name):
 
 
 @pytest.mark.parametrize(("dtype", "allowance"), [("HALF", 1e-5), ("FP8_E4M3", 0.05)])
-def test_rows_past_packed_queries_that_no_mask_hides(dtype, allowance):
+@pytest.mark.parametrize(("queries", "config"), [(64, 2), (192, 0)])
+def test_rows_past_packed_queries_that_no_mask_hides(queries, config, dtype, allowance):
     """Their statistics, and the largest of all, are as the graph says."""
     g, given = graphs.seen_rows_past_packed(dtype=dtype)
-    knobs = SMALL | {"TILE_M": 64, "KERNEL_CFG": 2}
+    knobs = SMALL | {"TILE_M": queries, "KERNEL_CFG": config}
     check(
         g, engine="sdpa_fwd_sm90", knobs=knobs, target=TARGET, slack=4.0, allowance=allowance,
         inputs=given,
