@@ -9,7 +9,7 @@ Instructions"); tanh within 2**-10.9, or with `arcp` in place of `afn` (scores o
 2.4e-7 absolute, with `contract` too 2.6e-6; erf within 1.5e-7 absolute (Abramowitz and Stegun,
 7.1.26).
 Results of exp and of a division with `arcp` that are subnormal become 0.
-fp8 is carried as i8; conversions saturate and keep NaN.
+Elements of 8 bits: `byte_math`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from ..dtypes import DType
 from ..mlir import arith, attributes_of, ir, llvm
 from ..mlir import math as mlir_math
 from ..target import Target
-from . import ops
+from . import byte_math, ops
+from .byte_math import F8, from_f8
+from .defined_by import broadcast_of, constant_of, integer_behind
 from .scalar import convert
 from .votes import is_any_above
 
 _MOST_COUNT = 1 << 24  # which f32 has exactly
-_CONVERSIONS = ("vector.broadcast", "arith.sitofp", "arith.extsi", "arith.index_cast")
-_F8 = {"f8E4M3FN": "e4m3x2", "f8E5M2": "e5m2x2"}
-_BYTES: dict[tuple[int | None, int | None], str] = {(-128, 127): "s8", (0, 255): "u8"}
 
 
 def lower(
@@ -39,22 +38,13 @@ def lower(
 ) -> Any:
     """`op` of a body on fragments of one width; types: of its operands, as scalars."""
     result = op.results[0].type
-    if op.name == "arith.extf" and str(types[0]) in _F8:
-        return _from_f8(operands[0], str(types[0]), width)
-    if op.name == "arith.truncf" and str(result) in _F8:
-        return _to_f8(operands[0], str(result), width)
+    if (made := byte_math.lower(op, types[0], operands[0], width)) is not None:
+        return made
     rule = _APPROXIMATE.get(op.name)
     if rule is not None and allows(op, "arcp" if op.name == "arith.divf" else "afn"):
         return rule(*operands)
     if op.name == "math.tanh" and allows(op, "arcp"):
         return _tanh_of_exponential(*operands, is_capped=allows(op, "contract"))
-    if width % 2 == 0 and (made := _from_bytes(op, types[0], operands[0], width)) is not None:
-        return made
-    if op.name == "arith.fptosi" and (clipped := _clipped(operands[0])) is not None:
-        return _to_nearest(*clipped)
-    if op.name == "arith.trunci" and str(result) == "i8" and width % 2 == 0:
-        if (saturated := _saturated(operands[0])) is not None:
-            return _packed_bytes(*saturated)
     if op.name == "arith.divf":
         return _full_div(*operands) if allows(op, "afn") else quotient(*operands)
     if op.name in ("math.sqrt", "math.rsqrt"):  # libdevice's are approximations in f32
@@ -84,7 +74,7 @@ def widened(value: Any, source: DType, target: DType) -> list[Any]:
     """The elements of a fragment of one data type as scalars of another, which has at least as
     many bits."""
     if source.is_float and source.bits == 8:
-        value = _from_f8(value, source.name, ops.width_of(value))
+        value = from_f8(value, source.name, ops.width_of(value))
         source = dtypes.f32
     if source == dtypes.bf16 and ops.width_of(value) % 2 == 0:
         return [convert(element, dtypes.f32, target) for element in _from_bf16(value)]
@@ -108,7 +98,7 @@ def quotient(x: Any, y: Any) -> Any:
     are a function of the assembler's, around which a thread that has many sums spills registers.
     """
     element = x.type.element_type if isinstance(x.type, ir.VectorType) else x.type
-    count = _integer_behind(y) if isinstance(element, ir.F32Type) else None
+    count = integer_behind(y) if isinstance(element, ir.F32Type) else None
     if count is None or not 0 < count < _MOST_COUNT or not count & (count - 1):
         return arith.DivFOp(x, y).result
     return _divided_by(x, count)
@@ -130,17 +120,6 @@ def _divided_by(x: Any, count: int) -> Any:
     return arith.SelectOp(is_off, nearest, first).result
 
 
-def _integer_behind(value: Any) -> int | None:
-    """The constant integer that a float is made of, if it is made of one."""
-    op = value.owner
-    while not isinstance(op, ir.Block) and op.name in _CONVERSIONS:
-        op = op.operands[0].owner
-    if isinstance(op, ir.Block) or op.name != "arith.constant":
-        return None
-    attribute = op.attributes["value"]
-    return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
-
-
 def _exact_root(x: Any, *, is_reciprocal: bool) -> Any:
     """The square root to nearest, or 1 over it, rounded again."""
     element = x.type.element_type if isinstance(x.type, ir.VectorType) else x.type
@@ -153,7 +132,7 @@ def _exact_root(x: Any, *, is_reciprocal: bool) -> Any:
 
 
 def _register(type_: Any) -> Any:
-    return ir.IntegerType.get_signless(8) if str(type_) in _F8 else type_
+    return ir.IntegerType.get_signless(8) if str(type_) in F8 else type_
 
 
 def allows(op: Any, flag: str) -> bool:
@@ -246,19 +225,12 @@ def _constant_product(x: Any) -> tuple[Any, float]:
     but where an f32 would not hold its powers."""
     y, number = x, 1.0
     while (found := _uniform_factor(y)) is not None:
-        constant = _constant_of(found[1])
+        constant = constant_of(found[1])
         if constant is None:
             break
         y, number = found[0], number * constant
     is_held = 2.0**-_FACTOR_EXPONENT <= abs(number) <= 2.0**_FACTOR_EXPONENT
     return (y, number) if is_held else (x, 1.0)
-
-
-def _constant_of(scalar: Any) -> float | None:
-    owner = scalar.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
-        return None
-    return ir.FloatAttr(owner.operation.attributes["value"]).value
 
 
 def _tanh_by_powers(x: Any, factor: float, is_capped: bool) -> list[Any]:
@@ -374,20 +346,11 @@ def factors_of(x: Any) -> tuple[Any, Any] | None:
     return owner.operands[0], owner.operands[1]
 
 
-def _broadcast(value: Any) -> Any:
-    """The scalar that a fragment repeats; None: it is another."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "vector.broadcast":
-        return None
-    scalar = owner.operands[0]
-    return None if isinstance(scalar.type, ir.VectorType) else scalar
-
-
 def _uniform_factor(x: Any) -> tuple[Any, Any] | None:
     """(y, scalar) of a fragment y * scalar."""
     factors = factors_of(x)
     for y, factor in (factors, factors[::-1]) if factors else ():
-        if (scalar := _broadcast(factor)) is not None:
+        if (scalar := broadcast_of(factor)) is not None:
             return y, scalar
     return None
 
@@ -432,208 +395,3 @@ _APPROXIMATE: dict[str, Callable[..., Any]] = {
     "math.sqrt": _sqrt,
     "arith.divf": _div,
 }
-
-
-# ---- integers of 8 bits
-
-
-def _from_bytes(op: Any, source: Any, value: Any, width: int) -> Any:
-    """Floats of signed bytes, where `op` of a body makes those; else None.
-
-    Not by the conversions of an H100, which are a quarter as fast as what these take: a byte is put
-    below the exponent of a number whose last bits it then is, from which that number is taken.
-    bf16 and f16 have them all; of bf16 the back end multiplies pairs, where it may.
-    """
-    element = str(op.results[0].type)
-    if op.name == "arith.sitofp" and str(source) == "i8" and element == "f32":
-        if _becomes_f16(op):
-            return None
-        f32 = ops.vector_type(ops.f32_type(), width)
-        return arith.ExtFOp(f32, _bf16_of_bytes(value, width)).result
-    if op.name == "arith.truncf" and element == "f16":
-        integer = _operands_of(value, "arith.sitofp")
-        if integer and str(integer[0].type.element_type) == "i8":
-            return _f16_of_bytes(integer[0], width)
-    return None
-
-
-def _becomes_f16(op: Any) -> bool:
-    """Whether what an operation of a body gives is only made f16."""
-    users = [use.owner for use in op.results[0].uses]
-    return all(u.name == "arith.truncf" and str(u.results[0].type) == "f16" for u in users)
-
-
-def _permuted(word: Any, other: int, selector: int) -> Any:
-    """Bytes of a word (0 to 3) and a number (4 to 7): `prmt`."""
-    text = f"prmt.b32 $0, $1, {other:#x}, {selector:#x};"
-    return llvm.inline_asm(ops.i32_type(), [word], text, "=r,r")
-
-
-def _words_of_bytes(value: Any, width: int) -> list[tuple[Any, int]]:
-    """For each pair of bytes (the i32 that has it, the first one's place there)."""
-    if width % 4 == 0:
-        words = ops.elements(
-            llvm.BitcastOp(ops.vector_type(ops.i32_type(), width // 4), value).result
-        )
-        return [(word, place) for word in words for place in (0, 2)]
-    halves = ops.vector_type(ir.IntegerType.get_signless(16), width // 2)
-    found = ops.elements(llvm.BitcastOp(halves, value).result)
-    return [(arith.ExtUIOp(ops.i32_type(), half).result, 0) for half in found]
-
-
-def _pairs_of(type_: Any, words: Sequence[Any], width: int) -> Any:
-    """A fragment of 16-bit elements, two to a word."""
-    whole = ops.from_elements(list(words))
-    return llvm.BitcastOp(ops.vector_type(type_, width), whole).result
-
-
-def _f16_of_bytes(value: Any, width: int) -> Any:
-    """2**10 + byte + 128, less that."""
-    pair = ops.vector_type(ir.F16Type.get(), 2)
-    one = arith.ConstantOp(pair, ir.Attribute.parse(f"dense<1.152000e+03> : {pair}")).result
-    words: list[Any] = []
-    for word, place in _words_of_bytes(value, width):
-        shifted = ops.xor(word, 0x80808080 - (1 << 32))
-        bits = _permuted(shifted, 0x64646464, 0x4040 + place + ((place + 1) << 8))
-        number = llvm.BitcastOp(pair, bits).result
-        words.append(llvm.BitcastOp(ops.i32_type(), arith.SubFOp(number, one).result).result)
-    return _pairs_of(ir.F16Type.get(), words, width)
-
-
-def _bf16_of_bytes(value: Any, width: int) -> Any:
-    """128 + the byte's lower seven bits, less 128 or, of a negative byte, 256.
-
-    The last bit of the exponent of those two is where the byte has its sign.
-    """
-    pair = ops.vector_type(ir.BF16Type.get(), 2)
-    one = arith.ConstantOp(pair, ir.Attribute.parse(f"dense<1.0> : {pair}")).result
-    words: list[Any] = []
-    for word, place in _words_of_bytes(value, width):
-        bits = _permuted(word, 0x43434343, 0x4040 + place + ((place + 1) << 8))
-        low = ops.and_(bits, 0xFF7FFF7F - (1 << 32))
-        base = ops.xor(ops.and_(bits, 0xFF80FF80 - (1 << 32)), 0x80008000 - (1 << 32))
-        numbers = [llvm.BitcastOp(pair, half).result for half in (low, base)]
-        whole = mlir_math.FmaOp(numbers[0], one, numbers[1]).result
-        words.append(llvm.BitcastOp(ops.i32_type(), whole).result)
-    return _pairs_of(ir.BF16Type.get(), words, width)
-
-
-def _clipped(value: Any) -> tuple[Any, int, int] | None:
-    """(x, low, high) of a fragment of f32 that `scalar.convert` has rounded and clipped for a type
-    of 8 bits, NaN to 0; None: it is another."""
-    chosen = _operands_of(value, "arith.select")
-    below = _operands_of(chosen[2], "arith.minimumf") if chosen else None
-    above = _operands_of(below[0], "arith.maximumf") if below else None
-    rounded = _operands_of(above[0], "math.roundeven") if above else None
-    if chosen is None or below is None or above is None or rounded is None:
-        return None
-    unordered = _operands_of(chosen[0], "arith.cmpf")
-    zero, low, high = (_repeated(of) for of in (chosen[1], above[1], below[1]))
-    is_whole = unordered is not None and all(of == above[0] for of in unordered)
-    element = rounded[0].type.element_type if isinstance(value.type, ir.VectorType) else value.type
-    if not is_whole or zero != 0.0 or low is None or high is None or element != ops.f32_type():
-        return None
-    return rounded[0], int(low), int(high)
-
-
-def _operands_of(value: Any, name: str) -> list[Any] | None:
-    """Those of the operation that gives a value, if it has this name."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != name:
-        return None
-    return list(owner.operands)
-
-
-def _repeated(value: Any) -> float | None:
-    """The constant that a fragment repeats."""
-    scalar = _broadcast(value) if isinstance(value.type, ir.VectorType) else value
-    return None if scalar is None else _constant_of(scalar)
-
-
-def _to_nearest(x: Any, low: int, high: int) -> Any:
-    """i32 of f32, to nearest even, in a range; of NaN 0.  Source: PTX ISA, "cvt", which saturates
-    from floats to integers, and of NaN gives 0 in 32 bits."""
-    text = "cvt.rni.s32.f32 $0, $1;"
-    width = ops.width_of(x)
-    number = ops.from_elements([
-        llvm.inline_asm(ops.i32_type(), [e], text, "=r,f", has_side_effects=False)
-        for e in ops.elements(x)
-    ])  # fmt: skip
-    bounds = [ops.splat(ops.const(bound), width) for bound in (low, high)]
-    return arith.MinSIOp(arith.MaxSIOp(number, bounds[0]).result, bounds[1]).result
-
-
-def _saturated(value: Any) -> tuple[Any, str] | None:
-    """(x, "s8" or "u8") of a fragment of i32 that is x in the range of that type."""
-    below = _operands_of(value, "arith.minsi")
-    above = _operands_of(below[0], "arith.maxsi") if below else None
-    if below is None or above is None or value.type.element_type != ops.i32_type():
-        return None
-    kind = _BYTES.get((_integer_behind(above[1]), _integer_behind(below[1])))
-    return None if kind is None else (above[0], kind)
-
-
-def _packed_bytes(x: Any, kind: str) -> Any:
-    """i8 of i32, saturating, two an instruction."""
-    text = f"cvt.pack.sat.{kind}.s32.b32 $0, $1, $2, 0;"
-    pairs = [
-        llvm.inline_asm(ops.i32_type(), [high, low], text, "=r,r,r")
-        for low, high in _pairs(x, ops.width_of(x))
-    ]
-    i16 = ir.IntegerType.get_signless(16)
-    return _bytes_of([arith.TruncIOp(i16, pair).result for pair in pairs], ops.width_of(x))
-
-
-# ---- fp8, two at a time
-
-
-def _pairs(value: Any, width: int) -> list[tuple[Any, Any]]:
-    """(low, high) pairs of a fragment; an odd one is paired with itself."""
-    scalars = ops.elements(value)
-    return [(scalars[i], scalars[min(i + 1, width - 1)]) for i in range(0, width, 2)]
-
-
-def _from_f8(value: Any, kind: str, width: int) -> Any:
-    """f32 of fp8 elements, through f16, which holds every one of them."""
-    i16, f16 = ir.IntegerType.get_signless(16), ir.F16Type.get()
-    found: list[Any] = []
-    for low, high in _pairs(value, width):
-        wide = [arith.ExtUIOp(i16, byte).result for byte in (low, high)]
-        packed = ops.or_(wide[0], ops.shl(wide[1], 8))
-        text = f"cvt.rn.f16x2.{_F8[kind]} $0, $1;"
-        halves = llvm.inline_asm(ops.i32_type(), [packed], text, "=r,h")
-        both = llvm.BitcastOp(ir.VectorType.get([2], f16), halves).result
-        found += ops.elements(both)
-    halves = ops.from_elements(found[:width])
-    return arith.ExtFOp(ops.vector_type(ir.F32Type.get(), width), halves).result
-
-
-def _to_f8(value: Any, kind: str, width: int) -> Any:
-    """fp8 of f32 elements, to nearest even, saturating."""
-    text = f"cvt.rn.satfinite.{_F8[kind]}.f32 $0, $1, $2;"
-    i16 = ir.IntegerType.get_signless(16)
-    return _bytes_of(
-        [llvm.inline_asm(i16, [high, low], text, "=h,f,f") for low, high in _pairs(value, width)],
-        width,
-    )
-
-
-def _bytes_of(pairs: Sequence[Any], width: int) -> Any:
-    """A fragment of bytes, of which there are two in each i16; the last may be half used.
-
-    As a whole: bytes that are taken apart the back end puts together again one by one.
-    """
-    i8 = ir.IntegerType.get_signless(8)
-    found = llvm.BitcastOp(ops.vector_type(i8, 2 * len(pairs)), ops.from_elements(pairs)).result
-    return found if width % 2 == 0 else ops.from_elements(ops.elements(found)[:width])
-
-
-def f8_word(values: Sequence[Any], kind: str) -> Any:
-    """Four f32 as fp8, to nearest even, saturating, in an i32; the first is the lowest byte."""
-    name = _F8[kind]
-    text = (
-        "{ .reg .b16 low, high; "
-        f"cvt.rn.satfinite.{name}.f32 low, $2, $1; cvt.rn.satfinite.{name}.f32 high, $4, $3; "
-        "mov.b32 $0, {low, high}; }"
-    )
-    return llvm.inline_asm(ops.i32_type(), list(values), text, "=r,f,f,f,f")

@@ -16,10 +16,11 @@ from typing import Any
 
 from ..codegen import atomic, ops, wgmma
 from ..codegen.attention_region import AttentionRegion, unrounded
+from ..codegen.byte_math import f8_word
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.math import f8_word, tanh_together
+from ..codegen.math import tanh_together
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows, scaled
 from ..codegen.reduce import shuffle_xor
 from ..codegen.scalar import element_type
