@@ -470,7 +470,7 @@ COMPUTED = {
     "stages": computed_pixels([1, 40, 8, 20], CONV_SMALL),
     # All filters stay: else their ring keeps the producer from running ahead with pixels.
     "halo": computed_pixels(
-        [1, 72, 6, 14], {**CONV_SMALL, "TILE_ROWS": 2, "SWAP_AB": 1, "STAGES": 6}
+        [1, 128, 6, 14], {**CONV_SMALL, "TILE_ROWS": 2, "SWAP_AB": 1, "STAGES": 6}
     ),
 }
 COMPUTED_UNOBSERVABLE = {
