@@ -146,12 +146,10 @@ def _to_nearest(x: Any, low: int, high: int) -> Any:
     from floats to integers, and of NaN gives 0 in 32 bits."""
     text = "cvt.rni.s32.f32 $0, $1;"
     width = ops.width_of(x)
-    number = ops.from_elements([
-        llvm.inline_asm(ops.i32_type(), [e], text, "=r,f", has_side_effects=False)
-        for e in ops.elements(x)
-    ])  # fmt: skip
+    numbers = [llvm.inline_asm(ops.i32_type(), [e], text, "=r,f") for e in ops.elements(x)]
     bounds = [ops.splat(ops.const(bound), width) for bound in (low, high)]
-    return arith.MinSIOp(arith.MaxSIOp(number, bounds[0]).result, bounds[1]).result
+    at_least = arith.MaxSIOp(ops.from_elements(numbers), bounds[0]).result
+    return arith.MinSIOp(at_least, bounds[1]).result
 
 
 def _saturated(value: Any) -> tuple[Any, str] | None:

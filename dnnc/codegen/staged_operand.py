@@ -150,9 +150,16 @@ class StagedOperand:
 
         rank: of the block.  is_across: of tiles in pairs, whether they have the same rows.
         """
+        is_k_major = self.is_fragments or self.panels.is_k_major
+        box_rows = self.box.extents[1 if is_k_major else 0]
 
         def copy(share: Any, of: int, to_ranks: Any) -> None:
-            self._copy(stage, batch, first, first_k, barrier, share, of, to_ranks)
+            rows = self.tile_rows // of
+            for offset in range(0, rows, box_rows):
+                row = ops.add(ops.mul(share, rows), offset)
+                at = self.tile.coordinates(batch, Index(ops.add(first, row)), Index(first_k))
+                target = smem.byte_pointer(self.slot(stage), ops.mul(row, self.row_bytes))
+                tma.load(target, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
 
         if not self.in_pairs:
             share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
@@ -168,27 +175,6 @@ class StagedOperand:
 
         branches = (share_it, have_it_alone) if self.is_rows else (have_it_alone, share_it)
         ops.if_else(is_across, *branches)
-
-    def _copy(
-        self,
-        stage: Any,
-        batch: Mapping[int, Coordinate],
-        first: Any,
-        first_k: Any,
-        barrier: Any,
-        share: Any,
-        of: int,
-        to_ranks: Any,
-    ) -> None:
-        """One of `of` shares of a tile."""
-        is_k_major = self.is_fragments or self.panels.is_k_major
-        box_rows = self.box.extents[1 if is_k_major else 0]
-        copies = self.tile_rows // of // box_rows
-        for i in range(copies):
-            row = ops.add(ops.mul(share, copies * box_rows), i * box_rows)
-            at = self.tile.coordinates(batch, Index(ops.add(first, row)), Index(first_k))
-            target = smem.byte_pointer(self.slot(stage), ops.mul(row, self.row_bytes))
-            tma.load(target, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
 
     def fill(
         self,

@@ -159,11 +159,9 @@ class AxesSpace:
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         axes, extents = (self.column_axis, self.row_axis), (columns, rows)
-        return (
-            tma.Box(tensor, axes[::-1], extents[::-1])
-            if self.is_turned
-            else (tma.Box(tensor, axes, extents))
-        )
+        if self.is_turned:
+            axes, extents = axes[::-1], extents[::-1]
+        return tma.Box(tensor, axes, extents)
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
         return tma.place(box, self.at(batch, Index(row), Index(column)))
