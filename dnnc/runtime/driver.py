@@ -275,8 +275,21 @@ def memory_device(address: int) -> int | None:
     """The device that an address belongs to; None for memory that CUDA does not know."""
     api = _api()
     kind = api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    result, ordinal = api.cuPointerGetAttribute(kind, address)
-    return int(ordinal) if result == api.CUresult.CUDA_SUCCESS else None
+    ordinal = ctypes.c_int()
+    failed = _pointer_attribute(api)(ctypes.byref(ordinal), int(kind), int(address))
+    return None if failed else ordinal.value
+
+
+@functools.cache
+def _pointer_attribute(api: Any) -> Callable[..., int]:
+    """The driver's cuPointerGetAttribute: versions of cuda-bindings read the ordinal from a field
+    that they never write, and say 0 for all devices (its issue 2928)."""
+    result, address, *_ = api.cuGetProcAddress(b"cuPointerGetAttribute", 4000, 0)
+    if result != api.CUresult.CUDA_SUCCESS:
+        status = Status.EXECUTION_FAILED_CUDA_DRIVER
+        raise _failed(api, "cuGetProcAddress", result, status)
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
+    return kind(int(address))
 
 
 def upload(address: int, data: Any) -> None:

@@ -22,6 +22,9 @@ WRONG_HANDLE = real.CUresult.CUDA_ERROR_INVALID_HANDLE
 WRONG_VALUE = real.CUresult.CUDA_ERROR_INVALID_VALUE
 _IDS = real.CUlaunchAttributeID
 
+# cuPointerGetAttribute, as C calls it.
+POINTER_ATTRIBUTE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
+
 # Sizes of the arguments of the hand-made plan's kernels, as their code would tell.
 ARGUMENT_BYTES = {"main": (128, 128, 8, 8, 8, 4, 8, 4, 3), "small": (8,)}
 
@@ -72,6 +75,7 @@ class FakeDriver:
         self._handles = itertools.count(0x100)
         self._thread = threading.local()
         self.graphs = {}  # handle -> nodes in the order they were added
+        self._pointer_attribute = POINTER_ATTRIBUTE(self._memory_of)
 
     def install(self, monkeypatch):
         monkeypatch.setattr(driver, "_api", lambda: self)
@@ -153,9 +157,16 @@ class FakeDriver:
     def _cuGetErrorString(self, result):
         return OK, b"as the fake says"
 
-    def _cuPointerGetAttribute(self, kind, address):
-        found = self.memory_of.get(int(address), self.home)
-        return (WRONG_VALUE, None) if found is None else (OK, found)
+    def _cuGetProcAddress(self, name, version, flags):
+        assert name == b"cuPointerGetAttribute"
+        return OK, ctypes.cast(self._pointer_attribute, ctypes.c_void_p).value, 0
+
+    def _memory_of(self, ordinal, kind, address):
+        found = self.memory_of.get(address, self.home)
+        if found is None:
+            return int(WRONG_VALUE)
+        ctypes.cast(ordinal, ctypes.POINTER(ctypes.c_int))[0] = found
+        return int(OK)
 
     # ---- code
 
