@@ -47,7 +47,7 @@ def worth_a_look(fusion: Fusion, target: Target) -> list[Knobs]:
             for count, ring, of_block in product_of(counts, stages, rows):
                 if of_block and is_shared(threads, blocks):
                     continue  # more than a warp's rows have to wait for each other
-                if ring == 1 and not _is_worth_keeping(fusion, blocks, threads):
+                if ring == 1 and not _is_worth_keeping(fusion, blocks, threads, target):
                     continue
                 knobs = {
                     "TILE_COLS": threads, "TILE_ROWS": of_block, "ARRAY_SIZE_PER_THREAD": held,
@@ -69,15 +69,17 @@ def _is_poor(blocks: int, threads: int, held: int, fusion: Fusion) -> bool:
     return is_wasteful or 0 < held < least or (threads > 2 and threads // 2 * least >= row)
 
 
-def _is_worth_keeping(fusion: Fusion, blocks: int, threads: int) -> bool:
-    """Whether a row that is read again had better stay in shared memory.
+def _is_worth_keeping(fusion: Fusion, blocks: int, threads: int, target: Target) -> bool:
+    """Whether a row that is read again had better stay in shared memory: of a block, or of a
+    cluster, where half as many blocks can't hold it.
 
     One block of a multiprocessor computes while nothing is loaded: functions before a
     reduction take longer than reading again does, if they have a pass of their own.
     """
-    if threads != MOST_THREADS or blocks > 1:
+    if threads != MOST_THREADS:
         return False
     if has_functions_before_sums(fusion) and not sums_of_exponentials(fusion):
         return False
     row = row_elements(fusion).bounds()[1]
-    return row * sum(max(8, t.type.bits) // 8 for t in reads_again(fusion)) >= _KEPT_BYTES
+    bytes_ = row * sum(max(8, t.type.bits) // 8 for t in reads_again(fusion))
+    return bytes_ >= (_KEPT_BYTES if blocks == 1 else blocks // 2 * target.smem_block_bytes)

@@ -36,6 +36,7 @@ _RINGS_TOGETHER_SHARE = 1.05  # of those, where several warps of a block have ro
 _CLUSTERS_TOGETHER = 0.015  # more, of rings of clusters: of each further block of a multiprocessor
 _RING_BYTES = 180 << 10  # of all rings, beside which a row's scale is not found in the first cache
 _FULL_RING_SHARE = 1.075
+_FEW_ROUNDS = 8  # of clusters, in whose last one some multiprocessors have nothing to do
 _LINE = 64  # bytes of neighbours that are loaded together at full rate
 
 
@@ -144,7 +145,7 @@ class RowsModel:
         passes = (_LOAD_NS + 300) * (self.passes + 1) + last
         if self.slot_bytes:
             passes += _SLOT_ELEMENT_NS * self.row / self.blocks * self.levels
-        passes += 2 * _CLUSTER_NS * (self.blocks - 1) * self.passes
+        passes += _CLUSTER_NS * (self.blocks - 1) * self.passes
         elements = self.row / (self.threads * self.blocks)
         return max(passes, 12.0 * elements) + again + slow * bytes_ / _BLOCK_RATE
 
@@ -158,17 +159,23 @@ class RowsModel:
 
     def _read_again(self, together: float) -> float:
         """Bytes that leave the first cache before they are read again."""
-        if self.held or self.ahead or self.slot_bytes:
+        if self.held or self.ahead:
             return 0.0
+        if self.slot_bytes:
+            # What shared memory has is worked on while as much is read again.
+            row = self.read / max(1, self.rows) * self.rows_of_block / self.blocks
+            return max(0.0, 1 - 2 * self.slot_bytes / max(1.0, row)) * self.passes * self.read
         rows = together * self._block_bytes() * self.read / max(1.0, self.moved)
         kept = _L1_BYTES if together > 1 else _L1_BYTES_ALONE
         return max(0.0, 1 - kept / max(1.0, rows)) * self.passes * self.read
 
     def _rounds(self, target: Target, together: float) -> float:
-        """Blocks that go through the rows wait for those that have one more."""
-        if not self.resident:
-            return 1.0
+        """Blocks that go through the rows wait for those that have one more; so do clusters that
+        have a few, one after the other."""
         clusters = together * residents(target.sm_count, self.blocks)
+        is_few = self.blocks > 1 and self.groups < _FEW_ROUNDS * clusters
+        if not (self.resident or is_few):
+            return 1.0
         return math.ceil(self.groups / clusters) * clusters / max(self.groups, clusters)
 
     def _columns_seconds(self, target: Target, together: float) -> float:
