@@ -2,7 +2,10 @@
 
 import pytest
 
+from tests.engines.convs import around, packed
 from tests.engines.test_priors import (  # noqa: F401
+    convolution,
+    last,
     test_a_product_for_each_image,
     test_an_image_of_few_channels,
     test_conv_sm80,
@@ -17,5 +20,14 @@ from tests.engines.test_priors import (  # noqa: F401
     test_what_reads_the_output_finds_the_new_values,
     watch,
 )
+from tests.support.checked import check
 
 pytestmark = pytest.mark.sm90
+
+
+@pytest.mark.parametrize("strides", [last, packed], ids=["nhwc", "nchw"])
+@pytest.mark.parametrize("target", ["sm_90", "sm_90a"])
+def test_more_tiles_than_multiprocessors(target, strides):
+    shapes = ([8, 64, 56, 56], [64, 64, 3, 3], around(1))
+    g = convolution(*shapes, target=target, strides=strides, reads=True)
+    check(g, target=target, allowance=1e-4)
