@@ -24,6 +24,7 @@ from .codegen.nvptx import Assembled
 from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
 from .dialect.json_form import to_json
+from .dialect.prior import priors_of
 from .engines import heuristics, spills
 from .engines.inputs import Inputs, inputs_of
 from .engines.variants import guarded_configs
@@ -453,14 +454,17 @@ def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
 
 def _aliases(graph: OperationGraph) -> tuple[tuple[int, int], ...]:
     """(output, input) uids that may be one buffer: in a graph of one pointwise operation, those
-    of equal layout, since each element is read before it is written, by the same thread."""
+    of equal layout, since each element is read before it is written, by the same thread.  What an
+    output held before is its buffer anyway."""
     if len(graph.ops) != 1 or graph.ops[0].role != "pointwise":
         return ()
     return tuple(
         (out.uid or 0, source.uid or 0)
         for out in graph.outputs
         for source in graph.inputs
-        if (out.shape, out.layout, out.type.bits) == (source.shape, source.layout, source.type.bits)
+        if source.prior_of is None
+        and (out.shape, out.layout, out.type.bits)
+        == (source.shape, source.layout, source.type.bits)
     )
 
 
@@ -471,6 +475,7 @@ def _threads(block: Sequence[int]) -> int:
 
 def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
     peers = {t for op in graph.ops for field, t in op.tensors("operand") if field.is_peer}
+    priors = {output: prior.uid for output, prior in priors_of(graph.inputs).items()}
     return tuple(
         TensorRecord(
             uid=t.uid or 0,
@@ -483,9 +488,11 @@ def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
             is_by_value=t.is_by_value,
             value=None if t.value is None else float(t.value),
             is_peer=t in peers,
+            prior=priors.get(t.uid or 0),
         )
         for role, tensors in (("input", graph.inputs), ("output", graph.outputs))
         for t in tensors
+        if t.prior_of is None
     )
 
 

@@ -326,6 +326,8 @@ def _plain_tensor(
     made |= {key: _renamed(tensor[key], dims) for key in ("dims", "strides")}
     if "ragged_offset" in made:
         made["ragged_offset"] = numbers[made["ragged_offset"]]
+    if "prior_of" in made:
+        made["prior_of"] = numbers[made["prior_of"]]
     return made
 
 

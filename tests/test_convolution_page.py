@@ -21,7 +21,7 @@ ELSEWHERE = {
     "alpha": ("tests/backend/test_use_cases.py", "test_alpha_scales_the_result"),
     "beta": (
         "tests/backend/test_use_cases.py",
-        "test_the_residual_of_the_text_is_refused_with_the_graph",
+        "test_beta_adds_what_y_held",
     ),
     "signals": ("tests/backend/test_foreign.py", '"SIGNAL": signal'),
 }

@@ -19,7 +19,7 @@ from .attributes import dtype_of
 from .descriptor import Given
 from .enums import cudnnBackendAttributeName_t as Name
 from .mapping import EXTRAS, Parameters, choice_of, enumeration_of
-from .nodes import Node, Refusal, made, made_pointwise, unsupported
+from .nodes import Node, Refusal, Scale, made, made_pointwise, unsupported
 from .tensors import TensorSpec
 
 
@@ -135,12 +135,24 @@ def _finished(op: type[Op], given: Given, values: dict[str, Any]) -> Node:
         values["has_dbias"] = "DBIAS_DESC" in given
     if op.backend.startswith("OPERATION_CONVOLUTION"):
         values = {n: _packed_groups(given, v, spatial) for n, v in values.items()}
-    alpha = given.one("ALPHA") if _has_alpha(op) else 1.0
-    return Node(partial(made, op, values, alpha), refusal).verified()
+    scale = Scale(given.one("ALPHA"), given.one("BETA")) if _is_scaled(op) else Scale()
+    _verify_beta(op, given, values, scale)
+    return Node(partial(made, op, values, scale), refusal).verified()
 
 
-def _has_alpha(op: type[Op]) -> bool:
-    return any(row.suffix == "ALPHA" for row in EXTRAS.get(op.backend, ()))
+def _is_scaled(op: type[Op]) -> bool:
+    """Whether it has ALPHA and BETA."""
+    return any(row.suffix == "BETA" for row in EXTRAS.get(op.backend, ()))
+
+
+def _verify_beta(op: type[Op], given: Given, values: Mapping[str, Any], scale: Scale) -> None:
+    """What BETA multiplies lies in memory before the graph runs."""
+    if scale.beta and values[op.fields_of("result")[0].name].is_virtual:
+        raise given.error(
+            "BETA",
+            f"{scale.beta} of a result that is virtual, which holds nothing before",
+            "0, or a result that is not virtual",
+        )
 
 
 # ---- what single operations need beside that
@@ -149,13 +161,8 @@ def _has_alpha(op: type[Op]) -> bool:
 def _refusal(op: type[Op], given: Given, values: Mapping[str, Any]) -> Refusal | None:
     """Why no graph may have it, though its attributes are as they should be."""
     name = given.kind.prefix
-    if _has_alpha(op) and (len(given.all("ALPHA")) > 1 or len(given.all("BETA")) > 1):
+    if _is_scaled(op) and (len(given.all("ALPHA")) > 1 or len(given.all("BETA")) > 1):
         return unsupported(f"{name}_ALPHA", "several factors", "one factor")
-    if _has_alpha(op) and given.one("BETA") != 0:
-        return unsupported(
-            f"{name}_BETA", f"{given.one('BETA')}: the result is written and never read", "0, and"
-            " a pointwise operation that adds what is to be added"
-        )  # fmt: skip
     if op.op_name == "matmul":
         return _matmul_refusal(given, values)
     return None

@@ -110,7 +110,7 @@ def _knobs_of_engine(record: Record) -> Sequence[Record]:
 def _layouts_of_engine(record: Record) -> Sequence[Record]:
     graph = record.payload.graph
     tensors = [t for t in (*graph.inputs, *graph.outputs) if not t.is_by_value]
-    return [_layout_info(tensor.uid) for tensor in tensors]
+    return [_layout_info(uid) for uid in dict.fromkeys(t.memory_uid for t in tensors)]
 
 
 ENGINE = kind(

@@ -141,6 +141,7 @@ def _engine_of(graph: OperationGraph, target: Target, index: int) -> tuple[Any, 
     """(the engine, the graph as one fusion), which it takes."""
     from ..dialect.fusion import partition
     from ..engines import ENGINES
+    from ..engines.declined import reasons_against
 
     engine = next((engine for engine in ENGINES if engine.index == index), None)
     if engine is None:
@@ -148,7 +149,7 @@ def _engine_of(graph: OperationGraph, target: Target, index: int) -> tuple[Any, 
         what = f"engine {index}"
         raise DnncError(Status.NOT_SUPPORTED, what, f"0 (the heuristics' choice), {known}")
     (whole,) = partition(graph, [graph.live_ops])
-    reasons = engine.supports(whole, target)
+    reasons = reasons_against(engine, whole, target)
     if reasons:
         raise DnncError(
             reasons[0].status,

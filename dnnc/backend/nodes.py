@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -81,22 +81,29 @@ def unsupported(name: str, what: str, supported: str) -> Refusal:
     return Refusal(Status.NOT_SUPPORTED, what, supported, f"CUDNN_ATTR_{name}")
 
 
+class Scale(NamedTuple):
+    """The result is alpha * op(operands) + beta * what the result's memory held."""
+
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
 def made(
-    op: type[Op], values: Mapping[str, Any], alpha: float, tensors: Tensors, peer_rank: int
+    op: type[Op], values: Mapping[str, Any], scale: Scale, tensors: Tensors, peer_rank: int
 ) -> list[Op]:
-    """An operation of a graph's tensors, and the one that scales its result by alpha."""
+    """An operation of a graph's tensors, and those that scale its result."""
     given = {name: _tensor(value, tensors) for name, value in values.items()}
     if given.get("peer_stats"):
         given["peer_rank"] = peer_rank
     if isinstance(given.get("seed"), int):
         given["seed"] = constant(given["seed"], dtypes.i64, 1)
-    if alpha == 1.0:
+    if scale == Scale():
         return [op(**given)]
     field = op.fields_of("result")[0].name
     compute = given["compute_type"]
     kept = given[field]
     given[field] = _virtual_like(kept, compute)
-    return [op(**given), _scaling(given[field], alpha, kept, compute)]
+    return [op(**given), *_scaled(given[field], scale, kept, compute)]
 
 
 def _tensor(value: Any, tensors: Tensors) -> Any:
@@ -117,6 +124,21 @@ def _virtual_like(tensor: Tensor, compute: DType) -> Tensor:
 
 def _scale_type(compute: DType) -> DType:
     return compute if compute in (dtypes.f32, dtypes.f64) else dtypes.f32
+
+
+def _scaled(x: Tensor, scale: Scale, y: Tensor, compute: DType) -> list[Op]:
+    """y = alpha * x + beta * what y's memory held; sums are rounded once, to y's type."""
+    if scale.beta == 0.0:
+        return [_scaling(x, scale.alpha, y, compute)]
+    terms = [x, replace(y, uid=None, name="", is_output=False, prior_of=y.uid)]
+    found: list[Op] = []
+    for place, factor in enumerate(scale):
+        if factor != 1.0:
+            product = _virtual_like(y, compute)
+            found.append(_scaling(terms[place], factor, product, compute))
+            terms[place] = product
+    a, b = terms
+    return [*found, _POINTWISE(x=a, b=b, y=y, mode="add", compute_type=_scale_type(compute))]
 
 
 def _scaling(x: Tensor, alpha: float, y: Tensor, compute: DType) -> Op:

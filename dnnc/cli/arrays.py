@@ -27,7 +27,9 @@ Array = Any
 
 
 def key_of(graph: OperationGraph, tensor: Tensor) -> str:
-    """The tensor's unique name, else its uid."""
+    """The tensor's unique name, else its uid; what an output held before is called as that is."""
+    if tensor.prior_of is not None:
+        return key_of(graph, graph.tensor(tensor.prior_of))
     named = [t for t in graph.tensors if t.name == tensor.name]
     return tensor.name if tensor.name and len(named) == 1 else str(tensor.uid)
 

@@ -18,7 +18,8 @@ from ..runtime import ExecutionPlan, driver
 
 Array = Any
 
-# Outputs start with it in every byte, NaN in any float, so that a gap of a kernel shows.
+# Outputs start with it in every byte, NaN in any float, so that a gap of a kernel shows; but those
+# that are read start with what they are given.
 _POISON = 0xFF
 
 
@@ -87,7 +88,8 @@ def loaded(plan: Plan, inputs: Mapping[int, Array], sizes: Mapping[str, int]) ->
                 value = inputs.get(record.uid)
                 pack[record.uid] = None if value is None else np.asarray(value).reshape(()).item()
                 continue
-            placed = _placed(plan, record, inputs.get(record.uid), sizes, allocate)
+            key = record.uid if record.prior is None else record.prior
+            placed = _placed(plan, record, inputs.get(key), sizes, allocate)
             tensors.append(placed)
             pack[record.uid] = placed.address
         executable = ExecutionPlan(plan)

@@ -58,7 +58,7 @@ def _show_tensors(tensors: Sequence[TensorRecord]) -> None:
         table.add_row(
             str(tensor.uid),
             tensor.name,
-            tensor.role,
+            tensor.role if tensor.prior is None else f"{tensor.role}, read",
             tensor.dtype,
             console.shape_text(tensor.dims),
             console.shape_text(tensor.strides),

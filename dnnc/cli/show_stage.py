@@ -35,6 +35,8 @@ def _show_tensors(graph: OperationGraph) -> None:
     inputs, outputs = graph.inputs, graph.outputs
     for tensor in graph.tensors:
         role = "input" if tensor in inputs else "output" if tensor in outputs else "virtual"
+        if tensor.prior_of is not None:
+            role = f"uid {tensor.prior_of} before"
         table.add_row(
             str(tensor.uid),
             tensor.name,

@@ -128,7 +128,7 @@ class Im2colBox:
         inner_first = self.windows[::-1]
         return TensorMap(
             mode="im2col",
-            uid=t.uid or 0,
+            uid=t.memory_uid,
             offset="0",
             dtype=self.element or t.type.name,
             dims=tuple(map(str, tma.extents_of(t, axes))),

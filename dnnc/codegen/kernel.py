@@ -85,14 +85,16 @@ class Kernel:
         """The address of a tensor's first element, !llvm.ptr<1>.
 
         is_exclusive: nothing else that the kernel is given overlaps it.
+        An output and what it held before have one argument, so that stores through it are known
+        to change what is read.
         """
         flags = f"llvm.align = {_stated_alignment(tensor)} : i64" + (
             ", llvm.noalias" if is_exclusive else ""
         )
         return self._argument(
-            ("pointer", tensor.uid),
+            ("pointer", tensor.memory_uid),
             ir.Type.parse("!llvm.ptr<1>"),
-            Arg.pointer(tensor.uid or 0),
+            Arg.pointer(tensor.memory_uid),
             f"{{{flags}}}",
         )
 

@@ -76,7 +76,7 @@ class Box:
         dims = extents_of(self.tensor, axes)
         return TensorMap(
             mode="tiled",
-            uid=self.tensor.uid or 0,
+            uid=self.tensor.memory_uid,
             offset="0",
             dtype=self.element or self.tensor.type.name,
             dims=tuple(map(str, dims)),

@@ -81,6 +81,7 @@ class _Cone:
             tensor.type.name, tensor.is_virtual, tensor.is_by_value, tensor.value,
             tensor.alignment, tensor.reordering, tensor.ragged_offset is None,
             [self._size(size) for size in (*tensor.shape, *tensor.layout)],
+            *([] if tensor.prior_of is None else ["prior"]),
         )  # fmt: skip
 
     def _size(self, size: Expr) -> Any:

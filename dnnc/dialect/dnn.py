@@ -300,6 +300,7 @@ _VALUE_FIELDS: dict[str, tuple[type, Any]] = {
     "is_by_value": (bool, False),
     "value": (Number, None),
     "reordering": (str, "NONE"),
+    "prior_of": (int, None),
 }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
+from . import prior
 from .op import Op
 from .tensor import Tensor, stride_order, symbols_of
 
@@ -309,6 +310,8 @@ class OperationGraph:
                     "an output whose elements do not overlap",
                 )
         self._verify_peers()
+        if any(tensor.prior_of is not None for tensor in self.tensors):
+            prior.verify(self)
         symbols_of(self.tensors)
 
     def _verify_ragged(self) -> None:

@@ -31,6 +31,7 @@ _OPTIONAL = {
     "value": None,
     "alignment": DEFAULT_ALIGNMENT,
     "reordering": "NONE",
+    "prior_of": None,
     "vector_count": 1,
     "vector_dim": None,
 }
@@ -217,6 +218,8 @@ def _tensor_from_json(
         "vector_count": int,
     }
     _require_types(vars(tensor), kinds, where)
+    if tensor.prior_of is not None:
+        _require_types(vars(tensor), {"prior_of": int}, where)
     return tensor, data.get("ragged_offset")
 
 

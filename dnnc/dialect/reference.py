@@ -16,6 +16,7 @@ from ..expr import Expr
 from ..rounding import round_to, widen
 from .graph import OperationGraph
 from .op import Op
+from .prior import priors_of
 from .tensor import Tensor, text
 
 Array = Any
@@ -30,7 +31,8 @@ def reference(
 ) -> dict[int, Array]:
     """The graph's outputs, uid -> array of the logical dims.
 
-    inputs: by uid, unique name or Tensor; arrays of the logical dims, numbers for scalars.
+    inputs: by uid, unique name or Tensor; arrays of the logical dims, numbers for scalars; what an
+    output held before by the output's, too.
     sizes: values of symbols that no input's dims show.
     exact_outputs: leave outputs as float64, int64 or bool, before their own rounding.
     """
@@ -124,7 +126,8 @@ def drawn(
 
 
 def _key_to_tensor(graph: OperationGraph, key: Any) -> Tensor:
-    return key if isinstance(key, Tensor) else graph.tensor(key)
+    tensor = key if isinstance(key, Tensor) else graph.tensor(key)
+    return priors_of(graph.inputs).get(tensor.memory_uid, tensor)
 
 
 def _input_array(tensor: Tensor, given: Mapping[Tensor, Array]) -> Array:

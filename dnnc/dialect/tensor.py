@@ -32,6 +32,7 @@ class Tensor:
     value: the number of a scalar: fixed at compile time, or the default of a by-value tensor.
     alignment: bytes that divide the address of every buffer bound to it.
     ragged_offset: the tensor of element offsets of packed sequences.
+    prior_of: the uid of the output whose memory it is, as that was before the graph ran (`prior`).
     vector_count: where it is not 1, dims and strides count vectors of so many elements along
     vector_dim, until the graph is finalized (`vectors`).
     """
@@ -48,6 +49,7 @@ class Tensor:
     alignment: int = DEFAULT_ALIGNMENT
     reordering: str = "NONE"
     ragged_offset: Tensor | None = None
+    prior_of: int | None = None
     vector_count: int = 1
     vector_dim: int | None = None
 
@@ -60,6 +62,12 @@ class Tensor:
     def is_vectorized(self) -> bool:
         """Whether its dims count vectors, not elements."""
         return self.vector_count != 1
+
+    @property
+    def memory_uid(self) -> int:
+        """The uid by which kernels are given its memory: its own, or that of the output that it
+        is the prior of."""
+        return (self.uid or 0) if self.prior_of is None else self.prior_of
 
     @property
     def rank(self) -> int:

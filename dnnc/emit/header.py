@@ -114,6 +114,8 @@ def _tensor_text(tensor: TensorRecord) -> str:
     if tensor.is_by_value:
         return f"number {name}, {tensor.dtype}"
     role = "input that devices write" if tensor.is_peer else tensor.role
+    if tensor.prior is not None:
+        role = "output whose contents are read first"
     dims, strides = (", ".join(texts) for texts in (tensor.dims, tensor.strides))
     return (
         f"{role} {name}: {tensor.dtype} [{dims}], strides [{strides}], "

@@ -13,6 +13,7 @@ from ..errors import Status
 from ..target import Target
 from .choice_text import choice_text
 from .engine import Engine, Knobs, Reason
+from .priors import prior_reasons
 
 _CHANGED = 3  # knobs that are tried together, beside the first values of the others
 _TOLD = 3  # clauses that rule out most
@@ -20,7 +21,11 @@ _TOLD = 3  # clauses that rule out most
 
 def reasons_against(engine: Engine, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
     """Every clause that the fusion fails; empty: the engine takes it."""
-    return _reordering_reasons(fusion) or engine.supports(fusion, target)
+    return (
+        _reordering_reasons(fusion)
+        or prior_reasons(engine.name, fusion)
+        or engine.supports(fusion, target)
+    )
 
 
 def reasons_without_choice(engine: Engine, fusion: Fusion, target: Target) -> tuple[Reason, ...]:

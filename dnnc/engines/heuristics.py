@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from .. import log
+from ..dialect import prior
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
@@ -127,6 +128,7 @@ def parsed_partition(text: str, graph: OperationGraph) -> list[list[Op]]:
     if any(op.role not in ("pointwise", "view") for op in twice):
         supported = "operations other than pointwise and view ones in one fusion only"
         raise DnncError(Status.BAD_PARAM, f"partition {text!r}", supported)
+    prior.verify_partition(graph, twice)
     made: set[Tensor] = set()
     produced = {tensor for op in ops for tensor in op.results}
     for group in groups:

@@ -164,7 +164,8 @@ def _possible_notes(default: Choice, target: Target) -> tuple[str, ...]:
 def _layouts(engine: Engine, fusion: Fusion) -> tuple[LayoutInfo, ...]:
     types = (NHWC,) if engine.name in _CHANNELS_LAST else (NCHW, NHWC)
     tensors = (t for t in (*fusion.inputs, *fusion.outputs) if _is_image(t))
-    return tuple(LayoutInfo(tensor.uid or 0, types) for tensor in tensors)
+    tensors = dict.fromkeys(tensor.memory_uid for tensor in tensors)
+    return tuple(LayoutInfo(uid, types) for uid in tensors)
 
 
 def _is_image(tensor: Tensor) -> bool:

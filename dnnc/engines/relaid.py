@@ -63,7 +63,10 @@ def twin_of(tensor: Tensor, order: Sequence[int], pitch: int) -> Tensor:
 
 def twin_at(tensor: Tensor, strides: tuple[Expr, ...]) -> Tensor:
     """A tensor of the same elements, some strides apart."""
-    return replace(tensor, strides=strides, is_virtual=True, is_output=False, alignment=_ALIGNMENT)
+    return replace(
+        tensor, strides=strides, is_virtual=True, is_output=False, alignment=_ALIGNMENT,
+        prior_of=None,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
+from ..dialect.prior import priors_of
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from .reduced import is_reduction_op
@@ -26,9 +27,12 @@ def groups_by_axes(graph: OperationGraph) -> list[list[Op]] | None:
     """The groups, each after those that it needs.
 
     None: operations other than reductions, pointwise and view ones, reductions over the same axes
-    alone, those that need each other in turn, or outputs that no reduction leads to.
+    alone, those that need each other in turn, outputs that no reduction leads to, or one that is
+    added to what it held, which is there once.
     """
     if any(op.role not in ("reduction", "pointwise", "view") for op in graph.live_ops):
+        return None
+    if priors_of(graph.inputs):
         return None
     parts = _Parts(graph)
     order = parts.in_order()

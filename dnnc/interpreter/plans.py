@@ -38,7 +38,8 @@ def run_plan(
     tensors of peers hold afterwards.
 
     inputs: by uid or unique name, arrays of the logical dims (numbers for by-value tensors),
-    converted to the tensors' types.  sizes: values of symbols that no input shows.
+    converted to the tensors' types; what an output holds before by its own uid or the prior's.
+    sizes: values of symbols that no input shows.
     target: which of the plan's programs (default: its first).  seed: of the schedule.
     module: parsed PTX to run in place of the plan's own, for tests that change it.
     partial: uids of outputs of which some elements may be left as they were; those are zeros.
@@ -71,7 +72,8 @@ def _program(plan: Plan, target: str | None) -> Program:
 
 
 def _record(plan: Plan, key: Any) -> TensorRecord:
-    record = plan.tensor(key if isinstance(key, int | str) else key.uid)
+    uid = key if isinstance(key, int | str) else key.uid
+    record = plan.tensor(uid) or next((t for t in plan.tensors if t.prior == uid), None)
     if record is None:
         raise plan.no_tensor(key)
     return record
@@ -130,7 +132,7 @@ class _Machine:
         bytes_ = dtype.storage_bytes(int(places.max(initial=-1)) + 1)
         address = self.memory.allocate(bytes_, record.name or f"uid {record.uid}")
         self.addresses[record.uid] = address
-        if record.role != "input":
+        if record.role != "input" and record.prior is None:
             return
         if value is None:
             raise DnncError(

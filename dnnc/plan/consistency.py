@@ -41,6 +41,8 @@ def _problems(plan: Plan) -> Iterator[_Problem]:
             yield f"tensor {tensor.uid}: role {tensor.role!r}", "input, output"
         if len(tensor.dims) != len(tensor.strides):
             yield f"tensor {tensor.uid}: {len(tensor.strides)} strides", f"{len(tensor.dims)}"
+        if tensor.prior is not None and (tensor.role != "output" or tensor.prior in uids):
+            yield f"tensor {tensor.uid}: prior {tensor.prior}", "of an output, a uid that none has"
         if tensor.alignment < 1:
             yield f"tensor {tensor.uid}: alignment {tensor.alignment}", "1 or more"
         _parse(plan, (*tensor.dims, *tensor.strides))

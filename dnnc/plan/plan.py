@@ -39,6 +39,8 @@ class TensorRecord:
     value: a by-value tensor's default.
     is_peer: an input through which devices exchange values: kernels write it too, and its buffer
     may be on any device whose memory this one accesses.
+    prior: of an output that is read before it is written: the uid of the graph's input that stands
+    for what it holds before; None: that does not matter.
     """
 
     uid: int
@@ -51,6 +53,7 @@ class TensorRecord:
     is_by_value: bool = False
     value: float | None = None
     is_peer: bool = False
+    prior: int | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dnnc.dialect.fusion import Fusion
 from dnnc.dtypes import DType
 from dnnc.engines import ENGINES
 from dnnc.engines.engine import Engine
+from dnnc.engines.priors import REDUCING, WRITERS
 from dnnc.target import TARGETS, Target
 from tests.dialect.examples import EXAMPLES
 
@@ -79,6 +80,13 @@ The index is that of plan names and of `create_execution_plan`. Where several en
 the shortest predicted time comes first; what rounds operands to fewer bits (`TF32=1`) comes last.
 """
 
+_PRIORS = """\
+An output that is added to what it held (`BETA` of a descriptor, `prior_of` of a tensor) is written
+by {writers}.
+Only pointwise operations of its dims may follow it there, and reductions in {reducing}.
+Tests: {tests}.
+"""
+
 _KNOBS = """\
 ### Knobs
 
@@ -90,6 +98,9 @@ and the target; the engine says what is not.
 def engines_part() -> Iterator[str]:
     yield _ENGINES
     yield table(("engine", "index", "takes", "tests"), map(_engine_row, ENGINES))
+    writers, reducing = (", ".join(f"`{n}`" for n in names) for names in (WRITERS, REDUCING))
+    tests = links("outputs that are added to what they held")
+    yield _PRIORS.format(writers=writers, reducing=reducing, tests=tests)
     yield _KNOBS
     rows = (row for engine in ENGINES for row in _knob_rows(engine))
     yield table(("engine", "knob", "values", "what it is"), rows)

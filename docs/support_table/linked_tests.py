@@ -290,6 +290,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "operation block_mask_load": (LinkedTest("tests/engines/test_sdpa_block_mask.py"),),
     "operation ragged_load": _both("test_attention.py", "test_packed_sequences"),
     "operation ragged_store": _both("test_attention.py", "test_packed_sequences"),
+    "outputs that are added to what they held": _both("test_priors.py"),
     "operations that an engine takes": (
         *_both("test_pointwise.py", "test_examples_of_every_operation"),
         LinkedTest("tests/dialect/test_linalg_cpu.py", "test_examples"),

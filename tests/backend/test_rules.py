@@ -422,7 +422,9 @@ def test_windows_are_of_the_spatial_dims():
     error = status_of(pooled, [2, 3, 3, 8, 8], [2, 3, 3, 4, 4])
     assert error is Status.BAD_PARAM
     added = (b.CUDNN_ATTR_OPERATION_RESAMPLE_FWD_BETA, b.CUDNN_TYPE_FLOAT, [1.0])
-    assert status_of(graph_of, pooled([2, 3, 8, 8], [2, 3, 4, 4], added)) is Status.NOT_SUPPORTED
+    graph = b.operation_graph(graph_of(pooled([2, 3, 8, 8], [2, 3, 4, 4], added)))
+    assert [op.title for op in graph.ops] == ["resample:MAXPOOL", "pointwise:add"]
+    assert [t.prior_of for t in graph.inputs] == [None, 2]
 
 
 def test_norms_by_mode_and_phase():

@@ -1,9 +1,8 @@
 # ruff: noqa: F403, F405
 """The use cases of the reference of cuDNN 8.0.3, section 9.3, call by call.
 
-Its text sets up a grouped 3D convolution with a residual (beta is 0.5); dnnc has the descriptors
-and no such residual.  Without it the calls run to the end, and so do those with a matmul in the
-convolution's place.
+Its text sets up a grouped 3D convolution that adds half of what Y holds (beta is 0.5).  The calls
+run to the end, with and without that, and so do those with a matmul in the convolution's place.
 """
 
 import numpy as np
@@ -17,7 +16,7 @@ from dnnc.runtime import driver
 from tests.demo.interpreted_driver import InterpretedDriver
 from tests.support.compare import assert_close
 
-from .building import device, heuristics, pointwise
+from .building import device, heuristics, pointwise, tensor
 
 n, g, c, d, h, w = 2, 3, 4, 5, 6, 7
 k, t, r, s = 8, 3, 3, 3
@@ -148,12 +147,31 @@ def convolved(dims, beta=0.0, alpha=1.0):
     return operation_graph_9_3_1(dnnc.create_handle(), fprop)
 
 
-def test_the_residual_of_the_text_is_refused_with_the_graph():
-    with pytest.raises(DnncError, match="the result is written and never read") as caught:
-        convolved(GROUPED, beta=0.5)
-    assert caught.value.status is Status.NOT_SUPPORTED
-    assert "CONVOLUTION_FORWARD_BETA" in caught.value.where
-    assert "pointwise operation that adds" in caught.value.supported
+@pytest.mark.parametrize("alpha", [1.0, 2.5])
+@pytest.mark.parametrize(("beta", "titles"), [(1.0, []), (0.5, ["pointwise:mul"])])
+def test_beta_adds_what_y_held(alpha, beta, titles):
+    graph = operation_graph(convolved(GROUPED, beta, alpha))
+    scaled = ["pointwise:mul"] if alpha != 1.0 else []
+    wanted = ["conv_fprop", *scaled, *titles, "pointwise:add"]
+    assert [op.title for op in graph.ops] == wanted
+    rng = np.random.default_rng(7)
+    inputs = {
+        ord(u): rng.standard_normal(n, np.float32) for u, n in zip("xwy", PACKED, strict=True)
+    }
+    found = dnnc.reference(graph, inputs, exact_outputs=True)[ord("y")]
+    plain = operation_graph(convolved(GROUPED))
+    product = dnnc.reference(plain, inputs, exact_outputs=True)[ord("y")]
+    np.testing.assert_allclose(found, alpha * product + beta * inputs[ord("y")], 1e-5, 1e-5)
+
+
+def test_a_virtual_result_held_nothing():
+    x, weight = (tensor_9_3_1(uid, shape) for uid, shape in zip("xw", PACKED, strict=False))
+    y = tensor(ord("y"), PACKED[2], virtual=True)
+    with pytest.raises(DnncError, match="holds nothing before") as caught:
+        fprop_9_3_1(x, weight, y, convolution_9_3_1())
+    assert caught.value.status is Status.BAD_PARAM
+    assert caught.value.where == "CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA"
+    fprop_9_3_1(x, weight, y, convolution_9_3_1(), beta=0.0)
 
 
 def test_alpha_scales_the_result():
@@ -221,8 +239,9 @@ def test_groups_that_lie_apart_are_refused():
     assert caught.value.status is Status.NOT_SUPPORTED_LAYOUT
 
 
-def test_engines_take_the_convolution_or_say_why_they_decline_it():
-    graph = convolved(GROUPED)
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_engines_take_the_convolution_or_say_why_they_decline_it(beta):
+    graph = convolved(GROUPED, beta)
     taking = [e for e in ENGINES if e.name in ("conv_sm80", "conv_depthwise", "fallback")]
     for engine in taking:
         engine_9_3_2(graph, engine.index, "sm_80")
@@ -289,12 +308,14 @@ def test_a_plan_is_set_up_and_executed(interpreted):
     assert_close(y, exact, dnnc.data_type.FLOAT, slack=4.0)
 
 
-def test_the_convolution_is_executed(interpreted):
-    graph = convolved(GROUPED)
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_the_convolution_is_executed(beta, interpreted):
+    """The variant pack has one pointer for Y, which is read where beta is not 0."""
+    graph = convolved(GROUPED, beta, alpha=2.5)
     rng = np.random.default_rng(5)
-    x, taps = (rng.standard_normal(dims, np.float32) for dims in PACKED[:2])
-    y = executed(graph, [x, taps, np.zeros(PACKED[2], np.float32)])
-    inputs = {ord("x"): x, ord("w"): taps}
+    x, taps, held = (rng.standard_normal(dims, np.float32) for dims in PACKED)
+    inputs = {ord("x"): x, ord("w"): taps, ord("y"): held}
+    y = executed(graph, [x, taps, held.copy()])
     exact = dnnc.reference(operation_graph(graph), inputs, exact_outputs=True)[ord("y")]
     assert_close(y, exact, dnnc.data_type.FLOAT, slack=8.0)
 

@@ -33,7 +33,7 @@ def vectors(uid, dims, count, along=1, dtype=b.CUDNN_DATA_INT8):
     )  # fmt: skip
 
 
-def convolution(x, w, y):
+def convolution(x, w, y, beta=0.0):
     """Of filters of 3x3 in two dims."""
     prefix = "CUDNN_ATTR_CONVOLUTION_"
     pairs = {"DILATIONS": 1, "FILTER_STRIDES": 1, "PRE_PADDINGS": 1, "POST_PADDINGS": 1}
@@ -52,8 +52,18 @@ def convolution(x, w, y):
         (b.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, D, [y]),
         (b.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, D, [parameters]),
         (b.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, b.CUDNN_TYPE_FLOAT, [1.0]),
-        (b.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, b.CUDNN_TYPE_FLOAT, [0.0]),
+        (b.CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, b.CUDNN_TYPE_FLOAT, [beta]),
     )
+
+
+def test_vectors_are_not_added_to_what_they_held():
+    """A reshape lies between the elements and what is in memory."""
+    x, w = vectors(1, [2, 3, 5, 7], 32), vectors(2, [64, 3, 3, 3], 32)
+    operation = convolution(x, w, vectors(3, [2, 2, 5, 7], 32), beta=1.0)
+    with pytest.raises(DnncError, match="before vectors of elements there are others") as caught:
+        graph_of(operation)
+    assert caught.value.status is Status.NOT_SUPPORTED_GRAPH_PATTERN
+    assert "a tensor of its own" in caught.value.supported
 
 
 def test_attributes_are_as_they_were_set():

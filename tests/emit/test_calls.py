@@ -184,6 +184,15 @@ def scaled():
     return g
 
 
+def added():
+    """x + y / 2, where y is what the output held."""
+    g = new_graph("added")
+    x, prior = g.tensor([M, 40], name="x"), g.tensor([M, 40])
+    prior.prior_of = 9
+    g.add(x, g.mul(prior, 0.5)).set_output().set_uid(9).set_name("y")
+    return g
+
+
 def product(k=384, n=1536, dim=M):
     g = new_graph("ffn")
     x, w = g.tensor([1, dim, k], name="x"), g.tensor([1, k, n], name="w")
@@ -220,6 +229,7 @@ CASES = {
     "later": (product, {"target": "sm_80"}, [100], LATER),
     "hopper": (product, {"target": "sm_90a", "engine": "matmul_sm90"}, [1, 100, 4096], H100),
     "rows": (softmax, {"target": "sm_80"}, [1, 100], A100),
+    "added": (added, {"target": "sm_80"}, [1, 3], A100),
     "split": (twice, {"target": "sm_80"}, [1, 130], A100),
     "grid": (lambda: batchnorm(8, 64, 7, 7), {"target": "sm_90a", "engine": "grid"}, [1], H100),
     "grouped": (grouped, {"target": "sm_90a", "engine": "matmul_sm90"}, [1], H100),

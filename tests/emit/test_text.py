@@ -113,6 +113,13 @@ def test_what_can_not_be_written(tmp_path):
         dnnc.write_c(tmp_path / "net", "plan")
 
 
+def test_an_output_that_is_read_says_so(tmp_path):
+    x, y, *others = WHOLE.tensors
+    read = dataclasses.replace(y, prior=7)
+    header, _ = write_c(tmp_path / "net", dataclasses.replace(WHOLE, tensors=(x, read, *others)))
+    assert "/* output whose contents are read first 'y' (uid 2): bf16 [M, 64]" in header.read_text()
+
+
 # ---- names of arguments
 
 

@@ -17,6 +17,7 @@ from tests.backend.test_plans import (
     test_factors_scale_what_they_belong_to,
     test_matmul_bias_gelu,
 )
+from tests.backend.test_use_cases import GROUPED, PACKED, convolved
 from tests.support import device
 
 __all__ = [
@@ -64,6 +65,24 @@ def test_a_stream_sizes_and_addresses():
         b.execute(handle, plan, pack(uids, addresses, *rows, workspace=workspace))
         stream.synchronize()
         torch.testing.assert_close(y.double(), exact(x, w, bias), rtol=4e-3, atol=4e-3)
+
+
+def test_beta_adds_what_y_held():
+    """Twice: the second time to what the first has written."""
+    plan = plan_of(heuristics(convolved(GROUPED, 0.5, 2.5), target=device.target())[0])
+    x, w, y = buffers = [torch.randn(shape, device="cuda") for shape in PACKED]
+    product = torch.conv3d(x.double(), w.double().flip(2, 3, 4), groups=GROUPED[0][1])
+    wanted = y.double()
+    name = b.CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE
+    (size,) = b.get_attribute(plan, name, b.CUDNN_TYPE_INT64).elements
+    workspace = torch.empty(size, device="cuda", dtype=torch.uint8) if size else None
+    given = pack([ord(uid) for uid in "xwy"], buffers, workspace=workspace)
+    torch.cuda.synchronize()
+    for _ in range(2):
+        wanted = 2.5 * product + 0.5 * wanted
+        b.execute(dnnc.create_handle(), plan, given)
+    torch.cuda.synchronize()
+    torch.testing.assert_close(y.double(), wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_a_device_tells_its_properties():

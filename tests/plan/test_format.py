@@ -241,6 +241,12 @@ FUSION = FusionRecord(("add",), "pointwise", 0, {}, module=5)
         (dataclasses.replace(WHOLE, tensors=(
             dataclasses.replace(WHOLE.tensors[0], dtype="FAST_FLOAT_FOR_FP8"),
             *WHOLE.tensors[1:])), "FAST_FLOAT_FOR_FP8 is a compute type"),
+        (dataclasses.replace(WHOLE, tensors=(
+            dataclasses.replace(WHOLE.tensors[0], prior=7), *WHOLE.tensors[1:])),
+         "tensor 1: prior 7; accepted: of an output, a uid that none has"),
+        (dataclasses.replace(WHOLE, tensors=(
+            WHOLE.tensors[0], dataclasses.replace(WHOLE.tensors[1], prior=1), WHOLE.tensors[2])),
+         "tensor 2: prior 1"),
     ],
 )  # fmt: skip
 def test_what_refers_to_nothing_is_refused(plan, what):

@@ -89,11 +89,16 @@ def verify_gaps(data, places, dtype, name):
     assert (rows[gaps] == POISON).all(), f"{name}: a kernel wrote between the elements"
 
 
+def _record(plan, key):
+    """The record that is bound for a key; a prior's is its output's."""
+    return plan.tensor(key) or next(t for t in plan.tensors if t.prior == key)
+
+
 def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2, load=runtime.load, partial=()):
     """uid -> stored array, of peers' tensors too; run `repeats` times, which must give the same
     bytes.  load: makes of a plan what has the runtime's `workspace_size` and `bind`."""
     executable = load(plan)
-    given = {plan.tensor(key if isinstance(key, int | str) else key.uid).uid: value
+    given = {_record(plan, key if isinstance(key, int | str) else key.uid).uid: value
              for key, value in inputs.items()}  # fmt: skip
     sizes = _sizes(plan, given, sizes or {})
     with Memory() as memory:
@@ -111,7 +116,7 @@ def run_plan(plan, inputs, *, sizes=None, seed=0, repeats=2, load=runtime.load, 
             )
             places = element_places(dims, strides)
             size = dtype.storage_bytes(int(places.max(initial=-1)) + 1)
-            if record.role == "input":
+            if record.role == "input" or record.prior is not None:
                 data = stored_bytes(value, dtype, dims, places, size)
             else:
                 data = np.full(size, POISON, np.uint8)
