@@ -33,6 +33,8 @@ from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
 from .exits import SpaceAxes
 from .matrices_sm90 import Batch, Rewriter
 
+_HALF_BITS = 16  # of a word, more than rows or columns of a tile
+_SIGNS = (1 << 15 | 1 << 31) - (1 << 32)  # of both halves, as an i32
 _SHARE_BITS = 12  # of 1 / n, so that multiplying by it divides numbers below 64
 
 
@@ -75,17 +77,23 @@ class HaloSpace:
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         """Positions past a row's end, or past the image's last row, are no pixels."""
-        _, first, left = self.start(first_column)
-        rows = ops.minimum(ops.sub(self.kernel.size(self.dims[-2]), first), self.halo.rows)
-        columns: Any = self.halo.columns
-        if self.halo.is_cut:
-            columns = ops.minimum(ops.sub(self.kernel.size(self.dims[-1]), left), columns)
+        _, *starts = self.start(first_column)
+        ends = [
+            ops.minimum(ops.sub(self.kernel.size(size), start), most)
+            for size, start, most in zip(
+                self.dims[-2:], starts, (self.halo.rows, self.halo.columns), strict=True
+            )
+        ]
+        # Rows lie in the upper half of a word, columns in the lower one: one register beside the
+        # sums, from which a place is taken.  Of either half, the sign says that it is too far.
+        last = ops.add(ops.shl(ops.sub(ends[0], 1), _HALF_BITS), ops.sub(ends[1], 1))
         found = []
         for i in range(width):
             position = ops.add(offset, i)
             down = ops.div(position, self.halo.pitch)
-            across = ops.sub(position, ops.mul(down, self.halo.pitch))
-            found.append(ops.both(ops.less(down, rows), ops.less(across, columns)))
+            place = ops.add(position, ops.mul(down, (1 << _HALF_BITS) - self.halo.pitch))
+            signs = ops.and_(ops.sub(last, place), _SIGNS)
+            found.append(ops.compare("eq", signs, 0))
         return ops.from_elements(found)
 
     def start(self, column: Any) -> tuple[Any, Any, Any]:

@@ -113,7 +113,8 @@ class ConvSm90Engine:
         "bytes, or any number in one group; channels last: X, W and, without SWAP_AB or with "
         "TILE_ROWS, what has Y's dims are copied first, or last, where they are not",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
-        "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
+        "of 3D 16), both modes, groups; N and the spatial dims may be symbols (with "
+        "TILE_ROWS, the width where TILE_COLS is not 0)",
         "pointwise operations on X before it, padded after them: of one or two tensors of X's "
         "dims, of types of up to 32 bits, and of tensors and scalars of one element "
         "along all axes but the channels; with W of 16 bits, an X of f32 takes its type; of one "

@@ -30,12 +30,12 @@ def fusion_of(g):
     return fusion
 
 
-def with_halo(g, rows, channels=64, **knobs):
-    """Knobs of tiles of some rows."""
-    halo = halo_of(with_casts(fusion_of(g), "conv_sm90"), rows, channels)
+def with_halo(g, rows, channels=64, columns=0, **knobs):
+    """Knobs of tiles of some rows, and of some columns or all."""
+    halo = halo_of(with_casts(fusion_of(g), "conv_sm90"), rows, channels, columns)
     assert halo is not None
-    own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1, "TILE_ROWS": rows}
-    return {**SMALL, **own, **knobs}
+    own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1}
+    return {**SMALL, **own, "TILE_ROWS": rows, "TILE_COLS": columns, **knobs}
 
 
 # X, W, parameters, rows of the tile, channels of it.  Up to 32 input channels, or 64 of 8 bits,
@@ -360,7 +360,6 @@ def test_half_of_a_panel_takes_little_more_than_half_as_long():
         ([[1, 128, 4, 9, 9], [64, 64, 3, 3, 3], around(1, spatial=3)], "volumes of several groups"),
         ([[1, 64, 4, 9, 9], [64, 64, 3, 1, 1], around(0, spatial=3)], "a filter of 3 x 1 x 1"),
         ([[1, 64, 9, 9], [60, 64, 3, 3], around(1)], "channels last by 16 bytes"),
-        ([[1, 64, 9, dnnc.Dim("W", max=64)], [64, 64, 3, 3], around(1)], "a width of W"),
     ],
     ids=str,
 )
