@@ -224,9 +224,10 @@ def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
     return None
 
 
-def loaded_axes(x: Tensor) -> tuple[int, int, int]:
-    """Of a box of pixels: channels, columns, rows."""
-    return 1, x.rank - 1, x.rank - 2
+def loaded_axes(x: Tensor) -> tuple[int, ...]:
+    """Of a box of pixels: channels, columns, rows, and of volumes, whose depth may be padded, one
+    image."""
+    return 1, *reversed(range(2, x.rank))
 
 
 def stored_view(tensor: Tensor, groups: int) -> tuple[Tensor, tuple[int, int, int]]:

@@ -50,8 +50,8 @@ def halo_operand(
     boxes, firsts = [], []
     for phase in halo.phases:
         x, first = phase.view(shape.x)
-        extents = (panels.k, halo.pitch, halo.input_rows(phase))
-        boxes.append(tma.Box(x, loaded_axes(x), extents, element))
+        axes, extents = loaded_axes(x), (panels.k, halo.pitch, halo.input_rows(phase), 1)
+        boxes.append(tma.Box(x, axes, extents[: len(axes)], element))
         firsts.append(first)
     return RingOperand(kernel, boxes, firsts, panels, is_rows=False)
 

@@ -56,6 +56,7 @@ CASES = {
     "rows of one tap": ([1, 16, 6, 20], [24, 16, 1, 5], around(0), 4, 64),
     "columns of one tap": ([1, 16, 9, 11], [24, 16, 3, 1], around(0), 4, 64),
     "volumes": ([2, 16, 3, 5, 6], [24, 16, 3, 3, 3], around(1, spatial=3), 4, 64),
+    "volumes of one image": ([2, 8, 1, 3, 6], [16, 8, 3, 3, 3], around(1, spatial=3), 2, 64),
     "volumes, two panels": ([1, 72, 2, 3, 6], [136, 72, 2, 3, 3], around(1, spatial=3), 3, 128),
     "volumes, uneven": ([2, 8, 7, 5, 6], [16, 8, 3, 2, 3], {
         "pre_padding": [2, 0, 1], "post_padding": [1, 1, 2], "stride": [2, 1, 1],
