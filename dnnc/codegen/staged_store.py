@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..mlir import ir, llvm, nvvm
@@ -28,17 +28,20 @@ class StagedStore:
     """The buffer and the box of one output's chunk.
 
     box: [columns, 64 rows], innermost first, the rows along one axis or more; turned: [64 rows,
-    columns].
+    columns], the columns along one axis or two.  kept: of columns along two, how many of those
+    along the first are stored, by a copy for each place along the second; 0: all, by one.
     """
 
     box: tma.Box
     is_turned: bool = False
+    kept: int = 0
 
     def __post_init__(self) -> None:
         rows = self.box.extents[:1] if self.is_turned else self.box.extents[1:]
         assert math.prod(rows) == wgmma.M, "a chunk has the rows of one instruction"
         assert self.box.row_bytes in tma.SWIZZLES, f"no swizzle for rows of {self.box.row_bytes}"
         assert not self.is_turned or self.element_bytes == TURNED_BYTES, "stmatrix takes 16 bits"
+        assert not self.kept or self.is_turned, "rows of a box are its columns"
 
     @property
     def element_bytes(self) -> int:
@@ -48,6 +51,14 @@ class StagedStore:
     def bytes(self) -> int:
         """Of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
+
+    @property
+    def copied(self) -> tma.Box:
+        """What one copy moves."""
+        if not self.kept:
+            return self.box
+        rows, _, _ = self.box.extents
+        return replace(self.box, extents=(rows, self.kept, 1))
 
     def put(self, buffer: Any, thread: Any, pairs: Sequence[Sequence[Any]], first: int = 0) -> None:
         """Writes this thread's fragments.
@@ -116,8 +127,20 @@ class StagedStore:
                 ops.store(pointer, quad[half], 4 * size)
 
     def start(self, map_: Any, buffer: Any, at: Sequence[Any]) -> None:
-        """Starts the copy of a buffer to the box that begins at some map coordinates."""
-        tma.store(pointer_to(buffer), map_, at)
+        """Starts the copies of a buffer to the box that begins at some coordinates; map_: of
+        `copied`."""
+        if not self.kept:
+            tma.store(pointer_to(buffer), map_, at)
+            return
+        _, columns, count = self.box.extents
+        first, second, third, *outer = at
+
+        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            place = ops.add(buffer, ops.mul(i, columns * TURNED_ROW_BYTES))
+            tma.store(pointer_to(place), map_, [first, second, ops.add(third, i), *outer])
+            return []
+
+        ops.for_(0, count, 1, [], one)
 
 
 def turned_offset(thread: Any, blocks: int = 2) -> Any:

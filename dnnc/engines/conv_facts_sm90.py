@@ -37,8 +37,9 @@ _NO_FRAGMENTS = "a convolution, whose operands come by TMA"
 
 
 def main_loop_knobs(knobs: Knobs) -> Knobs:
-    """The knobs of the main loop; those of a convolution with a halo may leave out the roles."""
-    return {"WARP_SPEC_CFG": 1, **knobs}
+    """The knobs of the main loop; those of a convolution with a halo may leave out the roles, and
+    that tiles have whole rows."""
+    return {"WARP_SPEC_CFG": 1, "TILE_COLS": 0, **knobs}
 
 
 def conv_row_of(fusion: Fusion) -> wgmma.Instruction:

@@ -1,12 +1,14 @@
 # pyright: basic
 """Pixels with their halo: how a tile of X is loaded once, and read by every tap of a filter.
 
-A tile is whole rows of an image of Y; a volume is one image after the other, each of which meets
+A tile is whole rows of an image of Y, or, of images that are wide or whose width is known at run
+time, so many columns of some rows; a volume is one image after the other, each of which meets
 images of X one tap of depth apart.  In shared memory lie, flat, the rows of X that its taps meet,
 padding included: `pitch` pixels each.  Position f = row * pitch + column is an output pixel, and
 the tap (r, s) meets it at position f + r * pitch + s (times the dilations): a shift of where the
-instruction begins to read.  The last pitch - Q positions of each row are no pixels of the output:
-they are computed, and not stored.
+instruction begins to read.  The last pitch - Q positions of each row of Q are no pixels of the
+output: they are computed, and not stored.  So much is known when a kernel is compiled; where a
+tile's columns begin, and how many of them an image has, is not.
 
 With a stride in the image, pixels come by their phases (`conv_phases`), each of which is read as if
 there were none: a load brings those of one, for the taps that meet them.
@@ -16,11 +18,13 @@ mixes bits of the address, and repeats every eight pixels from where a slot begi
 may begin at any pixel, with no base offset in its descriptor.
 
 Example, 56 columns, 3x3, padding 1: pitch 58, so that 4 rows are 4 * 58 = 232 positions, 224 of
-which are pixels, and tap (1, 2) reads from position 60 on.
+which are pixels, and tap (1, 2) reads from position 60 on.  Of an image of 100 columns such tiles
+are two side by side, the second of which has 44 columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -41,9 +45,10 @@ _STEP = 8  # positions that an instruction counts in
 class Halo:
     """A tile of pixels.
 
-    windows: of the rows and columns of an image.  columns: of Y's image.  rows: of Y's image of a
-    warpgroup's part.  parts: side by side in a tile, 1 or 2.  row_bytes: of a pixel in shared
-    memory, a panel of its channels.  depth: the window of a volume.
+    windows: of the rows and columns of an image.  columns, rows: of Y's image, of a warpgroup's
+    part.  parts: one below the other in a tile, 1 or 2.  row_bytes: of a pixel in shared memory, a
+    panel of its channels.  depth: the window of a volume.  is_cut: whether images may have other
+    columns than a tile: fewer, or tiles side by side.
     """
 
     windows: tuple[Window, Window]
@@ -52,15 +57,17 @@ class Halo:
     parts: int
     row_bytes: int
     depth: Window | None = None
+    is_cut: bool = False
 
     @staticmethod
-    def of(shape: ConvShape, rows: int, parts: int, element_bytes: int) -> Halo:
-        """element_bytes: of what is multiplied."""
+    def of(shape: ConvShape, rows: int, parts: int, element_bytes: int, columns: int = 0) -> Halo:
+        """element_bytes: of what is multiplied.  columns: 0: all of an image, see
+        `columns_refusal`."""
         *outer, height, width = shape.windows
-        columns = width.outputs(shape.x.shape[-1]).constant
-        assert columns is not None, "halo_refusal takes images of a fixed width"
+        across = columns or width.outputs(shape.x.shape[-1]).constant
+        assert across is not None, "columns_refusal takes images of a fixed width"
         row_bytes, depth = shape.panel_bytes(element_bytes), outer[0] if outer else None
-        return Halo((height, width), columns, rows, parts, row_bytes, depth)
+        return Halo((height, width), across, rows, parts, row_bytes, depth, columns > 0)
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
@@ -132,10 +139,22 @@ class Halo:
         bytes_ = self.part_step * wgmma.M * TURNED_BYTES
         return -(-bytes_ // ALIGNMENT) * ALIGNMENT
 
+    def across(self, width: Expr) -> Expr:
+        """Tiles side by side in an image of Y of so many columns."""
+        return ceildiv(width, self.columns) if self.is_cut else Expr.of(1)
+
+    def tiles_of_image(self, dims: Sequence[Expr]) -> Expr:
+        """dims: of Y."""
+        return ceildiv(dims[-2], self.tile_rows) * self.across(dims[-1])
+
     def tiles(self, shape: ConvShape) -> Expr:
         """Of all images."""
-        *outer, rows, _ = shape.y[2:]
-        return product((shape.x.shape[0], *outer)) * ceildiv(rows, self.tile_rows)
+        outer = shape.y[2:-2]
+        return product((shape.x.shape[0], *outer)) * self.tiles_of_image(shape.y)
+
+    def counted(self, shape: ConvShape) -> Expr:
+        """Positions of all tiles."""
+        return self.tiles(shape) * (self.parts * self.positions)
 
     @property
     def load_share(self) -> float:
@@ -168,8 +187,6 @@ def halo_refusal(shape: ConvShape, panel: int) -> str | None:
         return "volumes of several groups"
     if shape.is_split_by_groups(panel):
         return f"groups of {shape.c_group} channels"
-    if shape.x.shape[-1].constant is None:
-        return f"images of a width of {shape.x.shape[-1]}"
     if (what := tma.refusal(shape.x, loaded_axes(shape.x))) is not None:
         return f"X with {what}"
     return None
@@ -189,6 +206,14 @@ def _phase_refusal(shape: ConvShape, phases: tuple[Phase, ...]) -> str | None:
     return None
 
 
+def columns_refusal(shape: ConvShape, columns: int) -> str | None:
+    """Why a tile's columns are not those of an image, 0."""
+    width = shape.x.shape[-1]
+    if columns == 0 and width.constant is None:
+        return f"whole rows of images of a width of {width}"
+    return None
+
+
 def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
     """Why a tile is none, of a convolution that has halos."""
     rows = max(map(halo.input_rows, halo.phases))
@@ -199,9 +224,10 @@ def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
     return None
 
 
-def loaded_axes(x: Tensor) -> tuple[int, int, int]:
-    """Of a box of pixels: channels, columns, rows."""
-    return 1, x.rank - 1, x.rank - 2
+def loaded_axes(x: Tensor) -> tuple[int, ...]:
+    """Of a box of pixels: channels, columns, rows, and of volumes, whose depth may be padded, one
+    image."""
+    return 1, *reversed(range(2, x.rank))
 
 
 def stored_view(tensor: Tensor, groups: int) -> tuple[Tensor, tuple[int, int, int]]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..codegen.pipeline import Pipeline
 from ..codegen.tile_ring import TileRing
-from ..dialect.fusion import Fusion, remembered
-from ..expr import typical
+from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ..expr import Expr, typical
 from ..target import Target
 from .conv import conv_of, shape_of
 from .conv_before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
@@ -17,6 +16,7 @@ from .conv_exits_sm90 import booleans_of, keeps_pixels, whole_outputs
 from .conv_facts_sm90 import conv_facts_of, conv_row_of, conv_work_of, main_loop_knobs, y_loads
 from .conv_halo import (
     Halo,
+    columns_refusal,
     halo_refusal,
     image_moves,
     image_stored,
@@ -25,13 +25,15 @@ from .conv_halo import (
     tile_refusal,
 )
 from .conv_region_sm90 import rewriting_bytes
+from .conv_surface import MOST_PIXELS
 from .engine import Knobs, Reason
 from .hopper_model import HopperWork
 from .knobs_sm90 import BESIDE, STAGES, SWIZZLES
 from .product import knob_reason
-from .surface import smem_reasons
+from .surface import fewer_than, smem_reasons
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32)  # of TILE_ROWS
+COLUMNS = (8, 16, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112)  # of TILE_COLS
 STAYING = (9, 25, 27)  # more values of STAGES: all filters of 3x3, 5x5, 3x3x3
 _CHANNELS = (64, 128, 256)
 _PIXELS = (64, 128, 256, *BESIDE)  # of TILE_M: the least that holds a tile's positions
@@ -39,16 +41,25 @@ _MOST_SUMS = {64: 256, 128: 256, 256: 192}  # positions of a part, by channels
 _WORTH = 0.6  # of the positions of a candidate, those that are pixels
 
 
-def halo_of(fusion: Fusion, rows: int, channels: int) -> Halo | None:
-    """rows: of a tile.  None: a convolution that has no halos, or rows that are not whole."""
+def halo_of(fusion: Fusion, rows: int, channels: int, columns: int = 0) -> Halo | None:
+    """rows, columns: of a tile.  None: a convolution that has no halos, rows that are not whole, or
+    an image whose width is needed."""
     if _refusal(fusion) or rows % parts_of(channels):
         return None
-    return _halo(fusion, rows, channels)
+    if columns_refusal(shape_of(conv_of(fusion)), columns):
+        return None
+    return _halo(fusion, rows, channels, columns)
 
 
-def _halo(fusion: Fusion, rows: int, channels: int) -> Halo:
+def _halo(fusion: Fusion, rows: int, channels: int, columns: int) -> Halo:
     parts, element_bytes = parts_of(channels), conv_row_of(fusion).element_bytes
-    return Halo.of(shape_of(conv_of(fusion)), rows // parts, parts, element_bytes)
+    return Halo.of(shape_of(conv_of(fusion)), rows // parts, parts, element_bytes, columns)
+
+
+def _halo_of_knobs(fusion: Fusion, knobs: Knobs) -> Halo:
+    """knobs: legal ones."""
+    columns = main_loop_knobs(knobs)["TILE_COLS"]
+    return _halo(fusion, knobs["TILE_ROWS"], knobs["TILE_N"], columns)
 
 
 @remembered
@@ -83,9 +94,7 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
     """Why knobs with TILE_ROWS > 0 do not go together."""
     rows, channels = knobs["TILE_ROWS"], knobs["TILE_N"]
     if what := _refusal(fusion):
-        supported = (
-            "TILE_ROWS=0, or images of a fixed width with channels last, taps that share pixels"
-        )
+        supported = "TILE_ROWS=0, or images with channels last, taps that share pixels"
         return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
     knobs = main_loop_knobs(knobs)
     others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0}
@@ -95,13 +104,27 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
     if channels not in _CHANNELS or rows % parts_of(channels):
         what = f"TILE_ROWS={rows} with TILE_N={channels}"
         return (knob_reason(what, f"TILE_N of {_CHANNELS}, with 64 an even TILE_ROWS"),)
-    halo = _halo(fusion, rows, channels)
+    shape, columns = shape_of(conv_of(fusion)), knobs["TILE_COLS"]
+    if (what := columns_refusal(shape, columns)) is not None:
+        return (knob_reason(f"TILE_COLS={columns}: {what}", f"TILE_COLS of {COLUMNS}"),)
+    halo = _halo(fusion, rows, channels, columns)
     if what := _tile_refusal(halo, channels, fusion):
-        return (knob_reason(f"TILE_ROWS={rows}: {what}", "fewer rows"),)
+        what = f"TILE_ROWS={rows}, TILE_COLS={columns}: {what}"
+        return (knob_reason(what, "fewer rows or columns"),)
     if knobs["TILE_M"] != pixels_of(halo):
         what = f"TILE_M={knobs['TILE_M']} of {halo.parts * halo.positions} positions"
         return (knob_reason(what, f"TILE_M={pixels_of(halo)}"),)
+    if too_many := _count_reasons(halo.counted(shape), columns):
+        return too_many
     return smem_reasons(_smem_bytes(halo, channels, knobs["STAGES"], fusion), target)
+
+
+def _count_reasons(positions: Expr, columns: int) -> tuple[Reason, ...]:
+    """Tiles that images do not fill have more positions than there are pixels."""
+    if (most := positions.bounds()[1]) < MOST_PIXELS:
+        return ()
+    what = f"TILE_COLS={columns} of up to {most} positions"
+    return (knob_reason(what, fewer_than(MOST_PIXELS, positions)),)
 
 
 def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
@@ -123,38 +146,56 @@ def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
 # ---- candidates
 
 
-@functools.lru_cache(maxsize=256)
+@remembered_at_sizes
 def halo_candidates(fusion: Fusion, target: Target) -> tuple[Knobs, ...]:
-    """The legal choices that are worth a look."""
-    return () if _refusal(fusion) else tuple(_candidates(fusion, target))
+    """The legal choices that are worth a look: tiles of whole rows where there are any, or of some
+    columns."""
+    if _refusal(fusion):
+        return ()
+    whole = [knobs for knobs, _ in _candidates(fusion, target, 0)]
+    return tuple(whole or _cut_candidates(fusion, target))
 
 
-def _candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
-    op = conv_of(fusion)
-    shape = shape_of(op)
-    height = typical(shape.y[-2])
+def _cut_candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
+    """Of so many columns and each size of a tile, the rows that images fill best."""
+    for columns in COLUMNS:
+        best: dict[tuple[int, int], tuple[Knobs, float]] = {}
+        for knobs, share in _candidates(fusion, target, columns):
+            size = knobs["TILE_M"], knobs["TILE_N"]
+            if size not in best or share >= best[size][1]:
+                best[size] = knobs, share
+        yield from (knobs for knobs, _ in best.values())
+
+
+def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[Knobs, float]]:
+    """(knobs, useful share of the positions) of tiles of so many columns."""
+    shape = shape_of(conv_of(fusion))
     for channels in _CHANNELS:
         if channels > _CHANNELS[0] and channels >= 2 * shape.k_group:
             continue  # half of the rows would be of no channel
         for rows in ROWS:
-            halo = halo_of(fusion, rows, channels)
+            halo = halo_of(fusion, rows, channels, columns)
             if halo is None or _tile_refusal(halo, channels, fusion):
                 continue
-            stages = _stages(halo, channels, fusion, target)
-            if _useful(halo, height) < _WORTH or stages < min(STAGES):
+            share = _useful(halo, shape.y)
+            if share < _WORTH or _count_reasons(halo.counted(shape), columns):
                 continue
-            yield {
+            stages = _stages(halo, channels, fusion, target)
+            if stages < min(STAGES):
+                continue
+            knobs = {
                 "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": stages,
                 "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWAP_AB": 1,
                 "WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
-                "TILE_ROWS": rows,
+                "TILE_ROWS": rows, "TILE_COLS": columns,
             }  # fmt: skip
+            yield knobs, share
 
 
-def _useful(halo: Halo, height: int) -> float:
-    """Of the positions, those that are pixels; height: of Y's image."""
-    tiles = -(-height // halo.tile_rows)
-    return height * halo.columns / (tiles * halo.parts * halo.positions)
+def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
+    """Of the positions, those that are pixels; dims: of Y."""
+    tiles = typical(halo.tiles_of_image(dims))
+    return typical(dims[-2]) * typical(dims[-1]) / (tiles * halo.parts * halo.positions)
 
 
 def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
@@ -175,31 +216,24 @@ def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
 
 def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
     """Of the pixels and the filters of a stage, the share that each step loads."""
-    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
-    assert halo is not None, "of knobs that are legal"
-    shape = shape_of(conv_of(fusion))
+    halo, shape = _halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
 
 
 def halo_stages(knobs: Knobs, fusion: Fusion) -> int:
     """Those that loads run ahead: pixels do by all but one of their tiles, whatever filters do."""
-    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
-    assert halo is not None, "of knobs that are legal"
+    halo = _halo_of_knobs(fusion, knobs)
     return min(knobs["STAGES"], (halo.slots - 1) * halo.taps // len(halo.phases) + 1)
 
 
 def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:
     """Positions and channels of a tile."""
-    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
-    assert halo is not None, "of knobs that are legal"
+    halo = _halo_of_knobs(fusion, knobs)
     return halo.parts * halo.positions, knobs["TILE_N"]
 
 
 def halo_work(knobs: Knobs, fusion: Fusion) -> HopperWork:
     """The product's sizes, with the positions that are no pixels."""
-    halo = halo_of(fusion, knobs["TILE_ROWS"], knobs["TILE_N"])
-    assert halo is not None, "of knobs that are legal"
-    work, shape = conv_work_of(fusion, 1), shape_of(conv_of(fusion))
-    positions = typical(halo.tiles(shape)) * halo.parts * halo.positions
-    return replace(work, m=positions)
+    halo, shape = _halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
+    return replace(conv_work_of(fusion, 1), m=typical(halo.counted(shape)))

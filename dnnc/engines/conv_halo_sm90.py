@@ -26,13 +26,15 @@ from ..codegen.kernel import Kernel
 from ..codegen.pipeline import Cursor, Pipeline
 from ..codegen.schedule import TilePlace
 from ..dialect.tensor import Tensor
-from ..expr import Expr, ceildiv
+from ..expr import Expr
 from .conv import ConvShape
 from .conv_halo import Halo, loaded_axes, stored_view
 from .conv_operands_sm90 import GROUP, RingOperand, element_of, group_of
 from .exits import SpaceAxes
 from .matrices_sm90 import Batch, Rewriter
 
+_HALF_BITS = 16  # of a word, more than rows or columns of a tile
+_SIGNS = (1 << 15 | 1 << 31) - (1 << 32)  # of both halves, as an i32
 _SHARE_BITS = 12  # of 1 / n, so that multiplying by it divides numbers below 64
 
 
@@ -48,8 +50,8 @@ def halo_operand(
     boxes, firsts = [], []
     for phase in halo.phases:
         x, first = phase.view(shape.x)
-        extents = (panels.k, halo.pitch, halo.input_rows(phase))
-        boxes.append(tma.Box(x, loaded_axes(x), extents, element))
+        axes, extents = loaded_axes(x), (panels.k, halo.pitch, halo.input_rows(phase), 1)
+        boxes.append(tma.Box(x, axes, extents[: len(axes)], element))
         firsts.append(first)
     return RingOperand(kernel, boxes, firsts, panels, is_rows=False)
 
@@ -75,32 +77,39 @@ class HaloSpace:
 
     def mask(self, first_column: Any, offset: Any, width: int) -> Any:
         """Positions past a row's end, or past the image's last row, are no pixels."""
-        _, first = self.start(first_column)
-        rows = ops.sub(self.kernel.size(self.dims[-2]), first)
+        _, *starts = self.start(first_column)
+        ends = [
+            ops.minimum(ops.sub(self.kernel.size(size), start), most)
+            for size, start, most in zip(
+                self.dims[-2:], starts, (self.halo.rows, self.halo.columns), strict=True
+            )
+        ]
+        # Rows lie in the upper half of a word, columns in the lower one: one register beside the
+        # sums, from which a place is taken.  Of either half, the sign says that it is too far.
+        last = ops.add(ops.shl(ops.sub(ends[0], 1), _HALF_BITS), ops.sub(ends[1], 1))
         found = []
         for i in range(width):
             position = ops.add(offset, i)
             down = ops.div(position, self.halo.pitch)
-            across = ops.sub(position, ops.mul(down, self.halo.pitch))
-            is_pixel = ops.less(down, ops.minimum(rows, self.halo.rows))
-            found.append(ops.both(is_pixel, ops.less(across, self.halo.columns)))
+            place = ops.add(position, ops.mul(down, (1 << _HALF_BITS) - self.halo.pitch))
+            signs = ops.and_(ops.sub(last, place), _SIGNS)
+            found.append(ops.compare("eq", signs, 0))
         return ops.from_elements(found)
 
-    @property
-    def _tiles_of_image(self) -> Expr:
-        return ceildiv(self.dims[-2], self.halo.tile_rows)
-
-    def start(self, column: Any) -> tuple[Any, Any]:
-        """(image, row of Y's image) where the part of a tile begins that a column lies in; images
-        of volumes are counted through."""
+    def start(self, column: Any) -> tuple[Any, Any, Any]:
+        """(image, row, column of Y's image) where the part of a tile begins that a column of the
+        product lies in; images of volumes are counted through."""
         halo = self.halo
         part = ops.div(column, halo.positions)
         tile = ops.div(part, halo.parts)
-        image = self.kernel.divide(tile, self._tiles_of_image)
-        inside = self.kernel.remainder(tile, self._tiles_of_image, image)
+        per_image, across = halo.tiles_of_image(self.dims), halo.across(self.dims[-1])
+        image = self.kernel.divide(tile, per_image)
+        inside = self.kernel.remainder(tile, per_image, image)
+        down = self.kernel.divide(inside, across)
+        beside = self.kernel.remainder(inside, across, down)
         own = ops.sub(part, ops.mul(tile, halo.parts))
-        row = ops.add(ops.mul(inside, halo.tile_rows), ops.mul(own, halo.rows))
-        return image, row
+        row = ops.add(ops.mul(down, halo.tile_rows), ops.mul(own, halo.rows))
+        return image, row, ops.mul(beside, halo.columns)
 
     def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
         channel = row.index()
@@ -127,25 +136,27 @@ class HaloSpace:
         return [Index(lanes=tuple(i.base for i in both)) for both in zip(*lanes, strict=True)]
 
     def _pixel(self, column: Any) -> list[Index]:
-        image, first = self.start(column)
+        image, *starts = self.start(column)
         position = ops.rem(column, self.halo.positions)
         down = ops.div(position, self.halo.pitch)
         across = ops.sub(position, ops.mul(down, self.halo.pitch))
-        last = ops.sub(self.kernel.size(self.dims[-2]), 1)
-        row = ops.minimum(ops.add(first, down), last)
-        at = [*self.outer(image), row, ops.minimum(across, self.halo.columns - 1)]
-        return list(map(Index.of, at))
+        sizes = map(self.kernel.size, self.dims[-2:])
+        places = [
+            ops.minimum(ops.add(start, moved), ops.sub(size, 1))
+            for start, moved, size in zip(starts, (down, across), sizes, strict=True)
+        ]
+        return list(map(Index.of, [*self.outer(image), *places]))
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
         extents = (rows, self.halo.pitch, self.halo.rows)
         return tma.Box(*stored_view(tensor, self.groups), extents)
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
-        image, first = self.start(column)
-        at = [image, group_of(batch), row, first, 0]
+        image, *starts = self.start(column)
+        at = [image, group_of(batch), row, *starts]
         if len(self.dims) == 5:
             volume, depth = self.outer(image)
-            at = [volume, row, depth, first, 0]
+            at = [volume, row, depth, *starts]
         return tma.place(box, list(map(Index, at)))
 
 
@@ -222,7 +233,7 @@ class HaloLoop:
     def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
         """By one thread; carried: of `start_loads`."""
         filter_, _ = self.operands
-        image, row = self.space.start(place.column)
+        image, *starts = self.space.start(place.column)
         panel_k = filter_.panels.k
         *carried, is_first = carried
 
@@ -235,7 +246,7 @@ class HaloLoop:
             begins = ops.compare("eq", self._place_of(tap)[0], 0)
             with ops.if_(begins):
                 self.pixels.wait_empty(pixels)
-                at = self._at(image, row, place.batch, panel, above)
+                at = [*self._at(image, place.batch, panel, above), *starts]
                 for number, phase in enumerate(self.halo.phases):
                     is_own = len(self.halo.phases) > 1
                     with ops.if_(ops.compare("eq", tap, phase.first) if is_own else None):
@@ -258,12 +269,15 @@ class HaloLoop:
         return [*carried, ops.const(0)]
 
     def _load_pixels(self, number: int, pixels: Cursor, at: Sequence[Any]) -> None:
-        """Starts the copy of a tile's pixels of a phase; at: see `_at`."""
+        """Starts the copy of a tile's pixels of a phase; at: see `_at`, and the row and column of
+        Y's image where it begins."""
         phase = self.halo.phases[number]
         barrier = self._arrival(pixels)
         mbarrier.expect(barrier, self.halo.load_bytes(phase))
-        *outer, row = at
-        corner = [*outer, ops.add(row, phase.rows.corner), phase.columns.corner]
+        *outer, row, column = at
+        corner = [
+            *outer, ops.add(row, phase.rows.corner), ops.add(column, phase.columns.corner)
+        ]  # fmt: skip
         self.operands[1].start(number, self.pixels.slot(pixels), corner, barrier)
 
     def _arrival(self, pixels: Cursor) -> Any:
@@ -272,9 +286,9 @@ class HaloLoop:
             return self.rewriter.barrier(pixels)
         return self.pixels.full_barrier(pixels)
 
-    def _at(self, image: Any, row: Any, batch: Any, panel: Any, above: Any) -> list[Any]:
-        """Of a tile that begins at a row of Y's image: the coordinates in X before those of rows,
-        and that row; above: the tap of depth that it is for."""
+    def _at(self, image: Any, batch: Any, panel: Any, above: Any) -> list[Any]:
+        """Of a tile of an image of Y: the coordinates in X before those of rows; above: the tap of
+        depth that it is for."""
         channels = ops.mul(panel, self.operands[1].panels.k)
         channel = ops.add(channels, ops.mul(group_of(batch), self.shape.c_group))
         first, *depths = self.space.outer(image)
@@ -282,7 +296,7 @@ class HaloLoop:
             window = self.halo.depth
             start = ops.add(ops.mul(depths[0], window.stride), window.lower)
             depths = [ops.add(start, ops.mul(above, window.dilation))]
-        return [first, channel, *depths, row]
+        return [first, channel, *depths]
 
     # ---- the consumers
 

@@ -91,7 +91,8 @@ def _halo_matrices(
 ) -> Matrices:
     """The same, of pixels that come with their halo."""
     row, plans = tiling.row, tiling.operands
-    halo = Halo.of(shape, tiling.halo["rows"], tiling.halo["parts"], row.element_bytes)
+    rows, parts, columns = (tiling.halo[name] for name in ("rows", "parts", "columns"))
+    halo = Halo.of(shape, rows, parts, row.element_bytes, columns)
     is_raw = plans[1]["path"] == REWRITTEN
     if is_raw:
         shape = replace(shape, x=list(region.arguments.values())[plans[1]["raws"][0]])
@@ -105,13 +106,12 @@ def _halo_matrices(
         plan = {**plans[1], "offset": 0, "raw_offsets": [0]}  # of a ring of its own
         rewriting = rewriting_of(kernel, region, call.operands[0], plan, row, shape)
         rewriter = HaloRewriter(kernel, shape, rewriting, operands[1], halo=halo, space=space)
-    positions = halo.parts * halo.positions
     stays = bool(tiling.halo["stays"])
     return Matrices(
         [call],
         operands,
         _loops(shape),
-        (Expr.of(shape.k_group), halo.tiles(shape) * positions),
+        (Expr.of(shape.k_group), halo.counted(shape)),
         Expr.of(shape.taps * shape.panels(row.element_bytes)),
         space,
         lambda operands, filters, pixels: HaloLoop(

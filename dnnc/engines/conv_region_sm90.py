@@ -123,7 +123,8 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
     """Of pixels that come with their halo."""
     row, channels = conv_instruction_of(region, swaps=True), knobs["TILE_N"]
     parts = parts_of(channels)
-    halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts, row.element_bytes)
+    cut = knobs["TILE_COLS"]
+    halo = Halo.of(shape, knobs["TILE_ROWS"] // parts, parts, row.element_bytes, cut)
     operands = _operand_plans((channels, 0), (halo.row_bytes, halo.row_bytes), swaps=True)
     x = calls[0].operands[0]
     is_computed = x not in region.arguments
@@ -163,6 +164,7 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         halo={
             "rows": halo.rows,
             "parts": parts,
+            "columns": cut,
             "buffer_bytes": halo.buffer_bytes,
             "stays": int(stays(shape, channels, knobs["STAGES"], panels)),
         },

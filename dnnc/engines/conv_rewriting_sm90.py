@@ -289,24 +289,23 @@ class HaloRewriter(Rewriter):
         return []  # the operand's own, which is prefetched as any
 
     def _tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
-        _, row = self.space.start(place.column)
+        _, *starts = self.space.start(place.column)
         panel = self.operand.panels.k
         panels = self.shape.panels(self.rewriting.operand.bits // 8)
         (phase,) = self.halo.phases  # what has a stride is not computed
         rows, batch = self.halo.input_rows(phase) * self.halo.pitch, place.batch_of(is_a=True)
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            inside = partial(self._inside, row=row)
+            inside = partial(self._inside, starts=starts)
             channel = ops.mul(i, panel)
             return self._rewrite(Cursor(*carried), rows, channel, batch, inside).values
 
         return ops.for_(0, panels, 1, carried, one)
 
-    def _inside(self, position: Any, row: Any) -> Any:
-        """Of a position of the tile that begins at a row of Y's image."""
+    def _inside(self, position: Any, starts: Sequence[Any]) -> Any:
+        """Of a position of the tile that begins at a row and a column of Y's image."""
         down = ops.div(position, self.halo.pitch)
         across = ops.sub(position, ops.mul(down, self.halo.pitch))
-        starts = (row, 0)
         found = None
         places = zip(self.halo.windows, (down, across), starts, (2, 3), strict=True)
         for window, moved, start, axis in places:

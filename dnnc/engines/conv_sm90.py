@@ -42,6 +42,7 @@ from .conv_facts_sm90 import (
     side_by_side_of,
     y_loads,
 )
+from .conv_halo_knobs_sm90 import COLUMNS as HALO_COLUMNS
 from .conv_halo_knobs_sm90 import ROWS as HALO_ROWS
 from .conv_halo_knobs_sm90 import (
     STAYING,
@@ -79,7 +80,7 @@ from .knobs_sm90 import (
 from .launch_sm90 import emit_product
 from .matmul_sm90 import RATE_OF
 from .operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
-from .product import compute_reasons
+from .product import compute_reasons, knob_reason
 from .relaid import RelaidFusion
 from .surface import too_large_reasons
 from .tile_sm90 import Tiling
@@ -112,7 +113,8 @@ class ConvSm90Engine:
         "bytes, or any number in one group; channels last: X, W and, without SWAP_AB or with "
         "TILE_ROWS, what has Y's dims are copied first, or last, where they are not",
         "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
-        "of 3D 16), both modes, groups; N and the spatial dims may be symbols",
+        "of 3D 16), both modes, groups; N and the spatial dims may be symbols (with "
+        "TILE_ROWS, the width where TILE_COLS is not 0)",
         "pointwise operations on X before it, padded after them: of one or two tensors of X's "
         "dims, of types of up to 32 bits, and of tensors and scalars of one element "
         "along all axes but the channels; with W of 16 bits, an X of f32 takes its type; of one "
@@ -164,6 +166,11 @@ class ConvSm90Engine:
             "rows of Y's images of the tile, whose pixels come once for all taps; 0: im2col",
         ),
         Knob(
+            "TILE_COLS",
+            (0, *HALO_COLUMNS),
+            "columns of Y's images of such a tile, its images as wide as they may be; 0: all",
+        ),
+        Knob(
             "WARP_SPEC_CFG",
             (1, TURNS),
             f"1: the warpgroups that multiply share their tiles; {TURNS}: two take tiles by turns, "
@@ -183,10 +190,13 @@ class ConvSm90Engine:
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _relaid(fusion, _copied(knobs)).fusion
+        knobs = main_loop_knobs(knobs)
         if knobs["TILE_ROWS"]:
             return halo_reasons(knobs, fusion, target)
+        if knobs["TILE_COLS"]:
+            return (knob_reason(f"TILE_COLS={knobs['TILE_COLS']} by im2col", "TILE_COLS=0"),)
         facts = conv_facts_of(fusion, beside_of(fusion, knobs))
-        reasons = illegal_reasons(main_loop_knobs(knobs), facts, target)
+        reasons = illegal_reasons(knobs, facts, target)
         return reasons or exit_knob_reasons(knobs, fusion)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -290,7 +300,7 @@ def _by_im2col(
         facts = conv_facts_of(fusion, together.beside)
         choices += legal_choices(facts, target, swaps, tuple((rows, columns) for rows in ROWS))
     found = [
-        {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0}
+        {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0, "TILE_COLS": 0}
         for knobs in choices
     ]
     return [knobs for knobs in found if not exit_knob_reasons(knobs, fusion)]

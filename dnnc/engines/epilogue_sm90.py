@@ -138,7 +138,7 @@ class Epilogue:
             for place in t.loads
         ]
         self.stores = [
-            (place, StagedStore(self._box(tensor), t.is_turned))
+            (place, StagedStore(self._box(tensor), t.is_turned, t.kept_columns))
             for place, (_, tensor) in enumerate(self.region.outputs)
             if t.outputs[place] == "tma"
         ]
@@ -152,7 +152,7 @@ class Epilogue:
     def _store_map(self, store: StagedStore) -> Any:
         if self.tiling.groups:
             return self.kernel.tensor_map(tma.ending_recipe(store.box))
-        return tma.map_argument(self.kernel, store.box)
+        return tma.map_argument(self.kernel, store.copied)
 
     def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
         return self.matrices.space.corner(box, there.batch, there.row, there.column)

@@ -204,6 +204,12 @@ class Tiling:
         return self.part[1] if self.halo else self.chunk
 
     @property
+    def kept_columns(self) -> int:
+        """Of a row of pixels with a halo, those that are stored by a copy of its own; 0: what is no
+        pixel lies past the image, which cuts it off."""
+        return self.halo["columns"] if self.halo else 0
+
+    @property
     def store_buffers(self) -> int:
         """Of a warpgroup."""
         return 1 if self.halo else STORE_BUFFERS

@@ -180,6 +180,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_sm90.py", target=HOPPER),
         *_both("test_conv_swapped_sm90.py", target=HOPPER),
         *_both("test_conv_halo_sm90.py", target=HOPPER),
+        *_both("test_conv_columns_sm90.py", target=HOPPER),
         *_both("test_conv_before_sm90.py", target=HOPPER),
         *_both("test_conv_exits_sm90.py", target=HOPPER),
         *_both("test_conv_beside_sm90.py", target=HOPPER),

@@ -556,6 +556,7 @@ def channels_first(g, y):
 
 THREE = {"padding": [1, 1], "stride": [1, 1], "dilation": [1, 1]}
 EDGE = dnnc.Dim("E", min=8, max=256)
+ACROSS = dnnc.Dim("A", min=8, max=256)
 IMAGE, FILTER = [IMAGES, 128, EDGE, EDGE], [192, 128, 3, 3]
 FUSED = convolution(IMAGE, FILTER, after=scaled_with_residual, **THREE)
 STATISTICS = convolution(IMAGE, FILTER, after=statistics, **THREE)
@@ -663,19 +664,25 @@ def test_products_of_images_fit_their_registers(name, monkeypatch):
     assembled_without_waits("conv_product_sm90", build, knobs, "sm_90a", monkeypatch)
 
 
-HALVES = [EDGE, 28]  # halos need a fixed width
-
-
 @pytest.mark.parametrize("after", [scaled_with_residual, statistics])
 @pytest.mark.parametrize(
-    ("rows", "channels", "pixels", "inputs", "stride"),
-    [(7, 128, 256, 64, 1), (8, 64, 256, 64, 1), (16, 64, 512, 32, 1), (12, 128, 256, 64, 2)],
-)
-def test_halos_fit_their_registers(rows, channels, pixels, inputs, stride, after, monkeypatch):
+    ("rows", "columns", "channels", "pixels", "inputs", "stride"),
+    [
+        (7, 0, 128, 256, 64, 1), (8, 0, 64, 256, 64, 1), (16, 0, 64, 512, 32, 1),
+        (12, 0, 128, 256, 64, 2), (14, 28, 64, 512, 32, 1),
+        pytest.param(14, 16, 128, 256, 32, 1, marks=pytest.mark.slow),
+        pytest.param(6, 32, 128, 256, 32, 2, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_halos_fit_their_registers(
+    rows, columns, channels, pixels, inputs, stride, after, monkeypatch
+):
+    """Tiles of some columns are of images whose width is not known."""
     knobs = {"TILE_M": pixels, "TILE_N": channels, "TILE_ROWS": rows, "SWAP_AB": 1, "STAGES": 2}
-    knobs |= {"TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1}
-    three = {**THREE, "stride": [stride] * 2}
-    build = convolution([IMAGES, inputs, *HALVES], [128, inputs, 3, 3], after=after, **three)
+    knobs |= {"TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "TILE_COLS": columns}
+    three, across = {**THREE, "stride": [stride] * 2}, ACROSS if columns else 28
+    images = [IMAGES, inputs, EDGE, across]
+    build = convolution(images, [128, inputs, 3, 3], after=after, **three)
     assembled_without_waits("conv_sm90", build, knobs, "sm_90a", monkeypatch)
 
 

@@ -30,12 +30,12 @@ def fusion_of(g):
     return fusion
 
 
-def with_halo(g, rows, channels=64, **knobs):
-    """Knobs of tiles of some rows."""
-    halo = halo_of(with_casts(fusion_of(g), "conv_sm90"), rows, channels)
+def with_halo(g, rows, channels=64, columns=0, **knobs):
+    """Knobs of tiles of some rows, and of some columns or all."""
+    halo = halo_of(with_casts(fusion_of(g), "conv_sm90"), rows, channels, columns)
     assert halo is not None
-    own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1, "TILE_ROWS": rows}
-    return {**SMALL, **own, **knobs}
+    own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1}
+    return {**SMALL, **own, "TILE_ROWS": rows, "TILE_COLS": columns, **knobs}
 
 
 # X, W, parameters, rows of the tile, channels of it.  Up to 32 input channels, or 64 of 8 bits,
@@ -56,6 +56,7 @@ CASES = {
     "rows of one tap": ([1, 16, 6, 20], [24, 16, 1, 5], around(0), 4, 64),
     "columns of one tap": ([1, 16, 9, 11], [24, 16, 3, 1], around(0), 4, 64),
     "volumes": ([2, 16, 3, 5, 6], [24, 16, 3, 3, 3], around(1, spatial=3), 4, 64),
+    "volumes of one image": ([2, 8, 1, 3, 6], [16, 8, 3, 3, 3], around(1, spatial=3), 2, 64),
     "volumes, two panels": ([1, 72, 2, 3, 6], [136, 72, 2, 3, 3], around(1, spatial=3), 3, 128),
     "volumes, uneven": ([2, 8, 7, 5, 6], [16, 8, 3, 2, 3], {
         "pre_padding": [2, 0, 1], "post_padding": [1, 1, 2], "stride": [2, 1, 1],
@@ -360,7 +361,6 @@ def test_half_of_a_panel_takes_little_more_than_half_as_long():
         ([[1, 128, 4, 9, 9], [64, 64, 3, 3, 3], around(1, spatial=3)], "volumes of several groups"),
         ([[1, 64, 4, 9, 9], [64, 64, 3, 1, 1], around(0, spatial=3)], "a filter of 3 x 1 x 1"),
         ([[1, 64, 9, 9], [60, 64, 3, 3], around(1)], "channels last by 16 bytes"),
-        ([[1, 64, 9, dnnc.Dim("W", max=64)], [64, 64, 3, 3], around(1)], "a width of W"),
     ],
     ids=str,
 )
