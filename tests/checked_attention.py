@@ -31,7 +31,8 @@ def run(engine_name, seed, most, heads=6, target=None, *, is_fp8=False):
     """most, heads, is_fp8: as of `draw`.  target: None for the machine's own."""
     random, engine = Random(seed), engine_named(engine_name)
     target = target or machine.current().target
-    drawn = draw(random, most, heads, keeps=engine_name == "sdpa_sm80", is_fp8=is_fp8)
+    keeps = engine_name == "sdpa_sm80" and not is_fp8
+    drawn = draw(random, most, heads, keeps=keeps, is_fp8=is_fp8)
     graph = drawn.graph.graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     reasons = engine.supports(fusion, of(target))

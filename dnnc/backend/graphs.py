@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..dialect.graph import OperationGraph
-from ..dialect.tensor import undocumented
+from ..dialect.tensor import unknown_order
 from ..errors import DnncError, Status
 from ..frontends.handle import Handle
 from . import engines
@@ -55,14 +55,11 @@ def _rank(handle: Handle | None) -> int:
 def _require_read(given: Given, tensors: Tensors) -> None:
     """What no engine reads must not be asked for."""
     for spec in tensors.specs:
-        what = ""
-        if spec.reordering != "NONE" and not spec.is_virtual:
-            order = f"{spec.reordering}{undocumented(spec.reordering)}"
-            what = f"tensor {spec.uid} is reordered, {order}"
-        elif spec.ragged_offset is not None:
-            what = f"tensor {spec.uid} has a ragged offset"
-        if what:
-            raise given.error("OPS", what, "strides alone", Status.NOT_SUPPORTED_LAYOUT)
+        problem = unknown_order(spec.tensor())
+        if spec.ragged_offset is not None:
+            problem = f"tensor {spec.uid} has a ragged offset", "strides alone"
+        if problem is not None:
+            raise given.error("OPS", *problem, Status.NOT_SUPPORTED_LAYOUT)
 
 
 def _count(record: Record) -> Sequence[int]:

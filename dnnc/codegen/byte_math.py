@@ -197,6 +197,16 @@ def from_f8(value: Any, kind: str, width: int) -> Any:
     return arith.ExtFOp(ops.vector_type(ir.F32Type.get(), width), halves).result
 
 
+def f16_words(word: Any, kind: str) -> tuple[Any, Any]:
+    """Four fp8 of an i32 as f16, exactly: the lower two, and the upper two."""
+    i16, text = ir.IntegerType.get_signless(16), f"cvt.rn.f16x2.{F8[kind]} $0, $1;"
+    low, high = (
+        llvm.inline_asm(ops.i32_type(), [arith.TruncIOp(i16, half).result], text, "=r,h")
+        for half in (word, ops.shr(word, 16))
+    )
+    return low, high
+
+
 def _to_f8(value: Any, kind: str, width: int) -> Any:
     """fp8 of f32 elements, to nearest even, saturating."""
     text = f"cvt.rn.satfinite.{F8[kind]}.f32 $0, $1, $2;"

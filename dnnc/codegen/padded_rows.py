@@ -1,5 +1,5 @@
 # pyright: basic
-"""PaddedRows: rows of 16-bit elements in shared memory, as operands of `mma.sync`.
+"""PaddedRows: rows of elements of 16 bits or 8 in shared memory, as operands of `mma.sync`.
 
 Rows lie an odd number of 16-byte chunks apart: eight of them that a matrix load reads at one
 chunk fall into eight different groups of banks, as with a swizzle, but every place is a sum, most
@@ -16,7 +16,6 @@ from ..target import WARP_THREADS
 from . import mma, ops, smem
 from .smem import CHUNK_BYTES
 
-_CHUNK = 8  # elements
 _MANY = 8  # copies of a thread
 
 
@@ -28,29 +27,35 @@ class Source(Protocol):
         ...
 
     def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
-        """(where the 8 elements of a row from `column` on lie, whether the row exists: i1, None for
+        """(where the chunk of a row from `column` on lies, whether the row exists: i1, None for
         always).  A row that does not exist has the address of one that does."""
         ...
 
 
 @dataclass(frozen=True)
 class PaddedRows:
-    """A tile of `rows` rows of `elems` elements, multiples of 8.
+    """A tile of `rows` rows of `elems` elements, whole chunks.
 
-    Rows are filled up with zeros to a multiple of 16 elements, an instruction's depth.
+    Rows are filled up with zeros to a multiple of two chunks, which a matrix load moves.
     Example, elems = 72: 9 chunks, one of zeros, and one that nobody reads; 176 bytes a row.
     """
 
     rows: int
     elems: int
+    element_bytes: int = 2
 
     def __post_init__(self) -> None:
-        assert self.elems % _CHUNK == 0, "rows are whole chunks"
+        assert self.elems % self.chunk == 0, "rows are whole chunks"
+
+    @property
+    def chunk(self) -> int:
+        """Elements of a chunk."""
+        return CHUNK_BYTES // self.element_bytes
 
     @property
     def chunks(self) -> int:
         """Of a row's elements."""
-        return self.elems // _CHUNK
+        return self.elems // self.chunk
 
     @property
     def filled(self) -> int:
@@ -92,7 +97,7 @@ class PaddedRows:
             is_whole = (i + 1) * threads <= total
             guard = None if is_whole else ops.less(thread, total - i * threads)
             with ops.if_(guard):
-                address, exists = source.address(row, ops.mul(chunk, _CHUNK), found[i])
+                address, exists = source.address(row, ops.mul(chunk, self.chunk), found[i])
                 count = None if exists is None else ops.select(exists, CHUNK_BYTES, 0)
                 offset = ops.add(ops.mul(row, self.row_bytes), ops.mul(chunk, CHUNK_BYTES))
                 smem.copy_async(smem.byte_pointer(slot, offset), address, CHUNK_BYTES, count)

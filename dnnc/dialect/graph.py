@@ -12,7 +12,7 @@ from ..errors import DnncError, Status
 from ..expr import Dim, Expr
 from . import prior
 from .op import Op
-from .tensor import Tensor, stride_order, symbols_of
+from .tensor import SIGNED_ORDER, Tensor, stride_order, symbols_of
 
 MAX_OPS = 4096
 
@@ -167,12 +167,12 @@ class OperationGraph:
         return self
 
     def validate(self) -> None:
-        """Every check and inference of `finalize`, leaving the graph open, and vectors as such."""
+        """Every check and inference of `finalize`; the graph stays open, and as it was written."""
         undo = self._validated()
         undo()
 
     def _validated(self) -> Callable[[], None]:
-        """Checks, orders and infers; gives what puts vectors back in the place of elements."""
+        """Checks, orders and infers; gives what puts back what `_as_stored` has replaced."""
         if not self.ops:
             raise self._error(Status.BAD_PARAM, "no operations", "one operation at least")
         if len(self.ops) > MAX_OPS:
@@ -180,7 +180,7 @@ class OperationGraph:
         for op in self.ops:
             op.verify_fields()
         self._expanded = self._text = None  # they are of the graph as it was
-        undo = self._unfold_vectors()
+        undo = self._as_stored()
         try:
             self._assign_uids()
             self._verify_producers()
@@ -195,20 +195,25 @@ class OperationGraph:
     def _error(self, status: Status, what: str, supported: str = "") -> DnncError:
         return DnncError(status, what, supported, f"graph '{self.name}'")
 
-    def _unfold_vectors(self) -> Callable[[], None]:
-        """Operations on elements where tensors are vectorized; those keep their uids.
+    def _as_stored(self) -> Callable[[], None]:
+        """Operations on elements where tensors are vectorized, and those that give signs to what
+        dropout drops; tensors of memory keep their uids.
 
         Gives what undoes it.
         """
-        if not any(tensor.is_vectorized for tensor in self.tensors):
+        has_vectors = any(tensor.is_vectorized for tensor in self.tensors)
+        has_signs = any(t.reordering == SIGNED_ORDER and not t.is_virtual for t in self.tensors)
+        if not has_vectors and not has_signs:
             return lambda: None
-        from . import vectors  # whose operations need NumPy, which a cached plan does without
+        # Operations, which need NumPy, which a cached plan does without.
+        from . import dropped_signs, vectors
 
         for tensor in self.tensors:  # what is new gets its uid after them
             if tensor not in self._loose:
                 self._loose.append(tensor)
         before = self.ops
         self.ops, restore = vectors.unfold(before, self.io_type)
+        self.ops = dropped_signs.with_signs(self.ops, self.io_type)
 
         def undo() -> None:
             self.ops = before

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..dialect.fusion import Fusion
-from ..dialect.tensor import undocumented
+from ..dialect.tensor import unknown_order
 from ..errors import Status
 from ..target import Target
 from .choice_text import choice_text
@@ -68,15 +68,8 @@ def _tries(engine: Engine, fusion: Fusion, target: Target) -> Iterator[Knobs]:
 
 
 def _reordering_reasons(fusion: Fusion) -> tuple[Reason, ...]:
-    """Elements lie where strides say: no engine knows cuDNN's other orders of them.  Where those of
-    virtual tensors lie is nobody's concern."""
+    """No engine knows cuDNN's other orders of elements."""
+    found = map(unknown_order, (*fusion.inputs, *fusion.outputs))
     return tuple(
-        Reason(
-            Status.NOT_SUPPORTED_LAYOUT,
-            "reordering",
-            f"{tensor.label} is reordered as {tensor.reordering}{undocumented(tensor.reordering)}",
-            "NONE",
-        )
-        for tensor in (*fusion.inputs, *fusion.outputs)
-        if tensor.reordering != "NONE" and not tensor.is_virtual
+        Reason(Status.NOT_SUPPORTED_LAYOUT, "reordering", *problem) for problem in found if problem
     )

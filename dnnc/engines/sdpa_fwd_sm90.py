@@ -45,7 +45,7 @@ from .sdpa_kind_sm90 import (
 )
 from .sdpa_number_ranges import conditions_of, number_tables
 from .sdpa_sources_sm90 import LEAST_BLOCK
-from .sdpa_surface import head_of, operands, surface_reasons
+from .sdpa_surface import POWERS, head_of, operands, surface_reasons
 from .sdpa_tile_sm90 import SdpaTiling
 from .surface import (
     BANDWIDTH_SHARE,
@@ -61,7 +61,6 @@ _STAGES = (2, 1, 3, 4)
 _SUMS = {1: 208, 2: 184, 3: 128}
 # The same beside a producer that looks up rows and needs more registers.
 _SUMS_GATHERING = {1: 208, 2: 180, 3: 116}
-_POWERS = 8  # of two: weights stay below 256, which f16 and e4m3 hold
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
 _MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
 _LARGE_BLOCK = 128  # of a mask: what tiles of 64 or 128 fit in
@@ -306,7 +305,7 @@ def _tiling(
 ) -> SdpaTiling:
     """With two tiles of queries in shared memory, if they fit."""
     config = knobs["KERNEL_CFG"]
-    rescale = _POWERS if config & RESCALE else 0
+    rescale = POWERS if config & RESCALE else 0
     if kind.is_fp8:
         rescale //= 2
     if kind.promotes:
@@ -331,7 +330,7 @@ def _tiling(
             element_bytes=kind.element_bytes,
             staged_bytes=kind.staged_bytes,
             promotes=kind.promotes,
-            lift=_POWERS - rescale if kind.is_fp8 else 0,
+            lift=POWERS - rescale if kind.is_fp8 else 0,
         )
 
     return of(2) if of(2).smem_bytes <= _SHARED_MEMORY else of(1)

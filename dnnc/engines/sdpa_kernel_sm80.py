@@ -5,6 +5,9 @@
     block of keys:  wait for the stage; barrier; start loading the block S - 1 further on;
                     S = Q @ K', its softmax, scale O, O += P @ V
 
+Operands of fp8 are bytes up to the registers, where they become f16 (`widened_bytes`); weights are
+rounded to bytes first.
+
 A block of threads has one tile of queries, 16 a warp, and the blocks of keys that it needs, or a
 part of them (`_part`).  They come from the last to the first: those at masks and at the tensor's
 end, then those of which every score is kept, then those at masks again.
@@ -18,18 +21,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from .. import dtypes
 from ..codegen import mma, ops, smem
 from ..codegen.attention_region import AttentionRegion, Source
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import OnlineSoftmax, Rows, scaled
+from ..codegen.widened_bytes import a_of_quads, a_steps, b_steps, b_transposed
+from ..dtypes import DType
 from ..mlir import arith, ir
 from .sdpa_parts_sm80 import PartStore
 from .sdpa_schedule import KeyBlocks, Packing, QueryTile, Schedule
 from .sdpa_sources_sm80 import HeadKeys, Keys, PagedKeys, QueryRows
 from .sdpa_surface import groups_of
 from .sdpa_tile_sm80 import Sm80Tiling
-from .sdpa_walk import FACTOR, SdpaRegion, TileWalk
+from .sdpa_walk import SdpaRegion, TileWalk, times_log2e
 
 
 @dataclass
@@ -48,8 +54,7 @@ class SdpaEmitter:
         self.packing = Packing(t.packed_axis, t.packed) if t.packed > 1 else None
         self.q, self.k, self.v = (self.parts.source(*place) for place in ((0, 0), (0, 1), (1, 1)))
         dims = self.parts.dims
-        self.qk = mma.INSTRUCTIONS[self.k.tensor.type]
-        self.pv = mma.INSTRUCTIONS[self.v.tensor.type]
+        self.qk, self.pv = (_instruction(source.tensor.type) for source in (self.k, self.v))
         groups = groups_of(dims[:-2], self.k.batch)
         self.schedule = Schedule(
             self.kernel, self.parts, t, max([group for group in groups if group], default=1),
@@ -81,7 +86,9 @@ class SdpaEmitter:
         queries = self._queries()
 
         walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
-        softmax = OnlineSoftmax(walks.factor * FACTOR, may_be_far=self.parts.may_be_far)
+        softmax = OnlineSoftmax(
+            times_log2e(walks.factor), may_be_far=self.parts.may_be_far, lift=t.lift
+        )
         walk = walks.at(tile, tile.row)
         self._attend(walks, softmax, walk, queries, blocks)
 
@@ -172,12 +179,14 @@ class SdpaEmitter:
         warp_row = ops.mul(ops.shr(ops.thread_id(), 5), mma.M)
         lane = smem.byte_pointer(self._at(t.q_offset), t.q_rows.a_place(warp_row))
         steps = t.q_rows.filled // mma.CHUNKS_PER_STEP
+        kind = _bytes_kind(self.q)
         if not t.holds_queries:
-            return Queries(t, lane, ())
+            return Queries(t, lane, kind)
         smem.wait(t.stages - 1)
         ops.barrier()
-        found = [t.q_rows.fragment(lane, 0, mma.CHUNKS_PER_STEP * i) for i in range(steps)]
-        return Queries(t, lane, tuple(found))
+        queries = Queries(t, lane, kind)
+        found = [queries.steps(mma.CHUNKS_PER_STEP * i) for i in range(steps)]
+        return Queries(t, lane, kind, tuple(found))
 
     # ---- blocks of keys
 
@@ -277,11 +286,14 @@ class SdpaEmitter:
         keys = t.k_rows
         lane = smem.byte_pointer(slot, keys.b_place())
         sums = [_number(0.0)] * (t.keys // 2)
+        kind = _bytes_kind(self.k)
         for chunk in range(0, keys.filled, mma.CHUNKS_PER_STEP):
-            a = queries.fragment(chunk)
+            steps = queries.steps(chunk)
             for row in range(0, t.keys, 16):
-                b = keys.fragment(lane, row, chunk)
-                sums = self._multiplied(self.qk, a, b, sums, row // 2)
+                words = keys.fragment(lane, row, chunk)
+                found = b_steps(words, kind) if kind else [words]
+                for a, b in zip(steps, found, strict=True):
+                    sums = self._multiplied(self.qk, a, b, sums, row // 2)
         return sums
 
     def _add_result(self, slot: Any, weights: Sequence[Any], result: Sequence[Any]) -> list[Any]:
@@ -290,39 +302,61 @@ class SdpaEmitter:
         values = t.v_rows
         lane = smem.byte_pointer(slot, t.k_rows.bytes)
         lane = smem.byte_pointer(lane, values.b_place_transposed())
-        sums = list(result)
+        sums, kind = list(result), _bytes_kind(self.v)
         for row in range(0, t.keys, 16):
-            a = weights[row // 4 : row // 4 + 4]
+            a = self._weights_of(weights, row)
             for chunk in range(0, values.filled, 2):
                 b = values.fragment(lane, row, chunk, transposed=True)
-                sums = self._multiplied(self.pv, a, b, sums, 4 * chunk)
+                if kind:
+                    b = b_transposed(b, kind)
+                sums = self._multiplied(self.pv, a, b, sums, len(b) * chunk)
         return sums
+
+    def _weights_of(self, weights: Sequence[Any], row: int) -> list[Any]:
+        """The first operand of the product with 16 keys of a block."""
+        if not _bytes_kind(self.v):
+            return list(weights[row // 4 : row // 4 + 4])
+        return a_of_quads(weights[row // 8 : row // 8 + 2], self.parts.weight_type.name)
 
     def _multiplied(
         self, row: mma.Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any],
         place: int,
     ) -> list[Any]:  # fmt: skip
-        """Sums from a place on, of 16 columns, and their product."""
+        """Sums from a place on, of 8 columns for two registers of B, and their product."""
         sums = list(sums)
-        for half in range(2):
-            at = place + 4 * half
-            sums[at : at + 4] = mma.multiply(row, a, b[2 * half : 2 * half + 2], sums[at : at + 4])
+        for pair in range(len(b) // 2):
+            at = place + 4 * pair
+            sums[at : at + 4] = mma.multiply(row, a, b[2 * pair : 2 * pair + 2], sums[at : at + 4])
         return sums
 
 
 @dataclass(frozen=True)
 class Queries:
-    """A warp's 16 queries.  lane: the address of a lane's place.  held: fragments of all steps, ()
-    where they are read anew."""
+    """A warp's 16 queries.  lane: the address of a lane's place.  kind: as of
+    `_bytes_kind`.  held: operands of all steps, () where they are read anew."""
 
     tiling: Sm80Tiling
     lane: Any
-    held: tuple[list[Any], ...]
+    kind: str
+    held: tuple[list[list[Any]], ...] = ()
 
-    def fragment(self, chunk: int) -> list[Any]:
+    def steps(self, chunk: int) -> list[list[Any]]:
+        """The first operands of two chunks: of one step, or of two where elements are bytes."""
         if self.held:
             return self.held[chunk // mma.CHUNKS_PER_STEP]
-        return self.tiling.q_rows.fragment(self.lane, 0, chunk)
+        words = self.tiling.q_rows.fragment(self.lane, 0, chunk)
+        return a_steps(words, self.kind) if self.kind else [words]
+
+
+def _instruction(dtype: DType) -> mma.Instruction:
+    """That of a type, or of f16, which bytes become."""
+    return mma.INSTRUCTIONS[dtypes.f16 if dtype.is_fp8 else dtype]
+
+
+def _bytes_kind(source: Source) -> str:
+    """The type of an operand's bytes; "": it has none."""
+    dtype = source.tensor.type
+    return dtype.name if dtype.is_fp8 else ""
 
 
 def _axes(source: Source, is_turned: bool) -> tuple[int, int]:

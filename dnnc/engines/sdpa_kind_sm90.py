@@ -18,9 +18,8 @@ from ..errors import Status
 from .attention import Attention, attention_of
 from .engine import Knobs, Reason
 from .product import knob_reason
-from .sdpa_surface import is_fp8
+from .sdpa_surface import is_fp8, mixed_reasons
 from .sdpa_tile_sm90 import SdpaTiling
-from .surface import pattern_reason
 
 RESCALE, PINS = 1, 2  # bits of KERNEL_CFG
 NARROW = 64  # elements of a value, of which three warpgroups have tiles
@@ -109,10 +108,7 @@ def fp8_reasons(fusion: Fusion) -> list[Reason]:
     found, reasons = attention_of(fusion), list[Reason]()
     if not is_fp8(found):
         return reasons
-    if found.mixed:
-        what = "probabilities of fp8 that are multiplied by a tensor"
-        accepted = "products by single numbers, selections, masks that are drawn"
-        reasons.append(pattern_reason(what, accepted))
+    reasons += mixed_reasons(found)
     if Kind.of(fusion).promotes and (found.width.constant or 0) > _PROMOTED:
         what = f"Dv of {found.width} of fp8 in FLOAT"
         supported = f"up to {_PROMOTED}, or FAST_FLOAT_FOR_FP8"

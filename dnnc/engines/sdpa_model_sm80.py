@@ -20,6 +20,9 @@ _OTHER_SHARE = 0.05  # of what is not the bound, seen beside it
 _PARTS_SECONDS = 2.0e-6  # of the parts' sum, beside its launch and its bytes
 _PART_SECONDS = 1.5e-7  # that it takes for each
 _START_SECONDS = 1.5e-6  # of a block, until its first keys are there
+# Bytes that become f16, of a multiprocessor's operations on f32: two an instruction, of which half
+# as many start as of multiply-adds.  Source: CUDA C++ programming guide, "Arithmetic Instructions".
+_WIDENED = 0.5
 _BLOCK_SMEM = 1 << 10  # that the system has of each block
 _OTHER_REGISTERS = 64  # beside sums and queries
 
@@ -30,7 +33,7 @@ class AttentionWork:
 
     heads: of the scores.  shared: how many of them share keys.  key_bytes: of K and V in memory.
     other_bytes: of all else that is read or written.  keeps_weights: whether scores are computed
-    twice.
+    twice.  element_bytes: of Q, K and V.
     """
 
     heads: int
@@ -42,6 +45,7 @@ class AttentionWork:
     key_bytes: int
     other_bytes: int
     keeps_weights: bool = False
+    element_bytes: int = 2
 
     def tiles(self, queries: int, is_packed: bool) -> int:
         """Of so many rows."""
@@ -58,10 +62,11 @@ def seconds_of(
     waves, rest = divmod(blocks, together)
     keys = -(-work.keys // tiling.keys) * tiling.keys / tiling.parts  # of a block
     passes = 2 if work.keeps_weights else 1
-    row_bytes = 2 * (passes * work.depth + work.width)
-    flops = tiling.queries * keys * row_bytes
+    elements = passes * work.depth + work.width  # of a key and its value
+    flops = 2 * tiling.queries * keys * elements
     # Of what blocks read, memory has a part, the second cache the whole.
-    read = tiles * tiling.parts * keys * row_bytes
+    read = tiles * tiling.parts * keys * elements * work.element_bytes
+    widened = tiling.threads // WARP_THREADS * keys * elements if work.element_bytes == 1 else 0
     moved = (max(work.key_bytes + work.other_bytes, read / _L2_SHARE)) / max(1, blocks)
 
     seconds, bound = LAUNCH_SECONDS, "memory"
@@ -69,6 +74,7 @@ def seconds_of(
         if count and times:
             memory = count * moved / _bandwidth(tiling, count, target)
             products = count * flops / _rate(tiling, count, target)
+            products += count * widened / (target.f32_tflops * 1e12 * _WIDENED)
             bound = "memory" if memory > products else "tensor cores"
             seconds += times * (max(memory, products) + _OTHER_SHARE * min(memory, products))
             seconds += _START_SECONDS

@@ -6,7 +6,8 @@
     m = max m[p];  l = sum l[p] * 2^(m[p] - m);  o = sum o[p] * 2^(m[p] - m),  p from the first on
 
 A second kernel, a warp a row, adds the parts up in their order, divides, and does what comes after
-the product; of no keys, a part has m = -inf, l = 0 and zeros.
+the product; of no keys, a part has m = -inf, l = 0 and zeros.  A row's largest
+weight, which an amax asks for, is that of its m.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..mlir import arith, ir, llvm, nvvm
 from ..target import WARP_THREADS
 from .sdpa_schedule import QueryTile, RowPlace, Schedule
 from .sdpa_tile_sm80 import Sm80Tiling
-from .sdpa_walk import FACTOR, SdpaRegion, TileWalk
+from .sdpa_walk import SdpaRegion, TileWalk, times_log2e
 
 THREADS = 128
 _ROWS = THREADS // WARP_THREADS  # of a block of the second kernel
@@ -79,15 +80,18 @@ class PartStore:
         """Leaves what a block has of its tile."""
         part, totals = ops.block_id("y"), softmax.finished(rows)
         walk.leave_loop()
+        pieces = list(walk.pieces(result))
         for half in HALVES:
             with ops.if_(walk.inside(half)):
                 row = self.number(walk.rows[half])
                 self._put_sums(walk, part, row, rows.reference[half], totals[half])
-                start = self.result_of(part, row, walk.right)
-                for j in range(self.width // 8):
-                    at = 4 * j + 2 * half
-                    pair = ops.from_elements(list(result[at : at + 2]))
-                    ops.store(ops.gep(start, 8 * j, ops.f32_type()), pair, 8)
+                own = [piece for piece in pieces if piece.half == half]
+                start = self.result_of(part, row, own[0].column.base)
+                step = self.width // len(own)
+                for i, piece in enumerate(own):
+                    values = ops.from_elements(list(piece.values))
+                    place = ops.gep(start, step * i, ops.f32_type())
+                    ops.store(place, values, 4 * len(piece.values))
 
     def _put_sums(self, walk: TileWalk, part: Any, row: Any, maximum: Any, total: Any) -> None:
         with ops.if_(ops.compare("eq", ops.and_(walk.thread, 3), 0)):
@@ -118,7 +122,7 @@ class PartsEmitter:
     def _emit_row(self, row: Any) -> None:
         schedule = Schedule(self.kernel, self.parts, self.tiling, 1)
         shared = SdpaRegion(self.kernel, self.parts, self.tiling, schedule, ops.thread_id())
-        softmax = OnlineSoftmax(shared.factor * FACTOR)
+        softmax = OnlineSoftmax(times_log2e(shared.factor), lift=self.tiling.lift)
         maximum, total, shares = self._sums(row, softmax)
         walk = RowWalk(shared, *self._place(row))
         scale = walk.finish(softmax, maximum, total, ops.compare("eq", self.lane, 0))
@@ -132,6 +136,7 @@ class PartsEmitter:
             inside = None if is_whole else ops.less(column, self.tiling.width)
             result = arith.MulFOp(result, ops.splat(scale, width)).result
             walk.put(result, Index(kept, 1, width), inside)
+        walk.meet_largest()
 
     @property
     def _fragment_width(self) -> int:
@@ -160,7 +165,9 @@ class PartsEmitter:
         lanes = min(count, WARP_THREADS)
         maximum = across_lanes(maximum, lanes, _max)
         base = softmax.relative_to(Rows([maximum], []), 0)
-        factor = _number(softmax.factor)
+        factor = softmax.factor
+        if isinstance(factor, float):
+            factor = _number(factor)
         shares, total = [], None
         for own, sum_ in pairs:
             distance = arith.MulFOp(arith.SubFOp(own, base).result, factor).result
@@ -218,6 +225,7 @@ class RowWalk(TileWalk):
 
     def __init__(self, shared: SdpaRegion, tile: QueryTile, place: RowPlace):
         self.place = place
+        self.largest = {place: list[Any]() for place in shared.result_amax}
         super().__init__(shared, tile, 0)
 
     def _place(self, thread: Any) -> None:
@@ -225,8 +233,8 @@ class RowWalk(TileWalk):
 
     def finish(self, softmax: OnlineSoftmax, maximum: Any, total: Any, is_first: Any) -> Any:
         """What the result is multiplied by, once the row's statistics are stored."""
-        scale = self._finish_row(softmax, Rows([maximum], [total]), total, 0)
-        self._store_row(0, is_first)
+        rows = Rows([maximum], [total])
+        (scale,) = self._lowered(softmax, [self._share(softmax, rows, total, 0, is_first)])
         return scale
 
     def put(self, result: Any, column: Index, condition: Any) -> None:
@@ -234,11 +242,20 @@ class RowWalk(TileWalk):
         self.hands["result"].current = result
         walk = self.walk.branch()
         s = self.shared
+        at, width = self._at(0, column), ops.width_of(result)
         for place, (value, target) in enumerate(s.targets):
-            if s.parts.is_of_result(value):
-                made = walk.value(s.made(place), self._at(0, column), ops.width_of(result))
+            if s.parts.is_of_result(value) and place not in s.parts.largest:
+                made = walk.value(s.made(place), at, width)
                 where, inside = self.spot(place, 0, column)
                 target.store(where, made, ops.both(condition, inside))
+        for place, found in self.largest.items():
+            found += ops.elements(walk.value(s.parts.largest[place], at, width))
+
+    def meet_largest(self) -> None:
+        """The largest of the result, once all of it has been walked: lanes past the row's end have
+        had another's elements."""
+        for place, found in self.largest.items():
+            self._meet(place, found, 0)
 
     def inside(self, half: int) -> Any:
         return None  # a warp has a row that is there

@@ -9,7 +9,8 @@ Scores, weights and the result stay in registers; masks, biases, soft-caps and t
 there, as in `sdpa_fwd_sm90`, whose order of tiles and ranges of keys it shares.  With few queries,
 memory is the bound: heads that share keys are packed into the rows of a tile (PACK_GQA), so that
 each key is read once, and blocks share a tile's keys (SPLIT_KV), so that there are enough to have
-all of the bandwidth; what they have is added up by a second kernel.
+all of the bandwidth; what they have is added up by a second kernel.  Keys and values of fp8 are
+loaded as such, a half of the bytes, and become f16 in registers.
 Sources: Dao, "FlashAttention-2", 2023; Dao et al., "Flash-Decoding for long-context inference",
 2023.
 """
@@ -38,7 +39,14 @@ from .sdpa_kept_sm80 import KeptEmitter
 from .sdpa_kernel_sm80 import SdpaEmitter
 from .sdpa_model_sm80 import AttentionWork, seconds_of
 from .sdpa_parts_sm80 import THREADS, PartsEmitter, PartStore
-from .sdpa_surface import head_of, operands, packing_of, surface_reasons
+from .sdpa_surface import (
+    head_of,
+    is_fp8,
+    mixed_reasons,
+    operands,
+    packing_of,
+    surface_reasons,
+)
 from .sdpa_tile_sm80 import Sm80Tiling
 from .surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
 
@@ -63,6 +71,9 @@ class SdpaSm80Engine:
         "attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, sums "
         "and softmax in f32; heads of D and Dv up to 256, multiples of 8; heads of Q may share "
         "those of K and V; any strides of 16 bytes, contiguous elements of a head",
+        "attention of fp8 (sm_89 and later), as `sdpa_fp8` or in its steps: Q, K, V of either "
+        "type, heads of multiples of 16 elements, sums in f32; the amax of all weights and of the "
+        "result, also of keys that blocks share",
         "pointwise operations on scores (scale, masks, biases, soft-cap), on weights (dropout) and "
         "on the result, of tensors that broadcast; several outputs of the result's dims; "
         "statistics of rows; numbers of queries, keys, batches and heads may be symbols",
@@ -77,9 +88,17 @@ class SdpaSm80Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := attention_reasons(fusion):
             return declined
-        reasons = surface_reasons(fusion, _layout_reasons)
-        for op in attention_of(fusion).largest:
-            reasons.append(pattern_reason(op.label, "statistics of rows, not of all"))
+        found = attention_of(fusion)
+        reasons = surface_reasons(fusion, _layout_reasons, takes_fp8=True)
+        if is_fp8(found):
+            reasons += mixed_reasons(found)
+            if found.keeps_weights:
+                reasons.append(pattern_reason("weights of fp8 as an output", "f16 or bf16"))
+        if found.score.elements().constant == 1 and any(
+            op.x.elements().constant == 1 for op in found.largest
+        ):
+            # No reduction is left of it in the region.
+            reasons.append(pattern_reason("the amax of one score's weight", "several scores"))
         return (*reasons, *fp8_reasons(fusion, target))
 
     # ---- knobs
@@ -96,12 +115,13 @@ class SdpaSm80Engine:
         return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        tiling = _tiling(knobs, *head_of(attention_of(fusion)))
+        found = attention_of(fusion)
+        tiling = _tiling(knobs, *head_of(found), _element_bytes(found))
         reasons: list[Reason] = []
         if knobs["PACK_GQA"] and _packing(fusion) is None:
             what = "no heads that share keys and values along one axis of a known size"
             reasons.append(knob_reason(what, "PACK_GQA=0"))
-        if knobs["SPLIT_KV"] > 1 and attention_of(fusion).kept:
+        if knobs["SPLIT_KV"] > 1 and found.kept:
             what = "outputs that have an element for each score"
             reasons.append(knob_reason(what, "SPLIT_KV=1"))
         if tiling.held_registers > _SUMS:
@@ -136,7 +156,7 @@ class SdpaSm80Engine:
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         work = _work(fusion)
-        tiling = _tiling(knobs, work.depth, work.width)
+        tiling = _tiling(knobs, work.depth, work.width, work.element_bytes)
         return seconds_of(work, tiling, bool(knobs["PACK_GQA"]), target)
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
@@ -156,7 +176,8 @@ class SdpaSm80Engine:
             assert found is not None, "heads that share keys"
             axis, heads = found
         return _tiling(
-            knobs, depth, width, packed_axis=axis, packed=heads,
+            knobs, depth, width, parts.operand(1, 1)[0].type.bits // 8, packed_axis=axis,
+            packed=heads,
             is_longest_first=is_triangular(parts.condition),
         ).plain()  # fmt: skip
 
@@ -177,6 +198,8 @@ class SdpaSm80Engine:
             made = KeptEmitter if parts.keeps_weights else SdpaEmitter
             emitter = made(kernel, parts, tiling, store)
             emitter.emit()
+        for place in parts.largest:
+            output.preset(region.outputs[place][1], 0)
         output.launch(kernel, (emitter.schedule.tiles, tiling.parts, 1))
         if tiling.parts > 1:
             kernel = output.kernel("parts", THREADS)
@@ -229,22 +252,27 @@ def _work(fusion: Fusion) -> AttentionWork:
         depth=depth,
         width=width,
         key_bytes=sum(
-            2 * typical(product(operand.batch) * found.keys) * elements
+            _element_bytes(found) * typical(product(operand.batch) * found.keys) * elements
             for operand, elements in ((found.k, depth), (found.v, width))
         ),
         other_bytes=bytes_of(t for t in (*fusion.inputs, *fusion.outputs) if t not in (k, v)),
         keeps_weights=found.keeps_weights,
+        element_bytes=_element_bytes(found),
     )
 
 
+def _element_bytes(found: Attention) -> int:
+    return 1 if is_fp8(found) else 2
+
+
 def _tiling(
-    knobs: Knobs, depth: int, width: int, *, packed_axis: int = -1, packed: int = 1,
-    is_longest_first: bool = False,
+    knobs: Knobs, depth: int, width: int, element_bytes: int, *, packed_axis: int = -1,
+    packed: int = 1, is_longest_first: bool = False,
 ) -> Sm80Tiling:  # fmt: skip
     return Sm80Tiling(
         queries=knobs["TILE_M"], keys=knobs["TILE_N"], depth=depth, width=width,
         stages=knobs["STAGES"], packed_axis=packed_axis, packed=packed,
-        parts=knobs["SPLIT_KV"], is_longest_first=is_longest_first,
+        parts=knobs["SPLIT_KV"], is_longest_first=is_longest_first, element_bytes=element_bytes,
     )  # fmt: skip
 
 

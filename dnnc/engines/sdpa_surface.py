@@ -11,9 +11,10 @@ from ..errors import Status
 from ..expr import Expr, product
 from .attention import Attention, Operand, attention_of, group_size
 from .engine import Reason
-from .surface import boolean_reason
+from .surface import boolean_reason, pattern_reason
 
 TYPES = (dtypes.f16, dtypes.bf16)
+POWERS = 8  # of two: weights stay below 256, which f16 and e4m3 hold
 MOST_ELEMENTS = 256  # of a query, and of a value
 _LEAST_BYTES = 16  # of a row in memory
 
@@ -53,6 +54,14 @@ def type_reasons(found: Attention, *, takes_fp8: bool = False) -> list[Reason]:
                 )
             )
     return reasons
+
+
+def mixed_reasons(found: Attention) -> list[Reason]:
+    """Why weights of fp8 are declined, whose scale a kernel chooses."""
+    if not found.mixed:
+        return []
+    what = "probabilities of fp8 that are multiplied by a tensor"
+    return [pattern_reason(what, "products by single numbers, selections, masks that are drawn")]
 
 
 def shape_reasons(found: Attention) -> list[Reason]:

@@ -9,6 +9,7 @@ from typing import Any
 from ..codegen import mma
 from ..codegen.padded_rows import PaddedRows
 from ..target import WARP_THREADS
+from .sdpa_surface import POWERS
 
 # Registers of a thread's sums, weights and queries, beside which there is room for the rest.
 _HELD = 160
@@ -22,7 +23,7 @@ class Sm80Tiling:
     and of a value.  stages: of keys and values in shared memory.  packed_axis: of the scores, whose
     entries that share keys are rows of one tile, so many of a query as `packed` says; -1, 1: none.
     parts: blocks that share the keys of a tile.  is_longest_first: tiles of the last queries come
-    first.
+    first.  element_bytes: of Q, K and V.
     """
 
     queries: int
@@ -34,6 +35,7 @@ class Sm80Tiling:
     packed: int = 1
     parts: int = 1
     is_longest_first: bool = False
+    element_bytes: int = 2
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Sm80Tiling:
@@ -51,16 +53,21 @@ class Sm80Tiling:
         """Rows whose multiples tiles begin at."""
         return 1
 
+    @property
+    def lift(self) -> int:
+        """Exponentials are so many powers of two larger."""
+        return POWERS if self.element_bytes == 1 else 0
+
     # ---- registers of a thread
 
     @property
     def result_registers(self) -> int:
-        return self.v_rows.filled * 4
+        return self.v_rows.filled * self.v_rows.chunk // 2
 
     @property
     def query_registers(self) -> int:
         """Of the queries, where they stay there."""
-        return self.k_rows.filled * 2
+        return self.k_rows.filled * self.k_rows.chunk // 4
 
     @property
     def held_registers(self) -> int:
@@ -76,15 +83,15 @@ class Sm80Tiling:
 
     @property
     def q_rows(self) -> PaddedRows:
-        return PaddedRows(self.queries, self.depth)
+        return PaddedRows(self.queries, self.depth, self.element_bytes)
 
     @property
     def k_rows(self) -> PaddedRows:
-        return PaddedRows(self.keys, self.depth)
+        return PaddedRows(self.keys, self.depth, self.element_bytes)
 
     @property
     def v_rows(self) -> PaddedRows:
-        return PaddedRows(self.keys, self.width)
+        return PaddedRows(self.keys, self.width, self.element_bytes)
 
     @property
     def stage_bytes(self) -> int:

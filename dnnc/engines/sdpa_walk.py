@@ -107,6 +107,11 @@ class SdpaRegion:
         found = self.parts.largest
         return [place for place, inner in found.items() if not self.parts.is_of_result(inner)]
 
+    @property
+    def result_amax(self) -> list[int]:
+        """The outputs that are the largest of all of the result."""
+        return [place for place in self.parts.largest if place not in self.weights_amax]
+
     def made(self, place: int) -> Any:
         """What an output is, before its rows are packed."""
         return self.packed[place][0] if place in self.packed else self.targets[place][0]
@@ -436,17 +441,27 @@ class TileWalk:
 
     def shares(self, softmax: OnlineSoftmax, rows: Rows) -> list[Any]:
         """What exponentials of each row are multiplied by; its statistics are stored."""
-        s, totals = self.shared, softmax.finished(rows)
-        scale = []
-        for half in HALVES:
-            scale.append(self._finish_row(softmax, rows, totals[half], half))
-            if s.weights_amax:
-                self._meet_weights(rows, scale[half], half)
-            self._store_row(half)
-        if s.of_bytes:
-            own = self._weight_factor(softmax.lift)
-            scale = [arith.MulFOp(value, own).result for value in scale]
+        totals = softmax.finished(rows)
+        scale = [self._share(softmax, rows, totals[half], half) for half in HALVES]
+        return self._lowered(softmax, scale)
+
+    def _share(
+        self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int, is_first: Any = None
+    ) -> Any:
+        """What exponentials of a row are multiplied by; its statistics are stored, by the lane that
+        is first."""
+        scale = self._finish_row(softmax, rows, total, half)
+        if self.shared.weights_amax:
+            self._meet_weights(rows, scale, half)
+        self._store_row(half, is_first)
         return scale
+
+    def _lowered(self, softmax: OnlineSoftmax, scale: Sequence[Any]) -> list[Any]:
+        """Of bytes, what weights were not multiplied by is in it, too."""
+        if not self.shared.of_bytes:
+            return list(scale)
+        own = self._weight_factor(softmax.lift)
+        return [arith.MulFOp(value, own).result for value in scale]
 
     def _weight_factor(self, lift: int) -> Any:
         """What weights were not multiplied by, over 2 ** lift, which they were."""
@@ -564,12 +579,11 @@ class TileWalk:
 
     def _store_largest(self, result: Sequence[Any]) -> None:
         s = self.shared
-        for place, inner in s.parts.largest.items():
-            if place in s.weights_amax:
-                continue
+        for place in s.result_amax:
             parts = {half: list[Any]() for half in HALVES}
             for piece in self.pieces(result):
-                parts[piece.half] += ops.elements(self.made_of(inner, piece))
+                made = self.made_of(s.parts.largest[place], piece)
+                parts[piece.half] += ops.elements(made)
             for half, values in parts.items():
                 self._meet(place, values, half)
 

@@ -148,6 +148,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_sdpa_sm80.py"),
         *_both("test_sdpa_kept.py"),
         LinkedTest("tests/engines/test_sdpa_block_mask.py"),
+        LinkedTest("tests/engines/test_sdpa_fp8_sm80.py", target=HOPPER),
         LinkedTest("tests/engines/test_random_attention.py", "test_on_any_architecture"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
@@ -282,6 +283,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "operation sdpa_fp8": (
         *_both("test_sdpa_fp8_sm90.py", target=HOPPER),
+        LinkedTest("tests/engines/test_sdpa_fp8_sm80.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention_fp8.py"),
     ),
     "operation paged_cache_load": (

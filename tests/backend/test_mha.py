@@ -1,5 +1,6 @@
 """The attention of small sequences by descriptors, as cuDNN's guide has it."""
 
+import numpy as np
 import pytest
 
 import dnnc
@@ -14,8 +15,9 @@ SMALL = {"batch": 1, "queries": 20, "depth": 16, "keys": 40}
 
 
 def by_descriptors(made):
-    """The same graph, through descriptors."""
-    return b.operation_graph(graph_of(*Writer(made.g.graph.finalize()).operations()))
+    """The same graph, as it was written, through descriptors."""
+    made.g.graph.validate()
+    return b.operation_graph(graph_of(*Writer(made.g.graph).operations()))
 
 
 class Door:
@@ -43,10 +45,27 @@ def test_virtual_tensors_may_be_reordered():
     assert dnnc.compile(graph, "sm_80", cache=False, in_process=True).programs
 
 
-def test_a_reordered_output_is_refused_with_the_graph():
-    made = SmallAttention(**SMALL, reordering="F16x16")
-    with pytest.raises(DnncError, match="F16x16, an order that is documented nowhere") as caught:
-        by_descriptors(made)
+def test_s_is_stored_with_signs():
+    """Declared F16x16, as cuDNN's guide asks."""
+    made = SmallAttention(**SMALL, reordering="F16x16", dropout="given")
+    graph, given = by_descriptors(made), made.inputs()
+    check(Door(graph), inputs=given, slack=4.0, allowance=2.0**-10, engine="sdpa_sm80")
+    (mask,) = [tensor.uid for tensor in made.g.graph.inputs if tensor.name == "mask"]
+    (s,) = [found for found in dnnc.reference(graph, given).values() if found.shape[-1] == 40]
+    np.testing.assert_array_equal(np.signbit(s), given[mask] == 0)
+
+
+@pytest.mark.parametrize(
+    ("order", "dtype", "accepted"),
+    [("INT8x32", b.CUDNN_DATA_HALF, "NONE"), ("F16x16", b.CUDNN_DATA_FLOAT, "f16 or bf16")],
+)
+def test_other_orders_are_refused_with_the_graph(order, dtype, accepted):
+    mode = b.enums.CONSTANTS[f"CUDNN_TENSOR_REORDERING_{order}"]
+    kind = b.CUDNN_TYPE_TENSOR_REORDERING_MODE
+    more = (b.CUDNN_ATTR_TENSOR_REORDERING_MODE, kind, [mode])
+    x, y = tensor(1, [1, 1, 4, 8], None, dtype, more), tensor(2, [1, 1, 4, 8])
+    with pytest.raises(DnncError, match=f"is reordered as {order}.*{accepted}") as caught:
+        b.operation_graph(graph_of(pointwise(b.CUDNN_POINTWISE_IDENTITY, X=x, Y=y)))
     assert caught.value.status is Status.NOT_SUPPORTED_LAYOUT
 
 

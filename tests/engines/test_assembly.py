@@ -20,14 +20,14 @@ from dnnc.target import of
 from .. import attention_graphs as graphs
 from ..attention_graphs import Pattern
 from ..dialect.examples import peer_reduction
+from ..fp8_attention import FAST
+from ..fp8_attention import attention as attention_of_fp8
 from .test_grid import add_relu_mask, batchnorm, gradients, scaled_by_amax
 from .test_matmul_sm80 import new_graph as matmul_graph
 from .test_matmul_sm80 import product, strides
 from .test_matmul_sm90 import softmax
 from .test_pointwise import new_graph
 from .test_reduction import reduce
-from .test_sdpa_fp8_sm90 import FAST
-from .test_sdpa_fp8_sm90 import attention as attention_of_fp8
 
 M = dnnc.Dim("M", max=65536)
 B = dnnc.Dim("B", max=256)

@@ -34,6 +34,12 @@ def test_of_fp8_on_hopper(seed):
 
 
 @pytest.mark.sm90
+@pytest.mark.parametrize("seed", FP8)
+def test_of_fp8_on_any_architecture_that_has_it(seed):
+    run("sdpa_sm80", seed, 60, 2, "sm_90a", is_fp8=True)
+
+
+@pytest.mark.sm90
 @pytest.mark.parametrize("seed", [5397, 5710])
 def test_fp8_under_masks_of_blocks(seed):
     """Warps that turn values pass the blocks by that are not loaded."""
@@ -74,6 +80,12 @@ def test_many_on_hopper():
 @pytest.mark.slow
 def test_many_of_fp8_on_hopper():
     assert not failures("sdpa_fwd_sm90", MORE_SEEDS, 260, "sm_90a", is_fp8=True)
+
+
+@pytest.mark.sm90
+@pytest.mark.slow
+def test_many_of_fp8_on_any_architecture_that_has_it():
+    assert not failures("sdpa_sm80", MORE_SEEDS, 260, "sm_90a", is_fp8=True)
 
 
 # ---- by many processes

@@ -5,94 +5,35 @@ import pytest
 
 import dnnc
 from dnnc.compiler import compile_graph
-from dnnc.dialect.fusion import partition
-from dnnc.dialect.reference import reference, undefined_parts
+from dnnc.dialect.reference import reference
 from dnnc.engines import heuristics
 from dnnc.engines.sdpa_fwd_sm90 import SDPA_FWD_SM90
-from dnnc.engines.sdpa_sm80 import SDPA_SM80
 from dnnc.errors import DnncError, Status
 from dnnc.options import Options
-from dnnc.rounding import widen
 from dnnc.target import of
 from tests import attention_graphs as graphs
+from tests import fp8_attention
 from tests.attention_graphs import Pattern
 from tests.dialect.attention_examples import lengths
+from tests.fp8_attention import (
+    FAST,
+    NUMBERS,
+    amax_of_both,
+    attention,
+    fusion_of,
+    inputs_of,
+)
 from tests.support import machine
 from tests.support.checked import check
 from tests.support.compare import assert_close
 
 TARGET = "sm_90a"
 SMALL = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 2, "SCHED_POLICY": 1}
-NUMBERS = {
-    "descale_q": 0.75, "descale_k": 1.5, "descale_v": 3.0, "descale_s": 1 / 64, "scale_s": 96.0,
-    "scale_o": 0.5,
-}  # fmt: skip
-FAST = "FAST_FLOAT_FOR_FP8"
-# What rounding weights to 8 bits costs, of either type.
-WEIGHTS = {"f8E4M3FN": 0.03, "f8E5M2": 0.06}
 pytestmark = pytest.mark.sm90
 
 
-def attention(
-    *, batch=1, heads=2, key_heads=0, queries=64, keys=96, depth=64, width=0, io="FP8_E4M3",
-    out="BFLOAT16", compute="FLOAT", v_io=None, largest=True, arguments=None, strides=None,
-):  # fmt: skip
-    """A graph of one sdpa_fp8; arguments: of the call, a function of the graph or a dict."""
-    g = dnnc.pygraph(
-        "fp8", io_data_type=io, intermediate_data_type="FLOAT", compute_data_type=compute
-    )
-    strides = strides or {}
-    key_heads, width = key_heads or heads, width or depth
-    q = g.tensor([batch, heads, queries, depth], strides.get("q"), name="q")
-    k = g.tensor([batch, key_heads, keys, depth], strides.get("k"), name="k")
-    v = g.tensor([batch, key_heads, keys, width], strides.get("v"), name="v", data_type=v_io)
-    numbers = {name: g.tensor([1, 1, 1, 1], data_type="FLOAT", name=name) for name in NUMBERS}
-    more = arguments(g) if callable(arguments) else arguments or {}
-    o, stats, *amax = g.sdpa_fp8(
-        q, k, v, **numbers, attn_scale=depth**-0.5, generate_stats=True, **more
-    )
-    o.set_output().set_name("o").set_data_type(out)
-    stats.set_output().set_name("stats")
-    if largest:
-        for tensor, name in zip(amax, ("amax_s", "amax_o"), strict=True):
-            tensor.set_output().set_name(name)
-    return g
-
-
-def inputs_of(g, numbers=NUMBERS, **values):
-    rng, found = np.random.default_rng(machine.current().seed), {}
-    for tensor in g.graph.finalize().inputs:
-        shape = [n.evaluate({}) if n.constant is not None else None for n in tensor.shape]
-        if tensor.name in numbers:
-            found[tensor.uid] = np.full(shape, numbers[tensor.name], np.float32)
-        elif tensor.name in values:
-            found[tensor.uid] = np.reshape(values[tensor.name], shape)
-        else:
-            found[tensor.uid] = rng.normal(size=shape).astype(tensor.type.numpy)
-    return found
-
-
 def run(g, knobs=None, inputs=None, **numbers):
-    """Runs a plan of the engine, and compares what it gives."""
-    graph, where = g.graph.finalize(), machine.current()
-    chosen = tuple((SMALL | (knobs or {})).items())
-    plan = compile_graph(graph, TARGET, Options(engine="sdpa_fwd_sm90", knobs=chosen))
-    given = inputs if inputs is not None else inputs_of(g, NUMBERS | numbers)
-    undefined = undefined_parts(graph, given)
-    actual = where.run(plan, given, sizes={}, seed=0, partial=undefined.keys())
-    exact = reference(graph, given, exact_outputs=True)
-    # Tensor cores cut the sums of fp8 products, and so scores; see docs/numerics.md.
-    cut = 0.0 if where is machine.INTERPRETER else 2.0**-6
-    q = next(t for t in graph.inputs if t.name == "q")
-    for tensor in graph.outputs:
-        found = actual[tensor.uid]
-        if tensor.uid in undefined:
-            found = np.where(undefined[tensor.uid], exact[tensor.uid], widen(found))
-        of_weights = WEIGHTS[q.type.name] if tensor.name in ("o", "amax_o") else 1e-5
-        assert_close(found, exact[tensor.uid], tensor.type, slack=2.0, allowance=of_weights + cut)
-    for kernel in plan.programs[0].kernels:
-        assert (kernel.spill_store_bytes, kernel.spill_load_bytes) == (0, 0)
-    return actual
+    return fp8_attention.run(g, "sdpa_fwd_sm90", SMALL | (knobs or {}), inputs, **numbers)
 
 
 SHAPES = {
@@ -242,13 +183,6 @@ def test_sums_that_grow():
 # ---- written one by one
 
 
-def amax_of_both(p, o):
-    """The amax of weights and result as outputs."""
-    found = p.g.reduction(o, mode="amax").set_dim([1] * 4).set_output().set_name("amax_o")
-    found.set_data_type("FLOAT")
-    return p.g.identity(o)
-
-
 @pytest.mark.parametrize("share", ["mul", "div", "after"])
 def test_steps_one_by_one(share):
     p = Pattern(
@@ -267,12 +201,6 @@ def test_a_score_modification():
 
 
 # ---- choices
-
-
-def fusion_of(g):
-    graph = g.graph.finalize()
-    (fusion,) = partition(graph, [graph.live_ops])
-    return fusion
 
 
 def test_the_whole_is_one_fusion_of_the_engine():
@@ -294,10 +222,10 @@ def test_every_size_of_packed_heads_has_knobs():
 
 
 @pytest.mark.parametrize("target", ["sm_89", "sm_90", "sm_120"])
-def test_other_architectures_split_it(target):
+def test_other_architectures_have_the_portable_engine(target):
     graph = attention(keys=70, queries=40, depth=64).graph.finalize()
     found = heuristics.best_config(graph, of(target), ["A", "FALLBACK"])
-    assert len(found.choices) > 1
+    assert [choice.engine.name for choice in found.choices] == ["sdpa_sm80"]
 
 
 def test_before_fp8_it_is_refused():
@@ -308,7 +236,8 @@ def test_before_fp8_it_is_refused():
 
 
 def test_a_split_gives_the_same():
-    g = attention(heads=1, queries=20, keys=40, depth=16, arguments={"use_causal_mask": True})
+    """Where no engine has all of it: heads of 24 elements."""
+    g = attention(heads=1, queries=20, keys=40, depth=24, arguments={"use_causal_mask": True})
     graph, given = g.graph.finalize(), inputs_of(g)
     plan = compile_graph(graph, "sm_90", Options())
     assert len(plan.programs[0].fusions) > 1
@@ -350,17 +279,6 @@ def test_refusals(clause):
     make, supported = REFUSED[clause]
     reasons = SDPA_FWD_SM90.supports(fusion_of(make()), of(TARGET))
     assert any(supported in reason.supported for reason in reasons), reasons
-
-
-def test_the_portable_engine_refuses_fp8_and_amax():
-    assert "operand types" in [
-        reason.clause for reason in SDPA_SM80.supports(fusion_of(attention()), of("sm_90"))
-    ]
-    halves = Pattern(dtype="HALF", after=amax_of_both)
-    assert [r.what for r in SDPA_SM80.supports(fusion_of(halves.g), of("sm_80"))] == [
-        "reduction:amax"
-    ]
-    assert not SDPA_FWD_SM90.supports(fusion_of(halves.g), of(TARGET))
 
 
 def test_an_amax_of_16_bits():

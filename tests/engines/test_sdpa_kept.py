@@ -45,6 +45,9 @@ GUIDE = {
     "dropout": {"dropout": "drawn", "dtype": "BFLOAT16", "is_causal": True},
     "given mask": {"dropout": "given", "depth": 64},
     "sign of what is dropped": {"dropout": "given", "signed": True},
+    "F16x16": {"reordering": "F16x16", "is_causal": True},
+    "F16x16 of dropout": {"reordering": "F16x16", "dropout": "drawn", "is_padded": False},
+    "F16x16 of a given mask": {"reordering": "F16x16", "dropout": "given", "dtype": "BFLOAT16"},
     "odd keys": {"queries": 33, "keys": 45, "depth": 24},
     "inference": {"stored": False, "keys": 77, "softmax_reordering": "F16x16"},
     "inference with dropout": {"stored": False, "dropout": "drawn"},
@@ -91,13 +94,13 @@ def test_one_launch_is_the_first_choice():
     assert kernel.spill_store_bytes == 0
 
 
-def test_an_order_that_is_not_documented_is_refused():
-    made = SmallAttention(reordering="F16x16")
-    with pytest.raises(
-        dnnc.DnncError, match="F16x16, an order that is documented nowhere"
-    ) as found:
-        compile_graph(made.g.graph.finalize(), "sm_80")
-    assert found.value.status is dnnc.Status.NOT_SUPPORTED_LAYOUT
+def test_the_signs_of_dropout_are_the_same_kernel():
+    """What F16x16 adds is computed with the weights, not from memory."""
+    made = SmallAttention(dropout="drawn", reordering="F16x16")
+    plan = compile_graph(made.g.graph.finalize(), "sm_90a", Options())
+    (kernel,) = [k for p in plan.programs for k in p.kernels]
+    assert kernel.name == "fusion0_sdpa_sm80"
+    assert kernel.spill_store_bytes == 0
 
 
 # ---- weights of any attention

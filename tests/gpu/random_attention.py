@@ -26,6 +26,7 @@ KINDS = {
     "hopper": ("sdpa_fwd_sm90", "sm_90a", False),
     "fp8": ("sdpa_fwd_sm90", "sm_90a", True),
     "any": ("sdpa_sm80", None, False),
+    "any-fp8": ("sdpa_sm80", "sm_90a", True),
 }
 TURNS = ("hopper", "any", "hopper", "fp8")
 _EVERY = 20.0  # seconds between two lines of progress

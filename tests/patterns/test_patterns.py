@@ -32,6 +32,8 @@ FITS = {
     "drelu_fork_dbn": "grid",
     "drelu_fork_dbn_peers": 4,
     "mha_fprop": "sdpa_sm80",
+    "mha_fprop_reordered": "sdpa_sm80",
+    "mha_bprop": 4,
     "flash_fprop": "sdpa_fwd_sm90",
     "flash_bprop": 6,
     "flash_paged": "sdpa_fwd_sm90",
@@ -47,8 +49,6 @@ FITS = {
 # The status of the error, and a part of it that names what is missing.
 LAYOUT, PATTERN = Status.NOT_SUPPORTED_LAYOUT, Status.NOT_SUPPORTED_GRAPH_PATTERN
 REFUSED = {
-    "mha_fprop_reordered": (LAYOUT, "F16x16, an order that is documented nowhere; accepted: NONE"),
-    "mha_bprop": (LAYOUT, "F16x16, an order that is documented nowhere; accepted: NONE"),
     "conv_scale_bias_act": (LAYOUT, "is reordered as INT8x32; accepted: NONE"),
     # There is no such operation yet.
     "conv_bn_wgrad": (PATTERN, "operation conv_wgrad"),

@@ -25,10 +25,10 @@ def column(g, value, mode):
     return g.reduction(value, dnnc.reduction_mode[mode]).set_dim([BATCH, HEADS, LENGTH, 1])
 
 
-def causal(g, scores):
-    """Minus infinity above the diagonal."""
+def causal(g, scores, masked=-1e30):
+    """Minus infinity, or another number, above the diagonal."""
     rows, columns = g.gen_index(scores, axis=2), g.gen_index(scores, axis=3)
-    return g.binary_select(scores, -1e30, g.cmp_ge(rows, columns))
+    return g.binary_select(scores, masked, g.cmp_ge(rows, columns))
 
 
 def softmax(g, scores):

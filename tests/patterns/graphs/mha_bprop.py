@@ -1,21 +1,28 @@
-"""The gradients of fused attention, from the stored probabilities."""
+"""The gradients of fused attention, from the stored weights, whose sign says what was dropped."""
 
-from heads import LENGTH, SCALE, SCORES, column, head, turned
+from heads import SCALE, SCORES, causal, column, head, turned
 from images import new_graph, output
+
+KEPT = 1 / 0.9  # what dropout multiplied by
 
 
 def build():
     g = new_graph("mha_bprop")
-    b, h, n, _ = SCORES
     s = g.tensor(SCORES, name="s").set_reordering_type("F16x16")
     d_o = head(g, "do")
-    across = g.tensor([b, h, n, n], [h * n * n, n * n, 1, LENGTH], name="s_turned")
-    across.set_reordering_type("F16x16")
-    output(g.matmul(across, d_o), "dv")
-    ds = g.matmul(d_o, turned(g, "v"))
-    weighted = g.mul(ds, s)
-    whole = g.mul(s, column(g, weighted, "ADD"))
-    dp = g.mul(g.sub(weighted, whole), SCALE).set_data_type("HALF")
+    g5 = g.relu(g.mul(g.transpose(s, [0, 1, 3, 2]), KEPT)).set_data_type("HALF")
+    output(g.matmul(g5, d_o), "dv")
+    dp = g6(g, s, g.matmul(d_o, turned(g, "v")))
     output(g.matmul(dp, head(g, "k")), "dq")
-    output(g.matmul(g.transpose(dp, [0, 1, 3, 2]), head(g, "q")), "dk")
+    g7 = g.transpose(dp, [0, 1, 3, 2])
+    output(g.matmul(g7, head(g, "q")), "dk")
     return g
+
+
+def g6(g, s, ds):
+    """Backward through dropout, the softmax, the mask and the scale; stored."""
+    p, kept = g.abs(s), g.cmp_gt(s, 0.0)
+    ds = g.binary_select(g.mul(ds, KEPT), 0.0, kept)
+    whole = column(g, g.mul(p, ds), "ADD")
+    dp = g.mul(g.mul(p, g.sub(ds, whole)), SCALE)
+    return output(causal(g, dp, 0.0), "dp", "HALF").set_reordering_type("F16x16")

@@ -1,0 +1,175 @@
+"""Signs of what dropout drops, where S is stored as F16x16; gradients of attention from it."""
+
+import json
+
+import numpy as np
+import pytest
+
+import dnnc
+from dnnc import DnncError, Status
+from dnnc.dialect.json_form import from_json
+from tests.mha_graphs import SmallAttention
+from tests.support.checked import check, random_inputs
+
+SMALL = {"batch": 1, "queries": 20, "keys": 40, "depth": 16, "is_padded": False}
+
+
+def by_name(g, given):
+    """Outputs of the reference: name -> array."""
+    found = dnnc.reference(g, given)
+    return {tensor.name: np.float64(found[tensor.uid]) for tensor in g.graph.outputs}
+
+
+@pytest.mark.parametrize("dropout", ["drawn", "given"])
+def test_the_sign_says_what_was_dropped(dropout):
+    """The magnitudes are those of no dropout, and O is what it is without signs."""
+    plain, signed = (
+        SmallAttention(**SMALL, dropout=dropout, reordering=order) for order in ("NONE", "F16x16")
+    )
+    one, other = (by_name(made.g, made.inputs()) for made in (plain, signed))
+    kept = one["s"] != 0
+    assert 0.5 < kept.mean() < 1
+    np.testing.assert_array_equal(other["s"] > 0, kept)
+    np.testing.assert_array_equal(other["s"][kept], one["s"][kept])
+    np.testing.assert_allclose(np.abs(other["s"]).sum(-1), 1, atol=2e-3)
+    np.testing.assert_array_equal(other["o"], one["o"])
+
+
+FORMS = {
+    "mask first": (lambda g, p, mask: g.mul(mask, p), 1),
+    "a number after it": (lambda g, p, mask: g.mul(g.mul(p, mask), 3.0), 3),
+    "numbers after it": (lambda g, p, mask: g.mul(2.0, g.mul(g.mul(p, mask), 3.0)), 6),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_forms_of_the_product(name):
+    form, factor = FORMS[name]
+    g = dnnc.pygraph("forms", io_data_type="f16", intermediate_data_type="f32")
+    x, mask = (g.tensor([1, 1, 3, 8], name=name) for name in ("x", "mask"))
+    s = form(g, g.softmax(x, axis=-1), mask)
+    s.set_output().set_data_type("f16").set_name("s").set_reordering_type("F16x16")
+    g.add(s, 1.0).set_output().set_name("beside")
+    rng = np.random.default_rng(0)
+    given = {"x": rng.normal(size=(1, 1, 3, 8)), "mask": rng.random((1, 1, 3, 8)) < 0.5}
+    given = {key: np.asarray(value, np.float16) for key, value in given.items()}
+    found = by_name(g, given)
+    powers = np.exp(np.float64(given["x"]))
+    wanted = factor * powers / powers.sum(-1, keepdims=True)
+    np.testing.assert_allclose(found["s"], np.where(given["mask"], wanted, -wanted), atol=4e-3)
+    np.testing.assert_allclose(found["beside"], 1 + wanted * given["mask"], atol=8e-3)
+    check(g, inputs={t.uid: given[t.name] for t in g.graph.inputs}, allowance=2.0**-10)
+
+
+def masked_weights(g, x, mask):
+    return g.mul(g.softmax(x, axis=-1), mask)
+
+
+OTHERS = {
+    "no order": (masked_weights, "NONE"),
+    "no mask": (lambda g, x, mask: g.softmax(x, axis=-1), "F16x16"),
+    "no weights": (lambda g, x, mask: g.mul(g.exp(x), mask), "F16x16"),
+    "logarithms": (
+        lambda g, x, mask: g.mul(g.softmax(x, axis=-1, algorithm="LOG"), mask), "F16x16"
+    ),
+    "no input": (lambda g, x, mask: g.mul(g.softmax(x, axis=-1), g.abs(mask)), "F16x16"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_are_stored_as_the_graph_says(name):
+    make, order = OTHERS[name]
+    g = dnnc.pygraph("others", io_data_type="f16", intermediate_data_type="f32")
+    x, mask = (g.tensor([1, 1, 3, 8], name=name) for name in ("x", "mask"))
+    make(g, x, mask).set_output().set_reordering_type(order)
+    assert "pointwise:neg" not in [op.title for op in g.graph.finalize().ops]
+
+
+def test_a_validated_graph_stays_as_it_was_written():
+    made = SmallAttention(**SMALL, dropout="drawn", reordering="F16x16")
+    before = list(made.g.graph.ops)
+    made.g.graph.validate()
+    assert made.g.graph.ops == before
+    assert len(made.g.graph.finalize().ops) == len(before) + 3
+    text = made.g.graph.canonical_text()
+    assert from_json(json.loads(text)).finalize().canonical_text() == text  # no signs twice
+
+
+def test_what_may_be_stored_in_this_order():
+    for dims, dtype, accepted in (([1, 8, 8], "f16", "rank 4"), ([1, 1, 8, 8], "f32", "bf16")):
+        g = dnnc.pygraph("refused", io_data_type=dtype)
+        y = g.identity(g.tensor(dims)).set_output().set_reordering_type("F16x16")
+        assert y.get_reordering_type() is dnnc.tensor_reordering.F16x16
+        with pytest.raises(DnncError, match=f"is reordered as F16x16.*{accepted}") as caught:
+            dnnc.compile(g, cache=False, in_process=True)
+        assert caught.value.status is Status.NOT_SUPPORTED_LAYOUT
+
+
+# ---- the way back
+
+
+KEPT = 4 / 3  # what dropout multiplies by
+
+
+def gradients(dims, depth):
+    """dQ, dK and dV from S, as cuDNN's guide has them; dP is stored, too."""
+    batch, heads, queries, keys = dims
+    g = dnnc.pygraph(
+        "mha_bprop", io_data_type="f16", intermediate_data_type="f32", compute_data_type="f32"
+    )
+    s = g.tensor(dims, name="s").set_reordering_type("F16x16")
+    q, d_o = (g.tensor([batch, heads, queries, depth], name=name) for name in ("q", "do"))
+    k = g.tensor([batch, heads, keys, depth], name="k")
+    vt = g.tensor([batch, heads, depth, keys], name="vt")
+    across = g.mul(g.transpose(s, [0, 1, 3, 2]), KEPT)
+    g.matmul(g.relu(across).set_data_type("f16"), d_o).set_output().set_name("dv")
+    p, ds = g.abs(s), g.mul(g.matmul(d_o, vt), KEPT)
+    ds = g.binary_select(ds, 0.0, g.cmp_gt(s, 0.0))
+    whole = g.reduction(g.mul(p, ds), "add").set_dim([batch, heads, queries, 1])
+    dp = g.mul(g.mul(p, g.sub(ds, whole)), 0.125).set_data_type("f16")
+    dp.set_output().set_name("dp").set_reordering_type("F16x16")
+    g.matmul(dp, k).set_output().set_name("dq")
+    g.matmul(g.transpose(dp, [0, 1, 3, 2]), q).set_output().set_name("dk")
+    return g
+
+
+def test_gradients_from_what_was_stored():
+    """They are the slopes of O along directions of Q, K and V; the mask is S's sign alone."""
+    made = SmallAttention(**SMALL, dropout="given", reordering="F16x16")
+    given = made.inputs()
+    names = {tensor.name: tensor.uid for tensor in made.g.graph.inputs}
+    q, kt, v, mask = (np.float64(given[names[name]]) for name in ("q", "k", "v", "mask"))
+    d_o = np.random.default_rng(1).normal(size=q.shape)
+    back = gradients(made.dims, 16)
+    swapped = v.swapaxes(-1, -2)
+    found = by_name(
+        back,
+        {"s": by_name(made.g, given)["s"], "q": q, "k": kt.swapaxes(-1, -2), "vt": swapped,
+         "do": d_o},
+    )  # fmt: skip
+
+    def loss(q, kt, v):
+        powers = np.exp(q @ kt * 0.125)
+        weights = powers / powers.sum(-1, keepdims=True) * mask * KEPT
+        return (weights @ v * d_o).sum()
+
+    step, rng = 1e-4, np.random.default_rng(2)
+    for name, place in (("dq", 0), ("dk", 1), ("dv", 2)):
+        points = [q, kt, v]
+        direction = rng.normal(size=points[place].shape)
+        ends = []
+        for sign in (1, -1):
+            moved = list(points)
+            moved[place] = moved[place] + sign * step * direction
+            ends.append(loss(*moved))
+        slope = (ends[0] - ends[1]) / (2 * step)
+        gradient = found[name].swapaxes(-1, -2) if name == "dk" else found[name]
+        assert np.isclose((gradient * direction).sum(), slope, rtol=2e-2, atol=0.05), name
+
+
+def test_gradients_are_run():
+    """By several kernels, which read S where its strides say."""
+    g = gradients([1, 2, 16, 32], 16)
+    given = random_inputs(g.graph.finalize(), {})
+    plan = check(g, inputs=given, slack=4.0, allowance=2.0**-8)
+    assert sum(len(program.kernels) for program in plan.programs) > 1
