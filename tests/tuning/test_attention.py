@@ -9,9 +9,13 @@ import dnnc
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
+from dnnc.engines import heuristics
 from dnnc.engines.choice_text import choice_of_text, choice_text
-from dnnc.expr import assuming
+from dnnc.engines.inputs import Inputs
+from dnnc.engines.variants import guarded_configs
+from dnnc.expr import assuming, parse_guard
 from dnnc.options import Options
+from dnnc.record import Entry, Record, structure_key, symbol_names, to_structure
 from dnnc.runtime import driver
 from dnnc.target import of
 from dnnc.tuning import DeviceTimer, autotune
@@ -133,6 +137,34 @@ def test_a_pygraph_takes_it(tuned):
     g.build_operation_graph()
     g.create_execution_plans(["A"], tuning=tuned.record)
     assert g.get_plan_name_at_index(0) == "eng16_PACK_GQA=1_SPLIT_KV=4_STAGES=3_TILE_M=16_TILE_N=32"
+
+
+def test_sizes_of_several_symbols_that_were_timed_together():
+    """Batch, queries and keys grow at once: what was fastest at both ends is in one plan."""
+    graph, row = prefill().graph.finalize(), of("sm_90a")
+    sizes = [{"B": 1, "Sq": 512, "Skv": 512}, {"B": 4, "Sq": 2048, "Skv": 2048}]
+    fastest = {
+        values["Sq"]: candidates(graph, row, [values], most=place)[-1]
+        for values, place in zip(sizes, (2, 3), strict=True)
+    }
+    names = symbol_names(graph)
+    entries = tuple(
+        Entry(
+            graph=structure_key(graph), name="", sizes={names[k]: n for k, n in values.items()},
+            target="sm_90a", device="H100", driver="13.0", l2="warm",
+            versions={"dnnc": dnnc.__version__}, seconds=1e-5,
+            partition=to_structure(fastest[values["Sq"]].partition, graph),
+            choices=fastest[values["Sq"]].choices,
+        )
+        for values in sizes
+    )  # fmt: skip
+    inputs = Inputs(record=Record(entries))
+    config = heuristics.best_config(graph, row, inputs=inputs)
+    found = guarded_configs(graph, row, config, inputs=inputs)
+    assert [made.guard.split(" <= ")[0] for made in found] == ["Sq", "1"]
+    for values in sizes:
+        taken = next(m for m in found if parse_guard(m.guard, graph.symbols).holds(values))
+        assert taken.config.choice_text == fastest[values["Sq"]].choices
 
 
 # ---- what is timed
