@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from . import vector_cases
 from .attention_cases import attention_of, decoding, listed
 from .case import Case
 from .cases import AXES, add, bias_gelu, squares
@@ -84,6 +85,7 @@ GRADIENTS_OF_ROWS = (
     (4096, 131_072), (4096, 200_000), *LONG_ROWS,
 )  # fmt: skip
 POOLED_IMAGES = ((256, 112, 112, 64), (32, 56, 56, 256))
+RELAID_IMAGES = ((128, 56, 56, 256), (32, 112, 112, 64), (128, 14, 14, 1024), (128, 7, 7, 2048))
 
 
 def all_cases() -> list[Case]:
@@ -248,6 +250,15 @@ def paged() -> list[Case]:
     return list({case.id: case for case in found}.values())
 
 
+def layouts() -> list[Case]:
+    """Images of bytes between NCHW and vectors of 4 and 32 channels, after the streaming kernel
+    that copy bandwidth is read from."""
+    found = [add(8192, 16384)]
+    for sizes in RELAID_IMAGES:
+        found += [make(*sizes) for make in vector_cases.KINDS.values()]
+    return found
+
+
 SETS = {
     "all": all_cases,
     "hopper": hopper,
@@ -264,6 +275,7 @@ SETS = {
     "decode": decode,
     "packed": packed,
     "paged": paged,
+    "layouts": layouts,
 }
 
 

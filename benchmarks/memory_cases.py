@@ -1,6 +1,7 @@
 """The cases bound by memory: batch norms, pooling, pointwise work, reductions of 1 GiB.
 
-bf16.  An id is memory/bf16/kind/sizes; sizes are [n, h, w, c] of the large image, which has its
+bf16, but for copies of vectors of bytes (`vector_cases`, memory/int8/kind/sizes).  An id is
+memory/bf16/kind/sizes; sizes are [n, h, w, c] of the large image, which has its
 channels last, or [rows, columns], or as part_norm_cases has them.
 """
 
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from . import cases, image_norm_cases, part_norm_cases
+from . import cases, image_norm_cases, part_norm_cases, vector_cases
 from .case import Buffers, Case
 from .cases import AXES
 from .image_norm_cases import image, image_case, memory_case
@@ -181,6 +182,7 @@ def large_squares(rows: int, columns: int, axes: str) -> Case:
 KINDS: dict[str, Callable[..., Case]] = {
     **image_norm_cases.KINDS,
     **part_norm_cases.KINDS,
+    **vector_cases.KINDS,
     "max_pool": max_pool,
     "max_pool_backward": max_pool_backward,
     "average_pool": average_pool,

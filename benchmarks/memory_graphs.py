@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import image_norm_graphs, part_norm_graphs
+from . import image_norm_graphs, part_norm_graphs, vector_graphs
 from .image_norm_graphs import Sizes, image, output
 
 if TYPE_CHECKING:
@@ -118,6 +118,7 @@ def _add(made: Graph, p: Mapping[str, Any], strides: list[int]) -> None:
 BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
     **image_norm_graphs.BUILDERS,
     **part_norm_graphs.BUILDERS,
+    **vector_graphs.BUILDERS,
     "max_pool": _max_pool,
     "max_pool_backward": _max_pool_backward,
     "average_pool": _average_pool,

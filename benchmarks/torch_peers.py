@@ -18,6 +18,7 @@ from . import (
     memory_graphs,
     part_norm_cases,
     resnet50_cases,
+    vector_graphs,
 )
 from .case import Buffers, Case
 from .cases import torch_type
@@ -155,6 +156,7 @@ _MEMORY: dict[str, Call] = {
     # Without a buffer for it, the sum would be laid out as its first operand is.
     "transposed": lambda s: torch.add(s["x"].mT, s["z"], out=s["y"]),
     "strided": lambda s: torch.add(s["x"][::2], s["z"], out=s["y"]),
+    **{kind: lambda s: s["y"].copy_(s["x"]) for kind in vector_graphs.COPIES},
 }
 
 

@@ -226,8 +226,8 @@ def paged(
         seq_len_q=lengths[0], seq_len_kv=lengths[1], paged_attention_k_table=tables[0],
         paged_attention_v_table=tables[1], paged_attention_max_seq_len_kv=pages * block, **options,
     )  # fmt: skip
-    o.set_output(True)
-    stats.set_output(True).set_data_type("FLOAT")
+    o.set_output(True).set_name("o")
+    stats.set_output(True).set_name("stats").set_data_type("FLOAT")
     return g, blocks
 
 

@@ -84,6 +84,21 @@ class GlobalTensor:
             [self._load_at(ops.add(where.base, i), element, chunk) for i in range(0, width, chunk)]
         )
 
+    def load_lines(self, at: Sequence[Coordinate], count: int, width: int) -> list[Any]:
+        """Lines of `width` elements that follow each other in memory, by one access of whole words.
+
+        at: of the first element, aligned to all of them together.
+        """
+        size = self.tensor.type.bits // 8
+        assert count * width * size <= MAX_ACCESS_BYTES and width * size % 4 == 0, "an access"
+        element, words = register_type(self.tensor.type), width * size // 4
+        address = ops.gep(self.pointer, self._offset(at).element(0), element)
+        type_ = ops.vector_type(ops.i32_type(), count * words)
+        loaded = ops.load(address, type_, count * width * size)
+        line = ops.vector_type(element, width)
+        parts = (ops.part(loaded, i * words, words) for i in range(count))
+        return [llvm.BitcastOp(line, part).result for part in parts]
+
     def _load_at(self, base: Any, element: Any, chunk: int) -> Any:
         size = self.tensor.type.bits // 8
         address, type_ = ops.gep(self.pointer, base, element), ops.vector_type(element, chunk)

@@ -261,6 +261,15 @@ def concat(parts: Sequence[Any]) -> Any:
     return from_elements([element for part in parts for element in elements(part)])
 
 
+def joined(parts: Sequence[Any]) -> Any:
+    """What `concat` gives, in words where it is whole words: bytes are not taken apart."""
+    bits = width_of(parts[0]) * element_of(parts[0].type).width
+    if len(parts) == 1 or bits % 32:
+        return concat(parts)
+    words = vector_type(i32_type(), bits // 32)
+    return concat([llvm.BitcastOp(words, part).result for part in parts])
+
+
 def part(value: Any, start: int, width: int) -> Any:
     """Some consecutive elements of a fragment."""
     if width == width_of(value):

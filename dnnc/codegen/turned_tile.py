@@ -12,6 +12,10 @@ thread's block have one turn:
 
     read    8 threads, 8 chunks of a line: a turn only permutes them
     write   8 threads, chunk c of rows m, m + vector, ...: 8 turns, 8 places
+
+A side may be short, as that of the elements of a vector is (NC/4HW4).  Where the short side is m,
+and neighbours of n follow each other in memory, an access brings in several lines; where it is n,
+a block has whole rows of a few bytes, several of which are written at once.
 """
 
 from __future__ import annotations
@@ -35,8 +39,9 @@ _LINE_BYTES = 128  # all banks, once
 class TurnedTile:
     """The layout of a tile in shared memory; all sizes are powers of two.
 
-    rows, columns: along m and n, at least 32.  element_bytes: 1 to 8.
+    rows, columns: along m and n, at least 4, one of them at least 32.  element_bytes: 1 to 8.
     vector: elements along m that a thread brings in at once.  lines: along n, see the top.
+    together: of these lines, those that one access brings in.
 
     Example, 64 x 64 elements of 2 bytes, vector = 8: a row is a line.  Rows 0 to 7 keep their
     chunks 0 1 2 3 4 5 6 7, rows 8 to 15 have 1 0 3 2 5 4 7 6, rows 16 to 23 have 2 3 0 1 6 7 4 5.
@@ -47,6 +52,19 @@ class TurnedTile:
     element_bytes: int
     vector: int
     lines: int
+    together: int = 1
+
+    @property
+    def loads(self) -> int:
+        """Accesses of a thread to a block."""
+        return self.lines // self.together
+
+    @property
+    def rows_at_once(self) -> int:
+        """Of a block, that a thread writes by one access."""
+        if self.lines < self.columns:
+            return 1
+        return min(self.vector, max(1, CHUNK_BYTES // self.row_bytes))
 
     @property
     def row_bytes(self) -> int:
@@ -145,25 +163,38 @@ class StagedTile:
         """The tensor's coordinates, of the iteration's."""
         return [Index.of(0) if axis < 0 else coordinates[axis] for axis in self.path]
 
+    def bring(self, coordinates: Sequence[Coordinate]) -> list[Any]:
+        """The lines of one access, whose first element is at some coordinates."""
+        layout, at = self.layout, self.at(coordinates)
+        if layout.together == 1:
+            return [self.source.load(at, layout.vector)]
+        return self.source.load_lines(at, layout.together, layout.vector)
+
     def put(self, row: Any, column: Any, lines: Sequence[Any]) -> None:
         """Writes a thread's block; lines: of n, n + 1, ..., each `vector` elements along m."""
-        size = self.layout.lines * self.layout.element_bytes
-        for i, piece in enumerate(turned(lines)):
-            pointer = byte_pointer(self.memory, self.layout.offset(ops.add(row, i), column))
-            ops.store(pointer, piece, size)
+        count = self.layout.rows_at_once
+        size = count * self.layout.lines * self.layout.element_bytes
+        pieces = turned(lines)
+        for first in range(0, len(pieces), count):
+            pointer = byte_pointer(self.memory, self.layout.offset(ops.add(row, first), column))
+            ops.store(pointer, ops.joined(pieces[first : first + count]), size)
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        """A fragment along n."""
+        """A fragment along n, or of whole rows, one after the other."""
         groups = [part.group for part in at if isinstance(part, Part)]
         inside = {group.axes: group.inside for group in groups if isinstance(group, TileGroup)}
-        row, column = inside[self.slow], inside[self.fast]
-        size = self.layout.element_bytes
+        row = inside.get((*self.slow, *self.fast))
+        column: Any = 0
+        if row is None:
+            row, column = inside[self.slow], inside[self.fast]
+        size, columns = self.layout.element_bytes, self.layout.columns
         piece = min(width, MAX_ACCESS_BYTES // size)
         type_ = ops.vector_type(register_type(self.source.tensor.type), piece)
         found = []
         for first in range(0, width, piece):
-            offset = self.layout.offset(row, ops.add(column, first))
-            found.append(ops.load(byte_pointer(self.memory, offset), type_, piece * size))
+            place = ops.add(row, first // columns), ops.add(column, first % columns)
+            pointer = byte_pointer(self.memory, self.layout.offset(*place))
+            found.append(ops.load(pointer, type_, piece * size))
         return ops.concat(found)
 
 

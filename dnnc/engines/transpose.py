@@ -11,7 +11,10 @@ fragments along the fast axis, in which everything else is read, computed and st
     z  --16 bytes along c------------------------------------------------------------->  y
 
 Both are groups of axes that all tensors agree on (NCHW to NHWC: H and W by C); tiles of the other
-axes, the batch, follow each other.
+axes, the batch, follow each other.  A group of few elements, as those of a vector are (NCHW to
+NC/4HW4: H and W by 4), is one side of the tile whole, and the other side is so much longer; what
+lies in memory as such short lines, one after the other, is read by accesses of 16 bytes all the
+same.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from ..dialect.fusion import Fusion
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..errors import Status
-from ..expr import ceildiv, product, typical
+from ..expr import Expr, ceildiv, product, typical
 from ..mlir import ir
 from ..target import STATIC_SMEM_BYTES, WARP_THREADS, Target
 from .engine import Knob, Knobs, Prediction, Reason
@@ -41,12 +44,18 @@ from .transpose_kernel import TransposeEmitter, TransposeTiling
 from .turned import Read, Sweep
 
 _TILE_SIDES = (64, 32, 128)
+_SHORT_SIDES = (4, 8, 16, 32)  # of groups of a fixed length that is no longer
+_LONG_SIDES = (256, 512, 1024)  # beside these
+_SIDES = (*_TILE_SIDES, *_SHORT_SIDES[:-1], *_LONG_SIDES)
 _MOST_THREADS = 512
-_MOST_ELEMENTS = (1 << 31) - max(_TILE_SIDES)  # along a group: tiles end below 2**31
+_MOST_ELEMENTS = (1 << 31) - max(_SIDES)  # along a group: tiles end below 2**31
 
-# Of what streaming kernels reach: loads wait for a barrier.  A guess until it is measured.
-_BANDWIDTH_SHARE = 0.85
+# Of what streaming kernels reach, of lines of 128 bytes and of 64: 8192 x 8192 of bf16 on an H100.
+_BANDWIDTH_SHARES = {128: 0.94, 64: 0.86}
 _WORD_BYTES = 4  # of a bank of shared memory
+_LEAST_TILE_BYTES = (
+    2048  # of the widest tensor: blocks of less, as 32 x 32 of bf16, start too often
+)
 _LINE_BYTES = 128  # that a tile's rows and columns should have in memory
 
 # Accesses of 16 bytes to all whole inputs that a thread has under way: with more, registers leave
@@ -85,8 +94,8 @@ class TransposeEngine(PointwiseEngine):
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
-        Knob("TILE_M", _TILE_SIDES, "elements of a block's tile along the turned inputs"),
-        Knob("TILE_N", _TILE_SIDES, "elements of a block's tile along the outputs"),
+        Knob("TILE_M", _SIDES, "elements of a block's tile along the turned inputs"),
+        Knob("TILE_N", _SIDES, "elements of a block's tile along the outputs"),
         Knob("ARRAY_SIZE_PER_THREAD", (8, 4, 2, 1, 16),
              "accesses of 16 bytes to the widest tensor that a thread makes"),
     )  # fmt: skip
@@ -96,7 +105,7 @@ class TransposeEngine(PointwiseEngine):
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         sweep = Sweep.of_fusion(fusion)
-        reasons: list[Reason] = []
+        reasons = _side_reasons(sweep, _sides_of(knobs))
         threads = _threads(sweep, knobs)
         if not WARP_THREADS <= threads <= _MOST_THREADS:
             wanted = f"{WARP_THREADS} to {_MOST_THREADS} threads"
@@ -116,34 +125,30 @@ class TransposeEngine(PointwiseEngine):
         array = next((n for n in (8, 4, 2) if n <= most and n * whole <= _MOST_ACCESSES), 1)
         other = 2 * array if 2 * array <= most else array // 2
         wanted = tuple(min(64, side) if is_long else side for side in _line_sides(sweep))
-
-        def distance(tile: tuple[int, ...]) -> int:
-            pairs = zip(tile, wanted, strict=True)
-            return sum(abs(side.bit_length() - best.bit_length()) for side, best in pairs)
-
-        tiles = sorted(product_of(_TILE_SIDES, repeat=2), key=distance)
         found = [
             {"TILE_M": tile[0], "TILE_N": tile[1], "ARRAY_SIZE_PER_THREAD": n}
             for n in (array, other)
-            for tile in tiles
-            if distance(tile) <= 1 or max(tile) == min(_TILE_SIDES)
+            for tile in (*_short_tiles(sweep, wanted), *_square_tiles(wanted))
         ]
         return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         """The bytes, at a share of the memory's rate; tiles past the edges cost as much."""
         sweep = Sweep.of_fusion(fusion)
-        sides = knobs["TILE_M"], knobs["TILE_N"]
+        sides = _sides_of(knobs)
         padded = 1.0
-        for group, side in zip((sweep.slow_group, sweep.groups[-1]), sides, strict=True):
+        for group, side in zip(_groups(sweep), sides, strict=True):
             extent = typical(sweep.extent(group))
             padded *= -(-extent // side) * side / max(1, extent)
         elements = typical(fusion.outputs[0].elements()) * padded
         memory = memory_seconds(fusion, target, blocks=int(elements) // math.prod(sides))
+        ends = zip(sides, _sizes(sweep), _are_in_a_row(sweep), strict=True)
         lines = min(
-            min(_LINE_BYTES, side * size) for side, size in zip(sides, _sizes(sweep), strict=True)
+            _LINE_BYTES if in_a_row else min(_LINE_BYTES, side * size)
+            for side, size, in_a_row in ends
         )
-        share = _BANDWIDTH_SHARE * (1 + lines / _LINE_BYTES) / 2
+        whole, half = _BANDWIDTH_SHARES[_LINE_BYTES], _BANDWIDTH_SHARES[_LINE_BYTES // 2]
+        share = whole - (whole - half) * 2 * (1 - lines / _LINE_BYTES)
         stream = (memory.seconds - LAUNCH_SECONDS) * padded / share
         return Prediction(LAUNCH_SECONDS + stream, memory.bound)
 
@@ -151,7 +156,7 @@ class TransposeEngine(PointwiseEngine):
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         sweep = Sweep.of_region(region)
-        sides = knobs["TILE_M"], knobs["TILE_N"]
+        sides = _sides_of(knobs)
         threads = min(_MOST_THREADS, max(WARP_THREADS, _threads(sweep, knobs)))
         each = math.prod(sides) // threads
         is_of_bytes = min(_whole_sizes(sweep)) == 1 and _is_light(region)
@@ -160,22 +165,26 @@ class TransposeEngine(PointwiseEngine):
         for read in sweep.turned:
             if sweep.across(read) != sweep.slow:
                 continue
-            vector, lines = _block_of(sweep, read, each)
+            vector, lines, together = _block_of(sweep, read, each, sides[1])
             turned.append(
                 {
                     "argument": arguments.index(read.source),
                     "path": list(read.path(sweep.dims)),
                     "vector_elems": vector,
                     "lines": lines,
+                    "together": together,
                 }
             )
+        width = min(_fragment_width(sweep), each)
+        rows = _fragment_rows(sweep, width, each, sides[1])
         return {
             "loops": [list(group) for group in sweep.groups],
             "slow": sweep.groups.index(sweep.slow_group),
             "tile": list(sides),
             "threads": threads,
             "min_blocks": _THREADS_OF_BYTES // threads if is_of_bytes else 0,
-            "vector_elems": min(_fragment_width(sweep), each),
+            "vector_elems": width * rows,
+            "rows": rows,
             "turned": turned,
         }
 
@@ -262,37 +271,165 @@ def _line_sides(sweep: Sweep) -> tuple[int, ...]:
     return tuple(max(least, _LINE_BYTES // size) for size in _sizes(sweep))
 
 
+def _square_tiles(wanted: Sequence[int]) -> list[tuple[int, ...]]:
+    """The tile that is wanted, its neighbours, and the smallest."""
+
+    def distance(tile: tuple[int, ...]) -> int:
+        pairs = zip(tile, wanted, strict=True)
+        return sum(abs(side.bit_length() - best.bit_length()) for side, best in pairs)
+
+    tiles = sorted(product_of(_TILE_SIDES, repeat=2), key=distance)
+    return [t for t in tiles if distance(t) <= 1 or max(t) == min(_TILE_SIDES)]
+
+
+def _short_tiles(sweep: Sweep, wanted: Sequence[int]) -> list[tuple[int, ...]]:
+    """Tiles of about as many elements, of which one side is a whole group of few elements."""
+    short = [_short_side(sweep.extent(group)) for group in _groups(sweep)]
+    if (short[0] is None) == (short[1] is None):
+        return []
+    place = 0 if short[1] is None else 1
+    side, long = short[place] or 0, typical(sweep.extent(_groups(sweep)[1 - place]))
+    best, widest = math.prod(wanted) // side, max(_whole_sizes(sweep))
+    found = [
+        n
+        for n in (64, 128, *_LONG_SIDES)
+        if n <= best and (n // 2 < long or n == 64) and side * n * widest >= _LEAST_TILE_BYTES
+    ]
+    return [(side, n) if place == 0 else (n, side) for n in reversed(found)]
+
+
+def _short_side(extent: Expr) -> int | None:
+    """The side of a tile that holds a short group whole; None: it is long, or 1."""
+    length = extent.constant or 0
+    return next((n for n in _SHORT_SIDES if 1 < length <= n), None)
+
+
+def _side_reasons(sweep: Sweep, sides: tuple[int, int]) -> list[Reason]:
+    """Short sides are of short groups, and long ones beside them."""
+    reasons: list[Reason] = []
+    for group, side in zip(_groups(sweep), sides, strict=True):
+        extent = sweep.extent(group)
+        if side < min(_TILE_SIDES) and side != _short_side(extent):
+            what = f"a side of {side} along {extent} elements"
+            wanted = f"{min(_TILE_SIDES)} or more, or the least that holds a fixed number of them"
+            reasons.append(knob_reason(what, wanted))
+    if min(sides) > max(_SHORT_SIDES) and max(sides) > max(_TILE_SIDES):
+        what = f"a tile of {sides[0]}x{sides[1]}"
+        reasons.append(knob_reason(what, f"sides of at most {max(_TILE_SIDES)} beside such"))
+    if max(sides) < min(_TILE_SIDES):
+        what = f"a tile of {sides[0]}x{sides[1]}"
+        reasons.append(knob_reason(what, f"a side of at least {min(_TILE_SIDES)}"))
+    return reasons
+
+
+def _sides_of(knobs: Knobs) -> tuple[int, int]:
+    return knobs["TILE_M"], knobs["TILE_N"]
+
+
+def _groups(sweep: Sweep) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The slow and the fast one."""
+    return sweep.slow_group, sweep.groups[-1]
+
+
 def _threads(sweep: Sweep, knobs: Knobs) -> int:
     accesses = MAX_ACCESS_BYTES * knobs["ARRAY_SIZE_PER_THREAD"]
     return knobs["TILE_M"] * knobs["TILE_N"] * max(_whole_sizes(sweep)) // accesses
 
 
-def _block_of(sweep: Sweep, read: Read, each: int) -> tuple[int, int]:
-    """(elements along the slow axis, lines) of the blocks in which a thread brings `each` in.
+def _block_of(sweep: Sweep, read: Read, each: int, columns: int) -> tuple[int, int, int]:
+    """(elements along the slow axis, lines, lines of an access) of the blocks in which a thread
+    brings `each` in; columns: of the tile.
 
     Wide loads are worth more than wide pieces for shared memory, as long as those are words.
     """
     size = _bytes_of(read.tensor)
-    lines = most = MAX_ACCESS_BYTES // size
+    most = MAX_ACCESS_BYTES // size
+    lines = min(most, columns)
     loops = read.loops(sweep.dims)
     vector = _aligned_elems(sweep, read.tensor, loops, sweep.slow_group, most)
+    together = _lines_of_an_access(sweep, read, vector)
+    if together > 1:  # threads side by side read what lies side by side
+        lines = min(lines, max(together, _WORD_BYTES // size))
     while vector * lines > each:
-        if lines > 1 and (lines * size > _WORD_BYTES or vector == 1):
+        if lines > together and (lines * size > _WORD_BYTES or vector == 1):
             lines //= 2
         else:
-            vector //= 2
-    return vector, lines
+            vector, together = vector // 2, 1
+    return vector, lines, together
+
+
+def _lines_of_an_access(sweep: Sweep, read: Read, vector: int) -> int:
+    """How many lines along the slow axis, which are `vector` elements each, an access may bring
+    in."""
+    size = _bytes_of(read.tensor)
+    if not _is_in_a_row(sweep, read.tensor, read.loops(sweep.dims), sweep.slow_group):
+        return 1
+    if sweep.extent(sweep.slow_group).constant != vector or vector * size % _WORD_BYTES:
+        return 1
+    loops = read.loops(sweep.dims)
+    most = MAX_ACCESS_BYTES // (vector * size)
+    fast = sweep.groups[-1]
+    steps = [
+        read.tensor.layout[own].known_divisor() * size
+        for axis, own in loops.items()
+        if axis not in (*sweep.slow_group, *fast) and sweep.dims[axis].constant != 1
+    ]
+    known = math.gcd(*steps, read.tensor.alignment, MAX_ACCESS_BYTES) // (vector * size)
+    return math.gcd(max(1, known), sweep.extent(fast).known_divisor(), most)
+
+
+def _is_in_a_row(
+    sweep: Sweep, tensor: Tensor, loops: Mapping[int, int], group: Sequence[int]
+) -> bool:
+    """Whether a tensor's lines along a group of a fixed length follow each other in memory, as
+    elements of vectors do."""
+    other = sweep.groups[-1] if group == sweep.slow_group else sweep.slow_group
+    extent = sweep.extent(group).constant
+    if extent is None or group[-1] not in loops or other[-1] not in loops:
+        return False
+    inner, outer = (tensor.layout[loops[axis]].constant for axis in (group[-1], other[-1]))
+    return inner == 1 and outer == extent
+
+
+def _are_in_a_row(sweep: Sweep) -> tuple[bool, bool]:
+    """Whether the lines of all turned inputs along the slow group are, and those of all outputs
+    along the fast one."""
+    slow, fast = _groups(sweep)
+    own = {axis: axis for axis, n in enumerate(sweep.dims) if n.constant != 1}
+    turned = all(_is_in_a_row(sweep, r.tensor, r.loops(sweep.dims), slow) for r in sweep.turned)
+    return turned, all(_is_in_a_row(sweep, output, own, fast) for output in sweep.outputs)
 
 
 def _fragment_width(sweep: Sweep) -> int:
     """Elements of a fragment along the fast axis: 16 bytes of the narrowest tensor, and no more
     than two accesses to the widest."""
-    sizes = _whole_sizes(sweep)
-    width = min(MAX_ACCESS_BYTES // min(sizes), 2 * MAX_ACCESS_BYTES // max(sizes))
+    width = _most_of_a_fragment(sweep)
     loops = {axis: axis for axis in range(len(sweep.dims))}
     for output in sweep.outputs:
         width = _aligned_elems(sweep, output, loops, sweep.groups[-1], width)
     return width
+
+
+def _most_of_a_fragment(sweep: Sweep) -> int:
+    sizes = _whole_sizes(sweep)
+    return min(MAX_ACCESS_BYTES // min(sizes), 2 * MAX_ACCESS_BYTES // max(sizes))
+
+
+def _fragment_rows(sweep: Sweep, width: int, each: int, columns: int) -> int:
+    """Rows of a tile that a fragment is, where those of all that is whole and not turned follow
+    each other in memory; width: of a row's part, columns: of the tile."""
+    slow, fast = _groups(sweep)
+    elements = sweep.extent(slow).bounds()[1] * columns
+    if not width == columns == sweep.extent(fast).constant or elements >= 1 << 31:
+        return 1
+    own = {axis: axis for axis, n in enumerate(sweep.dims) if n.constant != 1}
+    straight = [r for r in sweep.reads if r not in sweep.turned and _is_whole(sweep, r)]
+    ends = [(output, own) for output in sweep.outputs]
+    ends += [(read.tensor, read.loops(sweep.dims)) for read in straight]
+    if not all(_is_in_a_row(sweep, tensor, loops, fast) for tensor, loops in ends):
+        return 1
+    most = max(1, min(_most_of_a_fragment(sweep), each) // width)
+    return math.gcd(sweep.extent(slow).known_divisor(), most)
 
 
 def _aligned_elems(

@@ -37,12 +37,13 @@ _ALIGNMENT = 128  # of a tile: its lines are all banks
 @dataclass(frozen=True)
 class TurnedInput:
     """argument: its number among the region's.  path: see `StagedTile`.
-    vector_elems, lines: of the blocks that a thread brings in."""
+    vector_elems, lines: of the blocks that a thread brings in; together: lines of an access."""
 
     argument: int
     path: tuple[int, ...]
     vector_elems: int
     lines: int
+    together: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ class TransposeTiling:
     loops: groups of axes, the fast one last.  slow: the number of the slow one.
     tile: elements of a block along the slow and the fast group.  threads: of a block.
     min_blocks: of a multiprocessor, that registers leave room for; 0: any.
-    vector_elems: elements of a fragment of the outputs.
+    vector_elems: elements of a fragment of the outputs.  rows: of the tile, that these are whole
+    rows of; 1: elements along the fast group.
     """
 
     loops: tuple[tuple[int, ...], ...]
@@ -61,6 +63,7 @@ class TransposeTiling:
     threads: int
     min_blocks: int
     vector_elems: int
+    rows: int
     turned: tuple[TurnedInput, ...]
 
     @staticmethod
@@ -146,7 +149,7 @@ class TransposeEmitter:
             value = arguments[turned.argument]
             source = leaves[value]
             size = source.tensor.type.bits // 8
-            layout = TurnedTile(*t.tile, size, turned.vector_elems, turned.lines)
+            layout = TurnedTile(*t.tile, size, turned.vector_elems, turned.lines, turned.together)
             memory = kernel.shared(f"tile_{number}", layout.bytes, _ALIGNMENT)
             made = StagedTile(kernel, layout, source, turned.path, self.slow, self.fast, memory)
             self.staged.append(made)
@@ -201,6 +204,17 @@ class TransposeEmitter:
             parts.update(TileGroup.parts(self.kernel, self.dims, group, linear, inside))
         return coordinates_of(len(self.dims), parts)
 
+    def _at_rows(self, row: Any) -> list[Coordinate]:
+        """Coordinates of a fragment of whole rows: both groups are one."""
+        rows, both = self.tiling.rows, (*self.slow, *self.fast)
+        extent, width = self._extent(self.slow), self.tiling.vector_elems
+        start = ops.add(self.origin[0], row)
+        if extent.known_divisor() % self.tiling.tile[0]:
+            start = ops.minimum(start, ops.sub(self.kernel.size(extent), rows))
+        linear = Index(ops.mul(start, width // rows), 1, width)
+        parts = TileGroup.parts(self.kernel, self.dims, both, linear, row)
+        return coordinates_of(len(self.dims), {**self.outer_parts, **parts})
+
     def _split(self, u: Any, side: int) -> tuple[Any, Any]:
         """(item // side, item % side) of a thread's item u; those of a block lie side by side."""
         threads = self.tiling.threads
@@ -219,18 +233,18 @@ class TransposeEmitter:
     def _loaded_at_once(self, tile: StagedTile) -> list[Any] | None:
         """A thread's blocks; None: they are too many loads."""
         count = self._blocks_of(tile)
-        if count * tile.layout.lines > _LOADS_AHEAD:
+        if count * tile.layout.loads > _LOADS_AHEAD:
             return None
         return [self._block(tile, u) for u in range(count)]
 
     def _block(self, tile: StagedTile, u: Any) -> tuple[Any, Any, list[Any]]:
         """(row, column, lines)."""
-        vector = tile.layout.vector
-        row, column = tile.layout.block(ops.add(self.thread, ops.mul(u, self.tiling.threads)))
+        layout = tile.layout
+        row, column = layout.block(ops.add(self.thread, ops.mul(u, self.tiling.threads)))
         loaded = []
-        for i in range(tile.layout.lines):
-            at = self._at(row, ops.add(column, i), vector, 1)
-            loaded.append(tile.source.load(tile.at(at), vector))
+        for first in range(0, layout.lines, layout.together):
+            at = self._at(row, ops.add(column, first), layout.vector, layout.together)
+            loaded += tile.bring(at)
         return row, column, loaded
 
     def _write(self, tile: StagedTile, blocks: Sequence[tuple[Any, Any, list[Any]]]) -> None:
@@ -238,7 +252,7 @@ class TransposeEmitter:
             tile.put(row, column, lines)
 
     def _bring_in_loop(self, tile: StagedTile) -> None:
-        together = max(1, _LOADS_AHEAD // tile.layout.lines)
+        together = max(1, _LOADS_AHEAD // tile.layout.loads)
 
         def some(units: Sequence[Any]) -> None:
             self._write(tile, [self._block(tile, u) for u in units])
@@ -258,9 +272,9 @@ class TransposeEmitter:
     # ---- fragments
 
     def _fragment(self, u: Any) -> _Fragment:
-        width = self.tiling.vector_elems
+        width, rows = self.tiling.vector_elems // self.tiling.rows, self.tiling.rows
         row, column = self._split(u, self.tiling.tile[1] // width)
-        column = ops.mul(column, width)
+        row, column = ops.mul(row, rows), ops.mul(column, width)
         is_inside = None
         places = zip((self.slow, self.fast), self.origin, (row, column), strict=True)
         for (group, first, inside), size in zip(places, self.tiling.tile, strict=True):
@@ -268,7 +282,8 @@ class TransposeEmitter:
             if extent.known_divisor() % size:
                 here = ops.less(ops.add(first, inside), self.kernel.size(extent))
                 is_inside = ops.both(is_inside, here)
-        return _Fragment(self._at(row, column, 1, width), is_inside)
+        at = self._at(row, column, 1, width) if rows == 1 else self._at_rows(row)
+        return _Fragment(at, is_inside)
 
     def _load_straight(self, fragment: _Fragment) -> None:
         """The walk finds these values when it comes to them."""

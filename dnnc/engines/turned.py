@@ -26,6 +26,7 @@ from .surface import bytes_of
 
 _SECTOR_BYTES = 32  # of memory that are read together
 _WARP_BYTES = 512  # of an output that a warp writes at once
+_WORD_BYTES = 4  # that a thread's access takes in the first cache, however narrow it is
 _CACHE_RATE = 2  # what is read again comes from caches, about that much faster than memory
 
 
@@ -154,7 +155,8 @@ class Sweep:
             assert self.fast is not None
             step = typical(read.tensor.layout[read.loops(self.dims)[self.fast]]) * size
             rows = _WARP_BYTES // size / max(1, typical(self.extent(self.groups[-1])))
-            times = min(_SECTOR_BYTES, step) / size / _CACHE_RATE / max(1.0, rows)
+            sectors = min(_SECTOR_BYTES, step) / max(1.0, rows)
+            times = max(sectors, _WORD_BYTES) / size / _CACHE_RATE
             total += max(0.0, times - 1) * bytes_of([read.tensor])
         return total
 

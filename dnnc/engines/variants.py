@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ..dialect.graph import OperationGraph
 from ..expr import Dim, assuming, typical_dim
-from ..record import symbol_names
+from ..record import Entry, symbol_names
 from ..target import Target
 from .choice import Choice, choices
 from .heuristics import EngineConfig, tuned_config
@@ -56,14 +56,15 @@ def guarded_configs(
     not bar them.  Configs that were timed stay best at the sizes at which they were.
     """
     inputs = inputs or inputs_of()
-    timed = _timed(graph, target, config, inputs) if most > 1 and config.measured else None
-    if timed is not None:
-        dim, pins = timed
+    if most < 2:
+        return [GuardedConfig("1", config)]
+    timed = _timed(graph, target, config, inputs) if config.measured else []
+    best: tuple[float, list[GuardedConfig]] = (
+        -math.inf if timed else _WORTH,
+        [GuardedConfig("1", config)],
+    )
+    for dim, pins in timed or [(dim, None) for dim in graph.symbols.values()]:
         ladder = _Ladder(dim, config, target, inputs, pins)
-        return ladder.guarded(ladder.chosen(most, is_allowed)[1])
-    best: tuple[float, list[GuardedConfig]] = (_WORTH, [GuardedConfig("1", config)])
-    for dim in graph.symbols.values() if most > 1 else ():
-        ladder = _Ladder(dim, config, target, inputs)
         gain, kept = ladder.chosen(most, is_allowed)
         if gain > best[0]:
             best = gain, ladder.guarded(kept)
@@ -85,23 +86,33 @@ def _points(dim: Dim) -> list[int]:
 
 def _timed(
     graph: OperationGraph, target: Target, config: EngineConfig, inputs: Inputs
-) -> tuple[Dim, dict[int, EngineConfig]] | None:
-    """The symbol of which a tuning record has most sizes, and the config of each; None if there
-    is no symbol.  Other symbols have the sizes that they have for `config`, the fusions are its."""
+) -> list[tuple[Dim, dict[int, EngineConfig]]]:
+    """The symbols of which a tuning record has most sizes, and the config of each size.
+
+    The fusions are those of `config`.  Of entries that have the same size of the symbol, the one
+    counts that has most of the other symbols' sizes in common with `config`.
+    """
     assert config.measured is not None
-    entries = inputs.record.entries_for(graph, target, inputs.device)
     names, own = symbol_names(graph), config.measured.sizes
-    best: tuple[Dim, dict[int, EngineConfig]] | None = None
+    taken: list[tuple[Entry, EngineConfig]] = []
+    for entry in inputs.record.entries_for(graph, target, inputs.device):
+        made = tuned_config(graph, target, inputs, entry)
+        if made and made.partition_text(graph) == config.partition_text(graph):
+            taken.append((entry, made))
+    every: list[tuple[Dim, dict[int, EngineConfig]]] = []
     for dim in graph.symbols.values():
-        name, found = names[dim.name], dict[int, EngineConfig]()
-        for entry in entries:
-            made = tuned_config(graph, target, inputs, entry)
-            if made and {**entry.sizes, name: 0} == {**own, name: 0}:
-                if made.partition_text(graph) == config.partition_text(graph):
-                    found[entry.sizes[name]] = made
-        if found and (best is None or len(found) > len(best[1])):
-            best = dim, found
-    return best
+        name = names[dim.name]
+        nearest = sorted(taken, key=lambda pair: _others(pair[0].sizes, own, name), reverse=True)
+        found = {entry.sizes[name]: made for entry, made in nearest}  # the last one stays
+        if found:
+            every.append((dim, found))
+    most = max((len(found) for _, found in every), default=0)
+    return [(dim, found) for dim, found in every if len(found) == most]
+
+
+def _others(sizes: Mapping[str, int], own: Mapping[str, int], name: str) -> int:
+    """How many symbols but the named one have other sizes."""
+    return sum(sizes[other] != size for other, size in own.items() if other != name)
 
 
 class _Ladder:

@@ -121,6 +121,9 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_rows.py", target=HOPPER),
         *_both("test_rows_shared.py", target=HOPPER),
         *_both("test_rows_extremes.py", target=HOPPER),
+        *_both("test_long_rows.py", target=HOPPER),
+        *_both("test_dropout_norms.py", target=HOPPER),
+        LinkedTest("tests/gpu/test_large.py", "test_norms_of_long_rows"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
         LinkedTest(_ASSEMBLY, "test_no_rows_are_spilled", "sm_90a"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_of_rows_is_needed", "sm_90a"),
@@ -128,6 +131,8 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine grid": (
         *_both("test_grid.py", target=HOPPER),
+        *_both("test_long_rows.py", target=HOPPER),
+        LinkedTest("tests/gpu/test_large.py", "test_norms_of_long_rows"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine sdpa_fwd_sm90": (
@@ -259,7 +264,11 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_resample.py"),
         LinkedTest("tests/dialect/test_resample.py"),
     ),
-    "operation rng": (*_both("test_rng.py"), LinkedTest("tests/dialect/test_rng.py")),
+    "operation rng": (
+        *_both("test_rng.py"),
+        *_both("test_dropout_norms.py", target=HOPPER),
+        LinkedTest("tests/dialect/test_rng.py"),
+    ),
     "operation layernorm": _NORMS,
     "operation rmsnorm": _NORMS,
     "operation adalayernorm": _NORMS,

@@ -14,6 +14,7 @@ from benchmarks import (  # noqa: E402
     memory_cases,
     part_norm_cases,
     torch_peers,
+    vector_cases,
 )
 from benchmarks.compilers import our_graph  # noqa: E402
 from benchmarks.image_norm_cases import unpacked  # noqa: E402
@@ -45,6 +46,8 @@ def on_cpu(monkeypatch):
 
 
 def small(kind):
+    if kind in vector_cases.KINDS:
+        return KINDS[kind](2, 6, 10, 64)
     if kind in OF_IMAGES:
         return KINDS[kind](3, 9, 6, 16)
     return KINDS[kind](*((3, 10, 40) if "adalayernorm" in kind else (24, 40)))
@@ -221,7 +224,16 @@ def test_large_squares_are_squares(axes, monkeypatch):
     torch.testing.assert_close(case.exact(buffers)["y"], plain.exact(buffers)["y"])
 
 
+@pytest.mark.parametrize("kind", vector_cases.KINDS)
+def test_plan_of_a_copy_is_the_case(kind):
+    case = small(kind)
+    buffers = case.make()
+    run_interpreted(case, buffers)
+    assert torch.equal(buffers["y"], buffers["x"])
+
+
 def test_bytes():
+    assert KINDS["nchw_to_nchw4"](2, 4, 6, 32).bytes == 2 * (2 * 4 * 6 * 32)
     assert KINDS["batchnorm"](2, 4, 6, 8).bytes == 2 * 2 * (2 * 4 * 6 * 8)
     assert KINDS["bn_add_relu"](2, 4, 6, 8).bytes == (2 * 3 + 1 / 8) * (2 * 4 * 6 * 8)
     assert KINDS["batchnorm_backward"](2, 4, 6, 8).bytes == 2 * 3 * (2 * 4 * 6 * 8)

@@ -13,6 +13,7 @@ from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.runtime import load
 from dnnc.runtime.executor import choose_program
+from tests.attention_plans import decode_plan, prefill_plan
 from tests.engines.test_grid import batchnorm
 from tests.engines.test_grouped_matmul import operands
 from tests.engines.test_peers import forward
@@ -260,6 +261,38 @@ def test_compiled_plans(case, build, monkeypatch):
         "variants": "_v1 ", "peers": "peers",
     }  # fmt: skip
     assert wanted.get(case, "launch ") in text
+
+
+def test_attention_by_tensor_maps(build, monkeypatch):
+    plan = prefill_plan()
+    built = build(plan)
+    for rows, keys in ((1, 1), (131, 257), (4096, 4096)):
+        sizes = {"B": 3, "Sq": rows, "Skv": keys}
+        memset, launch = verify(built, sizes, H100, monkeypatch)
+        assert memset == f"memset {WORKSPACE} 0 4 {STREAM}"
+        for name, length, heads in (("q", rows, 4), ("k", keys, 2), ("v", keys, 2), ("o", rows, 4)):
+            place = address(1 + plan.tensors.index(plan.tensor(name)))
+            assert f"[tiled 9 4 {place} 64 {length} {heads} 3 128 " in launch
+
+
+def test_attention_shared_among_blocks(build, monkeypatch):
+    """Partial results are in the workspace, where the second kernel finds them."""
+    plan = decode_plan()
+    built = build(plan)
+    for batch in (1, 64):
+        lines = verify(built, {"B": batch}, A100, monkeypatch)
+        kernels = [line.split()[1] for line in lines]
+        assert kernels == ["fusion0_sdpa_sm80", "fusion0_sdpa_sm80_parts"]
+        size = load(plan).workspace_size({"B": batch})
+        first, second = (addresses_in(line, WORKSPACE, size) for line in lines)
+        assert len(first) == 2, "results, and their rows' maxima and sums"
+        assert first == second
+
+
+def addresses_in(line, start, size):
+    """The arguments of a launch, by value, that lie in some bytes of memory."""
+    found = (int.from_bytes(bytes.fromhex(a), "little") for a in line.split()[15:] if len(a) == 16)
+    return {value for value in found if start <= value < start + size}
 
 
 @pytest.mark.parametrize("io", dtypes.ALL, ids=str)

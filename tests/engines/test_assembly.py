@@ -106,6 +106,20 @@ def turned(io):
     return build
 
 
+def of_vectors(to=False):
+    """ReLU of bytes in NC/4HW4, to NCHW or back."""
+    g = new_graph(dtypes.i8)
+    dims = [M, 4, 3136]
+    forms = ([4 * 3136, 1, 4], [4 * 3136, 3136, 1])
+    x, y = forms[::-1] if to else forms
+    g.relu(g.tensor(dims, x)).set_output().set_stride(y)
+    return g
+
+
+def to_vectors():
+    return of_vectors(to=True)
+
+
 def sums(axes):
     def build():
         g = new_graph(dtypes.bf16)
@@ -227,6 +241,8 @@ CASES = {
     "pointwise every mode": ("pointwise", every_mode, {"ARRAY_SIZE_PER_THREAD": 1}),
     "transpose": ("transpose", transposed, {}),
     "transpose f32": ("transpose", turned(dtypes.f32), {}),
+    "transpose of vectors": ("transpose", of_vectors, {"TILE_M": 4, "TILE_N": 512}),
+    "transpose to vectors": ("transpose", to_vectors, {"TILE_M": 512, "TILE_N": 4}),
     "transpose i8": ("transpose", turned(dtypes.i8), {"TILE_M": 128, "TILE_N": 128}),
     "reduction rows": ("reduction", sums((1,)), {}),
     "reduction columns": ("reduction", sums((0,)), {}),

@@ -26,6 +26,11 @@ M = dnnc.Dim("M", max=4096)
 N = dnnc.Dim("N", max=4096)
 
 TILES = tuple(itertools.product((32, 64, 128), repeat=2))
+SHORT_TILES = tuple(
+    tile
+    for short, long in ((4, 32), (4, 1024), (8, 64), (8, 512), (16, 256), (32, 256))
+    for tile in ((short, long), (long, short))
+)
 
 
 def new_graph(io=dtypes.bf16, **options):
@@ -183,6 +188,69 @@ def test_layouts(out, pad):
             check_transpose(g)
             taken += 1
     assert taken == 4
+
+
+# Lengths of a short group, of the long one beside it, and the sides of a tile.
+SHORT = {
+    "i8": (([4, 300], (4, 512)), ([4, 1037], (4, 1024)), ([8, 264], (8, 256)), ([3, 280], (4, 256)),
+           ([16, 272], (16, 256)), ([5, 96], (8, 64)), ([32, 600], (32, 512))),
+    "bf16": (([4, 304], (4, 256)), ([6, 70], (8, 64))),
+    "f32": (([8, 264], (8, 256)),),
+    "f64": (([4, 66], (4, 64)),),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("is_slow", [True, False], ids=["turned", "straight"])
+@pytest.mark.parametrize(
+    ("io", "dims", "tile"), [(io, *case) for io, cases in SHORT.items() for case in cases], ids=str
+)
+def test_short_groups_are_a_side_of_the_tile(io, dims, tile, is_slow):
+    """Turned to rows of a few elements, and back, in batches, with a residual and a bias of each
+    side."""
+    own = [2, *dims] if is_slow else [2, *dims[::-1]]
+    g = new_graph(dtypes.of(io))
+    wide = {"compute_data_type": dtypes.f64} if io == "f64" else {}
+    y = g.add(turned(g, own), g.tensor(own), **wide)
+    y = g.add(g.add(y, g.tensor([1, 1, own[2]]), **wide), g.tensor([2, own[1], 1]), **wide)
+    row_major(y)
+    knobs = dict(zip(("TILE_M", "TILE_N"), tile if is_slow else tile[::-1], strict=True))
+    engine, fusion = engine_named("transpose"), whole(g)
+    arrays = [{**knobs, "ARRAY_SIZE_PER_THREAD": n} for n in (4, 2, 1)]
+    check_transpose(g, knobs=next(k for k in arrays if not engine.legal(k, fusion, of("sm_90"))))
+
+
+def test_rows_of_vectors_are_read_and_written_16_bytes_at_a_time():
+    """[300, 4] bytes to [4, 300] and back: by whole lines that follow each other, as NC/4HW4 is."""
+    for own, short in (([3, 4, 304], 0), ([3, 304, 4], 1)):
+        g = new_graph(dtypes.i8)
+        row_major(g.relu(turned(g, own)))
+        knobs = dict(zip(("TILE_M", "TILE_N"), ((4, 512), (512, 4))[short], strict=True))
+        plan = check_transpose(g, knobs={**knobs, "ARRAY_SIZE_PER_THREAD": 4})
+        found = re.findall(r"\b(ld|st)\.global\.(?:nc\.)?(\S+)", plan.blobs[1].decode())
+        assert {width for _, width in found} == {"v4.b32"}, found
+
+
+def test_rows_with_gaps_are_stored_on_their_own():
+    """A residual or an output whose vectors do not follow each other, or an odd number of them."""
+    for own, strides_of_y in (([304, 4], [5, 1]), ([304, 4], [8, 1]), ([303, 4], [4, 1])):
+        g = new_graph(dtypes.i8)
+        y = g.add(turned(g, own), g.tensor(own, strides_of_y))
+        y.set_output().set_stride(strides_of_y if own[0] == 303 else [4, 1])
+        knobs = {"TILE_M": 512, "TILE_N": 4, "ARRAY_SIZE_PER_THREAD": 4}
+        check_transpose(g, knobs=knobs)
+
+
+def test_short_groups_beside_symbols():
+    rows = dnnc.Dim("R", max=4096, multiple_of=16)
+    for own in ([2, 4, rows], [2, rows, 4]):
+        g = new_graph(dtypes.i8)
+        row_major(g.relu(turned(g, own)))
+        tile = (4, 512) if own[1] == 4 else (512, 4)
+        knobs = {"TILE_M": tile[0], "TILE_N": tile[1], "ARRAY_SIZE_PER_THREAD": 4}
+        plan = check_transpose(g, {"R": 1040}, knobs=knobs)
+        assert "ld.global.v4.b32" in plan.blobs[1].decode()
+        check(g, {"R": 16}, plan=plan)
 
 
 def test_several_turned_inputs():
@@ -402,6 +470,8 @@ def test_knobs_that_can_not_be():
     assert said(128, 128, 8) == ["shared memory: tiles of 65536 bytes; accepted: at most 49152"]
     assert said(64, 64, 1) == ["knobs: a block of 1024 threads; accepted: 32 to 512 threads"]
     assert said(32, 32, 16) == ["knobs: a block of 16 threads; accepted: 32 to 512 threads"]
+    assert "a side of 8 along 136 elements; accepted: 32 or more, or the" in said(8, 512, 1)[0]
+    assert said(64, 256, 8)[0].startswith("knobs: a tile of 64x256; accepted: sides of at most 128")
 
 
 def test_large_turned_inputs_get_the_engine():
@@ -536,10 +606,11 @@ def layouts(tile):
         for vector in (1, 2, 4, 8, 16)
         for lines in (1, 2, 4, 8, 16)
         if size * vector <= 16 and 4 <= size * lines <= 16
+        if vector <= tile[0] and lines <= tile[1] and math.prod(tile) * size <= 32 << 10
     ]
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
+@pytest.mark.parametrize("tile", [*TILES, *SHORT_TILES], ids=str)
 def test_every_element_has_a_place(tile):
     for layout in layouts(tile):
         places = [layout.offset(*place) for place in np.ndindex(layout.rows, layout.columns)]
@@ -549,6 +620,30 @@ def test_every_element_has_a_place(tile):
 def warps_of_writers(layout):
     threads = [layout.block(item) for item in range(layout.blocks)]
     return [threads[first : first + 32] for first in range(0, len(threads), 32)]
+
+
+def wide_layouts(tile):
+    """Those of a short tile where lines are aligned: wide blocks, or lines of 16 bytes together."""
+    found = []
+    for size in (1, 2, 4, 8):
+        vector, lines = min(16 // size, tile[0]), min(16 // size, tile[1])
+        if size * vector < 16:
+            found.append(TurnedTile(*tile, size, vector, max(16 // size // vector, 4 // size)))
+        found.append(TurnedTile(*tile, size, vector, lines))
+    return found
+
+
+@pytest.mark.parametrize("tile", SHORT_TILES, ids=str)
+def test_short_tiles_are_written_with_few_conflicts(tile):
+    """With none, but for tiles that are a few lines of banks."""
+    for layout in wide_layouts(tile):
+        size = layout.lines * layout.element_bytes * layout.rows_at_once
+        worst = max(
+            conflicts([layout.offset(row + i, column) for row, column in warp], size)
+            for warp in warps_of_writers(layout)
+            for i in range(0, layout.vector, layout.rows_at_once)
+        )
+        assert worst <= (2 if layout.bytes <= 512 else 1), layout
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
@@ -565,13 +660,25 @@ def test_blocks_are_written_with_few_conflicts(tile):
         assert worst <= (1 if is_wide else 2 if size > 4 else 4), layout
 
 
-@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_rows_that_are_written_at_once_lie_in_one_chunk():
+    for tile in SHORT_TILES:
+        for layout in layouts(tile):
+            count, size = layout.rows_at_once, layout.row_bytes
+            for row in range(0, layout.rows, count):
+                places = [layout.offset(row + i, 0) for i in range(count)]
+                assert places == [places[0] + i * size for i in range(count)]
+                assert count == 1 or places[0] % (count * size) == 0
+
+
+@pytest.mark.parametrize("tile", [*TILES, *SHORT_TILES], ids=str)
 @pytest.mark.parametrize("width", [4, 8, 16])
 def test_fragments_are_read_with_few_conflicts(tile, width):
     """Of up to 16 bytes with none, each half of 32 bytes with two."""
     for layout in {TurnedTile(*tile, t.element_bytes, t.vector, 1) for t in layouts(tile)}:
         size = min(16, width * layout.element_bytes)
         count = layout.columns // width
+        if not count:
+            continue
         worst = 1
         for first in range(0, layout.rows * count, 32):
             items = range(first, min(first + 32, layout.rows * count))

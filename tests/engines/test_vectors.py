@@ -5,10 +5,12 @@ import re
 import pytest
 
 from dnnc import dtypes
+from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.ops.views import Reshape
-from dnnc.engines import heuristics
+from dnnc.engines import engine_named, heuristics
 from dnnc.engines.refined import refined
+from dnnc.options import Options
 from dnnc.target import of
 from tests.support.checked import check
 from tests.vectors import layer, new_graph, vectorized
@@ -80,6 +82,59 @@ def test_copies_are_one_kernel_of_wide_accesses(source, result, engine, loads, s
     found = accesses(plan)
     assert found[0] <= loads
     assert found[1] <= stores
+
+
+TURNED = [(4, "nchw"), ("nchw", 4), (32, "nchw"), ("nchw", 32), (32, 4)]
+
+
+@pytest.mark.parametrize(("source", "result"), TURNED)
+def test_large_copies_go_through_tiles(source, result):
+    """Read and written 16 bytes at a time; with work on the way where no vector stays whole."""
+    dims = (32, 256, 56, 56)
+    for op in (None, lambda g, x: g.relu(x)) if "nchw" in (source, result) else (None,):
+        graph = moved(source, result, dims, op).graph.finalize()
+        (choice,) = heuristics.best_config(graph, of("sm_90a")).choices
+        assert choice.engine.name == "transpose"
+        plan = compile_graph(graph, "sm_90a")
+        assert accesses(plan) == ({128}, {128})
+        (kernel,) = plan.programs[0].kernels
+        assert (kernel.spill_store_bytes, kernel.local_bytes) == (0, 0)
+
+
+def checked_in_tiles(g):
+    """By the first candidate, whose tiles have a short side."""
+    knobs = engine_named("transpose").candidates(whole(g), of("sm_90"))[0]
+    return check(g, engine="transpose", knobs=knobs, target="sm_90")
+
+
+@pytest.mark.parametrize(("source", "result"), TURNED)
+@pytest.mark.parametrize("dims", [(1, 32, 32, 36), pytest.param((2, 64, 9, 7), marks=slow)])
+def test_tiles_of_short_sides(source, result, dims):
+    """Images that are no whole tiles; those of an odd number of pixels element by element."""
+    for op in (None, lambda g, x: g.relu(x)) if "nchw" in (source, result) else (None,):
+        plan = checked_in_tiles(moved(source, result, dims, op))
+        if dims[2] % 4 == 0:
+            assert accesses(plan) == ({128}, {128})
+
+
+@pytest.mark.parametrize("io", ["f16", "f32"])
+@pytest.mark.parametrize(("source", "result"), [(4, "nchw"), ("nchw", 4)])
+def test_tiles_of_wider_vectors(source, result, io):
+    plan = checked_in_tiles(moved(source, result, (1, 8, 32, 36), io=io))
+    assert accesses(plan) == ({128}, {128})
+
+
+@slow
+@pytest.mark.parametrize(("source", "result"), TURNED)
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+def test_no_tile_of_vectors_spills(source, result, target):
+    graph = moved(source, result, (32, 256, 56, 56)).graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    for knobs in engine_named("transpose").candidates(fusion, of(target)):
+        options = Options(engine="transpose", knobs=tuple(knobs.items()))
+        (kernel,) = compile_graph(graph, target, options).programs[0].kernels
+        assert (kernel.spill_store_bytes, kernel.local_bytes) == (0, 0), knobs
+        assert kernel.registers <= 128
 
 
 @pytest.mark.parametrize("io", ["ui8", "f8E4M3FN", pytest.param("f16", marks=slow)])

@@ -7,10 +7,14 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
+from dnnc.dialect.reference import reference
 from dnnc.errors import Status
 from dnnc.options import Options
 from dnnc.runtime import driver
+from tests import attention_graphs
+from tests.attention_plans import decode_plan, prefill_plan
 from tests.support import device
+from tests.support.compare import assert_close
 from tests.support.documents import examples
 
 torch = pytest.importorskip("torch")
@@ -214,6 +218,85 @@ def test_clusters_and_tensor_maps():
     for pack in (one, other):
         exact = pack["a"].double() @ pack["b"].double()
         assert float((pack["y"].double() - exact).norm() / exact.norm()) < 2.0**-8
+
+
+def prefilled(batch, rows, keys):
+    """Tensors of `prefill_plan`: on the device, the outputs full of NaN."""
+    q = torch.randn(batch, 4, rows, 64, device="cuda").bfloat16()
+    k, v = (torch.randn(batch, 2, keys, 64, device="cuda").bfloat16() for _ in range(2))
+    stats = torch.full((batch, 4, rows, 1), float("nan"), device="cuda")
+    return {"q": q, "k": k, "v": v, "o": torch.full_like(q, float("nan")), "stats": stats}
+
+
+def assert_prefilled(pack):
+    q, k, v = (pack[name].double() for name in "qkv")
+    scores = q @ k.repeat_interleave(2, 1).transpose(2, 3) / 8
+    rows, keys = scores.shape[2:]
+    seen = torch.ones(rows, keys, dtype=torch.bool, device="cuda").tril()
+    scores = scores.masked_fill(~seen, float("-inf"))
+    o = scores.softmax(-1) @ v.repeat_interleave(2, 1)
+    assert float((pack["o"].double() - o).norm() / o.norm()) < 2.0**-7
+    torch.testing.assert_close(
+        pack["stats"].double(), scores.logsumexp(-1, True), rtol=0, atol=1e-3
+    )
+
+
+@pytest.mark.sm90
+def test_attention_by_tensor_maps():
+    """Other buffers, sizes and workspace for the same nodes; tiles are counted from 0 each time."""
+    plan = dnnc.load(prefill_plan())
+    one, other = prefilled(1, 300, 300), prefilled(3, 1000, 1100)
+    small, large = ({"B": b, "Sq": r, "Skv": k} for b, r, k in ((1, 300, 300), (3, 1000, 1100)))
+    with new_graph() as graph:
+        workspace = workspace_of(plan, **small)
+        plan.populate_cuda_graph(one, workspace, graph.handle)
+        graph.instantiate()
+        for _ in range(3):
+            one["q"].normal_()
+            torch.cuda.synchronize()
+            graph.launch()
+            assert_prefilled(one)
+        for name in ("o", "stats"):
+            one[name].fill_(float("nan"))
+        again = workspace_of(plan, **large)
+        plan.update_cuda_graph(other, again, graph.handle, executable=graph.executable)
+        for _ in range(2):
+            graph.launch()
+            assert_prefilled(other)
+        assert bool(one["o"].isnan().all())
+
+
+def decoded(batch, lengths):
+    """(tensors, exact results by name) of `decode_plan` over caches of these lengths."""
+    g, _ = attention_graphs.paged(batch=batch, queries=1, heads=8, block=16)
+    graph = g.graph.finalize()
+    given = attention_graphs.paged_inputs(g, batch * 4 + 5, lengths, 16, [1] * batch)
+    pack = {t.name: torch.from_numpy(given[t.uid]).cuda() for t in graph.inputs}
+    for name in ("queries", "lengths", "k_table", "v_table"):
+        pack[name] = pack[name].to(torch.int32)
+    pack["o"] = torch.full_like(pack["q"], float("nan"))
+    pack["stats"] = torch.full((batch, 8, 1, 1), float("nan"), device="cuda")
+    exact = reference(graph, given, exact_outputs=True)
+    return pack, {t.name: (exact[t.uid], t.type) for t in graph.outputs}
+
+
+def test_attention_shared_among_blocks():
+    """A step of decoding: the same nodes for other sequences, then for another batch."""
+    plan = dnnc.load(decode_plan(device.target()))
+    steps = [decoded(2, (33, 64)), decoded(2, (0, 17)), decoded(5, (1, 64, 16, 40, 63))]
+    with new_graph() as graph:
+        for at, (pack, exact) in enumerate(steps):
+            workspace = workspace_of(plan, B=len(pack["q"]))
+            if at == 0:
+                plan.populate_cuda_graph(pack, workspace, graph.handle)
+                graph.instantiate()
+            else:
+                plan.update_cuda_graph(pack, workspace, graph.handle, executable=graph.executable)
+            for _ in range(2):
+                graph.launch()
+                for name, (values, dtype) in exact.items():
+                    found = pack[name].cpu().numpy()
+                    assert_close(found, values, dtype, slack=4.0, allowance=1e-5)
 
 
 def test_graphs_of_other_plans_are_refused():

@@ -17,6 +17,7 @@ from dnnc.compiler import compile_graph
 from dnnc.emit import Interface, write_c
 from dnnc.options import Options
 from dnnc.runtime import driver
+from tests.attention_plans import DECODE, PREFILL, decode, prefill
 from tests.emit import c_compiler
 from tests.emit.built import C_TYPES
 from tests.emit.example import write_files
@@ -155,6 +156,22 @@ def test_a_cooperative_kernel():
     check(
         batchnorm(8, 64, 7, 7), target="sm_90a", engine="grid", knobs=CONFIG, slack=4.0,
         allowance=1e-6,
+    )  # fmt: skip
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 131, 257), (2, 1024, 1024)], ids=str)
+def test_attention_by_tensor_maps(sizes):
+    check(
+        prefill(), dict(zip(("B", "Sq", "Skv"), sizes, strict=True)), target="sm_90a",
+        engine="sdpa_fwd_sm90", knobs=PREFILL, slack=4.0, allowance=1e-5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_attention_shared_among_blocks(batch):
+    check(
+        decode(), {"B": batch}, engine="sdpa_sm80", knobs=DECODE, slack=4.0, allowance=1e-5
     )  # fmt: skip
 
 

@@ -140,6 +140,60 @@ def test_gradients_of_layer_norms(m, n):
         assert_close(results[name], exact, torch.float32, allowance=2.0**-17)
 
 
+def layer_norm(g, x, scale):
+    y, *_ = g.layernorm("INFERENCE", x, scale, None, g.tensor_scalar(1e-5))
+    return y
+
+
+def rms_norm(g, x, scale):
+    return g.rmsnorm("INFERENCE", x, scale, None, g.tensor_scalar(1e-5))[0]
+
+
+def softmax(g, x, scale):
+    return g.mul(g.softmax(x, axis=-1), scale)
+
+
+def exact_norm(made, x, scale):
+    if made is softmax:
+        return x.softmax(-1) * scale
+    x = x - x.mean(-1, keepdim=True) if made is layer_norm else x
+    return x * (x.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * scale
+
+
+LONG = [(m, n) for n in (100_001, 1_000_000) for m in (1, 16, 17, 64, 300)]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("made", [layer_norm, rms_norm, softmax])
+@pytest.mark.parametrize(("m", "n"), LONG)
+def test_norms_of_long_rows(m, n, made, dtype):
+    """The mean is away from 0, where sums would cancel."""
+    check_norm(m, n, made, dtype, n)
+
+
+@pytest.mark.parametrize("made", [layer_norm, rms_norm, softmax])
+def test_norms_of_rows_of_any_length(made):
+    """Plans for any rows of up to 2^20 elements, with configs for ranges of them."""
+    columns = dnnc.Dim("columns", max=1 << 20)
+    for m, n in ((5, 1_000_000), (200, 100_001), (1, 1 << 20), (3, 1)):
+        check_norm(m, n, made, torch.bfloat16, columns)
+
+
+def check_norm(m, n, made, dtype, columns):
+    g = dnnc.pygraph(io_data_type=TYPES[dtype], intermediate_data_type=dtypes.f32)
+    x, scale = g.tensor([m, columns], name="x"), g.tensor([1, columns], name="scale")
+    made(g, x, scale).set_output().set_name("y")
+    data = {"x": fresh(m, n, dtype=dtype, low=-0.5, high=1.5)}
+    data["scale"] = fresh(1, n, dtype=dtype, low=0.5)
+    y = poisoned(m, n, dtype=dtype)
+    execute(g.graph.finalize(), {**data, "y": y})
+    exact = exact_norm(made, data["x"].double(), data["scale"].double())
+    if n > 1 or made is not layer_norm:
+        assert_close(y, exact, dtype, allowance=2.0**-18)
+    else:
+        assert bool((y == 0).all())
+
+
 def test_the_amax_of_a_quantised_norm():
     m, n, dtype = 8192, 4096, torch.bfloat16
     g = dnnc.pygraph(io_data_type=TYPES[dtype], intermediate_data_type=dtypes.f32)

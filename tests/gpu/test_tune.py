@@ -4,9 +4,11 @@ import pytest
 
 import dnnc
 from dnnc.compiler import compile_graph
+from dnnc.engines.choice_text import choice_text
 from dnnc.runtime import driver
 from dnnc.tuning import DeviceTimer, autotune, compile_candidates, time_candidates
 from dnnc.tuning.race import Rules
+from tests.attention_plans import decode, prefill
 from tests.cli.commands import dnnc as cli
 from tests.support import device
 from tests.tuning.fakes import choice_of, ffn
@@ -71,6 +73,29 @@ def test_the_engine_of_hopper():
     plan = dnnc.compile(ffn(256), "sm_90a", tuning=found.record)
     assert choice_of(plan) == entry.choices
     assert not any(row.timed.error for row in found.rows)
+
+
+def assert_attention_is_tuned(graph, target, sizes):
+    """Every candidate ran, and the fastest of each set of sizes is what a compilation takes."""
+    found = autotune(graph, target, sizes=sizes, most=6, rules=RULES)
+    assert not [row.timed.error for row in found.rows if row.timed.error]
+    assert len(found.record.entries) == len(sizes)
+    place = driver.device()
+    plan = dnnc.compile(graph, target, tuning=found.record, device=place.name)
+    assert found.best.candidate.choices in {
+        choice_text(f.engine, f.knobs) for f in plan.programs[0].fusions
+    }
+
+
+def test_attention_of_few_queries():
+    """Page tables and lengths that are timed are of blocks and keys that there are."""
+    assert_attention_is_tuned(decode(), device.target(), [{"B": 1}, {"B": 64}])
+
+
+@pytest.mark.sm90
+def test_attention_of_many_queries():
+    sizes = [{"B": 1, "Sq": 512, "Skv": 512}, {"B": 4, "Sq": 2048, "Skv": 2048}]
+    assert_attention_is_tuned(prefill(), "sm_90a", sizes)
 
 
 def test_from_files(tmp_path):

@@ -9,6 +9,8 @@ import dnnc
 from dnnc.errors import DnncError, Status
 from dnnc.frontends.handle import destroy_handle
 from dnnc.runtime import load
+from tests.attention_plans import decode_plan, prefill_plan
+from tests.emit.built import kernel_sizes
 from tests.plan.plans import WHOLE
 
 from .fake_driver import FakeDriver
@@ -113,6 +115,63 @@ def test_the_context_is_that_of_the_buffers(fake, plan):
     plan.populate_cuda_graph({1: X, 2: Y}, WORKSPACE, graph, sizes=LARGE, device=1)
     assert fake.nodes(graph)[1].device == 1
     assert fake.current == 0x1000  # as it was
+
+
+# ---- attention
+
+
+def attention_on(monkeypatch, plan, capability):
+    """(the stand-in, the loaded plan, name -> address)"""
+    fake = FakeDriver(capability=capability, argument_bytes=kernel_sizes(plan))
+    fake.install(monkeypatch)
+    return fake, load(plan), {t.name: (1 + at) << 32 for at, t in enumerate(plan.tensors)}
+
+
+def assert_nodes_are_of(fake, plan, graph, pack, workspace, sizes):
+    """What nodes do is what a bound plan launches."""
+    done = len(fake.launches), len(fake.memsets)
+    plan.bind(pack, workspace, sizes=sizes)()
+    wanted = [*fake.memsets[done[1] :], *fake.launches[done[0] :]]
+    nodes = fake.nodes(graph)
+    assert [type(node) for node in nodes] == [type(step) for step in wanted]
+    for node, step in zip(nodes, wanted, strict=True):
+        same = {"stream": step.stream}
+        if hasattr(step, "addresses"):
+            same |= {"programmatic": step.programmatic, "addresses": step.addresses}
+        assert node._replace(**same) == step
+
+
+def test_prefill_is_bound_anew(monkeypatch):
+    """Its tensor maps are made anew, and the counter of its tiles is another workspace's."""
+    fake, plan, pack = attention_on(monkeypatch, prefill_plan(), (9, 0))
+    graph = fake.graph()
+    small, large = {"B": 1, "Sq": 65, "Skv": 65}, {"B": 3, "Sq": 900, "Skv": 1000}
+    plan.populate_cuda_graph(pack, WORKSPACE, graph, sizes=small)
+    assert_nodes_are_of(fake, plan, graph, pack, WORKSPACE, small)
+    moved = {name: address + 4096 for name, address in pack.items()}
+    fake.tensor_maps.clear()
+    plan.update_cuda_graph(moved, 2 * WORKSPACE, graph, sizes=large)
+    rows = {address: dims[1] for _, address, dims, _ in fake.tensor_maps}
+    assert rows == {moved["q"]: 900, moved["k"]: 1000, moved["v"]: 1000, moved["o"]: 900}
+    memset, kernel = fake.nodes(graph)
+    assert (memset.address, memset.bytes) == (2 * WORKSPACE, 4)
+    assert kernel.grid == (3 * 4 * 8, 1, 1)
+    assert_nodes_are_of(fake, plan, graph, moved, 2 * WORKSPACE, large)
+
+
+def test_decode_is_bound_anew(monkeypatch):
+    """Two kernels, the second after the first, for another batch of other sequences."""
+    fake, plan, pack = attention_on(monkeypatch, decode_plan(), (8, 0))
+    graph = fake.graph()
+    nodes = plan.populate_cuda_graph(pack, WORKSPACE, graph, sizes={"B": 2})
+    assert_nodes_are_of(fake, plan, graph, pack, WORKSPACE, {"B": 2})
+    assert [node.after for node in fake.graphs[graph]] == [[], [int(nodes[0])]]
+    moved = {**pack, "k_table": pack["k_table"] + 4096, "lengths": pack["lengths"] + 4096}
+    plan.update_cuda_graph(moved, 2 * WORKSPACE, graph, sizes={"B": 64})
+    assert_nodes_are_of(fake, plan, graph, moved, 2 * WORKSPACE, {"B": 64})
+
+
+# ---- refusals
 
 
 def mismatch(plan, graph, message, sizes=LARGE, **options):

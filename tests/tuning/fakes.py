@@ -42,3 +42,20 @@ class FakeTimer:
 
     def close(self):
         self.is_closed = True
+
+
+class CountingClock:
+    """A second a launch; launches as often as it is asked to."""
+
+    stream = 0
+
+    def __init__(self):
+        self.is_closed = False
+
+    def seconds(self, call, calls):
+        for _ in range(calls):
+            call()
+        return 1.0
+
+    def close(self):
+        self.is_closed = True

@@ -13,41 +13,8 @@ from dnnc.runtime import driver
 from dnnc.tuning import DeviceTimer, autotune
 from dnnc.tuning.race import Rules
 from dnnc.tuning.values import of_plan, stored
-from tests.demo.interpreted_driver import InterpretedDriver
 
-from .fakes import ffn
-
-
-class CountingClock:
-    """A second a launch; launches as often as it is asked to."""
-
-    stream = 0
-
-    def __init__(self):
-        self.is_closed = False
-
-    def seconds(self, call, calls):
-        for _ in range(calls):
-            call()
-        return 1.0
-
-    def close(self):
-        self.is_closed = True
-
-
-@pytest.fixture
-def gpu(monkeypatch):
-    made = InterpretedDriver()
-    made.install(monkeypatch)
-    made.live = set()
-
-    def allocate(bytes_):
-        made.live.add(made.memory.allocate(bytes_))
-        return max(made.live)
-
-    monkeypatch.setattr(driver, "allocate", allocate)
-    monkeypatch.setattr(driver, "free", made.live.remove)
-    return made
+from .fakes import CountingClock, ffn
 
 
 def plans_of(graph, *choices):
