@@ -82,12 +82,6 @@ def test_many_of_fp8_on_hopper():
     assert not failures("sdpa_fwd_sm90", MORE_SEEDS, 260, "sm_90a", is_fp8=True)
 
 
-@pytest.mark.sm90
-@pytest.mark.slow
-def test_many_of_fp8_on_any_architecture_that_has_it():
-    assert not failures("sdpa_sm80", MORE_SEEDS, 260, "sm_90a", is_fp8=True)
-
-
 # ---- by many processes
 
 
