@@ -148,7 +148,8 @@ class StagedTile:
     """A tile of a tensor on its way through shared memory.
 
     source: the tensor.  path: the axis of the iteration that each of its axes follows, or -1.
-    slow, fast: axes of the iteration that m and n go along.
+    slow, fast: axes of the iteration that m and n go along.  start: the tile's first byte in
+    `memory`.
     """
 
     kernel: Kernel
@@ -158,6 +159,10 @@ class StagedTile:
     slow: tuple[int, ...]
     fast: tuple[int, ...]
     memory: Any
+    start: Any = 0
+
+    def _pointer(self, row: Any, column: Any) -> Any:
+        return byte_pointer(self.memory, ops.add(self.start, self.layout.offset(row, column)))
 
     def at(self, coordinates: Sequence[Coordinate]) -> list[Coordinate]:
         """The tensor's coordinates, of the iteration's."""
@@ -176,7 +181,7 @@ class StagedTile:
         size = count * self.layout.lines * self.layout.element_bytes
         pieces = turned(lines)
         for first in range(0, len(pieces), count):
-            pointer = byte_pointer(self.memory, self.layout.offset(ops.add(row, first), column))
+            pointer = self._pointer(ops.add(row, first), column)
             ops.store(pointer, ops.joined(pieces[first : first + count]), size)
 
     def load(self, at: Sequence[Coordinate], width: int) -> Any:
@@ -192,8 +197,9 @@ class StagedTile:
         type_ = ops.vector_type(register_type(self.source.tensor.type), piece)
         found = []
         for first in range(0, width, piece):
-            place = ops.add(row, first // columns), ops.add(column, first % columns)
-            pointer = byte_pointer(self.memory, self.layout.offset(*place))
+            pointer = self._pointer(
+                ops.add(row, first // columns), ops.add(column, first % columns)
+            )
             found.append(ops.load(pointer, type_, piece * size))
         return ops.concat(found)
 

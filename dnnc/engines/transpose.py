@@ -14,7 +14,7 @@ Both are groups of axes that all tensors agree on (NCHW to NHWC: H and W by C); 
 axes, the batch, follow each other.  A group of few elements, as those of a vector are (NCHW to
 NC/4HW4: H and W by 4), is one side of the tile whole, and the other side is so much longer; what
 lies in memory as such short lines, one after the other, is read by accesses of 16 bytes all the
-same.
+same.  Such tiles may be small, as those of small images are: several share a block.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ _MOST_ELEMENTS = (1 << 31) - max(_SIDES)  # along a group: tiles end below 2**31
 # Of what streaming kernels reach, of lines of 128 bytes and of 64: 8192 x 8192 of bf16 on an H100.
 _BANDWIDTH_SHARES = {128: 0.94, 64: 0.86}
 _WORD_BYTES = 4  # of a bank of shared memory
-_LEAST_TILE_BYTES = (
-    2048  # of the widest tensor: blocks of less, as 32 x 32 of bf16, start too often
-)
+_LEAST_TILE_THREADS = 8  # beside a short side; a block has several such tiles
+_THREADS_OF_TILES = 128  # of a block of these
 _LINE_BYTES = 128  # that a tile's rows and columns should have in memory
 
 # Accesses of 16 bytes to all whole inputs that a thread has under way: with more, registers leave
@@ -106,11 +105,12 @@ class TransposeEngine(PointwiseEngine):
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         sweep = Sweep.of_fusion(fusion)
         reasons = _side_reasons(sweep, _sides_of(knobs))
-        threads = _threads(sweep, knobs)
-        if not WARP_THREADS <= threads <= _MOST_THREADS:
-            wanted = f"{WARP_THREADS} to {_MOST_THREADS} threads"
-            reasons.append(knob_reason(f"a block of {threads} threads", wanted))
-        needed = _smem_bytes(sweep, knobs["TILE_M"] * knobs["TILE_N"])
+        threads, least = _threads(sweep, knobs), _least_threads(knobs)
+        if not least <= threads <= _MOST_THREADS:
+            wanted = f"{least} to {_MOST_THREADS} threads"
+            return (*reasons, knob_reason(f"a tile of {threads} threads", wanted))
+        tiles = _tiles_of_a_block(sweep, knobs, target)
+        needed = _smem_bytes(sweep, knobs["TILE_M"] * knobs["TILE_N"] * tiles)
         return (*reasons, *_smem_reasons(needed))
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
@@ -141,8 +141,9 @@ class TransposeEngine(PointwiseEngine):
             extent = typical(sweep.extent(group))
             padded *= -(-extent // side) * side / max(1, extent)
         elements = typical(fusion.outputs[0].elements()) * padded
-        memory = memory_seconds(fusion, target, blocks=int(elements) // math.prod(sides))
-        ends = zip(sides, _sizes(sweep), _are_in_a_row(sweep), strict=True)
+        of_block = math.prod(sides) * _tiles_of_a_block(sweep, knobs, target)
+        memory = memory_seconds(fusion, target, blocks=int(elements) // of_block)
+        ends = zip(sides, _sizes(sweep), _are_in_a_row(sweep, sides), strict=True)
         lines = min(
             _LINE_BYTES if in_a_row else min(_LINE_BYTES, side * size)
             for side, size, in_a_row in ends
@@ -157,7 +158,8 @@ class TransposeEngine(PointwiseEngine):
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         sweep = Sweep.of_region(region)
         sides = _sides_of(knobs)
-        threads = min(_MOST_THREADS, max(WARP_THREADS, _threads(sweep, knobs)))
+        threads = min(_MOST_THREADS, max(_least_threads(knobs), _threads(sweep, knobs)))
+        tiles = _tiles_of_a_block(sweep, knobs, target)
         each = math.prod(sides) // threads
         is_of_bytes = min(_whole_sizes(sweep)) == 1 and _is_light(region)
         arguments = list(region.arguments)
@@ -182,7 +184,8 @@ class TransposeEngine(PointwiseEngine):
             "slow": sweep.groups.index(sweep.slow_group),
             "tile": list(sides),
             "threads": threads,
-            "min_blocks": _THREADS_OF_BYTES // threads if is_of_bytes else 0,
+            "tiles": tiles,
+            "min_blocks": _THREADS_OF_BYTES // (threads * tiles) if is_of_bytes else 0,
             "vector_elems": width * rows,
             "rows": rows,
             "turned": turned,
@@ -191,7 +194,7 @@ class TransposeEngine(PointwiseEngine):
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        kernel = output.kernel("", tile["threads"])
+        kernel = output.kernel("", tile["threads"] * tile["tiles"])
         kernel.min_blocks = tile["min_blocks"]
         emitter = TransposeEmitter(region, TransposeTiling.of(tile), kernel)
         with kernel.body():
@@ -289,12 +292,8 @@ def _short_tiles(sweep: Sweep, wanted: Sequence[int]) -> list[tuple[int, ...]]:
         return []
     place = 0 if short[1] is None else 1
     side, long = short[place] or 0, typical(sweep.extent(_groups(sweep)[1 - place]))
-    best, widest = math.prod(wanted) // side, max(_whole_sizes(sweep))
-    found = [
-        n
-        for n in (64, 128, *_LONG_SIDES)
-        if n <= best and (n // 2 < long or n == 64) and side * n * widest >= _LEAST_TILE_BYTES
-    ]
+    best = math.prod(wanted) // side
+    found = [n for n in (64, 128, *_LONG_SIDES) if n <= best and (n // 2 < long or n == 64)]
     return [(side, n) if place == 0 else (n, side) for n in reversed(found)]
 
 
@@ -320,6 +319,28 @@ def _side_reasons(sweep: Sweep, sides: tuple[int, int]) -> list[Reason]:
         what = f"a tile of {sides[0]}x{sides[1]}"
         reasons.append(knob_reason(what, f"a side of at least {min(_TILE_SIDES)}"))
     return reasons
+
+
+def _least_threads(knobs: Knobs) -> int:
+    """Of a tile."""
+    has_short = min(_sides_of(knobs)) < min(_TILE_SIDES)
+    return _LEAST_TILE_THREADS if has_short else WARP_THREADS
+
+
+def _tiles_of_a_block(sweep: Sweep, knobs: Knobs, target: Target) -> int:
+    """Tiles of few threads share a block, as long as there are blocks for all multiprocessors."""
+    threads = max(_least_threads(knobs), _threads(sweep, knobs))
+    if min(_sides_of(knobs)) >= min(_TILE_SIDES) or threads >= _THREADS_OF_TILES:
+        return 1
+    pairs = zip(_groups(sweep), _sides_of(knobs), strict=True)
+    rest = [group for group in sweep.groups if group not in _groups(sweep)]
+    count = math.prod(typical(ceildiv(sweep.extent(group), side)) for group, side in pairs)
+    count *= math.prod(typical(sweep.extent(group)) for group in rest)
+    tiles = _THREADS_OF_TILES // threads
+    least = max(1, WARP_THREADS // threads)
+    while tiles > least and count // tiles < 4 * target.sm_count:
+        tiles //= 2
+    return tiles
 
 
 def _sides_of(knobs: Knobs) -> tuple[int, int]:
@@ -391,13 +412,18 @@ def _is_in_a_row(
     return inner == 1 and outer == extent
 
 
-def _are_in_a_row(sweep: Sweep) -> tuple[bool, bool]:
-    """Whether the lines of all turned inputs along the slow group are, and those of all outputs
-    along the fast one."""
+def _are_in_a_row(sweep: Sweep, sides: tuple[int, int]) -> tuple[bool, bool]:
+    """Whether a tile's lines of all turned inputs along the slow group are, and those of all
+    outputs along the fast one."""
     slow, fast = _groups(sweep)
     own = {axis: axis for axis, n in enumerate(sweep.dims) if n.constant != 1}
     turned = all(_is_in_a_row(sweep, r.tensor, r.loops(sweep.dims), slow) for r in sweep.turned)
-    return turned, all(_is_in_a_row(sweep, output, own, fast) for output in sweep.outputs)
+    outputs = all(_is_in_a_row(sweep, output, own, fast) for output in sweep.outputs)
+    is_whole = [
+        (sweep.extent(group).constant or 0) <= side
+        for group, side in zip((slow, fast), sides, strict=True)
+    ]
+    return turned and is_whole[0], outputs and is_whole[1]
 
 
 def _fragment_width(sweep: Sweep) -> int:

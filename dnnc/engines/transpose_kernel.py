@@ -51,7 +51,8 @@ class TransposeTiling:
     """What `dnn.tile` says.
 
     loops: groups of axes, the fast one last.  slow: the number of the slow one.
-    tile: elements of a block along the slow and the fast group.  threads: of a block.
+    tile: its elements along the slow and the fast group.  threads: of a tile.  tiles: of a block,
+    one after the other, each with threads of its own.
     min_blocks: of a multiprocessor, that registers leave room for; 0: any.
     vector_elems: elements of a fragment of the outputs.  rows: of the tile, that these are whole
     rows of; 1: elements along the fast group.
@@ -61,6 +62,7 @@ class TransposeTiling:
     slow: int
     tile: tuple[int, int]
     threads: int
+    tiles: int
     min_blocks: int
     vector_elems: int
     rows: int
@@ -106,8 +108,13 @@ class TransposeEmitter:
         return [ceildiv(self._extent(group), size) for group, size in pairs]
 
     @property
-    def blocks(self) -> Expr:
+    def _count(self) -> Expr:
+        """Of tiles."""
         return product([*map(self._extent, self.outer), *self._tiles])
+
+    @property
+    def blocks(self) -> Expr:
+        return ceildiv(self._count, self.tiling.tiles)
 
     def emit(self) -> None:
         """The body."""
@@ -140,18 +147,28 @@ class TransposeEmitter:
         is_exclusive = len(self.region.generics()) > 1  # one operation may work in place
         leaves: dict[Any, Any] = self.region.leaves(kernel, is_exclusive=is_exclusive)
         self.targets = self.region.targets(kernel, is_exclusive=is_exclusive)
-        self.thread = ops.thread_id()
-        self._find_tile(ops.block_id())
+        self.thread, self.has_tile = ops.thread_id(), None
+        number, place = ops.block_id(), 0
+        if t.tiles > 1:
+            place, self.thread = ops.div(self.thread, t.threads), ops.rem(self.thread, t.threads)
+            number = ops.add(ops.mul(number, t.tiles), place)
+            count = kernel.size(self._count)
+            self.has_tile = ops.less(number, count)
+            number = ops.minimum(number, ops.sub(count, 1))
+        self._find_tile(number)
         arguments = list(self.region.arguments)
         self.staged: list[StagedTile] = []
         tiles: dict[Any, dict[tuple[int, ...], StagedTile]] = {}
-        for number, turned in enumerate(t.turned):
+        for at, turned in enumerate(t.turned):
             value = arguments[turned.argument]
             source = leaves[value]
             size = source.tensor.type.bits // 8
             layout = TurnedTile(*t.tile, size, turned.vector_elems, turned.lines, turned.together)
-            memory = kernel.shared(f"tile_{number}", layout.bytes, _ALIGNMENT)
-            made = StagedTile(kernel, layout, source, turned.path, self.slow, self.fast, memory)
+            memory = kernel.shared(f"tile_{at}", layout.bytes * t.tiles, _ALIGNMENT)
+            start = ops.mul(place, layout.bytes)
+            made = StagedTile(
+                kernel, layout, source, turned.path, self.slow, self.fast, memory, start
+            )
             self.staged.append(made)
             tiles.setdefault(value, {})[turned.path] = made
         readers = {value: TurnedLeaf(leaves[value], ways) for value, ways in tiles.items()}
@@ -169,11 +186,11 @@ class TransposeEmitter:
         ]
         self.reads_are_ahead = len(self.straight) == len(straight)
 
-    def _find_tile(self, block: Any) -> None:
+    def _find_tile(self, tile: Any) -> None:
         """Tiles along the fast group follow each other, so that outputs are written in order."""
         kernel, (along_slow, along_fast) = self.kernel, self._tiles
-        rest = kernel.divide(block, along_fast)
-        column = kernel.remainder(block, along_fast, rest)
+        rest = kernel.divide(tile, along_fast)
+        column = kernel.remainder(tile, along_fast, rest)
         number = kernel.divide(rest, along_slow)
         row = kernel.remainder(rest, along_slow, number)
         sizes = self.tiling.tile
@@ -275,7 +292,7 @@ class TransposeEmitter:
         width, rows = self.tiling.vector_elems // self.tiling.rows, self.tiling.rows
         row, column = self._split(u, self.tiling.tile[1] // width)
         row, column = ops.mul(row, rows), ops.mul(column, width)
-        is_inside = None
+        is_inside = self.has_tile
         places = zip((self.slow, self.fast), self.origin, (row, column), strict=True)
         for (group, first, inside), size in zip(places, self.tiling.tile, strict=True):
             extent = self._extent(group)

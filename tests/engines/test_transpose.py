@@ -18,6 +18,7 @@ from dnnc.engines import engine_named, heuristics
 from dnnc.engines.turned import Sweep
 from dnnc.options import Options
 from dnnc.target import of
+from tests.support import multiprocessors
 from tests.support.checked import check, random_inputs
 
 from .test_mutation import WAITS, removed, survivors
@@ -239,6 +240,27 @@ def test_rows_with_gaps_are_stored_on_their_own():
         y.set_output().set_stride(strides_of_y if own[0] == 303 else [4, 1])
         knobs = {"TILE_M": 512, "TILE_N": 4, "ARRAY_SIZE_PER_THREAD": 4}
         check_transpose(g, knobs=knobs)
+
+
+@pytest.mark.parametrize(("batches", "threads"), [(3, 32), (131, 64), (703, 128)])
+def test_small_tiles_share_a_block(batches, threads, monkeypatch):
+    """Threads past the last tile take it again, and store nothing; few tiles are fewer a block."""
+    is_small = multiprocessors.few(monkeypatch, 4, "sm_90") == 4
+    g = new_graph(dtypes.i8)
+    row_major(g.add(turned(g, [batches, 4, 52]), g.tensor([batches, 4, 52])))
+    knobs = {"TILE_M": 4, "TILE_N": 64, "ARRAY_SIZE_PER_THREAD": 2}
+    plan = check_transpose(g, knobs=knobs)
+    assert plan.programs[0].variants[0].steps[0].launch.block[0] == threads or not is_small
+
+
+def test_small_tiles_of_any_number_of_batches():
+    g = new_graph(dtypes.i8)
+    batches = dnnc.Dim("B", max=1 << 20)
+    row_major(g.relu(turned(g, [batches, 52, 4])))
+    knobs = {"TILE_M": 64, "TILE_N": 4, "ARRAY_SIZE_PER_THREAD": 2}
+    plan = check_transpose(g, {"B": 7}, knobs=knobs)
+    for count in (1, 4, 9):
+        check(g, {"B": count}, plan=plan)
 
 
 def test_short_groups_beside_symbols():
@@ -468,8 +490,8 @@ def test_knobs_that_can_not_be():
 
     assert said(64, 64, 4) == []
     assert said(128, 128, 8) == ["shared memory: tiles of 65536 bytes; accepted: at most 49152"]
-    assert said(64, 64, 1) == ["knobs: a block of 1024 threads; accepted: 32 to 512 threads"]
-    assert said(32, 32, 16) == ["knobs: a block of 16 threads; accepted: 32 to 512 threads"]
+    assert said(64, 64, 1) == ["knobs: a tile of 1024 threads; accepted: 32 to 512 threads"]
+    assert said(32, 32, 16) == ["knobs: a tile of 16 threads; accepted: 32 to 512 threads"]
     assert "a side of 8 along 136 elements; accepted: 32 or more, or the" in said(8, 512, 1)[0]
     assert said(64, 256, 8)[0].startswith("knobs: a tile of 64x256; accepted: sides of at most 128")
 
