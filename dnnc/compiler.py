@@ -483,6 +483,7 @@ def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
             is_by_value=t.is_by_value,
             value=None if t.value is None else float(t.value),
             is_peer=t in peers,
+            reordering=t.reordering,
         )
         for role, tensors in (("input", graph.inputs), ("output", graph.outputs))
         for t in tensors

@@ -39,6 +39,7 @@ class TensorRecord:
     value: a by-value tensor's default.
     is_peer: an input through which devices exchange values: kernels write it too, and its buffer
     may be on any device whose memory this one accesses.
+    reordering: "F16x16" where dims and strides are those of matrices in that order.
     """
 
     uid: int
@@ -51,6 +52,7 @@ class TensorRecord:
     is_by_value: bool = False
     value: float | None = None
     is_peer: bool = False
+    reordering: str = "NONE"
 
 
 @dataclass(frozen=True)
