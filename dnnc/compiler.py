@@ -489,6 +489,7 @@ def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:
             value=None if t.value is None else float(t.value),
             is_peer=t in peers,
             prior=priors.get(t.uid or 0),
+            reordering=t.reordering,
         )
         for role, tensors in (("input", graph.inputs), ("output", graph.outputs))
         for t in tensors

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..dialect.graph import OperationGraph
-from ..dialect.tensor import unknown_order
+from ..dialect.orders import unknown_order
 from ..errors import DnncError, Status
 from ..frontends.handle import Handle
 from . import engines

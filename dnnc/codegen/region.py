@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..dialect import dnn, structure
-from ..dialect.tensor import Tensor, symbols_of
+from ..dialect.tensor import Tensor, is_in_tiles, symbols_of
 from ..expr import Dim, Expr, product
 from ..mlir import attributes_of, func, ir, linalg
 from .kernel import Kernel
 from .memory import GlobalTensor, ScalarTensor
+from .tiled_tensor import TiledTensor
 from .walk import Leaf, indexing_maps, inputs_of
 
 # Where a leaf is read from, along each of its axes: ("loop", axis of the iteration),
@@ -62,9 +63,21 @@ class Region:
         self, kernel: Kernel, *, is_exclusive: bool = True
     ) -> list[tuple[Any, GlobalTensor]]:
         """(returned value, where it is stored) of each output."""
-        return [
-            (value, GlobalTensor(kernel, tensor, is_exclusive)) for value, tensor in self.outputs
-        ]
+        return [(v, self._target(kernel, v, t, is_exclusive)) for v, t in self.outputs]
+
+    def _target(
+        self, kernel: Kernel, value: Any, tensor: Tensor, is_exclusive: bool
+    ) -> GlobalTensor:
+        dims = self.dims_of(value)
+        if is_in_tiles(tensor) and dims != tensor.shape:
+            return TiledTensor(kernel, tensor, is_exclusive, dims=dims)
+        return GlobalTensor(kernel, tensor, is_exclusive)
+
+    def of_matrices(self) -> Region:
+        """The region with the matrices that outputs in the order F16x16 hold in place of what lies
+        in memory: `targets` know where their elements go."""
+        pairs = [(_matrices(v) if is_in_tiles(t) else v, t) for v, t in self.outputs]
+        return replace(self, outputs=tuple(pairs))
 
     def dims_of(self, value: Any) -> tuple[Expr, ...]:
         """The sizes of any tensor of the region, by its type."""
@@ -115,6 +128,15 @@ def copy_region(module: Any, source: Tensor, result: Tensor, cast: Any = None) -
         made = _copied(argument, empty, result.rank, cast)
         func.ReturnOp([made])
     return Region(function, {argument: source}, ((made, result),), tuple(symbols.values()))
+
+
+def _matrices(value: Any) -> Any:
+    """What the view that makes a value takes elements of; the value itself if it is no view."""
+    if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.generic":
+        return value
+    body = [view.operation for view in value.owner.regions[0].blocks[0].operations]
+    taken = [op.operands[0] for op in body if op.name == "tensor.extract"]
+    return taken[0] if len(taken) == 1 and not inputs_of(value.owner) else value
 
 
 def _copied(value: Any, out: Any, rank: int, cast: Any) -> Any:

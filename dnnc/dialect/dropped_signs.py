@@ -1,7 +1,8 @@
 """Signs of what dropout drops: in the order F16x16, a product of weights and a mask has them.
 
 cuDNN's guide has S, the weights of small attention, declared so, and its mask "in the sign bit to
-communicate to bprop": a gradient of the softmax needs the weights that were dropped, too.
+communicate to bprop": a gradient of the softmax needs the weights that were dropped, too.  cuDNN
+9.19 was found to store it so on an H100.  Where elements lie is in `orders`.
 
     s = p * mask    ->    kept = p * mask, virtual    s = kept where mask is not 0, else -p
 

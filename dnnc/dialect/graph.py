@@ -196,28 +196,31 @@ class OperationGraph:
         return DnncError(status, what, supported, f"graph '{self.name}'")
 
     def _as_stored(self) -> Callable[[], None]:
-        """Operations on elements where tensors are vectorized, and those that give signs to what
-        dropout drops; tensors of memory keep their uids.
+        """Operations on elements where tensors are vectorized or reordered, and those that give
+        signs to what dropout drops; tensors of memory keep their uids.
 
         Gives what undoes it.
         """
         has_vectors = any(tensor.is_vectorized for tensor in self.tensors)
-        has_signs = any(t.reordering == SIGNED_ORDER and not t.is_virtual for t in self.tensors)
-        if not has_vectors and not has_signs:
+        has_order = any(t.reordering == SIGNED_ORDER and not t.is_virtual for t in self.tensors)
+        if not has_vectors and not has_order:
             return lambda: None
         # Operations, which need NumPy, which a cached plan does without.
-        from . import dropped_signs, vectors
+        from . import dropped_signs, orders, vectors
 
+        orders.require_known(self.tensors)
         for tensor in self.tensors:  # what is new gets its uid after them
             if tensor not in self._loose:
                 self._loose.append(tensor)
         before = self.ops
-        self.ops, restore = vectors.unfold(before, self.io_type)
-        self.ops = dropped_signs.with_signs(self.ops, self.io_type)
+        ops, as_vectors = vectors.unfold(before, self.io_type)
+        ops = dropped_signs.with_signs(ops, self.io_type)
+        self.ops, as_matrices = orders.unfold(ops, self.io_type)
 
         def undo() -> None:
             self.ops = before
-            restore()
+            as_matrices()
+            as_vectors()
 
         return undo
 

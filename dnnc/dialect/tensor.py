@@ -18,7 +18,7 @@ DEFAULT_ALIGNMENT = 16
 
 VECTOR_COUNTS = (1, 4, 32)
 REORDERINGS = ("NONE", "INT8x32", "F16x16", "F8_128x4")
-SIGNED_ORDER = "F16x16"  # here that of the strides; see `dropped_signs`
+SIGNED_ORDER = "F16x16"  # see `dropped_signs`, and `orders` for where elements lie
 
 
 @dataclass(eq=False)
@@ -34,7 +34,7 @@ class Tensor:
     alignment: bytes that divide the address of every buffer bound to it.
     ragged_offset: the tensor of element offsets of packed sequences.
     prior_of: the uid of the output whose memory it is, as that was before the graph ran (`prior`).
-    reordering: cuDNN's order of elements in memory; see `unknown_order`.
+    reordering: cuDNN's order of elements in memory; see `orders`.
     vector_count: where it is not 1, dims and strides count vectors of so many elements along
     vector_dim, until the graph is finalized (`vectors`).
     """
@@ -222,22 +222,10 @@ class Tensor:
         return dense_order(self.shape, self.layout) is not None
 
 
-def unknown_order(tensor: Tensor) -> tuple[str, str] | None:
-    """(what is wrong, what is accepted) of the order of a tensor's elements; None: nothing.
-
-    Elements lie where strides say, in F16x16 too, which cuDNN leaves to whoever writes and reads
-    it.  Where those of virtual tensors lie is nobody's concern.
-    """
-    if tensor.is_virtual or tensor.reordering == "NONE":
-        return None
-    what = f"{tensor.label} is reordered as {tensor.reordering}"
-    if tensor.reordering != SIGNED_ORDER:
-        return what, f"NONE, or {SIGNED_ORDER} of the weights of attention"
-    if tensor.type not in (dtypes.f16, dtypes.bf16):
-        return f"{what}, and of {tensor.type}", f"{SIGNED_ORDER} of f16 or bf16"
-    if tensor.rank != 4:
-        return f"{what}, and of rank {tensor.rank}", f"{SIGNED_ORDER} of rank 4"
-    return None
+def is_in_tiles(tensor: Tensor) -> bool:
+    """Whether it is what lies in memory of matrices in the order F16x16, row by row of tiles."""
+    is_ordered = tensor.reordering == SIGNED_ORDER and not tensor.is_virtual
+    return is_ordered and tensor.rank == 8 and tensor.layout[-1].constant == 1
 
 
 def sizes(values: Iterable[Size]) -> tuple[Expr, ...]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from ..dtypes import DType
 from ..errors import Status
 from ..expr import Expr
+from .behind_reshapes import behind_reshapes, elements_beside, is_laid_out, restoring
 from .op import Op
 from .ops.views import Reshape
 from .tensor import Tensor, packed_strides, stride_order, text
@@ -45,47 +46,30 @@ def unfold(ops: Sequence[Op], io_type: DType | None) -> tuple[list[Op], Callable
 
     io_type: of tensors that set none.
     """
-    made = {tensor for op in ops for tensor in op.results}
     used = dict.fromkeys(t for op in ops for t in (*op.operands, *op.results))
     vectorized = [tensor for tensor in used if tensor.is_vectorized]
     for tensor in vectorized:
         tensor.verify_vectors()
-    names = ("dims", "strides", "vector_count", "vector_dim")
-    before = [(t, {name: getattr(t, name) for name in names}) for t in vectorized]
-    reshapes: list[Op] = []
+    undo = restoring(vectorized)
+    made = {tensor for op in ops for tensor in op.results}
     others: dict[Tensor, Tensor] = {}
     for tensor in vectorized:
-        if tensor.is_virtual or (_is_laid_out(tensor) and _is_in_a_row(tensor)):
+        if tensor.is_virtual or (is_laid_out(tensor) and _is_in_a_row(tensor)):
             _become_elements(tensor)
             continue
-        others[tensor] = elements = elements_of(tensor)
-        elements.dtype = tensor.dtype or io_type
-        if tensor in made:
-            reshapes.append(_Folded(x=elements, y=tensor, reshape_mode="LOGICAL"))
-        else:
-            reshapes.append(Reshape(x=tensor, y=elements, reshape_mode="LOGICAL"))
-            if _is_laid_out(tensor):
-                tensor.take_form(*_form_in_memory(tensor))
-
-    def undo() -> None:
-        for tensor, fields in before:
-            vars(tensor).update(fields)
-
-    return [*(op.with_tensors(others) for op in ops), *reshapes], undo
+        others[tensor] = elements_of(tensor)
+        if tensor not in made and is_laid_out(tensor):
+            tensor.take_form(*_form_in_memory(tensor))
+    return behind_reshapes(ops, others, io_type, _Folded), undo
 
 
 def _become_elements(tensor: Tensor) -> None:
     """A tensor of [.., C, ..], which operations work on as it is."""
-    if _is_laid_out(tensor):
+    if is_laid_out(tensor):
         form = _elements_form if tensor.is_virtual else _form_in_memory
         tensor.take_form(*form(tensor))
     else:  # what it leaves open is inferred of elements
         tensor.vector_count, tensor.vector_dim = 1, None
-
-
-def _is_laid_out(tensor: Tensor) -> bool:
-    """Whether dims and strides are known, and a pair."""
-    return tensor.dims is not None and len(tensor.dims) == len(tensor.strides or ())
 
 
 def of_elements(op: Op) -> Op:
@@ -105,10 +89,8 @@ def elements_of(tensor: Tensor) -> Tensor:
     Its other axes are in the order that they have in memory: NC/32HW32 is channels last here, as
     convolutions want it.
     """
-    made = Tensor(
-        name=f"{tensor.name}::ELEMENTS" if tensor.name else "", dtype=tensor.dtype, is_virtual=True
-    )
-    if _is_laid_out(tensor):
+    made = elements_beside(tensor)
+    if is_laid_out(tensor):
         made.dims, made.strides = _elements_form(tensor)
     return made
 

@@ -32,7 +32,7 @@ from ..dialect.ops import (
     Rng,
     Transpose,
 )
-from ..dialect.tensor import Tensor, text
+from ..dialect.tensor import Tensor, is_in_tiles, text
 from ..expr import Expr
 from .engine import Reason
 from .surface import pattern_reason
@@ -162,7 +162,7 @@ class _Reader:
         self._verify_batch(found)
         kept = tuple(t for t in self.fusion.outputs if self._is_kept(t, found, weights))
         self._verify_outputs(found, kept)
-        keeps_weights = not all(self._is_made_of(tensor, None) for tensor in kept)
+        keeps_weights = not all(self._is_made_of(self._matrices(tensor), None) for tensor in kept)
         return replace(found, kept=kept, keeps_weights=keeps_weights)
 
     def _products(self) -> tuple[Matmul, Matmul]:
@@ -400,6 +400,7 @@ class _Reader:
 
     def _is_kept(self, output: Tensor, found: Attention, weights: Tensor | None) -> bool:
         """Whether an output of the scores' dims is made of P, or of nothing that has scores."""
+        output = self._matrices(output)
         if output.shape != found.score.shape or found.second in self.fusion.upstream(output):
             return False
         of_rows = (found.maximum, found.total)
@@ -407,6 +408,11 @@ class _Reader:
         if is_of_rows and self._is_of_rows(output, *of_rows):
             return False  # of one key
         return self._is_made_of(output, weights)
+
+    def _matrices(self, output: Tensor) -> Tensor:
+        """What an output in the order F16x16 holds; another itself."""
+        op = self.fusion.producers.get(output)
+        return op.x if is_in_tiles(output) and isinstance(op, Reshape) else output
 
     def _is_made_of(self, tensor: Tensor, weights: Tensor | None) -> bool:
         """Whether a tensor comes from P and from memory only, element by element."""

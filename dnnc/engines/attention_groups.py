@@ -13,7 +13,7 @@ from itertools import product as product_of
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.ops import Matmul, Reduction, Sdpa
-from ..dialect.tensor import Tensor
+from ..dialect.tensor import Tensor, is_in_tiles
 
 _LIGHT = ("pointwise", "view")
 
@@ -130,13 +130,15 @@ class _Finder:
             found.add(op)
 
     def _beside(self, group: set[Op], second: Op) -> set[Op]:
-        """Pointwise work on what a group has ahead of its second product, such as statistics."""
+        """Pointwise work on what a group has ahead of its second product, such as statistics, and
+        what stores weights in the order F16x16."""
         found: set[Op] = set()
         for op in self.ops:
             needed = self._needed(op)
             inside = bool(needed) and all(other in group or other in found for other in needed)
             is_after = second in self.upstream[op]
-            if op not in group and inside and op.role == "pointwise" and not is_after:
+            is_light = op.role == "pointwise" or is_in_tiles(op.results[0])
+            if op not in group and inside and is_light and not is_after:
                 found.add(op)
         return found
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from ..dialect.fusion import Fusion
-from ..dialect.tensor import unknown_order
+from ..dialect.orders import unknown_order
 from ..errors import Status
 from ..target import Target
 from .choice_text import choice_text

@@ -201,7 +201,7 @@ class SdpaFwdSm90Engine:
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        parts = AttentionRegion(region)
+        parts = AttentionRegion(region.of_matrices())
         depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
         width = region.dims_of(parts.second)[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
@@ -223,7 +223,7 @@ class SdpaFwdSm90Engine:
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling, parts = SdpaTiling.of(tile), AttentionRegion(region)
+        tiling, parts = SdpaTiling.of(tile), AttentionRegion(region.of_matrices())
         tables = () if tiling.entries else number_tables(output, parts, tiling)
         kernel = output.kernel("", tiling.threads)
         kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`

@@ -165,7 +165,7 @@ class SdpaSm80Engine:
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        parts = AttentionRegion(region)
+        parts = AttentionRegion(region.of_matrices())
         depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
         width = region.dims_of(parts.second)[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
@@ -184,7 +184,7 @@ class SdpaSm80Engine:
     # ---- code
 
     def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        tiling, parts = Sm80Tiling.of(tile), AttentionRegion(region)
+        tiling, parts = Sm80Tiling.of(tile), AttentionRegion(region.of_matrices())
         names = ("", "")
         if tiling.parts > 1:
             rows = PartStore.rows_of(parts.dims) * tiling.parts

@@ -24,6 +24,7 @@ from ..codegen.math import tanh_together
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows, scaled
 from ..codegen.reduce import shuffle_xor
 from ..codegen.scalar import element_type
+from ..codegen.tiled_tensor import TiledTensor
 from ..codegen.turned_bytes import quads
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith, ir, llvm
@@ -171,6 +172,7 @@ class TileWalk:
     row: Any
     hands: Mapping[str, _Hand] = field(default_factory=dict)
     _entries: dict[int, Entry] = field(default_factory=dict)
+    _tiles: dict[int, list[tuple[Sequence[Any], Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         s, parts = self.shared, self.shared.parts
@@ -372,7 +374,23 @@ class TileWalk:
         for output in s.kept:
             value, target = s.targets[output]
             made = walk.value(value, at, s.pair)
-            target.store(at, made, ops.both(self.inside(half), is_there))
+            if isinstance(target, TiledTensor) and s.schedule.packed == 1:
+                self._keep_tile(output, target, (at, made), is_there)
+            else:
+                target.store(at, made, ops.both(self.inside(half), is_there))
+
+    def _keep_tile(
+        self, output: int, target: TiledTensor, pair: tuple[Sequence[Any], Any], is_there: Any
+    ) -> None:
+        """Holds two neighbours, (where, what), until all 8 elements that the thread has of a tile
+        of 16 x 16 are there, a block of columns after the other; stores those, which are all
+        inside or all not."""
+        held = self._tiles.setdefault(output, [])
+        held.append(pair)
+        if len(held) == 4:
+            del self._tiles[output]
+            parts = [held[place][1] for place in (0, 2, 1, 3)]
+            target.store_tile(held[0][0], parts, ops.both(self.inside(0), is_there))
 
     def keep_unseen(self, first: Any, end: Any, shares: Sequence[Any] = ()) -> None:
         """Stores what outputs of the scores' dims have in blocks of keys that are not multiplied:

@@ -701,12 +701,13 @@ def _is_host_tensor(value: Any) -> bool:
 def _infer_again(graph: OperationGraph) -> None:
     """Forgets what was inferred of a graph's tensors and not set since.
 
-    What vectors follow from is inferred at once, so that finalizing sees how they lie.
+    What follows from vectors and from reordered tensors is inferred at once, so that finalizing
+    sees how they lie.
     """
     for tensor in graph.tensors:
         if isinstance(tensor, GraphTensor):
             tensor.infer_again()
-    if any(tensor.is_vectorized for tensor in graph.tensors):
+    if any(tensor.is_vectorized or tensor.reordering != "NONE" for tensor in graph.tensors):
         _infer_waiting(graph)
 
 

@@ -10,6 +10,9 @@ from .plan import Arg, Launch, Plan, Program, Step, Variant
 
 _ARG_KINDS = ("pointer", "workspace", "peer", "scalar", "by_value", "bytes", "tensor_map")
 
+# Orders of elements -> how many dims a tensor has in memory; None: any number.
+_RANKS = {"NONE": None, "F16x16": 8}
+
 
 def verify(plan: Plan, where: str) -> None:
     """Raises BAD_PARAM for the first thing in the plan that refers to nothing.
@@ -43,6 +46,13 @@ def _problems(plan: Plan) -> Iterator[_Problem]:
             yield f"tensor {tensor.uid}: {len(tensor.strides)} strides", f"{len(tensor.dims)}"
         if tensor.prior is not None and (tensor.role != "output" or tensor.prior in uids):
             yield f"tensor {tensor.uid}: prior {tensor.prior}", "of an output, a uid that none has"
+        if tensor.reordering not in _RANKS:
+            yield f"tensor {tensor.uid}: reordering {tensor.reordering!r}", ", ".join(_RANKS)
+        elif _RANKS[tensor.reordering] not in (None, len(tensor.dims)):
+            yield (
+                f"tensor {tensor.uid}: {len(tensor.dims)} dims in {tensor.reordering}",
+                f"{_RANKS[tensor.reordering]}",
+            )
         if tensor.alignment < 1:
             yield f"tensor {tensor.uid}: alignment {tensor.alignment}", "1 or more"
         _parse(plan, (*tensor.dims, *tensor.strides))

@@ -41,6 +41,7 @@ class TensorRecord:
     may be on any device whose memory this one accesses.
     prior: of an output that is read before it is written: the uid of the graph's input that stands
     for what it holds before; None: that does not matter.
+    reordering: "F16x16" where dims and strides are those of matrices in that order.
     """
 
     uid: int
@@ -54,6 +55,7 @@ class TensorRecord:
     value: float | None = None
     is_peer: bool = False
     prior: int | None = None
+    reordering: str = "NONE"
 
 
 @dataclass(frozen=True)

@@ -236,6 +236,8 @@ def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int) -> None:
         raise DnncError(
             Status.BAD_PARAM, f"data type {buffer.dtype or 'unknown'}", str(tensor.dtype), where
         )
+    if tensor.record.reordering == "F16x16" and len(buffer.dims) != len(tensor.dims):
+        tensor = _as_matrices(tensor, buffer.dims)
     if buffer.dims != tensor.dims:
         raise DnncError(
             Status.BAD_PARAM_SHAPE_MISMATCH,
@@ -256,6 +258,22 @@ def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int) -> None:
             f"{list(tensor.strides)}",
             where,
         )
+
+
+def _as_matrices(tensor: SizedTensor, dims: Sequence[int]) -> SizedTensor:
+    """A tensor in the order F16x16 as what its graph declared: an array of packed matrices, whose
+    bytes are the buffer.  dims: an array's, whose batch is taken if it is of as many matrices."""
+    count, *axes = tensor.dims
+    is_exchanged = tensor.strides[-1] != 1
+    cut = 4 if is_exchanged else 3
+    first, second = math.prod(axes[:cut]), math.prod(axes[cut:])
+    batch = tuple(dims[:-2]) if math.prod(dims[:-2]) == count else (count,)
+    if is_exchanged:
+        *outer, inner, outermost = _packed((*batch, second, first))
+        strides = (*outer, outermost, inner)
+    else:
+        strides = _packed((*batch, first, second))
+    return tensor._replace(dims=(*batch, first, second), strides=strides)
 
 
 def _verify_packed(tensor: SizedTensor, buffer: Buffer) -> None:

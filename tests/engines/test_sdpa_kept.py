@@ -11,6 +11,7 @@ from dnnc.options import Options
 from dnnc.target import of
 from tests import attention_graphs as graphs
 from tests.attention_graphs import Pattern
+from tests.fragment_order import buffer_of, in_memory
 from tests.mha_graphs import SmallAttention
 from tests.support import machine
 from tests.support.checked import check, random_inputs
@@ -45,13 +46,17 @@ GUIDE = {
     "dropout": {"dropout": "drawn", "dtype": "BFLOAT16", "is_causal": True},
     "given mask": {"dropout": "given", "depth": 64},
     "sign of what is dropped": {"dropout": "given", "signed": True},
-    "F16x16": {"reordering": "F16x16", "is_causal": True},
-    "F16x16 of dropout": {"reordering": "F16x16", "dropout": "drawn", "is_padded": False},
-    "F16x16 of a given mask": {"reordering": "F16x16", "dropout": "given", "dtype": "BFLOAT16"},
+    "F16x16": {"reordering": "F16x16", "is_causal": True, "queries": 48, "keys": 80},
+    "F16x16 of dropout": {
+        "reordering": "F16x16", "dropout": "drawn", "is_padded": False, "queries": 32,
+    },
+    "F16x16 of a given mask": {
+        "reordering": "F16x16", "dropout": "given", "dtype": "BFLOAT16", "queries": 16,
+    },
     "odd keys": {"queries": 33, "keys": 45, "depth": 24},
     "inference": {"stored": False, "keys": 77, "softmax_reordering": "F16x16"},
     "inference with dropout": {"stored": False, "dropout": "drawn"},
-}
+}  # fmt: skip
 
 
 @pytest.mark.feature
@@ -101,6 +106,70 @@ def test_the_signs_of_dropout_are_the_same_kernel():
     (kernel,) = [k for p in plan.programs for k in p.kernels]
     assert kernel.name == "fusion0_sdpa_sm80"
     assert kernel.spill_store_bytes == 0
+
+
+@pytest.mark.parametrize("keys", [64, 112])
+def test_weights_lie_where_cudnn_stores_them(keys):
+    """As it was measured, not as the tensor's dims have it; a row's last block is not whole."""
+    made = SmallAttention(
+        batch=1, queries=48, keys=keys, depth=16, is_padded=False, reordering="F16x16"
+    )
+    plain = SmallAttention(batch=1, queries=48, keys=keys, depth=16, is_padded=False)
+    given = made.inputs()
+    plan = run(made.g, inputs=given, allowance=WEIGHTS)
+    uid = made.g.graph.tensor("s").uid
+    strides = [size.constant for size in made.g.graph.tensor("s").strides]
+    found = in_memory(machine.current().run(plan, given)[uid], strides)
+    wanted = dnnc.reference(plain.g, plain.inputs())[plain.g.graph.tensor("s").uid]
+    np.testing.assert_allclose(found, buffer_of(wanted), atol=2 * WEIGHTS)
+
+
+def in_tiles(p, weights):
+    """An output of weights in F16x16 beside those that values are multiplied by."""
+    w = p.g.identity(weights).set_output().set_name("w").set_data_type("HALF")
+    w.set_reordering_type("F16x16")
+    return weights
+
+
+TILED = {
+    "heads in a tile": (
+        {"batch": (1, 4), "key_batch": (1, 1), "queries": 16, "keys": 48},
+        {"TILE_M": 16, "PACK_GQA": 1},
+    ),
+    "window": ({"queries": 64, "keys": 96, "scores": graphs.window}, {}),
+    "rows with nothing": (
+        {"queries": 64, "keys": 48, "scores": lambda p, s: graphs.causal(p, s, -40)},
+        {"TILE_N": 16},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", TILED)
+def test_weights_in_tiles(name):
+    shape, knobs = TILED[name]
+    run(Pattern(depth=16, weights=in_tiles, **shape).g, knobs=knobs, allowance=WEIGHTS)
+
+
+@pytest.mark.feature
+@pytest.mark.sm90
+def test_a_mask_in_tiles_on_hopper():
+    g = dnnc.pygraph("mask", io_data_type="HALF", intermediate_data_type="FLOAT")
+    q, k = g.tensor([1, 1, 32, 64], name="q"), g.tensor([1, 1, 64, 64], name="k")
+    s = g.matmul(q, g.transpose(k, [0, 1, 3, 2]))
+    mask = g.rng(5, 7, "BERNOULLI", bernoulli_probability=0.7, dim=[1, 1, 32, 64])
+    mask.set_data_type("HALF").set_output().set_name("mask").set_reordering_type("F16x16")
+    p = g.mul(g.softmax(s, axis=-1), mask).set_data_type("HALF")
+    g.matmul(p, g.tensor([1, 1, 64, 64], name="v")).set_output()
+    run(g, "sdpa_fwd_sm90", allowance=2.0**-8)
+
+
+def test_weights_read_across_are_stored_by_another_kernel():
+    pattern = Pattern(batch=(1, 2), queries=32, keys=32, depth=16, weights=in_tiles)
+    pattern.g.graph.tensor("w").set_stride([2 * 32 * 32, 32 * 32, 1, 32])
+    assert reasons(SDPA_SM80, pattern.g)
+    plan = check(pattern.g, slack=4.0, allowance=WEIGHTS)
+    assert len(plan.programs[0].kernels) == 2
 
 
 # ---- weights of any attention

@@ -33,7 +33,7 @@ FITS = {
     "drelu_fork_dbn_peers": 4,
     "mha_fprop": "sdpa_sm80",
     "mha_fprop_reordered": "sdpa_sm80",
-    "mha_bprop": 4,
+    "mha_bprop": 5,
     "flash_fprop": "sdpa_fwd_sm90",
     "flash_bprop": 6,
     "flash_paged": "sdpa_fwd_sm90",

@@ -237,6 +237,12 @@ FUSION = FusionRecord(("add",), "pointwise", 0, {}, module=5)
             dataclasses.replace(WHOLE.tensors[0], role="workspace"), *WHOLE.tensors[1:])),
          "role 'workspace'"),
         (dataclasses.replace(WHOLE, tensors=(
+            dataclasses.replace(WHOLE.tensors[0], reordering="F17x17"), *WHOLE.tensors[1:])),
+         "tensor 1: reordering 'F17x17'; accepted: NONE, F16x16"),
+        (dataclasses.replace(WHOLE, tensors=(
+            dataclasses.replace(WHOLE.tensors[0], reordering="F16x16"), *WHOLE.tensors[1:])),
+         "tensor 1: 2 dims in F16x16; accepted: 8"),
+        (dataclasses.replace(WHOLE, tensors=(
             dataclasses.replace(WHOLE.tensors[0], dtype="f17"), *WHOLE.tensors[1:])), "f17"),
         (dataclasses.replace(WHOLE, tensors=(
             dataclasses.replace(WHOLE.tensors[0], dtype="FAST_FLOAT_FOR_FP8"),

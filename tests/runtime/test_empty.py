@@ -38,7 +38,7 @@ def test_the_map_of_a_tensor_without_elements_has_some_address(offset):
 @pytest.mark.parametrize("keys", [0, 3])
 def test_strides_of_an_empty_array_may_be_any(keys):
     """A framework counts an empty axis as one when it computes strides."""
-    record = SimpleNamespace(alignment=16, is_peer=False)
+    record = SimpleNamespace(alignment=16, is_peer=False, reordering="NONE")
     dims, f16 = (2, keys, 64), dtypes.f16
     tensor = SizedTensor(record, "k", f16, dims, (keys * 64, 64, 1), 2 * keys * 128)
     given = Buffer(0, dims, (64, 64, 1), f16, 0)

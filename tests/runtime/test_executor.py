@@ -6,11 +6,14 @@ import struct
 import numpy as np
 import pytest
 
+from dnnc import dtypes
 from dnnc.errors import DnncError, Status
 from dnnc.plan import format
+from dnnc.plan.plan import TensorRecord
 from dnnc.runtime import driver, load
-from dnnc.runtime.buffers import signature_of
+from dnnc.runtime.buffers import buffer_of, signature_of, verify_buffer
 from dnnc.runtime.executor import choose_program
+from dnnc.runtime.sized import SizedTensor
 from tests.plan.plans import WHOLE
 
 from .fake_driver import Array, FakeDriver, FakeTorchTensor
@@ -160,6 +163,48 @@ def test_wrong_buffers(fake):
     refused(fake, "a list", pack={1: [1, 2], 2: Y})
     refused(fake, "a ndarray", pack={1: np.zeros((128, 64)), 2: Y})
     refused(fake, "address 0", Status.BAD_PARAM_NULL_POINTER, pack={1: 0, 2: Y})
+
+
+TILES = {  # [3, 2, 32, 64] in the order F16x16, and the same read across
+    "plain": ((6, 2, 2, 8, 4, 2, 4, 2), (2048, 1024, 4, 32, 256, 2, 8, 1), (32, 64), (64, 1)),
+    "across": ((6, 4, 2, 4, 2, 2, 2, 8), (2048, 256, 2, 8, 1, 1024, 4, 32), (64, 32), (1, 64)),
+}
+
+
+def tiled(name, dims, strides, dtype="torch.float16"):
+    """Verifies a buffer of a tensor in the order F16x16."""
+    record = TensorRecord(4, "s", (), (), "f16", "output", reordering="F16x16")
+    tensor = SizedTensor(record, "s", dtypes.f16, *TILES[name][:2], 6 * 2048 * 2)
+    verify_buffer(tensor, buffer_of(FakeTorchTensor(X, dims, strides, dtype), "s"), 0)
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_matrices_in_tiles_are_bound_as_what_they_were_declared(name):
+    dims, strides, (m, n), inner = TILES[name]
+    tiled(name, dims, strides)
+    tiled(name, (3, 2, m, n), (4096, 2048, *inner))
+    tiled(name, (6, m, n), (2048, *inner))
+
+
+REFUSED_OF_TILES = {
+    "transposed": ((3, 2, 32, 64), (4096, 2048, 1, 32), "strides"),
+    "gaps": ((3, 2, 32, 64), (8192, 4096, 64, 1), "strides"),
+    "rows and columns": ((3, 2, 64, 32), (4096, 2048, 32, 1), r"accepted: \[3, 2, 32, 64\]"),
+    "other batch": ((2, 2, 32, 64), (4096, 2048, 64, 1), r"accepted: \[6, 32, 64\]"),
+    "flat": ((12288,), (1,), r"accepted: \[6, 32, 64\]"),
+    "tiles of other strides": (
+        (6, 2, 2, 8, 4, 2, 4, 2), (2048, 1024, 512, 64, 16, 8, 2, 1), "strides"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED_OF_TILES)
+def test_other_buffers_of_tiles_are_refused(name):
+    dims, strides, said = REFUSED_OF_TILES[name]
+    with pytest.raises(DnncError, match=said):
+        tiled("plain", dims, strides)
+    with pytest.raises(DnncError, match="bf16; accepted: f16"):
+        tiled("plain", (3, 2, 32, 64), (4096, 2048, 64, 1), "torch.bfloat16")
 
 
 def test_misaligned_buffers(fake):
