@@ -42,8 +42,15 @@ class Results:
     def save(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self.path.with_suffix(".part")
-        temporary.write_text(json.dumps(self.data, indent=1) + "\n")
+        temporary.write_text(_written(self.data))
         os.replace(temporary, self.path)
+
+
+def _written(data: Mapping[str, Any]) -> str:
+    """As JSON, a row on each line: a third shorter than indented, and differences stay readable."""
+    rows = ",\n".join(f"  {json.dumps(n)}: {json.dumps(row)}" for n, row in data["rows"].items())
+    others = [f" {json.dumps(k)}: {json.dumps(v)},\n" for k, v in data.items() if k != "rows"]
+    return "{\n" + "".join(others) + ' "rows": {\n' + rows + "\n }\n}\n"
 
 
 def line(name: str, row: Mapping[str, Any]) -> str:
