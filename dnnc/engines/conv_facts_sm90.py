@@ -167,7 +167,7 @@ def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
     """Of the k of all panels, what products take."""
     op, row = conv_of(fusion), conv_row_of(fusion)
     shape = replace(shape_of(op), beside=beside)
-    steps = panel_steps_of(shape, row.element_bytes, knobs, is_computed=computes(fusion))
+    steps = panel_steps_of(shape, row.element_bytes, knobs)
     if not steps:
         return 1.0
     if promotes_sums(row.a, op.compute_type):  # one loop for all panels

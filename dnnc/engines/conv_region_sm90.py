@@ -115,7 +115,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         beside=shape.beside,
         rewriting=rewriting,
         row_bytes=row_bytes,
-        panel_steps=panel_steps_of(shape, row.element_bytes, knobs, is_computed=is_computed),
+        panel_steps=panel_steps_of(shape, row.element_bytes, knobs),
     )
 
 
@@ -170,24 +170,20 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         },
         rewriting=rewriting_bytes(halo.slots, 0) if is_computed else 0,
         row_bytes=halo.row_bytes,
-        panel_steps=panel_steps_of(shape, row.element_bytes, knobs, is_computed=is_computed),
+        panel_steps=panel_steps_of(shape, row.element_bytes, knobs),
     )
 
 
-def panel_steps_of(
-    shape: ConvShape, element_bytes: int, knobs: Knobs, *, is_computed: bool
-) -> tuple[int, ...]:
+def panel_steps_of(shape: ConvShape, element_bytes: int, knobs: Knobs) -> tuple[int, ...]:
     """See `Tiling`: where it is worth it, and the main loop knows which panel a step has.
 
-    By im2col the panels of a pixel follow each other, and each is code of its own.  Where X is
-    computed, products of such panels were wrong on an H100, now and then, though the interpreter
-    finds no race in them: all of a panel is multiplied then.
+    By im2col the panels of a pixel are multiplied together, while those of the pixel before are
+    still in their stages.
     """
-    if is_computed:
-        return ()
     steps = shape.panel_steps(element_bytes)
     is_cut = knobs["SPLIT_K_SLC"] > 1 or knobs["STREAM_K"]
-    is_known = knobs["TILE_ROWS"] or len(steps) == 1 or not (is_cut or len(steps) > _MOST_PANELS)
+    is_few = len(steps) <= _MOST_PANELS and 2 * len(steps) <= knobs["STAGES"]
+    is_known = knobs["TILE_ROWS"] or len(steps) == 1 or (is_few and not is_cut)
     every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
     return steps if is_known and steps[-1] < every else ()
 

@@ -105,33 +105,48 @@ class Multiplier:
         return [*cursor.values, turn], sums
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
-        undefined, panels = self._undefined(), self._panels
+        """A group of products for each round of panels.
 
-        def panel(i: Any, carried: Sequence[Any], k_steps: int) -> Sequence[Any]:
-            stage, phase, previous, *sums = carried
-            here = Cursor(stage, phase)
-            self.pipeline.wait_full(here)
-            sums = self._multiply_stage(here, i, sums, k_steps=k_steps)
-            wgmma.wait(1)
-            with ops.if_(ops.compare("sge", previous, 0)):
-                self._release(Cursor(previous))
-            return [*here.next(self.tiling.stages).values, stage, *sums]
+        One, for all of them: of two groups in a round, under way together, ptxas 13.0 loses count,
+        and has accumulators read before the last one's end.
+        """
+        t = self.tiling
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            for number, k_steps in enumerate(panels):
-                carried = panel(ops.add(i, number), carried, k_steps)
-            return carried
+            stage, phase, previous, *sums = carried
+            here, places = Cursor(stage, phase), list[Cursor]()
+            for _ in self._panels:
+                self.pipeline.wait_full(here)
+                places.append(here)
+                here = here.next(t.stages)
+            wgmma.fence()
+            for number, (panel, k_steps) in enumerate(zip(places, self._panels, strict=True)):
+                descriptors = self._descriptors(panel)
+                sums = self._products(descriptors, ops.add(i, number), sums, k_steps=k_steps)
+            wgmma.commit()
+            wgmma.wait(1)
+            with ops.if_(ops.compare("sge", previous, 0)):
+                self._release_panels(previous)
+            return [*here.values, stage, *sums]
 
-        start = [*cursor.values, ops.const(-1), *undefined]
-        stage, phase, previous, *sums = ops.for_(0, place.steps, len(panels), start, step)
-        has_more = self.tiling.load_steps > 0
-        if self.tiling.takes_turns and not has_more:
+        start = [*cursor.values, ops.const(-1), *self._undefined()]
+        found = ops.for_(0, place.steps, len(self._panels), start, step)
+        stage, phase, previous, *sums = found
+        has_more = t.load_steps > 0
+        if t.takes_turns and not has_more:
             self.turns.end(self.own, self.lane)
         sums = wgmma.wait_for(sums)
-        self._release(Cursor(previous))
-        if self.tiling.takes_turns and has_more:
+        self._release_panels(previous)
+        if t.takes_turns and has_more:
             self._end_turn(Cursor(stage, phase))
         return Cursor(stage, phase), sums
+
+    def _release_panels(self, stage: Any) -> None:
+        """Of a round, the first of which is in a stage."""
+        cursor = Cursor(stage)
+        for _ in self._panels:
+            self._release(cursor)
+            cursor = cursor.next(self.tiling.stages)
 
     @property
     def _panels(self) -> Sequence[int]:
@@ -232,11 +247,11 @@ class Multiplier:
         self, cursor: Cursor, is_added: Any, sums: Sequence[Any], words: Sequence[Any] = (),
         k_steps: int | None = None,
     ) -> list[Any]:  # fmt: skip
-        """Starts the products of a stage; is_added: 0 where they are the first of the tile.
+        """Starts the products of a stage, a group of their own; see `_products`."""
+        return self._start_products(self._descriptors(cursor), is_added, sums, words, k_steps)
 
-        words: [block of rows][words of each step of k] of a first operand in registers.  k_steps:
-        how many are taken; None: all.
-        """
+    def _descriptors(self, cursor: Cursor) -> list[Any]:
+        """Of the operands in a stage."""
         t = self.tiling
         stage = self.pipeline.address(cursor)
         descriptors = list[Any]()
@@ -245,7 +260,7 @@ class Multiplier:
             place = ops.add(stage, operand.plan["offset"])
             place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))
-        return self._start_products(descriptors, is_added, sums, words, k_steps)
+        return descriptors
 
     def _start_products(
         self,
@@ -255,10 +270,27 @@ class Multiplier:
         words: Sequence[Any] = (),
         k_steps: int | None = None,
     ) -> list[Any]:
-        """The same, of operands that lie where some descriptors say."""
+        """`_products`, as a group of their own."""
+        wgmma.fence()
+        sums = self._products(descriptors, is_added, sums, words, k_steps)
+        wgmma.commit()
+        return sums
+
+    def _products(
+        self,
+        descriptors: Sequence[Any],
+        is_added: Any,
+        sums: Sequence[Any],
+        words: Sequence[Any] = (),
+        k_steps: int | None = None,
+    ) -> list[Any]:
+        """Starts the products of operands that lie where descriptors say.
+
+        is_added: 0 where they are the first of the tile.  words: [block of rows][words of each step
+        of k] of a first operand in registers.  k_steps: how many are taken; None: all.
+        """
         t = self.tiling
         sums, own = list(sums), t.part[1] // t.beside
-        wgmma.fence()
         for k in range(k_steps or t.k_steps):
             for i, (a, b) in enumerate(t.products):
                 first, second = self.operands[a].panels, self.operands[b].panels
@@ -281,7 +313,6 @@ class Multiplier:
                         b_k_major=second.is_k_major,
                     )
                     sums[place] = wgmma.with_columns(sums[place], column, made)
-        wgmma.commit()
         return sums
 
     def _columns_of_step(self, k: int) -> tuple[int, int]:
