@@ -114,20 +114,20 @@ class Multiplier:
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             stage, phase, previous, *sums = carried
-            here, places = Cursor(stage, phase), list[Cursor]()
-            for _ in self._panels:
+            here, operands = Cursor(stage, phase), list[Any]()
+            for number in range(len(self._panels)):
+                here = here.next(t.stages) if number else here
                 self.pipeline.wait_full(here)
-                places.append(here)
-                here = here.next(t.stages)
+                operands.append(self._descriptors(here))
             wgmma.fence()
-            for number, (panel, k_steps) in enumerate(zip(places, self._panels, strict=True)):
-                descriptors = self._descriptors(panel)
-                sums = self._products(descriptors, ops.add(i, number), sums, k_steps=k_steps)
+            for number, k_steps in enumerate(self._panels):
+                is_added = ops.add(i, number)
+                sums = self._products(operands[number], is_added, sums, k_steps=k_steps)
             wgmma.commit()
             wgmma.wait(1)
             with ops.if_(ops.compare("sge", previous, 0)):
                 self._release_panels(previous)
-            return [*here.values, stage, *sums]
+            return [*here.next(t.stages).values, stage, *sums]
 
         start = [*cursor.values, ops.const(-1), *self._undefined()]
         found = ops.for_(0, place.steps, len(self._panels), start, step)
