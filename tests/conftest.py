@@ -7,6 +7,21 @@ import pytest
 from tests.support import seeds
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--sass",
+        action="store_true",
+        help="check that the SASS of every kernel that a test assembles waits for its products",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--sass"):
+        from tests.support.sass_plugin import SassPlugin
+
+        config.pluginmanager.register(SassPlugin(), "sass")
+
+
 def pytest_report_header():
     return f"dnnc: inputs on a device start from DNNC_TEST_SEED={seeds.BASE}"
 

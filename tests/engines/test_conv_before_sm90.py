@@ -15,7 +15,8 @@ from tests.support.checked import random_inputs
 
 from . import test_conv
 from .convs import H, N, around, image, ptx_of
-from .test_conv_exits_sm90 import genstats
+from .test_conv_exits_sm90 import OF_PARTS, genstats, in_part, knobs_in_part
+from .test_conv_exits_sm90 import run as run_of_exits
 from .test_conv_halo_sm90 import with_halo
 from .test_conv_sm90 import SMALL, TARGET, refused, run, the_fusion
 
@@ -80,6 +81,15 @@ def test_statistics_after_it(form):
     genstats(g, y)
     plan = run_of_sums(g, knobs=knobs_of(g, form))
     assert ".im2col" in ptx_of(plan) or form == "halo"
+
+
+@pytest.mark.parametrize("form", [some(form, "rows") for form in OF_PARTS])
+@in_part
+def test_statistics_where_a_last_panel_is_multiplied_in_part(channels, stages, form):
+    g, y = layer([2, channels, 5, 7], [72, channels, 3, 3])
+    y.set_data_type(dtypes.f16).set_output()
+    genstats(g, y)
+    run_of_exits(g, knobs=knobs_in_part(g, form, stages))
 
 
 @pytest.mark.parametrize("form", [some("rows"), "halo"])

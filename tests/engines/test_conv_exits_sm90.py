@@ -8,7 +8,9 @@ from dnnc import dtypes
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.engines import heuristics
+from dnnc.engines.conv import conv_of, shape_of
 from dnnc.engines.conv_exits_sm90 import exit_seconds_of
+from dnnc.engines.conv_region_sm90 import panel_steps_of
 from dnnc.engines.conv_sm90 import CONV_SM90
 from dnnc.options import Options
 from dnnc.target import of
@@ -87,6 +89,41 @@ def test_statistics_of_each_channel(form):
     genstats(g, y)
     plan = run(g, knobs=knobs_of(g, form))
     assert len(launches(plan)) == 2
+
+
+# Of input channels, in panels of 64, and stages for two rounds of them.
+in_part = pytest.mark.parametrize(
+    ("channels", "stages"),
+    [(72, 4), *(pytest.param(*c, marks=slow) for c in ((72, 6), (96, 4), (96, 6), (160, 6)))],
+)
+OF_PARTS = {
+    "rows": {},
+    "rows, cluster": {"TILE_CGA_M": 2},
+    "swapped": {"SWAP_AB": 1, "TILE_M": 128},
+    "dynamic": {"SCHED_POLICY": 1},
+    "halo": {},
+}
+
+
+def knobs_in_part(g, form, stages):
+    """With which a pixel's last panel is multiplied without its zeros."""
+    knobs = {**SMALL, "STAGES": stages, **OF_PARTS[form]}
+    if form == "halo":
+        knobs = with_halo(g, 4, STAGES=stages)
+    *_, last = panel_steps_of(shape_of(conv_of(fusion_of(g))), 2, knobs)
+    assert last < 4
+    return knobs
+
+
+@pytest.mark.parametrize(
+    "form", ["rows", *(pytest.param(form, marks=slow) for form in OF_PARTS if form != "rows")]
+)
+@in_part
+def test_statistics_where_a_last_panel_is_multiplied_in_part(channels, stages, form):
+    """Values and statistics are of all products, after several rounds of the main loop."""
+    g, y = layer([2, channels, 5, 7], [72, channels, 3, 3])
+    genstats(g, y)
+    run(g, knobs=knobs_in_part(g, form, stages))
 
 
 @pytest.mark.parametrize("form", ["rows", "halo"])
