@@ -103,10 +103,7 @@ class OnlineSoftmax:
                 for new, old in zip(most, rows.reference, strict=True)
             ]
         base = self._base(most, is_masked)
-        scale = [
-            _ex2(_distance(old, _shift(b, factor), factor))
-            for old, b, factor in zip(rows.reference, base, self._factors(base), strict=True)
-        ]
+        scale = self.shares(rows.reference, base)
         exponentials = self._exponentials(scores, base)
         totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
         first = len(exponentials) // 4 * pinned // 8 if pin is not None else 0
@@ -129,6 +126,16 @@ class OnlineSoftmax:
     def relative_to(self, rows: Rows, half: int) -> Any:
         """What a row's sum is relative to, in units of the scores: 0 where it had no score."""
         return self._base([rows.reference[half]], True)[0]
+
+    def shares(self, old: Sequence[Any], base: Sequence[Any]) -> list[Any]:
+        """What sums relative to some references are multiplied by where others replace these.
+
+        Exponentials are relative to rounded products, whose difference this takes: 1 where nothing
+        moves, where the exact distance from a rounded product would not be, block after block.
+        """
+        factors = self._factors(base)
+        pairs = zip(self._shifts(base, factors), self._shifts(old, factors), strict=True)
+        return [_ex2(arith.SubFOp(new, before).result) for new, before in pairs]
 
     # ---- parts
 
@@ -196,12 +203,19 @@ class OnlineSoftmax:
         room = ops.mul(ops.minimum(room, 254 << _BITS_OF_EXPONENT - 1), 2)
         return llvm.BitcastOp(ops.f32_type(), ops.minimum(own, room)).result
 
-    def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
-        factors = self._factors(base)
-        shifts = [_shift(b, factor) for b, factor in zip(base, factors, strict=True)]
+    def _shifts(self, base: Sequence[Any], factors: Sequence[Any]) -> list[Any]:
+        """What is added to the products of scores by factors."""
+        shifts = [
+            arith.NegFOp(_mul(b, factor)).result for b, factor in zip(base, factors, strict=True)
+        ]
         # Beside a far base the lift would be rounded away.
         if self.lift and not self._may_be_far:
             shifts = [_add(shift, _number(float(self.lift))) for shift in shifts]
+        return shifts
+
+    def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
+        factors = self._factors(base)
+        shifts = self._shifts(base, factors)
         found = list[Any]()
         for i, score in enumerate(scores):
             found.append(_ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2])))
@@ -244,10 +258,6 @@ def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
 def plus(sums: Sequence[Any], added: Sequence[Any]) -> list[Any]:
     """Accumulators and a number of each row."""
     return [_add(value, added[i // 2 % 2]) for i, value in enumerate(sums)]
-
-
-def _shift(base: Any, factor: Any) -> Any:
-    return arith.NegFOp(_mul(base, factor)).result
 
 
 def _distance(score: Any, shift: Any, factor: Any) -> Any:

@@ -24,7 +24,7 @@ from ..codegen.loops import Loops
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows
 from ..codegen.reduce import across_lanes
 from ..expr import Expr, ceildiv, product
-from ..mlir import arith, ir, llvm, nvvm
+from ..mlir import arith, llvm, nvvm
 from ..target import WARP_THREADS
 from .sdpa_schedule import QueryTile, RowPlace, Schedule
 from .sdpa_tile_sm80 import Sm80Tiling
@@ -122,7 +122,9 @@ class PartsEmitter:
     def _emit_row(self, row: Any) -> None:
         schedule = Schedule(self.kernel, self.parts, self.tiling, 1)
         shared = SdpaRegion(self.kernel, self.parts, self.tiling, schedule, ops.thread_id())
-        softmax = OnlineSoftmax(times_log2e(shared.factor), lift=self.tiling.lift)
+        softmax = OnlineSoftmax(
+            times_log2e(shared.factor), may_be_far=self.parts.may_be_far, lift=self.tiling.lift
+        )
         maximum, total, shares = self._sums(row, softmax)
         walk = RowWalk(shared, *self._place(row))
         scale = walk.finish(softmax, maximum, total, ops.compare("eq", self.lane, 0))
@@ -165,15 +167,9 @@ class PartsEmitter:
         lanes = min(count, WARP_THREADS)
         maximum = across_lanes(maximum, lanes, _max)
         base = softmax.relative_to(Rows([maximum], []), 0)
-        factor = softmax.factor
-        if isinstance(factor, float):
-            factor = _number(factor)
         shares, total = [], None
         for own, sum_ in pairs:
-            distance = arith.MulFOp(arith.SubFOp(own, base).result, factor).result
-            share = llvm.call_intrinsic(
-                ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [distance], [], []
-            )
+            (share,) = softmax.shares([own], [base])
             shares.append(share)
             more = arith.MulFOp(sum_, share).result
             total = more if total is None else arith.AddFOp(total, more).result
@@ -259,10 +255,6 @@ class RowWalk(TileWalk):
 
     def inside(self, half: int) -> Any:
         return None  # a warp has a row that is there
-
-
-def _number(value: float) -> Any:
-    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
 
 
 def _add(a: Any, b: Any) -> Any:
