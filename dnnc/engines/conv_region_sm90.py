@@ -177,13 +177,11 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
 def panel_steps_of(shape: ConvShape, element_bytes: int, knobs: Knobs) -> tuple[int, ...]:
     """See `Tiling`: where it is worth it, and the main loop knows which panel a step has.
 
-    By im2col the panels of a pixel are multiplied together, while those of the pixel before are
-    still in their stages.
+    By im2col the panels of a pixel follow each other, and each is code of its own.
     """
     steps = shape.panel_steps(element_bytes)
     is_cut = knobs["SPLIT_K_SLC"] > 1 or knobs["STREAM_K"]
-    is_few = len(steps) <= _MOST_PANELS and 2 * len(steps) <= knobs["STAGES"]
-    is_known = knobs["TILE_ROWS"] or len(steps) == 1 or (is_few and not is_cut)
+    is_known = knobs["TILE_ROWS"] or len(steps) == 1 or not (is_cut or len(steps) > _MOST_PANELS)
     every = shape.panel_bytes(element_bytes) // wgmma.K_BYTES
     return steps if is_known and steps[-1] < every else ()
 

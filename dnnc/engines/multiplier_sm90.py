@@ -105,29 +105,28 @@ class Multiplier:
         return [*cursor.values, turn], sums
 
     def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
-        """A group of products for each round of panels.
+        """A group of products for each panel, of which the last of a round ends in the next one.
 
-        One, for all of them: of two groups in a round, under way together, ptxas 13.0 loses count,
-        and has accumulators read before the last one's end.
+        The others are waited for at once: where two that begin in a round are under way together,
+        ptxas 13.0 loses count, and moves reads of accumulators ahead of the wait for the last.
         """
         t = self.tiling
+        last = len(self._panels) - 1
 
         def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            stage, phase, previous, *sums = carried
-            here, operands = Cursor(stage, phase), list[Any]()
-            for number in range(len(self._panels)):
-                here = here.next(t.stages) if number else here
-                self.pipeline.wait_full(here)
-                operands.append(self._descriptors(here))
-            wgmma.fence()
             for number, k_steps in enumerate(self._panels):
-                is_added = ops.add(i, number)
-                sums = self._products(operands[number], is_added, sums, k_steps=k_steps)
-            wgmma.commit()
-            wgmma.wait(1)
-            with ops.if_(ops.compare("sge", previous, 0)):
-                self._release_panels(previous)
-            return [*here.next(t.stages).values, stage, *sums]
+                stage, phase, previous, *sums = carried
+                here = Cursor(stage, phase)
+                self.pipeline.wait_full(here)
+                sums = self._multiply_stage(here, ops.add(i, number), sums, k_steps=k_steps)
+                wgmma.wait(int(number == last))
+                if number == 0:
+                    with ops.if_(ops.compare("sge", previous, 0)):
+                        self._release(Cursor(previous))
+                if number < last:
+                    self._release(here)
+                carried = [*here.next(t.stages).values, stage, *sums]
+            return carried
 
         start = [*cursor.values, ops.const(-1), *self._undefined()]
         found = ops.for_(0, place.steps, len(self._panels), start, step)
@@ -136,17 +135,10 @@ class Multiplier:
         if t.takes_turns and not has_more:
             self.turns.end(self.own, self.lane)
         sums = wgmma.wait_for(sums)
-        self._release_panels(previous)
+        self._release(Cursor(previous))
         if t.takes_turns and has_more:
             self._end_turn(Cursor(stage, phase))
         return Cursor(stage, phase), sums
-
-    def _release_panels(self, stage: Any) -> None:
-        """Of a round, the first of which is in a stage."""
-        cursor = Cursor(stage)
-        for _ in self._panels:
-            self._release(cursor)
-            cursor = cursor.next(self.tiling.stages)
 
     @property
     def _panels(self) -> Sequence[int]:
