@@ -134,7 +134,7 @@ class OnlineSoftmax:
         moves, where the exact distance from a rounded product would not be, block after block.
         """
         factors = self._factors(base)
-        pairs = zip(self._shifts(base, factors), self._shifts(old, factors), strict=True)
+        pairs = zip(_shifts(base, factors), _shifts(old, factors), strict=True)
         return [_ex2(arith.SubFOp(new, before).result) for new, before in pairs]
 
     # ---- parts
@@ -203,19 +203,12 @@ class OnlineSoftmax:
         room = ops.mul(ops.minimum(room, 254 << _BITS_OF_EXPONENT - 1), 2)
         return llvm.BitcastOp(ops.f32_type(), ops.minimum(own, room)).result
 
-    def _shifts(self, base: Sequence[Any], factors: Sequence[Any]) -> list[Any]:
-        """What is added to the products of scores by factors."""
-        shifts = [
-            arith.NegFOp(_mul(b, factor)).result for b, factor in zip(base, factors, strict=True)
-        ]
+    def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
+        factors = self._factors(base)
+        shifts = _shifts(base, factors)
         # Beside a far base the lift would be rounded away.
         if self.lift and not self._may_be_far:
             shifts = [_add(shift, _number(float(self.lift))) for shift in shifts]
-        return shifts
-
-    def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
-        factors = self._factors(base)
-        shifts = self._shifts(base, factors)
         found = list[Any]()
         for i, score in enumerate(scores):
             found.append(_ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2])))
@@ -258,6 +251,11 @@ def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
 def plus(sums: Sequence[Any], added: Sequence[Any]) -> list[Any]:
     """Accumulators and a number of each row."""
     return [_add(value, added[i // 2 % 2]) for i, value in enumerate(sums)]
+
+
+def _shifts(base: Sequence[Any], factors: Sequence[Any]) -> list[Any]:
+    """What products of scores by factors are added to."""
+    return [arith.NegFOp(_mul(b, factor)).result for b, factor in zip(base, factors, strict=True)]
 
 
 def _distance(score: Any, shift: Any, factor: Any) -> Any:
