@@ -57,7 +57,9 @@ def test_large_scores_of_many_blocks(kernel, type_, logits):
     found = machine.current().run(plan, inputs, sizes={}, seed=0, partial=())
     exact = reference(graph, inputs, sizes={}, exact_outputs=True)
     assert error(found[o.uid], exact[o.uid]) < 1.25 * FORMATS[type_][1]
-    assert error(found[stats.uid], exact[stats.uid]) < 4 * 2.0**-24
+    # Of f16 a device's tensor cores cut the sums that scores are.
+    units = 16 if machine.current().cut else 4
+    assert error(found[stats.uid], exact[stats.uid]) < units * 2.0**-24
 
 
 def error(found, exact):
