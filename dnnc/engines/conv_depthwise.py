@@ -95,9 +95,12 @@ class ConvDepthwiseEngine:
         if declined := filter_reasons(op):
             return declined
         shape = shape_of(op)
-        if shape.c_group > (_MOST_GROUP if shape.groups > 1 else _MOST_ALONE):
+        if shape.groups > 1 and shape.c_group > _MOST_GROUP:
             what = f"{shape.c_group} input channels a group, {shape.groups} groups"
-            wanted = f"at most {_MOST_GROUP}, {_MOST_ALONE} of one group"
+            return reason("channels of a group", what, f"at most {_MOST_GROUP} a group")
+        if shape.groups == 1 and shape.c_group > _MOST_ALONE:
+            what = f"{shape.c_group} input channels, one group"
+            wanted = f"at most {_MOST_ALONE} in one group, {_MOST_GROUP} a group in several"
             return reason("channels of a group", what, wanted)
         if _facts(shape, op, ()).filter_bytes(1) > STATIC_SMEM_BYTES:
             what = f"a filter of {shape.taps} taps, {shape.c_group} channels each"
