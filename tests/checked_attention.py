@@ -15,7 +15,8 @@ from dnnc.engines import engine_named
 from dnnc.options import Options
 from dnnc.rounding import widen
 from dnnc.target import of
-from tests.random_attention import draw
+from tests import large_scores, random_large_attention, small_weights
+from tests.random_attention import FP8_FACTOR, draw
 from tests.support import machine
 from tests.support.compare import UNIT, assert_close
 from tests.support.knobs import drawn_knobs
@@ -27,12 +28,17 @@ CUT = 2.0**-4
 STATISTICS = 1e-5  # of a statistic, or absolute, beside what the scores' own error makes
 
 
-def run(engine_name, seed, most, heads=6, target=None, *, is_fp8=False):
-    """most, heads, is_fp8: as of `draw`.  target: None for the machine's own."""
+def run(engine_name, seed, most, heads=6, target=None, *, is_fp8=False, is_large=False):
+    """most, heads, is_fp8: as of `draw`.  is_large: as `random_large_attention` draws, of so many
+    keys.  target: None for the machine's own."""
     random, engine = Random(seed), engine_named(engine_name)
-    target = target or machine.current().target
+    where = machine.current()
+    target = target or where.target
     keeps = engine_name == "sdpa_sm80" and not is_fp8
-    drawn = draw(random, most, heads, keeps=keeps, is_fp8=is_fp8)
+    if is_large:
+        drawn = random_large_attention.draw(random, most, min(heads, 2), keeps=keeps)
+    else:
+        drawn = draw(random, most, heads, keeps=keeps, is_fp8=is_fp8)
     graph = drawn.graph.graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     reasons = engine.supports(fusion, of(target))
@@ -40,28 +46,62 @@ def run(engine_name, seed, most, heads=6, target=None, *, is_fp8=False):
     knobs = drawn_knobs(random, engine, fusion, of(target))
     options = Options(engine=engine_name, knobs=tuple(knobs.items()))
     plan = compile_graph(graph, target, options)
-    where = machine.current()
     inputs = drawn.inputs(seed + where.seed)
     with np.errstate(all="ignore"):
         undefined = undefined_parts(graph, inputs, sizes=drawn.sizes)
         actual = where.run(plan, inputs, sizes=drawn.sizes, seed=seed, partial=undefined.keys())
         exact = reference(graph, inputs, sizes=drawn.sizes, exact_outputs=True)
-    cut = CUT if is_fp8 and where is not machine.INTERPRETER else 0.0
+        compared = _Large(drawn, inputs) if is_large else _Ordinary(drawn, is_fp8)
+        small = small_weights.costs(graph, inputs, drawn.sizes, FP8_FACTOR if is_fp8 else 1.0)
     for tensor in graph.outputs:
-        given, wanted = actual[tensor.uid], exact[tensor.uid]
+        given, wanted = widen(actual[tensor.uid]), exact[tensor.uid]
         if tensor.uid in undefined:
-            given = np.where(undefined[tensor.uid], wanted, widen(given))
+            given = np.where(undefined[tensor.uid], wanted, given)
         if tensor.uid in drawn.statistics:
-            assert_statistics_close(given, wanted, drawn.error + cut)
+            compared.statistics(tensor, given, wanted)
         else:
-            # Weights are rounded before they are divided by their sum, or after it.
-            own = WEIGHTS.get(drawn.weights.name, 4 * UNIT[drawn.weights.name])
-            own *= 2 if drawn.has_few_values else 1
-            allowance = own + 4 * drawn.error + cut
             given = without_subnormal_steps(given, wanted, tensor.type)
-            given = without_subnormal_weights(given, wanted, drawn.weights, inputs, most)
-            measures = {"slack": 4.0, "allowance": allowance, "loses": drawn.loses}
-            assert_close(given, wanted, tensor.type, **measures)
+            compared.result(
+                tensor, small_weights.without(small.get(tensor.uid), given, wanted), wanted
+            )
+
+
+class _Ordinary:
+    """Bounds of scores that are ordinary."""
+
+    def __init__(self, drawn, is_fp8):
+        self.drawn = drawn
+        self.cut = CUT if is_fp8 and machine.current() is not machine.INTERPRETER else 0.0
+
+    def result(self, tensor, given, wanted):
+        # Weights are rounded before they are divided by their sum, or after it.
+        weights = self.drawn.weights.name
+        own = WEIGHTS.get(weights, 4 * UNIT[weights]) * (2 if self.drawn.has_few_values else 1)
+        measures = {"slack": 4.0, "allowance": own + 4 * self.drawn.error + self.cut}
+        assert_close(given, wanted, tensor.type, **measures, loses=self.drawn.loses)
+
+    def statistics(self, tensor, given, wanted):
+        assert_statistics_close(given, wanted, self.drawn.error + self.cut)
+
+
+class _Large:
+    """Bounds of scores that are large, and exact."""
+
+    def __init__(self, drawn, inputs):
+        self.drawn = drawn
+        self.sums = {found.get_uid() for found in drawn.sums}
+        graph = drawn.graph.graph
+        self.maxima = large_scores.maxima_of(graph, inputs, drawn.sizes, drawn.maximum)
+
+    def result(self, tensor, given, wanted):
+        weights, keys = self.drawn.weights, self.drawn.keys
+        large_scores.assert_result_close(given, wanted, tensor.type, weights, keys)
+
+    def statistics(self, tensor, given, wanted):
+        is_sum = tensor.uid in self.sums
+        large_scores.assert_statistics_close(
+            given, wanted, self.maxima, self.drawn.keys, is_sum=is_sum
+        )
 
 
 def without_subnormal_steps(actual, expected, dtype):
@@ -72,18 +112,6 @@ def without_subnormal_steps(actual, expected, dtype):
     wide = np.asarray(actual, np.float64)
     is_next = (np.abs(expected) < 2.0**-14) & (np.abs(wide - expected) <= 2.0**-24)
     return np.where(is_next, expected, wide)
-
-
-def without_subnormal_weights(actual, expected, weights, inputs, keys):
-    """Results of weights that are halves, next to expected ones by no more than a subnormal step
-    of each of a row's weights, as if they were it: a mask on weights may leave no larger ones."""
-    if weights != dtypes.f16:
-        return actual
-    floats = [widen(a) for a in inputs.values() if np.ndim(a) >= 3 and np.size(a)]
-    floats = [np.abs(a) for a in floats if a.dtype.kind == "f"]
-    largest = max(np.max(a, initial=0.0, where=np.isfinite(a)) for a in floats)
-    step = 2.0**-24 * keys * largest
-    return np.where(np.abs(widen(actual) - expected) <= step, expected, actual)
 
 
 def assert_statistics_close(actual, expected, error):

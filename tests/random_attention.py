@@ -25,6 +25,7 @@ from tests.support.checked import random_inputs
 
 TYPES = ("f16", "bf16")
 FP8 = ("f8E4M3FN", "f8E5M2")
+FP8_FACTOR = 64.0  # of weights ahead of their product
 FP8_HEADS = (16, 32, 48, 64, 64, 80, 128, 128, 144, 160, 256)
 HEADS = (8, 16, 24, 40, 64, 64, 72, 80, 96, 128, 128, 136, 192, 256)
 _LENGTHS = (1, 2, 3, 7, 16, 33, 63, 64, 65, 100, 127, 128, 129, 150, 192, 200, 257)
@@ -74,10 +75,10 @@ def draw(
 ) -> Drawn:
     """most: queries, or keys, of a head.  heads: of all entries of the batch, at most.  keeps:
     whether weights may be outputs.  is_fp8: whether queries, keys and values are."""
-    return (_Fp8Attention if is_fp8 else _Attention)(random, most, heads, keeps).drawn()
+    return (_Fp8Attention if is_fp8 else Attention)(random, most, heads, keeps).drawn()
 
 
-class _Attention(Pattern):
+class Attention(Pattern):
     """A graph as it grows; `Pattern` has the pieces."""
 
     def __init__(self, random: Random, most: int, heads: int, keeps: bool):
@@ -232,6 +233,10 @@ class _Attention(Pattern):
             return self.k_rows.paged(dims[1], dims[3], name, dtype, any_size=self.keeps)
         return self.k_rows.loaded(dims[1], dims[3], name, dtype)
 
+    def numbers(self, name: str) -> Callable[[Any, tuple[int, ...]], Any]:
+        """What draws queries, keys or values that are looked up, by their name."""
+        return lambda rng, shape: rng.uniform(-2, 2, shape)
+
     def _product(self, a: Any, b: Any) -> Any:
         return self.g.matmul(a, b, compute_data_type=self.products)
 
@@ -246,10 +251,14 @@ class _Attention(Pattern):
             self.values[factor.get_name()] = lambda rng, shape: np.full(shape, number)
         return self.g.mul(x, factor).set_data_type(self.random.choice((self.io, "f32")))
 
+    def _size(self) -> float:
+        """Of the scale."""
+        return self.spread / (1.3 * math.sqrt(self.depth))
+
     def _scaled(self, s: Any) -> Any:
         """By a number or a tensor of any sign, such that scores are about as far apart as drawn."""
         sign = self.random.choice((1.0, 1.0, 1.0, -1.0))
-        scale = sign * self.spread / (1.3 * math.sqrt(self.depth))
+        scale = sign * self._size()
         kind = self.random.choice(("number", "number", "number", "tensor", "heads", "by value"))
         if kind == "number":
             return self.g.mul(s, scale)
@@ -290,17 +299,22 @@ class _Attention(Pattern):
         bias = self.tensor(self._broadcast(self.dims), dtype=dtype)
         share, low = self.random.choice((0.0, 0.0, 0.1, 0.6)), self.random.choice((LOW, -1e38))
         self.values[bias.get_name()] = lambda rng, shape: np.where(
-            rng.random(shape) < share, low, rng.uniform(-2, 2, shape)
+            rng.random(shape) < share, low, self.biases(rng, shape)
         )
         return self.g.add(s, bias)
+
+    def biases(self, rng: Any, shape: tuple[int, ...]) -> Any:
+        return rng.uniform(-2, 2, shape)
 
     def _slanted(self, s: Any) -> Any:
         """Slopes times distances."""
         slopes = self.g.tensor([*self.dims[:-2], 1, 1], name=self._name(), data_type="f32")
-        far = max(self.queries, self.keys)
-        self.values[slopes.get_name()] = lambda rng, shape: rng.uniform(-8, 8, shape) / far
+        self.values[slopes.get_name()] = self.slopes
         distance = self.integer("sub", self.column(s), self.row(s))
         return self.g.add(s, self.g.mul(slopes, distance))
+
+    def slopes(self, rng: Any, shape: tuple[int, ...]) -> Any:
+        return rng.uniform(-8, 8, shape) / max(self.queries, self.keys)
 
     def _hidden(self, s: Any) -> Any:
         """-inf where a condition does not hold, or where it does."""
@@ -433,9 +447,12 @@ class _Attention(Pattern):
         made = self.g.tensor(dims, name=self._name(), data_type="f32")
         low = self.random.choice((LOW, 0.0))
         self.values[made.get_name()] = lambda rng, shape: np.where(
-            rng.random(shape) < 0.2, low, rng.uniform(-4, 4, shape)
+            rng.random(shape) < 0.2, low, self.sinks(rng, shape)
         )
         return made
+
+    def sinks(self, rng: Any, shape: tuple[int, ...]) -> Any:
+        return rng.uniform(-4, 4, shape)
 
     def _dropped(self, p: Any) -> Any:
         """Without those that a generator's numbers drop; the mask may be an output."""
@@ -504,7 +521,7 @@ class _Attention(Pattern):
         self.rows = [tensor.set_output().set_data_type("f32") for tensor in made]
 
 
-class _Fp8Attention(_Attention):
+class _Fp8Attention(Attention):
     """The same of operands of fp8; biases and masks are of 16 bits still."""
 
     def __init__(self, random: Random, most: int, heads: int, keeps: bool = False):
@@ -526,7 +543,7 @@ class _Fp8Attention(_Attention):
     def _rounded(self, p: Any) -> Any:
         """Fast products want fp8: with a factor for which few are subnormal."""
         chosen = "f32" if self.products == "f32" else self.operand_type
-        return self.g.mul(p, 64.0).set_data_type(chosen)
+        return self.g.mul(p, FP8_FACTOR).set_data_type(chosen)
 
     def _multiple(self, x: Any) -> Any:
         return x
@@ -559,8 +576,8 @@ def _sorted_numbers(rng: Any, shape: tuple[int, ...]) -> Any:
 
 
 _ATOMS = (
-    _Attention._causal, _Attention._causal, _Attention._diagonal, _Attention._diagonal,
-    _Attention._window, _Attention._edge, _Attention._counted, _Attention._counted,
-    _Attention._documents, _Attention._blocks, _Attention._bits, _Attention._bits,
-    _Attention._loaded,
+    Attention._causal, Attention._causal, Attention._diagonal, Attention._diagonal,
+    Attention._window, Attention._edge, Attention._counted, Attention._counted,
+    Attention._documents, Attention._blocks, Attention._bits, Attention._bits,
+    Attention._loaded,
 )  # fmt: skip

@@ -27,6 +27,8 @@ class Drawing(Protocol):
     sizes: dict[str, int]
     values: dict[str, Callable[[Any, tuple[int, ...]], Any]]
 
+    def numbers(self, name: str) -> Callable[[Any, tuple[int, ...]], Any]: ...
+
     def chance(self, share: float) -> bool: ...
 
     def tensor(self, dims: list[Any], name: str = "", dtype: Any = None) -> Any: ...
@@ -73,7 +75,7 @@ class Sequences:
         used = np.zeros((1, 1, self.total, 1), bool)
         for first, length in zip(self.firsts, self.lengths, strict=False):
             used[0, 0, first : first + length] = True
-        p.values[name] = _where(used)
+        p.values[name] = _where(used, p.numbers(name))
         offset = self._offset(memory, name)
         made = p.g.ragged_load(memory, offset, self.tensor)
         return made.set_dim([self.batch, heads, self.most, elements])
@@ -116,7 +118,7 @@ class Sequences:
                 block = p.random.randrange(blocks)
                 table[entry, first // size] = block
                 used[block, 0, : length - first] = True
-        p.values[name] = _where(used)
+        p.values[name] = _where(used, p.numbers(name))
         dims = [self.batch, 1, ceildiv(self.most, size), 1]
         named = p.g.tensor(dims, name=f"{name}_table", data_type="INT32")
         p.values[named.get_name()] = lambda rng, shape: np.reshape(table, shape)
@@ -124,6 +126,8 @@ class Sequences:
         return made.set_dim([self.batch, heads, self.most, elements])
 
 
-def _where(used: Any) -> Callable[[Any, tuple[int, ...]], Any]:
+def _where(
+    used: Any, numbers: Callable[[Any, tuple[int, ...]], Any]
+) -> Callable[[Any, tuple[int, ...]], Any]:
     """Numbers in rows that are used, none in others."""
-    return lambda rng, shape: np.where(used, rng.uniform(-2, 2, shape), np.nan)
+    return lambda rng, shape: np.where(used, numbers(rng, shape), np.nan)

@@ -13,6 +13,11 @@ from tests.random_attention import draw
 ANY = (0, 24, 36, 91, 117, 147)
 HOPPER = (2, 36, 51, 65)
 FP8 = (16, 90, 117)
+SMALL_WEIGHTS = (294, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (277, 1036, 1071)))
+# Of those that fail where a reference that stays multiplies what blocks before gave by nearly 1.
+ANY_LARGE = (9, 15, 22)
+HOPPER_LARGE = (1, 13)
+LARGE_KEYS = 600
 MORE_SEEDS = range(200, 350)
 
 
@@ -39,6 +44,23 @@ def test_of_fp8_on_any_architecture_that_has_it(seed):
     run("sdpa_sm80", seed, 60, 2, "sm_90a", is_fp8=True)
 
 
+@pytest.mark.parametrize("seed", ANY_LARGE)
+def test_large_scores_on_any_architecture(seed):
+    run("sdpa_sm80", seed, LARGE_KEYS, 2, is_large=True)
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("seed", HOPPER_LARGE)
+def test_large_scores_on_hopper(seed):
+    run("sdpa_fwd_sm90", seed, LARGE_KEYS, 2, "sm_90a", is_large=True)
+
+
+@pytest.mark.sm90
+@pytest.mark.parametrize("seed", SMALL_WEIGHTS)
+def test_selections_that_leave_weights_below_the_range_of_fp8(seed):
+    run("sdpa_sm80", seed, 260, 4, "sm_90a", is_fp8=True)
+
+
 @pytest.mark.sm90
 @pytest.mark.parametrize("seed", [5397, 5710])
 def test_fp8_under_masks_of_blocks(seed):
@@ -55,6 +77,7 @@ def test_rows_without_keys_whose_maximum_is_unguarded(seed):
 
 
 @pytest.mark.sm90
+@pytest.mark.slow  # a small one: test_sdpa_block_mask.py
 def test_a_mask_that_hides_where_a_bit_and_numbers_agree():
     """No block of keys is known to be hidden by it."""
     run("sdpa_fwd_sm90", 1496, 260, 4, "sm_90a")
@@ -74,6 +97,17 @@ def test_many_on_any_architecture():
 @pytest.mark.slow
 def test_many_on_hopper():
     assert not failures("sdpa_fwd_sm90", MORE_SEEDS, 260, "sm_90a")
+
+
+@pytest.mark.slow
+def test_many_of_large_scores_on_any_architecture():
+    assert not failures("sdpa_sm80", MORE_SEEDS, LARGE_KEYS, is_large=True)
+
+
+@pytest.mark.sm90
+@pytest.mark.slow
+def test_many_of_large_scores_on_hopper():
+    assert not failures("sdpa_fwd_sm90", MORE_SEEDS, LARGE_KEYS, "sm_90a", is_large=True)
 
 
 @pytest.mark.sm90

@@ -7,7 +7,7 @@ import dnnc
 from dnnc.dialect.fusion import partition
 from dnnc.engines.sdpa_fwd_sm90 import SDPA_FWD_SM90
 from dnnc.target import of
-from tests.attention_graphs import Pattern, causal
+from tests.attention_graphs import LOW, Pattern, causal
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
@@ -95,6 +95,23 @@ def test_beside_another_mask():
     )  # fmt: skip
     bits = np.random.default_rng(0).integers(0, 2, (2, 3, 5))
     run(pattern.g, inputs=inputs_of(pattern, bits))
+
+
+@pytest.mark.sm90
+def test_a_bit_that_hides_where_numbers_agree():
+    """No block of keys is known to be hidden by it."""
+
+    def scores(p, s):
+        own = p.g.tensor([1, 1, 72, 1], name="own", data_type="INT32")
+        other = p.g.tensor([1, 1, 1, 140], name="other", data_type="INT32")
+        bits = p.g.tensor([1, 2, 3, 1], name="mask", data_type="UINT8")
+        bit = p.g.block_mask_load(bits, block_rows=32, block_columns=32).set_dim(list(p.dims))
+        is_hidden = p.both(p.integer("cmp_eq", own, other), p.flag(bit))
+        return p.g.binary_select(LOW, p.scaled(s), is_hidden)
+
+    pattern = Pattern(batch=(1, 2), queries=72, keys=140, depth=16, scores=scores)
+    options = {"engine": "sdpa_fwd_sm90", "target": "sm_90a", "knobs": SM90}
+    check(pattern.g, slack=4.0, allowance=1e-3, **options)
 
 
 def test_heads_that_share_a_tile():

@@ -2,10 +2,16 @@
 
     python -m tests.gpu.random_attention --first 0 --count 3000 --processes 14
 
-A seed is a graph, an engine, knobs and inputs.  Each process draws, compiles, runs twice and
-compares; one that dies, or takes longer than the watchdog allows, is a failure of its seed, and
-another takes its place.  SIGTERM and SIGINT end the run early: what was not done is said.  The exit
-status is 1 where a seed failed, 2 where some were not run.
+A seed is a graph, an engine, knobs and inputs.  Of eight seeds three are of 16 bits through
+`sdpa_fwd_sm90`, two of 16 bits through `sdpa_sm80`, two of fp8 through the one and one of fp8
+through the other: "hopper", "any", "fp8" and "any-fp8".  Of those of 16 bits one in four has large
+scores and many keys in place of a little of everything (`tests/random_large_attention.py`):
+"hopper-large" and "any-large".  With `--only` all seeds are of one kind.
+
+Each process draws, compiles, runs twice and compares; one that dies, or takes longer than the
+watchdog allows, is a failure of its seed, and another takes its place.  SIGTERM and SIGINT end the
+run early: what was not done is said.  The exit status is 1 where a seed failed, 2 where some were
+not run.
 """
 
 from __future__ import annotations
@@ -20,20 +26,41 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
+from random import Random
+from typing import NamedTuple
 
-# Of a seed's remainder: (engine, target, whether operands are of fp8); None: the device's own.
+
+class Kind(NamedTuple):
+    """engine, target: None for the device's own.  is_fp8: whether operands are.  is_large: whether
+    scores are large, and keys many."""
+
+    engine: str
+    target: str | None = None
+    is_fp8: bool = False
+    is_large: bool = False
+
+
 KINDS = {
-    "hopper": ("sdpa_fwd_sm90", "sm_90a", False),
-    "fp8": ("sdpa_fwd_sm90", "sm_90a", True),
-    "any": ("sdpa_sm80", None, False),
-    "any-fp8": ("sdpa_sm80", "sm_90a", True),
+    "hopper": Kind("sdpa_fwd_sm90", "sm_90a"),
+    "fp8": Kind("sdpa_fwd_sm90", "sm_90a", is_fp8=True),
+    "any": Kind("sdpa_sm80"),
+    "any-fp8": Kind("sdpa_sm80", "sm_90a", is_fp8=True),
+    "hopper-large": Kind("sdpa_fwd_sm90", "sm_90a", is_large=True),
+    "any-large": Kind("sdpa_sm80", is_large=True),
 }
-TURNS = ("hopper", "any", "hopper", "fp8")
+# Of a seed's remainder.  Of those of 16 bits one in four is of large scores, which is one in six.
+TURNS = ("hopper", "any", "hopper", "fp8", "hopper", "any", "any-fp8", "fp8")
+_LARGE = 0.25
 _EVERY = 20.0  # seconds between two lines of progress
 
 
 def kind_of(seed, only=""):
-    return only or TURNS[seed % len(TURNS)]
+    if only:
+        return only
+    found = TURNS[seed % len(TURNS)]
+    # A generator of its own: what others draw does not depend on it.
+    is_large = Random(f"large {seed}").random() < _LARGE and f"{found}-large" in KINDS
+    return f"{found}-large" if is_large else found
 
 
 # ---- a process that runs seeds
@@ -50,10 +77,12 @@ def work(options):
         machine.use(machine.cuda())
     for line in sys.stdin:
         seed = int(line)
-        engine, target, is_fp8 = KINDS[kind_of(seed, options.only)]
+        kind = KINDS[kind_of(seed, options.only)]
+        most = options.keys if kind.is_large else options.most
+        drawn = {"is_fp8": kind.is_fp8, "is_large": kind.is_large}
         error, is_lost = None, False
         try:
-            run(engine, seed, options.most, options.heads, target, is_fp8=is_fp8)
+            run(kind.engine, seed, most, options.heads, kind.target, **drawn)
         except AssertionError as wrong:
             error = f"{' '.join(str(wrong).split()) or 'an assertion'}"[:600]
         except Exception as wrong:  # the context may be lost with it
@@ -140,7 +169,9 @@ class Hand:
         return f"its process ended with status {status}"
 
     def _start(self):
-        own = ["--worker", "--most", str(self.options.most), "--heads", str(self.options.heads)]
+        own = ["--worker"]
+        for name in ("most", "keys", "heads"):
+            own += [f"--{name}", str(getattr(self.options, name))]
         own += ["--only", self.options.only] if self.options.only else []
         own += ["--interpreted"] if self.options.interpreted else []
         # LLVM in one thread each; all processes draw the same inputs for a seed.
@@ -220,13 +251,17 @@ def _options(arguments):
     parser.add_argument("--seeds", type=int, nargs="+", help="these, in place of a range")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--most", type=int, default=260, help="queries, or keys, of a head")
+    parser.add_argument("--keys", type=int, help="of a head where scores are large; 2048 or 600")
     parser.add_argument("--heads", type=int, default=4, help="of all entries of the batch")
     parser.add_argument("--only", choices=KINDS, default="", help="one kind for all seeds")
     parser.add_argument("--seconds", type=float, default=120.0, help="a seed may take")
     parser.add_argument("--inputs", type=int, default=1, help="seed of all inputs")
     parser.add_argument("--interpreted", action="store_true", help="without a device")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.keys is None:  # interpreted, 2048 would take too long
+        options.keys = 600 if options.interpreted else 2048
+    return options
 
 
 if __name__ == "__main__":

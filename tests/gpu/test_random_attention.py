@@ -11,9 +11,9 @@ from tests.engines.test_random_attention import *  # noqa: F403
 OF_A_SHARD = 100
 
 
-def shard(number, engine, target=None, **options):
+def shard(number, engine, target=None, most=700, **options):
     first = 1000 + number * OF_A_SHARD
-    assert not failures(engine, range(first, first + OF_A_SHARD), 700, target, **options)
+    assert not failures(engine, range(first, first + OF_A_SHARD), most, target, **options)
 
 
 @pytest.mark.sm90
@@ -34,3 +34,23 @@ def test_hopper_of_fp8(number):
 @pytest.mark.parametrize("number", range(10))
 def test_any_architecture(number):
     shard(number, "sdpa_sm80")
+
+
+@pytest.mark.sm90
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
+def test_hopper_of_large_scores(number):
+    shard(number, "sdpa_fwd_sm90", "sm_90a", 2048, is_large=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
+def test_any_architecture_of_large_scores(number):
+    shard(number, "sdpa_sm80", most=2048, is_large=True)
+
+
+@pytest.mark.sm90
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(5))
+def test_any_architecture_of_fp8(number):
+    shard(number, "sdpa_sm80", "sm_90a", is_fp8=True)
