@@ -84,13 +84,22 @@ class RunningSum:
         return [_number(float("-inf")), zeros]
 
     def add(self, state: Sequence[Any], value: Any) -> list[Any]:
+        return self.add_all(state, [value])
+
+    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Of several fragments at once, whose sum comes to that of more: see `reduce.unrolled`."""
         most, total = state
-        grown = self.combine(most, reduce.lanes(value, self.combine))
+        grown = most
+        for value in values:
+            grown = self.combine(grown, reduce.lanes(value, self.combine))
         # Distances from -inf are none: exp(-inf - 0) is nothing.
         infinite = arith.CmpFOp(arith.CmpFPredicate.OEQ, grown, _number(float("-inf"))).result
         base = arith.SelectOp(infinite, _number(0.0), grown).result
         total = arith.MulFOp(total, ops.splat(self._exp(most, base), self.width)).result
-        return [grown, arith.AddFOp(total, self._exp(value, base)).result]
+        own = self._exp(values[0], base)
+        for value in values[1:]:
+            own = arith.AddFOp(own, self._exp(value, base)).result
+        return [grown, arith.AddFOp(total, own).result]
 
     def part(self, state: Sequence[Any], most: Any) -> Any:
         """The sum of distances from the maximum of all threads."""

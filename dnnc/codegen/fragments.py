@@ -96,8 +96,13 @@ class Fragments:
         whole = self.held + self.in_registers
         return ops.select(self._has_registers, whole, self._kept)
 
-    def first_pass(self, values: Values, start: Sequence[Any], use: Use) -> list[Any]:
-        """carried, after use(carried, values(walk, coordinates)) of every fragment."""
+    def first_pass(
+        self, values: Values, start: Sequence[Any], use: Use, use_all: Use | None = None
+    ) -> list[Any]:
+        """carried, after use(carried, values(walk, coordinates)) of every fragment.
+
+        use_all: takes the values of several fragments; see `reduce.unrolled`.
+        """
 
         def load(i: Any) -> Any:
             return values(*self._read(i, is_last=False))
@@ -107,16 +112,19 @@ class Fragments:
 
         carried = list(start)
         if self.held:
-            carried = reduce.unrolled(0, self._kept, carried, keep, use, self.together)
+            carried = reduce.unrolled(0, self._kept, carried, keep, use, self.together, use_all)
         if self.in_registers:
             carried = self._first_in_registers(values, carried, use)
-        return reduce.unrolled(self._near_end, self.count, carried, load, use, self.together)
+        return reduce.unrolled(
+            self._near_end, self.count, carried, load, use, self.together, use_all
+        )
 
     def later_pass(
         self,
         values: Values,
         start: Sequence[Any],
         use: Use,
+        use_all: Use | None = None,
         *,
         stores: bool = False,
         is_last: bool = False,
@@ -130,7 +138,7 @@ class Fragments:
             return values(*self._read(ops.sub(last, j), is_last=stores or is_last))
 
         left = ops.sub(self.count, self._near_end)
-        carried = reduce.unrolled(0, left, start, far, use, together)
+        carried = reduce.unrolled(0, left, start, far, use, together, use_all)
         if self.in_registers:
             carried = self._again_in_registers(values, carried, use)
         if self.held:
@@ -138,7 +146,7 @@ class Fragments:
             def near(i: Any) -> Any:
                 return values(*self._near(i))
 
-            carried = reduce.unrolled(0, self._kept, carried, near, use, together)
+            carried = reduce.unrolled(0, self._kept, carried, near, use, together, use_all)
         return carried
 
     def _read(self, i: Any, *, is_last: bool) -> tuple[Walk, Any]:

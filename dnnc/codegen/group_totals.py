@@ -77,7 +77,9 @@ class BlockShape:
     def global_bytes(self, quantities: Sequence[tuple[int, ...]]) -> int:
         """That one block leaves; with what lies between."""
         return sum(
-            _padded(self.entries * b // 8) for bits in quantities for b in (*bits[-2:], bits[-1])
+            _padded(self.entries * b // 8)
+            for bits in quantities
+            for b in (*(bits[1:] or bits), bits[-1])
         )
 
 
@@ -321,7 +323,8 @@ class GroupTotals:
         def use(carried: Any, parts: Any) -> list[Any]:
             found, rest = [], list(carried)
             for quantity, part, reference in zip(self.quantities, parts, references, strict=True):
-                own, rest = rest[: len(part)], rest[len(part) :]
+                size = len(quantity.nothing)
+                own, rest = rest[:size], rest[size:]
                 found += combined(quantity, own, quantity.opened(part, reference))
             return found
 
@@ -331,7 +334,8 @@ class GroupTotals:
         sums = reduce.unrolled(0, count, start, load, use, _TOGETHER)
         totals = []
         for quantity, reference in zip(self.quantities, references, strict=True):
-            own, sums = sums[: len(quantity.types)], sums[len(quantity.types) :]
+            size = len(quantity.nothing)
+            own, sums = sums[:size], sums[size:]
             totals.append(self._shared(quantity, own, reference, sharing)[-1])
         return totals
 

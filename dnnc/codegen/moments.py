@@ -4,10 +4,11 @@
     variance = avg((x - avg(x))^2)
 
 `squared_distances` finds the reductions of a region that are sums of such squares.  A thread adds
-up x - s and (x - s)^2 of its elements, s being its first one, and corrects the squares by what
+up x - s and (x - s)^2 of its elements, s being one of its first, and corrects the squares by what
 the sums say about s; threads' parts are merged with their counts.  Since s is one of n elements
-of a thread, a sum of squares loses at most a factor n of f32's accuracy, and that only where s
-lies far outside of the others.  Source: Chan, Golub, LeVeque, "Algorithms for computing the
+of a thread, a sum of squares loses a factor of about n of f32's accuracy where s lies far outside
+of the others.  Of a fragment of one row s is the middle one of three elements, so that a single
+such one is not it (`start_of`).  Source: Chan, Golub, LeVeque, "Algorithms for computing the
 sample variance", 1983.
 """
 
@@ -23,9 +24,11 @@ from ..mlir import arith, ir
 from ..mlir import math as mlir_math
 from . import ops
 from .matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
-from .parts import Moments, combined, inverse, times, to_f32
+from .parts import Moments, combined, inverse, sum_and_rest, times, to_f32
 from .region import Region
 from .walk import inputs_of, is_reduction, reduced_axes
+
+_MIDDLE_OF = 3  # elements
 
 
 def squared_distances(region: Region) -> dict[Any, Any]:
@@ -90,7 +93,8 @@ def _number(region: Region, value: Any) -> Expr | None:
 class Shifted:
     """Sums over some elements, of distances from one of them: fragments of f32.
 
-    shift: the first element.  The sums start at 0.  is_fused: squares are added with one rounding.
+    shift: one of the first elements.  The sums start at 0.  is_fused: squares are added with one
+    rounding.
     """
 
     shift: Any
@@ -106,29 +110,59 @@ class Shifted:
         square = arith.MulFOp(off, off).result
         return [arith.AddFOp(sums[0], off).result, arith.AddFOp(sums[1], square).result]
 
+    def add_all(self, sums: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """With sums of their own, which then come to those of more: see `reduce.unrolled`."""
+        own = self.add(self.start(), values[0])
+        for value in values[1:]:
+            own = self.add(own, value)
+        return [arith.AddFOp(a, b).result for a, b in zip(sums, own, strict=True)]
+
     def part(self, sums: Sequence[Any], count: Any) -> list[Any]:
-        """[count, mean, squared distances from it]; count: of elements, i32."""
+        """[count, mean, rest, squared distances from mean + rest]; count: of elements, i32."""
         off, squares = sums
         number = to_f32(count)
         average = arith.MulFOp(off, ops.splat(inverse(number), ops.width_of(off))).result
-        mean = arith.AddFOp(self.shift, average).result
+        mean, rest = sum_and_rest(self.shift, average)
         about_mean = arith.SubFOp(squares, arith.MulFOp(off, average).result).result
         none = ops.zeros(off.type)
         is_some = arith.CmpFOp(arith.CmpFPredicate.OGT, number, ops.zeros(number.type)).result
-        mean = arith.SelectOp(is_some, mean, none).result
+        mean, rest = (arith.SelectOp(is_some, value, none).result for value in (mean, rest))
         # Rounding may leave less than nothing; NaN stays.
         about_mean = arith.MaximumFOp(about_mean, none).result
-        return [number, mean, arith.SelectOp(is_some, about_mean, none).result]
+        return [number, mean, rest, arith.SelectOp(is_some, about_mean, none).result]
+
+    def total(self, sums: Sequence[Any], count: Any) -> Any:
+        """The sum of the elements themselves; count: of them, i32.
+
+        Better than one that is added up: what is rounded is the distances' sum.
+        """
+        number = to_f32(count)
+        of_shift = times(self.shift, number)
+        is_some = arith.CmpFOp(arith.CmpFPredicate.OGT, number, ops.zeros(number.type)).result
+        whole = arith.AddFOp(of_shift, sums[0]).result
+        return arith.SelectOp(is_some, whole, ops.zeros(whole.type)).result
+
+
+def start_of(fragment: Any, *, is_row: bool) -> Any:
+    """What distances of a thread's elements are taken from, by its first fragment; is_row: whether
+    that is of one row, else each element is of its own."""
+    width = ops.width_of(fragment)
+    if not is_row or width < _MIDDLE_OF:
+        return fragment
+    a, b, c = (ops.extract(fragment, i) for i in range(_MIDDLE_OF))
+    low, high = arith.MinimumFOp(a, b).result, arith.MaximumFOp(a, b).result
+    middle = arith.MaximumFOp(low, arith.MinimumFOp(high, c).result).result
+    return ops.splat(middle, width)
 
 
 def folded(part: Sequence[Any]) -> list[Any]:
     """A part of scalars, of the elements of all lanes; each lane has the part's count."""
-    count, means, squares = part
+    count, *lanes = part
     quantity = Moments()
     total: Sequence[Any] = []
-    reference = [ops.extract(means, 0)]
-    for mean, square in zip(ops.elements(means), ops.elements(squares), strict=True):
-        opened = quantity.opened([count, mean, square], reference)
+    reference = [ops.extract(lanes[0], 0)]
+    for lane in zip(*map(ops.elements, lanes), strict=True):
+        opened = quantity.opened([count, *lane], reference)
         total = combined(quantity, total, opened) if total else opened
     return list(quantity.closed(total, reference))
 

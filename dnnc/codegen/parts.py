@@ -1,9 +1,10 @@
 # pyright: basic
 """What threads and blocks make parts of: totals of one value, and moments.
 
-A part of moments is [count, mean, squared distances from the mean].  Parts are combined about a
-common reference, the mean of one of them: then counts, distances and squares simply add up.
-That mean is one of n, so the squares lose a factor n of accuracy at most (see `moments`).
+A part of moments is [count, mean, rest, squared distances from mean + rest]: what rounding took off
+the mean would be in every distance of other parts from it.  Parts are combined about a common
+reference, the mean of one of them: then counts, distances and squares simply add up.  That mean is
+one of n, so the squares lose a factor n of accuracy at most (see `moments`).
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from .reduce import Combine
 
 Part = Sequence[Any]
 
-MOMENTS_BITS = (32, 32, 32)  # of a part's values
+MOMENTS_BITS = (32, 32, 32, 32)  # of a part's values
 
 
 class Quantity(Protocol):
-    """types: of a part's values.  combines: of each, once they are opened.  nothing: the opened
-    part of no elements, scalars.  types_left: of the values that a block leaves to others."""
+    """types: of a part's values.  combines: of those of an opened part.  nothing: the opened part
+    of no elements, scalars.  types_left: of the values that a block leaves to others."""
 
     @property
     def types(self) -> Sequence[Any]: ...
@@ -85,11 +86,11 @@ class Plain:
 
 
 class Moments:
-    """[count, mean, squared distances], f32."""
+    """[count, mean, rest, squared distances], f32; opened [count, sum of distances, of squares]."""
 
     def __init__(self) -> None:
         f32 = ops.f32_type()
-        self.types, self.types_left = [f32] * 3, [f32] * 2
+        self.types, self.types_left = [f32] * 4, [f32] * 3
         self.combines = [_add] * 3
         self.nothing = [ops.zeros(f32)] * 3
 
@@ -100,8 +101,8 @@ class Moments:
         return [part[1]]
 
     def opened(self, part: Part, reference: Part) -> Part:
-        count, mean, squares = part
-        off = arith.SubFOp(mean, reference[0]).result
+        count, mean, rest, squares = part
+        off = _add(arith.SubFOp(mean, reference[0]).result, rest)
         # In this order: the count is 0 of a part without elements, whose mean says nothing.
         weighted = times(off, count)
         return [count, weighted, _add(squares, arith.MulFOp(weighted, off).result)]
@@ -112,13 +113,20 @@ class Moments:
         less = arith.SubFOp(squares, arith.MulFOp(weighted, off).result).result
         # Rounding may leave less than nothing; NaN stays.
         least = arith.MaximumFOp(less, ops.zeros(less.type)).result
-        return [count, _add(reference[0], off), least]
+        return [count, *sum_and_rest(reference[0], off), least]
 
     def left(self, part: Part) -> Part:
         return part[1:]
 
     def read(self, values: Part, count: Any) -> Part:
         return [to_f32(count), *values]
+
+
+def sum_and_rest(large: Any, small: Any) -> list[Any]:
+    """The sum, and what rounding took off it.  Source: Dekker, "A floating-point technique for
+    extending the available precision", 1971."""
+    total = _add(large, small)
+    return [total, arith.SubFOp(small, arith.SubFOp(total, large).result).result]
 
 
 def combined(quantity: Quantity, a: Part, b: Part) -> list[Any]:

@@ -223,15 +223,20 @@ def unrolled(
     load: Callable[[Any], Any],
     use: Callable[[Sequence[Any], Any], Sequence[Any]],
     together: int,
+    use_all: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]] | None = None,
 ) -> list[Any]:
     """carried, after use(carried, load(i)) for i = first, first + 1, ... below end.
 
-    together: so many loads come before their uses; the rest go one by one.
+    together: so many loads come before their uses; the rest go one by one.  use_all: what takes
+    these at once, as sums do in groups: what rounding does to small terms of a large total adds up.
     """
 
     def many(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-        for loaded in [load(ops.add(i, u)) for u in range(together)]:
-            carried = use(carried, loaded)
+        loaded = [load(ops.add(i, u)) for u in range(together)]
+        if use_all is not None:
+            return use_all(carried, loaded)
+        for one in loaded:
+            carried = use(carried, one)
         return carried
 
     def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:

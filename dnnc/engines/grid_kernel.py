@@ -25,7 +25,7 @@ from ..codegen.group_totals import BlockShape, GroupTotals
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.moments import Shifted
+from ..codegen.moments import Shifted, start_of
 from ..codegen.output import Output
 from ..codegen.parts import MOMENTS_BITS, Moments, Plain
 from ..codegen.region import Access, Region
@@ -300,10 +300,11 @@ class _Block:
         last = ops.sub(self.kernel.size(self.grid.reduced.fragments), 1)
         reduced = self.grid.reduced.coordinates(self.kernel, ops.minimum(self.first, last))
         at = coordinates_of(len(self.grid.dims), self.at_kept, reduced)
-        return {
-            op: Shifted(walk.value(inputs_of(self.grid.distances[op])[0], at, self.width))
-            for op in found
+        firsts = {
+            op: walk.value(inputs_of(self.grid.distances[op])[0], at, self.width) for op in found
         }
+        is_row = self.grid.is_row
+        return {op: Shifted(start_of(first, is_row=is_row)) for op, first in firsts.items()}
 
     def _totals(self, number: int, level: Sequence[Any], parts: Sequence[Any]) -> list[Any]:
         """A level's totals, in all threads."""

@@ -11,7 +11,7 @@ from typing import Any
 from ..codegen import moments, ops, reduce
 from ..codegen.exponentials import RunningSum
 from ..codegen.fragments import Fragments
-from ..codegen.moments import Shifted
+from ..codegen.moments import Shifted, start_of
 from ..codegen.parts import inverse, times, to_f32
 from ..codegen.reduce import Combine
 from ..codegen.walk import Walk, inputs_of
@@ -64,13 +64,19 @@ class StreamedGroup(Group):
             each = zip(states, _split(carried, sizes), found, strict=True)
             return [new for state, old, value in each for new in state.add(old, value)]
 
+        def use_all(carried: Any, found: Sequence[Any]) -> list[Any]:
+            each = zip(states, _split(carried, sizes), zip(*found, strict=True), strict=True)
+            return [new for state, old, values in each for new in state.add_all(old, values)]
+
         sums: list[Any] = []
         if own:
             go = fragments.later_pass if number else fragments.first_pass
-            sums = go(values, [v for state in states for v in state.start()], use)
+            sums = go(values, [v for state in states for v in state.start()], use, use_all)
         parts = {op: later[op]() for op in level if op in later}
         for op, state, found in zip(own, states, _split(sums, sizes), strict=True):
             parts[op] = found[0]
+            if isinstance(state, Shifted):
+                parts[op] = state.total(found, fragments.count)
             later.update(self._left(op, state, found, fragments))
         return [parts[op] for op in level]
 
@@ -80,19 +86,19 @@ class StreamedGroup(Group):
         sums = [other for other, of in self.rows.exponentials.items() if of == op]
         if sums:
             return RunningSum(self.walk, sums[0], combine, self.width)
-        plain = _Plain(combine, reduce.identity(op, self.width))
         if op not in self.rows.distances.values():
-            return plain
+            return _Plain(combine, reduce.identity(op, self.width))
         walk, at = self.walk.branch(), fragments.at(0)
-        return _WithMoments(plain, Shifted(walk.value(inputs_of(op)[0], at, self.width)))
+        first = walk.value(inputs_of(op)[0], at, self.width)
+        return Shifted(start_of(first, is_row=self.rows.is_row))
 
     def _left(self, op: Any, state: Any, found: Sequence[Any], fragments: Fragments) -> Later:
         """By reduction, what makes this thread's part of it of a state of another one."""
         if isinstance(state, RunningSum):
             sums = [other for other, of in self.rows.exponentials.items() if of == op]
             return {other: partial(self._scaled, state, found, op) for other in sums}
-        if isinstance(state, _WithMoments):
-            part = state.shifted.part(found[1:], fragments.count)
+        if isinstance(state, Shifted):
+            part = state.part(found, fragments.count)
             part = moments.folded(part) if self.rows.is_row else part
             squares = [other for other, of in self.rows.distances.items() if of == op]
             return {other: partial(self._distances, other, part) for other in squares}
@@ -103,10 +109,11 @@ class StreamedGroup(Group):
 
     def _distances(self, op: Any, part: Sequence[Any]) -> Any:
         """This thread's squared distances from the row's mean, by its own moments."""
-        count, mean, squares = part
+        count, mean, rest, squares = part
         total = self.leaves[self.rows.distances[op].results[0]].value
         elements = to_f32(self.kernel.size(self.rows.row_elements))
         off = arith.SubFOp(mean, times(total, inverse(elements))).result
+        off = arith.AddFOp(off, rest).result
         return arith.AddFOp(squares, arith.MulFOp(times(off, count), off).result).result
 
     def _fragments(self) -> Fragments:
@@ -153,19 +160,11 @@ class _Plain:
     def add(self, state: Sequence[Any], value: Any) -> list[Any]:
         return [self.combine(state[0], value)]
 
-
-@dataclass(frozen=True)
-class _WithMoments:
-    """[the total, and what its squared distances are made of]."""
-
-    plain: _Plain
-    shifted: Shifted
-
-    def start(self) -> list[Any]:
-        return [*self.plain.start(), *self.shifted.start()]
-
-    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
-        return [*self.plain.add(state[:1], value), *self.shifted.add(state[1:], value)]
+    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        own = values[0]
+        for value in values[1:]:
+            own = self.combine(own, value)
+        return [self.combine(state[0], own)]
 
 
 def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:
