@@ -121,7 +121,7 @@ class Exits(PartialExits):
         """Some blocks of columns, which `_spread` has spread over the lanes."""
         step, own, is_writer = _places(count, lane)
         is_writer = ops.both(is_writer, self._is_there(found, tile))
-        base, width = self._first_of_part(found, tile, warp), self.tiling.pair
+        part, width = self._part(found, tile, warp), self.tiling.pair
         right = ops.add(ops.add(tile.first_column, first), ops.mul(ops.and_(lane, 3), 2))
         for number, pair in enumerate(pairs):
             block = ops.add(own, number * step)
@@ -129,7 +129,7 @@ class Exits(PartialExits):
             for i in range(0, 2, width):
                 at = ops.add(column, i)
                 with ops.if_(ops.both(is_writer, tile.is_column(at))):
-                    self._store(found, tile, base, ops.part(pair, i, width), None, at)
+                    self._store(found, tile, part, ops.part(pair, i, width), None, at)
 
     def _write(
         self, found: Exit, tile: Any, fragment: Any, total: Any, lane: Any, warp: Any
@@ -143,14 +143,15 @@ class Exits(PartialExits):
             is_writer = ops.both(is_writer, fragment.row.inside)
         if found.keeps_column:
             is_writer = ops.both(is_writer, fragment.column.inside)
-        base = self._first_of_part(found, tile, warp)
+        part = self._part(found, tile, warp)
         with ops.if_(is_writer):
             for i, value in enumerate(ops.elements(total)):
                 column = ops.add(fragment.column.kept, i)
-                self._store(found, tile, base, value, fragment.row.kept, column)
+                self._store(found, tile, part, value, fragment.row.kept, column)
 
-    def _store(self, found: Exit, tile: Any, base: Any, value: Any, row: Any, column: Any) -> None:
-        place = ops.add(base, self.number(found, tile.batch, row, column))
+    def _store(self, found: Exit, tile: Any, part: Any, value: Any, row: Any, column: Any) -> None:
+        number = self.number(found, tile.batch, row, column)
+        place = found.join(part, self.kernel.size(found.elements), number)
         pointer = ops.gep(self.buffer(found), place, found.element)
         ops.store(pointer, value, found.size * ops.width_of(value))
 
@@ -168,8 +169,8 @@ class Exits(PartialExits):
             is_there = ops.both(is_there, is_inside)
         return is_there
 
-    def _first_of_part(self, found: Exit, tile: Any, warp: Any) -> Any:
-        """Where the partials that a warp writes begin."""
+    def _part(self, found: Exit, tile: Any, warp: Any) -> Any:
+        """The number of the part that a warp writes partials of."""
         t, kernel, reduced = self.tiling, self.kernel, set(reduced_axes(found.operation))
         part: Any = 0
         for loop in self._loops(reduced, kept=False):
@@ -182,7 +183,7 @@ class Exits(PartialExits):
             part = ops.mul(part, kernel.size(self._row_parts))
             part = ops.add(part, ops.div(tile.first_row, t.part[0]))
             part = ops.add(ops.mul(part, _WARPS), warp)
-        return ops.mul(part, kernel.size(found.elements))
+        return part
 
 
 # ---- pairs of columns over the lanes of a warp, which have eight rows of each

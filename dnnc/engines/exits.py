@@ -24,6 +24,7 @@ from ..expr import Expr, ceildiv, product
 _THREADS = 256  # of the kernels that combine partials
 _COLUMNS = 32  # of elements that a block of them has, where there are several
 _MOST_PARTS = 512  # partials of an element that one kernel combines
+_MOST_PLACES = (1 << 31) - 1  # that 32 bits count
 _RUN = 16  # partials of a thread of the kernel between
 
 
@@ -67,6 +68,17 @@ class Exit:
     @property
     def elements(self) -> Expr:
         return self.kept.fragments
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether places of partials may take more than 31 bits."""
+        return (self.parts * self.elements).bounds()[1] > _MOST_PLACES
+
+    def join(self, part: Any, elements: Any, number: Any) -> Any:
+        """The place of an element among a part's, which follow each other; elements: of a part."""
+        if self.is_wide:
+            part, elements, number = (ops.to_i64(n) for n in (part, elements, number))
+        return ops.add(ops.mul(part, elements), number)
 
     @property
     def loops(self) -> Any:
@@ -117,8 +129,9 @@ class PartialExits:
 
         parts: the partial's numbers along rows and columns.
         """
-        part = self.first_of_part(found, batch, parts)
-        return ops.add(part, self.number(found, batch, row, column))
+        part = self.part(found, batch, parts)
+        number = self.number(found, batch, row, column)
+        return found.join(part, self.kernel.size(found.elements), number)
 
     def number(self, found: Exit, batch: Mapping[int, Coordinate], row: Any, column: Any) -> Any:
         """The place of an element among those of the result, row-major."""
@@ -135,10 +148,8 @@ class PartialExits:
             number = ops.add(number, inner)
         return number
 
-    def first_of_part(
-        self, found: Exit, batch: Mapping[int, Coordinate], parts: Sequence[Any]
-    ) -> Any:
-        """Where the partials with some numbers begin."""
+    def part(self, found: Exit, batch: Mapping[int, Coordinate], parts: Sequence[Any]) -> Any:
+        """The number of the part that has some numbers along rows and columns."""
         kernel, reduced = self.kernel, set(reduced_axes(found.operation))
         part: Any = 0
         for loop in self._loops(reduced, kept=False):
@@ -148,7 +159,7 @@ class PartialExits:
             if not keeps:
                 part = ops.mul(part, kernel.size(self.parts[side]))
                 part = ops.add(part, parts[side])
-        return ops.mul(part, kernel.size(found.elements))
+        return part
 
     def buffer(self, found: Exit) -> Any:
         """Where the product's kernel writes a reduction's partials."""
@@ -216,7 +227,7 @@ class _Combining:
         buffers = [self._buffer(name) for name in sources]
 
         def load(part: Any) -> list[Any]:
-            place = ops.add(ops.mul(part, self.count), self.kept)
+            place = group[0].join(part, self.count, self.kept)
             return [
                 ops.load(ops.gep(buffer, place, found.element), found.element, found.size)
                 for buffer, found in zip(buffers, group, strict=True)
@@ -233,7 +244,7 @@ class _Combining:
 
     def fold(self, names: Sequence[str]) -> None:
         """Writes the totals of the block's run."""
-        place = ops.add(ops.mul(ops.block_id("y"), self.count), self.kept)
+        place = self.group[0].join(ops.block_id("y"), self.count, self.kept)
         with ops.if_(self.is_writer):
             for found, name, total in zip(self.group, names, self.totals, strict=True):
                 ops.store(ops.gep(self._buffer(name), place, found.element), total, found.size)

@@ -16,7 +16,9 @@ from ..errors import Status
 from ..expr import Expr, product
 from .engine import Reason
 from .reduced import follows_reduction, unreduced_reason
-from .surface import boolean_reason, pattern_reason
+from .surface import boolean_reason, fewer_than, pattern_reason
+
+_MOST_RESULTS = (1 << 31) - 256  # elements of a reduction at the exit
 
 Product = Matmul | MoeGroupedMatmul
 
@@ -133,7 +135,20 @@ def reducing_epilogue_reasons(
             what = f"{op.label} over axes {axes} of {text(dims)}, used by what follows"
             rows = f"reductions of rows of up to {most_columns} elements"
             return [pattern_reason(what, rows if most_columns else "reductions at the exit")]
-    return _order_reasons(fusion) or _output_reasons(fusion, made, kept)
+    return _order_reasons(fusion) or _result_reasons(fusion) or _output_reasons(fusion, made, kept)
+
+
+def _result_reasons(fusion: Fusion) -> list[Reason]:
+    """The kernel that combines partials counts a result's elements, a block's at a time, in 31
+    bits."""
+    flowing = flowing_reductions(fusion)
+    for op in fusion.ops:
+        count = op.results[0].elements()
+        if isinstance(op, Reduction) and op not in flowing and count.bounds()[1] >= _MOST_RESULTS:
+            what = f"{op.label} to {count.bounds()[1]} elements"
+            supported = fewer_than(_MOST_RESULTS, count)
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
+    return []
 
 
 def _order_reasons(fusion: Fusion) -> list[Reason]:

@@ -32,7 +32,7 @@ def fp8_reasons(fusion: Fusion, target: Target) -> list[Reason]:
 
 @remembered
 def too_large_reasons(fusion: Fusion) -> list[Reason]:
-    """Kernels count elements of one tensor in 31 bits."""
+    """Offsets are counted in 64 bits, but coordinates, and bits of booleans, in 31."""
     reasons: list[Reason] = []
     for tensor in fusion.tensors:
         count = tensor.elements()
