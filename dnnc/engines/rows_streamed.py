@@ -12,7 +12,7 @@ from ..codegen import moments, ops, reduce
 from ..codegen.exponentials import RunningSum
 from ..codegen.fragments import Fragments
 from ..codegen.moments import Shifted, start_of
-from ..codegen.parts import inverse, times, to_f32
+from ..codegen.parts import times, to_f32
 from ..codegen.reduce import Combine
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith
@@ -112,7 +112,9 @@ class StreamedGroup(Group):
         count, mean, rest, squares = part
         total = self.leaves[self.rows.distances[op].results[0]].value
         elements = to_f32(self.kernel.size(self.rows.row_elements))
-        off = arith.SubFOp(mean, times(total, inverse(elements))).result
+        # Divided as the graph does: the mean that is stored, and no other a unit beside it.
+        whole = arith.DivFOp(total, ops.splat(elements, ops.width_of(total))).result
+        off = arith.SubFOp(mean, whole).result
         off = arith.AddFOp(off, rest).result
         return arith.AddFOp(squares, arith.MulFOp(times(off, count), off).result).result
 

@@ -287,20 +287,6 @@ def meetings(g):
 # ---- numbers
 
 
-@pytest.mark.parametrize("mean", [1e4, -3e4])
-def test_variances_far_from_zero(mean):
-    """Channel 1 begins far from its other elements, channel 2 has a variance of 0."""
-    g = batchnorm(3, 8, 9, 10, io="f32", running=False)
-    graph = g.graph.finalize()
-    inputs = random_inputs(graph, {})
-    x = next(t for t in graph.inputs if t.name == "x")
-    inputs[x.uid] = (inputs[x.uid] + mean).astype(np.float32)
-    inputs[x.uid][0, 1, 0, 0] = 0.0
-    inputs[x.uid][:, 2] = mean
-    # x itself has 2^-11 of such a mean.
-    run(g, inputs=inputs, allowance=1e-3)
-
-
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
 def test_special_values_stay_in_their_channels(special):
     g = batchnorm(3, 8, 9, 10, io="f32")

@@ -254,15 +254,6 @@ def test_special_values_stay_in_their_rows(special):
         run(g, inputs=inputs)
 
 
-@pytest.mark.parametrize("mean", [1e4, -3e4])
-def test_variances_far_from_zero(mean):
-    g = layernorm(4, 256, "INFERENCE", io=dtypes.f32)
-    inputs = random_inputs(g.graph.finalize(), {})
-    inputs[1] = (inputs[1] + mean).astype(np.float32)
-    # x itself has 2^-11 of such a mean.
-    run(g, inputs=inputs, allowance=1e-3)
-
-
 # ---- rings of rows in shared memory
 
 
@@ -327,16 +318,6 @@ def test_rows_that_do_not_fit_shared_memory_are_read_from_where_they_are(monkeyp
     for g in (layernorm(3, 8192 + 8), softmax([2, 8192], [1], io=dtypes.f32)):
         plan = run(g, knobs=knobs)
         assert plan.programs[0].variants[0].steps[0].launch.dynamic_smem_bytes == str(3 * 128 * 16)
-
-
-@pytest.mark.parametrize("mean", [1e4, -3e4])
-def test_variances_in_one_pass_far_from_zero(mean):
-    g = layernorm(4, 1000, "INFERENCE", io=dtypes.f32)
-    inputs = random_inputs(g.graph.finalize(), {})
-    inputs[1] = (inputs[1] + mean).astype(np.float32)
-    inputs[1][1, 0] = 0.0  # what distances are taken from, far from all others
-    inputs[1][2] = mean  # a variance of 0
-    run(g, inputs=inputs, knobs=SLOTS, allowance=1e-3)
 
 
 @pytest.mark.parametrize("special", [np.inf, np.nan])
