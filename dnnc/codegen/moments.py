@@ -24,7 +24,7 @@ from ..mlir import arith, ir
 from ..mlir import math as mlir_math
 from . import ops
 from .matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
-from .parts import Moments, combined, inverse, sum_and_rest, times, to_f32
+from .parts import Moments, combined, exact_sum, inverse, sum_and_rest, times, to_f32
 from .region import Region
 from .walk import inputs_of, is_reduction, reduced_axes
 
@@ -131,16 +131,39 @@ class Shifted:
         about_mean = arith.MaximumFOp(about_mean, none).result
         return [number, mean, rest, arith.SelectOp(is_some, about_mean, none).result]
 
-    def total(self, sums: Sequence[Any], count: Any) -> Any:
-        """The sum of the elements themselves; count: of them, i32.
 
-        Better than one that is added up: what is rounded is the distances' sum.
-        """
-        number = to_f32(count)
-        of_shift = times(self.shift, number)
-        is_some = arith.CmpFOp(arith.CmpFPredicate.OGT, number, ops.zeros(number.type)).result
-        whole = arith.AddFOp(of_shift, sums[0]).result
-        return arith.SelectOp(is_some, whole, ops.zeros(whole.type)).result
+@dataclass(frozen=True)
+class SumWithMoments:
+    """[sum of elements, what rounding took off it, and what `shifted` adds up].
+
+    Fragments that come together are added to each other first; of the sum so far and theirs nothing
+    is lost, wherever the shift lies.
+    """
+
+    shifted: Shifted
+
+    def start(self) -> list[Any]:
+        return [ops.zeros(self.shifted.shift.type)] * 2 + self.shifted.start()
+
+    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
+        return self._added(state, value, self.shifted.add(state[2:], value))
+
+    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        own = list(values)
+        while len(own) > 1:  # neighbours first: equal ones add up exactly
+            pairs = [arith.AddFOp(*own[i : i + 2]).result for i in range(0, len(own) - 1, 2)]
+            own = pairs + own[len(own) - len(own) % 2 :]
+        return self._added(state, own[0], self.shifted.add_all(state[2:], values))
+
+    def _added(self, state: Sequence[Any], value: Any, moments: list[Any]) -> list[Any]:
+        total, rest = exact_sum(state[0], value)
+        return [total, arith.AddFOp(state[1], rest).result, *moments]
+
+    def total(self, state: Sequence[Any]) -> Any:
+        """The sum; as it is added up, where that is infinite and the rest of it is no number."""
+        whole = arith.AddFOp(state[0], state[1]).result
+        is_number = arith.CmpFOp(arith.CmpFPredicate.ORD, state[1], state[1]).result
+        return arith.SelectOp(is_number, whole, state[0]).result
 
 
 def start_of(fragment: Any, *, is_row: bool) -> Any:

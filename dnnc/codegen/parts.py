@@ -129,6 +129,15 @@ def sum_and_rest(large: Any, small: Any) -> list[Any]:
     return [total, arith.SubFOp(small, arith.SubFOp(total, large).result).result]
 
 
+def exact_sum(a: Any, b: Any) -> list[Any]:
+    """As `sum_and_rest`, whichever is larger.  Source: Knuth, "The Art of Computer Programming",
+    volume 2, 4.2.2."""
+    total = _add(a, b)
+    of_b = arith.SubFOp(total, a).result
+    of_a = arith.SubFOp(total, of_b).result
+    return [total, _add(arith.SubFOp(a, of_a).result, arith.SubFOp(b, of_b).result)]
+
+
 def combined(quantity: Quantity, a: Part, b: Part) -> list[Any]:
     """The opened part of two."""
     return [c(x, y) for c, x, y in zip(quantity.combines, a, b, strict=True)]

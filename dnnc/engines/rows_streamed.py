@@ -11,7 +11,7 @@ from typing import Any
 from ..codegen import moments, ops, reduce
 from ..codegen.exponentials import RunningSum
 from ..codegen.fragments import Fragments
-from ..codegen.moments import Shifted, start_of
+from ..codegen.moments import Shifted, SumWithMoments, start_of
 from ..codegen.parts import times, to_f32
 from ..codegen.reduce import Combine
 from ..codegen.walk import Walk, inputs_of
@@ -75,8 +75,8 @@ class StreamedGroup(Group):
         parts = {op: later[op]() for op in level if op in later}
         for op, state, found in zip(own, states, _split(sums, sizes), strict=True):
             parts[op] = found[0]
-            if isinstance(state, Shifted):
-                parts[op] = state.total(found, fragments.count)
+            if isinstance(state, SumWithMoments):
+                parts[op] = state.total(found)
             later.update(self._left(op, state, found, fragments))
         return [parts[op] for op in level]
 
@@ -90,15 +90,15 @@ class StreamedGroup(Group):
             return _Plain(combine, reduce.identity(op, self.width))
         walk, at = self.walk.branch(), fragments.at(0)
         first = walk.value(inputs_of(op)[0], at, self.width)
-        return Shifted(start_of(first, is_row=self.rows.is_row))
+        return SumWithMoments(Shifted(start_of(first, is_row=self.rows.is_row)))
 
     def _left(self, op: Any, state: Any, found: Sequence[Any], fragments: Fragments) -> Later:
         """By reduction, what makes this thread's part of it of a state of another one."""
         if isinstance(state, RunningSum):
             sums = [other for other, of in self.rows.exponentials.items() if of == op]
             return {other: partial(self._scaled, state, found, op) for other in sums}
-        if isinstance(state, Shifted):
-            part = state.part(found, fragments.count)
+        if isinstance(state, SumWithMoments):
+            part = state.shifted.part(found[2:], fragments.count)
             part = moments.folded(part) if self.rows.is_row else part
             squares = [other for other, of in self.rows.distances.items() if of == op]
             return {other: partial(self._distances, other, part) for other in squares}

@@ -300,25 +300,8 @@ def assert_fits(plan, target):
         assert kernel.static_smem_bytes <= 48 << 10
 
 
-# sm_86 runs the code of sm_80, with fewer registers a block at a time: one case of an engine.
-BESIDE_SM80 = {
-    "matmul f16", "fallback", "pointwise every mode", "transpose", "reduction rows",
-    "rows layernorm", "grid batchnorm", "dropout", "resample max", "conv_depthwise", "attention",
-    "peers",
-}  # fmt: skip
-ENGINES = [
-    pytest.param(
-        name, target,
-        marks=pytest.mark.slow
-        if target in ("sm_100a", "sm_120a") or (target == "sm_86" and name not in BESIDE_SM80)
-        else (),
-    )
-    for name in CASES
-    for target in TARGETS
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "target"), ENGINES)
+@ARCHITECTURES
+@pytest.mark.parametrize("name", CASES)
 def test_every_engine_on_every_architecture(name, target):
     plan = assembled(*CASES[name], target)
     assert plan.blobs[0][:4] == b"\x7fELF"

@@ -145,7 +145,8 @@ def test_long_rows_are_chosen_so(norm):
         (1000000, ["constant", "1e4 first"]),
         pytest.param(262144, KINDS, marks=pytest.mark.slow),
         pytest.param(1000000, KINDS, marks=pytest.mark.slow),
-        # Of fragments of one element, that of the outlier is what a thread takes distances from.
+        # Of fragments of one element, an outlier is what a thread takes distances from: of those
+        # that begin with one variances lose more.
         pytest.param(999999, INSIDE, marks=pytest.mark.slow),
     ],
 )
@@ -172,6 +173,27 @@ FORMS = {
 def test_rows_of_some_thousands(form):
     knobs = {**CHOSEN, "TILE_COLS": 128, **FORMS[form]}
     check(layernorm(len(KINDS), 4096), rows_of(KINDS, 4096), 1, engine="rows", knobs=knobs)
+
+
+@pytest.mark.parametrize("columns", [4097, 4098, 4096])
+def test_means_of_rows_that_begin_with_outliers(columns):
+    """Of fragments of one, two and four elements, in some of which nothing but outliers lie where
+    distances are taken from; sums of numbers whose own are beyond f32 stay what they are."""
+    x = np.stack([values("0 first", columns, seed) - 1e4 for seed in range(6)])
+    for row, (count, outlier) in enumerate([(1, 123456789.0), (2, 123456789.0), (1, 987654.3)]):
+        x[row, :count] = outlier
+    x[3, :2], x[4] = np.inf, 0.0
+    x[4, :4000] = np.tile([1e37, 1e37, -1e37, -1e37], 1000)
+    x = x.astype(np.float32)
+    knobs = {**CHOSEN, "TILE_COLS": 32}
+    (found,) = outputs(layernorm(6, columns), x, names=["mean"], engine="rows", knobs=knobs)
+    exact = x.astype(np.float64).mean(1, keepdims=True)
+    assert found[3] == exact[3] == np.inf
+    if columns % 4 == 0:  # else a thread's own are of one sign
+        assert found[4] == 0.0
+    finite = [0, 1, 2, 5]
+    off = x[finite] - exact[finite]
+    over(abs(found - exact)[finite] / abs(off).mean(1, keepdims=True), MEAN * U, "means")
 
 
 def test_softmax_of_a_million_equal():
