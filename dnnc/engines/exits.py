@@ -25,7 +25,8 @@ _THREADS = 256  # of the kernels that combine partials
 _COLUMNS = 32  # of elements that a block of them has, where there are several
 _MOST_PARTS = 512  # partials of an element that one kernel combines
 _MOST_PLACES = (1 << 31) - 1  # that 32 bits count
-_RUN = 16  # partials of a thread of the kernel between
+_MOST_RUNS = 65535  # of a grid along y
+_RUN = 16  # partials of a thread of the kernel between, unless runs were too many
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ class PartialExits:
         blocks = ceildiv(first.elements, _THREADS // rows)
         names, parts = [found.name for found in group], first.parts
         if parts.bounds()[1] > _MOST_PARTS:
-            run, sources = rows * _RUN, names
+            least = -(-int(parts.bounds()[1]) // (_MOST_RUNS * rows))
+            run, sources = rows * max(_RUN, least), names
             names, runs = [f"folded{name}" for name in names], ceildiv(parts, run)
             for found, name in zip(group, names, strict=True):
                 output.workspace(name, runs * found.elements * found.size)

@@ -44,7 +44,7 @@ def first_place(graph, plan, monkeypatch):
     run = plans.launch
 
     def place(self, record, value):
-        bytes_ = 1 << 30 if record.name in ("a", "b") else 4096
+        bytes_ = 2 * batch * DEPTH * ROWS if record.name in ("a", "b") else 4096
         self.addresses[record.uid] = self.memory.allocate(bytes_, record.name or str(record.uid))
         if record.name in ("a", "b"):
             self.memory.upload(self.addresses[record.uid], np.zeros(bytes_, np.uint8))
@@ -82,3 +82,17 @@ def test_results_that_are_too_large_are_refused(engine, target):
     graph = sum_of_products(2, 65536, 32768)
     with pytest.raises(DnncError, match=r"2147483648 elements.*fewer than 2147483392"):
         compile_graph(graph, target, Options(engine=engine))
+
+
+@pytest.mark.parametrize("batch", [100_000, 8_389_632])
+def test_runs_fit_a_grid(batch):
+    """A block along y has a run of partials; there are 65535 at most."""
+    g = dnnc.pygraph(io_data_type=dtypes.bf16, intermediate_data_type=dtypes.f32)
+    a = g.tensor([batch, 8, 8])
+    total = g.reduction(g.matmul(a, g.tensor([batch, 8, 8])), "add").set_dim([1, 8, 8])
+    total.set_output().set_data_type(dtypes.f32)
+    plan = compile_graph(g.graph.finalize(), "sm_90a", Options(engine="matmul_sm90"))
+    steps = plan.programs[0].variants[0].steps
+    folds = [step.launch for step in steps if "fold" in step.launch.kernel]
+    assert len(folds) == 1
+    assert int(folds[0].grid[1]) <= 65535
