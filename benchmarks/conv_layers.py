@@ -102,10 +102,14 @@ def layers() -> list[Case]:
 
 
 def depthwise_layers() -> list[Case]:
-    """Every depthwise layer, plain for a large batch and with an epilogue for a small one."""
+    """Every depthwise layer, plain for large batches and with an epilogue for a small one."""
     return [
-        conv("fp16", epilogue, ConvShape(n, (h, h), c, c, (r, r), stride, r // 2, groups=c))
-        for n, epilogue in ((128, "plain"), (32, "scale_bias_relu"))
+        conv(dtype, epilogue, ConvShape(n, (h, h), c, c, (r, r), stride, r // 2, groups=c))
+        for dtype, n, epilogue in (
+            ("fp16", 128, "plain"),
+            ("fp16", 32, "scale_bias_relu"),
+            ("bf16", 256, "plain"),
+        )
         for h, c, r, stride in DEPTHWISE_LAYERS
     ]
 

@@ -76,11 +76,9 @@ class BlockShape:
 
     def global_bytes(self, quantities: Sequence[tuple[int, ...]]) -> int:
         """That one block leaves; with what lies between."""
-        return sum(
-            _padded(self.entries * b // 8)
-            for bits in quantities
-            for b in (*(bits[1:] or bits), bits[-1])
-        )
+        # A part's values but its count, which others know; and a total.
+        values = ((*(bits[1:] or bits), bits[-1]) for bits in quantities)
+        return sum(_padded(self.entries * b // 8) for of_one in values for b in of_one)
 
 
 def _padded(bytes_: int) -> int:

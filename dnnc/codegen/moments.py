@@ -24,7 +24,7 @@ from ..mlir import arith, ir
 from ..mlir import math as mlir_math
 from . import ops
 from .matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
-from .parts import Moments, combined, exact_sum, inverse, sum_and_rest, times, to_f32
+from .parts import Moments, combined, exact_sum, inverse, times, to_f32
 from .region import Region
 from .walk import inputs_of, is_reduction, reduced_axes
 
@@ -122,7 +122,7 @@ class Shifted:
         off, squares = sums
         number = to_f32(count)
         average = arith.MulFOp(off, ops.splat(inverse(number), ops.width_of(off))).result
-        mean, rest = sum_and_rest(self.shift, average)
+        mean, rest = exact_sum(self.shift, average)
         about_mean = arith.SubFOp(squares, arith.MulFOp(off, average).result).result
         none = ops.zeros(off.type)
         is_some = arith.CmpFOp(arith.CmpFPredicate.OGT, number, ops.zeros(number.type)).result

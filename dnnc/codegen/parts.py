@@ -113,7 +113,7 @@ class Moments:
         less = arith.SubFOp(squares, arith.MulFOp(weighted, off).result).result
         # Rounding may leave less than nothing; NaN stays.
         least = arith.MaximumFOp(less, ops.zeros(less.type)).result
-        return [count, *sum_and_rest(reference[0], off), least]
+        return [count, *exact_sum(reference[0], off), least]
 
     def left(self, part: Part) -> Part:
         return part[1:]
@@ -122,15 +122,8 @@ class Moments:
         return [to_f32(count), *values]
 
 
-def sum_and_rest(large: Any, small: Any) -> list[Any]:
-    """The sum, and what rounding took off it.  Source: Dekker, "A floating-point technique for
-    extending the available precision", 1971."""
-    total = _add(large, small)
-    return [total, arith.SubFOp(small, arith.SubFOp(total, large).result).result]
-
-
 def exact_sum(a: Any, b: Any) -> list[Any]:
-    """As `sum_and_rest`, whichever is larger.  Source: Knuth, "The Art of Computer Programming",
+    """[the sum, what rounding took off it].  Source: Knuth, "The Art of Computer Programming",
     volume 2, 4.2.2."""
     total = _add(a, b)
     of_b = arith.SubFOp(total, a).result

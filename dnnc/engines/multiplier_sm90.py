@@ -239,11 +239,11 @@ class Multiplier:
         self, cursor: Cursor, is_added: Any, sums: Sequence[Any], words: Sequence[Any] = (),
         k_steps: int | None = None,
     ) -> list[Any]:  # fmt: skip
-        """Starts the products of a stage, a group of their own; see `_products`."""
-        return self._start_products(self._descriptors(cursor), is_added, sums, words, k_steps)
+        """Starts the products of a stage; is_added: 0 where they are the first of the tile.
 
-    def _descriptors(self, cursor: Cursor) -> list[Any]:
-        """Of the operands in a stage."""
+        words: [block of rows][words of each step of k] of a first operand in registers.  k_steps:
+        how many are taken; None: all.
+        """
         t = self.tiling
         stage = self.pipeline.address(cursor)
         descriptors = list[Any]()
@@ -252,7 +252,7 @@ class Multiplier:
             place = ops.add(stage, operand.plan["offset"])
             place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))
-        return descriptors
+        return self._start_products(descriptors, is_added, sums, words, k_steps)
 
     def _start_products(
         self,
@@ -262,27 +262,10 @@ class Multiplier:
         words: Sequence[Any] = (),
         k_steps: int | None = None,
     ) -> list[Any]:
-        """`_products`, as a group of their own."""
-        wgmma.fence()
-        sums = self._products(descriptors, is_added, sums, words, k_steps)
-        wgmma.commit()
-        return sums
-
-    def _products(
-        self,
-        descriptors: Sequence[Any],
-        is_added: Any,
-        sums: Sequence[Any],
-        words: Sequence[Any] = (),
-        k_steps: int | None = None,
-    ) -> list[Any]:
-        """Starts the products of operands that lie where descriptors say.
-
-        is_added: 0 where they are the first of the tile.  words: [block of rows][words of each step
-        of k] of a first operand in registers.  k_steps: how many are taken; None: all.
-        """
+        """The same, of operands that lie where some descriptors say."""
         t = self.tiling
         sums, own = list(sums), t.part[1] // t.beside
+        wgmma.fence()
         for k in range(k_steps or t.k_steps):
             for i, (a, b) in enumerate(t.products):
                 first, second = self.operands[a].panels, self.operands[b].panels
@@ -305,6 +288,7 @@ class Multiplier:
                         b_k_major=second.is_k_major,
                     )
                     sums[place] = wgmma.with_columns(sums[place], column, made)
+        wgmma.commit()
         return sums
 
     def _columns_of_step(self, k: int) -> tuple[int, int]:
