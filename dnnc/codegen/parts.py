@@ -126,8 +126,8 @@ def exact_sum(a: Any, b: Any) -> list[Any]:
     """[the sum, what rounding took off it].  Source: Knuth, "The Art of Computer Programming",
     volume 2, 4.2.2."""
     total = _add(a, b)
-    of_b = arith.SubFOp(total, a).result
-    of_a = arith.SubFOp(total, of_b).result
+    of_a = arith.SubFOp(total, b).result
+    of_b = arith.SubFOp(total, of_a).result
     return [total, _add(arith.SubFOp(a, of_a).result, arith.SubFOp(b, of_b).result)]
 
 
