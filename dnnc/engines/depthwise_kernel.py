@@ -15,7 +15,7 @@ so that rows of the input that two strips share are in the first cache.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,10 +30,11 @@ from ..codegen.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_store
 from ..codegen.region import Region
 from ..codegen.scalar import Scalars
 from ..codegen.staged_filter import StagedFilter
+from ..codegen.strips import Lines, Strips, linear, met
 from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, product
 from .conv import conv_of_call, sums_of_call
-from .depthwise_tile import DepthwiseTiling, met, registers_for
+from .depthwise_tile import DepthwiseTiling, registers_for
 
 # Registers of pixels that are on their way while others are multiplied, where not all of them can
 # be (see `DepthwiseKernel._lines_ahead`).
@@ -51,28 +52,6 @@ class Strip:
     starts: tuple[Number, ...]
 
 
-@dataclass
-class Lines:
-    """The lines of X that a strip meets, in order: (first taps' steps along the axes before the
-    last, fragments).
-
-    meetings: along each axis, see `met`.  every: the steps of all lines.  bring: loads one.
-    ready: the first of them, which are loaded; as many stay ahead.
-    """
-
-    meetings: Sequence[Mapping[int, Sequence[tuple[int, int]]]]
-    every: Sequence[tuple[int, ...]]
-    bring: Callable[[Sequence[int]], list[Any]]
-    ready: list[list[Any]]
-
-    def __iter__(self) -> Iterator[tuple[tuple[int, ...], list[Any]]]:
-        ahead = len(self.ready)
-        for i, steps in enumerate(self.every):
-            if i + ahead < len(self.every):
-                self.ready.append(self.bring(self.every[i + ahead]))
-            yield steps, self.ready.pop(0)
-
-
 class DepthwiseKernel:
     """Emits the kernel of a region that is one convolution with what is around it."""
 
@@ -87,6 +66,7 @@ class DepthwiseKernel:
         self.y_dims = region.dims_of(self.call.results[0])
         self.sums = sums_of_call(self.call)
         self.scalars = Scalars(self.sums)
+        self.strips = Strips(kernel, self.windows, self.tiles, self.x_dims[2:], self.y_dims[2:])
         self.walk = Walk(kernel, region.leaves(kernel), region.symbols)
 
     # ---- the grid
@@ -99,7 +79,7 @@ class DepthwiseKernel:
     @property
     def counts(self) -> tuple[Expr, ...]:
         """Strips: images, then along each spatial axis."""
-        return (self.y_dims[0], *self.tiling.counts(self.y_dims[2:]))
+        return (self.y_dims[0], *self.strips.counts)
 
     @property
     def blocks(self) -> Expr:
@@ -217,35 +197,13 @@ class DepthwiseKernel:
         return emit(strip, walk, pointer)
 
     def _strip(self, number: Any) -> Strip:
-        found: list[Number] = []
-        for extent, tile in zip(reversed(self.counts[1:]), reversed(self.tiles), strict=True):
-            rest = self.kernel.divide(number, extent) if extent.constant != 1 else number
-            inner = self.kernel.remainder(number, extent, rest)
-            found.insert(0, ops.mul(inner, tile))
-            number = rest
-        return Strip(number, tuple(found))
+        return Strip(*self.strips.starts(number))
 
     def _pixels(self, walk: Walk) -> Pixels:
         leaf = walk.leaves.get(self.x)
         if isinstance(leaf, GlobalTensor) and is_stored(leaf.tensor, self.x_width):
             return StoredPixels(leaf, self.x_channel, self.x_width)
         return WalkedPixels(walk, self.x, self.x_dims, self.x_channel, self.x_width)
-
-    def _origin(self, strip: Strip, axis: int) -> Number:
-        """The pixel of X that the first tap of a strip's first output lies on."""
-        window = self.windows[axis]
-        return ops.sub(ops.mul(strip.starts[axis], window.stride), window.pre)
-
-    def _place(self, strip: Strip, axis: int, step: int) -> Place:
-        """`step` pixels from there."""
-        window, tile = self.windows[axis], self.tiles[axis]
-        last = window.reach + (tile - 1) * window.stride
-        # The last tile ends with the output, so its last tap with the padding.
-        is_whole = self.y_dims[2 + axis].known_divisor() % tile == 0
-        may_be_outside = step < window.pre or step > last - window.post or not is_whole
-        number = ops.add(self._origin(strip, axis), step)
-        extent = self.x_dims[2 + axis]
-        return Place.of(self.kernel, number, extent, may_be_outside=may_be_outside)
 
     def _zeros(self) -> Sums:
         zero = self.scalars.const(0)
@@ -262,28 +220,31 @@ class DepthwiseKernel:
 
     # ---- everything written out
 
+    def _meetings(self) -> list[Mapping[int, Sequence[tuple[int, int]]]]:
+        """Of each axis."""
+        return [met(tile, w) for tile, w in zip(self.tiles, self.windows, strict=True)]
+
     def _lines(self, strip: Strip, walk: Walk) -> Lines:
         """The lines of X that a strip meets; the first of them begin to come."""
         pixels, last = self._pixels(walk), len(self.tiles) - 1
-        meetings = [met(tile, w) for tile, w in zip(self.tiles, self.windows, strict=True)]
+        meetings = self._meetings()
         places = [
-            {step: self._place(strip, axis, step) for step in steps}
+            {step: self.strips.place(strip.starts, axis, step) for step in steps}
             for axis, steps in enumerate(meetings)
         ]
-        first = self._origin(strip, last)
+        first = self.strips.origin(strip.starts, last)
 
         def bring(steps: Sequence[int]) -> list[Any]:
             at = [places[axis][step] for axis, step in enumerate(steps)]
             line = pixels.line(strip.image, at, first)
             return [pixels.load(line, step, place) for step, place in places[last].items()]
 
-        every = list(itertools.product(*meetings[:last]))
-        ahead = self._lines_ahead(len(every), len(meetings[last]))
-        return Lines(meetings, every, bring, [bring(steps) for steps in every[:ahead]])
+        columns = len(meetings[last])
+        return Lines.along(meetings[:last], bring, lambda n: self._lines_ahead(n, columns))
 
     def _whole(self, lines: Lines, pointer: Any) -> Sums:
         sums, taken = self._zeros(), dict(enumerate(self.held or ()))
-        *outer, columns = lines.meetings
+        *outer, columns = self._meetings()
         for steps, fragments in lines:
             # (output, tap) along the axes before the last, of all that meet the line.
             along = list(itertools.product(*(m[s] for m, s in zip(outer, steps, strict=True))))
@@ -291,10 +252,10 @@ class DepthwiseKernel:
                 x = self._widened(fragment)
                 for before, last in itertools.product(along, pairs):
                     outputs, taps = zip(*before, last, strict=True)
-                    tap = _linear(taps, [w.taps for w in self.windows])
+                    tap = linear(taps, [w.taps for w in self.windows])
                     if tap not in taken:
                         taken[tap] = self._taken(pointer, tap)
-                    self._add(sums[_linear(outputs, self.tiles)], x, taken[tap])
+                    self._add(sums[linear(outputs, self.tiles)], x, taken[tap])
         return sums
 
     def _lines_ahead(self, lines: int, columns: int) -> int:
@@ -320,8 +281,8 @@ class DepthwiseKernel:
         """The taps along the last axis are written out, a loop goes over the others."""
         last = len(self.windows) - 1
         columns = met(self.tiles[last], self.windows[last])
-        places = {step: self._place(strip, last, step) for step in columns}
-        first = self._origin(strip, last)
+        places = {step: self.strips.place(strip.starts, last, step) for step in columns}
+        first = self.strips.origin(strip.starts, last)
 
         def step(row: Any, flat: Sequence[Any]) -> Sequence[Any]:
             sums, pixels = self._unflattened(flat), self._pixels(walk.branch())
@@ -335,7 +296,7 @@ class DepthwiseKernel:
                 for fragment, along in zip(loaded, columns.values(), strict=True):
                     x = self._widened(fragment)
                     for output, tap in along:
-                        self._add(sums[_linear((*outputs, output), self.tiles)], x, taken[tap])
+                        self._add(sums[linear((*outputs, output), self.tiles)], x, taken[tap])
             return _flattened(sums)
 
         rows = self.shape.taps // self.windows[last].taps
@@ -352,7 +313,7 @@ class DepthwiseKernel:
                 *at, column = self._places_of(strip, outputs, taps)
                 line = pixels.line(strip.image, at, column.number)
                 x = self._widened(pixels.load(line, 0, column))
-                self._add(sums[_linear(outputs, self.tiles)], x, taken)
+                self._add(sums[linear(outputs, self.tiles)], x, taken)
             return _flattened(sums)
 
         return self._unflattened(ops.for_(0, self.shape.taps, 1, _flattened(self._zeros()), step))
@@ -374,7 +335,7 @@ class DepthwiseKernel:
         for axis, (output, tap) in enumerate(zip(outputs, taps, strict=True)):
             window = self.windows[axis]
             reach = ops.add(ops.mul(tap, window.dilation), output * window.stride)
-            number = ops.add(self._origin(strip, axis), reach)
+            number = ops.add(self.strips.origin(strip.starts, axis), reach)
             found.append(Place.of(self.kernel, number, self.x_dims[2 + axis]))
         return found
 
@@ -388,7 +349,7 @@ class DepthwiseKernel:
         """Computes the outputs of all pixels, then stores those that the output has."""
         width, call = self.tiling.width, self.call.results[0]
         targets = self.region.targets(self.kernel)
-        along = [self._outputs_along(strip, axis) for axis in range(len(self.tiles))]
+        along = [self.strips.outputs_along(strip.starts, axis) for axis in range(len(self.tiles))]
         ready = []
         for total, places in zip(sums, itertools.product(*along), strict=True):
             at = [Index.of(strip.image), self.channel, *(index for index, _ in places)]
@@ -403,27 +364,6 @@ class DepthwiseKernel:
         for at, inside, values in ready:
             for (_, target), value in zip(targets, values, strict=True):
                 target.store(at, value, inside)
-
-    def _outputs_along(self, strip: Strip, axis: int) -> list[tuple[Index, Any]]:
-        """(coordinate inside the output, whether the pixel is) of a tile's pixels on an axis."""
-        extent, tile = self.y_dims[2 + axis], self.tiles[axis]
-        found = []
-        for step in range(tile):
-            number = ops.add(strip.starts[axis], step)
-            if extent.known_divisor() % tile == 0:
-                found.append((Index.of(number), None))
-                continue
-            last = self.kernel.size(extent - 1)
-            found.append((Index.of(ops.minimum(number, last)), ops.compare("sle", number, last)))
-        return found
-
-
-def _linear(place: Sequence[int], extents: Sequence[int]) -> int:
-    """The number of a place, the last axis fastest."""
-    number = 0
-    for at, extent in zip(place, extents, strict=True):
-        number = number * extent + at
-    return number
 
 
 def _flattened(sums: Sums) -> list[Any]:

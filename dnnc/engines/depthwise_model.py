@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from ..codegen.strips import met
 from ..dialect.fusion import Fusion
 from ..expr import product, typical
 from ..target import REGISTERS_PER_THREAD, WARP_THREADS, Target
 from .conv import conv_of
-from .depthwise_tile import LINE_BYTES, DepthwiseFacts, DepthwiseTiling, met
+from .depthwise_tile import LINE_BYTES, DepthwiseFacts, DepthwiseTiling
 from .engine import Prediction
 from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ..codegen.im2col import Window
 from ..codegen.memory import MAX_ACCESS_BYTES
 from ..codegen.staged_filter import StagedFilter
+from ..codegen.strips import met
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr, ceildiv
@@ -80,21 +80,6 @@ class DepthwiseTiling:
         """Tiles along each spatial axis of the output."""
         tiles = self.tiles(len(extents))
         return tuple(ceildiv(n, tile) for n, tile in zip(extents, tiles, strict=True))
-
-
-def met(tile: int, window: Window) -> dict[int, list[tuple[int, int]]]:
-    """Pixels that the outputs of a tile meet along one axis, from the first on.
-
-    Pixel -> (output of the tile, tap) of all that meet it.
-
-    Example, two outputs of three taps: {0: [(0, 0)], 1: [(0, 1), (1, 0)], 2: [(0, 2), (1, 1)],
-    3: [(1, 2)]}.
-    """
-    found: dict[int, list[tuple[int, int]]] = {}
-    for output, tap in itertools.product(range(tile), range(window.taps)):
-        place = output * window.stride + tap * window.dilation
-        found.setdefault(place, []).append((output, tap))
-    return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True, eq=False)

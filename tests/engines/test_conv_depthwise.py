@@ -5,12 +5,13 @@ import pytest
 
 import dnnc
 from dnnc import dtypes
+from dnnc.codegen.strips import met
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
 from dnnc.engines import heuristics
 from dnnc.engines.conv_depthwise import CONV_DEPTHWISE
-from dnnc.engines.depthwise_tile import fragments_of_block, met
+from dnnc.engines.depthwise_tile import fragments_of_block
 from dnnc.errors import DnncError
 from dnnc.target import of
 from tests.support import machine
