@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import DnncError, Status
 from .conv_depthwise import CONV_DEPTHWISE
+from .conv_grouped_sm80 import CONV_GROUPED_SM80
 from .conv_product_sm90 import CONV_PRODUCT_SM90
 from .conv_sm80 import CONV_SM80
 from .conv_sm90 import CONV_SM90
@@ -36,6 +37,7 @@ ENGINES: tuple[Engine, ...] = (
     CONV_SM90,
     CONV_STEM_SM90,
     CONV_SM80,
+    CONV_GROUPED_SM80,
     CONV_DEPTHWISE,
     RESAMPLE,
     PEERS,

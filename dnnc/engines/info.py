@@ -29,7 +29,7 @@ _NOTES = ("RUNTIME_COMPILATION", "SUPPORTS_CUDA_GRAPH_NATIVE_API")
 _OTHER_NOTES = {"peers": ("RUNTIME_COMPILATION",)}
 
 # Engines whose threads take neighbouring channels: other layouts are loaded element by element.
-_CHANNELS_LAST = ("resample", "conv_depthwise")
+_CHANNELS_LAST = ("resample", "conv_depthwise", "conv_grouped_sm80")
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _CLAUSE = "prior contents"
 
 WRITERS = (
     "pointwise", "resample", "fallback", "conv_sm80", "conv_sm90", "conv_stem_sm90",
-    "conv_product_sm90", "conv_depthwise",
+    "conv_product_sm90", "conv_depthwise", "conv_grouped_sm80",
 )  # fmt: skip
 REDUCING = ("conv_sm90",)  # of these, those that reduce what is in registers when they write
 

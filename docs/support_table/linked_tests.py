@@ -210,6 +210,11 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest(_ASSEMBLY, "test_conv_sm80_on_every_architecture"),
         LinkedTest(_ASSEMBLY, "test_no_gather_spills", "sm_80"),
     ),
+    "engine conv_grouped_sm80": (
+        LinkedTest("tests/engines/test_conv_grouped_sm80.py"),
+        LinkedTest(_ASSEMBLY, "test_filters_of_groups_fit_their_registers"),
+        LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
+    ),
     "engine conv_depthwise": (
         *_both("test_conv_depthwise.py"),
         LinkedTest("tests/gpu/test_large_conv_depthwise.py"),
@@ -255,6 +260,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_sm90.py", target=HOPPER),
         *_both("test_conv_product_sm90.py", target=HOPPER),
         *_both("test_conv_depthwise.py"),
+        LinkedTest("tests/engines/test_conv_grouped_sm80.py"),
     ),
     "operation resample": (
         *_both("test_resample.py"),

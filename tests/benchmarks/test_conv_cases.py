@@ -173,6 +173,7 @@ def test_no_other_layer_is_left_to_the_fallback():
     chosen = engines_of(distinct(conv_layers.more_layers()))
     assert {name for names in chosen for name in names} <= {
         "conv_sm90", "conv_sm80", "conv_stem_sm90", "conv_depthwise", "conv_product_sm90",
+        "conv_grouped_sm80",
     }  # fmt: skip
 
 

@@ -246,6 +246,12 @@ def conv_3d_of_groups():
     return finish(g, g.conv_fprop(x, w, padding=padding, stride=stride, dilation=[1, 1, 1]))
 
 
+def conv_of_small_groups():
+    g = new_graph(io_data_type=dtypes.f16)
+    x, w = g.tensor([2, 16, 4, 5], [320, 1, 80, 16]), g.tensor([16, 8, 3, 3], [72, 1, 24, 8])
+    return finish(g, g.conv_fprop(x, w, padding=[1, 1]))
+
+
 def conv_of_symbols():
     g = new_graph()
     x, w = g.tensor([B, 4, M, M + 1]), g.tensor([2, 4, 2, 3])
@@ -532,6 +538,7 @@ EXAMPLES = {
         conv_of_one_tap,
         conv_with_channels_last,
         conv_3d_of_groups,
+        conv_of_small_groups,
         conv_of_symbols,
         conv_of_fp8,
     ],

@@ -12,6 +12,8 @@ from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.engines import engine_named, knobs_sm90
+from dnnc.engines.conv import conv_of, shape_of
+from dnnc.engines.conv_grouped_tile import GroupedFacts
 from dnnc.engines.knobs_sm80 import WARPS
 from dnnc.engines.product_model import TILE_REGISTERS
 from dnnc.options import Options
@@ -207,12 +209,12 @@ def dropout():
     return g
 
 
-def depthwise(size, io="HALF"):
-    """A square filter a channel; scale, bias, residual and ReLU after it."""
+def depthwise(size, io="HALF", channels=1, edge=28):
+    """A square filter of groups of few channels; scale, bias, residual and ReLU after it."""
 
     def build():
         g = new_graph(dtypes.of(io))
-        image, taps = [IMAGES, 192, 28, 28], [192, 1, size, size]
+        image, taps = [IMAGES, 192, edge, edge], [192, channels, size, size]
         x, w = (g.tensor(dims, packed_channels(dims)) for dims in (image, taps))
         y = g.conv_fprop(x, w, padding=[size // 2] * 2, stride=[1, 1], dilation=[1, 1])
         scaled_with_residual(g, y).set_output()
@@ -270,6 +272,12 @@ CASES = {
         "conv_depthwise",
         depthwise(5, "BFLOAT16"),
         {"LOAD_SIZE": 8, "SPECFILT": 1, "ARRAY_SIZE_PER_THREAD": 4},
+    ),
+    "conv_grouped": ("conv_grouped_sm80", depthwise(3, "HALF", 8, 29), {"TILE_ROWS": 7}),
+    "conv_grouped of 16": (
+        "conv_grouped_sm80",
+        depthwise(3, "BFLOAT16", 16, 29),
+        {"TILE_ROWS": 4, "TILE_N": 16, "ARRAY_SIZE_PER_THREAD": 2},
     ),
     "attention": (
         "sdpa_sm80",
@@ -939,6 +947,35 @@ def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
         most[knobs["LOAD_SIZE"], knobs["SPECFILT"]] = knobs
     assert len(most) >= 3
     assert_depthwise_fits(size, most.values())
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("size", "channels"), [(3, 8), (5, 8), (7, 8), (9, 8), (3, 16)])
+def test_filters_of_groups_fit_their_registers(size, channels, target):
+    """Of the candidates, those of most filter, sums and pixels."""
+    build = depthwise(size, "HALF", channels, 29)
+    graph = build().graph.finalize()
+    (fusion,) = partition(graph, [graph.live_ops])
+    engine = engine_named("conv_grouped_sm80")
+    facts = GroupedFacts(shape_of(conv_of(fusion)), dtypes.f16)
+    found = sorted(
+        (k for k in engine.candidates(fusion, of(target)) if k["ARRAY_SIZE_PER_THREAD"] == 2),
+        key=lambda k: (facts.live(k["TILE_ROWS"], k["TILE_N"]), k["BLOCK_SIZE"]),
+    )
+    for knobs in found[-3:]:
+        assert_fits(assembled("conv_grouped_sm80", build, knobs, target), target)
+
+
+def test_a_strip_of_groups_is_under_way_at_once():
+    """Seven of nine lines, two loads of 16 bytes each, before the first product; of those each line
+    has two for each row of outputs that meets it."""
+    knobs = {"TILE_ROWS": 7, "TILE_N": 8, "ARRAY_SIZE_PER_THREAD": 1}
+    plan = assembled("conv_grouped_sm80", depthwise(3, "HALF", 8, 29), knobs, "sm_90a")
+    ptx = plan.blobs[plan.programs[0].modules[0].ptx].decode()
+    assert ptx.count("mma.sync") == 2 * 3 * 7
+    pixels = "@%p"
+    before = ptx[: ptx.index("mma.sync")]
+    assert sum("ld.global.nc.v4" in line and pixels in line for line in before.splitlines()) >= 14
 
 
 def depthwise_with_epilogue():

@@ -51,7 +51,7 @@ def run(engine_name, seed):
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("engine", ["conv_sm80", "conv_depthwise"])
+@pytest.mark.parametrize("engine", ["conv_sm80", "conv_depthwise", "conv_grouped_sm80"])
 def test_on_any_architecture(engine, seed):
     run(engine, seed)
 

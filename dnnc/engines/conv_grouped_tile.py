@@ -1,0 +1,143 @@
+"""What engine conv_grouped_sm80 decides of a convolution before it emits, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..codegen import mma
+from ..codegen.im2col import Window
+from ..codegen.strips import met
+from ..dtypes import DType
+from ..target import WARP_THREADS
+from .conv import ConvShape
+from .engine import Knobs
+
+# Lanes of a warp that share a pixel: each has the channels of another tap of the last axis.
+TAPS = 4
+PIXELS = mma.M  # along the last axis and through the images, of a warp
+RESULTS = mma.N  # of a group, of an instruction
+
+MOST_LIVE = 150  # registers of a thread: the filter, sums, a line of pixels
+_EASY = 100  # registers that lines may take ahead of their use, so that several blocks have room
+
+
+@dataclass(frozen=True)
+class GroupedTiling:
+    """See the file's docstring.
+
+    results: output channels of a warp, of one group.  units: such parts of the channels, of a
+    block's warps.  warps: of a block.  rows: of output pixels, along the axis before the last.
+    turns: strips that a warp works on, one after the other.  ahead: lines of pixels that are loaded
+    before the first is used.
+    """
+
+    results: int
+    units: int
+    warps: int
+    rows: int
+    turns: int
+    ahead: int
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> GroupedTiling:
+        """From the plain data of `plain`."""
+        return GroupedTiling(**data)
+
+    def plain(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP_THREADS
+
+    @property
+    def strips(self) -> int:
+        """That a block works on at once."""
+        return self.warps // self.units
+
+    def tiles(self, axes: int) -> tuple[int, ...]:
+        """Outputs of a strip along each spatial axis before the last, of which there are so
+        many."""
+        return (1,) * (axes - 1) + (self.rows,) * (axes > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedFacts:
+    """What knobs and tilings depend on, of a convolution; type: of X and W."""
+
+    shape: ConvShape
+    type: DType
+
+    @property
+    def tap_words(self) -> int:
+        """Registers of a lane for the channels that a tap meets."""
+        return self.shape.c_group * self.type.bits // 32
+
+    @property
+    def sets(self) -> int:
+        """Of four taps of the last axis."""
+        return -(-self.shape.windows[-1].taps // TAPS)
+
+    @property
+    def steps(self) -> int:
+        """Instructions along k for each set."""
+        return self.tap_words // 2
+
+    @property
+    def line_words(self) -> int:
+        """Registers of a line of pixels: two of each lane."""
+        return 2 * self.sets * self.tap_words
+
+    def held(self, results: int) -> int:
+        """Registers of the filter."""
+        outer = self.shape.taps // self.shape.windows[-1].taps
+        return outer * self.sets * self.tap_words * results // RESULTS
+
+    def live(self, rows: int, results: int) -> int:
+        """Registers of the filter, of sums, and of a line."""
+        sums = rows * results // RESULTS * 4
+        return self.held(results) + sums + self.line_words
+
+    def lines(self, rows: int) -> int:
+        """Of X that a strip meets."""
+        *outer, _ = self.shape.windows
+        tiles = GroupedTiling(RESULTS, 1, 1, rows, 1, 1).tiles(len(outer))
+        count = 1
+        for tile, window in zip(tiles, outer, strict=True):
+            count *= len(met(tile, window))
+        return count
+
+    def tiling(self, knobs: Knobs) -> GroupedTiling:
+        results, rows = knobs["TILE_N"], knobs["TILE_ROWS"]
+        warps = knobs["BLOCK_SIZE"] // WARP_THREADS
+        parts = self.shape.groups * self.shape.k_group // results
+        room = _EASY - self.live(rows, results)
+        ahead = 1 + max(0, room // self.line_words)
+        return GroupedTiling(
+            results=results,
+            units=next(n for n in (8, 4, 2, 1) if parts % n == 0 and warps % n == 0),
+            warps=warps,
+            rows=rows,
+            turns=knobs["ARRAY_SIZE_PER_THREAD"],
+            ahead=min(self.lines(rows), ahead),
+        )
+
+    def illegal(self, knobs: Knobs) -> Iterable[tuple[str, str]]:
+        """(what is wrong, what would be accepted) of each constraint that knobs break."""
+        rows, results = knobs["TILE_ROWS"], knobs["TILE_N"]
+        if self.shape.k_group % results:
+            what = f"TILE_N={results} of {self.shape.k_group} output channels a group"
+            yield what, f"a divisor of them, {RESULTS} or more"
+        if rows > 1 and len(self.shape.windows) == 1:
+            yield f"TILE_ROWS={rows} of one spatial dim", "1"
+        if (live := self.live(rows, results)) > MOST_LIVE:
+            what = f"{live} registers of the filter, of sums and of pixels a thread"
+            yield what, f"at most {MOST_LIVE}"
+
+
+def columns_met(window: Window) -> int:
+    """Pixels of X that an instruction's loads touch: of eight outputs, four taps of each."""
+    taps = min(TAPS, window.taps)
+    return len({i * window.stride + t * window.dilation for i in range(8) for t in range(taps)})
