@@ -284,7 +284,7 @@ def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
         "relu_fwd": lambda: size + first + 2,
         "exp": lambda: size * (1 + first),
         "log": lambda: np.maximum(size, 1.0),
-        "erf": lambda: np.maximum(size, 1.0),
+        "erf": lambda: np.minimum(6 * size, 1.0),
         "sigmoid_fwd": lambda: size * (1 + np.minimum(first, 100)),
         "swish_fwd": lambda: size * (1 + np.minimum(2 * first, 100)) + FLUSHED,
         "elu_fwd": lambda: size * 2,

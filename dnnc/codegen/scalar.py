@@ -270,6 +270,10 @@ class Scalars:
     def erf(self, x: Any) -> Any:
         return math.ErfOp(x, fastmath=self._flags("afn")).result
 
+    def erf_and_1(self, x: Any) -> Any:
+        """1 + erf x, which needs no digits of small x."""
+        return self.add(self.const(1.0), math.ErfOp(x, fastmath=self._flags("afn,contract")).result)
+
     def tanh(self, x: Any) -> Any:
         if self.approximate == "exponent":
             return math.TanhOp(x, fastmath=self._flags("arcp", ("exponent",))).result

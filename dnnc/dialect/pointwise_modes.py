@@ -159,11 +159,11 @@ def _emit_elu_bwd(b: Any, dy: Any, x: Any, alpha: float) -> Any:
 
 def _emit_gelu(b: Any, x: Any) -> Any:
     half = b.mul(x, b.const(0.5))
-    return b.mul(half, b.add(b.const(1.0), b.erf(b.mul(x, b.const(math.sqrt(0.5))))))
+    return b.mul(half, b.erf_and_1(b.mul(x, b.const(math.sqrt(0.5)))))
 
 
 def _emit_gelu_bwd(b: Any, dy: Any, x: Any) -> Any:
-    share = b.mul(b.const(0.5), b.add(b.const(1.0), b.erf(b.mul(x, b.const(math.sqrt(0.5))))))
+    share = b.mul(b.const(0.5), b.erf_and_1(b.mul(x, b.const(math.sqrt(0.5)))))
     bell = b.exp(b.mul(b.mul(x, x), b.const(-0.5)))
     tail = b.mul(b.mul(x, b.const(1 / math.sqrt(2 * math.pi))), bell)
     tail = b.select(b.eq(bell, b.const(0.0)), b.const(0.0), tail)  # inf * 0 at the ends

@@ -1,5 +1,7 @@
 """Functions of attention's scores: their errors, and what they make of special values."""
 
+import math as python_math
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,37 @@ def test_tanh_of_scores_at_the_ends(flags, bound):
     _, found = applied(tanh_of_scores(flags), ends)
     wanted = np.repeat([1, -1, np.nan, 0, 1, -1], 2)
     np.testing.assert_allclose(found[: len(ends)], wanted, atol=bound)
+
+
+def erf(flags):
+    def function(x):
+        op = mlir_math.ErfOp(x, fastmath=ir.Attribute.parse(f"#arith.fastmath<{flags}>"))
+        return math.lower(TARGET, op.operation, [ops.f32_type()], [x], 2)
+
+    return function
+
+
+def test_erf_is_within_what_is_said():
+    """Of all sizes, subnormals too, and dense where the series ends."""
+    sizes = np.concatenate([np.geomspace(1e-42, 8, 4001), np.linspace(0.11, 0.14, 4001)])
+    values, found = applied(erf("afn"), np.concatenate([sizes, -sizes]))
+    wanted = np.vectorize(python_math.erf)(values.astype(np.float64))
+    error = np.abs(found - wanted)
+    assert (error <= np.maximum(3.5e-6 * np.abs(wanted), 2e-45)).all()
+    assert error.max() < 4e-7
+
+
+def test_erf_beside_1_is_within_what_is_said():
+    values, found = applied(erf("afn,contract"), np.linspace(-6, 6, 8001))
+    wanted = np.vectorize(python_math.erf)(values.astype(np.float64))
+    assert 1e-7 < np.abs(found - wanted).max() < 4e-7
+
+
+@pytest.mark.parametrize("flags", ["afn", "afn,contract"])
+def test_erf_at_the_ends(flags):
+    ends = np.repeat([np.inf, -np.inf, np.nan, 0.0, -0.0], 2)
+    _, found = applied(erf(flags), ends)
+    np.testing.assert_allclose(found[: len(ends)], np.repeat([1, -1, np.nan, 0, 0], 2), atol=2e-9)
 
 
 def tanh_of_a_block(factor, is_capped):
