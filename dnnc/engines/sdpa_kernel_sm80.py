@@ -31,11 +31,19 @@ from ..codegen.widened_bytes import a_of_quads, a_steps, b_steps, b_transposed
 from ..dtypes import DType
 from ..mlir import arith, ir
 from .sdpa_parts_sm80 import PartStore
+from .sdpa_region import SdpaRegion
+from .sdpa_result import ResultWalk
+from .sdpa_scale import times_log2e
 from .sdpa_schedule import KeyBlocks, Packing, QueryTile, Schedule
+from .sdpa_scores import ScoreWalk
 from .sdpa_sources_sm80 import HeadKeys, Keys, PagedKeys, QueryRows
 from .sdpa_surface import groups_of
 from .sdpa_tile_sm80 import Sm80Tiling
-from .sdpa_walk import SdpaRegion, TileWalk, times_log2e
+
+
+@dataclass
+class WarpWalk(ScoreWalk, ResultWalk):
+    """The walks of one tile, of which a warp has 16 rows."""
 
 
 @dataclass
@@ -89,11 +97,11 @@ class SdpaEmitter:
         softmax = OnlineSoftmax(
             times_log2e(walks.factor), may_be_far=self.parts.may_be_far, lift=t.lift
         )
-        walk = walks.at(tile, tile.row)
+        walk = WarpWalk(walks, tile, tile.row)
         self._attend(walks, softmax, walk, queries, blocks)
 
     def _attend(
-        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries,
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
         blocks: KeyBlocks,
     ) -> None:  # fmt: skip
         """Goes through the keys, and stores what comes of it."""
@@ -191,7 +199,7 @@ class SdpaEmitter:
     # ---- blocks of keys
 
     def _over_keys(
-        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries,
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
         blocks: KeyBlocks,
     ) -> tuple[Rows, list[Any]]:  # fmt: skip
         """(maxima and sums, the result before it is divided)."""
@@ -244,7 +252,7 @@ class SdpaEmitter:
         return [(high, end, True), (low, high, False), (first, low, True)]
 
     def _step(
-        self, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries, first: Any, last: Any,
+        self, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries, first: Any, last: Any,
         masked: tuple[bool, bool], i: Any, state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip
         """masked: whether masks are looked at, and whether a row may have no score above -inf."""

@@ -34,11 +34,11 @@ from .sdpa_entry import Entry
 from .sdpa_number_ranges import Table
 from .sdpa_packed_schedule import PackedSchedule
 from .sdpa_region_sm90 import WarpgroupRegion
+from .sdpa_scale import times_log2e
 from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
 from .sdpa_sources_sm90 import Rows as MemoryRows
 from .sdpa_tile_sm90 import TURNERS, SdpaTiling
 from .sdpa_turner_sm90 import ValueTurner
-from .sdpa_walk import times_log2e
 
 _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
 
@@ -361,7 +361,7 @@ class SdpaEmitter:
         (sums,) = wgmma.wait_for([sums])
         self.keys.release(keys, self.lane)
         keys = keys.next(t.stages)
-        is_masked = walk.has_masks
+        is_masked = self.walks.has_masks
         scores = walk.scores(wgmma.unpacked(sums), last, is_masked=is_masked)
         first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
         weights = walk.weights(first.exponentials, last)
