@@ -23,7 +23,8 @@ from typing import Any
 
 from .. import dtypes
 from ..codegen import mma, ops, smem
-from ..codegen.attention_region import AttentionRegion, Source
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_sources import Source
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import OnlineSoftmax, Rows, scaled
@@ -95,7 +96,7 @@ class SdpaEmitter:
 
         walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
         softmax = OnlineSoftmax(
-            times_log2e(walks.factor), may_be_far=self.parts.may_be_far, lift=t.lift
+            times_log2e(walks.factor), may_be_far=self.parts.score_steps.may_be_far, lift=t.lift
         )
         walk = WarpWalk(walks, tile, tile.row)
         self._attend(walks, softmax, walk, queries, blocks)
@@ -324,7 +325,7 @@ class SdpaEmitter:
         """The first operand of the product with 16 keys of a block."""
         if not _bytes_kind(self.v):
             return list(weights[row // 4 : row // 4 + 4])
-        return a_of_quads(weights[row // 8 : row // 8 + 2], self.parts.weight_type.name)
+        return a_of_quads(weights[row // 8 : row // 8 + 2], self.parts.weights.type.name)
 
     def _multiplied(
         self, row: mma.Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any],

@@ -124,8 +124,9 @@ class PartsEmitter:
     def _emit_row(self, row: Any) -> None:
         schedule = Schedule(self.kernel, self.parts, self.tiling, 1)
         shared = SdpaRegion(self.kernel, self.parts, self.tiling, schedule, ops.thread_id())
+        may_be_far = self.parts.score_steps.may_be_far
         softmax = OnlineSoftmax(
-            times_log2e(shared.factor), may_be_far=self.parts.may_be_far, lift=self.tiling.lift
+            times_log2e(shared.factor), may_be_far=may_be_far, lift=self.tiling.lift
         )
         maximum, total, shares = self._sums(row, softmax)
         walk = RowWalk(shared, *self._place(row))
@@ -242,12 +243,12 @@ class RowWalk(ResultWalk):
         s = self.shared
         at, width = self._at(0, column), ops.width_of(result)
         for place, (value, target) in enumerate(s.targets):
-            if s.parts.is_of_result(value) and place not in s.parts.largest:
+            if s.parts.outputs.is_of_result(value) and place not in s.parts.outputs.largest:
                 made = walk.value(s.made(place), at, width)
                 where, inside = self.spot(place, 0, column)
                 target.store(where, made, ops.both(condition, inside))
         for place, found in self.largest.items():
-            found += ops.elements(walk.value(s.parts.largest[place], at, width))
+            found += ops.elements(walk.value(s.parts.outputs.largest[place], at, width))
 
     def meet_largest(self) -> None:
         """The largest of the result, once all of it has been walked: lanes past the row's end have

@@ -33,26 +33,28 @@ class SdpaRegion:
         self.region = parts.region
         self.keys = parts.dims[-1]
         self.has_tail = self.keys.known_divisor() % self.tiling.keys != 0
-        self.has_masks = bool(parts.masks) or self.has_tail
+        self.has_masks = bool(parts.masks.steps) or self.has_tail
         self.pair = 2 if self.keys.known_divisor() % 2 == 0 else 1
         self.arguments = self.region.leaves(self.kernel)
         self.targets = self.region.targets(self.kernel)
-        self.kept = [place for place, (value, _) in enumerate(self.targets) if parts.is_kept(value)]
-        packed = [parts.packed(value) for value, _ in self.targets]
+        made = [value for value, _ in self.targets]
+        self.kept = [place for place, value in enumerate(made) if parts.outputs.is_kept(value)]
+        packed = [parts.outputs.packed(value) for value in made]
         self.packed = {place: found for place, found in enumerate(packed) if found is not None}
-        self.of_bytes = parts.operand(1, 1)[0].type.bits == 8
+        self.of_bytes = parts.of_bytes
         self.scale = self._scale()
 
     @property
     def weights_amax(self) -> list[int]:
         """The outputs that are the largest of all weights."""
-        found = self.parts.largest
-        return [place for place, inner in found.items() if not self.parts.is_of_result(inner)]
+        outputs = self.parts.outputs
+        found = outputs.largest
+        return [place for place, inner in found.items() if not outputs.is_of_result(inner)]
 
     @property
     def result_amax(self) -> list[int]:
         """The outputs that are the largest of all of the result."""
-        return [place for place in self.parts.largest if place not in self.weights_amax]
+        return [place for place in self.parts.outputs.largest if place not in self.weights_amax]
 
     def made(self, place: int) -> Any:
         """What an output is, before its rows are packed."""
@@ -60,12 +62,11 @@ class SdpaRegion:
 
     def _scale(self) -> ScoreScale | None:
         """The factor of scores that is left to the exponentials; of bytes numbers in memory too."""
-        parts = self.parts
-        if self.of_bytes and parts.scaling and self._is_product(parts.scaling[1]):
-            return ScoreScale.of(
-                *parts.scaling, Walk(self.kernel, self.arguments, self.region.symbols)
-            )
-        return ScoreScale(*parts.scaled) if parts.scaled else None
+        steps = self.parts.score_steps
+        if self.of_bytes and steps.scaling and self._is_product(steps.scaling[1]):
+            walk = Walk(self.kernel, self.arguments, self.region.symbols)
+            return ScoreScale.of(*steps.scaling, walk)
+        return ScoreScale(*steps.scaled) if steps.scaled else None
 
     @property
     def factor(self) -> Any:
@@ -75,9 +76,7 @@ class SdpaRegion:
     @property
     def is_plain(self) -> bool:
         """Whether a score that is not masked is what the product gives, times a number."""
-        parts = self.parts
-        inner = parts.masks[-1].score if parts.masks else parts.score
-        return self._is_product(self.scale.inner if self.scale else inner)
+        return self._is_product(self.scale.inner if self.scale else self.parts.masks.inner)
 
     @property
     def is_finite(self) -> bool:

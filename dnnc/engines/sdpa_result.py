@@ -44,10 +44,10 @@ class ResultWalk(TileWalk):
 
     def store_others(self, result: Sequence[Any], staged: Collection[int] = ()) -> None:
         """Outputs of the divided result, but for those that are staged, from registers."""
-        largest = self.shared.parts.largest
+        largest = self.shared.parts.outputs.largest
         self._store_largest(result)
         for place, (value, _) in enumerate(self.shared.targets):
-            if self.shared.parts.is_of_result(value) and place not in (*staged, *largest):
+            if self.shared.parts.outputs.is_of_result(value) and place not in (*staged, *largest):
                 self.store_direct(place, result)
 
     def divided(self, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]) -> list[Any]:
@@ -84,7 +84,7 @@ class ResultWalk(TileWalk):
     def _weight_factor(self, lift: int) -> Any:
         """What weights were not multiplied by, over 2 ** lift, which they were."""
         found = _number(2.0**-lift)
-        for _, _, number in self.shared.parts.weight_factors:
+        for _, _, number in self.shared.parts.weights.factors:
             if number is not None:
                 found = arith.MulFOp(found, number_value(number, self.walk)).result
         return found
@@ -104,13 +104,14 @@ class ResultWalk(TileWalk):
         )
         sum_ = self._if_keys(arith.MulFOp(total, moved).result)
         self._hold("total", parts.reductions[1], sum_, at)
-        if parts.share is None:
+        weights = parts.weights
+        if weights.share is None:
             return self._if_keys(moved)
         operands = [
             _number(1.0) if self._is_exponential(value) else self.walk.value(value, at, 1)
-            for value in inputs_of(parts.share)
+            for value in inputs_of(weights.share)
         ]
-        share = self.walk.body(parts.share, operands, at, 1, parts.shared)
+        share = self.walk.body(weights.share, operands, at, 1, weights.shared)
         return self._if_keys(arith.MulFOp(moved, share).result)
 
     def _if_keys(self, value: Any) -> Any:
@@ -134,7 +135,7 @@ class ResultWalk(TileWalk):
         s = self.shared
         at = self._at(half, Index.of(0))
         for place, (value, target) in enumerate(s.targets):
-            if s.parts.is_of_rows(value) and place not in s.parts.largest:
+            if s.parts.outputs.is_of_rows(value) and place not in s.parts.outputs.largest:
                 made = self.walk.value(s.made(place), at, 1)
                 own = is_first
                 if own is None:
@@ -202,7 +203,7 @@ class ResultWalk(TileWalk):
         for place in s.result_amax:
             parts = {half: list[Any]() for half in HALVES}
             for piece in self.pieces(result):
-                made = self.made_of(s.parts.largest[place], piece)
+                made = self.made_of(s.parts.outputs.largest[place], piece)
                 parts[piece.half] += ops.elements(made)
             for half, values in parts.items():
                 self._meet(place, values, half)

@@ -50,8 +50,8 @@ class ScoreWalk(TileWalk):
         if s.scale:
             scores[s.scale.value] = self._forward(s.scale.inner)
         plain = dict(scores)
-        if parts.masks:
-            plain[parts.masks[0].value] = self._forward(parts.masks[-1].score)
+        if parts.masks.steps:
+            plain[parts.masks.steps[0].value] = self._forward(parts.masks.inner)
         symbols = s.region.symbols
         self.weight_walk = self._without_factors() if s.of_bytes else self.walk
         self.score_walks = {
@@ -69,7 +69,7 @@ class ScoreWalk(TileWalk):
         multiplied by these."""
         s = self.shared
         made = dict(self.leaves)
-        for value, inner, _ in s.parts.weight_factors:
+        for value, inner, _ in s.parts.weights.factors:
             made[value] = _Forward(inner)
             self.weight_forwards.append(made[value])
         return Walk(s.kernel, made, s.region.symbols)
@@ -100,7 +100,7 @@ class ScoreWalk(TileWalk):
             forward.walk = walk
         sums = list(sums) if self.factor is None else scaled(sums, [self.factor] * 2)
         found = s.scale.applied(sums) if s.scale else list(sums)
-        if not (s.is_plain and (not is_masked or not s.parts.masks)):
+        if not (s.is_plain and (not is_masked or not s.parts.masks.steps)):
             places = [
                 (4 * j + 2 * half + i, self._at(half, column))
                 for j, i, column in self._columns(block, is_whole=not is_masked)
@@ -117,7 +117,7 @@ class ScoreWalk(TileWalk):
         self, walk: Walk, sums: Sequence[Any], places: Sequence[tuple[int, list[Any]]]
     ) -> None:
         """Computes the tanh of a block's scores, so many at once."""
-        s, cap = self.shared, self.shared.parts.cap
+        s, cap = self.shared, self.shared.parts.score_steps.cap
         if cap is None:
             return
         for first in range(0, len(places), _CAPPED // s.pair):
@@ -166,7 +166,7 @@ class ScoreWalk(TileWalk):
 
     def _word_of_bytes(self, weights: Sequence[Any]) -> Any:
         """Four weights, of 16 columns: see `turned_bytes`."""
-        kind = self.shared.parts.weight_type.name
+        kind = self.shared.parts.weights.type.name
         if str(weights[0].type) != "f32":  # of 8 bits already, carried as integers
             return llvm.BitcastOp(ops.i32_type(), ops.from_elements(list(weights))).result
         return f8_word(weights, kind)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops, wgmma
-from ..codegen.attention_region import unrounded
+from ..codegen.attention_sources import multiple
 from ..codegen.index import Coordinate, Index
 from ..codegen.loops import Loops, coordinates_of
+from ..codegen.matching import unrounded
 from ..codegen.online_softmax import HALVES
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith, ir
@@ -54,7 +55,7 @@ class TileWalk:
         parts = self.shared.parts
         self.hands = {name: Hand() for name in ("sums", "weight", "result", "maximum", "total")}
         maximum, total = (op.results[0] for op in parts.reductions)
-        made = parts.share.results[0] if parts.share is not None else parts.exponential
+        made = parts.weights.first
         self.hands["weight"].type = _narrower(made)
         self.leaves: dict[Any, Any] = dict(self.shared.arguments)
         self.leaves |= {
@@ -71,7 +72,7 @@ class TileWalk:
         found = None
         parts = self.shared.parts
         for operation in parts.multiples:
-            along = parts.multiple(operation)
+            along = multiple(parts.region, operation)
             at = [Index.of(0)] * len(parts.region.dims_of(along))
             ones = [
                 _one(value) if value == along else self.walk.value(value, at, 1)

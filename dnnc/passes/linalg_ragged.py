@@ -23,7 +23,7 @@ import math
 from typing import Any
 
 from .. import dtypes
-from ..codegen.attention_region import FACTOR, LOAD
+from ..codegen.attention_sources import FACTOR, LOAD
 from ..codegen.scalar import constant, convert, element_type
 from ..dialect import structure
 from ..dialect.ops.ragged import RaggedLoad, RaggedStore
