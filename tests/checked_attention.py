@@ -15,8 +15,13 @@ from dnnc.engines import engine_named
 from dnnc.options import Options
 from dnnc.rounding import widen
 from dnnc.target import of
-from tests import large_scores, random_large_attention, small_weights
-from tests.random_attention import FP8_FACTOR, draw
+from tests import (
+    large_scores,
+    random_attention,
+    random_fp8_attention,
+    random_large_attention,
+    small_weights,
+)
 from tests.support import machine
 from tests.support.compare import UNIT, assert_close
 from tests.support.knobs import drawn_knobs
@@ -29,16 +34,18 @@ STATISTICS = 1e-5  # of a statistic, or absolute, beside what the scores' own er
 
 
 def run(engine_name, seed, most, heads=6, target=None, *, is_fp8=False, is_large=False):
-    """most, heads, is_fp8: as of `draw`.  is_large: as `random_large_attention` draws, of so many
-    keys.  target: None for the machine's own."""
+    """most, heads: as of `draw`.  is_fp8, is_large: as `random_fp8_attention` draws, or
+    `random_large_attention`, of so many keys.  target: None for the machine's own."""
     random, engine = Random(seed), engine_named(engine_name)
     where = machine.current()
     target = target or where.target
     keeps = engine_name == "sdpa_sm80" and not is_fp8
     if is_large:
         drawn = random_large_attention.draw(random, most, min(heads, 2), keeps=keeps)
+    elif is_fp8:
+        drawn = random_fp8_attention.draw(random, most, heads)
     else:
-        drawn = draw(random, most, heads, keeps=keeps, is_fp8=is_fp8)
+        drawn = random_attention.draw(random, most, heads, keeps=keeps)
     graph = drawn.graph.graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     reasons = engine.supports(fusion, of(target))
@@ -52,7 +59,8 @@ def run(engine_name, seed, most, heads=6, target=None, *, is_fp8=False, is_large
         actual = where.run(plan, inputs, sizes=drawn.sizes, seed=seed, partial=undefined.keys())
         exact = reference(graph, inputs, sizes=drawn.sizes, exact_outputs=True)
         compared = _Large(drawn, inputs) if is_large else _Ordinary(drawn, is_fp8)
-        small = small_weights.costs(graph, inputs, drawn.sizes, FP8_FACTOR if is_fp8 else 1.0)
+        factor = random_fp8_attention.FACTOR if is_fp8 else 1.0
+        small = small_weights.costs(graph, inputs, drawn.sizes, factor)
     for tensor in graph.outputs:
         given, wanted = widen(actual[tensor.uid]), exact[tensor.uid]
         if tensor.uid in undefined:

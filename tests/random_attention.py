@@ -19,14 +19,13 @@ import numpy as np
 
 import dnnc
 from dnnc import dtypes
-from tests.attention_graphs import LOW, Pattern
+from tests.attention_graphs import LOW
+from tests.random_conditions import drawn_condition
 from tests.random_sequences import Sequences
+from tests.random_tensors import Tensors
 from tests.support.checked import random_inputs
 
 TYPES = ("f16", "bf16")
-FP8 = ("f8E4M3FN", "f8E5M2")
-FP8_FACTOR = 64.0  # of weights ahead of their product
-FP8_HEADS = (16, 32, 48, 64, 64, 80, 128, 128, 144, 160, 256)
 HEADS = (8, 16, 24, 40, 64, 64, 72, 80, 96, 128, 128, 136, 192, 256)
 _LENGTHS = (1, 2, 3, 7, 16, 33, 63, 64, 65, 100, 127, 128, 129, 150, 192, 200, 257)
 _BATCHES = ([2], [1, 2], [2, 3], [1, 4], [2, 2], [3, 1], [1, 2, 2])
@@ -70,29 +69,23 @@ class Drawn:
         return found
 
 
-def draw(
-    random: Random, most: int, heads: int = 6, *, keeps: bool = False, is_fp8: bool = False
-) -> Drawn:
+def draw(random: Random, most: int, heads: int = 6, *, keeps: bool = False) -> Drawn:
     """most: queries, or keys, of a head.  heads: of all entries of the batch, at most.  keeps:
-    whether weights may be outputs.  is_fp8: whether queries, keys and values are."""
-    return (_Fp8Attention if is_fp8 else Attention)(random, most, heads, keeps).drawn()
+    whether weights may be outputs."""
+    return Attention(random, most, heads, keeps).drawn()
 
 
-class Attention(Pattern):
-    """A graph as it grows; `Pattern` has the pieces."""
+class Attention(Tensors):
+    """A graph as it grows."""
 
     def __init__(self, random: Random, most: int, heads: int, keeps: bool):
-        self.random = random
+        super().__init__(random)
         self.loses = False
         self.keeps = keeps
-        self.sizes: dict[str, int] = {}
-        self.values: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {}
-        self.count = 0
         self.error_of_caps = 0.0
-        self.largest: list[Any] = []
         self.io = random.choice(TYPES)
         self.value_type = random.choice((self.io, self.io, self.io, *TYPES))
-        self.operand_type, self.unit, self.products = self.io, 8, "f32"
+        self.operand_type, self.products = self.io, "f32"
         self.depth, self.width = random.choice(HEADS), random.choice(HEADS)
         if random.random() < 0.6:
             self.width = self.depth
@@ -159,9 +152,6 @@ class Attention(Pattern):
 
     # ---- tensors
 
-    def chance(self, share: float) -> bool:
-        return self.random.random() < share
-
     def _symbol(self, name: str, size: int) -> Any:
         # Of one key that is always one, Hopper's kernel is none.
         if not self.chance(0.2) and (self.keeps or (name, size) != ("skv", 1)):
@@ -179,35 +169,6 @@ class Attention(Pattern):
             self.random.choice([n for n in range(1, whole + 1) if whole % n == 0])
             for whole in self.batch
         ]
-
-    def _name(self) -> str:
-        self.count += 1
-        return f"t{self.count}"
-
-    def tensor(
-        self, dims: list[Any], name: str = "", dtype: Any = None, turned: bool = False
-    ) -> Any:
-        """In any order of the axes but the last, with gaps.  turned: the last but one is it."""
-        return self.g.tensor(
-            dims, self.strides(dims, turned), name=name or self._name(), data_type=dtype
-        )
-
-    def strides(self, dims: list[Any], turned: bool = False) -> list[Any]:
-        rank = len(dims)
-        last = rank - 2 if turned else rank - 1
-        order = [axis for axis in range(rank) if axis != last]
-        if self.chance(0.4):
-            self.random.shuffle(order)
-        strides, running = [0] * rank, 1
-        for axis in [last, *reversed(order)]:
-            strides[axis] = running
-            running = running * dims[axis]
-            if self.chance(0.15):
-                running = running + self.unit * self.random.choice((1, 2, 5))
-        return strides
-
-    def _broadcast(self, dims: Any) -> list[Any]:
-        return [n if self.chance(0.6) else 1 for n in dims]
 
     # ---- scores
 
@@ -247,7 +208,7 @@ class Attention(Pattern):
         number = self.random.choice((0.5, -0.5, -1.0))
         factor: Any = number
         if self.chance(0.5):
-            factor = self.g.tensor([1] * len(self.dims), name=self._name(), data_type=self.io)
+            factor = self.g.tensor([1] * len(self.dims), name=self.new_name(), data_type=self.io)
             self.values[factor.get_name()] = lambda rng, shape: np.full(shape, number)
         return self.g.mul(x, factor).set_data_type(self.random.choice((self.io, "f32")))
 
@@ -263,12 +224,12 @@ class Attention(Pattern):
         if kind == "number":
             return self.g.mul(s, scale)
         if kind == "by value":
-            made = self.g.tensor_scalar(scale, "RUNTIME_PARAM").set_name(self._name())
+            made = self.g.tensor_scalar(scale, "RUNTIME_PARAM").set_name(self.new_name())
             self.values[made.get_name()] = lambda rng, shape: np.full(shape, scale)
             return self.g.mul(s, made)
         ones = [1] * len(self.dims)
         dims = [*self.dims[:-2], 1, 1] if kind == "heads" else ones
-        made = self.g.tensor(dims, name=self._name(), data_type="f32")
+        made = self.g.tensor(dims, name=self.new_name(), data_type="f32")
         self.values[made.get_name()] = lambda rng, shape: scale * rng.choice([1, 1, -1, 0.5], shape)
         return self.g.mul(s, made)
 
@@ -296,7 +257,7 @@ class Attention(Pattern):
     def _biased(self, s: Any) -> Any:
         """By a tensor of any broadcast, some of whose elements are -inf, or nearly."""
         dtype = self.random.choice((self.io, "f32"))
-        bias = self.tensor(self._broadcast(self.dims), dtype=dtype)
+        bias = self.tensor(self.broadcast(self.dims), dtype=dtype)
         share, low = self.random.choice((0.0, 0.0, 0.1, 0.6)), self.random.choice((LOW, -1e38))
         self.values[bias.get_name()] = lambda rng, shape: np.where(
             rng.random(shape) < share, low, self.biases(rng, shape)
@@ -308,7 +269,7 @@ class Attention(Pattern):
 
     def _slanted(self, s: Any) -> Any:
         """Slopes times distances."""
-        slopes = self.g.tensor([*self.dims[:-2], 1, 1], name=self._name(), data_type="f32")
+        slopes = self.g.tensor([*self.dims[:-2], 1, 1], name=self.new_name(), data_type="f32")
         self.values[slopes.get_name()] = self.slopes
         distance = self.integer("sub", self.column(s), self.row(s))
         return self.g.add(s, self.g.mul(slopes, distance))
@@ -318,96 +279,10 @@ class Attention(Pattern):
 
     def _hidden(self, s: Any) -> Any:
         """-inf where a condition does not hold, or where it does."""
-        condition = self._condition(s, self.random.choice((0, 0, 1, 2)))
+        condition = drawn_condition(self, s, self.random.choice((0, 0, 1, 2)))
         if self.chance(0.8):
             return self.masked(s, condition)
         return self.g.binary_select(self.random.choice((LOW, LOW, -1e30)), s, condition)
-
-    def _condition(self, s: Any, joints: int) -> Any:
-        if joints == 0:
-            return self.random.choice(_ATOMS)(self, s)
-        kind = self.random.choice(("and", "and", "or", "or", "not"))
-        if kind == "not":
-            found = self.g.logical_not(self._condition(s, joints - 1), compute_data_type="BOOLEAN")
-            return self.flag(found)
-        join = self.both if kind == "and" else self.either
-        return join(self._condition(s, joints - 1), self._condition(s, 0))
-
-    # ---- conditions
-
-    def _near(self) -> int:
-        """A shift for which a diagonal meets the scores, or just does not."""
-        return self.random.randint(-self.queries - 2, self.keys + 2)
-
-    def _compared(self, a: Any, b: Any, names: tuple[str, ...] = ("lt", "le", "gt", "ge")) -> Any:
-        return self.integer(f"cmp_{self.random.choice(names)}", a, b)
-
-    def _diagonal(self, s: Any) -> Any:
-        shift = self.random.choice((0, 0, self.keys - self.queries, self._near()))
-        row = self.row(s)
-        return self._compared(self.column(s), self.integer("add", row, shift) if shift else row)
-
-    def _causal(self, s: Any) -> Any:
-        return self.integer("cmp_le", self.column(s), self.row(s))
-
-    def _window(self, s: Any) -> Any:
-        left, right = (self.random.randint(0, max(2, self.keys // 2)) for _ in range(2))
-        row, column = self.row(s), self.column(s)
-        low = self.integer("cmp_gt", column, self.integer("sub", row, left + 1))
-        return self.both(low, self.integer("cmp_le", column, self.integer("add", row, right)))
-
-    def _edge(self, s: Any) -> Any:
-        """Of columns, or of rows, at a number."""
-        index, size = self.random.choice(((self.column, self.keys), (self.row, self.queries)))
-        names = ("lt", "lt", "ge", "gt", "le", "eq", "neq")
-        return self._compared(index(s), self.random.randint(0, size), names)
-
-    def _counted(self, s: Any) -> Any:
-        """Of columns, or of rows, at a number of each entry of the batch."""
-        index, size = self.random.choice(
-            ((self.column, self.keys), (self.column, self.keys), (self.row, self.queries))
-        )
-        dims = [*self._broadcast(self.dims[:-2]), 1, 1]
-        made = self.g.tensor(dims, name=self._name(), data_type="INT32")
-        self.values[made.get_name()] = lambda rng, shape: rng.integers(0, size + 1, shape)
-        return self._compared(index(s), made, ("lt", "lt", "le", "ge"))
-
-    def _documents(self, s: Any) -> Any:
-        ones = [1] * (len(self.dims) - 3)
-        first = self.random.choice((1, self.dims[0]))
-        made = []
-        for extents in ((self.dims[-2], 1), (1, self.dims[-1])):
-            tensor = self.g.tensor([first, *ones, *extents], name=self._name(), data_type="INT32")
-            self.values[tensor.get_name()] = _sorted_numbers
-            made.append(tensor)
-        return self._compared(*made, ("eq", "eq", "le"))
-
-    def _blocks(self, s: Any) -> Any:
-        """Whole blocks of keys, by what is no linear form."""
-        size = self.random.choice((16, 64, 70))
-        row, column = (self.integer("div", index(s), size) for index in (self.row, self.column))
-        return self._compared(column, row, ("eq", "le", "neq"))
-
-    def _bits(self, s: Any) -> Any:
-        """A mask of blocks, a bit each; of scores with two axes of heads."""
-        if len(self.dims) != 4 or any(not isinstance(n, int) for n in self.dims[2:]):
-            return self._loaded(s)
-        rows, columns = (self.random.choice((16, 32, 64, 128)) for _ in range(2))
-        dims = [-(-self.queries // rows), -(-self.keys // columns // 8)]
-        mask = self.g.tensor(
-            [*self._broadcast(self.dims[:2]), *dims], name=self._name(), data_type="UINT8"
-        )
-        self.values[mask.get_name()] = lambda rng, shape: (
-            rng.integers(0, 256, shape) & rng.integers(0, 256, shape)
-        )
-        found = self.g.block_mask_load(mask, block_rows=rows, block_columns=columns)
-        return self.flag(found.set_dim(list(self.dims)))
-
-    def _loaded(self, s: Any) -> Any:
-        """A mask in memory."""
-        kept = self.g.tensor(self._broadcast(self.dims), name=self._name(), data_type="BOOLEAN")
-        self.values[kept.get_name()] = lambda rng, shape: rng.random(shape) < 0.7
-        return kept
 
     # ---- the rest
 
@@ -443,8 +318,8 @@ class Attention(Pattern):
 
     def _sink(self) -> Any:
         """A score of each head that has no value."""
-        dims = [*self._broadcast(self.dims[:-2]), 1, 1]
-        made = self.g.tensor(dims, name=self._name(), data_type="f32")
+        dims = [*self.broadcast(self.dims[:-2]), 1, 1]
+        made = self.g.tensor(dims, name=self.new_name(), data_type="f32")
         low = self.random.choice((LOW, 0.0))
         self.values[made.get_name()] = lambda rng, shape: np.where(
             rng.random(shape) < 0.2, low, self.sinks(rng, shape)
@@ -469,7 +344,7 @@ class Attention(Pattern):
 
     def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
         if self.chance(0.2):
-            mask = self.tensor(self._broadcast(self.dims), dtype=self.io)
+            mask = self.tensor(self.broadcast(self.dims), dtype=self.io)
             self.values[mask.get_name()] = lambda rng, shape: rng.random(shape) < 0.8
             p = self.g.mul(self.g.mul(p, mask), 1.25)
         elif self.chance(0.08):
@@ -477,7 +352,7 @@ class Attention(Pattern):
         # The sum of a row without a guard may be NaN, which O is divided by though no weight of
         # the row is kept: docs/numerics.md.
         if is_guarded and self.chance(0.1):
-            p = self.g.binary_select(p, 0.0, self._condition(s, 0))
+            p = self.g.binary_select(p, 0.0, drawn_condition(self, s, 0))
         return p
 
     def _after(self, o: Any) -> None:
@@ -487,9 +362,9 @@ class Attention(Pattern):
         for _ in range(self.random.choice((0, 0, 1, 2))):
             kind, value = self.random.choice(("gate", "add", "relu", "row")), made[-1]
             if kind == "gate":
-                made.append(g.mul(value, g.sigmoid(self.tensor(self._broadcast(dims)))))
+                made.append(g.mul(value, g.sigmoid(self.tensor(self.broadcast(dims)))))
             elif kind == "add":
-                made.append(g.add(value, self.tensor(self._broadcast(dims))))
+                made.append(g.add(value, self.tensor(self.broadcast(dims))))
             elif kind == "row":
                 made.append(g.mul(value, self.tensor([*dims[:-1], 1])))
             else:
@@ -519,65 +394,3 @@ class Attention(Pattern):
             )
         )()
         self.rows = [tensor.set_output().set_data_type("f32") for tensor in made]
-
-
-class _Fp8Attention(Attention):
-    """The same of operands of fp8; biases and masks are of 16 bits still."""
-
-    def __init__(self, random: Random, most: int, heads: int, keeps: bool = False):
-        super().__init__(random, most, heads, keeps)
-        self.loses = True
-        self.operand_type = random.choice(FP8)
-        self.value_type = random.choice((self.operand_type, *FP8))
-        self.unit = 16
-        self.products = random.choice(("f32", "f32", "FAST_FLOAT_FOR_FP8"))
-        self.depth, self.width = random.choice(FP8_HEADS), random.choice(FP8_HEADS)
-        if self.products == "f32":
-            self.width = min(self.width, 160)
-
-    @property
-    def weight_type(self) -> str:
-        own = {self.value_type} if self.products == "f32" else {self.value_type, self.operand_type}
-        return max(own, key=FP8.index)
-
-    def _rounded(self, p: Any) -> Any:
-        """Fast products want fp8: with a factor for which few are subnormal."""
-        chosen = "f32" if self.products == "f32" else self.operand_type
-        return self.g.mul(p, FP8_FACTOR).set_data_type(chosen)
-
-    def _multiple(self, x: Any) -> Any:
-        return x
-
-    def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
-        self.is_plain = not (is_guarded and self.chance(0.3))
-        if self.is_plain:
-            if self.share != "after" and self.chance(0.5):
-                self._largest(p)
-            return self._dropped(p) if self.chance(0.08) else p
-        return self.g.binary_select(p, 0.0, self._condition(s, 0))
-
-    def _after(self, o: Any) -> None:
-        o = self.g.mul(o, self.g.tensor([1] * len(self.dims), name=self._name(), data_type="f32"))
-        # Of packed queries the largest result is known where nothing but products comes before it.
-        if not (self.q_rows is not None and self.share == "after") and self.chance(0.5):
-            self._largest(o)
-        super()._after(o)
-
-    def _largest(self, x: Any) -> None:
-        """An output of the largest of all."""
-        made = self.g.reduction(x, mode="amax").set_dim([1] * len(self.dims))
-        self.largest.append(made.set_output().set_data_type("f32"))
-
-
-def _sorted_numbers(rng: Any, shape: tuple[int, ...]) -> Any:
-    """Of documents: along the axis that has several elements, never falling."""
-    found = rng.integers(0, 4, shape)
-    return np.sort(np.sort(found, axis=-1), axis=-2)
-
-
-_ATOMS = (
-    Attention._causal, Attention._causal, Attention._diagonal, Attention._diagonal,
-    Attention._window, Attention._edge, Attention._counted, Attention._counted,
-    Attention._documents, Attention._blocks, Attention._bits, Attention._bits,
-    Attention._loaded,
-)  # fmt: skip

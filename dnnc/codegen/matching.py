@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..expr import product
 from ..mlir import ir
 from . import ops
+from .region import Region
 from .walk import indexing_maps, inputs_of, is_reduction
 
 
@@ -52,3 +54,34 @@ def is_plain(operation: Any, *operands: Any) -> bool:
     maps, inputs = indexing_maps(operation), inputs_of(operation)
     same = {v for v, m in zip(inputs, maps, strict=False) if m == maps[-1]}
     return set(operands or inputs) <= same
+
+
+def unrounded(operation: Any) -> Any:
+    """What the body of a pointwise operation yields, before it is rounded."""
+    value = body_of(operation)[-1].results[0]
+    while value.owner.name == "arith.truncf":
+        value = value.owner.operands[0]
+    return value
+
+
+def leads_to(source: Any, value: Any, stop: Any = None) -> bool:
+    """Whether a value is computed from another, but not through `stop`."""
+    if value == source:
+        return True
+    if (stop is not None and value == stop) or isinstance(value.owner, ir.Block):
+        return False
+    operation = value.owner
+    operands = list(operation.operands)
+    if operation.name == "linalg.generic":
+        operands = [*inputs_of(operation), *extracts(operation)]
+    return any(leads_to(source, operand, stop) for operand in operands)
+
+
+def extracts(operation: Any) -> list[Any]:
+    """Tensors that a body takes elements of."""
+    return [op.operands[0] for op in body_of(operation) if op.name == "tensor.extract"]
+
+
+def is_single(region: Region, tensor: Any) -> bool:
+    """Whether a tensor has one element."""
+    return product(region.dims_of(tensor)).constant == 1

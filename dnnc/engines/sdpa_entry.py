@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops
-from ..codegen.attention_region import AttentionRegion, Source
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_sources import Source
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.walk import Walk

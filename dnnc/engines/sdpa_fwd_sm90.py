@@ -206,16 +206,16 @@ class SdpaFwdSm90Engine:
         width = region.dims_of(parts.second)[-1].constant
         assert depth is not None and width is not None, "heads of known sizes"
         config = knobs["KERNEL_CFG"]
-        if parts.shows_maximum:
+        if parts.outputs.shows_maximum:
             config &= ~RESCALE
-        is_longest_first = is_triangular(parts.condition)
+        is_longest_first = is_triangular(parts.masks.condition)
         entries = _packed_entries(parts)
         numbered = [] if entries else conditions_of(parts, knobs["TILE_N"])
         return _tiling(
             {**knobs, "KERNEL_CFG": config}, depth, width, Kind.of_region(parts),
             staged=staged_output(parts),
             is_longest_first=is_longest_first,
-            is_sparse=bool(parts.block_masks or numbered),
+            is_sparse=bool(parts.masks.blocks or numbered),
             gathers=parts.gathers,
             entries=entries,
         ).plain()  # fmt: skip
@@ -235,7 +235,7 @@ class SdpaFwdSm90Engine:
             emitter = SdpaEmitter(kernel, parts, tiling, counter, tables)
             emitter.emit()
         blocks = minimum(emitter.schedule.tiles, device_dim("sm_count"))
-        for place in emitter.parts.largest:
+        for place in emitter.parts.outputs.largest:
             tensor = region.outputs[place][1]
             output.preset(tensor, 0)
         output.launch(kernel, (blocks, 1, 1))
@@ -343,19 +343,20 @@ def _packed_entries(parts: AttentionRegion) -> int:
     """Entries of the batch at most, if queries and results are packed; 0: they are not, or too
     many for a table, or rows of no sequence have elements too, or take part in what others have:
     where no mask hides them, their queries are zeros, which see keys."""
-    entries = parts.source(0, 0).entries
-    if parts.source(0, 0).kind != "packed" or entries is None or parts.keeps:
+    queries, outputs = parts.source(0, 0), parts.outputs
+    entries = queries.entries
+    if queries.kind != "packed" or entries is None or outputs.keeps:
         return 0
-    shows_others = parts.has_padded_statistics or bool(parts.largest)
-    if shows_others and not parts.hides_rows_past_lengths:
+    shows_others = outputs.has_padded_statistics or bool(outputs.largest)
+    if shows_others and not parts.masks.hide_rows_past(queries.values[0]):
         return 0
     results = [
         value
         for place, (value, _) in enumerate(parts.region.outputs)
-        if parts.is_of_result(value) and place not in parts.largest
+        if outputs.is_of_result(value) and place not in outputs.largest
     ]
     most = entries.bounds()[1]
-    is_fit = most <= _MOST_ENTRIES and all(parts.packed(value) for value in results)
+    is_fit = most <= _MOST_ENTRIES and all(outputs.packed(value) for value in results)
     return most if is_fit else 0
 
 

@@ -22,9 +22,10 @@ from typing import Any
 from ..codegen import ops, smem
 from ..codegen.online_softmax import OnlineSoftmax, Rows, plus
 from ..mlir import arith, ir
-from .sdpa_kernel_sm80 import Queries, SdpaEmitter
+from .sdpa_kernel_sm80 import Queries, SdpaEmitter, WarpWalk
+from .sdpa_region import SdpaRegion
 from .sdpa_schedule import KeyBlocks
-from .sdpa_walk import SdpaRegion, TileWalk, nothing_of
+from .sdpa_scores import nothing_of
 
 
 class KeptEmitter(SdpaEmitter):
@@ -35,7 +36,7 @@ class KeptEmitter(SdpaEmitter):
         super().emit()
 
     def _attend(
-        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries,
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
         blocks: KeyBlocks,
     ) -> None:  # fmt: skip
         low, zero = _number(-math.inf), _number(0.0)
@@ -54,7 +55,7 @@ class KeptEmitter(SdpaEmitter):
         walk.keep_unseen(blocks.first, blocks.end, shares)
 
     def _measure(
-        self, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries, first: Any, last: Any,
+        self, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries, first: Any, last: Any,
         masked: tuple[bool, bool], i: Any, state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip
         """A block of the first pass."""
@@ -66,7 +67,7 @@ class KeptEmitter(SdpaEmitter):
         return [*self._following(first, state), *step.rows.values]
 
     def _weigh(
-        self, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries, rows: Rows,
+        self, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries, rows: Rows,
         shares: Sequence[Any], first: Any, last: Any, masked: tuple[bool, bool], i: Any,
         state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip

@@ -23,7 +23,8 @@ from typing import Any
 
 from .. import dtypes
 from ..codegen import mma, ops, smem
-from ..codegen.attention_region import AttentionRegion, Source
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_sources import Source
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import OnlineSoftmax, Rows, scaled
@@ -31,11 +32,19 @@ from ..codegen.widened_bytes import a_of_quads, a_steps, b_steps, b_transposed
 from ..dtypes import DType
 from ..mlir import arith, ir
 from .sdpa_parts_sm80 import PartStore
+from .sdpa_region import SdpaRegion
+from .sdpa_result import ResultWalk
+from .sdpa_scale import times_log2e
 from .sdpa_schedule import KeyBlocks, Packing, QueryTile, Schedule
+from .sdpa_scores import ScoreWalk
 from .sdpa_sources_sm80 import HeadKeys, Keys, PagedKeys, QueryRows
 from .sdpa_surface import groups_of
 from .sdpa_tile_sm80 import Sm80Tiling
-from .sdpa_walk import SdpaRegion, TileWalk, times_log2e
+
+
+@dataclass
+class WarpWalk(ScoreWalk, ResultWalk):
+    """The walks of one tile, of which a warp has 16 rows."""
 
 
 @dataclass
@@ -87,13 +96,13 @@ class SdpaEmitter:
 
         walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
         softmax = OnlineSoftmax(
-            times_log2e(walks.factor), may_be_far=self.parts.may_be_far, lift=t.lift
+            times_log2e(walks.factor), may_be_far=self.parts.score_steps.may_be_far, lift=t.lift
         )
-        walk = walks.at(tile, tile.row)
+        walk = WarpWalk(walks, tile, tile.row)
         self._attend(walks, softmax, walk, queries, blocks)
 
     def _attend(
-        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries,
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
         blocks: KeyBlocks,
     ) -> None:  # fmt: skip
         """Goes through the keys, and stores what comes of it."""
@@ -191,7 +200,7 @@ class SdpaEmitter:
     # ---- blocks of keys
 
     def _over_keys(
-        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries,
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
         blocks: KeyBlocks,
     ) -> tuple[Rows, list[Any]]:  # fmt: skip
         """(maxima and sums, the result before it is divided)."""
@@ -244,7 +253,7 @@ class SdpaEmitter:
         return [(high, end, True), (low, high, False), (first, low, True)]
 
     def _step(
-        self, softmax: OnlineSoftmax, walk: TileWalk, queries: Queries, first: Any, last: Any,
+        self, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries, first: Any, last: Any,
         masked: tuple[bool, bool], i: Any, state: Sequence[Any],
     ) -> Sequence[Any]:  # fmt: skip
         """masked: whether masks are looked at, and whether a row may have no score above -inf."""
@@ -316,7 +325,7 @@ class SdpaEmitter:
         """The first operand of the product with 16 keys of a block."""
         if not _bytes_kind(self.v):
             return list(weights[row // 4 : row // 4 + 4])
-        return a_of_quads(weights[row // 8 : row // 8 + 2], self.parts.weight_type.name)
+        return a_of_quads(weights[row // 8 : row // 8 + 2], self.parts.weights.type.name)
 
     def _multiplied(
         self, row: mma.Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any],

@@ -21,7 +21,8 @@ from functools import partial
 from typing import Any
 
 from ..codegen import mbarrier, ops, smem, tma, wgmma
-from ..codegen.attention_region import AttentionRegion, Source
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_sources import Source
 from ..codegen.kernel import Kernel
 from ..codegen.online_softmax import HALVES, OnlineSoftmax, Rows, Step, scaled
 from ..codegen.pipeline import Cursor, Pipeline
@@ -34,11 +35,11 @@ from .sdpa_entry import Entry
 from .sdpa_number_ranges import Table
 from .sdpa_packed_schedule import PackedSchedule
 from .sdpa_region_sm90 import WarpgroupRegion
+from .sdpa_scale import times_log2e
 from .sdpa_schedule import KeyBlocks, QueryTile, Schedule
 from .sdpa_sources_sm90 import Rows as MemoryRows
 from .sdpa_tile_sm90 import TURNERS, SdpaTiling
 from .sdpa_turner_sm90 import ValueTurner
-from .sdpa_walk import times_log2e
 
 _FIRST_BARRIER = 1  # named barriers: of the warpgroups' threads, then of their turns
 
@@ -70,7 +71,7 @@ class SdpaEmitter:
             for name, source in sources.items()
         }  # fmt: skip
         q, k, v = (source.tensor.type for source in sources.values())
-        p = self.parts.weight_type if t.turns else v
+        p = self.parts.weights.type if t.turns else v
         self.qk, self.pv = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[p, v]
         groups = self.operands["k"].groups
         share = max([group for group in groups if group], default=1)
@@ -293,7 +294,7 @@ class SdpaEmitter:
         self.queries = self.queries_of(self.own)
         self.walks = WarpgroupRegion(self.kernel, self.parts, t, self.schedule, self.thread)
         self.softmax = OnlineSoftmax(
-            times_log2e(self.walks.factor), t.rescale, self.parts.may_be_far, t.lift
+            times_log2e(self.walks.factor), t.rescale, self.parts.score_steps.may_be_far, t.lift
         )
         if isinstance(self.schedule, PackedSchedule):
             self._fill_statistics(self.schedule)
@@ -306,7 +307,7 @@ class SdpaEmitter:
 
     def _fill_statistics(self, schedule: PackedSchedule) -> None:
         """Those of rows past the sequences' ends, which have no tiles."""
-        if not self.parts.has_padded_statistics:
+        if not self.parts.outputs.has_padded_statistics:
             return
         t, heads = self.tiling, schedule.heads
 
@@ -361,7 +362,7 @@ class SdpaEmitter:
         (sums,) = wgmma.wait_for([sums])
         self.keys.release(keys, self.lane)
         keys = keys.next(t.stages)
-        is_masked = walk.has_masks
+        is_masked = self.walks.has_masks
         scores = walk.scores(wgmma.unpacked(sums), last, is_masked=is_masked)
         first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
         weights = walk.weights(first.exponentials, last)
@@ -428,7 +429,7 @@ class SdpaEmitter:
 
     def _runs(self, whole: KeyBlocks, mine: KeyBlocks, last: Any) -> list[tuple[Any, Any, bool]]:
         """(first, end, whether masks are looked at) of the blocks below the last one."""
-        if not self.parts.masks:
+        if not self.parts.masks.steps:
             return [(whole.first, last, False)]  # the end of the keys is in the last block
         if isinstance(mine.all_end, int) and mine.all_end == 0:
             return [(whole.first, last, True)]  # of no block is every score known to be kept

@@ -60,7 +60,7 @@ class Kind:
     @staticmethod
     def of_region(parts: AttentionRegion) -> Kind:
         """The same, of what is staged."""
-        if parts.operand(1, 1)[0].type.bits != 8:
+        if not parts.of_bytes:
             return Kind()
         place = staged_output(parts)
         staged = parts.region.outputs[place][1].type.bits // 8 if place >= 0 else 1
@@ -93,12 +93,13 @@ def fp8_rate_share(knobs: Knobs, width: int) -> float:
 def staged_output(parts: AttentionRegion) -> int:
     """The first output of 16 bits, or of fp8 as the operands, that the copy engine can store; -1:
     none."""
-    of_bytes = parts.operand(1, 1)[0].type.bits == 8
+    of_bytes = parts.of_bytes
     for place, (value, tensor) in enumerate(parts.region.outputs):
         axes = (tensor.rank - 1, tensor.rank - 2)
         is_narrow = tensor.type.bits == 16 or (of_bytes and tensor.type.is_fp8)
-        is_fit = is_narrow and place not in parts.largest and tma.refusal(tensor, axes) is None
-        if parts.is_of_result(value) and is_fit:
+        is_largest = place in parts.outputs.largest
+        is_fit = is_narrow and not is_largest and tma.refusal(tensor, axes) is None
+        if parts.outputs.is_of_result(value) and is_fit:
             return place
     return -1
 

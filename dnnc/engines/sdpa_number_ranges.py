@@ -55,7 +55,7 @@ def conditions_of(parts: AttentionRegion, keys: int) -> list[Condition]:
     """Those on numbers that have to hold, if there are blocks of so many keys to leave out."""
     if parts.dims[-1].bounds()[1] <= _FEW * keys:
         return []
-    return [part for part in conjuncts(parts.condition) if numbers_in(part)]
+    return [part for part in conjuncts(parts.masks.condition) if numbers_in(part)]
 
 
 def numbers_in(condition: Condition) -> list[Numbers]:

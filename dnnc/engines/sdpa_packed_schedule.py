@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops
-from ..codegen.attention_region import Source
+from ..codegen.attention_sources import Source
 from ..codegen.tile_table import TileTable
 from ..expr import product
 from .sdpa_entry import read

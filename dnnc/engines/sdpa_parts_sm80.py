@@ -26,9 +26,11 @@ from ..codegen.reduce import across_lanes
 from ..expr import Expr, ceildiv, product
 from ..mlir import arith, llvm, nvvm
 from ..target import WARP_THREADS
+from .sdpa_region import SdpaRegion
+from .sdpa_result import ResultWalk
+from .sdpa_scale import times_log2e
 from .sdpa_schedule import QueryTile, RowPlace, Schedule
 from .sdpa_tile_sm80 import Sm80Tiling
-from .sdpa_walk import SdpaRegion, TileWalk, times_log2e
 
 THREADS = 128
 _ROWS = THREADS // WARP_THREADS  # of a block of the second kernel
@@ -75,7 +77,7 @@ class PartStore:
     # ---- by the first kernel
 
     def put(
-        self, walk: TileWalk, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]
+        self, walk: ResultWalk, softmax: OnlineSoftmax, rows: Rows, result: Sequence[Any]
     ) -> None:
         """Leaves what a block has of its tile."""
         part, totals = ops.block_id("y"), softmax.finished(rows)
@@ -93,7 +95,7 @@ class PartStore:
                     place = ops.gep(start, step * i, ops.f32_type())
                     ops.store(place, values, 4 * len(piece.values))
 
-    def _put_sums(self, walk: TileWalk, part: Any, row: Any, maximum: Any, total: Any) -> None:
+    def _put_sums(self, walk: ResultWalk, part: Any, row: Any, maximum: Any, total: Any) -> None:
         with ops.if_(ops.compare("eq", ops.and_(walk.thread, 3), 0)):
             ops.store(self.sums_of(part, row), ops.from_elements([maximum, total]), 8)
 
@@ -122,8 +124,9 @@ class PartsEmitter:
     def _emit_row(self, row: Any) -> None:
         schedule = Schedule(self.kernel, self.parts, self.tiling, 1)
         shared = SdpaRegion(self.kernel, self.parts, self.tiling, schedule, ops.thread_id())
+        may_be_far = self.parts.score_steps.may_be_far
         softmax = OnlineSoftmax(
-            times_log2e(shared.factor), may_be_far=self.parts.may_be_far, lift=self.tiling.lift
+            times_log2e(shared.factor), may_be_far=may_be_far, lift=self.tiling.lift
         )
         maximum, total, shares = self._sums(row, softmax)
         walk = RowWalk(shared, *self._place(row))
@@ -216,7 +219,7 @@ class PartsEmitter:
         return llvm.BitcastOp(ops.f32_type(), moved).result
 
 
-class RowWalk(TileWalk):
+class RowWalk(ResultWalk):
     """The walks of one row, which a warp has."""
 
     def __init__(self, shared: SdpaRegion, tile: QueryTile, place: RowPlace):
@@ -240,12 +243,12 @@ class RowWalk(TileWalk):
         s = self.shared
         at, width = self._at(0, column), ops.width_of(result)
         for place, (value, target) in enumerate(s.targets):
-            if s.parts.is_of_result(value) and place not in s.parts.largest:
+            if s.parts.outputs.is_of_result(value) and place not in s.parts.outputs.largest:
                 made = walk.value(s.made(place), at, width)
                 where, inside = self.spot(place, 0, column)
                 target.store(where, made, ops.both(condition, inside))
         for place, found in self.largest.items():
-            found += ops.elements(walk.value(s.parts.largest[place], at, width))
+            found += ops.elements(walk.value(s.parts.outputs.largest[place], at, width))
 
     def meet_largest(self) -> None:
         """The largest of the result, once all of it has been walked: lanes past the row's end have

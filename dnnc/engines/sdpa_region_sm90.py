@@ -1,5 +1,5 @@
 # pyright: basic
-"""The walks of `sdpa_walk` on a consumer warpgroup, whose result leaves by the copy engine."""
+"""Walks of an attention on a consumer warpgroup, whose result leaves by the copy engine."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from ..codegen.online_softmax import OnlineSoftmax, Rows
 from ..codegen.staged_store import StagedStore
 from ..mlir import arith, ir
 from .sdpa_entry import Entry
+from .sdpa_region import SdpaRegion
+from .sdpa_result import ResultWalk
 from .sdpa_schedule import QueryTile
+from .sdpa_scores import ScoreWalk
 from .sdpa_tile_sm90 import SdpaTiling
-from .sdpa_walk import SdpaRegion, TileWalk
 
 
 @dataclass
@@ -46,7 +48,7 @@ class WarpgroupRegion(SdpaRegion):
 
 
 @dataclass
-class WarpgroupWalk(TileWalk):
+class WarpgroupWalk(ScoreWalk, ResultWalk):
     """The walks of one tile."""
 
     shared: WarpgroupRegion

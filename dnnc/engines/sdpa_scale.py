@@ -20,6 +20,7 @@ from ..codegen.index import Index
 from ..codegen.walk import Walk
 from ..mlir import arith, ir
 
+_LOG2E = math.log2(math.e)
 _ORDINARY = 2.0**64
 
 
@@ -83,6 +84,13 @@ def number_value(number: Any, walk: Walk) -> Any:
         return _number(known)
     rank = ir.RankedTensorType(number.type).rank
     return walk.value(number, [Index.of(0)] * rank, 1)
+
+
+def times_log2e(factor: Any) -> Any:
+    """What scores are multiplied by to be exponents of 2."""
+    if isinstance(factor, float):
+        return factor * _LOG2E
+    return arith.MulFOp(factor, _number(_LOG2E)).result
 
 
 def _number(value: float) -> Any:

@@ -238,7 +238,7 @@ class Schedule:
         """Those of some rows of a tile, from a row on."""
         last = ops.div(self.kept(ops.add(first, rows - 1)), self.packed)
         first = ops.div(self.kept(first), self.packed)
-        if not self.parts.masks:
+        if not self.parts.masks.steps:
             found = Ranges.everywhere()
         elif self._differs_in_tiles():
             found = Ranges.unknown()
@@ -251,7 +251,7 @@ class Schedule:
         """What tells of blocks of keys that are multiplied: masks of blocks hold there already,
         where none of their blocks ends inside a tile."""
         is_known = self._bits is not None and self._bits.is_aligned
-        return self.parts.beside_blocks if is_known else self.parts.condition
+        return self.parts.masks.beside_blocks if is_known else self.parts.masks.condition
 
     @property
     def is_sparse(self) -> bool:
@@ -260,10 +260,10 @@ class Schedule:
 
     @cached_property
     def _bits(self) -> TileBits | None:
-        if not self.parts.block_masks or self.packing is not None:
+        if not self.parts.masks.blocks or self.packing is not None:
             return None
         sizes = self.tiling.queries, self.tiling.keys
-        return TileBits(self.parts.block_masks, *sizes, self._begins_anywhere)
+        return TileBits(self.parts.masks.blocks, *sizes, self._begins_anywhere)
 
     @cached_property
     def _numbers(self) -> NumberRanges | None:
@@ -328,7 +328,7 @@ class Schedule:
         moving = ("loop", self.packing.axis)
         return any(
             place == moving and self.parts.region.dims_of(leaf)[axis].constant != 1
-            for leaf, access in terms(self.parts.condition)
+            for leaf, access in terms(self.parts.masks.condition)
             for axis, place in enumerate(access)
         )
 
@@ -347,7 +347,7 @@ class Schedule:
         if not (isinstance(full, int) and full == 0):
             full = ops.ceildiv(ops.maximum(full, 0), t.keys)
         is_empty = None
-        if terms(self.parts.condition):
+        if terms(self.parts.masks.condition):
             is_empty = ops.compare("sge", found.some, found.some_end)
         if self.may_lack_keys:
             lacks_keys = ops.compare("eq", keys, 0)

@@ -178,7 +178,7 @@ class SdpaSm80Engine:
         return _tiling(
             knobs, depth, width, parts.operand(1, 1)[0].type.bits // 8, packed_axis=axis,
             packed=heads,
-            is_longest_first=is_triangular(parts.condition),
+            is_longest_first=is_triangular(parts.masks.condition),
         ).plain()  # fmt: skip
 
     # ---- code
@@ -195,10 +195,10 @@ class SdpaSm80Engine:
         kernel = output.kernel("", tiling.threads)
         with kernel.body():
             store = _store(kernel, names, parts, tiling) if tiling.parts > 1 else None
-            made = KeptEmitter if parts.keeps_weights else SdpaEmitter
+            made = KeptEmitter if parts.outputs.keeps_weights else SdpaEmitter
             emitter = made(kernel, parts, tiling, store)
             emitter.emit()
-        for place in parts.largest:
+        for place in parts.outputs.largest:
             output.preset(region.outputs[place][1], 0)
         output.launch(kernel, (emitter.schedule.tiles, tiling.parts, 1))
         if tiling.parts > 1:

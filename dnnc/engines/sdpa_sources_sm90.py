@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import ops, smem, tma, wgmma
-from ..codegen.attention_region import AttentionRegion, Source
+from ..codegen.attention_region import AttentionRegion
+from ..codegen.attention_sources import Source
 from ..codegen.kernel import Kernel
 from ..dialect.tensor import Tensor
 from ..expr import Expr

@@ -15,12 +15,10 @@ import contextlib
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from .. import dtypes
-from .. import target as targets
-from ..dialect import draft, vectors
+from ..dialect import draft
 from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
@@ -28,15 +26,12 @@ from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
 from ..errors import DnncError, Status
 from ..target import Target
 from . import attention, attention_fp8, enums
-from .device_properties import (
-    DeviceProperties,
-    create_device_properties,
-    device_of,
-    target_rows,
-)
+from .asked_target import AskedTarget
+from .device_properties import DeviceProperties, create_device_properties
 from .enums import text_of
 from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
+from .inference import infer_again, infer_waiting
 from .keywords import explain_keywords
 from .methods import methods
 from .overrides import Overrides
@@ -285,7 +280,7 @@ class pygraph:
 
     def _infer_waiting(self) -> None:
         """Infers what the operands' dims allow, so that users can read dims as they build."""
-        _infer_waiting(self.graph)
+        infer_waiting(self.graph)
 
     # ---- planning
 
@@ -297,7 +292,7 @@ class pygraph:
     def _infer_again(self) -> None:
         self._require_unplanned()
         self._packing.apply(self.graph)
-        _infer_again(self.graph)
+        infer_again(self.graph)
 
     def build_operation_graph(self) -> None:
         """Validates and fixes the graph: uids are assigned, operations ordered."""
@@ -327,16 +322,12 @@ class pygraph:
         names = enums.modes_of(modes)
         self._plans = PlanList(self.graph, self._targets(), names, options)
 
+    def _asked_target(self) -> AskedTarget:
+        return AskedTarget(self._target, self._device_property, self._sm_version, self.sm_count)
+
     def _targets(self) -> tuple[Target, ...]:
         """What to compile for: asked for, else the device that is here."""
-        rows = self._asked_targets()
-        return tuple(targets.with_sm_count(row, self._asked_sm_count()) for row in rows)
-
-    def _asked_sm_count(self) -> int:
-        """The multiprocessors asked for; 0: none."""
-        if self.sm_count is not None and self.sm_count < 1:
-            raise DnncError(Status.BAD_PARAM, f"sm_count={self.sm_count}", "1 or more")
-        return self.sm_count or 0
+        return self._asked_target().rows(self.handle.device if self.handle else None)
 
     @property
     def named_target(self) -> str | DeviceProperties | None:
@@ -344,27 +335,7 @@ class pygraph:
 
         With `sm_count`, one target is a device that has so many multiprocessors.
         """
-        named, sm_count = self._named(), self._asked_sm_count()
-        rows = target_rows(named) if named is not None and sm_count else ()
-        return device_of(replace(rows[0], sm_count=sm_count)) if len(rows) == 1 else named
-
-    def _named(self) -> str | DeviceProperties | None:
-        if self._target is not None:
-            return self._target
-        if self._device_property is not None:
-            return self._device_property
-        if self._sm_version is None:
-            return None
-        version = self._sm_version // 10 if self._sm_version >= 500 else self._sm_version
-        return targets.of_capability(version // 10, version % 10).name
-
-    def _asked_targets(self) -> tuple[Target, ...]:
-        if (named := self.named_target) is not None:
-            return target_rows(named)
-        from ..runtime import driver
-
-        device = driver.device(self.handle.device if self.handle else None)
-        return (targets.of_capability(*device.capability),)
+        return self._asked_target().named
 
     def _planned(self) -> Any:
         if self._plans is None:
@@ -680,7 +651,7 @@ class pygraph:
         copied, copies = draft.copied(self.graph)
         with contextlib.suppress(DnncError):  # what is wrong is shown as it is
             self._packing.copied(copies).apply(copied)
-        _infer_again(copied)
+        infer_again(copied)
         return json.dumps(draft.to_json(copied), default=str)  # fields that nothing checked yet
 
 
@@ -696,48 +667,6 @@ def _json(text: str) -> Any:
 def _is_host_tensor(value: Any) -> bool:
     device = getattr(value, "device", None)
     return getattr(device, "type", None) == "cpu"
-
-
-def _infer_again(graph: OperationGraph) -> None:
-    """Forgets what was inferred of a graph's tensors and not set since.
-
-    What follows from vectors and from reordered tensors is inferred at once, so that finalizing
-    sees how they lie.
-    """
-    for tensor in graph.tensors:
-        if isinstance(tensor, GraphTensor):
-            tensor.infer_again()
-    if any(tensor.is_vectorized or tensor.reordering != "NONE" for tensor in graph.tensors):
-        _infer_waiting(graph)
-
-
-def _infer_waiting(graph: OperationGraph) -> None:
-    """Infers what the operands' dims allow, operation by operation."""
-    for op in graph.ops:
-        if any(t.dims is None or t.strides is None for t in op.results):
-            _infer_early(op)
-
-
-def _infer_early(op: Op) -> None:
-    """Infers the results' dims where the operands are known, so that users can read them.
-
-    What can't be inferred yet is left to `validate`, which reports it.
-    """
-    if any(len(t.dims or ()) != len(t.strides or ()) or not t.dims for t in op.operands):
-        return  # `validate` says what is missing
-    open_fields = [
-        (tensor, [f for f in ("dims", "strides", "dtype") if getattr(tensor, f) is None])
-        for tensor in op.results
-    ]
-    with contextlib.suppress(DnncError, ValueError):
-        on_elements = vectors.of_elements(op)
-        on_elements.infer()
-        for elements, tensor in zip(on_elements.results, op.results, strict=True):
-            vectors.fold(elements, tensor)
-    for tensor, fields in open_fields:
-        found = {field for field in fields if getattr(tensor, field) is not None}
-        if isinstance(tensor, GraphTensor):
-            tensor._inferred |= found
 
 
 for _name, _method in {**methods(), **attention.methods(), **attention_fp8.methods()}.items():

@@ -15,14 +15,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen.scalar import Scalars, convert
+from ..codegen.scalar import Scalars, accumulation_type, convert
 from ..dialect.ops import ConvFprop
 from ..dtypes import DType
 from ..mlir import arith, ir, linalg, tensor
+from .linalg_anchor import call_anchor, cast_from
 from .linalg_index import SpatialSizes, all_of, clamped, divided, scaled, within
+from .linalg_lowering import Lowering
 
 
-def conv_fprop_body(low: Any, op: ConvFprop, sums: DType, x: Any, w: Any) -> Any:
+def conv_fprop(low: Lowering, op: ConvFprop) -> None:
+    """Puts the value of Y in `low`."""
+    sums = accumulation_type(op.compute_type)
+    result = call_anchor(low, op, sums, _sums)
+    low.values[op.y] = cast_from(low, result, op.y, sums, op.compute_type)
+
+
+def _sums(low: Lowering, op: ConvFprop, sums: DType, x: Any, w: Any) -> Any:
     """The sums of Y in a type, of the values of X and W."""
     rank, spatial = op.y.rank, op.y.rank - 2
     loops = rank + spatial + 1

@@ -23,7 +23,7 @@ import math
 from typing import Any
 
 from .. import dtypes
-from ..codegen.attention_region import FACTOR, LOAD
+from ..codegen.attention_sources import FACTOR, LOAD
 from ..codegen.scalar import constant, convert, element_type
 from ..dialect import structure
 from ..dialect.ops.ragged import RaggedLoad, RaggedStore
@@ -31,6 +31,8 @@ from ..dialect.tensor import Tensor, packed_strides
 from ..dtypes import DType
 from ..expr import Expr
 from ..mlir import arith, ir, linalg, tensor
+from .linalg_anchor import call_anchor
+from .linalg_lowering import Lowering
 
 _I = arith.CmpIPredicate
 
@@ -56,9 +58,12 @@ def ragged_load(low: Any, op: RaggedLoad) -> None:
     low.values[op.y] = made
 
 
-def ragged_store_body(
-    low: Any, op: RaggedStore, sums: DType, x: Any, offset: Any, lengths: Any
-) -> Any:
+def ragged_store(low: Lowering, op: RaggedStore) -> None:
+    """Puts the packed value in `low`."""
+    low.values[op.packed] = call_anchor(low, op, op.packed.type, _stored)
+
+
+def _stored(low: Any, op: RaggedStore, sums: DType, x: Any, offset: Any, lengths: Any) -> Any:
     """The packed tensor."""
     rows = _Rows(low, op)
     owners = _owners(low, op, rows, offset, lengths)

@@ -19,7 +19,7 @@ def may_be_far(add):
         work = compiler.start(pattern.g.graph.finalize(), of("sm_90a"))
         compiler.advance(work, "linalg", Options(engine="sdpa_fwd_sm90"))
         (function,) = structure.fusion_functions(work.module)
-        return AttentionRegion(Region.of(function)).may_be_far
+        return AttentionRegion(Region.of(function)).score_steps.may_be_far
 
 
 def slope(p, dims=(1, 2, 1, 1)):

@@ -24,7 +24,7 @@ def condition(mask, **shape):
         work = compiler.start(pattern.g.graph.finalize(), of("sm_90a"))
         compiler.advance(work, "linalg", Options(engine="sdpa_fwd_sm90"))
         (function,) = structure.fusion_functions(work.module)
-        (found,) = AttentionRegion(Region.of(function)).condition.parts
+        (found,) = AttentionRegion(Region.of(function)).masks.condition.parts
         return found
 
 

@@ -1,0 +1,54 @@
+# pyright: basic
+"""Inference while a graph is being built, so that users can read dims before it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ..dialect import vectors
+from ..dialect.graph import OperationGraph
+from ..dialect.op import Op
+from ..errors import DnncError
+from .graph_tensor import GraphTensor
+
+
+def infer_again(graph: OperationGraph) -> None:
+    """Forgets what was inferred of a graph's tensors and not set since.
+
+    What follows from vectors and from reordered tensors is inferred at once, so that finalizing
+    sees how they lie.
+    """
+    for tensor in graph.tensors:
+        if isinstance(tensor, GraphTensor):
+            tensor.infer_again()
+    if any(tensor.is_vectorized or tensor.reordering != "NONE" for tensor in graph.tensors):
+        infer_waiting(graph)
+
+
+def infer_waiting(graph: OperationGraph) -> None:
+    """Infers what the operands' dims allow, operation by operation."""
+    for op in graph.ops:
+        if any(t.dims is None or t.strides is None for t in op.results):
+            _infer_early(op)
+
+
+def _infer_early(op: Op) -> None:
+    """Infers the results' dims where the operands are known, so that users can read them.
+
+    What can't be inferred yet is left to `validate`, which reports it.
+    """
+    if any(len(t.dims or ()) != len(t.strides or ()) or not t.dims for t in op.operands):
+        return  # `validate` says what is missing
+    open_fields = [
+        (tensor, [f for f in ("dims", "strides", "dtype") if getattr(tensor, f) is None])
+        for tensor in op.results
+    ]
+    with contextlib.suppress(DnncError, ValueError):
+        on_elements = vectors.of_elements(op)
+        on_elements.infer()
+        for elements, tensor in zip(on_elements.results, op.results, strict=True):
+            vectors.fold(elements, tensor)
+    for tensor, fields in open_fields:
+        found = {field for field in fields if getattr(tensor, field) is not None}
+        if isinstance(tensor, GraphTensor):
+            tensor._inferred |= found
