@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from ..codegen import mma
 from ..dialect.fusion import Fusion
 from ..expr import product, typical
 from ..target import WARP_THREADS, Target
 from .conv import conv_of
 from .conv_grouped_tile import PIXELS, RESULTS, GroupedFacts, GroupedTiling, columns_met
 from .engine import Prediction
+from .product_model import mma_sync_rate
 from .surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of
 
 # Nothing of this is measured.  The first cache looks up a line a cycle at the least, and memory
@@ -20,7 +22,6 @@ _LOAD_INSTRUCTIONS = 3  # with its condition and its zeros
 _STRIP_INSTRUCTIONS = 90  # where its pixels are
 _FILTER_INSTRUCTIONS = 6  # of a register of it
 _OUTPUT_INSTRUCTIONS = 8  # of two results of a lane: the address, the condition, the type
-_MMA_CYCLES = 2.0  # of a multiprocessor, of an instruction
 _DOUBT = 1.8  # where Hopper has an engine that was measured
 _BESIDE_BYTES = 32  # of a group's channels, which that takes
 
@@ -41,7 +42,9 @@ def predicted(
     bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * min(1.0, blocks / target.sm_count)
     memory = bytes_of((*fusion.inputs, *fusion.outputs)) / bandwidth
     cycles = target.f32_tflops * 1e12 / 2 / (target.sm_count * _SCHEDULERS * WARP_THREADS)
-    work = max(_strip_cycles(facts, tiling, list(fusion.roles.values())).values())
+    operations = 2 * PIXELS * RESULTS * mma.INSTRUCTIONS[facts.type].k
+    product_cycles = operations / mma_sync_rate(target.mma_tflops[facts.type.name], target) * cycles
+    work = max(_strip_cycles(facts, tiling, list(fusion.roles.values()), product_cycles).values())
     computed = _EXPOSED_SHARE * per_sm * work / cycles
     seconds = {"memory": memory, "instructions": computed, "launch": LAUNCH_SECONDS}
     is_doubtful = target.name == "sm_90a" and facts.tap_words * 4 >= _BESIDE_BYTES
@@ -49,8 +52,10 @@ def predicted(
     return Prediction(total, max(seconds, key=lambda name: seconds[name]))
 
 
-def _strip_cycles(facts: GroupedFacts, tiling: GroupedTiling, roles: list[str]) -> dict[str, float]:
-    """Of a multiprocessor, for a warp's strip."""
+def _strip_cycles(
+    facts: GroupedFacts, tiling: GroupedTiling, roles: list[str], product_cycles: float
+) -> dict[str, float]:
+    """Of a multiprocessor, for a warp's strip; product_cycles: of an instruction's products."""
     shape, eights = facts.shape, tiling.results // RESULTS
     loads = facts.lines(tiling.rows) * facts.line_words * 4 / _LOAD_BYTES
     outputs = tiling.rows * eights * 2  # fragments of a lane
@@ -68,5 +73,5 @@ def _strip_cycles(facts: GroupedFacts, tiling: GroupedTiling, roles: list[str]) 
     return {
         "lines": lines,
         "instructions": instructions / _SCHEDULERS,
-        "products": products * _MMA_CYCLES,
+        "products": products * product_cycles,
     }

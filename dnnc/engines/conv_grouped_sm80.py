@@ -55,8 +55,9 @@ class ConvGroupedSm80Engine:
         f"{' or '.join(map(str, _CHANNELS))} input channels and a multiple of {RESULTS} output "
         "channels each; X and W of one type, f16 or bf16 (sums in f32, of HALF compute too, "
         "rounded once) or i8 (sums in i32); filters of which a group's results fit registers, "
-        "of up to 9x9 taps or 3x3x3; any stride, dilation and padding, both modes; channels last, "
-        "or any other layout element by element; N and the spatial dims may be symbols",
+        "as 7x7 and 4x4x4 taps do, and 10x10 of up to 16 bytes of channels; any stride, dilation "
+        "and padding, both modes; channels last, or any other layout element by element; N and "
+        "the spatial dims may be symbols",
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",

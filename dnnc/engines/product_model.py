@@ -65,6 +65,13 @@ _HEAVY_EPILOGUE_RATE = 6.5e9  # with exp, tanh, erf and the like
 _OVERLAP = 0.77  # of an epilogue that runs beside another block's main loop
 
 
+def mma_sync_rate(mma_tflops: float, target: Target) -> float:
+    """Operations a second of a multiprocessor, of an operand type whose peak is this one."""
+    is_newer = target.capability[0] in (9, 10)
+    share = _MMA_SYNC_SHARE_OF_NEWER if is_newer else _MMA_SYNC_SHARE
+    return mma_tflops * 1e12 / target.sm_count * share
+
+
 @dataclass(frozen=True)
 class TiledProduct:
     """A product and how it is tiled.
@@ -148,9 +155,7 @@ class TiledProduct:
 
     def _round(self, blocks: int, target: Target) -> float:
         rows, columns = self.tile
-        is_newer = target.capability[0] in (9, 10)
-        share = _MMA_SYNC_SHARE_OF_NEWER if is_newer else _MMA_SYNC_SHARE
-        rate = self.mma_tflops * 1e12 / target.sm_count * share * TILE_SHARE[self.tile]
+        rate = mma_sync_rate(self.mma_tflops, target) * TILE_SHARE[self.tile]
         multiply = 2 * rows * columns * self.depth * self.products / rate
         line_bytes = rows * self.a_lines + columns * self.b_lines
         load = line_bytes * self.depth * self.element_bytes / _LOAD_RATE

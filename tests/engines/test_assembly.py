@@ -950,7 +950,9 @@ def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize(("size", "channels"), [(3, 8), (5, 8), (7, 8), (9, 8), (3, 16)])
+@pytest.mark.parametrize(
+    ("size", "channels"), [(3, 8), (5, 8), (7, 8), (9, 8), (10, 8), (3, 16), (7, 16)]
+)
 def test_filters_of_groups_fit_their_registers(size, channels, target):
     """Of the candidates, those of most filter, sums and pixels."""
     build = depthwise(size, "HALF", channels, 29)

@@ -1,5 +1,7 @@
 """Engine conv_grouped_sm80 in the interpreter: filters, layouts, types, knobs, neighbours."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -246,10 +248,15 @@ def test_heuristics_take_it_for_groups_of_8(dims, target):
     assert [choice.engine.name for choice in found] == [ENGINE]
 
 
-def reasons(g, target="sm_80"):
+def whole(g):
+    """All of a graph as one fusion."""
     graph = g.graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
-    return {reason.clause: reason for reason in CONV_GROUPED_SM80.supports(fusion, of(target))}
+    return fusion
+
+
+def reasons(g, target="sm_80"):
+    return {reason.clause: reason for reason in CONV_GROUPED_SM80.supports(whole(g), of(target))}
 
 
 @pytest.mark.parametrize(
@@ -267,10 +274,24 @@ def test_other_channels_are_refused(x, w, said):
     assert str(reasons(g)["channels of a group"]) == f"channels of a group: {said}; {accepted}"
 
 
-def test_a_large_filter_is_refused():
-    g = new_graph()
-    convolved(g, [1, 16, 16, 16], [16, 8, 11, 11], **around(0))
-    assert set(reasons(g)) == {"filter"}
+@pytest.mark.parametrize(
+    ("channels", "taps", "found"),
+    [
+        (8, [10, 10], set()),
+        (8, [11, 11], {"filter"}),
+        (8, [4, 4, 4], set()),
+        (8, [5, 5, 5], {"filter"}),
+        (16, [7, 7], set()),
+        (16, [8, 8], {"filter"}),
+        (16, [4, 4, 4], set()),
+    ],
+    ids=str,
+)
+def test_filters_that_registers_do_not_hold_are_refused(channels, taps, found):
+    g, axes = new_graph(), len(taps)
+    parameters = around(0, spatial=axes)
+    convolved(g, [1, 2 * channels, *[16] * axes], [16, channels, *taps], "NHWC", **parameters)
+    assert set(reasons(g)) == found
 
 
 @pytest.mark.parametrize("io", [dtypes.f32, dtypes.ui8, dtypes.f8e4m3], ids=str)
@@ -310,12 +331,29 @@ def test_knobs_that_are_not_legal(w, parameters, knobs, said):
         compile_graph(g.graph.finalize(), "sm_80", _options(**knobs))
 
 
-def test_every_candidate_is_legal():
+@pytest.mark.parametrize(
+    ("x", "w", "parameters", "rows", "results"),
+    [
+        ([32, 256, 28, 28], [256, 8, 3, 3], around(1), {1, 2, 4, 7, 8}, {8}),
+        ([32, 256, 28, 28], [1536, 8, 3, 3], around(1), {1, 2, 4, 7, 8}, {8, 16}),
+        ([32, 256, 28], [1024, 8, 3], around(1, spatial=1), {1}, {8, 16, 32}),
+        ([32, 256, 28, 28], [256, 16, 7, 7], around(3), {1}, {8}),
+    ],
+    ids=["all rows", "parts of 48 results", "one dim", "a filter that registers just hold"],
+)
+def test_candidates(x, w, parameters, rows, results):
     g = new_graph()
-    convolved(g, [32, 256, 28, 28], [256, 8, 3, 3], **around(1))
-    graph = g.graph.finalize()
-    (fusion,) = partition(graph, [graph.live_ops])
-    target = of("sm_90a")
-    found = CONV_GROUPED_SM80.candidates(fusion, target)
-    assert len(found) > 4
-    assert not any(CONV_GROUPED_SM80.legal(knobs, fusion, target) for knobs in found)
+    convolved(g, x, w, **parameters)
+    found = CONV_GROUPED_SM80.candidates(whole(g), of("sm_90a"))
+    assert {knobs["TILE_ROWS"] for knobs in found} == rows
+    assert {knobs["TILE_N"] for knobs in found} == results
+
+
+def test_products_take_as_long_as_the_architecture_s_tensor_cores():
+    g = new_graph()
+    convolved(g, [32, 256, 28, 28], [256, 16, 7, 7], **around(3))
+    fusion, target = whole(g), of("sm_120")
+    slower = replace(target, mma_tflops={n: rate / 4 for n, rate in target.mma_tflops.items()})
+    knobs = CONV_GROUPED_SM80.candidates(fusion, target)[0]
+    seconds = [CONV_GROUPED_SM80.predict(fusion, knobs, t).seconds for t in (target, slower)]
+    assert seconds[1] > 1.5 * seconds[0]

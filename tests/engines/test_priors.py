@@ -139,6 +139,14 @@ def test_depthwise(watch):
     run(watch, g, engine="conv_depthwise", knobs=knobs, target="sm_80")
 
 
+@both_layouts
+def test_groups_of_few_channels(strides, watch):
+    """Rows that end past the image, and pixels past the last one, are others' once more."""
+    g = convolution([1, 16, 5, 9], [32, 8, 3, 3], around(1), strides=strides, reads=True)
+    knobs = {"TILE_ROWS": 2, "TILE_N": 16, "ARRAY_SIZE_PER_THREAD": 2}
+    run(watch, g, engine="conv_grouped_sm80", knobs=knobs, target="sm_80")
+
+
 @pytest.mark.parametrize("strides", [last, pytest.param(packed, marks=slow)])
 def test_fallback(strides, watch):
     g = convolution([2, 8, 5, 7], [12, 8, 2, 2], around(1), strides=strides, reads=True)
