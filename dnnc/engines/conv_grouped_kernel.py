@@ -87,7 +87,12 @@ class GroupedKernel:
     @property
     def channel_tiles(self) -> int:
         """Blocks along the output channels."""
-        return self._parts * self.shape.groups // self.tiling.units
+        return -(-self._all_parts // self.tiling.units)
+
+    @property
+    def _all_parts(self) -> int:
+        """Of the results, those of each warp."""
+        return self._parts * self.shape.groups
 
     @property
     def _parts(self) -> int:
@@ -117,6 +122,10 @@ class GroupedKernel:
         self.pixel, self.tap = ops.div(lane, TAPS), ops.and_(lane, _LAST_LANE)
         own = ops.div(warp, tiling.units)
         unit = ops.add(ops.mul(tile, tiling.units), ops.sub(warp, ops.mul(own, tiling.units)))
+        is_there = None
+        if self._all_parts % tiling.units:  # the last block has warps without a part
+            is_there = ops.less(unit, self._all_parts)
+            unit = ops.minimum(unit, self._all_parts - 1)
         group = ops.div(unit, self._parts)
         channels = self.shape.c_group
         self.x_channel = Index(ops.mul(group, channels), 1, channels)
@@ -130,6 +139,8 @@ class GroupedKernel:
         first = ops.add(ops.mul(run, tiling.strips * tiling.turns), own)
         most = ops.add(first, tiling.strips * tiling.turns)
         end = ops.minimum(most, self.kernel.size(self.count))
+        if is_there is not None:
+            end = ops.select(is_there, end, first)
         ops.for_(first, end, tiling.strips, [], turn)
 
     # ---- the filter

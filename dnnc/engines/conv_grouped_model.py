@@ -36,7 +36,7 @@ def predicted(
         strips *= -(-typical(extent) // tile)
     parts = shape.groups * shape.k_group // tiling.results
     runs = -(-strips // (tiling.strips * tiling.turns))
-    blocks = max(1, runs * parts // tiling.units)
+    blocks = max(1, runs * -(-parts // tiling.units))
     per_sm = -(-blocks // target.sm_count) * tiling.warps * tiling.turns  # strips of warps
 
     bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE * min(1.0, blocks / target.sm_count)

@@ -19,6 +19,7 @@ TAPS = 4
 PIXELS = mma.M  # along the last axis and through the images, of a warp
 RESULTS = mma.N  # of a group, of an instruction
 
+_UNITS = (1, 2, 4, 8)
 MOST_LIVE = 150  # registers of a thread: the filter, sums, a line of pixels
 _EASY = 100  # registers that lines may take ahead of their use, so that several blocks have room
 
@@ -117,7 +118,7 @@ class GroupedFacts:
         ahead = 1 + max(0, room // self.line_words)
         return GroupedTiling(
             results=results,
-            units=next(n for n in (8, 4, 2, 1) if parts % n == 0 and warps % n == 0),
+            units=units_of_block(parts, warps),
             warps=warps,
             rows=rows,
             turns=knobs["ARRAY_SIZE_PER_THREAD"],
@@ -135,6 +136,13 @@ class GroupedFacts:
         if (live := self.live(rows, results)) > MOST_LIVE:
             what = f"{live} registers of the filter, of sums and of pixels a thread"
             yield what, f"at most {MOST_LIVE}"
+
+
+def units_of_block(parts: int, warps: int) -> int:
+    """How many neighbouring parts of the channels a block's warps have: as many as leave at most a
+    quarter of all warps without one, since what they read together lies in the same lines."""
+    fitting = (n for n in _UNITS if warps % n == 0 and 3 * -(-parts // n) * n <= 4 * parts)
+    return max(fitting, default=1)
 
 
 def columns_met(window: Window) -> int:

@@ -38,7 +38,8 @@ MODES = ("INSTANT", "A", "B", "FALLBACK")
 _log = log.logger(__name__)
 
 _MUCH_FASTER = 0.8  # of the seconds of what is there already
-_PORTABLE = ("matmul_sm80", "conv_sm80")  # products by instructions that all targets share
+# Products by instructions that all targets share.
+_PORTABLE = ("matmul_sm80", "conv_sm80", "conv_grouped_sm80")
 _WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 
 

@@ -71,6 +71,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
     if engine == "conv_depthwise":
         sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
         return sums * max(1, knobs["OCCUPANCY"])  # of a multiprocessor's registers
+    if engine == "conv_grouped_sm80":
+        return knobs["TILE_ROWS"] * knobs["TILE_N"]
     if engine in ("matmul_sm80", "conv_stem_sm90"):
         return knobs["TILE_M"] * knobs["TILE_N"]
     return 0

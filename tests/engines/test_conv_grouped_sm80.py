@@ -12,6 +12,7 @@ from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
 from dnnc.engines import heuristics
 from dnnc.engines.conv_grouped_sm80 import CONV_GROUPED_SM80
+from dnnc.engines.conv_grouped_tile import units_of_block
 from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.target import of
@@ -93,8 +94,9 @@ def _options(**knobs):
     return Options(engine=ENGINE, knobs=tuple(knobs.items()))
 
 
-@pytest.mark.parametrize("groups", [2, 3, 4, 8, 12])
+@pytest.mark.parametrize("groups", [2, 3, 4, 5, 7, 8, 9, 12])
 def test_groups_that_a_block_shares(groups):
+    """Of 3, 7 and 9 the last block has warps without one."""
     g = new_graph()
     convolved(g, [1, 8 * groups, 3, 4], [8 * groups, 8, 3, 3], **around(1))
     check(g, engine=ENGINE)
@@ -357,3 +359,11 @@ def test_products_take_as_long_as_the_architecture_s_tensor_cores():
     knobs = CONV_GROUPED_SM80.candidates(fusion, target)[0]
     seconds = [CONV_GROUPED_SM80.predict(fusion, knobs, t).seconds for t in (target, slower)]
     assert seconds[1] > 1.5 * seconds[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "warps", "expected"),
+    [(32, 8, 8), (32, 4, 4), (3, 8, 4), (5, 8, 2), (7, 8, 8), (9, 8, 4), (19, 8, 8), (1, 8, 1)],
+)
+def test_parts_that_a_block_has(parts, warps, expected):
+    assert units_of_block(parts, warps) == expected
