@@ -89,7 +89,7 @@ RELAID_IMAGES = ((128, 56, 56, 256), (32, 112, 112, 64), (128, 14, 14, 1024), (1
 
 
 def all_cases() -> list[Case]:
-    """What docs/performance.md shows."""
+    """What docs/performance/portable.md shows."""
     found = [matmul("bf16", epilogue, *sizes) for sizes in MATMUL_SIZES for epilogue in BIASED]
     found += [matmul("fp16", epilogue, *sizes) for sizes in MATMUL_SIZES[:2] for epilogue in BIASED]
     found += [matmul("int8", "none", *sizes) for sizes in MATMUL_SIZES[:2]]

@@ -7,8 +7,8 @@ Every block works through the same number of tiles, one after the other:
 or as long as memory takes (`product_memory`).  The numbers were fitted on some 5,000 configurations
 of 170 shapes, most of them generated (`python -m benchmarks sweep`), on an H100 and an H200, each
 with its own memory, and on what 330 listed products and convolutions took on an H100;
-docs/performance.md, "Choice of a configuration", has what they choose, of shapes too that a fit did
-not see.
+docs/performance/matmul.md, "Choice of a configuration", has what they choose, of shapes too that a
+fit did not see.
 """
 
 from __future__ import annotations
