@@ -954,7 +954,7 @@ def test_large_tiles_of_depthwise_filters_fit_their_registers(size):
     ("size", "channels"), [(3, 8), (5, 8), (7, 8), (9, 8), (10, 8), (3, 16), (7, 16)]
 )
 def test_filters_of_groups_fit_their_registers(size, channels, target):
-    """Of the candidates, those of most filter, sums and pixels."""
+    """Of the candidates, the one of most filter, sums and pixels."""
     build = depthwise(size, "HALF", channels, 29)
     graph = build().graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
@@ -964,8 +964,7 @@ def test_filters_of_groups_fit_their_registers(size, channels, target):
         (k for k in engine.candidates(fusion, of(target)) if k["ARRAY_SIZE_PER_THREAD"] == 2),
         key=lambda k: (facts.live(k["TILE_ROWS"], k["TILE_N"]), k["BLOCK_SIZE"]),
     )
-    for knobs in found[-3:]:
-        assert_fits(assembled("conv_grouped_sm80", build, knobs, target), target)
+    assert_fits(assembled("conv_grouped_sm80", build, found[-1], target), target)
 
 
 def test_a_strip_of_groups_is_under_way_at_once():
