@@ -72,6 +72,7 @@ KNOBS = {
 }
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("name", KNOBS)
 @pytest.mark.parametrize("stride", [1, 2])
 def test_knobs(name, stride):

@@ -55,6 +55,7 @@ def test_a_residual_is_read():
     assert hints(g) == (0, 0)
 
 
+@pytest.mark.feature
 @pytest.mark.parametrize("swaps", [0, 1])
 def test_they_are_right(swaps, monkeypatch):
     monkeypatch.setattr(conv_region_sm90, "_LARGE_BYTES", 0)
