@@ -36,11 +36,6 @@ _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few re
 RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 
 
-_FLAGS = (
-    "swaps", "promotes", "streams", "is_dynamic", "is_turned", "takes_turns", "gives_up_stores",
-)  # fmt: skip
-
-
 @dataclass(frozen=True)
 class Tiling:
     """See the file's docstring.
@@ -70,7 +65,6 @@ class Tiling:
     compute an operand in shared memory; 0: there are none.  row_bytes: of k of a stage.
     panel_steps: of a convolution, the instructions along k of each panel of a pixel, in turn;
     empty: of all `k_steps`.
-    gives_up_stores: whether the second cache gives up lines of outputs before others.
     """
 
     row: wgmma.Instruction
@@ -104,7 +98,6 @@ class Tiling:
     rewriting: int = 0
     row_bytes: int = wgmma.ROW_BYTES
     panel_steps: tuple[int, ...] = ()
-    gives_up_stores: bool = False
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -112,7 +105,7 @@ class Tiling:
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        for flag in _FLAGS:
+        for flag in ("swaps", "promotes", "streams", "is_dynamic", "is_turned", "takes_turns"):
             fields[flag] = bool(fields[flag])
         return Tiling(row=row, **fields)
 
