@@ -7,8 +7,9 @@ last of an axis may end past the output.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from .index import Index
 from .kernel import Kernel
 from .ops import Number
 from .pixels import Place
+from .walk import Walk
 
 
 def met(tile: int, window: Window) -> dict[int, list[tuple[int, int]]]:
@@ -121,6 +123,31 @@ class Lines:
             if i + ahead < len(self.every):
                 self.ready.append(self.bring(self.every[i + ahead]))
             yield steps, self.ready.pop(0)
+
+
+def finish(
+    walk: Walk,
+    call: Any,
+    targets: Sequence[tuple[Any, Any]],
+    made: Iterable[tuple[Sequence[Index], Sequence[Any], Any]],
+) -> None:
+    """Computes what follows the convolution of all pixels, then stores what the output has.
+
+    call: the convolution.  made: (coordinates, conditions under which the output has them, None
+    being none, the fragment of the convolution) of each pixel.
+    """
+    ready = []
+    for at, conditions, fragment in made:
+        width = ops.width_of(fragment)
+        walk.know(call, at, width, fragment)
+        values = [walk.value(value, at, width) for value, _ in targets]
+        inside = functools.reduce(ops.both, conditions, None)
+        if inside is not None:
+            values = [ops.computed_here(value) for value in values]
+        ready.append((at, inside, values))
+    for at, inside, values in ready:
+        for (_, target), value in zip(targets, values, strict=True):
+            target.store(at, value, inside)
 
 
 def linear(place: Sequence[int], extents: Sequence[int]) -> int:

@@ -26,19 +26,23 @@ from ..dialect.tensor import Tensor
 from ..errors import Status
 from ..target import STATIC_SMEM_BYTES, Target
 from .conv import ConvShape, conv_of, conv_of_call, shape_of, sums_of_call
-from .conv_surface import anchor_reasons, filter_reasons
+from .conv_surface import (
+    MOST_PIXELS,
+    anchor_reasons,
+    extent_reasons,
+    filter_reasons,
+    neighbour_reasons,
+)
 from .depthwise_kernel import DepthwiseKernel
 from .depthwise_model import predicted
 from .depthwise_tile import MOST_LIVE, OCCUPANCIES, DepthwiseFacts, DepthwiseTiling
 from .engine import Knob, Knobs, Prediction, Reason
 from .product import epilogue_reasons, knob_reason
-from .surface import fewer_than, fp8_reasons, pattern_reason, too_large_reasons
+from .surface import fp8_reasons, too_large_reasons
 
 _PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
 _MOST_GROUP = 16  # input channels of a group; of one that there is alone, products are faster:
 _MOST_ALONE = 7
-_MOST_PIXELS = 1 << 30  # along an axis, with padding: places are counted in 31 bits
-_MOST_STRIPS = 1 << 31
 
 _LOADS = (16, 8, 4, 2, 1)
 _ROWS = (1, 2, 4, 7, 8)
@@ -72,10 +76,7 @@ class ConvDepthwiseEngine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN):
             return declined
-        op, reasons = conv_of(fusion), list[Reason]()
-        strange = [o.label for o in fusion.ops if o.role not in ("anchor", "pointwise", "view")]
-        if strange:
-            reasons.append(pattern_reason(", ".join(strange), _PATTERN))
+        op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
         for name, operand in (("X", op.x), ("W", op.w)):
             if operand in fusion.producers and operand.type.kind == "u":
                 what = f"{name} of {op.label}, which is computed, is {operand.type}"
@@ -105,14 +106,7 @@ class ConvDepthwiseEngine:
         if _facts(shape, op, ()).filter_bytes(1) > STATIC_SMEM_BYTES:
             what = f"a filter of {shape.taps} taps, {shape.c_group} channels each"
             return reason("filter", what, f"taps of a channel in {STATIC_SMEM_BYTES} bytes")
-        for window, extent in zip(shape.windows, op.x.shape[2:], strict=True):
-            places = extent.bounds()[1] + window.pre + window.post + window.reach
-            if places >= _MOST_PIXELS:
-                return reason("size", f"{places} pixels along an axis", f"below {_MOST_PIXELS}")
-        if (most := shape.pixels.bounds()[1]) >= _MOST_STRIPS:
-            supported = fewer_than(_MOST_STRIPS, shape.pixels)
-            return reason("size", f"Y of up to {most} pixels", supported)
-        return []
+        return extent_reasons(shape, MOST_PIXELS)
 
     # ---- knobs
 

@@ -35,7 +35,7 @@ from ..codegen.ops import Number
 from ..codegen.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
 from ..codegen.region import Region
 from ..codegen.scalar import Scalars
-from ..codegen.strips import Lines, Strips, linear, met
+from ..codegen.strips import Lines, Strips, finish, linear, met
 from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, product
 from ..mlir import arith, ir, llvm
@@ -264,24 +264,17 @@ class GroupedKernel:
     def _finish(
         self, starts: Sequence[Number], columns: Sequence[Column], walk: Walk, sums: Sums
     ) -> None:
-        """Computes the outputs of all pixels, then stores those that the output has."""
-        call, targets = self.call.results[0], self.region.targets(self.kernel)
         rows = [self.strips.outputs_along(starts, axis) for axis in range(len(self.outer))]
-        ready = []
-        for total, places in zip(sums, itertools.product(*rows), strict=True):
-            for (eight, four), half in itertools.product(enumerate(total), _HALVES):
-                at = self._at(columns[half], eight, [index for index, _ in places])
-                inside = columns[half].inside
-                for _, condition in places:
-                    inside = ops.both(inside, condition)
-                walk.know(call, at, 2, ops.from_elements(four[2 * half : 2 * half + 2]))
-                values = [walk.value(value, at, 2) for value, _ in targets]
-                if inside is not None:
-                    values = [ops.computed_here(value) for value in values]
-                ready.append((at, inside, values))
-        for at, inside, values in ready:
-            for (_, target), value in zip(targets, values, strict=True):
-                target.store(at, value, inside)
+        made = (
+            (
+                self._at(columns[half], eight, [index for index, _ in places]),
+                [columns[half].inside, *(condition for _, condition in places)],
+                ops.from_elements(four[2 * half : 2 * half + 2]),
+            )
+            for total, places in zip(sums, itertools.product(*rows), strict=True)
+            for (eight, four), half in itertools.product(enumerate(total), _HALVES)
+        )
+        finish(walk, self.call.results[0], self.region.targets(self.kernel), made)
 
     def _at(self, column: Column, eight: int, outer: Sequence[Index]) -> list[Index]:
         """Coordinates of the two results of a lane (see `mma`)."""

@@ -27,16 +27,22 @@ from .conv import conv_of, conv_of_call, shape_of
 from .conv_grouped_kernel import GroupedKernel
 from .conv_grouped_model import predicted
 from .conv_grouped_tile import MOST_LIVE, RESULTS, GroupedFacts, GroupedTiling
-from .conv_surface import anchor_reasons, filter_reasons, type_reasons
+from .conv_surface import (
+    anchor_reasons,
+    extent_reasons,
+    filter_reasons,
+    neighbour_reasons,
+    type_reasons,
+)
 from .engine import Knob, Knobs, Prediction, Reason
 from .kernel_sm80 import operand_type
 from .product import compute_reasons, epilogue_reasons, knob_reason
-from .surface import fewer_than, fp8_reasons, pattern_reason, too_large_reasons
+from .surface import fp8_reasons, too_large_reasons
 
 _PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
 _TYPES = (dtypes.f16, dtypes.bf16, dtypes.i8)
 _CHANNELS = (8, 16)  # input channels of a group
-_MOST_PIXELS = 1 << 30  # along an axis, with padding, and of the output: counted in 31 bits
+_MOST_PIXELS = 1 << 30  # of the output: strips past it are counted in 31 bits, too
 
 _ROWS = (1, 2, 4, 7, 8)
 _RESULTS = (8, 16, 32)
@@ -68,10 +74,7 @@ class ConvGroupedSm80Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := anchor_reasons(fusion, _PATTERN):
             return declined
-        op, reasons = conv_of(fusion), list[Reason]()
-        strange = [o.label for o in fusion.ops if o.role not in ("anchor", "pointwise", "view")]
-        if strange:
-            reasons.append(pattern_reason(", ".join(strange), _PATTERN))
+        op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
         if op.x.type == op.w.type and op.x.type in _TYPES:
             reasons += compute_reasons(op.compute_type, op.x.type, op.w.type)
         else:
@@ -95,14 +98,7 @@ class ConvGroupedSm80Engine:
         if (live := GroupedFacts(shape, op.x.type).live(1, RESULTS)) > MOST_LIVE:
             what = f"a filter of {shape.taps} taps, with sums and pixels {live} registers a thread"
             return reason("filter", what, f"at most {MOST_LIVE}")
-        for window, extent in zip(shape.windows, op.x.shape[2:], strict=True):
-            places = extent.bounds()[1] + window.pre + window.post + window.reach
-            if places >= _MOST_PIXELS:
-                return reason("size", f"{places} pixels along an axis", f"below {_MOST_PIXELS}")
-        if (most := shape.pixels.bounds()[1]) >= _MOST_PIXELS:
-            supported = fewer_than(_MOST_PIXELS, shape.pixels)
-            return reason("size", f"Y of up to {most} pixels", supported)
-        return []
+        return extent_reasons(shape, _MOST_PIXELS)
 
     # ---- knobs
 

@@ -82,11 +82,6 @@ class GroupedFacts:
         return -(-self.shape.windows[-1].taps // TAPS)
 
     @property
-    def steps(self) -> int:
-        """Instructions along k for each set."""
-        return self.tap_words // 2
-
-    @property
     def line_words(self) -> int:
         """Registers of a line of pixels: two of each lane."""
         return 2 * self.sets * self.tap_words

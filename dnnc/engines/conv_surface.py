@@ -15,6 +15,7 @@ from .engine import Reason
 from .surface import fewer_than, pattern_reason
 
 MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
+_MOST_PLACES = 1 << 30  # along an axis, with padding: places may lie outside by as many
 
 
 def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tuple[Reason, ...]:
@@ -29,6 +30,12 @@ def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tu
         return ()
     what = ", ".join(op.label for op in anchors) or "no convolution"
     return (pattern_reason(what, pattern),)
+
+
+def neighbour_reasons(fusion: Fusion, pattern: str) -> list[Reason]:
+    """What beside the convolution is no pointwise operation and no view."""
+    strange = [op.label for op in fusion.ops if op.role not in ("anchor", "pointwise", "view")]
+    return [pattern_reason(", ".join(strange), pattern)] if strange else []
 
 
 def hopper_reasons(
@@ -78,3 +85,19 @@ def count_reasons(pixels: Expr, of: str) -> list[Reason]:
         return []
     what = f"{of} of up to {high} pixels"
     return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, fewer_than(MOST_PIXELS, pixels))]
+
+
+def extent_reasons(shape: ConvShape, most_pixels: int) -> list[Reason]:
+    """More pixels along an axis of X, with padding, or of Y, than are counted; most_pixels: of Y,
+    too many."""
+
+    def reason(what: str, supported: str) -> list[Reason]:
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
+
+    for window, extent in zip(shape.windows, shape.x.shape[2:], strict=True):
+        places = extent.bounds()[1] + window.pre + window.post + window.reach
+        if places >= _MOST_PLACES:
+            return reason(f"{places} pixels along an axis", f"below {_MOST_PLACES}")
+    if (most := shape.pixels.bounds()[1]) >= most_pixels:
+        return reason(f"Y of up to {most} pixels", fewer_than(most_pixels, shape.pixels))
+    return []

@@ -30,7 +30,7 @@ from ..codegen.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_store
 from ..codegen.region import Region
 from ..codegen.scalar import Scalars
 from ..codegen.staged_filter import StagedFilter
-from ..codegen.strips import Lines, Strips, linear, met
+from ..codegen.strips import Lines, Strips, finish, linear, met
 from ..codegen.walk import Walk
 from ..expr import Expr, ceildiv, product
 from .conv import conv_of_call, sums_of_call
@@ -346,24 +346,16 @@ class DepthwiseKernel:
     # ---- what follows
 
     def _finish(self, strip: Strip, walk: Walk, sums: Sums) -> None:
-        """Computes the outputs of all pixels, then stores those that the output has."""
-        width, call = self.tiling.width, self.call.results[0]
-        targets = self.region.targets(self.kernel)
         along = [self.strips.outputs_along(strip.starts, axis) for axis in range(len(self.tiles))]
-        ready = []
-        for total, places in zip(sums, itertools.product(*along), strict=True):
-            at = [Index.of(strip.image), self.channel, *(index for index, _ in places)]
-            walk.know(call, at, width, ops.from_elements(total))
-            values = [walk.value(value, at, width) for value, _ in targets]
-            inside = None
-            for _, condition in places:
-                inside = ops.both(inside, condition)
-            if inside is not None:
-                values = [ops.computed_here(value) for value in values]
-            ready.append((at, inside, values))
-        for at, inside, values in ready:
-            for (_, target), value in zip(targets, values, strict=True):
-                target.store(at, value, inside)
+        made = (
+            (
+                [Index.of(strip.image), self.channel, *(index for index, _ in places)],
+                [condition for _, condition in places],
+                ops.from_elements(total),
+            )
+            for total, places in zip(sums, itertools.product(*along), strict=True)
+        )
+        finish(walk, self.call.results[0], self.region.targets(self.kernel), made)
 
 
 def _flattened(sums: Sums) -> list[Any]:
