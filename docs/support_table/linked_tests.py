@@ -212,11 +212,13 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     ),
     "engine conv_grouped_sm80": (
         LinkedTest("tests/engines/test_conv_grouped_sm80.py"),
+        LinkedTest("tests/engines/test_conv_few_channels.py"),
         LinkedTest(_ASSEMBLY, "test_filters_of_groups_fit_their_registers"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
     "engine conv_depthwise": (
         *_both("test_conv_depthwise.py"),
+        LinkedTest("tests/engines/test_conv_few_channels.py"),
         LinkedTest("tests/gpu/test_large_conv_depthwise.py"),
         LinkedTest("tests/engines/test_conv_depthwise.py", "test_fp8", "sm_90"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),

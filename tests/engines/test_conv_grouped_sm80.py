@@ -19,9 +19,8 @@ from dnnc.target import of
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
-from .convs import around, packed
+from .convs import around
 from .test_conv import convolved, new_graph
-from .test_resample import channels_last
 
 N = dnnc.Dim("N", max=16)
 H, W = dnnc.Dim("H", max=64), dnnc.Dim("W", max=64)
@@ -119,12 +118,6 @@ def test_bytes_are_exact(channels):
     check(g, engine=ENGINE)
 
 
-def test_sums_of_half_are_rounded_once():
-    g = new_graph(compute_data_type=dtypes.f16)
-    convolved(g, [1, 16, 4, 5], [16, 8, 3, 3], **around(1))
-    check(g, engine=ENGINE)
-
-
 @pytest.mark.parametrize("place", [(0, 5, 2, 3), (0, 9, 0, 0), (1, 15, 3, 6)])
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_nothing_reaches_other_groups_or_pixels(place, number):
@@ -142,90 +135,10 @@ def test_nothing_reaches_other_groups_or_pixels(place, number):
     check(g, inputs=inputs, engine=ENGINE)
 
 
-def test_padding_is_zeros_that_are_multiplied():
-    """An infinite tap gives NaN where it lies on padding, and an infinity elsewhere."""
-    g = new_graph()
-    y = convolved(g, [1, 16, 3, 3], [16, 8, 3, 3], **around(1))
-    graph = g.graph.finalize()
-    inputs = random_inputs(graph, {}, low=1.0, high=2.0)
-    inputs[graph.inputs[1].uid][3, 0, 0, 0] = np.inf
-    expected = reference(graph, inputs)[y.get_uid()]
-    assert np.isnan(expected[0, 3, 0]).all()
-    assert np.isinf(expected[0, 3, 1:, 1:]).all()
-    check(g, inputs=inputs, engine=ENGINE)
-
-
 # ---- sizes that are arguments
 
 
-def test_batch_and_spatial_dims_are_arguments():
-    g = new_graph()
-    convolved(g, [N, 16, H, W], [16, 8, 3, 3], **around(1, 2))
-    plan = check(g, {"N": 2, "H": 5, "W": 8}, engine=ENGINE)
-    for sizes in ({"N": 1, "H": 1, "W": 1}, {"N": 3, "H": 8, "W": 15}):
-        check(g, sizes, plan=plan)
-
-
-def test_offsets_past_31_bits():
-    """X is a part of a larger tensor: its images are far apart."""
-    g = new_graph()
-    x = g.tensor([2, 16, 4, 5], [1 << 32, 1, 5 * 24, 24])
-    g.conv_fprop(x, g.tensor([16, 8, 3, 3]), **around(1)).set_output()
-    plan = compile_graph(g.graph.finalize(), "sm_80", _options())
-    launch = plan.programs[0].variants[0].steps[0].launch
-    assert str(1 << 32) in {arg.value for arg in launch.args if arg.type == "i64"}
-
-
-def test_rows_with_gaps():
-    g = new_graph()
-    x = g.tensor([2, 16, 4, 5], [4 * 6 * 24, 1, 6 * 24, 24])
-    g.conv_fprop(x, g.tensor([16, 8, 3, 3]), **around(1)).set_output()
-    check(g, engine=ENGINE)
-
-
-def test_channels_that_are_not_aligned():
-    g = new_graph()
-    x = g.tensor([1, 16, 4, 5], channels_last([1, 16, 4, 5])).set_alignment(2)
-    g.conv_fprop(x, g.tensor([16, 8, 3, 3]), **around(1)).set_output()
-    check(g, engine=ENGINE)
-
-
 # ---- neighbours
-
-
-@pytest.mark.parametrize("size", [[4, 5], [3, 4, 3]], ids=["2D", "3D"])
-def test_what_comes_before_and_after(size):
-    """Scale, bias and ReLU before, whose padding is of zeros; scale, bias, residual and ReLU
-    after; the sum is an output too."""
-    g, one = new_graph(), [1] * len(size)
-    x = g.tensor([N, 16, *size], channels_last([N, 16, *size]))
-    scale, bias = (g.tensor([1, 16, *one]) for _ in range(2))
-    before = g.relu(g.add(g.mul(x, scale), bias)).set_data_type(dtypes.f16)
-    y = g.conv_fprop(before, g.tensor([16, 8, *[3] * len(size)]), **around(1, spatial=len(size)))
-    dims = y.get_dim()
-    y = g.add(g.mul(y, g.tensor([1, 16, *one])), g.tensor([1, 16, *one]))
-    y = g.add(y, g.tensor(dims, channels_last(dims))).set_output()
-    g.relu(y).set_output().set_data_type(dtypes.f32)
-    plan = check(g, {"N": 1}, engine=ENGINE, slack=4.0)
-    check(g, {"N": 3}, plan=plan, slack=4.0)
-
-
-def test_a_filter_of_8_bits_with_scales():
-    g = new_graph()
-    w = g.tensor([16, 8, 3, 3], data_type=dtypes.i8)
-    scaled = g.mul(w, g.tensor([16, 1, 1, 1])).set_data_type(dtypes.f16)
-    x = g.tensor([1, 16, 4, 5], channels_last([1, 16, 4, 5]))
-    g.conv_fprop(x, scaled, **around(1)).set_output()
-    check(g, engine=ENGINE, slack=4.0)
-
-
-def test_a_slice_before_and_an_output_of_another_layout():
-    g = new_graph()
-    x = g.tensor([1, 24, 5, 6], channels_last([1, 24, 5, 6]))
-    part = g.slice(x, [slice(0, 1), slice(8, 24), slice(1, 5), slice(0, 6)])
-    y = g.conv_fprop(part, g.tensor([16, 8, 3, 3]), **around(1))
-    g.relu(y).set_output().set_stride(packed(y.get_dim()))
-    check(g, engine=ENGINE)
 
 
 def test_outputs_whose_channels_are_in_twos():
@@ -302,20 +215,6 @@ def test_other_types_are_refused(io):
     g = new_graph(io, target="sm_90")
     convolved(g, [1, 16, 4, 5], [16, 8, 3, 3], **around(1)).set_data_type(dtypes.f32)
     assert "operand types" in reasons(g, "sm_90")
-
-
-def test_other_sums_after_it_are_refused():
-    g = new_graph()
-    y = convolved(g, [1, 16, 4, 5], [16, 8, 3, 3], **around(1))
-    g.reduction(y, "add").set_dim([1, 16, 1, 1]).set_output()
-    assert set(reasons(g)) == {"operations"}
-
-
-def test_booleans_are_no_outputs():
-    g = new_graph()
-    y = convolved(g, [1, 16, 4, 5], [16, 8, 3, 3], **around(1))
-    g.cmp_gt(y, 0.0).set_output().set_data_type(dtypes.i1)
-    assert set(reasons(g)) == {"boolean output"}
 
 
 @pytest.mark.parametrize(
