@@ -100,10 +100,12 @@ class _Large:
         self.sums = {found.get_uid() for found in drawn.sums}
         graph = drawn.graph.graph
         self.maxima = large_scores.maxima_of(graph, inputs, drawn.sizes, drawn.maximum)
+        self.units = large_scores.units_on_the_way(graph)
 
     def result(self, tensor, given, wanted):
         weights, keys = self.drawn.weights, self.drawn.keys
-        large_scores.assert_result_close(given, wanted, tensor.type, weights, keys)
+        unit = self.units.get(tensor, 0.0)
+        large_scores.assert_result_close(given, wanted, tensor.type, weights, keys, unit)
 
     def statistics(self, tensor, given, wanted):
         is_sum = tensor.uid in self.sums

@@ -17,11 +17,28 @@ _EXPONENTIAL = 2.0**-20  # approximate ones, shares, logarithms and quotients, a
 _SUM = 2.0**-23 / 16  # of each key: sixteen are added up at once
 
 
-def assert_result_close(given, wanted, dtype, weights, keys):
-    """weights: the type that a kernel rounds them to.  keys: of a head."""
-    unit = UNIT[dtype.name]
-    both = np.hypot(unit, UNIT[weights.name]) + _EXPONENTIAL + keys * _SUM
-    assert_close(given, wanted, dtype, allowance=both - unit)
+def assert_result_close(given, wanted, dtype, weights, keys, unit=0.0):
+    """weights: the type that a kernel rounds them to.  keys: of a head.  unit: of the coarsest type
+    that a graph rounds results to on their way, where they may come out as a neighbour."""
+    own = UNIT[dtype.name]
+    both = np.hypot(max(own, unit), UNIT[weights.name]) + _EXPONENTIAL + keys * _SUM
+    assert_close(given, wanted, dtype, allowance=both - own)
+
+
+def units_on_the_way(graph):
+    """Tensor made of results -> the largest unit of the types of what it is made of, and of its
+    own."""
+    ops = list(graph.live_ops)
+    last = max(i for i, op in enumerate(ops) if op.op_name == "matmul")
+    units = {ops[last].results[0]: 0.0}
+    for op in ops[last + 1 :]:
+        before = [units[tensor] for tensor in op.operands if tensor in units]
+        if before:
+            own = (UNIT.get(tensor.type.name, 0.0) for tensor in op.results)
+            units |= {
+                tensor: max(*before, unit) for tensor, unit in zip(op.results, own, strict=True)
+            }
+    return units
 
 
 def assert_statistics_close(given, wanted, maxima, keys, *, is_sum):

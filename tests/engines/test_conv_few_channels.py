@@ -118,7 +118,7 @@ def test_channels_that_are_not_aligned(few):
 @each
 def test_what_comes_before_and_after(few, size):
     """Scale, bias and ReLU before, whose padding is of zeros; scale, bias, residual and ReLU
-    after; the sum is an output too."""
+    after; the sum, an output of 16 bits too, may be rounded to its other neighbour."""
     g, c, one = new_graph(), few.channels, [1] * len(size)
     x = g.tensor([N, c, *size], channels_last([N, c, *size]))
     scale, bias = (g.tensor([1, c, *one]) for _ in range(2))
@@ -129,8 +129,8 @@ def test_what_comes_before_and_after(few, size):
     y = g.add(g.mul(y, g.tensor([1, c, *one])), g.tensor([1, c, *one]))
     y = g.add(y, g.tensor(dims, channels_last(dims))).set_output()
     g.relu(y).set_output().set_data_type(dtypes.f32)
-    plan = few.check(g, {"N": 1}, slack=4.0)
-    check(g, {"N": 3}, plan=plan, slack=4.0)
+    plan = few.check(g, {"N": 1}, slack=4.0, allowance=1e-4)
+    check(g, {"N": 3}, plan=plan, slack=4.0, allowance=1e-4)
 
 
 @each

@@ -12,6 +12,7 @@ UNIT = {
     "f32": 2.0**-23,
     "f64": 2.0**-52,
 }
+SMALLEST = {"f16": 2.0**-14, "f8E4M3FN": 2.0**-6, "f8E5M2": 2.0**-14, "f32": 2.0**-126}  # normal
 
 
 def relative_error(actual, expected):
@@ -43,13 +44,16 @@ def assert_close(actual, expected, dtype, *, slack=1.0, allowance=0.0, loses=Fal
     bound = UNIT[dtype.name] * slack + allowance
     error = relative_error(actual, expected)
     assert error <= bound, f"relative error {error:.3g} > {bound:.3g} of {dtype}"
-    assert_rows_close(actual, expected, 8 * bound, loses=loses)
+    smallest = max(SMALLEST.get(dtype.name, 0.0), SMALLEST["f32"])
+    assert_rows_close(actual, expected, 8 * bound, smallest=smallest, loses=loses)
 
 
-def assert_rows_close(actual, expected, bound, *, loses=False):
+def assert_rows_close(actual, expected, bound, *, smallest=SMALLEST["f32"], loses=False):
     """No element is off by more than `bound` times its row's largest magnitude.
 
     A row is along the last axis of several elements: of statistics [1, c, 1, 1], the channels.
+    smallest: what a row's largest counts as at least: the type's smallest normal number, below
+    which its step is the same.
     One element alone has no other to be measured by where its sum nearly cancels; nor has one
     beside zeros, nor those beside NaN and infinities: what is usual among all measures them.
     loses: so it does rows of zeros, where a graph may clip all of a row, or round it to nothing,
@@ -69,6 +73,5 @@ def assert_rows_close(actual, expected, bound, *, loses=False):
     if is_broken.any() and np.isfinite(expected).any():
         usual = np.sqrt(np.mean(finite**2, where=np.isfinite(expected)))
     largest = np.where(is_broken, np.maximum(largest, usual), largest)
-    smallest = np.finfo(np.float32).tiny
     worst = np.max(off / np.maximum(largest, smallest))
     assert worst <= bound, f"an element is off by {worst:.3g} of its row's largest, > {bound:.3g}"
