@@ -291,11 +291,14 @@ def _by_im2col(
     names = {knob.name for knob in ConvSm90Engine.all_knobs}
     together = None if swaps or computes(fusion) else side_by_side_of(fusion)
     columns = together.k_group if together is not None else 0
-    apart = tuple(tile for tile in tiles if tile[1] != columns)
+
+    def apart(tiles: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple(tile for tile in tiles if tile[1] != columns)
+
     facts = conv_facts_of(fusion, 1)
-    choices = [*legal_choices(facts, target, swaps, apart)]
+    choices = [*legal_choices(facts, target, swaps, apart(tiles))]
     if not swaps and not y_loads(fusion):  # beside a residual turns took 360 us, shared tiles 336
-        choices += legal_choices(facts, target, swaps, TURN_TILES, (TURNS,))
+        choices += legal_choices(facts, target, swaps, apart(TURN_TILES), (TURNS,))
     if together is not None:
         facts = conv_facts_of(fusion, together.beside)
         choices += legal_choices(facts, target, swaps, tuple((rows, columns) for rows in ROWS))
