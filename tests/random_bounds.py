@@ -231,6 +231,8 @@ def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wil
     high = np.where(wild, mid, values.max(axis=0))
     if op.mode == "mod":
         low, high = _between_wraps(operands, low, high)
+    if op.mode in ("sin", "cos"):
+        low, high = _between_extremes(op.mode, operands[0], low, high)
     margin = _own_error(op, operands, np.abs(values).max(axis=0))
     if op.mode in _CURVED:
         margin = margin + np.where(np.isfinite(low) & np.isfinite(high), (high - low) / 4, 0)
@@ -240,6 +242,18 @@ def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wil
     low = np.where(np.isfinite(low), low - margin, low)
     high = np.where(np.isfinite(high), high + margin, high)
     return Box(mid, low, high, wild)
+
+
+def _between_extremes(mode: str, x: Box, low: Array, high: Array) -> tuple[Array, Array]:
+    """The ends of a wave: 1 and -1, where an angle at which it is so lies between x's."""
+    first = np.pi / 2 if mode == "sin" else 0.0
+    for extreme in (1.0, -1.0):
+        at = first if extreme > 0 else first + np.pi
+        ends = [np.floor((np.asarray(end, float) - at) / (2 * np.pi)) for end in (x.low, x.high)]
+        between = (ends[0] != ends[1]) & np.isfinite(ends[0] - ends[1])
+        low = np.where(between & (extreme < 0), extreme, low)
+        high = np.where(between & (extreme > 0), extreme, high)
+    return low, high
 
 
 def _between_wraps(operands: Sequence[Box], low: Array, high: Array) -> tuple[Array, Array]:
