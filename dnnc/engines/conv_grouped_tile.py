@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..codegen import mma
-from ..codegen.im2col import Window
 from ..codegen.strips import met
 from ..dtypes import DType
 from ..target import WARP_THREADS
@@ -138,9 +137,3 @@ def units_of_block(parts: int, warps: int) -> int:
     quarter of all warps without one, since what they read together lies in the same lines."""
     fitting = (n for n in _UNITS if warps % n == 0 and 3 * -(-parts // n) * n <= 4 * parts)
     return max(fitting, default=1)
-
-
-def columns_met(window: Window) -> int:
-    """Pixels of X that an instruction's loads touch: of eight outputs, four taps of each."""
-    taps = min(TAPS, window.taps)
-    return len({i * window.stride + t * window.dilation for i in range(8) for t in range(taps)})
