@@ -1,5 +1,7 @@
 # pyright: basic
-"""What the second cache keeps: the fragments that each thread reads last, until its last pass.
+"""What the second cache keeps.
+
+`SecondCache`: the fragments that each thread reads last, until its last pass.
 
 Without hints it drops what was read first for what came since, stores among it, so that a pass
 that starts with what was read last finds less than half of the cache's size.  Lines that are kept
@@ -23,7 +25,7 @@ class SecondCache:
 
     def __init__(self, count: Any, pinned: int):
         self.begin = ops.sub(count, pinned)
-        self.first, self.last = _policy("evict_first"), _policy("evict_last")
+        self.first, self.last = given_up_first(), _policy("evict_last")
 
     @staticmethod
     def is_of(target: Target) -> bool:
@@ -35,6 +37,11 @@ class SecondCache:
         if is_last:
             return self.first
         return ops.select(ops.less(i, self.begin), self.first, self.last)
+
+
+def given_up_first() -> Any:
+    """The policy, an i64, of lines that give way to all others."""
+    return _policy("evict_first")
 
 
 def _policy(kind: str) -> Any:

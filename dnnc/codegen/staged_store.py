@@ -126,18 +126,19 @@ class StagedStore:
                 pointer = pointer_to(ops.add(start, ops.xor(byte, turn)))
                 ops.store(pointer, quad[half], 4 * size)
 
-    def start(self, map_: Any, buffer: Any, at: Sequence[Any]) -> None:
+    def start(self, map_: Any, buffer: Any, at: Sequence[Any], policy: Any = None) -> None:
         """Starts the copies of a buffer to the box that begins at some coordinates; map_: of
-        `copied`."""
+        `copied`.  policy: see `tma.store`."""
         if not self.kept:
-            tma.store(pointer_to(buffer), map_, at)
+            tma.store(pointer_to(buffer), map_, at, policy)
             return
         _, columns, count = self.box.extents
         first, second, third, *outer = at
 
         def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
             place = ops.add(buffer, ops.mul(i, columns * TURNED_ROW_BYTES))
-            tma.store(pointer_to(place), map_, [first, second, ops.add(third, i), *outer])
+            corner = [first, second, ops.add(third, i), *outer]
+            tma.store(pointer_to(place), map_, corner, policy)
             return []
 
         ops.for_(0, count, 1, [], one)

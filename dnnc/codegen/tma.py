@@ -204,9 +204,12 @@ def load(target: Any, map_: Any, at: Sequence[Any], barrier: Any, *, to_ranks: A
     )
 
 
-def store(source: Any, map_: Any, at: Sequence[Any]) -> None:
-    """Starts the copy of a box from shared memory; `commit` closes a group of them."""
-    nvvm.cp_async_bulk_tensor_global_shared_cta(map_, source, list(at))
+def store(source: Any, map_: Any, at: Sequence[Any], policy: Any = None) -> None:
+    """Starts the copy of a box from shared memory; `commit` closes a group of them.
+
+    policy: of the second cache, an i64; None: its usual one.
+    """
+    nvvm.cp_async_bulk_tensor_global_shared_cta(map_, source, list(at), l2_cache_hint=policy)
 
 
 def commit() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ..codegen import ops, reduce, tma, wgmma
+from ..codegen import ops, reduce, second_cache, tma, wgmma
 from ..codegen.index import Coordinate, Index
 from ..codegen.kernel import Kernel
 from ..codegen.pipeline import Cursor, Pipeline
@@ -212,6 +212,7 @@ class Epilogue:
         self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
         self.lane = ops.and_(self.thread, 31)
         self.own_exchange = self._exchange_of(own)
+        self.store_policy = second_cache.given_up_first() if self.tiling.gives_up_stores else None
         stores = ops.mul(own, self.tiling.store_buffers * self.tiling.store_bytes)
         self.own_stores = ops.add(ops.add(self.address, self.tiling.stores_offset), stores)
 
@@ -310,7 +311,7 @@ class Epilogue:
                 corner = self._corner(store.box, there)
                 if there.end is not None:
                     corner = tma.ending_place(store.box, corner, there.end)
-                store.start(map_, source, corner)
+                store.start(map_, source, corner, self.store_policy)
             tma.commit()
 
     def meet(self) -> None:

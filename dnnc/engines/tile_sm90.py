@@ -36,6 +36,11 @@ _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few re
 RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 
 
+_FLAGS = (
+    "swaps", "promotes", "streams", "is_dynamic", "is_turned", "takes_turns", "gives_up_stores",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Tiling:
     """See the file's docstring.
@@ -65,6 +70,7 @@ class Tiling:
     compute an operand in shared memory; 0: there are none.  row_bytes: of k of a stage.
     panel_steps: of a convolution, the instructions along k of each panel of a pixel, in turn;
     empty: of all `k_steps`.
+    gives_up_stores: whether the second cache gives up lines of outputs before others.
     """
 
     row: wgmma.Instruction
@@ -98,6 +104,7 @@ class Tiling:
     rewriting: int = 0
     row_bytes: int = wgmma.ROW_BYTES
     panel_steps: tuple[int, ...] = ()
+    gives_up_stores: bool = False
 
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
@@ -105,7 +112,7 @@ class Tiling:
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
-        for flag in ("swaps", "promotes", "streams", "is_dynamic", "is_turned", "takes_turns"):
+        for flag in _FLAGS:
             fields[flag] = bool(fields[flag])
         return Tiling(row=row, **fields)
 
