@@ -211,8 +211,8 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest(_ASSEMBLY, "test_no_gather_spills", "sm_80"),
     ),
     "engine conv_grouped_sm80": (
-        LinkedTest("tests/engines/test_conv_grouped_sm80.py"),
-        LinkedTest("tests/engines/test_conv_few_channels.py"),
+        *_both("test_conv_grouped_sm80.py"),
+        *_both("test_conv_few_channels.py"),
         LinkedTest(_ASSEMBLY, "test_filters_of_groups_fit_their_registers"),
         LinkedTest(_ASSEMBLY, "test_every_engine_on_every_architecture"),
     ),
@@ -262,7 +262,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_sm90.py", target=HOPPER),
         *_both("test_conv_product_sm90.py", target=HOPPER),
         *_both("test_conv_depthwise.py"),
-        LinkedTest("tests/engines/test_conv_grouped_sm80.py"),
+        *_both("test_conv_grouped_sm80.py"),
     ),
     "operation resample": (
         *_both("test_resample.py"),
