@@ -237,7 +237,7 @@ class _Combining:
 
         totals = reduce.accumulate(combines, start, load, first, end, rows)
         self.totals = [
-            reduce.across_rows(kernel, f"rows{i}", total, column, self.row, rows, combine)
+            reduce.across_block(kernel, f"rows{i}", total, columns, combine)
             for i, (total, combine) in enumerate(zip(totals, combines, strict=True))
         ]
 

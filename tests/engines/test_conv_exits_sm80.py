@@ -46,6 +46,13 @@ def test_statistics_of_each_channel(tile):
     assert len(launches(plan)) == 2
 
 
+def test_statistics_of_one_channel():
+    """All threads of the second kernel combine tiles of the same element."""
+    g, y = layer([3, 8, 19, 21], [1, 8, 3, 3])
+    genstats(g, y)
+    run(g)
+
+
 def test_statistics_alone_of_groups():
     """Nothing else is stored; the first group's channels end inside a tile."""
     g = new_graph()
