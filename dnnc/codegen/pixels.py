@@ -89,6 +89,13 @@ def is_stored(tensor: Tensor, width: int) -> bool:
     return width == 1 or tensor.layout[1].constant == 1
 
 
+def registers_of(tensor: Tensor, width: int) -> int:
+    """Registers that a fragment of a tensor takes as it comes: parts of a word are one each."""
+    size = tensor.type.bits // 8
+    elements = _access_elems(tensor, width) if is_stored(tensor, width) else 1
+    return width // elements * max(1, elements * size // 4)
+
+
 def _access_elems(tensor: Tensor, width: int) -> int:
     """Elements of one access to aligned fragments."""
     size = tensor.type.bits // 8

@@ -12,21 +12,23 @@ for all rows of outputs that meet it; what neighbours read again is in the first
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import dtypes
 from ..codegen.output import Output
+from ..codegen.pixels import registers_of
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered
-from ..dialect.ops import ConvFprop
+from ..dialect.tensor import Tensor
 from ..errors import Status
+from ..expr import Expr
 from ..target import Target
-from .conv import conv_of, conv_of_call, shape_of
+from .conv import ConvShape, conv_of, conv_of_call, shape_of
 from .conv_grouped_kernel import GroupedKernel
 from .conv_grouped_model import predicted
-from .conv_grouped_tile import MOST_LIVE, RESULTS, GroupedFacts, GroupedTiling
+from .conv_grouped_tile import RESULTS, GroupedFacts, GroupedTiling
 from .conv_surface import (
     anchor_reasons,
     extent_reasons,
@@ -62,8 +64,8 @@ class ConvGroupedSm80Engine:
         "channels each; X and W of one type, f16 or bf16 (sums in f32, of HALF compute too, "
         "rounded once) or i8 (sums in i32); filters of which a group's results fit registers, "
         "as 7x7 and 4x4x4 taps do, and 10x10 of up to 16 bytes of channels; any stride, dilation "
-        "and padding, both modes; channels last, or any other layout element by element; N and "
-        "the spatial dims may be symbols",
+        "and padding, both modes; channels last, or any other layout element by element, of smaller "
+        "filters; N and the spatial dims may be symbols",
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",
@@ -79,25 +81,26 @@ class ConvGroupedSm80Engine:
             reasons += compute_reasons(op.compute_type, op.x.type, op.w.type)
         else:
             reasons += type_reasons(op, f"both of {', '.join(map(str, _TYPES))}")
-        reasons += self._shape_reasons(op)
+        reasons += self._shape_reasons(fusion)
         reasons += epilogue_reasons(fusion, op)
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
         return tuple(reasons)
 
-    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+    def _shape_reasons(self, fusion: Fusion) -> list[Reason]:
         def reason(clause: str, what: str, supported: str) -> list[Reason]:
             return [Reason(Status.NOT_SUPPORTED_SHAPE, clause, what, supported)]
 
-        if declined := filter_reasons(op):
+        if declined := filter_reasons(conv_of(fusion)):
             return declined
-        shape = shape_of(op)
+        facts = _facts_of(fusion)
+        shape = facts.shape
         if shape.groups == 1 or shape.c_group not in _CHANNELS or shape.k_group % RESULTS:
             what = f"{shape.groups} groups of {shape.c_group} input and {shape.k_group} output"
             wanted = f"several of {' or '.join(map(str, _CHANNELS))} and a multiple of {RESULTS}"
             return reason("channels of a group", f"{what} channels", wanted)
-        if (live := GroupedFacts(shape, op.x.type).live(1, RESULTS)) > MOST_LIVE:
+        if (live := facts.live(1, RESULTS)) > facts.most_live:
             what = f"a filter of {shape.taps} taps, with sums and pixels {live} registers a thread"
-            return reason("filter", what, f"at most {MOST_LIVE}")
+            return reason("filter", what, f"at most {facts.most_live}")
         return extent_reasons(shape, _MOST_PIXELS)
 
     # ---- knobs
@@ -136,7 +139,11 @@ class ConvGroupedSm80Engine:
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         (call,) = (op for op in region.operations if op.name == "func.call")
-        facts = GroupedFacts(conv_of_call(region, call), operand_type(region))
+        shape, x = conv_of_call(region, call), call.operands[0]
+        own = region.arguments.get(x)
+        met = [own] if own is not None else region.arguments.values()
+        loaded = _tap_registers(shape, region.dims_of(x), met)
+        facts = GroupedFacts(shape, operand_type(region), loaded)
         return facts.tiling(knobs).plain()
 
     # ---- code
@@ -153,7 +160,15 @@ class ConvGroupedSm80Engine:
 @remembered
 def _facts_of(fusion: Fusion) -> GroupedFacts:
     op = conv_of(fusion)
-    return GroupedFacts(shape_of(op), op.x.type)
+    shape = shape_of(op)
+    met = [op.x] if op.x in fusion.inputs else fusion.inputs
+    return GroupedFacts(shape, op.x.type, _tap_registers(shape, op.x.shape, met))
+
+
+def _tap_registers(shape: ConvShape, dims: Sequence[Expr], tensors: Iterable[Tensor]) -> int | None:
+    """Of those of X's dims, the one that takes most."""
+    found = (registers_of(t, shape.c_group) for t in tensors if tuple(t.shape) == tuple(dims))
+    return max(found, default=None)
 
 
 CONV_GROUPED_SM80 = ConvGroupedSm80Engine()

@@ -19,7 +19,8 @@ PIXELS = mma.M  # along the last axis and through the images, of a warp
 RESULTS = mma.N  # of a group, of an instruction
 
 _UNITS = (1, 2, 4, 8)
-MOST_LIVE = 150  # registers of a thread: the filter, sums, a line of pixels
+_MOST_LIVE = 150  # registers of a thread: the filter, sums, a line of pixels
+_MOST_BESIDE_PARTS = 80  # the same, where parts of words come, with addresses and conditions
 _EASY = 100  # registers that lines may take ahead of their use, so that several blocks have room
 
 
@@ -65,10 +66,15 @@ class GroupedTiling:
 
 @dataclass(frozen=True, eq=False)
 class GroupedFacts:
-    """What knobs and tilings depend on, of a convolution; type: of X and W."""
+    """What knobs and tilings depend on, of a convolution.
+
+    type: of X and W.  tap_registers: of a lane, for a tap's channels as they come from memory;
+    None: whole words.
+    """
 
     shape: ConvShape
     type: DType
+    tap_registers: int | None = None
 
     @property
     def tap_words(self) -> int:
@@ -85,6 +91,17 @@ class GroupedFacts:
         """Registers of a line of pixels: two of each lane."""
         return 2 * self.sets * self.tap_words
 
+    @property
+    def _line_registers(self) -> int:
+        """As it comes."""
+        return 2 * self.sets * (self.tap_registers or self.tap_words)
+
+    @property
+    def most_live(self) -> int:
+        """Beside which there is room for the rest of what a thread needs."""
+        comes_in_parts = (self.tap_registers or 0) > self.tap_words
+        return _MOST_BESIDE_PARTS if comes_in_parts else _MOST_LIVE
+
     def held(self, results: int) -> int:
         """Registers of the filter."""
         outer = self.shape.taps // self.shape.windows[-1].taps
@@ -93,7 +110,7 @@ class GroupedFacts:
     def live(self, rows: int, results: int) -> int:
         """Registers of the filter, of sums, and of a line."""
         sums = rows * results // RESULTS * 4
-        return self.held(results) + sums + self.line_words
+        return self.held(results) + sums + self._line_registers
 
     def lines(self, rows: int) -> int:
         """Of X that a strip meets."""
@@ -109,7 +126,7 @@ class GroupedFacts:
         warps = knobs["BLOCK_SIZE"] // WARP_THREADS
         parts = self.shape.groups * self.shape.k_group // results
         room = _EASY - self.live(rows, results)
-        ahead = 1 + max(0, room // self.line_words)
+        ahead = 1 + max(0, room // self._line_registers)
         return GroupedTiling(
             results=results,
             units=units_of_block(parts, warps),
@@ -127,9 +144,9 @@ class GroupedFacts:
             yield what, f"a divisor of them, {RESULTS} or more"
         if rows > 1 and len(self.shape.windows) == 1:
             yield f"TILE_ROWS={rows} of one spatial dim", "1"
-        if (live := self.live(rows, results)) > MOST_LIVE:
+        if (live := self.live(rows, results)) > self.most_live:
             what = f"{live} registers of the filter, of sums and of pixels a thread"
-            yield what, f"at most {MOST_LIVE}"
+            yield what, f"at most {self.most_live}"
 
 
 def units_of_block(parts: int, warps: int) -> int:
