@@ -25,7 +25,7 @@ from ..codegen.mask_ranges import is_triangular
 from ..codegen.output import Output
 from ..codegen.region import Region
 from ..dialect.fusion import Fusion, remembered
-from ..dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise
+from ..dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise, Rng
 from ..errors import Status
 from ..expr import device_dim, minimum, product, typical
 from ..target import Target
@@ -54,13 +54,17 @@ from .surface import (
     smem_reasons,
 )
 
-_KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192)
+_KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192, 48, 32)
+_FEW_KEYS = (48, 32)  # for what needs registers: of heads of more than
+_WIDE = 128
 _QUERIES = (128, 64, 192)
 _STAGES = (2, 1, 3, 4)
 # Warpgroups -> accumulators and weights of a thread, beside which there is room for the rest.
 _SUMS = {1: 208, 2: 184, 3: 128}
 # The same beside a producer that looks up rows and needs more registers.
 _SUMS_GATHERING = {1: 208, 2: 180, 3: 116}
+# The same beside a dropout that is drawn, up to which nothing spills, or next to nothing.
+_SUMS_DRAWING = {1: 152, 2: 120, 3: 0}
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
 _MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
 _LARGE_BLOCK = 128  # of a mask: what tiles of 64 or 128 fit in
@@ -68,6 +72,8 @@ _MEMORY_SHARE = 0.9  # of a stream's bandwidth: tiles are few rows where memory 
 # Of the rate, of more keys a step than 128, beside what that is without: ALiBi of 16384 keys was
 # 4% faster with 144 and 160, of 4096, of which the last step is half empty, 1 to 2% slower.
 _ADDING_SHARES = {144: 1.035, 160: 1.035}
+# Of the rate, of keys a step; of 32 and 48 not measured.
+_KEYS_SHARES = {32: 0.75, 48: 0.85, 64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}
 _STAGES_GATHERING = {3: 1.003, 4: 1.006}  # of the rate, of packed sequences
 _PINNED = 1  # eighths of the exponentials
 
@@ -149,6 +155,8 @@ class SdpaFwdSm90Engine:
         config = RESCALE | PINS if kind.is_fp8 or head_of(attention_of(fusion))[1] > NARROW else 0
         if kind.promotes:
             config &= ~RESCALE
+        if _draws(fusion):
+            config &= ~PINS
         for queries in _QUERIES:
             for keys in _KEYS:
                 if _is_cut(fusion, queries, keys):
@@ -162,6 +170,7 @@ class SdpaFwdSm90Engine:
                         {**knobs, "SCHED_POLICY": policy}
                         for policy in (1, 0)
                         if not self.legal({**knobs, "SCHED_POLICY": policy}, fusion, target)
+                        and _is_candidate(fusion, kind, knobs)
                     ]
         return found
 
@@ -254,6 +263,20 @@ def _is_cut(fusion: Fusion, queries: int, keys: int) -> bool:
         for op in fusion.ops
         if isinstance(op, BlockMaskLoad)
     )
+
+
+def _is_candidate(fusion: Fusion, kind: Kind, knobs: Knobs) -> bool:
+    """Whether a legal tile is worth a look by what it leaves of a thread's registers."""
+    head = head_of(attention_of(fusion))
+    if not _draws(fusion):
+        return knobs["TILE_N"] not in _FEW_KEYS or max(head) > _WIDE
+    tiling = _tiling(knobs, *head, kind, staged=0)
+    return kind.is_fp8 or tiling.sums <= _SUMS_DRAWING[tiling.consumers]
+
+
+def _draws(fusion: Fusion) -> bool:
+    """Whether there is a dropout whose mask is drawn here."""
+    return any(isinstance(op, Rng) for op in fusion.ops)
 
 
 def _layout_reasons(found: Attention) -> list[Reason]:
@@ -386,7 +409,9 @@ def _rate_share(knobs: Knobs, width: int, *, gathers: bool) -> float:
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
     if width <= 64:
         share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
-    few = {64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}.get(knobs["TILE_N"], 0.98)
+    few = {32: 0.75, 48: 0.85, 64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}.get(
+        knobs["TILE_N"], 0.98
+    )
     # Short sequences end soon: with more stages the next one's keys are under way by then.
     more = _STAGES_GATHERING if gathers else {3: 0.995, 4: 0.995}
     stages = {1: 0.75, 2: 1.0, **more}[knobs["STAGES"]]

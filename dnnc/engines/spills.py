@@ -17,7 +17,7 @@ from .rows_facts import FEW_SPILLED
 
 MOST_TRIES = 6
 # A choice without spills that is predicted to take so many times as long is no better.
-MOST_SLOWER = 2.0
+MOST_SLOWER = 3.0
 
 # Rows of a tile of attention -> what warpgroups leave each other of a multiprocessor's registers,
 # the other way round.

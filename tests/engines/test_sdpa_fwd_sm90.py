@@ -55,6 +55,11 @@ SHAPES = {
     "other width": ({"depth": 72, "width": 24}, {}),
     "wider values": ({"depth": 64, "width": 136}, {}),
     "widest": ({"batch": (1,), "depth": 256, "queries": 70, "keys": 70}, {"KERNEL_CFG": 1}),
+    "48 keys a step": ({"depth": 136, "queries": 130, "keys": 100}, {"TILE_N": 48}),
+    "32 keys a step": (
+        {"depth": 192, "queries": 70, "keys": 75, "dtype": "HALF"},
+        {"TILE_M": 64, "TILE_N": 32, "KERNEL_CFG": 1, "STAGES": 3},
+    ),
     "static tiles": ({"batch": (2, 2), "queries": 130, "keys": 64}, {"SCHED_POLICY": 0}),
     "heads that share": ({"batch": (2, 1), "queries": 20, "keys": 40}, {}),
     "keys turned": ({"keys": 64, "transposed": False, "strides": {"k": [8192, 4096, 1, 64]}}, {}),
@@ -382,6 +387,7 @@ def test_steps_are_whole_pages_or_parts_of_one():
 SEQUENCES = {
     "causal": ((40, 100, 3), (40, 100, 3), {"use_causal_mask": True}, {}),
     "none": ((0, 70, 5, 130), (9, 200, 0, 64), {}, {"TILE_N": 128}),
+    "few keys a step": ((40, 100, 3), (70, 90, 33), {}, {"TILE_N": 48}),
     "from the end": (
         (33, 64), (150, 65), {"use_causal_mask_bottom_right": True},
         {"TILE_M": 64, "KERNEL_CFG": 1, "SCHED_POLICY": 0},

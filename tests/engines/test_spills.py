@@ -108,3 +108,69 @@ def test_attention_of_hopper_by_what_its_warpgroups_have(rows, keys, is_like):
     text = "sdpa_fwd_sm90:TILE_M=128:TILE_N=128:STAGES=2"
     knobs = {"TILE_M": rows, "TILE_N": keys, "STAGES": 3}
     assert spills.is_like("sdpa_fwd_sm90", knobs, [text]) is is_like
+
+
+def attention(depth, *, drops=True, **features):
+    g = dnnc.pygraph("attention", io_data_type="bf16", intermediate_data_type="f32")
+    dims, options = [2, 8, 2048, depth], dict(features)
+    q, k, v = (g.tensor(dims) for _ in range(3))
+    if drops:
+        options["dropout"] = (0.1, *(g.tensor([1, 1, 1, 1], data_type="i64") for _ in range(2)))
+    if options.pop("bias", False):
+        options["bias"] = g.tensor([1, 8, 2048, 2048])
+    if options.pop("lengths", False):
+        lengths = (g.tensor([2, 1, 1, 1], data_type="i32") for _ in range(2))
+        options |= zip(("seq_len_q", "seq_len_kv"), lengths, strict=True)
+        options["use_padding_mask"] = True
+    o, *_ = g.sdpa(q, k, v, attn_scale=0.1, generate_stats=False, **options)
+    o.set_output().set_dim(dims)
+    return g
+
+
+def soft_cap(g, scores):
+    return g.mul(g.tanh(g.mul(scores, 0.02)), 50.0)
+
+
+def few_channels_of_bytes(taps, channels=64):
+    """Channels first, which lanes load one by one."""
+    g = dnnc.pygraph("bytes", io_data_type="i8", compute_data_type="i32")
+    x, w = g.tensor([32, channels, 28, 28]), g.tensor([channels, 16, *taps])
+    padding = [extent // 2 for extent in taps]
+    g.conv_fprop(x, w, padding=padding).set_output().set_data_type("i32")
+    return g
+
+
+def statistics_of_one_channel():
+    g = dnnc.pygraph("one", io_data_type="f16", intermediate_data_type="f32")
+    x = g.tensor([32, 16, 7, 21], [2352, 1, 336, 16])
+    y = g.conv_fprop(x, g.tensor([1, 16, 3, 3], [144, 1, 48, 16]), padding=[1, 1])
+    for tensor in (y.set_output(), *g.genstats(y)):
+        tensor.set_output()
+    return g
+
+
+DEFAULTS = {
+    "dropout": (lambda: attention(128), "sm_90a"),
+    "dropout, heads of 64": (
+        lambda: attention(64, use_causal_mask=True, bias=True), "sm_90a"),
+    "dropout, heads of 192": (lambda: attention(192, use_causal_mask=True), "sm_90a"),
+    "dropout, heads of 224": (lambda: attention(224, lengths=True), "sm_90a"),
+    "dropout, heads of 256": (
+        lambda: attention(256, use_causal_mask=True, bias=True), "sm_90a"),
+    "soft-cap and bias": (
+        lambda: attention(
+            256, drops=False, use_causal_mask=True, bias=True, score_mod=soft_cap), "sm_90a"),
+    "7x7 of bytes": (lambda: few_channels_of_bytes([7, 7]), "sm_80"),
+    "5x9 of bytes": (lambda: few_channels_of_bytes([5, 9]), "sm_90"),
+    "3x3 of bytes": (lambda: few_channels_of_bytes([3, 3]), "sm_80"),
+    "statistics of one channel": (statistics_of_one_channel, "sm_80"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_what_is_chosen_by_default_spills_nothing(name):
+    make, target = DEFAULTS[name]
+    plan = dnnc.compile(make(), target)
+    for program in plan.programs:
+        for kernel in program.kernels:
+            assert kernel.spill_store_bytes == kernel.spill_load_bytes == 0
