@@ -253,7 +253,8 @@ class pygraph:
             made = self.tensor([1] * rank, data_type=kind)
             made.value = value if is_wide else float(value)
             return made
-        raise TypeError(f"a {type(value).__name__} is no tensor of the graph")
+        what = f"a {type(value).__name__} is no tensor of the graph"
+        raise TypeError(f"{what}; accepted: what `tensor` and operations give, or a number")
 
     def _append(self, kind: type[Op], values: dict[str, Any]) -> Any:
         """Adds an operation with new virtual results, and returns those."""
