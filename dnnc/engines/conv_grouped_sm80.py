@@ -64,8 +64,8 @@ class ConvGroupedSm80Engine:
         "channels each; X and W of one type, f16 or bf16 (sums in f32, of HALF compute too, "
         "rounded once) or i8 (sums in i32); filters of which a group's results fit registers, "
         "as 7x7 and 4x4x4 taps do, and 10x10 of up to 16 bytes of channels; any stride, dilation "
-        "and padding, both modes; channels last, or any other layout element by element, of smaller "
-        "filters; N and the spatial dims may be symbols",
+        "and padding, both modes; channels last, or, of smaller filters, any other layout element "
+        "by element; N and the spatial dims may be symbols",
         "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
         "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
         "layout",
