@@ -92,9 +92,11 @@ class FallbackEngine(PointwiseEngine):
         # An output's sum runs in one thread, about 60 cycles a term however idle the rest is.
         chain = max((_chain(op) for op in fusion.ops), default=0) * 60 / 1.5e9
         busy = 2 * terms / (target.f32_tflops * 1e12 * _ARITHMETIC_SHARE)
+        bound = memory.bound
         if busy + chain > memory.seconds - LAUNCH_SECONDS:
-            return Prediction(memory.seconds + busy + chain, "arithmetic in single threads")
-        return memory
+            bound = "arithmetic in single threads"
+        # Memory does not hide it: of engines that it binds alike, this one is the last.
+        return Prediction(memory.seconds + busy + chain, bound)
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         return super().tile(region, {**knobs, "ARRAY_SIZE_PER_THREAD": 1}, target)
