@@ -30,6 +30,7 @@ _SUMS = {1: 216, 2: 208, 3: 104}  # of fp8, by warpgroups
 _FEW_SUMS = 190
 _FEW_SUMS_ALONE = 200  # of one warpgroup, whose branches scale nothing: values of 160 in FLOAT
 _LEAST_STAGES = 2
+_LEAST_KEYS = 64  # of a step
 # Keys of a step -> share of the rate for 16 bits.
 _WIDE_SHARES = {64: 0.70, 96: 0.81, 128: 0.90, 160: 0.885, 192: 0.905}
 _NARROW_SHARES = {64: 0.44, 96: 0.49, 128: 0.53, 160: 0.535, 192: 0.575}
@@ -127,6 +128,8 @@ def fp8_knob_reasons(
         reasons.append(knob_reason(what, "0, 2"))
     if tiling.stages < _LEAST_STAGES:
         reasons.append(knob_reason(f"STAGES={tiling.stages} of fp8", f"{_LEAST_STAGES} or more"))
+    if tiling.keys < _LEAST_KEYS:
+        reasons.append(knob_reason(f"TILE_N={tiling.keys} of fp8", f"{_LEAST_KEYS} or more"))
     room = _SUMS[tiling.consumers]
     if found.gathers or not (tiling.is_dynamic and kind.promotes):
         is_alone = tiling.consumers == 1 and kind.promotes

@@ -311,6 +311,14 @@ def test_what_stays_in_the_accumulators_is_noted():
         assert SDPA_FWD_SM90.notes(fusion, SMALL) == ("TENSOR_CORE", *notes)
 
 
+def test_few_keys_a_step_are_refused():
+    fusion, target = fusion_of(attention()), of(TARGET)
+    for keys in (32, 48):
+        reasons = SDPA_FWD_SM90.legal(SMALL | {"TILE_N": keys}, fusion, target)
+        assert any(f"TILE_N={keys}" in str(reason) for reason in reasons)
+    assert min(k["TILE_N"] for k in SDPA_FWD_SM90.candidates(fusion, target)) == 64
+
+
 @pytest.mark.parametrize(
     ("compute", "depth"), [("FLOAT", 64), ("FLOAT", 128), (FAST, 64), (FAST, 128), (FAST, 256)]
 )

@@ -167,7 +167,14 @@ DEFAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DEFAULTS)
+SLOW = {
+    "dropout, heads of 64", "dropout, heads of 224", "soft-cap and bias", "7x7 of bytes",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in DEFAULTS]
+)
 def test_what_is_chosen_by_default_spills_nothing(name):
     make, target = DEFAULTS[name]
     plan = dnnc.compile(make(), target)
