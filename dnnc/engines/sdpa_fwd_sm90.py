@@ -409,9 +409,7 @@ def _rate_share(knobs: Knobs, width: int, *, gathers: bool) -> float:
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
     if width <= 64:
         share = {1: 0.3, 2: 0.5, 3: 0.62}[consumers]
-    few = {32: 0.75, 48: 0.85, 64: 0.92, 80: 0.95, 96: 0.97, 112: 0.985, 128: 1.0}.get(
-        knobs["TILE_N"], 0.98
-    )
+    few = _KEYS_SHARES.get(knobs["TILE_N"], 0.98)
     # Short sequences end soon: with more stages the next one's keys are under way by then.
     more = _STAGES_GATHERING if gathers else {3: 0.995, 4: 0.995}
     stages = {1: 0.75, 2: 1.0, **more}[knobs["STAGES"]]
