@@ -55,8 +55,8 @@ from .surface import (
 )
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192, 48, 32)
-_FEW_KEYS = (48, 32)  # for what needs registers: of heads of more than
-_WIDE = 128
+_FEW_KEYS = (48, 32)  # which leave registers to a mask that is drawn, or to wide heads
+_WIDE = 128  # elements of a head, up to which more keys have room
 _QUERIES = (128, 64, 192)
 _STAGES = (2, 1, 3, 4)
 # Warpgroups -> accumulators and weights of a thread, beside which there is room for the rest.

@@ -15,12 +15,15 @@ UNIT = {
 SMALLEST = {"f16": 2.0**-14, "f8E4M3FN": 2.0**-6, "f8E5M2": 2.0**-14, "f32": 2.0**-126}  # normal
 
 
-def relative_error(actual, expected):
-    """||actual - expected|| / ||expected||, Frobenius, over the finite places."""
+def relative_error(actual, expected, smallest):
+    """||actual - expected|| / ||expected||, Frobenius, over the finite places.
+
+    smallest: what ||expected|| counts as at least, as of `assert_rows_close`.
+    """
     finite = np.isfinite(expected)
     difference = np.linalg.norm(actual[finite] - expected[finite])
-    size = np.linalg.norm(expected[finite])
-    return difference / size if size else difference
+    size = max(np.linalg.norm(expected[finite]), smallest)
+    return difference / size
 
 
 def assert_close(actual, expected, dtype, *, slack=1.0, allowance=0.0, loses=False):
@@ -42,9 +45,9 @@ def assert_close(actual, expected, dtype, *, slack=1.0, allowance=0.0, loses=Fal
     np.testing.assert_array_equal(np.isinf(actual) & ~infinite, False)
     np.testing.assert_array_equal(actual[infinite], expected[infinite])
     bound = UNIT[dtype.name] * slack + allowance
-    error = relative_error(actual, expected)
-    assert error <= bound, f"relative error {error:.3g} > {bound:.3g} of {dtype}"
     smallest = max(SMALLEST.get(dtype.name, 0.0), SMALLEST["f32"])
+    error = relative_error(actual, expected, smallest)
+    assert error <= bound, f"relative error {error:.3g} > {bound:.3g} of {dtype}"
     assert_rows_close(actual, expected, 8 * bound, smallest=smallest, loses=loses)
 
 
