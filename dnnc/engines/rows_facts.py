@@ -211,8 +211,7 @@ def registers_of(fusion: Fusion, knobs: Knobs) -> int:
         return (32 if is_narrow(len(columns), knobs) else 52) + sums
     if columns and knobs["STAGES"]:
         needed = round(40 + sums + 1.4 * held)
-        is_alone = knobs["CTA_COUNT"] == 1 and knobs["TILE_COLS"] == _SPILLING_THREADS
-        return needed - FEW_SPILLED if is_alone else needed
+        return needed - FEW_SPILLED if spills_few(knobs) else needed
     if columns:
         return 32 + held * (whole + 2 * len(columns))
     levels = len(levels_of(fusion)) - 1
@@ -223,6 +222,12 @@ def registers_of(fusion: Fusion, knobs: Knobs) -> int:
 def has_own_rings(knobs: Knobs) -> bool:
     """Whether warps go through rings on their own."""
     return knobs["KERNEL_CFG"] == 2
+
+
+def spills_few(knobs: Knobs) -> bool:
+    """Whether a block is one of those that are no slower with FEW_SPILLED registers spilled."""
+    is_alone = knobs["CTA_COUNT"] == 1 and knobs["TILE_COLS"] == _SPILLING_THREADS
+    return is_alone and knobs["STAGES"] > 1 and not has_own_rings(knobs)
 
 
 def is_narrow(columns: int, knobs: Knobs) -> bool:
