@@ -156,6 +156,23 @@ class Kernel:
         product = ops.mul(wide, factor)
         return ops.to_i32(ops.shr(product, shift))
 
+    def divide_long(self, number: Any, divisor: Size) -> Any:
+        """number // divisor in 32 bits, where it and the divisor are below 2**31; number: i64 that
+        is not negative and below 2**61.
+
+        The host computes 2**62 / divisor; what that gives is one too much at most.  A division of
+        64 bits is a call, beside which kernels of attention spilled 70 registers.
+        """
+        expression = Expr.of(divisor)
+        if (constant := expression.constant) and ops.terms(number)[1] % constant == 0:
+            return ops.to_i32(ops.div(number, constant))
+        from ..mlir import arith
+
+        factor = self.size(Expr.of(1 << 62) // expression + 1, 64)
+        found = ops.to_i32(arith.MulUIExtendedOp(ops.mul(number, 4), factor).high)
+        left = ops.sub(ops.to_i32(number), ops.mul(found, self.size(expression)))
+        return ops.add(found, arith.ShRSIOp(left, ops.const(31)).result)
+
     def remainder(self, number: Any, divisor: Size, quotient: Any = None) -> Any:
         """number % divisor; quotient: number // divisor where it is at hand."""
         if Expr.of(divisor).constant == 1:

@@ -40,5 +40,6 @@ def read(kernel: Kernel, parts: AttentionRegion, value: Any, *at: Any) -> Any:
 def first_row(kernel: Kernel, parts: AttentionRegion, source: Source, batch: Any, axis: int) -> Any:
     """The row of a packed tensor where an entry of the batch begins; axis: of rows."""
     elements = ops.to_i64(read(kernel, parts, source.values[1], batch))
-    pitch = kernel.size(source.tensor.layout[axis], 64)
-    return ops.to_i32(ops.div(ops.mul(elements, source.factor), pitch))
+    number = ops.mul(elements, source.factor)
+    # Where it is found it stays: computed again at each use it takes more registers.
+    return ops.opaque(kernel.divide_long(number, source.tensor.layout[axis]))

@@ -387,7 +387,10 @@ def test_steps_are_whole_pages_or_parts_of_one():
 SEQUENCES = {
     "causal": ((40, 100, 3), (40, 100, 3), {"use_causal_mask": True}, {}),
     "none": ((0, 70, 5, 130), (9, 200, 0, 64), {}, {"TILE_N": 128}),
-    "few keys a step": ((40, 100, 3), (70, 90, 33), {}, {"TILE_N": 48}),
+    "few keys a step": (
+        (40, 100, 3), (70, 90, 33), {},
+        {"TILE_M": 64, "TILE_N": 48, "KERNEL_CFG": 1, "SCHED_POLICY": 0},
+    ),
     "from the end": (
         (33, 64), (150, 65), {"use_causal_mask_bottom_right": True},
         {"TILE_M": 64, "KERNEL_CFG": 1, "SCHED_POLICY": 0},

@@ -127,6 +127,25 @@ def attention(depth, *, drops=True, **features):
     return g
 
 
+def packed(depth):
+    """Rows by cumulative lengths, heads that share, dropout."""
+    g = dnnc.pygraph("packed", io_data_type="f16", intermediate_data_type="f32")
+    dims = [3, 8, 96, depth]
+    q, k, v = (
+        g.tensor([3, heads, 96, depth], [96 * heads * depth, depth, heads * depth, 1])
+        for heads in (8, 2, 2)
+    )
+    starts = [g.tensor([4, 1, 1, 1], data_type="i32") for _ in range(2)]
+    drawn = (0.1, *(g.tensor([1, 1, 1, 1], data_type="i64") for _ in range(2)))
+    o, stats = g.sdpa(
+        q, k, v, attn_scale=0.1, generate_stats=True, use_causal_mask=True, dropout=drawn,
+        cu_seq_len_q=starts[0], cu_seq_len_kv=starts[1],
+    )  # fmt: skip
+    o.set_output().set_dim(dims).set_stride([96 * 8 * depth, depth, 8 * depth, 1])
+    stats.set_output().set_data_type("f32")
+    return g
+
+
 def soft_cap(g, scores):
     return g.mul(g.tanh(g.mul(scores, 0.02)), 50.0)
 
@@ -157,6 +176,8 @@ DEFAULTS = {
     "dropout, heads of 224": (lambda: attention(224, lengths=True), "sm_90a"),
     "dropout, heads of 256": (
         lambda: attention(256, use_causal_mask=True, bias=True), "sm_90a"),
+    "packed dropout, heads of 256": (lambda: packed(256), "sm_80"),
+    "packed dropout, heads of 256 on Hopper": (lambda: packed(256), "sm_90a"),
     "soft-cap and bias": (
         lambda: attention(
             256, drops=False, use_causal_mask=True, bias=True, score_mod=soft_cap), "sm_90a"),
@@ -169,6 +190,7 @@ DEFAULTS = {
 
 SLOW = {
     "dropout, heads of 64", "dropout, heads of 224", "soft-cap and bias", "7x7 of bytes",
+    "packed dropout, heads of 256 on Hopper",
 }  # fmt: skip
 
 
