@@ -195,10 +195,21 @@ def _whole_and_vectors(fusion: Fusion) -> tuple[int, int]:
     return sum(t.shape == dims for t in fusion.inputs), vectors
 
 
+def held_of(fusion: Fusion, knobs: Knobs) -> int:
+    """Elements of a row that a thread holds, at most: whole fragments, and no more than there are.
+
+    Example: of 5120 elements by 128 threads 40, ARRAY_SIZE_PER_THREAD=64.
+    """
+    width = width_of(fusion) if is_along(fusion) else 1
+    each = width * knobs["TILE_COLS"] * knobs["TILE_CGA"]
+    needed = -(-row_elements(fusion).bounds()[1] // each) * width
+    return min(knobs["ARRAY_SIZE_PER_THREAD"], needed)
+
+
 def registers_of(fusion: Fusion, knobs: Knobs) -> int:
     """Of a thread: an estimate, so that nothing is spilled, or but a few."""
     along, columns = split_reductions(fusion)
-    held = knobs["ARRAY_SIZE_PER_THREAD"]
+    held = held_of(fusion, knobs)
     whole, vectors = _whole_and_vectors(fusion)
     if not held:
         return 64

@@ -32,6 +32,7 @@ _L1_BYTES_ALONE = 160 << 10
 _AGAIN = 1.035  # that rows which are read again take longer, beside all else
 _SHARPNESS = 6.0  # of the change from waiting to the memory's rate
 _RING_SHARE = 0.995  # of the time, where warps go through rings of their own, but of clusters
+_RING_OF_SUMS_SHARE = 0.955  # of those with sums of columns
 _RINGS_TOGETHER_SHARE = 1.05  # of those, where several warps of a block have rows of their own
 _CLUSTERS_TOGETHER = 0.015  # more, of rings of clusters: of each further block of a multiprocessor
 _RING_BYTES = 180 << 10  # of all rings, beside which a row's scale is not found in the first cache
@@ -102,8 +103,9 @@ class RowsModel:
         if self.config == 2:
             if self.blocks > 1:
                 return 1 + _CLUSTERS_TOGETHER * (self.resident - 1)
-            is_shared = self.block > self.threads
-            return _RING_SHARE * (_RINGS_TOGETHER_SHARE if is_shared else 1.0)
+            if self.block > self.threads:
+                return _RING_SHARE * _RINGS_TOGETHER_SHARE
+            return _RING_OF_SUMS_SHARE if self.columns else _RING_SHARE
         read = self.read / max(1, self.rows) * self.rows_of_block / self.blocks
         is_full = self.ahead and together * (self.ahead + 1) * read > _RING_BYTES
         return _FULL_RING_SHARE if is_full else 1.0

@@ -1,5 +1,6 @@
 """Engine rows in the interpreter: orders of axes, threads, clusters, rings, sums of columns."""
 
+import contextlib
 import re
 
 import numpy as np
@@ -515,7 +516,6 @@ def test_refusals_name_the_clause():
     ("more", "said"),
     [
         ({"ARRAY_SIZE_PER_THREAD": 1}, "as many as a row has"),
-        ({"TILE_COLS": 1024, "ARRAY_SIZE_PER_THREAD": 64}, "registers"),
         ({"TILE_CGA": 2, "TILE_COLS": 8}, "whole warps"),
         ({"STAGES": 2}, "CTA_COUNT of 1 or more"),
         ({"STAGES": 1}, "ARRAY_SIZE_PER_THREAD=0"),
@@ -532,6 +532,13 @@ def test_refusals_name_the_clause():
 def test_knobs_are_checked(more, said):
     with pytest.raises(DnncError, match=said):
         run(softmax([4, 64], [1]), knobs={**SMALL, **more})
+
+
+@pytest.mark.parametrize(("columns", "said"), [(65536, "do not fit the registers"), (64, "")])
+def test_registers_are_those_of_what_a_row_has(columns, said):
+    knobs = {**SMALL, "TILE_COLS": 1024, "ARRAY_SIZE_PER_THREAD": 64}
+    with pytest.raises(DnncError, match=said) if said else contextlib.nullcontext():
+        run(softmax([4, columns], [1]), knobs=knobs)
 
 
 def test_clusters_want_hopper():
