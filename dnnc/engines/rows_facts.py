@@ -34,10 +34,6 @@ LEAST_THREADS = 128  # of a block
 _LINE_BYTES = 128
 EXCHANGE_BYTES = 4096  # of shared memory beside a row that stays there, at most
 NARROW = 4  # elements of a narrow fragment
-# Registers that a thread may spill beside sums of columns: gradients of layer norms of 16384
-# columns take 310 us with 15 of them spilled, and 427 where a cluster shares the rows.
-FEW_SPILLED = 24
-_SPILLING_THREADS = 512  # that did; 1024 took 442 us
 _MOST_SUMS = 32  # of a thread, beside which wide fragments of a ring leave registers
 _FUNCTIONS = {
     "exp", "log", "pow", "atan2", "sin", "cos", "tan", "erf", "tanh_fwd", "tanh_bwd",
@@ -221,8 +217,7 @@ def registers_of(fusion: Fusion, knobs: Knobs) -> int:
             return round(52 + 1.6 * sums)  # these threads fill the ring, too
         return (32 if is_narrow(len(columns), knobs) else 52) + sums
     if columns and knobs["STAGES"]:
-        needed = round(40 + sums + 1.4 * held)
-        return needed - FEW_SPILLED if spills_few(knobs) else needed
+        return round(40 + sums + 1.4 * held)
     if columns:
         return 32 + held * (whole + 2 * len(columns))
     levels = len(levels_of(fusion)) - 1
@@ -233,12 +228,6 @@ def registers_of(fusion: Fusion, knobs: Knobs) -> int:
 def has_own_rings(knobs: Knobs) -> bool:
     """Whether warps go through rings on their own."""
     return knobs["KERNEL_CFG"] == 2
-
-
-def spills_few(knobs: Knobs) -> bool:
-    """Whether a block is one of those that are no slower with FEW_SPILLED registers spilled."""
-    is_alone = knobs["CTA_COUNT"] == 1 and knobs["TILE_COLS"] == _SPILLING_THREADS
-    return is_alone and knobs["STAGES"] > 1 and not has_own_rings(knobs)
 
 
 def is_narrow(columns: int, knobs: Knobs) -> bool:

@@ -13,7 +13,6 @@ from ..plan.plan import Plan
 from .choice_text import choice_of_text, choice_text
 from .conv_facts_sm90 import main_loop_knobs
 from .knobs_sm90 import accumulators
-from .rows_facts import FEW_SPILLED, spills_few
 
 MOST_TRIES = 6
 # A choice without spills that is predicted to take so many times as long is no better.
@@ -36,9 +35,6 @@ def spilling_choices(plan: Plan) -> tuple[str, ...]:
                 continue
             records = [f for f in program.fusions if f.module == kernel.module]
             record = records[int(place[1])]
-            few = 4 * FEW_SPILLED if record.engine == "rows" and spills_few(record.knobs) else 0
-            if few and kernel.spill_store_bytes <= few:
-                continue  # timed, no slower for it
             found[choice_text(record.engine, record.knobs)] = None
     return tuple(found)
 

@@ -467,3 +467,10 @@ def test_what_is_taken_has_candidates(target):
 def test_images_are_taken_whole(build, sizes):
     config = heuristics.best_config(build(*sizes).graph.finalize(), of("sm_90a"))
     assert [choice.engine.name for choice in config.choices] == ["grid"]
+
+
+@pytest.mark.parametrize("channels", [24, 136, 216])
+def test_pixels_that_are_no_whole_sectors_are_not_shared(channels):
+    config = heuristics.best_config(batchnorm(64, channels, 56, 56).graph.finalize(), of("sm_90a"))
+    columns = 512 // config.choices[0].knobs["TILE_ROWS"]
+    assert 8 * columns >= channels

@@ -534,6 +534,14 @@ def test_knobs_are_checked(more, said):
         run(softmax([4, 64], [1]), knobs={**SMALL, **more})
 
 
+@pytest.mark.parametrize(
+    ("threads", "columns", "held"), [(128, 5120, 40), (256, 5120, 24), (128, 8192, 64), (64, 9, 8)]
+)
+def test_a_thread_holds_whole_fragments_of_what_there_is(threads, columns, held):
+    knobs = {"TILE_COLS": threads, "TILE_CGA": 1, "ARRAY_SIZE_PER_THREAD": 64}
+    assert rows_facts.held_of(whole(softmax([4, columns], [1])), knobs) == held
+
+
 @pytest.mark.parametrize(("columns", "said"), [(65536, "do not fit the registers"), (64, "")])
 def test_registers_are_those_of_what_a_row_has(columns, said):
     knobs = {**SMALL, "TILE_COLS": 1024, "ARRAY_SIZE_PER_THREAD": 64}

@@ -168,6 +168,19 @@ def statistics_of_one_channel():
     return g
 
 
+def norm_gradients(columns):
+    """Those of a layer norm, its scale's and its bias's."""
+    g = dnnc.pygraph("gradients", io_data_type="bf16", intermediate_data_type="f32")
+    dy, x = (g.tensor([4096, columns]) for _ in range(2))
+    scale = g.tensor([1, columns], data_type="f32")
+    rows = [g.tensor([4096, 1], data_type="f32") for _ in range(2)]
+    dx, *sums = g.layernorm_backward(dy, x, scale, *rows)
+    dx.set_output()
+    for total in sums:
+        total.set_output().set_data_type("f32")
+    return g
+
+
 DEFAULTS = {
     "dropout": (lambda: attention(128), "sm_90a"),
     "dropout, heads of 64": (
@@ -176,6 +189,8 @@ DEFAULTS = {
     "dropout, heads of 224": (lambda: attention(224, lengths=True), "sm_90a"),
     "dropout, heads of 256": (
         lambda: attention(256, use_causal_mask=True, bias=True), "sm_90a"),
+    "norm gradients of 16384 columns, scale in f32": (lambda: norm_gradients(16384), "sm_90a"),
+    "norm gradients of 16400 columns": (lambda: norm_gradients(16400), "sm_90a"),
     "packed dropout, heads of 256": (lambda: packed(256), "sm_80"),
     "packed dropout, heads of 256 on Hopper": (lambda: packed(256), "sm_90a"),
     "soft-cap and bias": (
