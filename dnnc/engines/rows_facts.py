@@ -192,14 +192,17 @@ def _whole_and_vectors(fusion: Fusion) -> tuple[int, int]:
 
 
 def held_of(fusion: Fusion, knobs: Knobs) -> int:
-    """Elements of a row that a thread holds, at most: whole fragments, and no more than there are.
+    """Elements of a row that a thread holds, at most; along rows whole fragments, and no more than
+    there are.
 
     Example: of 5120 elements by 128 threads 40, ARRAY_SIZE_PER_THREAD=64.
     """
-    width = width_of(fusion) if is_along(fusion) else 1
+    most = knobs["ARRAY_SIZE_PER_THREAD"]
+    if not is_along(fusion):
+        return most
+    width = width_of(fusion)
     each = width * knobs["TILE_COLS"] * knobs["TILE_CGA"]
-    needed = -(-row_elements(fusion).bounds()[1] // each) * width
-    return min(knobs["ARRAY_SIZE_PER_THREAD"], needed)
+    return min(most, -(-row_elements(fusion).bounds()[1] // each) * width)
 
 
 def registers_of(fusion: Fusion, knobs: Knobs) -> int:
