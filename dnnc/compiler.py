@@ -301,6 +301,8 @@ def _for_target(
             break
         made = _of_decision(graph, target, found, store, report)
         best = min(best, made, key=spills.spilled_bytes)
+    for program in best.programs:
+        heuristics.warned(program.warnings)
     _log.info("%s in %.0f ms", best.summary, 1e3 * (time.perf_counter() - began))
     return best
 
@@ -308,7 +310,7 @@ def _for_target(
 @dataclass(frozen=True)
 class _Decision:
     """options: with an explicit partition, and explicit choices for each guard.  seconds: that are
-    predicted, 0 where all was explicit.  warnings: that the log has."""
+    predicted, 0 where all was explicit.  warnings: for the log, if this is what is compiled."""
 
     options: Options
     seconds: float = 0.0
@@ -361,7 +363,7 @@ def _decided(graph: OperationGraph, target: Target, options: Options, inputs: In
     if options.partition:
         return _Decision(replace(options, guards=(("1", options.choices),)))
     config = _best_config(graph, target, options, inputs)
-    warnings = heuristics.warn_of_slow_products(config, target)
+    warnings = heuristics.slow_products(config, target)
     is_free = options.engine is None and not options.knobs
     most = options.most_variants if is_free else 1
     guarded = guarded_configs(graph, target, config, most=most, inputs=inputs)

@@ -157,8 +157,7 @@ class Kernel:
         return ops.to_i32(ops.shr(product, shift))
 
     def divide_long(self, number: Any, divisor: Size) -> Any:
-        """number // divisor in 32 bits, where it and the divisor are below 2**31; number: i64 that
-        is not negative and below 2**61.
+        """number // divisor, below 2**31, in 32 bits; number: i64, not negative and below 2**61.
 
         The host computes 2**62 / divisor; what that gives is one too much at most.  A division of
         64 bits is a call, beside which kernels of attention spilled 70 registers.
@@ -170,8 +169,11 @@ class Kernel:
 
         factor = self.size(Expr.of(1 << 62) // expression + 1, 64)
         found = ops.to_i32(arith.MulUIExtendedOp(ops.mul(number, 4), factor).high)
-        left = ops.sub(ops.to_i32(number), ops.mul(found, self.size(expression)))
-        return ops.add(found, arith.ShRSIOp(left, ops.const(31)).result)
+        if expression.bounds()[1] < 1 << 31:  # then what is left has 32 bits, too
+            left = ops.sub(ops.to_i32(number), ops.mul(found, self.size(expression)))
+            return ops.add(found, arith.ShRSIOp(left, ops.const(31)).result)
+        left = ops.sub(number, ops.mul(ops.to_i64(found), self.size(expression, 64)))
+        return ops.add(found, ops.to_i32(arith.ShRSIOp(left, ops.const(63, ops.i64_type())).result))
 
     def remainder(self, number: Any, divisor: Size, quotient: Any = None) -> Any:
         """number % divisor; quotient: number // divisor where it is at hand."""

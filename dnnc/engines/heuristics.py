@@ -449,8 +449,20 @@ def _grown_config(
 
 
 def warn_of_slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
-    """Says in the log which products of a config run element by element for longer than launches
-    differ, and why the engines of such products decline them; gives what was said."""
+    """Says in the log what `slow_products` says, and gives it."""
+    return warned(slow_products(config, target))
+
+
+def warned(said: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, once the log has it."""
+    for line in said:
+        _log.warning("%s", line)
+    return said
+
+
+def slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
+    """Which products of a config run element by element for longer than launches differ, and why
+    the engines of such products decline them."""
     told: list[str] = []
     for choice in config.choices:
         heavy = choice.fusion.with_role("anchor")
@@ -466,7 +478,6 @@ def warn_of_slow_products(config: EngineConfig, target: Target) -> tuple[str, ..
         about = f"{1e3 * seconds:.1f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.0f} us"
         how = f"runs element by element ({choice.engine.name}, about {about})"
         told.append(f"{heavy[0].label} on {target} {how}: {said}")
-        _log.warning("%s", told[-1])
     return tuple(told)
 
 

@@ -204,7 +204,10 @@ class PartsEmitter:
                 found = arith.AddFOp(found, arith.MulFOp(value, share).result).result
             return [found]
 
-        (found,) = ops.for_(0, count // together, 1, [ops.zeros(type_)], some)
+        turns: Any = count // together
+        if turns > 1:
+            turns = ops.opaque(ops.const(turns))  # unrolled, two turns load all at once, and spill
+        (found,) = ops.for_(0, turns, 1, [ops.zeros(type_)], some)
         return found
 
     def _share(self, shares: Sequence[Any], part: Any) -> Any:

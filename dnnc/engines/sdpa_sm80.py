@@ -56,6 +56,7 @@ _STAGES = (2, 3, 4)
 _PARTS = (1, 2, 4, 8, 16, 32, 64)
 _SUMS = 176  # registers of scores, weights and the result, beside which there is room for the rest
 _FEW_ROWS = 64  # queries of the heads that share keys, up to which these are packed
+_FULL = 192  # elements of a result beside which the largest of all spill
 _WIDE = 256  # elements of a key and a value, from which on steps of few keys are looked at
 _BLOCKS = 8  # of a multiprocessor, from which on no tile's keys are shared
 
@@ -132,6 +133,8 @@ class SdpaSm80Engine:
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         found: list[Knobs] = []
         work = _work(fusion)
+        # Then what comes after may be left to a kernel that has the registers for it.
+        is_full = work.width > _FULL and bool(attention_of(fusion).largest)
         packs = [0]
         if _packing(fusion) is not None and work.queries * work.shared <= _FEW_ROWS:
             packs = [1, 0]
@@ -140,6 +143,8 @@ class SdpaSm80Engine:
             for queries in [m for m in _QUERIES if m // 2 < rows or m == _QUERIES[-1]][:2]:
                 tiles = work.tiles(queries, bool(pack))
                 splits = [n for n in _PARTS if n == 1 or tiles * n <= _BLOCKS * target.sm_count]
+                if is_full and 2 not in splits:
+                    splits = [1, 2]
                 splits = splits[:1] if attention_of(fusion).kept else splits
                 for keys in _KEYS if work.depth + work.width > _WIDE else _KEYS[:3]:
                     for stages in _STAGES:
@@ -150,7 +155,7 @@ class SdpaSm80Engine:
                             found += [
                                 {**knobs, "SPLIT_KV": n}
                                 for n in splits
-                                if n == 1 or n * keys <= work.keys
+                                if n == 1 or n * keys <= work.keys or (n == 2 and is_full)
                             ]
         return found
 

@@ -64,7 +64,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
     if engine == "sdpa_fwd_sm90":
         return knobs["TILE_N"] * _PARTS_OF_REGISTERS[knobs["TILE_M"]]  # scores and weights
     if engine == "sdpa_sm80":
-        return knobs["TILE_N"]  # scores and weights, beside a result of one size
+        # Scores and weights, beside a result of one size, and what comes after.
+        return 2 * knobs["TILE_N"] + (knobs["SPLIT_KV"] == 1)
     if engine == "conv_depthwise":
         sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
         return sums * max(1, knobs["OCCUPANCY"])  # of a multiprocessor's registers

@@ -31,7 +31,7 @@ def quotients(numbers, divisor, factor=1):
     return machine.current().run(plan, {1: numbers})[2]
 
 
-@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 512, 1000, 65537, 2**20 + 1, 2**31 - 1])
+@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 512, 1000, 65537, 2**20 + 1, 2**31 - 1, 2**33 + 5])
 def test_quotients_are_exact(divisor):
     rng = np.random.default_rng(divisor)
     whole = np.append(rng.integers(0, 2**30, 80), [0, 1, 2, 2**30 - 1, 2**30])

@@ -165,6 +165,18 @@ def only(build, **values):
     return {field.name: found[tensor.uid] for field, tensor in op.tensors("result")}
 
 
+def test_no_heads_give_nothing():
+    g = dnnc.pygraph("none", io_data_type="f16", intermediate_data_type="f32")
+    heads = dnnc.Dim("H", min=0, max=8)
+    dims = [2, heads, 16, 32]
+    q, k, v = (g.tensor(dims) for _ in range(3))
+    o, _ = g.sdpa(q, k, v, attn_scale=0.1, generate_stats=False)
+    o.set_output().set_dim(dims)
+    given = {t.uid: np.zeros((2, 0, 16, 32), np.float16) for t in g.graph.finalize().inputs}
+    (found,) = reference(g.graph.finalize(), given).values()
+    assert found.shape == (2, 0, 16, 32)
+
+
 def test_rows_that_see_no_key_give_zeros():
     found = only(CASES["rows_without_keys"])
     assert not found["o"][:, :, :5].any()

@@ -127,22 +127,37 @@ def attention(depth, *, drops=True, **features):
     return g
 
 
-def packed(depth):
-    """Rows by cumulative lengths, heads that share, dropout."""
+def packed(depth, queries=96, keys=96, *, drops=True):
+    """Rows by cumulative lengths, heads that share."""
     g = dnnc.pygraph("packed", io_data_type="f16", intermediate_data_type="f32")
-    dims = [3, 8, 96, depth]
     q, k, v = (
-        g.tensor([3, heads, 96, depth], [96 * heads * depth, depth, heads * depth, 1])
-        for heads in (8, 2, 2)
+        g.tensor([3, heads, rows, depth], [rows * heads * depth, depth, heads * depth, 1])
+        for heads, rows in ((8, queries), (2, keys), (2, keys))
     )
     starts = [g.tensor([4, 1, 1, 1], data_type="i32") for _ in range(2)]
     drawn = (0.1, *(g.tensor([1, 1, 1, 1], data_type="i64") for _ in range(2)))
     o, stats = g.sdpa(
-        q, k, v, attn_scale=0.1, generate_stats=True, use_causal_mask=True, dropout=drawn,
-        cu_seq_len_q=starts[0], cu_seq_len_kv=starts[1],
+        q, k, v, attn_scale=0.1, generate_stats=True, use_causal_mask=True,
+        dropout=drawn if drops else None, cu_seq_len_q=starts[0], cu_seq_len_kv=starts[1],
     )  # fmt: skip
-    o.set_output().set_dim(dims).set_stride([96 * 8 * depth, depth, 8 * depth, 1])
+    o.set_output().set_dim(q.get_dim()).set_stride(q.get_stride())
     stats.set_output().set_data_type("f32")
+    return g
+
+
+def fp8_with_amax(depth):
+    g = dnnc.pygraph("fp8", io_data_type="FP8_E4M3", intermediate_data_type="f32")
+    dims = [4, 16, 4096, depth]
+    q, k, v = (g.tensor(dims) for _ in range(3))
+    names = ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
+    numbers = {name: g.tensor([1, 1, 1, 1], data_type="f32") for name in names}
+    o, stats, *largest = g.sdpa_fp8(
+        q, k, v, **numbers, attn_scale=0.1, generate_stats=True, right_bound=0
+    )
+    o.set_output().set_dim(dims)
+    stats.set_output().set_data_type("f32")
+    for tensor in largest:
+        tensor.set_output().set_data_type("f32")
     return g
 
 
@@ -191,6 +206,9 @@ DEFAULTS = {
         lambda: attention(256, use_causal_mask=True, bias=True), "sm_90a"),
     "norm gradients of 16384 columns, scale in f32": (lambda: norm_gradients(16384), "sm_90a"),
     "norm gradients of 16400 columns": (lambda: norm_gradients(16400), "sm_90a"),
+    "few packed queries, whose keys are split": (
+        lambda: packed(256, queries=1, keys=8192, drops=False), "sm_80"),
+    "fp8 and both amax": (lambda: fp8_with_amax(256), "sm_89"),
     "packed dropout, heads of 256": (lambda: packed(256), "sm_80"),
     "packed dropout, heads of 256 on Hopper": (lambda: packed(256), "sm_90a"),
     "soft-cap and bias": (

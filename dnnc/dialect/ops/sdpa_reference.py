@@ -64,7 +64,7 @@ def number(given: Mapping[str, Array], name: str) -> Array:
 
 
 def _heads(array: Array, heads: int) -> Array:
-    return np.repeat(array, heads // array.shape[1], axis=1)
+    return np.repeat(array, heads // max(1, array.shape[1]), axis=1)
 
 
 def _unpaged(given: Mapping[str, Array], name: str, skv: int) -> Array:
