@@ -124,6 +124,7 @@ class PartsEmitter:
     def _emit_row(self, row: Any) -> None:
         schedule = Schedule(self.kernel, self.parts, self.tiling, 1)
         shared = SdpaRegion(self.kernel, self.parts, self.tiling, schedule, ops.thread_id())
+        self.is_packed = bool(shared.packed)
         may_be_far = self.parts.score_steps.may_be_far
         softmax = OnlineSoftmax(
             times_log2e(shared.factor), may_be_far=may_be_far, lift=self.tiling.lift
@@ -205,7 +206,7 @@ class PartsEmitter:
             return [found]
 
         turns: Any = count // together
-        if turns > 1:
+        if turns > 1 and self.is_packed:
             turns = ops.opaque(ops.const(turns))  # unrolled, two turns load all at once, and spill
         (found,) = ops.for_(0, turns, 1, [ops.zeros(type_)], some)
         return found
