@@ -206,7 +206,7 @@ def held_of(fusion: Fusion, knobs: Knobs) -> int:
 
 
 def registers_of(fusion: Fusion, knobs: Knobs) -> int:
-    """Of a thread: an estimate, so that nothing is spilled, or but a few."""
+    """Of a thread: an estimate, so that nothing is spilled."""
     along, columns = split_reductions(fusion)
     held = held_of(fusion, knobs)
     whole, vectors = _whole_and_vectors(fusion)

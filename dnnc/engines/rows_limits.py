@@ -16,6 +16,7 @@ from .rows_facts import (
     block_threads,
     dynamic_bytes,
     has_own_rings,
+    held_of,
     is_along,
     launched_threads,
     part_elements,
@@ -99,7 +100,7 @@ def _registers(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
         registers, launched = -(-registers // 8) * 8, -(-launched // _QUARTER) * _QUARTER
     resident = launched * max(1, knobs["CTA_COUNT"])
     if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
-        held = knobs["ARRAY_SIZE_PER_THREAD"]
+        held = held_of(fusion, knobs)
         what = f"{held} elements of each of {resident} threads of a multiprocessor"
         return (knob_reason(what, "fewer: they do not fit the registers"),)
     return ()
