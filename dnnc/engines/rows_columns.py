@@ -138,7 +138,7 @@ class ColumnSums:
 
     def emit(self) -> None:
         kernel = self.output.kernel("columns", _THREADS)
-        kernel.min_blocks = 1
+        kernel.min_blocks = 1  # else the assembler aims at five, for some sizes, and spills
         with kernel.body():
             self._emit_columns(kernel)
         blocks = ceildiv(self.rows.narrow.fragments, self._side)
