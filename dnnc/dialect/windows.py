@@ -5,8 +5,13 @@ fractions.  Window o starts at o * stride - pre.
 
 Pooling (unit 1) reads every element of the window.  Upsampling reads the value at the window's
 centre, where element i is centred at i + 1/2: linearly between the two elements whose centres are
-around it, or of the element that it lies in.  With a window of 2, a stride of 1/2, and paddings of
-1/2 and 1, as cuDNN has them, output o is at x[o / 2].
+around it, or of the element that it lies in:
+
+    position(o) = o * stride - pre + window / 2 - 1/2, clamped to [0, W - 1]
+    linear:  y[o] = (1 - t) * x[i] + t * x[i + 1], where i = floor(position), t = position - i
+
+With a window of 2, a stride of 1/2, and paddings of 1/2 and 1, as cuDNN has them, output o is at
+x[o / 2].
 """
 
 from __future__ import annotations
