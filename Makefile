@@ -4,14 +4,20 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test pytest demo lint sanitize clean
+.PHONY: test pytest registers demo lint sanitize clean
 
 # Pyright has one core busy; the others test meanwhile.
 test: $(STAMP)
 	$(MAKE) --no-print-directory -j2 lint pytest
 
+# Compiled files are kept, whatever the surroundings say: tests start a hundred Pythons.
 pytest: $(STAMP)
-	$(BIN)/python -m pytest -n auto -q
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -q
+
+# What the assembler says of the kernels of tests, where code generation has changed.
+registers: $(STAMP)
+	DNNC_TEST_ROTATION=all $(BIN)/python -m pytest -n auto -q --write-registers \
+	  -m "registers and not assembled and not gpu and not slow" tests/engines
 
 demo: $(STAMP)
 	$(BIN)/python -m demo

@@ -1,10 +1,14 @@
 """What all tests share."""
 
 import gc
+import os
 
 import pytest
 
-from tests.support import seeds
+from tests.support import assembler, known_registers, rotation, seeds
+
+# Tests whose kernels are interpreted, and not assembled without the mark `assembled`.
+INTERPRETED = ("tests/engines/", "tests/test_random_")
 
 
 def pytest_addoption(parser):
@@ -13,9 +17,22 @@ def pytest_addoption(parser):
         action="store_true",
         help="check that the SASS of every kernel that a test assembles waits for its products",
     )
+    parser.addoption(
+        "--assemble",
+        action="store_true",
+        help="assemble the kernels of all tests, also of those that only interpret the PTX",
+    )
+
+    parser.addoption(
+        "--write-registers",
+        action="store_true",
+        help="assemble the kernels of tests marked `registers`, and write known_registers.txt",
+    )
 
 
 def pytest_configure(config):
+    if config.getoption("--write-registers"):
+        known_registers.PATH.unlink(missing_ok=True)
     if config.getoption("--sass"):
         from tests.support.sass_plugin import SassPlugin
 
@@ -23,7 +40,56 @@ def pytest_configure(config):
 
 
 def pytest_report_header():
-    return f"dnnc: inputs on a device start from DNNC_TEST_SEED={seeds.BASE}"
+    part = os.environ[rotation.VARIABLE]
+    return [
+        f"dnnc: inputs on a device start from DNNC_TEST_SEED={seeds.BASE}",
+        f"dnnc: of rotating tests, the part of {rotation.VARIABLE}={part} is run",
+    ]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Leaves out the other parts of rotating tests; a test that is named is run."""
+    if any("::" in argument for argument in config.args):
+        return
+    kept, left = rotation.kept_and_left(items)
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    """Around the fixtures of the test too, which compile."""
+    assemble = _assembler_of(item)
+    if assemble is None:
+        return (yield)
+    with assembler.replaced_by(assemble):
+        return (yield)
+
+
+def _assembler_of(item):
+    """What stands for the assembler in a test; None: nothing does."""
+    is_wanted = any(map(item.config.getoption, ("--assemble", "--sass")))
+    if is_wanted or item.get_closest_marker("assembled") or not item.nodeid.startswith(INTERPRETED):
+        return None
+    return (
+        assembler.with_registers if item.get_closest_marker("registers") else assembler.unassembled
+    )
+
+
+def pytest_sessionfinish(session):
+    """Of a process that runs tests: what it has assembled goes to the file, or to its parent."""
+    if session.config.getoption("--write-registers"):
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["registers"] = known_registers.found
+        else:
+            known_registers.write(known_registers.found)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    known_registers.found.update(getattr(node, "workeroutput", {}).get("registers", {}))
 
 
 def pytest_collection_finish():

@@ -36,7 +36,7 @@ from dnnc.rounding import widen
 from .random_bounds import bounds, informative, violations
 from .random_broken import BREAKAGES, draw_broken
 from .random_graphs import Offsets, draw, draw_inside
-from .support import machine
+from .support import machine, rotation
 
 CHUNK = 50
 DRAWN, INSIDE_DRAWN, BROKEN = 1000, 400, 600  # 2,000 in all
@@ -66,6 +66,9 @@ def chunk_id(seeds):
 
 def in_chunks(count, size=CHUNK, first=0):
     return pytest.mark.parametrize("seeds", chunks(count, size, first), ids=chunk_id)
+
+
+rotating = pytest.mark.rotating
 
 
 def all_pass(kind, seeds, check):
@@ -132,6 +135,7 @@ def planned(seed):
     return config
 
 
+@rotating
 @in_chunks(DRAWN)
 def test_drawn_graphs_verify_and_get_a_plan_or_a_clause(seeds):
     all_pass("draw", seeds, planned)
@@ -139,15 +143,18 @@ def test_drawn_graphs_verify_and_get_a_plan_or_a_clause(seeds):
 
 def test_nearly_every_drawn_graph_gets_a_plan(capsys):
     refused = Counter()
-    found = [planned(seed) for seed in range(DRAWN)]
+    seeds = [seed for part in rotation.chosen(chunks(DRAWN)) for seed in part]
+    found = [planned(seed) for seed in seeds]
     for clauses in (made for made in found if isinstance(made, list)):
         refused.update(" | ".join(lines) for lines in clauses)
-    share = sum(not isinstance(made, list) for made in found) / DRAWN
+    share = sum(not isinstance(made, list) for made in found) / len(seeds)
     with capsys.disabled():
-        print(f"\n{share:.1%} of {DRAWN} drawn graphs get a plan; refused operations by clause:")
+        print(
+            f"\n{share:.1%} of {len(seeds)} drawn graphs get a plan; refused operations by clause:"
+        )
         for clauses, count in refused.most_common():
             print(f"  {count}: {clauses}")
-    assert share >= PLAN_SHARE
+    assert share >= PLAN_SHARE - 0.02 * (len(seeds) < DRAWN)
 
 
 def draw_hopper(seed):
@@ -175,6 +182,7 @@ def check_inside(seed, drawn=None, target=None):
     assert any(c.choices[0].engine.name == drawn.engine for c in configs)
 
 
+@rotating
 @in_chunks(INSIDE_DRAWN)
 def test_graphs_of_a_support_surface_get_their_engine(seeds):
     all_pass("inside", seeds, check_inside)
@@ -213,6 +221,7 @@ def check_broken(seed):
     assert error.where, broken.kind
 
 
+@rotating
 @in_chunks(BROKEN)
 def test_broken_graphs_are_refused(seeds):
     all_pass("broken", seeds, check_broken)
@@ -246,11 +255,13 @@ def check_passes(drawn, seed):
     assert chosen == [(c.engine.name, dict(c.knobs)) for c in config.choices]
 
 
+@rotating
 @in_chunks(THROUGH_PASSES, 25)
 def test_drawn_graphs_through_the_passes(seeds):
     all_pass("pass draw", seeds, lambda seed: check_passes(draw(seed), seed))
 
 
+@rotating
 @in_chunks(THROUGH_PASSES, 25)
 def test_graphs_of_a_support_surface_through_the_passes(seeds):
     all_pass("pass inside", seeds, lambda seed: check_passes(draw_inside(seed), seed))
@@ -423,11 +434,13 @@ def all_compute(kind, seeds, make):
     assert not tight or np.mean(np.array(tight) >= 0.75) >= 0.6
 
 
+@rotating
 @in_chunks(INTERPRETED, 10)
 def test_drawn_graphs_compute_what_the_reference_computes(seeds):
     all_compute("draw", seeds, draw)
 
 
+@rotating
 @in_chunks(INTERPRETED, 10)
 def test_graphs_of_a_support_surface_compute_what_the_reference_computes(seeds):
     all_compute("inside", seeds, draw_inside)

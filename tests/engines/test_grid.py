@@ -419,6 +419,7 @@ def by_the_mean_of_another(io, *dims):
         partial(quantised, 4097, 8191),
     ],
 )
+@pytest.mark.registers
 def test_candidates_compile_without_spills(build):
     g = build()
     graph = g.graph.finalize()

@@ -78,6 +78,7 @@ def test_few_rows_occupy_the_device(kind, target):
     [(16, 1_000_000), (64, 1_000_000), (64, 100_001), (1024, 1_000_000)],
 )
 @pytest.mark.parametrize("target", [pytest.param("sm_80", marks=pytest.mark.slow), TARGET])
+@pytest.mark.registers
 def test_no_long_row_spills(kind, rows, columns, target):
     graph = KINDS[kind](rows, columns).graph.finalize()
     assert_fits(compile_graph(graph, target), target)

@@ -50,6 +50,7 @@ def run(engine_name, seed):
         )
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("engine", ["conv_sm80", "conv_depthwise", "conv_grouped_sm80"])
 def test_on_any_architecture(engine, seed):
@@ -57,6 +58,7 @@ def test_on_any_architecture(engine, seed):
 
 
 @pytest.mark.sm90
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("engine", ["conv_sm90", "conv_product_sm90", "conv_stem_sm90"])
 def test_on_hopper(engine, seed):

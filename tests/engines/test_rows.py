@@ -606,6 +606,7 @@ def test_knobs_of_rows_behind_a_view_that_runs_across_them(more):
 
 
 @pytest.mark.slow
+@pytest.mark.registers
 def test_totals_across_rows_fit_static_shared_memory():
     """Levels of reductions over channels of 8-bit types, in f64: fewer threads share a row."""
     g = new_graph(dtypes.i8, intermediate_data_type=dtypes.f64, compute_data_type=dtypes.f64)

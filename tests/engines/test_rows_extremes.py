@@ -263,6 +263,7 @@ def test_results_repeat_bit_for_bit(monkeypatch):
     ("rows", "columns"), [(8192, 1024), (8192, 4096), (8192, 16384), (128, 768)], ids=str
 )
 @pytest.mark.parametrize("is_layer", [False, True], ids=["rms", "layer"])
+@pytest.mark.registers
 def test_a_norm_its_fp8_and_amax_are_one_kernel(rows, columns, is_layer):
     """That the heuristics choose; it spills nothing, and updates its output once a block."""
     g = quantised(rows, columns, is_layer, dtypes.bf16)
@@ -287,6 +288,7 @@ def test_an_extreme_takes_no_meeting_of_each_row():
 
 
 @pytest.mark.parametrize("more", [{}, LOOP, {**OWN, "TILE_COLS": 128}], ids=str)
+@pytest.mark.registers
 def test_shared_memory_is_no_more_than_legal_counts(more):
     g, knobs = quantised(300, 1024, True, modes=MODES), fitting(more, 1024)
     options = Options(engine="rows", knobs=tuple(knobs.items()))

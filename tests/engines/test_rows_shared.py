@@ -125,6 +125,7 @@ def test_meetings_of_a_row(build, meetings, blocks):
     assert ("st.async" in ptx) == (blocks > 1)
 
 
+@pytest.mark.registers
 def test_shared_memory_is_no_more_than_legal_counts():
     for g, blocks in ((norm_of_rows(64, 2048, dtypes.bf16), 2), (softmax([64, 2048], [1]), 4)):
         knobs = knobs_of(64, 32 // blocks, blocks)
@@ -136,6 +137,7 @@ def test_shared_memory_is_no_more_than_legal_counts():
 
 
 @pytest.mark.parametrize(("threads", "held"), [(512, 32), (256, 64)])
+@pytest.mark.registers
 def test_norms_of_65536_elements_spill_nothing(threads, held):
     g = new_graph(dtypes.bf16)
     x, scale, bias = g.tensor([8192, 65536]), g.tensor([1, 65536]), g.tensor([1, 65536])
@@ -158,6 +160,7 @@ def test_norms_of_65536_elements_spill_nothing(threads, held):
         (100000, 256, 64, 8),
     ],
 )
+@pytest.mark.registers
 def test_gradients_of_long_norms_spill_nothing(columns, threads, held, blocks):
     g = new_graph(dtypes.bf16)
     dy, x, scale = (g.tensor([n, columns]) for n in (8192, 8192, 1))

@@ -33,6 +33,8 @@ from .test_matmul_sm90 import SMALL as PRODUCT
 from .test_matmul_sm90 import new_graph as product_graph
 from .test_matmul_sm90 import product
 
+pytestmark = pytest.mark.assembled
+
 slow = pytest.mark.slow
 
 # ---- the checker, on code written by hand

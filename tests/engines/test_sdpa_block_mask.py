@@ -11,6 +11,8 @@ from tests.attention_graphs import LOW, Pattern, causal
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
+pytestmark = pytest.mark.registers
+
 SM80 = {"TILE_M": 16, "TILE_N": 16, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
 SM90 = {"TILE_M": 64, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 3, "SCHED_POLICY": 1}
 

@@ -26,7 +26,10 @@ from tests.support.checked import check
 TARGET = "sm_90a"
 SMALL = {"TILE_M": 16, "TILE_N": 32, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
 DECODE = {"queries": 1, "heads": 8, "key_heads": 2, "keys": 150, "out": "FP8_E4M3"}
-pytestmark = pytest.mark.sm90  # the first that has fp8 and a device of these tests
+pytestmark = [
+    pytest.mark.sm90,
+    pytest.mark.registers,
+]  # the first that has fp8 and a device of these tests
 
 
 def run(g, knobs=None, inputs=None, **numbers):

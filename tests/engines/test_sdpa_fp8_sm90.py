@@ -29,7 +29,7 @@ from tests.support.compare import assert_close
 
 TARGET = "sm_90a"
 SMALL = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 2, "SCHED_POLICY": 1}
-pytestmark = pytest.mark.sm90
+pytestmark = [pytest.mark.sm90, pytest.mark.registers]
 
 
 def run(g, knobs=None, inputs=None, **numbers):

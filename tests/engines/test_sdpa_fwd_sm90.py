@@ -17,7 +17,7 @@ from tests.support.checked import check, random_inputs
 
 TARGET = "sm_90a"
 SMALL = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 3, "SCHED_POLICY": 1}
-pytestmark = pytest.mark.sm90
+pytestmark = [pytest.mark.sm90, pytest.mark.registers]
 
 
 def run(pattern, knobs=None, inputs=None, allowance=1e-5):

@@ -16,6 +16,8 @@ from tests.mha_graphs import SmallAttention
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
+pytestmark = pytest.mark.registers
+
 SM80 = {"TILE_M": 32, "TILE_N": 32, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
 SM90 = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "KERNEL_CFG": 3, "SCHED_POLICY": 1}
 WEIGHTS = 2.0**-10  # numbers below 1 are stored in f16, and products of K and scale are not

@@ -13,7 +13,7 @@ from tests.support.checked import check, random_inputs
 from .test_sdpa_block_mask import SM80
 from .test_sdpa_fwd_sm90 import SMALL, TARGET, inputs_of
 
-pytestmark = pytest.mark.sm90
+pytestmark = [pytest.mark.sm90, pytest.mark.registers]
 
 KNOBS = SMALL | {"TILE_M": 64, "TILE_N": 64}
 SHAPE = {"queries": 200, "keys": 200, "depth": 16, "batch": (1, 2)}

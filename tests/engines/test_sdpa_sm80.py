@@ -16,6 +16,8 @@ from tests.attention_graphs import Pattern
 from tests.support import machine
 from tests.support.checked import check, random_inputs
 
+pytestmark = pytest.mark.registers
+
 SMALL = {"TILE_M": 32, "TILE_N": 32, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
 
 

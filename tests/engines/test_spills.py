@@ -7,6 +7,8 @@ from dnnc import dtypes
 from dnnc.engines import spills
 from dnnc.plan.plan import Plan
 
+pytestmark = pytest.mark.registers
+
 
 def gradient(n=4096):
     """The backward pass of matmul + GELU, the bias's gradient and more statistics: too much beside

@@ -275,6 +275,7 @@ def test_short_groups_beside_symbols():
         check(g, {"R": 16}, plan=plan)
 
 
+@pytest.mark.registers
 def test_several_turned_inputs():
     g = new_graph()
     x, z = turned(g, [40, 72]), turned(g, [40, 72], data_type=dtypes.i8)
@@ -741,6 +742,7 @@ def large(io):
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8, dtypes.f64], ids=str)
+@pytest.mark.registers
 def test_no_candidate_spills(target, io):
     """Nor do its blocks fill a multiprocessor before 512 threads do."""
     g = large(io)

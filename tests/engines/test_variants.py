@@ -3,6 +3,8 @@
 import itertools
 
 import dnnc
+import pytest
+
 from dnnc.compiler import compile_graph
 from dnnc.engines import heuristics
 from dnnc.engines.variants import MOST, guarded_configs
@@ -93,6 +95,7 @@ CHOICES = (
 )
 
 
+@pytest.mark.registers
 def test_each_size_runs_its_own_config(tmp_path):
     """A config that two guards name is compiled once; files keep all of it."""
     g = ffn(dnnc.Dim("M", max=4096), 64, 64)

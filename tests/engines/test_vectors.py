@@ -88,6 +88,7 @@ TURNED = [(4, "nchw"), ("nchw", 4), (32, "nchw"), ("nchw", 32), (32, 4)]
 
 
 @pytest.mark.parametrize(("source", "result"), TURNED)
+@pytest.mark.registers
 def test_large_copies_go_through_tiles(source, result):
     """Read and written 16 bytes at a time; with work on the way where no vector stays whole."""
     dims = (32, 256, 56, 56)
@@ -127,6 +128,7 @@ def test_tiles_of_wider_vectors(source, result, io):
 @slow
 @pytest.mark.parametrize(("source", "result"), TURNED)
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.registers
 def test_no_tile_of_vectors_spills(source, result, target):
     graph = moved(source, result, (32, 256, 56, 56)).graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])

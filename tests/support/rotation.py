@@ -1,0 +1,52 @@
+"""Which part of the rotating tests a commit runs.
+
+Tests marked `rotating` (random seeds, mostly) run in parts: of each of them a third at a commit,
+chosen by the commit's hash, so that one commit always runs the same and the next ones the rest.
+The number is shown at the start of a run; DNNC_TEST_ROTATION=NUMBER runs that part again and
+DNNC_TEST_ROTATION=all runs all, as naming a test (FILE::TEST) does.
+"""
+
+import hashlib
+import os
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+PARTS = 3
+VARIABLE = "DNNC_TEST_ROTATION"
+
+
+def _number_of_the_commit():
+    command = ["git", "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+    except OSError:
+        return 0
+    return int(done.stdout[:8], 16) if done.returncode == 0 else 0
+
+
+# For processes that are started from here too, so that what is printed is what they use.
+os.environ[VARIABLE] = os.environ.get(VARIABLE) or str(_number_of_the_commit())
+NUMBER = None if os.environ[VARIABLE] == "all" else int(os.environ[VARIABLE])
+
+
+def chosen(cases, number=NUMBER):
+    """The cases of a rotating test that are run, in their order."""
+    return [c for at, c in enumerate(cases) if number is None or (at + number) % PARTS == 0]
+
+
+def is_drawn(text, parts, number=NUMBER):
+    """Whether a text is one of those, about one in `parts`, that are looked at this time."""
+    digest = hashlib.sha256(f"{number} {text}".encode()).digest()
+    return number is None or int.from_bytes(digest[:4], "little") % parts == 0
+
+
+def kept_and_left(items):
+    """The tests to run, and those of other parts; items: pytest's, in their order."""
+    tests = defaultdict(list)
+    for item in items:
+        is_device = item.nodeid.startswith("tests/gpu/")  # which nothing rotates on
+        if item.get_closest_marker("rotating") and not is_device:
+            tests[item.nodeid.split("[")[0]].append(item)
+    left = {item for cases in tests.values() for item in set(cases).difference(chosen(cases))}
+    return [item for item in items if item not in left], [item for item in items if item in left]
