@@ -418,6 +418,7 @@ def swept(g):
         return found.slow, found.groups, sorted(r.path(found.dims) for r in found.turned)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seeds", [range(at, at + 12) for at in range(0, 60, 12)], ids=str)
 def test_drawn_graphs(seeds):
     taken = 0

@@ -2,9 +2,9 @@
 
 import itertools
 
-import dnnc
 import pytest
 
+import dnnc
 from dnnc.compiler import compile_graph
 from dnnc.engines import heuristics
 from dnnc.engines.variants import MOST, guarded_configs
