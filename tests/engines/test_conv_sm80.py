@@ -29,6 +29,7 @@ def run(g, sizes=None, *, knobs=SMALL, **options):
     return check(g, sizes, engine="conv_sm80", knobs=knobs, **options)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("name", [*CASES, *MORE])
 def test_shapes(name):
@@ -94,6 +95,7 @@ def test_images_of_more_elements_than_32_bits_count(channels):
     assert "mul.lo.s64" in ptx_of(run(g, {"N": 2}))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", WARPS, ids=str)
 def test_every_tile(tile):
     g = new_graph()

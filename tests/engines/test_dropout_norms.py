@@ -145,6 +145,7 @@ def marks(form, kind, make):
     return [*found, *([] if is_seen else [pytest.mark.slow])]
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(
     ("form", "kind", "make"),

@@ -210,6 +210,7 @@ def test_integers_and_doubles():
 # ---- knobs
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("rows", [4, 64, 512])
 @pytest.mark.parametrize(("held", "stages"), [(0, 1), (3, 2), (8, 8)])
 def test_knobs(rows, held, stages):

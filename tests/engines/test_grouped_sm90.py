@@ -79,6 +79,7 @@ def test_clusters(cluster, swap):
 PAIRS = {**SMALL, "TILE_CGA_M": 2}
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("n", [64, 128, 136, 200])
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32], ids=str)

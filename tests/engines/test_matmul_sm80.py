@@ -46,6 +46,7 @@ def depth_allowance(k):
     return 2.0**-23 * max(1, k / 16) * 4
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("layouts", list(itertools.product(("row", "column"), repeat=2)), ids=str)
 @pytest.mark.parametrize("name", TYPES)

@@ -62,6 +62,7 @@ def run(g, sizes=None, knobs=SMALL, **options):
     return check(g, sizes, engine="matmul_sm90", knobs=knobs, **options)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("layouts", list(itertools.product(("row", "column"), repeat=2)), ids=str)
 @pytest.mark.parametrize("name", TYPES)
 def test_types_and_operand_layouts(name, layouts):
@@ -112,6 +113,7 @@ def test_large_tiles(rows, columns):
     run(g, knobs=knobs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("cluster", [(2, 1), (1, 2), (2, 2), (4, 1)], ids=str)
 @pytest.mark.parametrize("layouts", [("row", "column"), ("column", "row")], ids=str)
 def test_clusters_share_their_loads(cluster, layouts):

@@ -198,6 +198,7 @@ def removed(module, kernel, opcodes):
 _LONG = ("attention_of_wide_heads", "convolution_of_elements")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if n in _LONG else ()) for n in CASES]
 )
@@ -418,6 +419,7 @@ SLOW = (
 )  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in HOPPER_CASES]
 )
@@ -741,6 +743,7 @@ ROWS_UNOBSERVABLE = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     "name",
     [

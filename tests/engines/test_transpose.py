@@ -149,6 +149,7 @@ def test_batches(dims):
     check_transpose(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("dims", [[2, 24, 5, 8], [1, 3, 7, 9], [3, 64, 1, 40], [2, 5, 2, 3, 8]])
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8], ids=str)
@@ -171,6 +172,7 @@ def test_channels_first_and_last(io, dims):
 ORDERS = list(itertools.permutations(range(3)))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("out", ORDERS, ids=str)
 @pytest.mark.parametrize("pad", [0, 1])
 def test_layouts(out, pad):
@@ -201,6 +203,7 @@ SHORT = {
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("is_slow", [True, False], ids=["turned", "straight"])
 @pytest.mark.parametrize(
@@ -437,6 +440,7 @@ def test_drawn_graphs(seeds):
 # ---- knobs and choice
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("tile", TILES, ids=str)
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8], ids=str)
 def test_every_tile(tile, io):
