@@ -2,8 +2,9 @@
 """The MLIR Python bindings: the only module that imports them.
 
 They come from numba-cuda-mlir (LLVM 23), a private package of that project; it is imported
-behind a stub parent, so that its own front end, which we do not use, is not executed.  A later
-`import numba_cuda_mlir` by the user still works.
+behind a stub parent, so that its own front end, which we do not use, is not executed.  A user may
+import that front end before or after, and then compiles in the worker: it gives every MLIR value of
+the process operators of its own (`==` builds a comparison), so `context` refuses beside it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import importlib.machinery
 import importlib.util
 import os
 import sys
@@ -24,17 +26,57 @@ from .errors import DnncError, Status
 _PACKAGE = "numba_cuda_mlir"
 
 
+# What gives values operators, in the front end of the package.
+_FRONT_END = f"{_PACKAGE}.mlir.dialect_exts.arith"
+
+
 class _Stub(types.ModuleType):
     """A package that runs its own code only when something is asked of it that it lacks so far."""
 
     def __getattr__(self, name: str) -> Any:
         is_of_the_import_system = name.startswith("__") and name != "__version__"
-        if is_of_the_import_system or self.__dict__.get("_dnnc_state") != "stub":
+        if is_of_the_import_system or not _is_stub(self):
             raise AttributeError(name)
-        self.__dict__["_dnnc_state"] = "full"
-        assert self.__spec__ and self.__spec__.loader
-        self.__spec__.loader.exec_module(self)
+        _complete(self)
         return getattr(self, name)
+
+
+def _is_stub(package: Any) -> bool:
+    """Whether a module is a stub whose own code has not run."""
+    return isinstance(package, _Stub) and package.__dict__.get("_dnnc_state") == "stub"
+
+
+def _complete(package: _Stub) -> None:
+    """Runs the code of a stub's package."""
+    package.__dict__["_dnnc_state"] = "full"
+    assert package.__spec__ and package.__spec__.loader
+    package.__spec__.loader.exec_module(package)
+
+
+class _Completing:
+    """Runs the code of a stub's package before a module inside it, as an import does."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        parent, _, child = name.rpartition(".")
+        package = sys.modules.get(parent)
+        if child == "_mlir" or not _is_stub(package):
+            return None
+        _complete(package)  # pyright: ignore[reportArgumentType]
+        loaded = sys.modules.get(name)
+        return None if loaded is None else importlib.machinery.ModuleSpec(name, _Loaded(loaded))
+
+
+class _Loaded:
+    """Loads a module that its package has loaded meanwhile."""
+
+    def __init__(self, module: Any):
+        self.module, self.spec = module, module.__spec__
+
+    def create_module(self, spec: Any) -> Any:
+        return self.module
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__ = self.spec
 
 
 def _stub(name: str) -> Any:
@@ -60,6 +102,7 @@ def _stub(name: str) -> Any:
 def _install_stub_parent() -> None:
     if _PACKAGE not in sys.modules:
         _isolate_symbols(_stub(_PACKAGE).__path__[0])
+        sys.meta_path.insert(0, _Completing())  # pyright: ignore[reportArgumentType]
 
 
 def _isolate_symbols(root: str) -> None:
@@ -134,7 +177,14 @@ def context() -> Iterator[Any]:
     MLIR's own threads are off: a verifier written in Python that they call would deadlock.
     Only dialects whose operations are built are loaded, parsed texts and passes load theirs: all
     would take 3 ms more here, and canonicalization would gather the patterns of all each time.
+    Beside the front end of the package it is refused: the process would crash.
     """
+    if _FRONT_END in sys.modules:
+        raise DnncError(
+            Status.NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING,
+            f"{_PACKAGE} is in use in this process, and changes the MLIR bindings for all of it",
+            "compiling in the worker (in_process=False), or in a process without it",
+        )
     with ir.Context(load_on_create_dialects=_DIALECTS) as made:
         made.enable_multithreading(False)
         with ir.Location.unknown():
