@@ -52,8 +52,9 @@ def compile(
     tuning: a tuning record or its file (`dnnc.autotune`), whose config for the graph comes first.
     errata: a file of rules that bar configs (default: what DNNC_ERRATA_FILE names, if it does).
     device, driver: the device whose times count in the record, and the driver version that rules
-    look at (default: any).  in_process: compile here and not in the worker process; refused
-    in a process that uses numba_cuda_mlir.  cache: take the plan from the cache if it is there, and keep it there; False to compile anew.
+    look at (default: any).  in_process: compile here and not in the worker process; refused in a
+    process that uses numba_cuda_mlir.  cache: take the plan from the cache if it is there, and
+    keep it there; False to compile anew.
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
