@@ -42,6 +42,7 @@ def test_examples_of_every_operation(op, number, build):
           allowance=allowance, **options)  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("mode", [m for m in MODES if m.domain == "float"], ids=lambda m: m.name)
 @pytest.mark.parametrize("io", [dtypes.f16, dtypes.bf16], ids=str)
 def test_float_modes_on_16_bit_types(mode, io):
@@ -100,6 +101,7 @@ def test_double_to_narrow_floats_rounds_once(narrow):
     np.testing.assert_array_equal(out.astype(np.float64), wanted.astype(np.float64))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 31, 64, 100])
 def test_odd_sizes_contiguous_and_broadcast(n):
     g = new_graph()
@@ -110,6 +112,7 @@ def test_odd_sizes_contiguous_and_broadcast(n):
     check(g)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("elements", [1, 7, 8, 2047, 2048, 2049, 8192, 9001])
 @pytest.mark.parametrize("unroll", [1, 4])
 def test_ends_of_blocks(elements, unroll):
@@ -133,6 +136,7 @@ def permuted_strides(dims, order, pad=0):
     return strides
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("out", ORDERS, ids=str)
 @pytest.mark.parametrize("pad", [0, 1])
@@ -299,6 +303,7 @@ def test_floats_to_bytes(to, source, pad):
     assert "setp.nan" not in ptx
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("to", [dtypes.f32, dtypes.f16, dtypes.bf16], ids=str)
 @pytest.mark.parametrize("source", [dtypes.i8, dtypes.ui8], ids=str)

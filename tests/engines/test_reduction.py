@@ -30,6 +30,7 @@ def reduce(g, x, mode, axes, **options):
 AXES = [axes for count in (1, 2, 3) for axes in itertools.combinations(range(3), count)]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("axes", AXES, ids=str)
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)], ids=str)
 def test_axes_and_layouts(axes, order):
@@ -81,6 +82,7 @@ def test_sums_of_columns_that_fill_shared_memory(count):
 KNOBS = [(rows, slices) for rows in (1, 4, 32, 64, 256) for slices in (1, 4)]
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize(("rows", "slices"), KNOBS)
 @pytest.mark.parametrize("axes", [(1,), (0,), (0, 1)], ids=["row", "column", "all"])
@@ -93,6 +95,7 @@ def test_rows_and_slices(rows, slices, axes):
     assert len(plan.programs[0].variants[0].steps) == (1 if slices == 1 else 2)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("m", [1, 2, 31, 100])
 @pytest.mark.parametrize("n", [1, 3, 8, 40, 1000])
 def test_odd_sizes(m, n):

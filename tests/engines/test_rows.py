@@ -83,6 +83,7 @@ def gradients(rows, columns, io=dtypes.f16):
 # ---- rows in registers, or read again
 
 
+@pytest.mark.rotating
 @pytest.mark.feature
 @pytest.mark.parametrize("threads", [2, 8, 32, 64, 256])
 @pytest.mark.parametrize("held", [0, 8, 32])
@@ -104,6 +105,7 @@ def test_rows_that_may_be_empty_are_left_to_other_engines(axis):
         check(softmax(dims, [axis]), {"m": m, "n": n}, target="sm_90a", slack=4.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("columns", [2, 3, 7, 33, 100, 129])
 @pytest.mark.parametrize("io", [dtypes.f32, dtypes.bf16, dtypes.f16], ids=str)
 def test_odd_rows(columns, io):
@@ -132,6 +134,7 @@ def test_long_rows_are_read_again_by_all_threads():
     run(softmax([2, 5000], [1]), knobs={**SMALL, "TILE_COLS": 256, "ARRAY_SIZE_PER_THREAD": 0})
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("held", [0, 4, 8])
 @pytest.mark.parametrize(
     ("dims", "axes", "strides"),
