@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
@@ -53,7 +54,7 @@ def _complete(package: _Stub) -> None:
     package.__spec__.loader.exec_module(package)
 
 
-class _Completing:
+class _Completing(importlib.abc.MetaPathFinder):
     """Runs the code of a stub's package before a module inside it, as an import does."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -66,7 +67,7 @@ class _Completing:
         return None if loaded is None else importlib.machinery.ModuleSpec(name, _Loaded(loaded))
 
 
-class _Loaded:
+class _Loaded(importlib.abc.Loader):
     """Loads a module that its package has loaded meanwhile."""
 
     def __init__(self, module: Any):
@@ -102,7 +103,7 @@ def _stub(name: str) -> Any:
 def _install_stub_parent() -> None:
     if _PACKAGE not in sys.modules:
         _isolate_symbols(_stub(_PACKAGE).__path__[0])
-        sys.meta_path.insert(0, _Completing())  # pyright: ignore[reportArgumentType]
+        sys.meta_path.insert(0, _Completing())
 
 
 def _isolate_symbols(root: str) -> None:
