@@ -54,9 +54,19 @@ def parser() -> argparse.ArgumentParser:
     choosing(kernels, "dnnc,cudnn,torch,torch_compile")
     kernels.add_argument("--list", action="store_true", help="print the cases and stop")
     kernels.add_argument(
-        "--hot", action="store_true",
-        help="time each column on a device that stays busy, too: shown beside, not judged",
+        "--mode", choices=("sustained", "cool", "both"), default="sustained",
+        help="each sample after 30 ms of the same work, or of idling; both: sustained is judged "
+        "(%(default)s)",
     )  # fmt: skip
+    kernels.add_argument(
+        "--plans", type=_named_folder, action="append", default=[], metavar="COLUMN=FOLDER",
+        help="also time what `plans` wrote, as by another version of dnnc; may be repeated",
+    )  # fmt: skip
+    written = commands.add_parser("plans", help="write the plan of each case, without a GPU")
+    written.add_argument("--out", type=Path, required=True, help="a folder")
+    written.add_argument("--target", default="sm_90a", help="default: %(default)s")
+    written.add_argument("--jobs", type=int, default=1, help="compilers at once (%(default)s)")
+    of_cases(written)
     plans = command("cudnn-plans", "cuDNN's fastest plan of each case, of all it has, on a GPU")
     plans.add_argument("--jobs", type=int, default=4, help="processes that build (%(default)s)")
     of_cases(plans)
@@ -122,6 +132,14 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+def _named_folder(text: str) -> tuple[str, Path]:
+    """before=FOLDER"""
+    name, _, folder = text.partition("=")
+    if not name or not folder:
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN=FOLDER")
+    return name, Path(folder)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     given = parser().parse_args(arguments)
     if given.command == "report":
@@ -157,6 +175,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "kernels" and given.list:
         for case in on_device.chosen(given):
             print(f"{case.id:50s} {case.flops / 1e9:9.1f} GFLOP {case.bytes / 1e6:9.1f} MB")
+        return 0
+    if given.command == "plans":
+        on_device.write_plans(given)
         return 0
     if torch.cuda.device_count() == 0:
         print("no CUDA device", file=sys.stderr)

@@ -6,8 +6,10 @@ on buffer set i, and writes the outputs or returns them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ import torch
 import dnnc
 from dnnc.engines import heuristics
 from dnnc.options import DEFAULTS, Options
+from dnnc.plan.plan import Plan
 from dnnc.runtime import driver
 from dnnc.target import of
 
@@ -34,7 +37,8 @@ class Bench:
     """What contestants run with.
 
     tune_seconds: for the search of cuDNN's best plan, of cases that cudnn_plans lacks.
-    is_hot: whether columns are timed on a device that stays busy, too.
+    modes: of `timing.MODES`; the first is judged, others stand beside.
+    plans: column -> the folder of plan files that it runs.
     """
 
     stream: Any
@@ -43,7 +47,8 @@ class Bench:
     rounds: int = 7
     tune_seconds: float = TUNE_SECONDS
     cudnn_plans: cudnn_peers.Winners = field(default_factory=dict)
-    is_hot: bool = False
+    modes: Sequence[str] = ("sustained",)
+    plans: dict[str, Path] = field(default_factory=dict)
 
 
 Contestant = Callable[[Case, Sequence[Buffers], Bench], dict[str, Column]]
@@ -59,8 +64,14 @@ def target() -> str:
 
 def our_launch(case: Case, sets: Sequence[Buffers], bench: Bench, options: Options) -> Column:
     """A compiled case, bound to each buffer set."""
-    _, tensors = our_graph(case)
     compiled, seconds = bench.compilers.ahead(case, options).result()
+    launch, information = bound_launch(case, sets, bench, compiled)
+    return launch, {**information, "compile_ms": round(1e3 * seconds, 1)}
+
+
+def bound_launch(case: Case, sets: Sequence[Buffers], bench: Bench, compiled: Plan) -> Column:
+    """A plan of a case, bound to each buffer set."""
+    _, tensors = our_graph(case)
     plan = dnnc.load(compiled)
     needed = plan.workspace_size()
     workspace = torch.empty(max(1, needed), dtype=torch.uint8, device="cuda")
@@ -77,7 +88,6 @@ def our_launch(case: Case, sets: Sequence[Buffers], bench: Bench, options: Optio
         "engines": [fusion.engine for fusion in program.fusions],
         "knobs": [dict(fusion.knobs) for fusion in program.fusions],
         "registers": [kernel.registers for kernel in program.kernels],
-        "compile_ms": round(1e3 * seconds, 1),
         "workspace": needed,
     }
     return lambda i: bound[i](), information
@@ -85,6 +95,20 @@ def our_launch(case: Case, sets: Sequence[Buffers], bench: Bench, options: Optio
 
 def dnnc_columns(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
     return {"dnnc": our_launch(case, sets, bench, our_options(case, bench.compilers.target))}
+
+
+def columns_of_plans(case: Case, sets: Sequence[Buffers], bench: Bench) -> dict[str, Column]:
+    """A column for each folder of plans that has the case, such as those of an older compiler."""
+    found: dict[str, Column] = {}
+    for name, folder in bench.plans.items():
+        if (path := plan_path(folder, case)).exists():
+            found[name] = bound_launch(case, sets, bench, dnnc.read_plan(path))
+    return found
+
+
+def plan_path(folder: Path, case: Case) -> Path:
+    """Where a case's plan lies in a folder."""
+    return folder / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', case.id)}.dnnplan"
 
 
 def our_options(case: Case, target: str) -> Options:
@@ -132,4 +156,5 @@ ALL: dict[str, Contestant] = {
     "cudnn": cudnn_peers.columns,
     "torch": torch_columns,
     "torch_compile": torch_compile_columns,
+    "plans": columns_of_plans,
 }

@@ -125,10 +125,12 @@ def _tuned(made: CudnnGraph, sets: int, bench: Bench) -> dict[str, Column]:
 
 def _quick_seconds(captured: timing.Captured, found: Sequence[tuple[float, Any, Any]]) -> float:
     """The median of three timings; one of a plan that is far from the best so far."""
-    first = captured.seconds_a_call()
+    first = captured.seconds_a_call("sustained")
     if found and first > 1.3 * min(seconds for seconds, _, _ in found):
         return first
-    return statistics.median((first, captured.seconds_a_call(), captured.seconds_a_call()))
+    return statistics.median(
+        (first, captured.seconds_a_call("sustained"), captured.seconds_a_call("sustained"))
+    )
 
 
 def read_winners(path: Path | None) -> Winners:

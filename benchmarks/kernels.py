@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -127,13 +128,13 @@ def measure(case: Case, makers: Makers, bench: Bench) -> dict[str, dict[str, Any
     def say(column: str) -> None:
         bench.watch.at(case.id, maker_of[column], RUN_SECONDS)
 
-    for column, seconds in timing.interleaved(captured, bench.rounds, say).items():
+    judged, *beside = bench.modes
+    for column, seconds in timing.interleaved(captured, bench.rounds, say, judged).items():
         columns[column]["seconds"] = seconds
-        columns[column]["rate"] = case.rate(sorted(seconds)[len(seconds) // 2])
-    for column, each in captured.items() if bench.is_hot else ():
-        if isinstance(each, timing.Captured):
-            say(column)
-            columns[column]["hot_rate"] = case.rate(each.hot_seconds_a_call())
+        columns[column]["rate"] = case.rate(statistics.median(seconds))
+    for mode in beside:
+        for column, seconds in timing.interleaved(captured, bench.rounds, say, mode).items():
+            columns[column][f"{mode}_rate"] = case.rate(statistics.median(seconds))
     return columns
 
 

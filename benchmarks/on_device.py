@@ -8,7 +8,19 @@ from collections.abc import Callable
 
 import torch
 
-from . import case_lists, contestants, cudnn_peers, generated, kernels, resnet50, results, sweep
+from dnnc.plan import format
+
+from . import (
+    case_lists,
+    contestants,
+    cudnn_peers,
+    generated,
+    kernels,
+    resnet50,
+    results,
+    sweep,
+    timing,
+)
 from .case import Case
 from .compilers import Compilers
 from .contestants import Bench
@@ -21,7 +33,8 @@ def run(given: Namespace, watch: Watch) -> None:
     watch.at("", given.command)
     torch.manual_seed(0)
     stream = torch.cuda.Stream()
-    made = Results(given.out, given.command, results.metadata())
+    mode = getattr(given, "mode", "sustained")
+    made = Results(given.out, given.command, {**results.metadata(), "mode": mode})
     compilers = Compilers(given.jobs, contestants.target())
     bench = Bench(stream, compilers, watch, given.rounds)
     try:
@@ -50,9 +63,11 @@ def listed(name: str | None, seed: int | None) -> list[Case]:
 
 
 def _kernels(given: Namespace, bench: Bench, made: Results) -> None:
-    bench.tune_seconds, bench.is_hot = given.tune_seconds, given.hot
+    bench.tune_seconds = given.tune_seconds
+    bench.modes = timing.MODES if given.mode == "both" else (given.mode,)
+    bench.plans = dict(given.plans)
     bench.cudnn_plans = cudnn_peers.read_winners(given.cudnn_plans)
-    columns = given.columns.split(",")
+    columns = [*given.columns.split(","), *(["plans"] if given.plans else [])]
     unknown = set(columns) - set(contestants.ALL)
     if unknown:
         raise ValueError(f"columns {sorted(unknown)}; there are {list(contestants.ALL)}")
@@ -81,6 +96,27 @@ def _variants(given: Namespace, bench: Bench, made: Results) -> None:
     if given.all:
         choices += sweep.candidates(case, given.engine, given.most, bench)
     sweep.run_variants(case, choices, bench, made)
+
+
+def write_plans(given: Namespace) -> None:
+    """Compiles the cases of `plans` and writes a file for each, without a GPU."""
+    compilers = Compilers(given.jobs, given.target)
+    given.out.mkdir(parents=True, exist_ok=True)
+    try:
+        waiting = [
+            (case, compilers.ahead(case, contestants.our_options(case, given.target)))
+            for case in chosen(given)
+        ]
+        for case, future in waiting:
+            try:
+                plan, seconds = future.result()
+            except Exception as error:
+                print(f"{case.id}: {kernels.said(error)}", flush=True)
+                continue
+            format.write(contestants.plan_path(given.out, case), plan)
+            print(f"{case.id}: {seconds:.1f} s", flush=True)
+    finally:
+        compilers.close()
 
 
 _COMMANDS: dict[str, Callable[[Namespace, Bench, Results], None]] = {

@@ -142,6 +142,9 @@ def summary(rows: Sequence[Sequence[float]]) -> str:
 
 # ---- tables
 
+# Rates that stand beside the judged one: of an idle device, and, in older files, of a busy one.
+_BESIDE = ("cool", "hot")
+
 # Shares of the copy bandwidth are told from so many bytes on.
 _STREAMED_BYTES = 2e8
 
@@ -167,7 +170,8 @@ def device_line(meta: Mapping[str, Any]) -> str:
     return (
         f"{meta['device']}, {meta['multiprocessors']} multiprocessors, driver {meta['driver']}, "
         f"CUDA {meta['cuda']}, torch {meta['torch']}, cuDNN {meta.get('cudnn')} "
-        f"(frontend {meta.get('cudnn_frontend')}), dnnc {meta['dnnc']}; {meta['date']}."
+        f"(frontend {meta.get('cudnn_frontend')}), dnnc {meta['dnnc']}; {meta['date']}; "
+        f"{meta.get('mode', 'cool')}."
     )
 
 
@@ -188,8 +192,9 @@ def _table(title: str, rows: Sequence[Row], known: Mapping[str, Any], stream: fl
     more = ["ours / best peer", *(["ours / copy bandwidth"] if stream else [])]
     has_dense = any(_of_dense(row, known) for _, row in rows)
     more += ["ours / dense"] if has_dense else []
-    has_hot = any("hot_rate" in row["columns"].get(OURS, {}) for _, row in rows)
-    more += ["hot: ours", "hot: ours / best peer"] if has_hot else []
+    beside = [m for m in _BESIDE if any(f"{m}_rate" in r["columns"].get(OURS, {}) for _, r in rows)]
+    for mode in beside:
+        more += [f"{mode}: ours", f"{mode}: ours / best peer"]
     lines = [
         f"### {title}",
         "",
@@ -210,7 +215,8 @@ def _table(title: str, rows: Sequence[Row], known: Mapping[str, Any], stream: fl
         if has_dense:
             share = _of_dense(row, known)
             cells.append(f"{share:.2f}" if share else "")
-        cells += _hot_cells(row) if has_hot else []
+        for mode in beside:
+            cells += _cells_beside(row, mode)
         lines.append(f"| {name.partition('/')[2]} | {' | '.join(cells)} |")
     if stream:
         lines += ["", f"Copy bandwidth of the run: {stream:.0f} GB/s."]
@@ -230,10 +236,10 @@ def _of_dense(row: Mapping[str, Any], known: Mapping[str, Any]) -> float | None:
     return own / of_dense if own and of_dense else None
 
 
-def _hot_cells(row: Mapping[str, Any]) -> list[str]:
-    """Our rate on a device that stays busy, and what it is of the best peer's."""
-    rates = {name: entry["hot_rate"] for name, entry in row["columns"].items()
-             if "hot_rate" in entry}  # fmt: skip
+def _cells_beside(row: Mapping[str, Any], mode: str) -> list[str]:
+    """Our rate as it was measured beside the judged one, and what it is of the best peer's."""
+    rates = {name: entry[f"{mode}_rate"] for name, entry in row["columns"].items()
+             if f"{mode}_rate" in entry}  # fmt: skip
     ours = rates.pop(OURS, None)
     best = max(rates.values(), default=None)
     return [

@@ -89,17 +89,19 @@ def test_line_tells_the_ratio():
     assert results.line("case", DATA["rows"]["matmul/bf16/none/8x8x8"]).endswith("ratio 0.500")
 
 
-def test_rates_of_a_busy_device_stand_beside():
+@pytest.mark.parametrize("mode", ["cool", "hot"])
+def test_rates_of_another_mode_stand_beside(mode):
     of_both = row(1e-4, 2e-4)
-    of_both["columns"]["dnnc"]["hot_rate"] = 3000.0
-    of_both["columns"]["torch"]["hot_rate"] = 2000.0
+    of_both["columns"]["dnnc"][f"{mode}_rate"] = 3000.0
+    of_both["columns"]["torch"][f"{mode}_rate"] = 2000.0
     rows = {"matmul/bf16/none/8x8x8": of_both, "matmul/bf16/none/4x4x4": row(1e-4, 2e-4)}
     lines = results.markdown({**DATA, "rows": rows}).splitlines()
     (heading,) = (line for line in lines if line.startswith("| case "))
-    assert heading.endswith("| ours / best peer | hot: ours | hot: ours / best peer |")
+    assert heading.endswith(f"| ours / best peer | {mode}: ours | {mode}: ours / best peer |")
     assert any(line.endswith("| 2.00 | 3000 | 1.50 |") for line in lines)
     assert any(line.endswith("| 2.00 |  |  |") for line in lines)
 
 
-def test_there_are_no_columns_of_a_busy_device_without_such_rates():
-    assert "hot" not in results.markdown(DATA)
+def test_there_are_no_columns_of_another_mode_without_such_rates():
+    assert "hot: ours" not in results.markdown(DATA)
+    assert "cool: ours" not in results.markdown(DATA)
