@@ -78,7 +78,7 @@ class OnlineSoftmax:
 
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
         """Of the first block; is_masked: whether a row may have no score above -inf."""
-        most = self._maximum(scores, None)
+        most = [_over_quad(own, _max) for own in self._lane_maximum(scores)]
         exponentials = self._exponentials(scores, self._base(most, is_masked))
         rows = Rows(most, [_Chains.of(exponentials, half, None).whole for half in HALVES])
         return Step(exponentials, rows, ())
@@ -94,23 +94,32 @@ class OnlineSoftmax:
     ) -> Step:
         """pin(value): has a value computed no later than here; of the sums of the first
         `pinned` eighths of the exponentials."""
-        most = self._maximum(scores, rows.reference)
-        grows = None
+        lanes = self._lane_maximum(scores)
         if self.rescale:
-            grows = self._any_grows(most, rows.reference)
-            most = [
-                arith.SelectOp(grows, new, old).result
-                for new, old in zip(most, rows.reference, strict=True)
-            ]
-        base = self._base(most, is_masked)
-        scale = self.shares(rows.reference, base)
-        exponentials = self._exponentials(scores, base)
-        totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
+            # Only a step whose maximum outgrows the reference, a few of each row, goes through the
+            # exchange between lanes and the scaling of sums.
+            grows = self._any_grows(lanes, rows.reference)
+            types = [ops.f32_type()] * (3 * len(HALVES))
+            found = ops.either(
+                grows, types, lambda: self._moved(lanes, rows, is_masked), lambda: _kept(rows)
+            )
+        else:
+            grows, found = None, self._moved(lanes, rows, is_masked)
+        most, totals, scale = found[:2], found[2:4], found[4:]
+        exponentials = self._exponentials(scores, self._base(most, is_masked))
         first = len(exponentials) // 4 * pinned // 8 if pin is not None else 0
         chains = [_Chains.of(exponentials, half, totals[half], first) for half in HALVES]
         if pin is not None and first:
             pin(_add(*(chain.part for chain in chains)))
         return Step(exponentials, Rows(most, [chain.whole for chain in chains]), scale, grows)
+
+    def _moved(self, lanes: Sequence[Any], rows: Rows, is_masked: bool) -> list[Any]:
+        """References moved to the largest scores, with sums scaled to them, and the scales."""
+        pairs = zip(lanes, rows.reference, strict=True)
+        most = [_over_quad(_max(own, old), _max) for own, old in pairs]
+        scale = self.shares(rows.reference, self._base(most, is_masked))
+        totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
+        return [*most, *totals, *scale]
 
     def fixed(self, scores: Sequence[Any], rows: Rows, scale: Sequence[Any]) -> list[Any]:
         """Exponentials of rows whose maximum is known, times a factor of each row."""
@@ -139,16 +148,11 @@ class OnlineSoftmax:
 
     # ---- parts
 
-    def _maximum(self, scores: Sequence[Any], old: Sequence[Any] | None) -> list[Any]:
-        """Of each row, with what it was before; two chains a row."""
-        found = []
-        for half in HALVES:
-            chains = [_chain(_of_row(scores, half)[i::2], _max) for i in (0, 1)]
-            most = _max(*chains)
-            if old is not None:
-                most = _max(most, old[half])
-            found.append(_over_quad(most, _max))
-        return found
+    def _lane_maximum(self, scores: Sequence[Any]) -> list[Any]:
+        """The largest score that the lane has of each row; two chains a row."""
+        return [
+            _max(*(_chain(_of_row(scores, half)[i::2], _max) for i in (0, 1))) for half in HALVES
+        ]
 
     def _base(self, most: Sequence[Any], is_masked: bool) -> list[Any]:
         """What is subtracted: no difference of infinities, where a row has no score yet."""
@@ -160,10 +164,15 @@ class OnlineSoftmax:
             arith.SelectOp(empty, zero, m).result for empty, m in zip(is_empty, most, strict=True)
         ]
 
-    def _any_grows(self, most: Sequence[Any], old: Sequence[Any]) -> Any:
-        """Whether a row of the warp outgrows its reference."""
-        factor = _of(self.factor)
-        grown = [_mul(arith.SubFOp(m, o).result, factor) for m, o in zip(most, old, strict=True)]
+    def _any_grows(self, lanes: Sequence[Any], old: Sequence[Any]) -> Any:
+        """Whether a row of the warp outgrows its reference.
+
+        Growth is the exponent that the largest score would have if the reference stayed, computed
+        as exponentials compute theirs, so that none that stays is above `rescale`.
+        """
+        factors = self._factors(old)
+        shifts = _shifts(old, factors)
+        grown = [_distance(m, s, f) for m, s, f in zip(lanes, shifts, factors, strict=True)]
         # A row without scores, whose growth is no number, does not hide the other's.
         return is_any_above(arith.MaxNumFOp(*grown).result, self.rescale)
 
@@ -241,6 +250,11 @@ class _Chains:
                 parts[number] = found if place <= more else parts[number]
             chains[number] = [found]
         return _Chains(_add(chains[0][0], chains[1][0]), _add(*parts))
+
+
+def _kept(rows: Rows) -> list[Any]:
+    """References and sums as they are, and scales of 1."""
+    return [*rows.reference, *rows.total, *(_number(1.0) for _ in HALVES)]
 
 
 def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
