@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
+from .frontends.default_target import compiled_for_default, default_rows
 from .frontends.device_properties import target_rows
 from .frontends.enums import modes_of, text_of
 from .options import DEFAULT_MODES, DEFAULTS, Options
@@ -18,10 +19,6 @@ from .target import Target
 if TYPE_CHECKING:
     from .frontends.device_properties import DeviceProperties
     from .record import Record
-
-
-# What is compiled for where neither the caller nor the graph names a target.
-DEFAULT_TARGET = "sm_90"
 
 
 def compile(
@@ -42,10 +39,11 @@ def compile(
     """Compiles a graph ahead of time, on a machine with or without a GPU.
 
     graph: a `dnnc.pygraph`, an `OperationGraph` or its JSON form (a dict).  target: `sm_80`,
-    `sm_90a`, or several by commas, for one plan with code for all; or a device, as
-    `dnnc.create_device_properties` gives it, its JSON, or the path of a file with that: its target
-    is compiled for, and configs are ranked for its multiprocessors (default: what a pygraph names
-    by `target`, `sm_version` or `device_property`, else sm_90).  engine: the one to
+    `sm_90a`, an alias such as `h100`, or several by commas, for one plan with code for all; or a
+    device, as `dnnc.create_device_properties` gives it, its JSON, or the path of a file with that:
+    its target is compiled for, and configs are ranked for its SMs (default: what a pygraph names
+    by `target`, `sm_version` or `device_property`; else the device that is here; without one,
+    `sm_80,sm_90a`: any card runs it, and Hopper at its full rate).  engine: the one to
     take (default: the best prediction).  knobs: of that engine; those not given are the best that
     go with them.  modes: heuristic modes in order.  variants: how many
     configs a plan of symbols may hold for different sizes, where no engine is asked for.
@@ -63,9 +61,10 @@ def compile(
     if driver and not driver[0].isdecimal():
         raise DnncError(Status.BAD_PARAM, f"driver={driver!r}", "a version, as 575.51")
     named = getattr(graph, "named_target", None) if target is None else target
-    finalized, rows = graph_of(graph), target_rows(DEFAULT_TARGET if named is None else named)
+    finalized = graph_of(graph)
+    rows = None if named is None else target_rows(named)
     if knobs and engine is None:
-        raise _no_engine(finalized, rows[0], knobs)
+        raise _no_engine(finalized, (rows or default_rows())[-1], knobs)
     options = Options(
         modes=modes_of(modes),
         engine=engine,
@@ -75,15 +74,21 @@ def compile(
         errata=errata_text(errata),
         device=device,
         driver=driver,
-        sm_count=targets.other_sm_count(rows),
+        sm_count=targets.other_sm_count(rows or ()),
     )
-    if in_process:
-        from .cache import plans
 
-        return plans.compiled_here(finalized, rows, options, cache=cache)
-    from . import worker
+    def compile_for(rows: tuple[Target, ...]) -> Plan:
+        if in_process:
+            from .cache import plans
 
-    return worker.compile_graph(finalized, rows, options, cache=cache)
+            return plans.compiled_here(finalized, rows, options, cache=cache)
+        from . import worker
+
+        return worker.compile_graph(finalized, rows, options, cache=cache)
+
+    if rows is None:
+        return compiled_for_default(finalized, options, compile_for)
+    return compile_for(rows)
 
 
 def _no_engine(graph: OperationGraph, target: Target, knobs: Mapping[str, int]) -> DnncError:

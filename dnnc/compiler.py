@@ -25,7 +25,7 @@ from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
 from .dialect.json_form import to_json
 from .dialect.prior import priors_of
-from .engines import heuristics, spills
+from .engines import heuristics, hints, spills
 from .engines.inputs import Inputs, inputs_of
 from .engines.variants import guarded_configs
 from .errors import DnncError, Status, cudnnGraphNotSupportedError
@@ -302,7 +302,7 @@ def _for_target(
         made = _of_decision(graph, target, found, store, report)
         best = min(best, made, key=spills.spilled_bytes)
     for program in best.programs:
-        heuristics.warned(program.warnings)
+        hints.warned(program.warnings)
     _log.info("%s in %.0f ms", best.summary, 1e3 * (time.perf_counter() - began))
     return best
 
@@ -363,8 +363,12 @@ def _decided(graph: OperationGraph, target: Target, options: Options, inputs: In
     if options.partition:
         return _Decision(replace(options, guards=(("1", options.choices),)))
     config = _best_config(graph, target, options, inputs)
-    warnings = heuristics.slow_products(config, target)
     is_free = options.engine is None and not options.knobs
+    warnings = (
+        hints.hints(graph, config, target, options.modes, inputs)
+        if is_free
+        else hints.slow_products(config, target)
+    )
     most = options.most_variants if is_free else 1
     guarded = guarded_configs(graph, target, config, most=most, inputs=inputs)
     decided = replace(

@@ -107,25 +107,50 @@ TARGETS: tuple[Target, ...] = (
 
 _BY_NAME = {row.name: row for row in TARGETS}
 
+# Names of generations and parts -> the target that such a device is compiled for by default.
+ALIASES: dict[str, str] = {
+    **dict.fromkeys(("ampere", "a100", "a30"), "sm_80"),
+    **dict.fromkeys(("a10", "a40", "rtx3090"), "sm_86"),
+    **dict.fromkeys(("ada", "l4", "l40", "l40s", "rtx4090"), "sm_89"),
+    **dict.fromkeys(("hopper", "h100", "h200", "gh200"), "sm_90a"),
+    **dict.fromkeys(("blackwell", "b200", "gb200"), "sm_100"),
+    **dict.fromkeys(("rtx5090", "rtxpro6000"), "sm_120"),
+}
+
+# One plan for any card: the oldest architecture, whose PTX newer ones take, and Hopper.
+PORTABLE = "sm_80,sm_90a"
+# Stands in for sm_80 there where a graph needs fp8 conversion.
+OLDEST_WITH_FP8 = "sm_89"
+# Where one target is wanted and none is named: texts of a stage, `dnnc engines`, the interpreter.
+SINGLE = "sm_90a"
+
 # Capability -> the row of the features that engines use on it alone.
 _OWN_FEATURES = {(9, 0): _BY_NAME["sm_90a"]}
 
 
 def of(name: str | Target) -> Target:
-    """The row of `sm_90`, `sm_90a`, ...; any other name is NOT_SUPPORTED_ARCH_MISMATCH."""
+    """The row of `sm_90a`, or of an alias such as `h100`, in any case of letters.
+
+    Any other name is NOT_SUPPORTED_ARCH_MISMATCH.
+    """
     if isinstance(name, Target):
         return name
-    row = _BY_NAME.get(name)
+    plain = name.strip().lower()
+    row = _BY_NAME.get(ALIASES.get(plain.replace(" ", "").replace("_", ""), plain))
     if row is None:
-        raise DnncError(
-            Status.NOT_SUPPORTED_ARCH_MISMATCH, f"target {name!r}", ", ".join(_BY_NAME), "target"
-        )
+        accepted = f"{', '.join(_BY_NAME)}, or an alias: {', '.join(ALIASES)}"
+        raise DnncError(Status.NOT_SUPPORTED_ARCH_MISMATCH, f"target {name!r}", accepted, "target")
     return row
 
 
 def of_list(names: str) -> tuple[Target, ...]:
-    """The rows of `sm_80,sm_90a`, in that order; a target named twice is BAD_PARAM."""
-    rows = tuple(of(name.strip()) for name in names.split(","))
+    """The rows of `sm_80,sm_90a`, in that order; a target named twice is BAD_PARAM.
+
+    `portable` stands for `sm_80,sm_90a`.
+    """
+    if names.strip().lower() == "portable":
+        names = PORTABLE
+    rows = tuple(of(name) for name in names.split(","))
     if len(set(rows)) != len(rows):
         raise DnncError(
             Status.BAD_PARAM_DUPLICATED_ENTRIES, f"targets {names}", "each target once", "target"

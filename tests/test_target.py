@@ -10,6 +10,20 @@ def test_names_lead_to_rows():
     assert [t.name for t in target.of_list("sm_80, sm_90a")] == ["sm_80", "sm_90a"]
 
 
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("H100", "sm_90a"), ("hopper", "sm_90a"), ("A100", "sm_80"), ("L40S", "sm_89"),
+     ("Blackwell", "sm_100"), ("RTX 5090", "sm_120"), ("SM_90A", "sm_90a")],
+)  # fmt: skip
+def test_generations_and_parts_are_aliases(alias, name):
+    assert target.of(alias).name == name
+
+
+def test_portable_stands_for_two_targets():
+    assert [t.name for t in target.of_list("portable")] == ["sm_80", "sm_90a"]
+    assert target.of_list("portable")[0].is_forward_compatible
+
+
 def test_unknown_and_repeated_targets_are_refused():
     with pytest.raises(DnncError, match="accepted: sm_80"):
         target.of("sm_75")

@@ -45,7 +45,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=examples(
-        "dnnc compile ffn.py --target sm_80,sm_90",
+        "dnnc compile ffn.py",
         "dnnc inspect ffn.dnnplan",
         "dnnc run ffn.dnnplan --random --size M=37 --device interpreter --check",
     ),

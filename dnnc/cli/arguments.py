@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from .. import options
+from .. import target as targets
 
 # Between the texts of several targets, and the parts of a file that `dnnc opt` splits.
 SEPARATOR = "// -----"
 
-DEFAULT_TARGET = "sm_90"
 DEFAULT_MODES = ",".join(options.DEFAULT_MODES)
 
 
@@ -35,9 +35,11 @@ Targets = Annotated[
         "--target",
         "-t",
         metavar="NAME,...",
-        help="Architectures: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_120, sm_120a;"
-        " or a device: the JSON of its properties, or a .json file with it."
-        f"  [dim]\\[default: what GRAPH names, else {DEFAULT_TARGET}][/]",
+        help="Architectures: sm_80, sm_86, sm_89, sm_90, sm_90a, sm_100, sm_100a, sm_120, sm_120a,"
+        " or portable (sm_80,sm_90a); or a device: an alias (h100, a100, blackwell, ...),"
+        " the JSON of its properties, or a .json file with it.  [dim]\\[default: what GRAPH"
+        " names, else the device that is here,"
+        f" else {targets.PORTABLE} for a plan and {targets.SINGLE} for a text][/]",
         show_default=False,
     ),
 ]

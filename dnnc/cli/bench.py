@@ -46,13 +46,13 @@ def bench(
     so that small ones are read from the L2 cache.
     """
     from ..runtime import driver
-    from .on_device import device_target, loaded
+    from .on_device import loaded
 
     sizes = parse_settings(size or [], "--size")
     place = driver.device()
     problem = read_problem(file, plan)
     arrays, found = inputs_of(problem.graph, [], sizes, seed=0, is_random=True)
-    made = problem.plan_for(target, device_target)
+    made = problem.plan_for(target)
     console.field("device", f"cuda ({place.name})")
     with loaded(made, arrays, found) as work:
         seconds, calls = _timed(work, rounds)

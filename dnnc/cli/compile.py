@@ -13,6 +13,7 @@ from .. import worker
 from ..api import errata_text, tuning_text
 from ..cache import place, plans
 from ..errors import DnncError, Status
+from ..frontends.default_target import compiled_for_default, single_target
 from ..frontends.device_properties import target_rows
 from ..options import DEFAULTS, Options
 from ..plan import format
@@ -23,7 +24,6 @@ from ..target import Target
 from . import as_c, console, files
 from .arguments import (
     DEFAULT_MODES,
-    DEFAULT_TARGET,
     ORDER,
     SEPARATOR,
     Errata,
@@ -144,16 +144,17 @@ def compile_file(
     source = files.read_source(graph)
     _verify_stage(source, emit, bool(engine or knobs))
     rows = _rows(source, named)
-    choice["sm_count"] = targets.other_sm_count(rows)
+    if rows is None and not is_whole:
+        rows = (targets.of(single_target()),)
+    choice["sm_count"] = targets.other_sm_count(rows or ())
     # The index goes by the whole record, the plan by its entries for the graph.
     choice["tuning"] = tuning_text(source.graph, tuning)
-    if ORDER.index(emit) < ORDER.index(Stage.cubin):
+    if rows is not None and ORDER.index(emit) < ORDER.index(Stage.cubin):
         _write_text(_texts(source, rows, emit, choice), output)
         return
-    if emit is Stage.cubin:
+    if rows is not None and emit is Stage.cubin:
         _verify_one_cubin(rows, output)
-    with console.compiling([row.name for row in rows], stages=7) as times:
-        plan = compiled(source, rows, choice, times, in_process, cache=not no_cache)
+    plan, by_target = _compiled_with_times(source, rows, choice, in_process, cache=not no_cache)
     if emit is Stage.cubin:
         code = plan.blobs[plan.programs[0].modules[0].cubin]
         write_whole(str(output), code)
@@ -162,11 +163,11 @@ def compile_file(
     if known is not None:
         known.keep(plan, source.stage)
     if emit is Stage.c:
-        as_c.write(plan, str(output or _default_c(graph, plan)), times.by_target)
+        as_c.write(plan, str(output or _default_c(graph, plan)), by_target)
         return
     path = str(output or default_output(graph, plan))
     write(path, plan)
-    print_summary(plan, path, times.by_target)
+    print_summary(plan, path, by_target)
 
 
 def _record_text(tuning: str | None) -> str:
@@ -216,8 +217,11 @@ def _verify_stage(source: Source, emit: Stage, has_choice: bool) -> None:
         )
 
 
-def _rows(source: Source, named: Sequence[Target] | None) -> Sequence[Target]:
-    """The targets: those asked for, else what the file names; only a graph's may change."""
+def _rows(source: Source, named: Sequence[Target] | None) -> tuple[Target, ...] | None:
+    """The targets: those asked for, else what the file names; only a graph's may change.
+
+    None where there is neither.
+    """
     own = target_rows(source.target) if source.target else None
     names, own_names = (",".join(row.name for row in rows or ()) for rows in (named, own))
     if source.stage != Stage.graph and names and own and names != own_names:
@@ -227,7 +231,8 @@ def _rows(source: Source, named: Sequence[Target] | None) -> Sequence[Target]:
             own_names,
             files.label(source.path),
         )
-    return named or own or targets.of_list(DEFAULT_TARGET)
+    found = named or own
+    return None if found is None else tuple(found)
 
 
 def _verify_one_cubin(rows: Sequence[Target], output: Path | None) -> None:
@@ -264,6 +269,27 @@ def _texts(
             work = resume(source.text) if source.stage != Stage.graph else start(source.graph, row)
             found.append(advance(work, stage, Options(**choice)).text())
     return found
+
+
+def _compiled_with_times(
+    source: Source,
+    rows: tuple[Target, ...] | None,
+    choice: dict[str, Any],
+    in_process: bool,
+    cache: bool,
+) -> tuple[Plan, list[dict[str, float]]]:
+    """(the plan, the seconds of each target's stages).  rows: None for the default."""
+    times: list[dict[str, float]] = []
+
+    def compile_for(rows: tuple[Target, ...]) -> Plan:
+        with console.compiling([row.name for row in rows], stages=7) as report:
+            plan = compiled(source, rows, choice, report, in_process, cache)
+        times[:] = report.by_target
+        return plan
+
+    if rows is not None:
+        return compile_for(rows), times
+    return compiled_for_default(source.graph, Options(**choice), compile_for), times
 
 
 def compiled(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..api import errata_text, tuning_text
+from ..frontends.default_target import single_target
 from ..frontends.device_properties import target_rows
 from ..target import Target
 from . import console, files
 from .arguments import (
     DEFAULT_MODES,
-    DEFAULT_TARGET,
     Errata,
     Graph,
     Modes,
@@ -72,7 +72,8 @@ def engines(
     modes = parse_modes(mode)
     source = files.read_source(graph)
     options = Options(errata=errata_text(errata), tuning=tuning_text(source.graph, tuning))
-    for place, row in enumerate(target_rows(target_or(target, source.target, DEFAULT_TARGET))):
+    named = target_or(target, source.target)
+    for place, row in enumerate(target_rows(single_target() if named is None else named)):
         if place:
             console.blank()
         _show(source.graph, row, modes, inputs_of(options), explain)

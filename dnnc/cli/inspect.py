@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
         "inspect",
         inspect,
         "dnnc inspect ffn.dnnplan",
-        "dnnc inspect ffn.dnnplan --ptx --target sm_90",
+        "dnnc inspect ffn.dnnplan --ptx --target sm_90a",
         "dnnc inspect ffn.dnnplan --graph > ffn.json; dnnc compile ffn.json",
         "dnnc compile ffn.py --emit kernel | dnnc inspect -",
     )

@@ -8,13 +8,14 @@ from pathlib import Path
 
 from ..cache import files as index
 from ..cache import place
+from ..frontends.default_target import default_rows
 from ..options import Options
 from ..plan import format
 from ..plan.plan import Plan
 from ..store import Store
 from ..target import Target
 from . import files
-from .arguments import DEFAULT_TARGET, Stage
+from .arguments import Stage
 
 # Files whose bytes are all that their plans depend on; a Python file may read others.
 _SUFFIXES = (".mlir", ".json")
@@ -49,5 +50,6 @@ def kept(path: str, named: Sequence[Target] | None, options: Options) -> Kept | 
     if path == files.STDIN or suffix not in _SUFFIXES or settings is None:
         return None
     targets = None if named is None else [row.name for row in named]
-    key = index.file_key(files.read_bytes(path), suffix, targets, DEFAULT_TARGET, options)
+    default = ",".join(row.name for row in default_rows())
+    key = index.file_key(files.read_bytes(path), suffix, targets, default, options)
     return Kept(place.store_of(settings), key)

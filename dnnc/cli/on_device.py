@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from .. import target as targets
 from ..interpreter.plans import element_places, scattered
 from ..plan.plan import Plan, TensorRecord
 from ..runtime import ExecutionPlan, driver
@@ -21,11 +20,6 @@ Array = Any
 # Outputs start with it in every byte, NaN in any float, so that a gap of a kernel shows; but those
 # that are read start with what they are given.
 _POISON = 0xFF
-
-
-def device_target() -> str:
-    """What a graph is compiled for by default that runs here."""
-    return targets.of_capability(*driver.device().capability).name
 
 
 @dataclass

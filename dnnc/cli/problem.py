@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,10 +10,11 @@ from .. import target as targets
 from ..api import errata_text
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
+from ..frontends.default_target import single_target
 from ..frontends.device_properties import target_rows
 from ..plan.plan import Plan
 from . import console, files
-from .arguments import DEFAULT_TARGET, target_or
+from .arguments import target_or
 from .files import Source
 
 
@@ -25,12 +26,11 @@ class Problem:
     plan: Plan | None = None
     source: Source | None = None
 
-    def plan_for(
-        self, target: str | None, default: Callable[[], str] = lambda: DEFAULT_TARGET
-    ) -> Plan:
+    def plan_for(self, target: str | None) -> Plan:
         """The plan: its part for a target, or compiled for it.
 
-        default: what a graph is compiled for that names no target when none is asked for.
+        A graph that names no target when none is asked for is compiled for the device that is
+        here, else for sm_90a.
         """
         if self.plan is not None:
             return replace(self.plan, programs=files.programs_of(self.plan, target))
@@ -38,7 +38,7 @@ class Problem:
 
         assert self.source is not None
         named = target_or(target, self.source.target)
-        rows = target_rows(default() if named is None else named)
+        rows = target_rows(single_target() if named is None else named)
         choice = {"errata": errata_text(), "sm_count": targets.other_sm_count(rows)}
         with console.compiling([row.name for row in rows], stages=7) as times:
             return compiled(self.source, rows, choice, times)

@@ -110,10 +110,10 @@ def _on_cuda(
     problem: Problem, arrays: Any, sizes: Mapping[str, int], target: str | None, seed: int
 ) -> dict[int, Any]:
     from ..runtime import driver
-    from .on_device import device_target, loaded
+    from .on_device import loaded
 
     place = driver.device()
-    plan = problem.plan_for(target, device_target)
+    plan = problem.plan_for(target)
     capability = ".".join(map(str, place.capability))
     console.field("device", f"cuda ({place.name}, compute capability {capability})")
     with loaded(plan, arrays, sizes) as work:

@@ -79,6 +79,8 @@ def _show_program(plan: Plan, program: Program) -> None:
         console.field("code", ", ".join(sizes))
     if program.split_reason:
         console.field("split", program.split_reason)
+    for hint in program.warnings:
+        console.field("hint", hint)
     console.blank()
     _show_fusions(program)
     for number, variant in enumerate(program.variants):

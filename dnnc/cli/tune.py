@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .. import target as targets
 from ..errors import DnncError
+from ..frontends.default_target import single_target
 from . import console, files
-from .arguments import DEFAULT_TARGET, Errata, Modes, parse_modes, target_or
+from .arguments import Errata, Modes, parse_modes, target_or
 
 if TYPE_CHECKING:
     from ..tuning.results import Row, Tuned
@@ -50,7 +52,7 @@ def tune(
             metavar="NAME",
             help="One architecture, or a device: its JSON or a .json file.  "
             "[dim]\\[default: what GRAPH names, else the device's; "
-            f"with --compile-only {DEFAULT_TARGET}][/]",
+            f"with --compile-only {targets.SINGLE} without one][/]",
             show_default=False,
         ),
     ] = None,
@@ -123,7 +125,7 @@ def tune(
     with _executor(jobs) as executor, console.counting() as report:
         chosen |= {"executor": executor, "report": report}
         if compile_only is not None:
-            row = target_or(named, DEFAULT_TARGET)
+            row = single_target() if named is None else named
             found = compile_candidates(source.graph, compile_only, row, **chosen)
         else:
             found = autotune(

@@ -37,10 +37,10 @@ from .surface import memory_seconds
 MODES = ("INSTANT", "A", "B", "FALLBACK")
 _log = log.logger(__name__)
 
+WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 _MUCH_FASTER = 0.8  # of the seconds of what is there already
 # Products by instructions that all targets share.
 _PORTABLE = ("matmul_sm80", "conv_sm80", "conv_grouped_sm80")
-_WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 
 
 @lru_cache(maxsize=4096)
@@ -268,7 +268,7 @@ def _is_slow(choice: Choice, target: Target) -> bool:
     engine that is slow at them."""
     fusion = choice.fusion
     if fusion.with_role("anchor"):
-        is_worth_it = choice.prediction.seconds >= _WORTH_A_LOOK
+        is_worth_it = choice.prediction.seconds >= WORTH_A_LOOK
         return is_worth_it and (
             choice.engine.inlines_anchors
             or _gathers_views(choice)
@@ -277,7 +277,7 @@ def _is_slow(choice: Choice, target: Target) -> bool:
     if not fusion.with_role("reduction"):
         return False
     floor = memory_seconds(fusion, target, blocks=1 << 20).seconds
-    return choice.prediction.seconds >= 3 * floor + _WORTH_A_LOOK
+    return choice.prediction.seconds >= 3 * floor + WORTH_A_LOOK
 
 
 def _gathers_views(choice: Choice) -> bool:
@@ -446,39 +446,6 @@ def _grown_config(
         if choices(whole, target, engines, inputs):
             return None
     return None
-
-
-def warn_of_slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
-    """Says in the log what `slow_products` says, and gives it."""
-    return warned(slow_products(config, target))
-
-
-def warned(said: tuple[str, ...]) -> tuple[str, ...]:
-    """The same, once the log has it."""
-    for line in said:
-        _log.warning("%s", line)
-    return said
-
-
-def slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
-    """Which products of a config run element by element for longer than launches differ, and why
-    the engines of such products decline them."""
-    told: list[str] = []
-    for choice in config.choices:
-        heavy = choice.fusion.with_role("anchor")
-        is_slow = choice.prediction.seconds >= _WORTH_A_LOOK
-        if not (choice.engine.inlines_anchors and heavy and is_slow):
-            continue
-        # What declines another pattern says nothing of this one.
-        other = Status.NOT_SUPPORTED_GRAPH_PATTERN
-        found = (r for r in refusals(choice.fusion, target) if r.reasons[0].status is not other)
-        said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
-        said = said or "no engine has such operations in one fusion"
-        seconds = choice.prediction.seconds
-        about = f"{1e3 * seconds:.1f} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.0f} us"
-        how = f"runs element by element ({choice.engine.name}, about {about})"
-        told.append(f"{heavy[0].label} on {target} {how}: {said}")
-    return tuple(told)
 
 
 def split_reason(graph: OperationGraph, target: Target) -> str:

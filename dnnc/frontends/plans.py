@@ -76,11 +76,11 @@ class PlanList:
         Of several that fit, one that spills registers is selected only if others do as well, or
         are predicted to be much slower.
         """
-        from ..engines import heuristics
+        from ..engines import hints
 
         self.check_support()
         self._select(all_of_them)
-        heuristics.warn_of_slow_products(self.config(self.selected_index()), self.targets[0])
+        hints.warned(hints.slow_products(self.config(self.selected_index()), self.targets[0]))
 
     def _select(self, all_of_them: bool) -> None:
         if self._selected in self.barred:

@@ -24,7 +24,7 @@ from ..mlir import ir
 from ..options import DEFAULT_MODES
 from .pass_base import Pass
 
-DEFAULT_TARGET = "sm_90"
+DEFAULT_TARGET = targets.SINGLE
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Fuse(Pass):
 
 
 def target_of(module: Any) -> targets.Target:
-    """The target that a module is compiled for (attribute `dnn.target`, default sm_90)."""
+    """The target that a module is compiled for (attribute `dnn.target`, default sm_90a)."""
     attributes = module.operation.attributes
     if "dnn.target" not in attributes:
         return targets.of(DEFAULT_TARGET)

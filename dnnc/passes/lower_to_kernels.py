@@ -6,7 +6,7 @@ Precondition: fusions at the linalg stage with `dnn.engine` and `dnn.tile`.  Pos
 order; the fusions' functions are gone, the graph's function stays.
 
     func.func private @g_fusion0(...) { linalg.generic ... }
-->  gpu.module @kernels [#nvvm.target<chip = "sm_90">] { llvm.func @g_fusion0(...) { ... } }
+->  gpu.module @kernels [#nvvm.target<chip = "sm_90a">] { llvm.func @g_fusion0(...) { ... } }
     "dnn.program"() {fusions = [...], steps = [{launch = {kernel = "g_fusion0", ...}}], ...}
 """
 

@@ -160,7 +160,7 @@ def test_info_of_an_empty_cache(cache):
 
 
 def test_info_verify_and_clear(cache, files, monkeypatch):
-    compiled("sum.json")
+    compiled("sum.json", "-t", "sm_80")
     table = dnnc("cache", "info").stdout
     rows = {line.split()[0]: line for line in table.splitlines() if line}
     assert "4 entries" in rows["holds"]

@@ -42,7 +42,9 @@ def test_a_split_is_shown_with_its_reason(here):
     result = dnnc("compile", "twice.py")
     assert "fusion0_" in result.stdout
     assert "fusion1_" in result.stdout
-    assert "split      sm_90: no engine takes the graph as one fusion: pointwise (" in result.stdout
+    assert (
+        "split      sm_90a: no engine takes the graph as one fusion: pointwise (" in result.stdout
+    )
 
 
 def test_engine_and_knobs_are_taken(ffn, here):
@@ -213,7 +215,7 @@ def test_a_graph_that_no_engine_takes(here):
     (here / "refused.dnnplan").write_bytes(b"as it was")
     said = error_of(dnnc("compile", "refused.py"), is_one_line=False)
     summary, operation, *engines, accepted = said.splitlines()
-    assert summary == "NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90:"
+    assert summary == "NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90a:"
     assert operation == "  pointwise:cmp_gt 'sign':"
     assert [line.split(":")[0].strip() for line in engines] == [e.name for e in ENGINES]
     assert engines[0].startswith(
@@ -315,3 +317,18 @@ def test_an_empty_target_is_not_the_default(command, ffn, here):
     said = error_of(dnnc(command, ffn, "--target", "", *more))
     assert "target ''; accepted: sm_80" in said
     assert list(here.iterdir()) == []
+
+
+def test_a_hint_is_a_line_of_compile_and_of_inspect(here):
+    (here / "odd.py").write_text(
+        "import dnnc\n"
+        "def build():\n"
+        "    g = dnnc.pygraph('odd', io_data_type='f16', intermediate_data_type='f32')\n"
+        "    x, w = g.tensor([1, 1024, 4095], name='x'), g.tensor([1, 4095, 4096], name='w')\n"
+        "    g.matmul(x, w).set_output().set_name('y')\n"
+        "    return g\n"
+    )
+    said = "rows begin at no multiple of 16 bytes; with strides 'x' [4194304, 4096, 1]: predicted "
+    made = dnnc("compile", "odd.py", "-t", "sm_80", "--variants", "1")
+    assert f"hint       sm_80: {said}" in made.stdout, made.output
+    assert f"hint       {said}" in dnnc("inspect", "odd.dnnplan").stdout

@@ -103,7 +103,7 @@ def test_a_graph_that_nothing_takes(here):
     for engine in ENGINES:
         assert f"{engine.name} ({engine.index})" in result.stdout
     assert result.stderr.startswith(
-        "error: NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90:\n"
+        "error: NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90a:\n"
     )
 
 

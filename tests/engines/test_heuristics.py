@@ -6,7 +6,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc import target as targets
 from dnnc.dialect.fusion import partition
-from dnnc.engines import engine_named, heuristics
+from dnnc.engines import engine_named, heuristics, hints
 from dnnc.engines.choice_text import choice_of_text
 from dnnc.engines.declined import reasons_without_choice
 from dnnc.engines.info import info
@@ -218,7 +218,7 @@ def test_products_that_run_element_by_element_are_told(types, why, size, about, 
     g.matmul(a, b).set_output()
     config = heuristics.best_config(g.graph.finalize(), SM90A)
     assert config.choices[0].engine.name == "fallback"
-    told = heuristics.warn_of_slow_products(config, SM90A)
+    told = hints.warned(hints.slow_products(config, SM90A))
     assert [record.getMessage() for record in caplog.records] == list(told)
     assert len(told) == bool(about)
     assert all(f"(fallback, about {about})" in text and why in text for text in told)
