@@ -23,6 +23,11 @@ def logger(module: str) -> logging.Logger:
     return logging.getLogger(module)
 
 
+def hint(text: str) -> None:
+    """Logs, as a warning of `dnnc.hints`, what would make a graph faster."""
+    logger("dnnc.hints").warning("%s", text)
+
+
 @functools.cache
 def _set_up() -> None:
     """Does what DNNC_LOG says, once in a process."""

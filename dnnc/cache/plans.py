@@ -45,7 +45,7 @@ def kept_or_made(
         plan = format.read(known)
         for text in _warnings(plan):
             if text not in _warned:
-                _log.warning("%s", text)
+                log.hint(text)
     else:
         file, plan = make()
         store.put(key, file)

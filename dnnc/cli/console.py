@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import DnncError
+from ..plan.plan import Plan
 
 # What is not a terminal has no width; tables must not be cut there.
 _FILE_WIDTH = 400
@@ -161,7 +163,10 @@ class StageTimes:
 
 @contextlib.contextmanager
 def compiling(targets: Sequence[str], stages: int) -> Generator[StageTimes]:
-    """A progress bar on a terminal's stderr; gives the `report` of a compilation."""
+    """A progress bar on a terminal's stderr; gives the `report` of a compilation.
+
+    The command itself prints the hints, so the log leaves them out.
+    """
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -170,11 +175,23 @@ def compiling(targets: Sequence[str], stages: int) -> Generator[StageTimes]:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
+    hints = logging.getLogger("dnnc.hints")
     with progress:
         bar = progress.add_task(f"{targets[0]}: starting", total=len(targets) * stages)
-        yield StageTimes(
-            targets, lambda said, done: progress.update(bar, completed=done, description=said)
-        )
+        hints.disabled = True
+        try:
+            yield StageTimes(
+                targets, lambda said, done: progress.update(bar, completed=done, description=said)
+            )
+        finally:
+            hints.disabled = False
+
+
+def show_hints(plan: Plan) -> None:
+    """A line for each of a plan's hints."""
+    for program in plan.programs:
+        for hint in program.warnings:
+            field("hint", f"{program.target}: {hint}")
 
 
 @contextlib.contextmanager

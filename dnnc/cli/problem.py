@@ -41,7 +41,9 @@ class Problem:
         rows = target_rows(single_target() if named is None else named)
         choice = {"errata": errata_text(), "sm_count": targets.other_sm_count(rows)}
         with console.compiling([row.name for row in rows], stages=7) as times:
-            return compiled(self.source, rows, choice, times)
+            plan = compiled(self.source, rows, choice, times)
+        console.show_hints(plan)
+        return plan
 
 
 def read_problem(path: str, name: str | None) -> Problem:

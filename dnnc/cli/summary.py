@@ -20,9 +20,7 @@ def print_summary(plan: Plan, path: str, times: Sequence[dict[str, float]]) -> N
 def print_kernels(plan: Plan) -> None:
     """A line a kernel, why there are several, and what would make them faster."""
     _print_kernels(plan)
-    for program in plan.programs:
-        for hint in program.warnings:
-            console.field("hint", f"{program.target}: {hint}")
+    console.show_hints(plan)
     for program in plan.programs:
         if program.split_reason:
             console.field("split", f"{program.target}: {program.split_reason}")

@@ -26,8 +26,6 @@ from .choice import refusals
 from .heuristics import WORTH_A_LOOK, EngineConfig
 from .inputs import Inputs
 
-_log = log.logger(__name__)
-
 _LEAST_GAIN = 1.15
 _WIDE_BYTES = 16  # of the accesses of TMA, cp.async and vector loads
 
@@ -62,7 +60,7 @@ def hints(
 def warned(said: tuple[str, ...]) -> tuple[str, ...]:
     """The same, once the log has it."""
     for line in said:
-        _log.warning("%s", line)
+        log.hint(line)
     return said
 
 
