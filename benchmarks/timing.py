@@ -46,14 +46,17 @@ class Captured:
     replay_seconds: float | None = None
 
     def seconds_a_call(self, mode: str = "cool") -> float:
-        """One replay: after the same work for BUSY_SECONDS, or after the device has idled."""
+        """One replay: after the same work for BUSY_SECONDS, or after the device has idled.
+
+        mode: of MODES, or "once" for neither, which is quick.
+        """
         ahead = math.ceil(BUSY_SECONDS / self._estimate()) if mode == "sustained" else 0
-        return _seconds(self.graph.replay, ahead) / self.calls
+        return _seconds(self.graph.replay, ahead, IDLE_SECONDS * (mode == "cool")) / self.calls
 
     def _estimate(self) -> float:
         """Seconds of a replay, about."""
         if self.replay_seconds is None:
-            self.replay_seconds = max(1e-5, _seconds(self.graph.replay, 1))
+            self.replay_seconds = max(1e-5, _seconds(self.graph.replay, 1, 0.0))
         return self.replay_seconds
 
 
@@ -66,7 +69,8 @@ class Launched:
 
     def seconds_a_call(self, mode: str = "cool") -> float:
         """Of one after the other; sustained: after all of them once."""
-        return _seconds(self._launch_all, int(mode == "sustained")) / self.sets
+        idle = IDLE_SECONDS * (mode == "cool")
+        return _seconds(self._launch_all, int(mode == "sustained"), idle) / self.sets
 
     def _launch_all(self) -> None:
         for index in range(self.sets):
@@ -76,11 +80,10 @@ class Launched:
 Timed = Captured | Launched
 
 
-def _seconds(work: Callable[[], object], ahead: int) -> float:
-    """Seconds of work that follows so much of the same; behind an idle device if none."""
+def _seconds(work: Callable[[], object], ahead: int, idle: float) -> float:
+    """Seconds of work that follows so much of the same, after so many seconds of idling."""
     torch.cuda.synchronize()
-    if not ahead:
-        time.sleep(IDLE_SECONDS)
+    time.sleep(idle)
     for _ in range(ahead):
         work()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

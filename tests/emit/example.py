@@ -22,6 +22,6 @@ def write_files(folder):
     (folder / "ffn.py").write_text(graph)
     (folder / "main.c").write_text(program)
     build = runpy.run_path(str(folder / "ffn.py"))["build"]
-    plan = compile_graph(build().graph.finalize(), "sm_80,sm_90", DEFAULTS)
+    plan = compile_graph(build().graph.finalize(), "sm_80,sm_90a", DEFAULTS)
     write_c(folder / "ffn.c", plan)
     return plan

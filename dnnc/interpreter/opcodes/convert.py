@@ -145,7 +145,7 @@ def _float_to_integer(result: PtxType, source: PtxType, mode: str, ftz: bool) ->
         out = np.where(inside, rounded, 0.0).astype(result.dtype)
         if inside.all():
             return out
-        ends = np.where(rounded < 0, limits.min, limits.max).astype(result.dtype)
+        ends = np.where(rounded < 0, *(result.dtype.type(end) for end in (limits.min, limits.max)))
         return np.where(np.isnan(x), nan, np.where(inside, out, ends))
 
     return function
