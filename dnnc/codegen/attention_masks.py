@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..expr import Expr
 from ..mlir import ir
 from .mask_conditions import (
     Anything,
@@ -62,8 +63,13 @@ class Masks:
         return self.steps[-1].score if self.steps else self.score
 
     @property
+    def dims(self) -> tuple[Expr, ...]:
+        """Of the scores."""
+        return self.region.dims_of(self.score)
+
+    @property
     def _reader(self) -> MaskReader:
-        return MaskReader(self.region, self.region.dims_of(self.score))
+        return MaskReader(self.region, self.dims)
 
     @cached_property
     def condition(self) -> Condition:
@@ -73,6 +79,13 @@ class Masks:
             condition = reader.condition(mask.condition, mask.access)
             parts.append(condition if mask.is_kept else negated(condition))
         return Both(tuple(parts)) if parts else Anything()
+
+    def imply(self, value: Any, access: Access) -> bool:
+        """Whether a condition holds wherever all scores are kept: a boolean tensor, addressed so by
+        the scores' loops."""
+        known = conjuncts(self.condition)
+        parts = conjuncts(self._reader.condition(value, access))
+        return bool(parts) and all(p in known and not isinstance(p, Anything) for p in parts)
 
     def hide_rows_past(self, lengths: Any) -> bool:
         """Whether no score of rows past lengths is kept, those of packed queries: row < length."""

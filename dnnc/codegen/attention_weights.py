@@ -9,9 +9,11 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import DType
-from .matching import body_of, extracts, is_single, leads_to, unrounded
-from .region import Region
-from .walk import inputs_of
+from .attention_masks import Masks
+from .mask_reader import places_of
+from .matching import body_of, extracts, is_single, leads_to, operand_of, unrounded
+from .region import Region, identity_access
+from .walk import indexing_maps, inputs_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +92,24 @@ class Weights:
                 found.append((operation.results[0], inputs_of(operation)[0], None))
             elif names in (["arith.mulf"], ["arith.constant", "arith.mulf"]):
                 found += self._factor(operation)
+        return found
+
+    def selections(self, masks: Masks) -> list[tuple[Any, Any]]:
+        """(weights, what they are where all scores are kept) of selections of zeros where masks of
+        the scores hide them, too."""
+        found = []
+        for operation in self._steps:
+            if [op.name for op in body_of(operation)] != ["arith.constant", "arith.select"]:
+                continue
+            condition, chosen, _ = (
+                operand_of(operation, value) for value in body_of(operation)[1].operands
+            )
+            if chosen is None or not self._is_made_of_exponentials(chosen):
+                continue
+            maps = dict(zip(inputs_of(operation), indexing_maps(operation), strict=False))
+            access = places_of(maps[condition], identity_access(len(masks.dims)))
+            if len(masks.dims) == maps[condition].n_dims and masks.imply(condition, access):
+                found.append((operation.results[0], chosen))
         return found
 
     def _factor(self, operation: Any) -> list[tuple[Any, Any, Any]]:

@@ -75,7 +75,7 @@ class KeptEmitter(SdpaEmitter):
         block = ops.sub(last, i)
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
-        weights = walk.weights(softmax.fixed(scores, rows, shares), block)
+        weights = walk.weights(softmax.fixed(scores, rows, shares), block, is_masked=masked[0])
         result = self._add_result(slot, weights, state[self.stage_values :])
         return [*self._following(first, state), *result]
 

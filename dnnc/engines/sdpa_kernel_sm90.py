@@ -365,7 +365,7 @@ class SdpaEmitter:
         is_masked = self.walks.has_masks
         scores = walk.scores(wgmma.unpacked(sums), last, is_masked=is_masked)
         first = self.softmax.first(scores, is_masked=is_masked or not self.walks.is_finite)
-        weights = walk.weights(first.exponentials, last)
+        weights = walk.weights(first.exponentials, last, is_masked=is_masked)
         zeros = wgmma.settled([ops.zeros(ops.f32_type())] * (t.width // 2))
 
         state = [*keys.values, *values.values, *first.rows.values, *zeros, *weights]
@@ -463,7 +463,7 @@ class SdpaEmitter:
         self.values.release(values, self.lane)
         # Not before the wait: words that are made while products run would make the assembler
         # serialize these (C7513).  Nor past the branch below, where they would stand in a row.
-        weights = wgmma.settled(walk.weights(step.exponentials, block))
+        weights = wgmma.settled(walk.weights(step.exponentials, block, is_masked=is_masked))
         result = self._added(result, scale, wgmma.unpacked(products))
         if not t.promotes:
             result = self._rescaled(result, step)

@@ -53,7 +53,8 @@ class ScoreWalk(TileWalk):
         if parts.masks.steps:
             plain[parts.masks.steps[0].value] = self._forward(parts.masks.inner)
         symbols = s.region.symbols
-        self.weight_walk = self._without_factors() if s.of_bytes else self.walk
+        walk = self._without_factors() if s.of_bytes else self.walk
+        self.weight_walks = {True: walk, False: self._unselected(walk)}
         self.score_walks = {
             True: Walk(s.kernel, scores, symbols, contracts=True),
             False: Walk(s.kernel, plain, symbols, contracts=True),
@@ -73,6 +74,17 @@ class ScoreWalk(TileWalk):
             made[value] = _Forward(inner)
             self.weight_forwards.append(made[value])
         return Walk(s.kernel, made, s.region.symbols)
+
+    def _unselected(self, walk: Walk) -> Walk:
+        """The same where every score is kept: weights that a length hides need no look."""
+        parts = self.shared.parts
+        if not (selections := parts.weights.selections(parts.masks)):
+            return walk
+        made = dict(walk.leaves)
+        for value, inner in selections:
+            made[value] = forward = _Forward(inner)
+            self.weight_forwards.append(forward)
+        return Walk(self.shared.kernel, made, self.shared.region.symbols)
 
     def _columns(self, block: Any, *, is_whole: bool) -> list[tuple[int, int, Index]]:
         """(column block of 8, element of the thread's two, coordinates) of the fragments of a
@@ -143,12 +155,15 @@ class ScoreWalk(TileWalk):
 
     # ---- weights
 
-    def weights(self, exponentials: Sequence[Any], block: Any) -> list[Any]:
+    def weights(self, exponentials: Sequence[Any], block: Any, *, is_masked: bool) -> list[Any]:
         """Words of the second product's first operand (`wgmma.OperandLayout`); outputs that have
-        an element for each score are stored on the way."""
-        s, walk = self.shared, self.weight_walk.branch()
+        an element for each score are stored on the way.  is_masked: whether masks are looked at."""
+        s, walk = self.shared, self.weight_walks[is_masked].branch()
         for forward in self.weight_forwards:
             forward.walk = walk
+        if is_masked and self.weight_walks[False] is not self.weight_walks[True]:
+            # Else the compiler would keep each score's condition for its weight.
+            block = ops.opaque(ops.value_of(block))
         operand = s.parts.calls[1].operands[0]
         dims = s.region.dims_of(operand)
         found: dict[tuple[int, int], list[Any]] = {}
