@@ -23,6 +23,7 @@ class Pattern:
         self, *, batch=(1, 2), queries=64, keys=96, depth=64, width=None, dtype="BFLOAT16",
         key_batch=None, scores=None, weights=None, after=None, statistics="log_sum", share="mul",
         is_guarded=True, weight_type=None, out_type=None, transposed=True, strides=None, mixed=None,
+        values=None,
     ):  # fmt: skip
         self.dims = (*batch, queries, keys)
         self.g = g = dnnc.pygraph(
@@ -53,7 +54,7 @@ class Pattern:
         p = self._shared(e, share)
         p = weights(self, p) if weights else p
         p = g.identity(p).set_data_type(weight_type or dtype)
-        o = g.matmul(p, self.v)
+        o = g.matmul(p, values(self, self.v) if values else self.v)
         if share == "after":
             o = g.div(o, self.l)
         o = after(self, o) if after else g.identity(o)

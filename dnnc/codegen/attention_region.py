@@ -95,7 +95,7 @@ class AttentionRegion:
     @property
     def gathers(self) -> bool:
         """Whether rows of an operand are looked up."""
-        return any(self.source(*place).kind for place in ((0, 0), (0, 1), (1, 1)))
+        return any(self.source(*place).is_gathered for place in ((0, 0), (0, 1), (1, 1)))
 
     @cached_property
     def multiples(self) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ from typing import Any
 from ..dialect import structure
 from ..dialect.tensor import Tensor
 from ..expr import Expr
-from ..mlir import ir
-from .matching import body_of, extracts
+from ..mlir import arith, ir
+from .matching import body_of, extracts, operand_of
 from .region import Region
 from .walk import indexing_maps, inputs_of, is_reduction
 
@@ -30,8 +30,9 @@ class Source:
 
     kind: "", or how rows are found: "paged", tensor [blocks, heads, size, elements], index the
     table of pages; "packed", tensor [1, heads, rows, elements], index where each entry of the
-    batch begins, in elements over `factor`.  lengths: rows that each entry has; the others are
-    zeros.  Both are None where they are computed; values: theirs, SSA.  entries: of the batch.
+    batch begins, in elements over `factor`; "cut", in place, index None.  lengths: rows that each
+    entry has; the others are zeros.  Both are None where they are computed; values: theirs, SSA.
+    entries: of the batch.
     """
 
     tensor: Tensor
@@ -44,6 +45,11 @@ class Source:
     factor: int = 1
 
     @property
+    def is_gathered(self) -> bool:
+        """Whether rows are looked up."""
+        return self.kind in ("paged", "packed")
+
+    @property
     def batch(self) -> tuple[Expr, ...]:
         """The axes that count heads."""
         if self.entries is None:
@@ -53,7 +59,7 @@ class Source:
 
 def source_of(region: Region, value: Any) -> Source:
     """Where a product's operand lies in memory."""
-    turned, arguments = False, region.arguments
+    turned, arguments, lengths = False, region.arguments, None
     while value not in arguments:
         operation = value.owner
         if LOAD in operation.attributes:
@@ -61,10 +67,31 @@ def source_of(region: Region, value: Any) -> Source:
         if (along := multiple(region, operation)) is not None:
             value = along
             continue
+        if _selects(operation):
+            value, lengths = _cut(operation)
+            continue
         turned ^= _turns(operation)
         inputs = inputs_of(operation)
         value = inputs[0] if inputs else _extracted(operation)
-    return Source(arguments[value], turned)
+    if lengths is None:
+        return Source(arguments[value], turned)
+    known = arguments.get(lengths)
+    return Source(arguments[value], turned, "cut", known, values=(lengths, None))
+
+
+def _selects(operation: Any) -> bool:
+    names = [op.name for op in body_of(operation) if op.name not in _CONVERSIONS]
+    return names == ["arith.select"]
+
+
+def _cut(operation: Any) -> tuple[Any, Any]:
+    """(rows, lengths) of a selection of zeros past lengths: row < length, or length > row."""
+    (select,) = (op for op in body_of(operation) if op.name == "arith.select")
+    test, rows = (operand_of(operation, value) for value in list(select.operands)[:2])
+    (compare,) = body_of(test.owner)
+    sides = [operand_of(test.owner, value) for value in compare.operands]
+    is_less = ir.IntegerAttr(compare.attributes["predicate"]).value == arith.CmpIPredicate.slt
+    return rows, sides[1 if is_less else 0]
 
 
 def _gathered(region: Region, operation: Any, turned: bool) -> Source:

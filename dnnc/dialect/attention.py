@@ -104,8 +104,20 @@ class Attention:
     def weigh(self, share: Tensor) -> None:
         """O, of the probabilities and V."""
         op = self.op
+        self.product(self._in_type_of(op.v, share), self.values(), to=op.o)
+
+    def values(self) -> Tensor:
+        """V in one piece, zeros past the lengths: probabilities are 0 there, but 0 times what
+        memory may hold need not be."""
+        op = self.op
         v = self.loaded(op.v, op.page_table_v)
-        self.product(self._in_type_of(op.v, share), v, to=op.o)
+        if op.seq_len_kv is None or op.page_table_v is not None:
+            return v
+        key = self.integers.pointwise("gen_index", v, axis=_ROW)
+        is_there = self._is("lt", key, op.seq_len_kv)
+        return self.steps.pointwise(
+            "binary_select", v, 0.0, is_there, to=self.steps.virtual(v.dtype)
+        )
 
     @cached_property
     def _row(self) -> Tensor:
@@ -149,9 +161,7 @@ class Attention:
     def _conditions(self) -> list[Tensor]:
         op = self.op
         found: list[Tensor] = []
-        if op.seq_len_q is not None and op.seq_len_kv is not None:
-            found.append(self._is("lt", self._column, op.seq_len_kv))
-            found.append(self._is("lt", self._row, op.seq_len_q))
+        found += self._inside
         if op.right_bound is not None:
             found.append(self._is("le", self._column, self._diagonal(op.right_bound)))
         if op.left_bound is not None:
@@ -165,6 +175,16 @@ class Attention:
             self.steps.add(load)
             found.append(y)
         return found
+
+    @cached_property
+    def _inside(self) -> list[Tensor]:
+        """Conditions that columns and rows are below the lengths; none without lengths."""
+        op = self.op
+        if op.seq_len_q is None or op.seq_len_kv is None:
+            return []
+        return [
+            self._is("lt", self._column, op.seq_len_kv), self._is("lt", self._row, op.seq_len_q)
+        ]  # fmt: skip
 
     def _diagonal(self, by: int) -> Tensor:
         """The column of each row's diagonal, and so many places on."""
@@ -219,6 +239,8 @@ class Attention:
         op, steps = self.op, self.steps
         if op.dropout_mask is not None and op.dropout_scale is not None:
             kept = steps.pointwise("mul", share, op.dropout_mask)
+            for condition in self._inside:  # probabilities of 0 times what memory may hold
+                kept = steps.pointwise("binary_select", kept, 0.0, condition)
             return steps.pointwise("mul", kept, op.dropout_scale)
         if op.dropout_probability is None or op.seed is None or op.offset is None:
             return share

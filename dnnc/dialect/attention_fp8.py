@@ -33,7 +33,7 @@ class Fp8Attention(Attention):
         op, steps = self.op, self.steps
         steps.reduction("amax", share, _ALL, to=op.amax_s)
         scaled = steps.pointwise("mul", share, op.scale_s, to=steps.virtual(op.q.dtype))
-        found = self.product(scaled, self.loaded(op.v, op.page_table_v))
+        found = self.product(scaled, self.values())
         for descale in (op.descale_s, op.descale_v):
             found = steps.pointwise("mul", found, descale)
         steps.reduction("amax", found, _ALL, to=op.amax_o)

@@ -156,7 +156,8 @@ class _Reader:
             self._verify_largest(op, second, share, is_packed=isinstance(q.load, RaggedLoad))
         found = Attention(
             first, second, maximum, total,
-            q, self._operand(first.b, may_be_scaled=True), self._operand(second.b),
+            q, self._operand(first.b, may_be_scaled=True),
+            self._operand(second.b, may_be_cut=True),
             largest=largest, mixed=any(self._is_mixed(op) for op in chain if op is not share),
         )  # fmt: skip
         self._verify_batch(found)
@@ -351,21 +352,62 @@ class _Reader:
         """Whether it is one element in memory, or a constant."""
         return tensor.elements().constant == 1 and tensor not in self.fusion.producers
 
-    def _operand(self, tensor: Tensor, *, may_be_scaled: bool = False) -> Operand:
-        """What is read in memory, through views; may_be_scaled: and products by numbers."""
+    def _operand(
+        self, tensor: Tensor, *, may_be_scaled: bool = False, may_be_cut: bool = False
+    ) -> Operand:
+        """What is read in memory, through views; may_be_scaled: and products by numbers;
+        may_be_cut: and a selection of zeros past lengths, which a load that is cut to the same
+        lengths makes a second time."""
         turned, label = False, tensor.label
+        lengths: Tensor | None = None
         while (op := self.fusion.producers.get(tensor)) is not None:
             if isinstance(op, PagedCacheLoad | RaggedLoad):
+                if lengths not in (None, op.sequence):
+                    raise _Unlike(f"{label} is cut to other lengths than those of {op.label}")
                 return self._gathered(op, turned)
             if may_be_scaled and (along := self._multiple(op)) is not None:
                 tensor = along
                 continue
+            if may_be_cut and lengths is None and not turned and (cut := self._cut(op)) is not None:
+                tensor, lengths = cut
+                continue
             if isinstance(op, Transpose) and _turns_last(op):
                 turned = not turned
-            elif not (isinstance(op, Reshape) and _regroups(op)):
+            elif lengths is not None or not (isinstance(op, Reshape) and _regroups(op)):
                 raise _Unlike(f"{label} is computed by {op.label}", "operands in memory")
             tensor = op.x
         return Operand(tensor, turned, None, tensor.shape[:-2])
+
+    def _cut(self, op: Op) -> tuple[Tensor, Tensor] | None:
+        """(rows, lengths) of an operation that replaces rows past a length of each entry of the
+        batch by zeros; None: it does something else."""
+        if not isinstance(op, Pointwise) or op.mode != "binary_select":
+            return None
+        zero, condition, rows = op.b, op.t, op.x
+        if zero is None or condition is None or zero.value != 0 or op.compute_type != dtypes.f32:
+            return None
+        if condition.type != dtypes.i1:
+            return None
+        test = self.fusion.producers.get(condition)
+        if rows.shape != op.y.shape or rows.type != op.y.type or not isinstance(test, Pointwise):
+            return None
+        if test.b is None or test.compute_type != dtypes.i32:
+            return None
+        sides = {"cmp_lt": (test.x, test.b), "cmp_gt": (test.b, test.x)}.get(test.mode)
+        if sides is None:
+            return None
+        row, lengths = sides
+        index = self.fusion.producers.get(row)
+        if not isinstance(index, Pointwise) or index.mode != "gen_index" or row.type != dtypes.i32:
+            return None
+        if index.axis != rows.rank - 2 or index.compute_type != dtypes.i32:
+            return None
+        is_fit = lengths.type == dtypes.i32 and all(
+            own in (whole, Expr.of(1)) for own, whole in zip(lengths.shape, rows.shape, strict=True)
+        )
+        is_of_entries = all(n.constant == 1 for n in lengths.shape[-2:])
+        is_simple = all(self._is_simple(o) for o in self.fusion.upstream(lengths))
+        return (rows, lengths) if is_fit and is_of_entries and is_simple else None
 
     def _gathered(self, op: PagedCacheLoad | RaggedLoad, turned: bool) -> Operand:
         memory = op.packed if isinstance(op, RaggedLoad) else op.container

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,8 @@ from ..codegen.walk import Walk
 
 @dataclass(frozen=True)
 class Entry:
-    """Of a tile's entry of the batch: how many rows it has, and the first; None: not gathered."""
+    """Rows of a tile's entry of the batch: how many there are, None: all of the tensor; and the
+    first, None: they are not packed."""
 
     length: Any = None
     first: Any = None
@@ -28,6 +30,15 @@ def packed_entry(
     """Of packed rows.  batch: the entry's number.  axis: of rows."""
     length = ops.to_i32(read(kernel, parts, source.values[0], batch))
     return Entry(length, first_row(kernel, parts, source, batch, axis))
+
+
+def cut_length(kernel: Kernel, parts: AttentionRegion, source: Source, batch: Sequence[Any]) -> Any:
+    """The number of rows before those that are replaced by zeros, i32.  batch: coordinates of the
+    operand's entry, along its axes of heads."""
+    lengths = source.values[0]
+    dims = parts.region.dims_of(lengths)
+    at = [0 if n.constant == 1 else place for n, place in zip(dims, batch, strict=False)]
+    return ops.to_i32(read(kernel, parts, lengths, *at))
 
 
 def read(kernel: Kernel, parts: AttentionRegion, value: Any, *at: Any) -> Any:

@@ -175,10 +175,18 @@ class SdpaEmitter:
             place = self._at(slot)
             t.k_rows.copy(place, t.threads, self.k_head.block(key))
             if self.has_values:
-                t.v_rows.copy(
-                    smem.byte_pointer(place, t.k_rows.bytes), t.threads, self.v_head.block(key)
-                )
+                self._load_values(smem.byte_pointer(place, t.k_rows.bytes), key)
         smem.commit()
+
+    def _load_values(self, place: Any, key: Any) -> None:
+        """Starts loading a block of values; of one that is not cut, without a look at its rows."""
+        t, values = self.tiling, self.v_head.block(key)
+        copy = partial(t.v_rows.copy, place, t.threads)
+        if not isinstance(values, HeadKeys) or not values.is_cut_within_size:
+            copy(values)
+            return
+        is_whole = ops.compare("sle", ops.add(key, t.keys), values.entry.length)
+        ops.if_else(is_whole, lambda: copy(values.uncut()), lambda: copy(values))
 
     # ---- queries
 
@@ -263,7 +271,7 @@ class SdpaEmitter:
         slot = self._turn(first, block, state)
         scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
         step = softmax.next(scores, rows, is_masked=masked[1])
-        weights = walk.weights(step.exponentials, block)
+        weights = walk.weights(step.exponentials, block, is_masked=masked[0])
         result = self._add_result(slot, weights, scaled(result, step.scale))
         return [*self._following(first, state), *step.rows.values, *result]
 

@@ -19,7 +19,7 @@ from ..codegen.loops import coordinates_of
 from ..codegen.memory import GlobalTensor, offset_bits, register_type
 from ..dialect.tensor import Tensor
 from ..expr import Expr
-from .sdpa_entry import Entry, packed_entry, read
+from .sdpa_entry import Entry, cut_length, packed_entry, read
 from .sdpa_schedule import QueryTile, Schedule
 
 
@@ -83,13 +83,20 @@ class Keys:
             start = GlobalTensor(self.kernel, tensor).address(coordinates_of(tensor.rank, own))
             return HeadKeys(self, start, self.entry(batch))
         start = GlobalTensor(self.kernel, tensor).address(coordinates_of(tensor.rank, batch))
-        return HeadKeys(self, start, Entry())
+        return HeadKeys(self, start, self.cut(batch) if self.source.kind == "cut" else Entry())
 
     def entry(self, batch: Mapping[int, Coordinate]) -> Entry:
         """Of packed keys; of the length, no more than the scores have."""
         number = batch.get(0, Index.of(0)).index().base
         found = packed_entry(self.kernel, self.parts, self.source, number, self.axes[1])
         return Entry(ops.minimum(found.length, self.kernel.size(self.size)), found.first)
+
+    def cut(self, batch: Mapping[int, Coordinate]) -> Entry:
+        """Of keys in place that are zeros past a length."""
+        rank = self.source.tensor.rank - 2
+        numbers = [batch.get(axis, Index.of(0)).index().base for axis in range(rank)]
+        length = cut_length(self.kernel, self.parts, self.source, numbers)
+        return Entry(ops.minimum(length, self.kernel.size(self.size)))
 
     def pointer(self, start: Any, offset: Any) -> Any:
         """So many elements on."""
@@ -123,6 +130,16 @@ class HeadKeys:
         """From a key on."""
         return HeadKeys(self.keys, self.start, self.entry, first)
 
+    @property
+    def is_cut_within_size(self) -> bool:
+        """Whether rows are missing past a length, and none of a block past the tensor's end."""
+        k = self.keys
+        return k.source.kind == "cut" and k.size.known_divisor() % k.step == 0
+
+    def uncut(self) -> HeadKeys:
+        """The same, of a block that the length leaves whole."""
+        return HeadKeys(self.keys, self.start, Entry(), self.first)
+
     def find(self, row: Any) -> Any:
         return None
 
@@ -137,7 +154,9 @@ class HeadKeys:
         k = self.keys
         if self.entry.length is not None:
             exists = ops.less(number, self.entry.length)
-            return ops.select(exists, ops.add(self.entry.first, number), 0), exists
+            first = self.entry.first
+            there = number if first is None else ops.add(first, number)
+            return ops.select(exists, there, 0), exists
         if k.size.known_divisor() % k.step == 0:
             return number, None
         size = k.kernel.size(k.size)

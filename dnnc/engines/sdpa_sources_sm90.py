@@ -4,6 +4,10 @@
 A box has all rows of a tile where they follow each other in memory.  Of pages a box has the rows
 of one.  Where an entry of the batch ends, boxes of 8 rows and of 1 bring what there is; the rest
 are boxes past the tensor's end, which are zeros: nothing is read that is not the entry's.
+
+Values in place may be cut at a length, past which memory holds anything.  A step of keys that has
+the length inside comes by boxes of powers of two, up to seven of its rows and as many of zeros; all
+other steps are one box, as without a length.
 """
 
 from __future__ import annotations
@@ -16,13 +20,15 @@ from ..codegen import ops, smem, tma, wgmma
 from ..codegen.attention_region import AttentionRegion
 from ..codegen.attention_sources import Source
 from ..codegen.kernel import Kernel
+from ..codegen.mask_conditions import FAR
 from ..dialect.tensor import Tensor
 from ..expr import Expr
 from .attention import group_size
-from .sdpa_entry import Entry, first_row, read
+from .sdpa_entry import Entry, cut_length, first_row, read
 from .sdpa_schedule import QueryTile
 
 _FEW = wgmma.ATOM_ROWS
+_POWERS = (128, 64, 32, 16, 8, 4, 2, 1)  # rows of boxes that make any number below the largest
 LEAST_BLOCK = _FEW  # rows of a page
 UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
 
@@ -48,7 +54,9 @@ class Rows:
         pairs = zip(self.source.batch, self.batch, strict=True)
         self.groups = [group_size(own, whole) or 0 for own, whole in pairs]
         heights = [self.rows]
-        if self.source.kind:
+        if self.source.kind == "cut":
+            heights += [h for h in _POWERS if h < self.rows]
+        elif self.source.is_gathered:
             whole = self.rows
             if self.source.kind == "paged":
                 whole = min(whole, self.page)
@@ -81,11 +89,20 @@ class Rows:
     def entry(self, tile: QueryTile) -> Entry:
         if not self.source.kind:
             return Entry()
+        if self.source.kind == "cut":
+            return Entry(self._cut_length(tile))
         batch = self._number(tile, 0)
         length = self._read(self.source.values[0], batch)
         if self.source.kind == "paged":
             return Entry(length)
         return Entry(length, self._first(batch))
+
+    def _cut_length(self, tile: QueryTile) -> Any:
+        """Far where all rows of the tensor are kept: past its end a box has zeros anyway."""
+        batch = [self._number(tile, axis) for axis in range(len(self.batch))]
+        length = cut_length(self.kernel, self.parts, self.source, batch)
+        is_whole = ops.compare("sge", length, self._past())
+        return ops.select(is_whole, ops.const(FAR), length)
 
     def _number(self, tile: QueryTile, axis: int) -> Any:
         """A tile's coordinate along an axis of heads of the operand."""
@@ -108,6 +125,15 @@ class Rows:
             self._whole(slot, barrier, tile, {self.axes[1]: row})
             return
         valid = ops.minimum(ops.maximum(ops.sub(entry.length, row), 0), self.rows)
+        if self.source.kind == "cut":
+            is_there = ops.less(0, valid)
+            place = {self.axes[1]: ops.select(is_there, row, self._past())}
+            ops.if_else(
+                ops.both(is_there, ops.less(valid, self.rows)),
+                lambda: self._cut(slot, barrier, tile, row, valid),
+                lambda: self._whole(slot, barrier, tile, place),
+            )
+            return
 
         def whole() -> None:
             if self.source.kind == "paged":
@@ -124,7 +150,7 @@ class Rows:
         self._copy(0, slot, barrier, {**self._heads(tile), **rows})
 
     def _heads(self, tile: QueryTile) -> Place:
-        if self.source.kind:
+        if self.source.is_gathered:
             return {0: 0, 1: self._number(tile, 1)}
         return {axis: self._number(tile, axis) for axis in range(len(self.batch))}
 
@@ -190,6 +216,24 @@ class Rows:
             ops.if_else(ops.less(0, left), some, none)
 
         _repeat(self.rows // _FEW, 1, eight)
+
+    def _cut(self, slot: Any, barrier: Any, tile: QueryTile, row: Any, valid: Any) -> None:
+        """Rows in place, of which the first `valid` are kept, some but not all; zeros after them.
+
+        The largest boxes come first: those of kept rows begin at multiples of their heights.
+        """
+        heads, axis = self._heads(tile), self.axes[1]
+
+        def boxes(first: Any, count: Any, row: Any) -> None:
+            for which, box in enumerate(self.boxes[1:], 1):
+                height = box.extents[1]
+                before = ops.and_(count, -2 * height)
+                target = smem.byte_pointer(slot, ops.mul(ops.add(first, before), wgmma.ROW_BYTES))
+                with ops.if_(ops.compare("ne", ops.and_(count, height), 0)):
+                    self._copy(which, target, barrier, {**heads, axis: ops.add(row, before)})
+
+        boxes(0, valid, row)
+        boxes(valid, ops.sub(self.rows, valid), self._past())
 
     def _at(self, tile: QueryTile, entry: Entry, row: Any) -> dict[int, Any]:
         if self.source.kind == "paged":

@@ -138,6 +138,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
     "engine sdpa_fwd_sm90": (
         *_both("test_sdpa_fwd_sm90.py", target=HOPPER),
         LinkedTest("tests/engines/test_sdpa_block_mask.py", target=HOPPER),
+        *_both("test_sdpa_past_lengths.py", target=HOPPER),
         LinkedTest(
             "tests/engines/test_sdpa_fwd_sm90.py", "test_best_choices_spill_nothing", HOPPER
         ),
@@ -153,6 +154,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_sdpa_sm80.py"),
         *_both("test_sdpa_kept.py"),
         LinkedTest("tests/engines/test_sdpa_block_mask.py"),
+        *_both("test_sdpa_past_lengths.py"),
         LinkedTest("tests/engines/test_sdpa_fp8_sm80.py", target=HOPPER),
         LinkedTest("tests/engines/test_random_attention.py", "test_on_any_architecture"),
         LinkedTest("tests/engines/test_mutation.py", "test_each_wait_is_needed"),

@@ -35,7 +35,8 @@ class Sdpa(Norm):
     masked counts as minus infinity), the softmax over Skv with a sink (a score that has no value),
     dropout, the product with V.  A row that may see no key gives zeros, and statistics of minus
     infinity; no row gives NaN because of masks.
-    Rows and columns count from 0.  With lengths, rows below seq_len_q see columns below seq_len_kv.
+    Rows and columns count from 0.  With lengths, rows below seq_len_q see columns below seq_len_kv;
+    what the operands hold past the lengths, NaN too, has no part in any result.
     The diagonal is column = row (TOP_LEFT), or column = row + Skv - Sq (BOTTOM_RIGHT), with the
     lengths in place of the sizes where they are given; a row sees columns up to its diagonal +
     right_bound, from its diagonal - left_bound + 1 on.

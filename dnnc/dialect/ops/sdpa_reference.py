@@ -35,7 +35,8 @@ def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) ->
         total = np.sum(exponential, axis=3, keepdims=True) + np.exp(sink - base)
         share = exponential / np.where(total == 0, 1.0, total)
         mask, scale = _dropout(op, given, sizes)
-        share = share * mask * scale
+        share = share * np.where(_inside(given, scores.shape), mask, 0.0) * scale
+        v = np.where(_keys_inside(given, skv), v, 0.0)
         stats = largest + np.log(total)
         return {
             "o": share @ v,
@@ -93,8 +94,8 @@ def _seen(op: Sdpa, given: Mapping[str, Array], dims: tuple[int, ...]) -> Array:
     seen = np.ones(dims, bool)
     shift: Array = dims[3] - dims[2]
     if "seq_len_kv" in given:
+        seen &= _inside(given, dims)
         rows, columns = (np.asarray(given[n]).reshape(-1, 1, 1, 1) for n in _LENGTHS)
-        seen &= (row < rows) & (column < columns)
         shift = columns - rows
     diagonal = row + (shift if op.diagonal_alignment == "BOTTOM_RIGHT" else 0)
     if op.right_bound is not None:
@@ -107,6 +108,21 @@ def _seen(op: Sdpa, given: Mapping[str, Array], dims: tuple[int, ...]) -> Array:
 
 
 _LENGTHS = ("seq_len_q", "seq_len_kv")
+
+
+def _inside(given: Mapping[str, Array], dims: tuple[int, ...]) -> Array:
+    """Which scores are of rows and columns below the lengths: all, if there are none."""
+    if "seq_len_kv" not in given:
+        return np.ones(dims, bool)
+    rows, columns = (np.asarray(given[n]).reshape(-1, 1, 1, 1) for n in _LENGTHS)
+    return (np.arange(dims[2])[:, None] < rows) & (np.arange(dims[3]) < columns)
+
+
+def _keys_inside(given: Mapping[str, Array], keys: int) -> Array:
+    """[B, 1, keys, 1]: which keys are below the lengths."""
+    if "seq_len_kv" not in given:
+        return np.ones((1, 1, keys, 1), bool)
+    return np.arange(keys)[:, None] < np.asarray(given["seq_len_kv"]).reshape(-1, 1, 1, 1)
 
 
 def _dropout(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, Array]:
