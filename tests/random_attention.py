@@ -4,7 +4,8 @@ Any numbers of queries and keys, heads of every size, groups that share keys and
 values, layouts with gaps, sizes that are symbols; scores that are scaled by numbers of any sign,
 capped, biased with every broadcast, masked by conditions joined by and, or, not; queries or keys
 times a number; a sink; dropout of a seed or by a mask; work on weights and on the result, several
-outputs, statistics of rows, weights that are stored; packed sequences and caches in pages.
+outputs, statistics of rows, weights that are stored; lengths of sequences in place, packed, and in
+caches in pages, past which no input is a number.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import dnnc
 from dnnc import dtypes
 from tests.attention_graphs import LOW
 from tests.random_conditions import drawn_condition
-from tests.random_sequences import Sequences
+from tests.random_sequences import Padding, Sequences
 from tests.random_tensors import Tensors
 from tests.support.checked import random_inputs
 
@@ -124,12 +125,16 @@ class Attention(Tensors):
         if self.k_rows is not None:  # each entry of the batch has keys of its own
             for own in shared:
                 own[0] = batch[0]
+        self.padding = self._padding(batch[0], shared)
         product = self._scores_of(batch, shared[0], rows, columns)
         self.v = self._keys([*shared[1], columns, self.width], "v", self.value_type)
+        if self.padding is not None:
+            self.v = self.padding.cut(self.v, self.value_type)
+            self.padding.spoil("v", keys=-2)
         self._attend(self._modified(self._scaled(product)))
         error = 8 * _EXPONENT_ERROR * self.spread * math.sqrt(self.depth) + self.error_of_caps
         found = Drawn(self.g, self.sizes, self.values, error, dtypes.of(self.weight_type))
-        found.has_few_values = self.k_rows is not None
+        found.has_few_values = self.k_rows is not None or self.padding is not None
         found.rows, found.loses = self.rows, self.loses
         return found
 
@@ -149,6 +154,16 @@ class Attention(Tensors):
             of_queries = Sequences(self, "q", batch[0], self.batch[0], rows, self.queries)
         of_keys = Sequences(self, "k", batch[0], self.batch[0], columns, self.keys)
         return of_queries, of_keys, kind != "packed"
+
+    def _padding(self, batch: Any, shared: list[list[Any]]) -> Padding | None:
+        """Lengths of sequences in place; None: all are as long."""
+        sizes = (self.batch, self.queries, self.keys, self.depth, self.width)
+        aside = Random(str(sizes))
+        if self.q_rows is not None or self.k_rows is not None or aside.random() < 0.5:
+            return None
+        is_own = all(own[0] == batch for own in shared)
+        count = self.batch[0] if is_own else 1
+        return Padding(self, aside, batch if is_own else 1, count)
 
     # ---- tensors
 
@@ -179,10 +194,16 @@ class Attention(Tensors):
             self.q = self.tensor([*batch, rows, self.depth], "q", **kind)
         else:
             self.q = self.q_rows.loaded(batch[1], self.depth, "q", self.operand_type)
+        if self.padding is not None:
+            self.padding.spoil("q", rows=-2)
         if self.k_rows is None and self.chance(0.2):
             turned = self.tensor([*shared, self.depth, columns], "k", turned=True, **kind)
+            if self.padding is not None:
+                self.padding.spoil("k", keys=-1)
             return self._product(self._multiple(self.q), self._multiple(turned))
         self.k = self._keys([*shared, columns, self.depth], "k", self.operand_type)
+        if self.padding is not None:
+            self.padding.spoil("k", keys=-2)
         turned = g.transpose(self._multiple(self.k), [*range(rank - 2), rank - 1, rank - 2])
         return self._product(self._multiple(self.q), self._multiple(turned))
 
@@ -239,6 +260,8 @@ class Attention(Tensors):
         for step in steps:
             if self.chance(0.35):
                 s = step(s)
+        if self.padding is not None:
+            return self.padding.masked(s)
         return s if self.k_rows is None or self.chance(0.3) else self._ended(s)
 
     def _ended(self, s: Any) -> Any:
@@ -262,6 +285,8 @@ class Attention(Tensors):
         self.values[bias.get_name()] = lambda rng, shape: np.where(
             rng.random(shape) < share, low, self.biases(rng, shape)
         )
+        if self.padding is not None:
+            self.padding.spoil(bias.get_name(), -2, -1)
         return self.g.add(s, bias)
 
     def biases(self, rng: Any, shape: tuple[int, ...]) -> Any:
@@ -346,7 +371,11 @@ class Attention(Tensors):
         if self.chance(0.2):
             mask = self.tensor(self.broadcast(self.dims), dtype=self.io)
             self.values[mask.get_name()] = lambda rng, shape: rng.random(shape) < 0.8
-            p = self.g.mul(self.g.mul(p, mask), 1.25)
+            p = self.g.mul(p, mask)
+            if self.padding is not None:
+                self.padding.spoil(mask.get_name(), -2, -1)
+                p = self.padding.weights(p)
+            p = self.g.mul(p, 1.25)
         elif self.chance(0.08):
             p = self._dropped(p)
         # The sum of a row without a guard may be NaN, which O is divided by though no weight of

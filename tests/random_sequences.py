@@ -1,7 +1,8 @@
-"""Rows of random attention that are looked up: packed sequences, and caches in pages.
+"""Lengths of random attention: rows that are looked up, in packed sequences and in caches in pages,
+and rows in place.
 
-`Sequences` are the lengths of one side, queries or keys; what lies past them in memory, and in
-blocks that nobody has, is no number.
+`Sequences` are the lengths of one side, queries or keys, `Padding` those of both sides in place.
+What lies past them in memory, and in blocks that nobody has, is no number.
 """
 
 from __future__ import annotations
@@ -124,6 +125,68 @@ class Sequences:
         p.values[named.get_name()] = lambda rng, shape: np.reshape(table, shape)
         made = p.g.paged_cache_load(memory, self.tensor, named)
         return made.set_dim([self.batch, heads, self.most, elements])
+
+
+class Padding:
+    """Lengths of queries and keys that lie in place.
+
+    random: not that of the other draws, which are the same without lengths.  batch: the first axis
+    of queries, keys and values, 1 if they have different ones; count: this number.
+    """
+
+    def __init__(self, p: Any, random: Random, batch: Any, count: int):
+        self.p = p
+        self.inside: list[Any] = []
+        self.rows, self.keys = (
+            [random.choice((size, random.randint(0, size), 1)) for _ in range(count)]
+            for size in (p.queries, p.keys)
+        )
+        dims = [batch, *[1] * (len(p.dims) - 1)]
+        self.tensors = []
+        for name, lengths in (("rows", self.rows), ("keys", self.keys)):
+            tensor = p.g.tensor(dims, name=f"{name}_in_use", data_type="INT32")
+            p.values[tensor.get_name()] = lambda rng, shape, lengths=lengths: np.reshape(
+                lengths, shape
+            )
+            self.tensors.append(tensor)
+
+    def cut(self, v: Any, dtype: str) -> Any:
+        """Values that are zeros past the lengths."""
+        p = self.p
+        is_there = p.integer("cmp_lt", p.index(v, len(p.dims) - 2), self.tensors[1])
+        return p.g.binary_select(v, 0.0, is_there).set_data_type(dtype)
+
+    def masked(self, s: Any) -> Any:
+        """-inf past the lengths."""
+        p, (rows, keys) = self.p, self.tensors
+        self.inside = [p.integer("cmp_lt", p.column(s), keys), p.integer("cmp_lt", p.row(s), rows)]
+        return p.masked(s, p.both(*self.inside))
+
+    def weights(self, share: Any) -> Any:
+        """Weights that are zeros past the lengths, whatever they were multiplied by."""
+        for condition in self.inside:
+            share = self.p.g.binary_select(share, 0.0, condition)
+        return share
+
+    def spoil(self, name: str, rows: int | None = None, keys: int | None = None) -> None:
+        """Has no numbers past the lengths in an input, along its axes of rows and of keys."""
+        drawn = self.p.values.get(name) or self.p.numbers(name)
+        sides = [(rows, self.rows), (keys, self.keys)]
+
+        def values(rng: Any, shape: tuple[int, ...]) -> Any:
+            found = np.array(drawn(rng, shape), float)
+            for axis, lengths in sides:
+                if axis is None or shape[axis] == 1:
+                    continue
+                along = np.moveaxis(found, axis, 1)  # [batch, rows, ...]
+                if shape[0] != len(lengths):
+                    along[:, max(lengths) :] = np.nan
+                    continue
+                for entry, length in enumerate(lengths):
+                    along[entry, length:] = np.nan
+            return found
+
+        self.p.values[name] = values
 
 
 def _where(
