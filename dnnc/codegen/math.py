@@ -293,7 +293,7 @@ def _guessed(z: Any) -> tuple[Any, Any, Any]:
     """(h = 2**z + 1/2, about -1 / h by the bits of h, their product)."""
     h = _plus(_ex2(arith.MinimumFOp(z, _number(_LARGEST_EXPONENT)).result), 0.5)
     bits = llvm.BitcastOp(ops.i32_type(), h).result
-    guess = llvm.BitcastOp(h.type, ops.sub(ops.const(_GUESS), bits)).result
+    guess = llvm.BitcastOp(h.type, ops.sub(ops.const(ops.signed(_GUESS)), bits)).result
     return h, guess, _mul(h, guess)
 
 

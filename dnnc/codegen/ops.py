@@ -2,8 +2,9 @@
 """Integer and control-flow operations at the insertion point, with Python ints folded.
 
 A number is a Python int while it is known, else an i32 (or i64) value; mixing is allowed, and
-what can be folded is, so that generated code stays small.  Arithmetic is on values below 2**31
-that are not negative unless a function says otherwise.
+what can be folded is, so that generated code stays small.  An i32 beside an i64 is extended.
+Arithmetic is on values below 2**31 (of i64: 2**63) that are not negative unless a function says
+otherwise.
 """
 
 from __future__ import annotations
@@ -30,11 +31,24 @@ def f32_type() -> Any:
 
 
 def const(value: int, type_: Any = None) -> Any:
-    """An integer constant (default i32)."""
-    type_ = type_ or i32_type()
-    width = type_.width
-    signed = (value + (1 << (width - 1))) % (1 << width) - (1 << (width - 1))
-    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, signed)).result
+    """An integer constant; default: an i32, an i64 where that does not hold it.
+
+    Of a type that is named, it may be the type's bits as a number from 0 up.
+    """
+    type_ = type_ or (i32_type() if _fits_i32(value) else i64_type())
+    past = 1 << type_.width
+    assert -past // 2 <= value < past, f"{value} is no {type_}"
+    own = value if value < past // 2 else value - past
+    return arith.ConstantOp(type_, ir.IntegerAttr.get(type_, own)).result
+
+
+def _fits_i32(value: int) -> bool:
+    return -(1 << 31) <= value < 1 << 31
+
+
+def signed(bits: int) -> int:
+    """The number that 32 bits, themselves a number from 0 up, are in an i32."""
+    return bits - (1 << 32) if bits >> 31 else bits
 
 
 def value_of(number: Number, type_: Any = None) -> Any:
@@ -42,9 +56,19 @@ def value_of(number: Number, type_: Any = None) -> Any:
     return const(number, type_) if isinstance(number, int) else number
 
 
+def _of_one_type(*numbers: Number) -> list[Any]:
+    """The SSA values of numbers, all i64 where one is, or needs to be."""
+    types = [number.type for number in numbers if not isinstance(number, int)]
+    is_long = any(isinstance(number, int) and not _fits_i32(number) for number in numbers)
+    if i64_type() in types or (is_long and i32_type() in types):
+        numbers = tuple(map(to_i64, numbers))
+        types = [i64_type()]
+    return [value_of(number, types[0] if types else None) for number in numbers]
+
+
 def _pair(a: Number, b: Number) -> tuple[Any, Any]:
-    type_ = next((x.type for x in (a, b) if not isinstance(x, int)), None)
-    return value_of(a, type_), value_of(b, type_)
+    first, second = _of_one_type(a, b)
+    return first, second
 
 
 def add(a: Number, b: Number) -> Number:
@@ -193,11 +217,21 @@ def select(condition: Any, a: Number, b: Number) -> Any:
     return arith.SelectOp(condition, *_pair(a, b)).result
 
 
+def is_wide(a: Number) -> bool:
+    """Whether a number is an i64 value."""
+    return not isinstance(a, int) and a.type == i64_type()
+
+
 def to_i64(a: Number) -> Number:
     """Sign-extended; an int stays one."""
     if isinstance(a, int) or a.type == i64_type():
         return a
     return arith.ExtSIOp(i64_type(), a).result
+
+
+def of_bits(a: Number, bits: int) -> Number:
+    """The number in 32 or 64 bits, where it fits them."""
+    return to_i64(a) if bits == 64 else to_i32(a)
 
 
 def to_i32(a: Number) -> Number:
@@ -429,8 +463,9 @@ def for_(
     inits: Sequence[Any],
     body: Callable[..., Sequence[Any]],
 ) -> list[Any]:
-    """A counted loop in i32: body(i, carried) gives the next carried values."""
-    made = scf.ForOp(value_of(low), value_of(high), value_of(step), list(inits))
+    """A counted loop, in i64 where a bound is one: body(i, carried) gives the next carried
+    values."""
+    made = scf.ForOp(*_of_one_type(low, high, step), list(inits))
     with ir.InsertionPoint(made.body):
         scf.YieldOp(list(body(made.induction_variable, list(made.inner_iter_args))))
     return list(made.results)

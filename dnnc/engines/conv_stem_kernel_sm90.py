@@ -314,7 +314,7 @@ class StemLoop:
             inside = ops.both(
                 ops.less(element, valid.stop), ops.compare("sge", element, valid.start)
             )
-            mask = ops.or_(mask, ops.select(inside, ops.const(bits), ops.const(0)))
+            mask = ops.or_(mask, ops.select(inside, ops.const(ops.signed(bits)), ops.const(0)))
         return mask
 
     def _products(self, words: Sequence[Any], steps: range, descriptor: Any, sums: Any) -> Any:

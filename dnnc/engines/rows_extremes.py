@@ -156,7 +156,7 @@ def _update(place: Place, extreme: Extreme, total: Any) -> None:
         atomic.update(pointer, ops.and_(bits, _MAGNITUDE), order.plain)
         return
     is_nan = arith.CmpFOp(arith.CmpFPredicate.UNO, total, total).result
-    bits = ops.select(is_nan, order.nan, bits)
+    bits = ops.select(is_nan, ops.signed(order.nan), bits)
     ops.if_else(
         ops.less(bits, 0),
         lambda: atomic.update(pointer, bits, order.signed),
