@@ -32,7 +32,7 @@ from .errors import DnncError, Status, cudnnGraphNotSupportedError
 from .mlir import ir
 from .options import DEFAULTS, Options
 from .passes.lower_to_nvvm import isolated
-from .plan import codec, consistency
+from .plan import arguments, codec, consistency
 from .plan.plan import (
     FusionRecord,
     Kernel,
@@ -446,7 +446,7 @@ def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
         fusions=tuple(codec.decode(FusionRecord, f, "dnn.program") for f in program["fusions"]),
         split_reason=ir.StringAttr(reason).value if reason else "",
     )
-    return Plan(
+    plan = Plan(
         name=graph.name,
         graph=to_json(graph),
         symbols=tuple(Symbol(d.name, d.min, d.max, d.multiple_of) for d in graph.symbols.values()),
@@ -456,6 +456,8 @@ def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
         tools={"dnnc": __version__, **tools.versions()},
         blobs=(work.assembled.cubin, work.ptx.encode()),
     )
+    arguments.verify_ranges(plan)
+    return plan
 
 
 def _aliases(graph: OperationGraph) -> tuple[tuple[int, int], ...]:

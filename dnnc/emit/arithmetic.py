@@ -116,12 +116,14 @@ static int64_t magic(struct sizes *s, int64_t d)
 }
 """,
     "as_i32": """\
-/* A 32-bit argument; values up to the unsigned width are taken as their bits. */
-static uint32_t as_i32(struct sizes *s, int64_t value)
+/* A 32-bit argument. */
+static int32_t as_i32(struct sizes *s, int64_t value)
 {
-    if (value < INT32_MIN || value > UINT32_MAX)
+    if (value < INT32_MIN || value > INT32_MAX) {
         s->is_bad = 1;
-    return (uint32_t)value;
+        return 0;
+    }
+    return (int32_t)value;
 }
 """,
     "rounded": """\

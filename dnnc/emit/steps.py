@@ -145,7 +145,7 @@ class Steps:
             return "CUdeviceptr", self._shifted(base, arg.offset)
         if arg.kind == "scalar":
             value = self.expression(arg.value)
-            return ("uint32_t", f"as_i32(s, {value})") if arg.type == "i32" else ("int64_t", value)
+            return ("int32_t", f"as_i32(s, {value})") if arg.type == "i32" else ("int64_t", value)
         if arg.kind == "by_value":
             tensor = self.interface.plan.tensor(arg.uid)
             assert tensor is not None

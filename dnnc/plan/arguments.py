@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..errors import DnncError, Status
 from ..rounding import round_to
-from .plan import Arg, TensorMap
+from .plan import Arg, Plan, TensorMap
 
 _INTEGERS = {"i32": ("<i", 32), "i64": ("<q", 64)}
 
@@ -74,20 +74,42 @@ def _address(addresses: Mapping[int, int], uid: int) -> int:
 
 
 def pack_integer(value: int, type_: str) -> bytes:
-    """A 32- or 64-bit argument; unsigned values up to the type's width wrap."""
-    code, bits = _INTEGERS[type_]
-    wrapped = unsigned(value, type_)
-    return struct.pack(code, wrapped if wrapped < 1 << (bits - 1) else wrapped - (1 << bits))
+    """The bytes of a 32- or 64-bit argument."""
+    return struct.pack(_INTEGERS[type_][0], fitting(value, type_))
 
 
-def unsigned(value: int, type_: str) -> int:
-    """The bits of a 32- or 64-bit argument, as a number from 0 up."""
-    bits = _INTEGERS[type_][1]
-    if not -(1 << (bits - 1)) <= value < 1 << bits:
+def fitting(value: int, type_: str) -> int:
+    """The value itself; NOT_SUPPORTED_SHAPE where a signed integer of the type does not hold it."""
+    if not fits(value, type_):
         raise DnncError(
             Status.NOT_SUPPORTED_SHAPE, f"argument {value} does not fit {type_}", "smaller sizes"
         )
-    return value & ((1 << bits) - 1)
+    return value
+
+
+def fits(value: int, type_: str) -> bool:
+    """Whether a signed integer of 32 or 64 bits holds a value."""
+    most = 1 << (_INTEGERS[type_][1] - 1)
+    return -most <= value < most
+
+
+def verify_ranges(plan: Plan) -> None:
+    """INTERNAL_ERROR for a scalar of 32 bits that some sizes in their ranges make too large.
+
+    Kernels count with such numbers: one that wraps around ends a loop before it begins.
+    """
+    for program in plan.programs:
+        for launch in (step.launch for v in program.variants for step in v.steps):
+            for arg in launch.args if launch else ():
+                if arg.kind == "scalar" and arg.type == "i32":
+                    _verify_range(plan, arg, f"kernel {launch.kernel}" if launch else "")
+
+
+def _verify_range(plan: Plan, arg: Arg, where: str) -> None:
+    for end in plan.expression(arg.value).bounds():
+        if not fits(end, arg.type):
+            what = f"argument {arg.value}, which may be {end}, as {arg.type}"
+            raise DnncError(Status.INTERNAL_ERROR, what, "an argument of 64 bits", where)
 
 
 def pack_number(value: float | int, type_: str) -> bytes:

@@ -14,7 +14,7 @@ from ..plan.plan import Arg
 
 # Tensor maps must lie at multiples of 64 bytes, other arguments at multiples of their size.
 _MAP_BYTES, _MAP_ALIGNMENT, _ALIGNMENT = 128, 64, 16
-_SCALARS = {"i32": "I", "i64": "Q"}
+_SCALARS = {"i32": "i", "i64": "q"}
 
 
 class Layout:
@@ -38,7 +38,7 @@ class Layout:
         self._memory = ctypes.c_char * (max(end, 8) + _MAP_ALIGNMENT)
 
     def filled(self, values: Sequence[Any]) -> Block:
-        """A block of its own with these values: integers from 0 up, or bytes."""
+        """A block of its own with these values: integers that fit their arguments, or bytes."""
         memory = self._memory()
         base = ctypes.addressof(memory)
         start = -base % _MAP_ALIGNMENT

@@ -15,7 +15,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Evaluator, compiled
-from ..plan.arguments import unsigned
+from ..plan.arguments import fitting
 from ..plan.plan import Arg, Launch, Memset, Plan, Program, Step, TensorMap, TensorRecord
 from . import driver
 from .args import Layout
@@ -267,7 +267,7 @@ class _Launch:
             )
         filled = list(self._fixed)
         for at, text, type_ in self._scalars:
-            filled[at] = unsigned(values[text], type_)
+            filled[at] = fitting(values[text], type_)
         return SizedLaunch(
             function(launch, smem), (x, y, z), smem, launch, self._layout, tuple(filled),
             tuple([Pointer(at, uid, values[text], rank) for at, uid, text, rank in self._pointers]),
