@@ -17,7 +17,7 @@ from typing import Any
 
 from ..expr import Expr, product
 from . import ops
-from .kernel import Kernel
+from .kernel import Kernel, bits_of_count
 from .ops import Number
 
 
@@ -67,7 +67,8 @@ class Index:
         return self if self.is_uniform else Index.of(self.element(i))
 
     def numbers(self, width: int) -> Any:
-        """The coordinates as an i32 fragment (a scalar if they are all the same)."""
+        """The coordinates as an i32 fragment, a scalar if they are all the same; a size that has
+        no 31 bits is an i64."""
         if self.is_uniform:
             return ops.value_of(self.base)
         if self.lanes is not None:
@@ -152,29 +153,27 @@ class Group:
 
     def _taken_apart(self, position: int) -> Index:
         if len(self.extents) == 1:
-            return self.linear
-        inner = product(self.extents[position + 1 :])
-        extent = self.extents[position] if position else None
+            return _narrowed(self.linear)
         if self.linear.is_uniform:
-            return self._of_number(self.linear.base, inner, extent)
+            return self._of_number(self.linear.base, position)
         # Consecutive elements stay in one row of the last axis if rows are whole fragments.
         last = self.extents[-1].known_divisor()
         aligned = self.linear.is_consecutive and last % self.width == 0
         if aligned and self.linear.divisor % self.width == 0:
-            start = self._of_number(self.linear.base, inner, extent)
+            start = self._of_number(self.linear.base, position)
             if position == len(self.extents) - 1:
                 return Index(start.base, 1, math.gcd(last, self.linear.divisor))
             return start
-        lanes = [
-            self._of_number(self.linear.element(i), inner, extent).base for i in range(self.width)
-        ]
+        lanes = [self._of_number(self.linear.element(i), position).base for i in range(self.width)]
         return Index(lanes=tuple(lanes))
 
-    def _of_number(self, number: Number, inner: Expr, extent: Expr | None) -> Index:
-        quotient = self.kernel.divide(number, inner)
-        if extent is None:
+    def _of_number(self, number: Number, position: int) -> Index:
+        inner = product(self.extents[position + 1 :])
+        bits = bits_of_count(product(self.extents[: position + 1])) if position else 32
+        quotient = self.kernel.divide(number, inner, bits)
+        if not position:
             return Index.of(quotient)
-        return Index.of(self.kernel.remainder(quotient, extent))
+        return Index.of(self.kernel.remainder(quotient, self.extents[position]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +254,13 @@ def _scaled(kernel: Kernel, term: Index, stride: Expr, bits: int) -> Index:
     if bits == 64:
         term = _widened(term)
     return scale(term, kernel.size(stride, bits), abs(stride.known_divisor()))
+
+
+def _narrowed(term: Index) -> Index:
+    """Coordinates along one axis, whose size has 31 bits."""
+    if term.lanes is not None:
+        return Index(lanes=tuple(map(ops.to_i32, term.lanes)))
+    return Index(ops.to_i32(term.base), ops.to_i32(term.step), term.divisor)
 
 
 def _widened(term: Index) -> Index:

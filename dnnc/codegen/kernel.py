@@ -22,6 +22,21 @@ from ..target import Target
 from . import ops
 from .scalar import element_type
 
+# The largest count whose numbers have 32 bits.  The rest up to 2**31 is for blocks and unrolled
+# loops, which go past the end.
+MOST_COUNT = (1 << 31) - (1 << 20)
+
+
+def bits_of(size: Size) -> int:
+    """32 where every value of a size fits an i32, else 64."""
+    return 32 if Expr.of(size).bounds()[1] < 1 << 31 else 64
+
+
+def bits_of_count(count: Size) -> int:
+    """32 where an i32 holds every number up to a count, and past it by as much as a block works
+    on, else 64."""
+    return 32 if Expr.of(count).bounds()[1] <= MOST_COUNT else 64
+
 
 @dataclass
 class Kernel:
@@ -138,12 +153,15 @@ class Kernel:
             ("size", str(expression), bits), type_, Arg.scalar(str(expression), f"i{bits}")
         )
 
-    def divide(self, number: Any, divisor: Size) -> Any:
-        """number // divisor by a multiplication; number below 2**31, divisor an expression.
+    def divide(self, number: Any, divisor: Size, bits: int = 32) -> Any:
+        """number // divisor by a multiplication; divisor: an expression.
 
-        magic and shift (`expr.magic`) are arguments that the host computes.
+        number: an i32 below 2**31, of which magic and shift (`expr.magic`) are arguments that the
+        host computes, or an i64; see `divide_long`.  bits: of its quotient then.
         """
         expression = Expr.of(divisor)
+        if ops.is_wide(number):
+            return self.divide_long(number, expression, bits)
         if expression.constant == 1:
             return number
         if isinstance(number, int):
@@ -156,31 +174,39 @@ class Kernel:
         product = ops.mul(wide, factor)
         return ops.to_i32(ops.shr(product, shift))
 
-    def divide_long(self, number: Any, divisor: Size) -> Any:
-        """number // divisor, below 2**31, in 32 bits; number: i64, not negative and below 2**61.
+    def divide_long(self, number: Any, divisor: Size, bits: int = 32) -> Any:
+        """number // divisor; number: i64, not negative and below 2**61.
 
+        bits: of the result.  In 32 bits a quotient of 2**31 and more leaves its low bits.
         The host computes 2**62 / divisor; what that gives is one too much at most.  A division of
         64 bits is a call, beside which kernels of attention spilled 70 registers.
         """
         expression = Expr.of(divisor)
         if (constant := expression.constant) and ops.terms(number)[1] % constant == 0:
-            return ops.to_i32(ops.div(number, constant))
+            return ops.of_bits(ops.div(number, constant), bits)
         from ..mlir import arith
 
         factor = self.size(Expr.of(1 << 62) // expression + 1, 64)
-        found = ops.to_i32(arith.MulUIExtendedOp(ops.mul(number, 4), factor).high)
-        if expression.bounds()[1] < 1 << 31:  # then what is left has 32 bits, too
-            left = ops.sub(ops.to_i32(number), ops.mul(found, self.size(expression)))
+        found = ops.of_bits(arith.MulUIExtendedOp(ops.mul(number, 4), factor).high, bits)
+        if bits_of(expression) == 32:  # then what is left has 32 bits, too
+            left = ops.sub(ops.to_i32(number), ops.mul(ops.to_i32(found), self.size(expression)))
             return ops.add(found, arith.ShRSIOp(left, ops.const(31)).result)
         left = ops.sub(number, ops.mul(ops.to_i64(found), self.size(expression, 64)))
-        return ops.add(found, ops.to_i32(arith.ShRSIOp(left, ops.const(63, ops.i64_type())).result))
+        less = arith.ShRSIOp(left, ops.const(63, ops.i64_type())).result
+        return ops.add(found, ops.of_bits(less, bits))
 
     def remainder(self, number: Any, divisor: Size, quotient: Any = None) -> Any:
         """number % divisor; quotient: number // divisor where it is at hand."""
         if Expr.of(divisor).constant == 1:
             return 0
-        quotient = self.divide(number, divisor) if quotient is None else quotient
-        return ops.sub(number, ops.mul(quotient, self.size(divisor)))
+        if not ops.is_wide(number):
+            quotient = self.divide(number, divisor) if quotient is None else quotient
+            return ops.sub(number, ops.mul(quotient, self.size(divisor)))
+        bits = bits_of(divisor)
+        quotient = self.divide(number, divisor, bits) if quotient is None else quotient
+        # The low words of all are enough for a rest that fits one.
+        number, quotient = ops.of_bits(number, bits), ops.of_bits(quotient, bits)
+        return ops.sub(number, ops.mul(quotient, self.size(divisor, bits)))
 
     # ---- shared memory
 

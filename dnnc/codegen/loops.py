@@ -10,7 +10,7 @@ from typing import Any
 from ..expr import Expr, ceildiv, product
 from . import ops
 from .index import Coordinate, Group, Index, Part
-from .kernel import Kernel
+from .kernel import Kernel, bits_of_count
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,15 @@ class Loops:
         return product([*outer, self.inner_fragments])
 
     @property
+    def bits(self) -> int:
+        """Bits of numbers of fragments, and of elements along the last group."""
+        return max(bits_of_count(self.fragments), bits_of_count(self.inner))
+
+    def first_of(self, block: Any, each: int) -> Any:
+        """The number of the first fragment of a block; each: the fragments of one."""
+        return ops.mul(ops.of_bits(block, self.bits), each)
+
+    @property
     def is_whole(self) -> bool:
         """Whether the last group is a whole number of fragments, whatever the sizes."""
         return self.inner.known_divisor() % self.width == 0
@@ -50,7 +59,7 @@ class Loops:
     def coordinates(self, kernel: Kernel, fragment: Any) -> dict[int, Coordinate]:
         """Axis -> coordinate of a fragment's elements."""
         rest, inner = self._split(kernel, fragment)
-        linear = Index(ops.mul(inner, self.width), 1 if self.width > 1 else 0, self.width)
+        linear = Index(self._start(inner), 1 if self.width > 1 else 0, self.width)
         return self._placed(kernel, rest, linear, self.width)
 
     def element(
@@ -58,15 +67,20 @@ class Loops:
     ) -> tuple[dict[int, Coordinate], Any]:
         """(axis -> coordinate of one element of a fragment, its number along the last group)."""
         rest, inner = self._split(kernel, fragment)
-        number = ops.add(ops.mul(inner, self.width), element)
+        number = ops.add(self._start(inner), element)
         return self._placed(kernel, rest, Index(number), 1), number
 
     def _split(self, kernel: Kernel, fragment: Any) -> tuple[Any, Any]:
         """(number of the outer groups, fragment of the last one)."""
         if len(self.groups) <= 1:
             return 0, fragment
-        rest = kernel.divide(fragment, self.inner_fragments)
+        outer = product(self.extents([axis for group in self.groups[:-1] for axis in group]))
+        rest = kernel.divide(fragment, self.inner_fragments, bits_of_count(outer))
         return rest, kernel.remainder(fragment, self.inner_fragments, rest)
+
+    def _start(self, inner: Any) -> Any:
+        """The first element of a fragment of the last group."""
+        return ops.mul(ops.of_bits(inner, bits_of_count(self.inner)), self.width)
 
     def _placed(
         self, kernel: Kernel, rest: Any, linear: Index, width: int
@@ -76,7 +90,9 @@ class Loops:
             group = self.groups[position]
             if position < len(self.groups) - 1:
                 size = product(self.extents(group))
-                quotient = kernel.divide(rest, size) if position else 0
+                outer = [axis for group in self.groups[:position] for axis in group]
+                bits = bits_of_count(product(self.extents(outer)))
+                quotient = kernel.divide(rest, size, bits) if position else 0
                 linear = Index(kernel.remainder(rest, size, quotient) if position else rest)
                 rest = quotient
             made = Group(kernel, self.extents(group), linear, width)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +47,16 @@ class Region:
 
     def generics(self) -> list[Any]:
         return [op for op in self.operations if op.name == "linalg.generic"]
+
+    def takes_apart(self, accesses: Iterable[tuple[Tensor, Access]]) -> bool:
+        """Whether coordinates are worked out one by one, for an address or as numbers.
+
+        accesses: of its tensors.
+        """
+        bodies = [generic.regions[0].blocks[0] for generic in self.generics()]
+        return any(place[0] == "other" for _, access in accesses for place in access) or any(
+            view.operation.name == "linalg.index" for body in bodies for view in body.operations
+        )
 
     def leaves(self, kernel: Kernel, *, is_exclusive: bool = True) -> dict[Any, Leaf]:
         """A leaf for each argument, on a kernel that is being built."""
@@ -194,19 +204,21 @@ def loop_groups(
     dims: Sequence[Expr],
     order: Sequence[int],
     accesses: Sequence[tuple[Tensor, Access]],
+    *,
+    is_wide: bool = False,
 ) -> list[list[int]]:
     """Iteration axes, outermost first, merged where every tensor's addresses allow it.
 
     order: the axes in the order to run through them.  Axes of 1 are left out.  Two neighbours
     merge when each tensor either uses neither, or has nesting strides along both; then one
-    number, below 2**31, counts through both and nothing is divided.
+    number counts through both and nothing is divided.  It is below 2**31, unless is_wide.
     """
     groups: list[list[int]] = []
     for axis in order:
         if dims[axis].constant == 1:
             continue
         last = groups[-1] if groups else []
-        fits = product(dims[i] for i in (*last, axis)).bounds()[1] < 1 << 31
+        fits = is_wide or product(dims[i] for i in (*last, axis)).bounds()[1] < 1 << 31
         if last and fits and all(_nests(t, access, last[-1], axis) for t, access in accesses):
             last.append(axis)
         else:

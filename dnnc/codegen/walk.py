@@ -23,7 +23,7 @@ from ..mlir import arith, attributes_of, ir
 from . import contraction, math, ops
 from . import index as idx
 from .index import Coordinate, Index
-from .kernel import Kernel
+from .kernel import Kernel, bits_of
 
 
 class Leaf(Protocol):
@@ -161,7 +161,7 @@ class Walk:
             return Index.of(ir.IntegerAttr(op.attributes["value"]).value)
         assert op.name == "dnn.size", f"index value of {op.name}"
         size = structure.read_size(op, self.symbols)
-        return Index(self.kernel.size(size), divisor=size.known_divisor())
+        return Index(self.kernel.size(size, bits_of(size)), divisor=size.known_divisor())
 
     def _index_op(self, op: Any, values: Mapping[Any, Any], width: int) -> Index:
         operands = [self._index(operand, values) for operand in op.operands]
@@ -291,7 +291,9 @@ def _index_of(numbers: Any) -> Index:
 
 
 def _resized(value: Any, bits: int) -> Any:
-    if bits == 32:
+    own = ops.element_of(value.type).width
+    assert own <= bits, f"a number of {own} bits in {bits}"
+    if own == bits:
         return value
     wide = ops.vector_type(ir.IntegerType.get_signless(bits), ops.width_of(value))
     return arith.ExtSIOp(wide, value).result

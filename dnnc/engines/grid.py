@@ -219,8 +219,11 @@ class GridEngine:
         order = stride_order(leaf.shape, leaf.layout)
         fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
         is_row = not fastest or fastest[0] not in kept
+        is_wide = not region.takes_apart(accesses)
         groups = [
-            loop_groups(dims, [a for a in order if (a in kept) == is_kept], accesses)
+            loop_groups(
+                dims, [a for a in order if (a in kept) == is_kept], accesses, is_wide=is_wide
+            )
             for is_kept in (True, False)
         ]
         inner = groups[1 if is_row else 0][-1:]

@@ -199,14 +199,20 @@ class _Block:
     def _take_slice(self) -> None:
         """first: reduced fragment of this thread; count: of its fragments, `step` apart.
 
-        All blocks go through the reduced elements together, each taking `rows` in its turn.
+        All blocks go through the reduced elements together, each taking `rows` in its turn: what
+        one has of them fits 31 bits.
         """
         kernel, t = self.kernel, self.tiling
-        total = kernel.size(self.grid.reduced.fragments)
+        total = self._total
         self.step = kernel.size(self.grid.slices * t.rows)
         self.first = ops.add(ops.mul(self.slice, t.rows), self.row)
         left = ops.maximum(ops.sub(total, self.first), 0)
-        self.count = ops.div(ops.add(left, ops.sub(self.step, 1)), self.step)
+        self.count = ops.to_i32(ops.div(ops.add(left, ops.sub(self.step, 1)), self.step))
+
+    @property
+    def _total(self) -> Any:
+        """The number of reduced fragments."""
+        return self.kernel.size(self.grid.reduced.fragments, self.grid.reduced.bits)
 
     @cached_property
     def fragments(self) -> Fragments:
@@ -223,6 +229,7 @@ class _Block:
     # ---- places
 
     def at(self, i: Any) -> list[Any]:
+        i = ops.of_bits(i, self.grid.reduced.bits)
         fragment = ops.add(self.first, ops.mul(i, self.step))
         reduced = self.grid.reduced.coordinates(self.kernel, fragment)
         return coordinates_of(len(self.grid.dims), self.at_kept, reduced)
@@ -297,7 +304,7 @@ class _Block:
         if not found:
             return {}
         walk = self.walk.branch()
-        last = ops.sub(self.kernel.size(self.grid.reduced.fragments), 1)
+        last = ops.sub(self._total, 1)
         reduced = self.grid.reduced.coordinates(self.kernel, ops.minimum(self.first, last))
         at = coordinates_of(len(self.grid.dims), self.at_kept, reduced)
         firsts = {
@@ -325,11 +332,11 @@ class _Block:
 
     def _count_of(self, slice_: Any) -> Any:
         """Elements that a slice's block reduces, for each entry."""
-        total, rows = self.kernel.size(self.grid.reduced.fragments), self.tiling.rows
+        total, rows = self._total, self.tiling.rows
         turns = ops.div(total, self.step)
         left = ops.sub(ops.sub(total, ops.mul(turns, self.step)), ops.mul(slice_, rows))
         count = ops.add(ops.mul(turns, rows), ops.maximum(ops.minimum(left, rows), 0))
-        return ops.mul(count, self.grid.reduced.width)
+        return ops.mul(ops.to_i32(count), self.grid.reduced.width)
 
     # ---- stores
 

@@ -51,6 +51,7 @@ from .product import (
     is_along_columns,
     matmul_of,
     sizes_of,
+    tile_reasons,
 )
 from .product_model import OperandLines
 from .product_sm80 import OPERAND_TYPES, Work
@@ -82,6 +83,7 @@ class MatmulSm80Engine:
             *epilogue_reasons(fusion, matmul_of(fusion)),
             *fp8_reasons(fusion, target),
             *too_large_reasons(fusion),
+            *tile_reasons(matmul_of(fusion)),
         )
 
     def _type_reasons(self, op: Product) -> list[Reason]:

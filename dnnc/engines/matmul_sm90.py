@@ -61,6 +61,7 @@ from .product import (
     products_reasons,
     reducing_epilogue_reasons,
     sizes_of,
+    tile_reasons,
 )
 from .region_sm90 import instruction_of, tiling_of
 from .surface import bytes_of, pattern_reason, too_large_reasons
@@ -121,7 +122,8 @@ class MatmulSm90Engine:
         if isinstance(first, MoeGroupedMatmul):
             reasons += self._group_reasons(first, fusion)
         epilogue = reducing_epilogue_reasons(fusion, most_columns(fusion) * MOST_BLOCKS)
-        return (*reasons, *epilogue, *bits_reasons(fusion), *too_large_reasons(fusion))
+        reasons += [*epilogue, *bits_reasons(fusion), *too_large_reasons(fusion)]
+        return (*reasons, *tile_reasons(first))
 
     def _group_reasons(self, op: MoeGroupedMatmul, fusion: Fusion) -> list[Reason]:
         if reductions := fusion.with_role("reduction"):

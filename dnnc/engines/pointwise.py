@@ -176,7 +176,10 @@ def iteration(region: Region, load_bytes: int) -> tuple[list[list[int]], int]:
         order = _dense_axes(booleans[0])
         assert order is not None
         return [list(order)], max(8, width)
-    groups = loop_groups(first.shape, stride_order(first.shape, first.layout), accesses)
+    # One number of 64 bits is less work than divisions that give two of 32, if it is all.
+    is_wide = not region.takes_apart(accesses)
+    order = stride_order(first.shape, first.layout)
+    groups = loop_groups(first.shape, order, accesses, is_wide=is_wide)
     if len(groups) > 1:
         inner = product(first.shape[axis] for axis in groups[-1])
         while inner.known_divisor() % width:
@@ -199,9 +202,9 @@ def _emit_body(
     leaves = region.leaves(kernel, is_exclusive=is_exclusive)
     walk = Walk(kernel, leaves, region.symbols, reducer)
     targets = region.targets(kernel, is_exclusive=is_exclusive)
-    count = kernel.size(loops.fragments)
+    count = kernel.size(loops.fragments, loops.bits)
     per_block = kernel.threads * unroll
-    base = ops.mul(ops.block_id(), per_block)
+    base = loops.first_of(ops.block_id(), per_block)
     thread = ops.add(base, ops.thread_id())
 
     def whole_fragments() -> None:
@@ -212,7 +215,7 @@ def _emit_body(
         whole_fragments()
         return
     # One group whose end may fall inside a fragment: a block that ends before it needs no care.
-    limit = kernel.size(loops.inner // loops.width)
+    limit = kernel.size(loops.inner // loops.width, loops.bits)
     is_inside = ops.compare("sle", ops.add(base, per_block), limit)
     ops.if_else(
         is_inside,
@@ -255,7 +258,7 @@ def _emit_elements(
     unroll: int,
 ) -> None:
     """The block at the end: element by element; bytes of booleans still have one writer."""
-    end = kernel.size(loops.inner)
+    end = kernel.size(loops.inner, loops.bits)
     if any(target.tensor.type.kind == "b" for _, target in targets):
         _emit_boolean_end(kernel, walk, targets, loops, thread, count, unroll)
         return
@@ -287,7 +290,7 @@ def _emit_boolean_end(
 
     Places past the end hold the last element again; a buffer of booleans is whole bytes.
     """
-    last = ops.sub(kernel.size(loops.inner), 1)
+    last = ops.sub(kernel.size(loops.inner, loops.bits), 1)
 
     def one(u: Any, carried: Sequence[Any]) -> Sequence[Any]:
         fragment = ops.add(thread, ops.mul(u, kernel.threads))

@@ -13,12 +13,13 @@ from ..dialect.ops import Matmul, MoeGroupedMatmul, Pointwise, Reduction
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import Status
-from ..expr import Expr, product
+from ..expr import Expr, ceildiv, product
 from .engine import Reason
 from .reduced import follows_reduction, unreduced_reason
-from .surface import boolean_reason, fewer_than, pattern_reason
+from .surface import boolean_reason, count_reasons, fewer_than, pattern_reason
 
 _MOST_RESULTS = (1 << 31) - 256  # elements of a reduction at the exit
+_LEAST_TILE = (16, 8)  # rows and columns: no engine has smaller ones
 
 Product = Matmul | MoeGroupedMatmul
 
@@ -70,6 +71,13 @@ def products_reasons(fusion: Fusion, most: int) -> tuple[Reason, ...]:
         if any(other in fusion.upstream(t) for t in op.operands for other in found):
             return (pattern_reason(f"{op.label} needs another product", supported),)
     return ()
+
+
+def tile_reasons(op: Product) -> list[Reason]:
+    """Why there are more tiles, of small matrices, than kernels count."""
+    *batch, m, n = op.c.shape
+    tiles = product([*batch, ceildiv(m, _LEAST_TILE[0]), ceildiv(n, _LEAST_TILE[1])])
+    return count_reasons(tiles, f"tiles of {op.label}")
 
 
 def _offsets(op: Product) -> Tensor | None:

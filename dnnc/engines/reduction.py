@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from ..codegen import ops, reduce
 from ..codegen.index import Coordinate
-from ..codegen.kernel import Kernel
+from ..codegen.kernel import Kernel, bits_of_count
 from ..codegen.loops import Loops, coordinates_of
 from ..codegen.output import Output
 from ..codegen.region import Region, identity_access, loop_groups
@@ -45,6 +45,7 @@ from .reduced import (
 from .surface import (
     LAUNCH_SECONDS,
     boolean_reason,
+    count_reasons,
     fp8_reasons,
     memory_seconds,
     pattern_reason,
@@ -136,8 +137,11 @@ class ReductionEngine:
         return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        reductions = reductions_of(fusion)
-        if knobs["TILE_ROWS"] == 1 or runs_along_row(fusion, reductions[0]):
+        reductions, rows = reductions_of(fusion), knobs["TILE_ROWS"]
+        kept = product(sizes_along(reductions[0])[1])
+        if reasons := count_reasons(ceildiv(kept, _THREADS // rows), f"blocks of TILE_ROWS={rows}"):
+            return tuple(reasons)
+        if rows == 1 or runs_along_row(fusion, reductions[0]):
             return ()
         needed = _shared_bytes([op.compute_type.bits // 8 for op in reductions], 1)
         if needed <= _MOST_SHARED_BYTES:
@@ -152,9 +156,8 @@ class ReductionEngine:
             for rows in (32, 8, 256, 128, 16, 4)
             for slices in (1, 8, 32, 128, 512)
         ]
-        if self.legal(found[0], fusion, target):
-            return [{**knobs, "TILE_ROWS": 1} for knobs in found[:5]]
-        return found
+        legal = [knobs for knobs in found if not self.legal(knobs, fusion, target)]
+        return legal or [{**knobs, "TILE_ROWS": 1} for knobs in found[:5]]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         first = reductions_of(fusion)[0]
@@ -193,9 +196,10 @@ class ReductionEngine:
         accesses = accesses_of(region, reductions)
         order = axis_order(dims, accesses)
         reduced_order = [axis for axis in order if axis not in kept]
+        is_wide = not region.takes_apart(accesses)
         groups = [
-            loop_groups(dims, [a for a in order if a in kept], accesses),
-            loop_groups(dims, reduced_order, accesses),
+            loop_groups(dims, axes, accesses, is_wide=is_wide)
+            for axes in ([a for a in order if a in kept], reduced_order)
         ]
         fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
         is_row = not fastest or fastest[0] not in kept
@@ -289,8 +293,8 @@ class _Emitter:
 
     def _emit_first(self, kernel: Kernel, partials: Sequence[str]) -> None:
         column, row = self._thread()
-        fragment = ops.add(ops.mul(ops.block_id(), self.columns), column)
-        count = kernel.size(self.kept.fragments)
+        fragment = ops.add(self.kept.first_of(ops.block_id(), self.columns), column)
+        count = kernel.size(self.kept.fragments, self.kept.bits)
         clamped = ops.minimum(fragment, ops.sub(count, 1))
         kept = self.kept.coordinates(kernel, clamped)
         is_inside = ops.less(fragment, count)
@@ -323,12 +327,12 @@ class _Emitter:
 
     def _slice(self, kernel: Kernel) -> tuple[Any, Any]:
         """The range of reduced fragments that the block works on."""
-        count = self.reduced.fragments
+        count, bits = self.reduced.fragments, self.reduced.bits
         if self.slices == 1:
-            return 0, kernel.size(count)
-        length = kernel.size(ceildiv(count, self.slices))
+            return 0, kernel.size(count, bits)
+        length = kernel.size(ceildiv(count, self.slices), bits)
         low = ops.mul(ops.block_id("y"), length)
-        return low, ops.minimum(ops.add(low, length), kernel.size(count))
+        return low, ops.minimum(ops.add(low, length), kernel.size(count, bits))
 
     def _outputs_before(self, kernel: Kernel) -> list[tuple[Any, Any]]:
         """Outputs of the full dims, which are written while the reductions run."""
@@ -387,12 +391,18 @@ class _Emitter:
             if self._is_after(value):
                 target.store(at, walk.value(value, at, self.kept.width))
 
+    @property
+    def _partial_bits(self) -> int:
+        """Bits of the places of partials."""
+        return bits_of_count(self.kept_elements * self.slices)
+
     def _store_partials(
         self, kernel: Kernel, names: Sequence[str], totals: Sequence[Any], fragment: Any
     ) -> None:
-        count = kernel.size(self.kept_elements)
+        count = kernel.size(self.kept_elements, self._partial_bits)
         base = ops.mul(ops.block_id("y"), count)
-        place = ops.add(base, ops.mul(fragment, self.kept.width))
+        first = ops.of_bits(fragment, self._partial_bits)
+        place = ops.add(base, ops.mul(first, self.kept.width))
         for name, total in zip(names, totals, strict=True):
             element = ops.element_of(total.type)
             pointer = ops.gep(kernel.workspace(name), place, element)
@@ -401,17 +411,18 @@ class _Emitter:
     def _emit_second(self, kernel: Kernel, names: Sequence[str]) -> None:
         """One total a kept element, over the slices."""
         column, row = self._thread()
-        fragment = ops.add(ops.mul(ops.block_id(), self.columns), column)
-        count = kernel.size(self.kept.fragments)
+        fragment = ops.add(self.kept.first_of(ops.block_id(), self.columns), column)
+        count = kernel.size(self.kept.fragments, self.kept.bits)
         clamped = ops.minimum(fragment, ops.sub(count, 1))
-        elements = kernel.size(self.kept_elements)
+        elements = kernel.size(self.kept_elements, self._partial_bits)
+        start = ops.of_bits(clamped, self._partial_bits)
         leaves = self.region.leaves(kernel)
         walk = Walk(kernel, leaves, self.region.symbols)
         width = self.kept.width
         combines = [reduce.combiner(walk, op) for op in self.reductions]
 
         def add_slice(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
-            place = ops.add(ops.mul(i, elements), ops.mul(clamped, width))
+            place = ops.add(ops.mul(i, elements), ops.mul(start, width))
             made = []
             for name, combine, total in zip(names, combines, carried, strict=True):
                 element = ops.element_of(total.type)

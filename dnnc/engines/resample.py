@@ -189,8 +189,9 @@ def _emit_patches(kernel: Kernel, region: Region, patches: Patches) -> None:
     is_exclusive = len(region.generics()) > 1  # a graph of one operation may work in place
     walk = Walk(kernel, region.leaves(kernel, is_exclusive=is_exclusive), region.symbols, _windows)
     targets = region.targets(kernel, is_exclusive=is_exclusive)
-    count = kernel.size(patches.loops.fragments)
-    fragment = ops.add(ops.mul(ops.block_id(), kernel.threads), ops.thread_id())
+    loops = patches.loops
+    count = kernel.size(loops.fragments, loops.bits)
+    fragment = ops.add(loops.first_of(ops.block_id(), kernel.threads), ops.thread_id())
 
     def work(places: Sequence[tuple[list[Coordinate], Any]]) -> None:
         ready = [

@@ -66,7 +66,14 @@ from .rows_kernel import RowsEmitter
 from .rows_limits import MOST_ACROSS, illegal
 from .rows_model import RowsModel
 from .rows_tiling import RowsTiling, split_region
-from .surface import MEMSET_SECONDS, bytes_of, fp8_reasons, pattern_reason, too_large_reasons
+from .surface import (
+    MEMSET_SECONDS,
+    bytes_of,
+    count_reasons,
+    fp8_reasons,
+    pattern_reason,
+    too_large_reasons,
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ class RowsEngine:
         along, columns = split_reductions(fusion)
         if not along:
             return (pattern_reason("no reduction", "one reduction at least"),)
-        reasons = agreement_reasons(along) + _empty_reasons(along[0])
+        reasons = agreement_reasons(along) + _empty_reasons(along[0]) + _count_reasons(along[0])
         reasons += extreme_reasons(fusion, extremes_of(fusion), columns)
         if not reasons:
             rest = without_extremes(fusion)
@@ -259,6 +266,14 @@ def _holds_bytes(output: Tensor, first: Reduction) -> bool:
     strides = [s for n, s in zip(output.shape, output.layout, strict=True) if n.constant != 1]
     is_last = output.layout[-1].constant == 1 and output.shape[-1].known_divisor() % 8 == 0
     return is_last and all(s.known_divisor() % 8 == 0 for s in strides[:-1])
+
+
+def _count_reasons(first: Reduction) -> list[Reason]:
+    """Rows, and the elements of each, are counted in 31 bits."""
+    for what, extents in zip(("elements of a row", "rows"), sizes_along(first), strict=True):
+        if reasons := count_reasons(product(extents), what):
+            return reasons
+    return []
 
 
 def _empty_reasons(first: Reduction) -> list[Reason]:

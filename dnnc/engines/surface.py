@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from ..codegen.kernel import MOST_COUNT, bits_of_count
 from ..dialect.fusion import Fusion, remembered
+from ..dialect.ops import Reshape
 from ..dialect.tensor import Tensor
 from ..errors import Status
-from ..expr import Expr, typical
+from ..expr import Expr, product, typical
 from ..target import TARGETS, Target
 from .engine import Prediction, Reason
 
@@ -33,7 +35,9 @@ def fp8_reasons(fusion: Fusion, target: Target) -> list[Reason]:
 @remembered
 def too_large_reasons(fusion: Fusion) -> list[Reason]:
     """Offsets are counted in 64 bits, but coordinates, and bits of booleans, in 31."""
-    reasons: list[Reason] = []
+    reasons = [
+        reason for op in fusion.ops if isinstance(op, Reshape) for reason in _run_reasons(op)
+    ]
     for tensor in fusion.tensors:
         count = tensor.elements()
         elements = count.bounds()[1]
@@ -48,6 +52,26 @@ def too_large_reasons(fusion: Fusion) -> list[Reason]:
                 )
             )
     return reasons
+
+
+def _run_reasons(op: Reshape) -> list[Reason]:
+    """Coordinates before a reshape are made of the place among the axes that become others."""
+    for _, axes in op.runs():
+        run = product(op.y.shape[axis] for axis in axes)
+        if len(axes) > 1 and (most := run.bounds()[1]) > 1 << 31:
+            what = f"{op.label} of axes that have up to {most} elements together"
+            supported = fewer_than((1 << 31) + 1, run)
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
+    return []
+
+
+def count_reasons(count: Expr, what: str) -> list[Reason]:
+    """Why more is counted than kernels count in 31 bits; what: is counted."""
+    if bits_of_count(count) == 32:
+        return []
+    found = f"up to {count.bounds()[1]} {what}"
+    supported = fewer_than(MOST_COUNT + 1, count)
+    return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", found, supported)]
 
 
 def fewer_than(limit: int, count: Expr) -> str:

@@ -26,6 +26,7 @@ from itertools import product as product_of
 from typing import Any, ClassVar
 
 from .. import dtypes
+from ..codegen.kernel import MOST_COUNT
 from ..codegen.memory import MAX_ACCESS_BYTES
 from ..codegen.output import Output
 from ..codegen.region import Region
@@ -222,8 +223,8 @@ def _layout_reasons(sweep: Sweep) -> list[Reason]:
     rest = [group for group in sweep.groups if group not in tiled]
     tiles = product(ceildiv(sweep.extent(group), least) for group in tiled)
     blocks = product([tiles, *map(sweep.extent, rest)]).bounds()[1]
-    if blocks >= 1 << 31 or any(sweep.extent(g).bounds()[1] > _MOST_ELEMENTS for g in tiled):
-        wanted = f"fewer than {1 << 31} blocks, axes of at most {_MOST_ELEMENTS}"
+    if blocks > MOST_COUNT or any(sweep.extent(g).bounds()[1] > _MOST_ELEMENTS for g in tiled):
+        wanted = f"at most {MOST_COUNT} blocks, axes of at most {_MOST_ELEMENTS}"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", f"{blocks} blocks", wanted)]
     return list(_smem_reasons(_smem_bytes(sweep, least * least)))
 
