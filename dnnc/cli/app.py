@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import typer
+from rich.console import Console
+from typer import rich_utils
 from typer.core import TyperGroup
 
 from .. import __version__
@@ -16,9 +18,16 @@ from ..errors import DnncError
 from . import bench, bundle, cache, compile, engines, inspect, opt, run, tune
 from .console import examples, show_error
 
+# typer cuts the names of options in help that is narrower.
+_LEAST_HELP_WIDTH = 80
+
 
 class Commands(TyperGroup):
-    """Commands whose DnncErrors are printed and not traced."""
+    """Commands whose DnncErrors are printed and not traced, and whose help is whole."""
+
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        rich_utils.MAX_WIDTH = max(Console().width, _LEAST_HELP_WIDTH)
+        return super().main(*arguments, **settings)
 
     def invoke(self, ctx: Any) -> Any:
         try:

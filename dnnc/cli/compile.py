@@ -64,7 +64,13 @@ def compile_file(
     ],
     target: Targets = None,
     emit: Annotated[
-        Stage, typer.Option("--emit", "-e", help="Stop at a stage and write that.")
+        Stage,
+        typer.Option(
+            "--emit",
+            "-e",
+            metavar="STAGE",
+            help=f"Stop at a stage and write that: {', '.join(Stage)}.",
+        ),
     ] = Stage.plan,
     engine: Annotated[
         str | None, typer.Option(metavar="NAME", help="An engine for the whole graph.")

@@ -11,32 +11,33 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from ..errors import DnncError
 from ..plan.plan import Plan
+from .tables import Column, Table
 
-# What is not a terminal has no width; tables must not be cut there.
-_FILE_WIDTH = 400
-
-# Columns of tables that hold sentences and lists; those of names and numbers are kept whole.
-_FOLDED = {
-    *("accepted", "best knobs", "bound by", "config", "holds", "knobs", "operations", "why"),
-    *("values", "what is wrong", "what it is"),
+# Columns of tables that hold sentences and lists; cells of the others don't wrap.
+_WRAPPED = {
+    *("accepted", "best knobs", "bound by", "config", "first elements", "holds", "inputs", "knobs"),
+    *("notes", "operands", "operations", "outputs", "remark", "results", "values", "what is wrong"),
+    *("what it is", "why"),
 }
 
 
 def out() -> Console:
     """Standard output."""
-    width = None if sys.stdout.isatty() else _FILE_WIDTH
-    return Console(highlight=False, width=width, markup=False)
+    return Console(highlight=False, markup=False)
 
 
 def err() -> Console:
     """Standard error: progress, notes and errors."""
-    width = None if sys.stderr.isatty() else _FILE_WIDTH
-    return Console(stderr=True, highlight=False, width=width, markup=False)
+    return Console(stderr=True, highlight=False, markup=False)
+
+
+def columns() -> int | None:
+    """The width of the terminal that standard output is; None if it is none."""
+    return out().width if sys.stdout.isatty() else None
 
 
 def show_error(error: DnncError) -> None:
@@ -56,14 +57,15 @@ def note(text: str) -> None:
     err().print(Text(text, "dim"), soft_wrap=True)
 
 
-def table(*columns: str) -> Table:
-    """A table without lines; a column whose name starts with > is right-aligned."""
-    made = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
-    for name in columns:
-        title = name.removeprefix(">")
-        justify = "right" if title != name else "left"
-        made.add_column(title, justify=justify, overflow="fold", no_wrap=title not in _FOLDED)
-    return made
+def table(*titles: str) -> Table:
+    """A table without lines; a column whose title starts with > is right-aligned."""
+    names = [title.removeprefix(">") for title in titles]
+    return Table(
+        [
+            Column(name, is_right=name != title, wraps=name in _WRAPPED)
+            for name, title in zip(names, titles, strict=True)
+        ]
+    )
 
 
 def tensor_table() -> Table:
@@ -72,8 +74,12 @@ def tensor_table() -> Table:
 
 
 def show(made: Table) -> None:
-    """Prints a table."""
-    out().print(made)
+    """Prints a table; every value is whole, however narrow the terminal is."""
+    header, body = made.lines(columns())
+    for line in header:
+        out().print(Text(line, "bold"), soft_wrap=True)
+    for line in body:
+        out().print(Text(line), soft_wrap=True)
 
 
 def blank() -> None:
@@ -109,6 +115,11 @@ def examples(*uses: str) -> str:
 
 
 # ---- numbers
+
+
+def value_text(value: float | None) -> str:
+    """A scalar with all its digits: 1e-05, 4194304, 0.08838834764831845; nothing for None."""
+    return "" if value is None else repr(value).removesuffix(".0")
 
 
 def knobs_text(knobs: Mapping[str, int]) -> str:

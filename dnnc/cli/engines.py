@@ -117,7 +117,7 @@ def _show_fits(fusion: Fusion, target: Target, inputs: Inputs) -> None:
                 console.knobs_text(best.knobs),
                 " ".join(best.notes),
             )
-    if table.row_count:
+    if table.rows:
         console.blank()
         console.show(table)
 
@@ -132,7 +132,7 @@ def _show_refusals(fusion: Fusion, target: Target) -> None:
         for place, reason in enumerate(refusal.reasons):
             first = name if place == 0 else ""
             table.add_row(first, reason.clause, reason.what, reason.supported)
-    if table.row_count:
+    if table.rows:
         console.blank()
         console.show(table)
 
@@ -145,7 +145,7 @@ def _show_barred(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     table = console.table("barred", ">configs", "by rule", "why")
     for (engine, rule), count in counts.items():
         table.add_row(engine, str(count), rule.id, rule.why)
-    if table.row_count:
+    if table.rows:
         console.blank()
         console.show(table)
 

@@ -42,8 +42,8 @@ def opt(
             "--pipeline",
             "-p",
             metavar="PASSES",
-            help="Passes in order, options in braces: fuse,select-engine{choices=pointwise}.  Ours "
-            "are listed above; any other name is a pass of MLIR.  \\[default: none]",
+            help="Passes in order, options in braces: fuse{modes=B},select-engine.  Ours are "
+            "listed above; any other name is a pass of MLIR.  \\[default: none]",
             show_default=False,
         ),
     ] = "",

@@ -162,8 +162,8 @@ def _show_outputs(problem: Problem, outputs: Mapping[int, Any]) -> None:
         assert tensor.uid is not None
         array = widen(outputs[tensor.uid])
         facts = (array.min(), array.max(), np.mean(array)) if array.size else ()
-        numbers = [f"{v:.5g}" for v in facts] or ["", "", ""]
-        first = " ".join(f"{v:.5g}" for v in array.ravel()[:4])
+        numbers = [_number_text(v) for v in facts] or ["", "", ""]
+        first = " ".join(map(_number_text, array.ravel()[:4]))
         table.add_row(
             key_of(problem.graph, tensor),
             tensor.type.name,
@@ -172,6 +172,13 @@ def _show_outputs(problem: Problem, outputs: Mapping[int, Any]) -> None:
             first,
         )
     console.show(table)
+
+
+def _number_text(value: Any) -> str:
+    """An integer whole, a float by five digits."""
+    import numpy as np
+
+    return str(value) if isinstance(value, np.integer) else f"{value:.5g}"
 
 
 def _check(

@@ -54,7 +54,6 @@ def _show_tensors(tensors: Sequence[TensorRecord]) -> None:
     console.heading("\ntensors")
     table = console.tensor_table()
     for tensor in tensors:
-        value = "" if tensor.value is None else f"{tensor.value:g}"
         table.add_row(
             str(tensor.uid),
             tensor.name,
@@ -63,7 +62,7 @@ def _show_tensors(tensors: Sequence[TensorRecord]) -> None:
             console.shape_text(tensor.dims),
             console.shape_text(tensor.strides),
             "by value" if tensor.is_by_value else f"{tensor.alignment} B",
-            value,
+            console.value_text(tensor.value),
         )
     console.show(table)
 

@@ -45,7 +45,7 @@ def _show_tensors(graph: OperationGraph) -> None:
             console.shape_text(tensor.shape),
             console.shape_text(tensor.layout),
             "by value" if tensor.is_by_value else f"{tensor.alignment} B",
-            "" if tensor.value is None else f"{tensor.value:g}",
+            console.value_text(tensor.value),
         )
     console.show(table)
 
