@@ -2,7 +2,7 @@
 
 Each tensor has a box: the reference's own values, and the lowest and highest value that rounding
 on the way can lead to.  An operation is evaluated at the corners of its operands' boxes, its own
-rounding error is added (`_own_error`), and its data type rounds both ends.  So a graph's
+rounding error is added (`own_error`), and its data type rounds both ends.  So a graph's
 conditioning, and the jumps of discontinuous operations (comparisons, floor, conversions to
 integers, selections by a computed mask), need no rule of their own: where an operand's box
 reaches across a jump, the result's box holds both sides; elsewhere integers and booleans must be
@@ -25,29 +25,12 @@ import numpy as np
 from dnnc import dtypes
 from dnnc.dialect.op import Op
 from dnnc.dialect.ops import Concatenate, Matmul, MoeGroupedMatmul, Pointwise, Reduction
+from dnnc.dialect.own_error import SUBNORMAL_STEP, own_error
 from dnnc.rounding import round_to, widen
 
 Array = Any
 
 F32_MAX = 3.0e38
-# Relative errors of one operation in f32 and f64.  `math` functions are within a few ulp, or
-# within about 2**-22 where the result is rounded to fewer bits later; tanh within 2**-10.9 where
-# its result has at most 16 bits (dnnc/codegen/math.py).
-ARITHMETIC = {"f32": 2.0**-23, "f64": 2.0**-50}
-FUNCTION = {"f32": 2.0**-20.5, "f64": 2.0**-48}
-COARSE = 2.0**-10
-# Subnormal results of approximations are 0; arithmetic keeps them.
-FLUSHED = 2.0**-120
-
-# Modes that round nothing, given operands of the compute type.
-_EXACT = {
-    "min", "max", "abs", "neg", "ceil", "floor", "identity", "gen_index", "binary_select",
-    "logical_and", "logical_or", "logical_not",
-    "cmp_eq", "cmp_neq", "cmp_gt", "cmp_ge", "cmp_lt", "cmp_le", "mod",
-}  # fmt: skip
-_ROUNDED_ONCE = {"add", "mul", "sub", "div", "reciprocal"}  # exact where f32 holds the result
-_ARITHMETIC = {"add_square", "relu_fwd", "relu_bwd"}
-_HAS_TANH = {"tanh_fwd", "tanh_bwd", "gelu_approx_tanh_fwd", "gelu_approx_tanh_bwd"}
 _CURVED = {
     "add_square", "div", "mod", "pow", "atan2", "cos", "sin", "tan", "swish_fwd", "gelu_fwd",
     "gelu_approx_tanh_fwd", "tanh_bwd", "sigmoid_bwd", "elu_bwd", "gelu_bwd", "softplus_bwd",
@@ -233,7 +216,13 @@ def _hull(op: Pointwise, operands: Sequence[Box], mid: Array, values: Array, wil
         low, high = _between_wraps(operands, low, high)
     if op.mode in ("sin", "cos"):
         low, high = _between_extremes(op.mode, operands[0], low, high)
-    margin = _own_error(op, operands, np.abs(values).max(axis=0))
+    margin = own_error(
+        op,
+        [np.asarray(box.mid, float) for box in operands],
+        np.abs(values).max(axis=0),
+        is_sharp=np.logical_and.reduce([box.is_sharp for box in operands]),
+        is_coarse=op.y.type.bits <= 16,
+    )
     if op.mode in _CURVED:
         margin = margin + np.where(np.isfinite(low) & np.isfinite(high), (high - low) / 4, 0)
     margin = np.where(np.isnan(margin), 0.0, margin)
@@ -265,53 +254,6 @@ def _between_wraps(operands: Sequence[Box], low: Array, high: Array) -> tuple[Ar
     least = np.where(x[0] < 0, -most, 0.0)
     most = np.where(x[1] > 0, most, 0.0)
     return np.where(wraps, np.fmin(low, least), low), np.where(wraps, np.fmax(high, most), high)
-
-
-def _own_error(op: Pointwise, operands: Sequence[Box], size: Array) -> Array:
-    """How far the compute type's result may be from the exact one, given exact operands.
-
-    size: the result's magnitude.
-    """
-    mode, compute = op.mode, op.compute_type.name
-    if mode in _EXACT:
-        return np.zeros(size.shape)
-    scale = _scale(op, [np.asarray(box.mid, float) for box in operands], size)
-    if mode in _ROUNDED_ONCE:
-        sharp = np.logical_and.reduce([box.is_sharp for box in operands])
-        exact = sharp & (size.astype(np.float32) == size)
-        return np.where(exact, 0.0, ARITHMETIC[compute] * scale)
-    if mode in _ARITHMETIC:
-        return ARITHMETIC[compute] * scale
-    error = FUNCTION[compute]
-    if mode in _HAS_TANH and compute == "f32" and op.y.type.bits <= 16:
-        error = COARSE
-    return error * scale + (FLUSHED if compute == "f32" else 0.0)
-
-
-def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
-    """What an operation's error is relative to: its result, or a larger part that cancels."""
-    first = np.abs(operands[0])
-    second = np.abs(operands[1]) if len(operands) > 1 else first
-    bent = 1 + np.minimum(second, 8.0) ** 3
-    scales: dict[str, Callable[[], Array]] = {
-        "add_square": lambda: first + second * second,
-        "relu_fwd": lambda: size + first + 2,
-        "exp": lambda: size * (1 + first),
-        "log": lambda: np.maximum(size, 1.0),
-        "erf": lambda: np.minimum(6 * size, 1.0),
-        "sigmoid_fwd": lambda: size * (1 + np.minimum(first, 100)),
-        "swish_fwd": lambda: size * (1 + np.minimum(2 * first, 100)) + FLUSHED,
-        "elu_fwd": lambda: size * 2,
-        "softplus_fwd": lambda: size * (1 + np.minimum(2 * first, 100)),
-        "gelu_fwd": lambda: first,
-        "gelu_approx_tanh_fwd": lambda: first * (1 + np.minimum(first, 8.0) ** 2),
-        **dict.fromkeys(
-            ("tanh_bwd", "sigmoid_bwd", "elu_bwd", "softplus_bwd", "swish_bwd", "gelu_bwd",
-             "gelu_approx_tanh_bwd"),
-            lambda: first * bent,
-        ),
-    }  # fmt: skip
-    return scales[op.mode]() if op.mode in scales else size
 
 
 # ---- sums
@@ -369,6 +311,8 @@ def _sums(
     if a.is_sharp.all() and b.is_sharp.all() and _is_coarse(size_a, size_b, size) and not fp8:
         unit = 0.0
     radius = np.matmul(size_a + a.radius, size_b + b.radius) - size + unit * size
+    if unit and sums == dtypes.f32:  # a product may lie between the subnormals
+        radius = radius + depth * SUBNORMAL_STEP
     if tf32:  # whose subnormals are multiples of 2**-136
         both = np.matmul(size_a, np.ones(b.mid.shape)) + np.matmul(np.ones(a.mid.shape), size_b)
         radius = radius + 2.0**-137 * both
@@ -455,6 +399,8 @@ def _sum(op: Reduction, mid: Array, wild: Array, size: Array, radius: Array) -> 
     if op.mode in ("add", "norm1") and not radius.any() and _is_coarse(size, np.ones(1), total):
         unit = 0.0
     off = most - total + (count + 4) * unit * most
+    if unit and op.compute_type == dtypes.f32:  # squares and averages may lie between subnormals
+        off = off + count * SUBNORMAL_STEP
     if op.mode == "norm2":
         least = np.sqrt(np.maximum(total - off, 0)) * (1 - 4 * unit)
         greatest = np.sqrt(total + off) * (1 + 4 * unit)
