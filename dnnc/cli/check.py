@@ -6,25 +6,26 @@ twice the unit of the narrowest float type on the way, and 2**-23 * K/4 for a su
 2**-10 * ceil(K/32) for one of fp8, four of these at most but in FAST_FLOAT_FOR_FP8; and what the
 rounding of weights costs (`rounded_operands`), from the values at hand.
 No element may be off by more than 8 bounds times its row's largest; NaN and infinities must be in
-the same places; integers and booleans must be equal.  What an operation leaves undefined is not
-compared.
+the same places.  Where terms cancel, the running error (`running_errors`) takes the place of the
+bound, and 8 times an element's that of the row's.  Integers and booleans must be equal, but where
+the running error decides how they are rounded.  What an operation leaves undefined is not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..dialect.graph import OperationGraph
-from ..dialect.op import Op
 from ..dialect.reference import Step, reference, single_steps, undefined_parts
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..rounding import round_to, widen
+from .running_error import ends, running_errors
+from .terms import ROUNDING, compute_type_of, fp8_steps, taken_as, terms_of_sums
 
 Array = Any
 
@@ -36,8 +37,6 @@ UNIT = {
     "f32": 2.0**-23,
     "f64": 2.0**-52,
 }
-# Of a number of full precision that is rounded to nearest, at most, relative to it.
-ROUNDING = {"bf16": 2.0**-8, "f16": 2.0**-11, "f8E4M3FN": 2.0**-4, "f8E5M2": 2.0**-3}
 _ROW_FACTOR = 8
 
 
@@ -78,6 +77,7 @@ def compare(
     stored = reference(graph, inputs, sizes=sizes)
     undefined = undefined_parts(graph, inputs, sizes=sizes)
     of_operands = rounded_operands(graph, inputs, sizes)
+    running = running_errors(graph, inputs, sizes)
     found: list[Verdict] = []
     for tensor in graph.outputs:
         assert tensor.uid is not None
@@ -86,14 +86,17 @@ def compare(
             actual = np.where(undefined[tensor.uid], stored[tensor.uid], actual)
         if tensor.type.is_float:
             bound = bound_of(graph, tensor, sizes) + of_operands.get(tensor, 0.0)
-            found.append(_of_floats(tensor, actual, exact[tensor.uid], bound))
+            found.append(_of_floats(tensor, actual, exact[tensor.uid], running[tensor], bound))
         else:
-            share = float(np.mean(actual != stored[tensor.uid])) if actual.size else 0.0
-            found.append(Verdict(tensor, share, 0.0, 0.0, 0))
+            low, high = ends(exact[tensor.uid], running[tensor], tensor.type)
+            wrong = (actual < low) | (actual > high)
+            found.append(Verdict(tensor, float(np.mean(wrong)) if wrong.size else 0.0, 0.0, 0.0, 0))
     return found
 
 
-def _of_floats(tensor: Tensor, stored: Array, exact: Array, bound: float) -> Verdict:
+def _of_floats(
+    tensor: Tensor, stored: Array, exact: Array, running: Array, bound: float
+) -> Verdict:
     actual, expected = widen(stored), widen(exact)
     rounded = widen(round_to(expected, tensor.type))
     expected = np.where(np.isinf(rounded), rounded, expected)  # what the type can't hold
@@ -101,17 +104,21 @@ def _of_floats(tensor: Tensor, stored: Array, exact: Array, bound: float) -> Ver
     same = np.where(
         finite, np.isfinite(actual), (actual == expected) | np.isnan(actual) & np.isnan(expected)
     )
+    known = np.isfinite(running)
+    finite, same, running = finite & known, same | ~known, np.where(known, running, 0.0)
     off = np.where(finite & same, actual - np.where(finite, expected, 0.0), 0.0)
-    size = float(np.linalg.norm(expected[finite]))
+    scale = running / bound
+    size = max(float(np.linalg.norm(expected[finite])), float(np.linalg.norm(scale[finite])))
     error = float(np.linalg.norm(off)) / (size or 1.0)
-    return Verdict(tensor, error, bound, _worst(off, expected), int(np.sum(~same)))
+    return Verdict(tensor, error, bound, _worst(off, expected, scale), int(np.sum(~same)))
 
 
-def _worst(off: Array, expected: Array) -> float:
+def _worst(off: Array, expected: Array, scale: Array) -> float:
+    """The largest error in its row's largest value, or in what errors of the element come from."""
     if expected.ndim == 0 or expected.size == 0:
         return 0.0
     finite = np.where(np.isfinite(expected), np.abs(expected), 0.0)
-    largest = np.max(finite, axis=-1, keepdims=True)
+    largest = np.maximum(np.max(finite, axis=-1, keepdims=True), scale)
     return float(np.max(np.abs(off) / np.maximum(largest, np.finfo(np.float32).tiny)))
 
 
@@ -122,9 +129,9 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
     """The bound of an output's error."""
     types: list[DType] = [tensor.type]
     types += [t.type for t in graph.tensors if t.is_virtual and t.type.is_float]
-    types += [kind for op in graph.ops if (kind := _compute_type(op)) and kind.name in UNIT]
-    depth = sum(_depth(op, sizes) for op in graph.live_ops)
-    steps = sum(_fp8_steps(op, sizes) for op in graph.live_ops)
+    types += [kind for op in graph.ops if (kind := compute_type_of(op)) and kind.name in UNIT]
+    depth = sum(terms_of_sums(op, sizes) for op in graph.live_ops)
+    steps = sum(fp8_steps(op, sizes) for op in graph.live_ops)
     units = 2 * max(UNIT[kind.name] for kind in types)
     return units + 2.0**-23 * depth / 4 + 2.0**-10 * steps
 
@@ -143,31 +150,13 @@ def rounded_operands(
     computed = set[Tensor]()
     for step in single_steps(graph, inputs, sizes=sizes):
         more = max((found.get(tensor, 0.0) for tensor in step.op.operands), default=0.0)
-        if (dtype := _taken_as(step.op, computed, own)) is not None:
+        if (dtype := taken_as(step.op, computed, own)) is not None:
             more += ROUNDING[dtype.name] * float(np.hypot(1.0, _spread(step)))
         if step.op.role != "view" or not computed.isdisjoint(step.op.operands):
             computed.update(step.op.results)
         if more:
             found |= dict.fromkeys(step.op.results, more)
     return found
-
-
-def _taken_as(op: Op, computed: set[Tensor], own: set[Tensor]) -> DType | None:
-    """The type that a product takes a computed operand in, which the graph does not round to it.
-
-    own: the graph's tensors; those of steps that an operation stands for are not rounded so in
-    `reference`, even where they say so.
-    """
-    if op.op_name not in _IN_TENSOR_CORES:
-        return None
-    a, b = op.operands[:2]
-    for tensor, other in ((a, b), (b, a)):
-        if tensor in computed and tensor.type.is_float:
-            if other.type.name in ROUNDING and other.type.bits < tensor.type.bits:
-                return other.type
-            if tensor.type.name in ROUNDING and tensor not in own:
-                return tensor.type
-    return None
 
 
 def _spread(step: Step) -> float:
@@ -179,40 +168,3 @@ def _spread(step: Step) -> float:
         finite = np.isfinite(product) & np.isfinite(squares)
         size = float(np.linalg.norm(product[finite]))
         return float(np.sqrt(np.sum(squares[finite]))) / size if size else 0.0
-
-
-# Operations whose sums are over the last axis of their first operand.
-_PRODUCTS = ("matmul", "moe_grouped_matmul")
-# Those whose products of fp8 are summed in the tensor cores.
-_IN_TENSOR_CORES = (*_PRODUCTS, "conv_fprop")
-
-
-def _fp8_steps(op: Op, sizes: Mapping[str, int]) -> int:
-    """Additions of 32 products each in the tensor cores' own accumulators.
-
-    Where the compute type asks for f32, that is of four of them, and the sums of those are exact.
-    """
-    if op.op_name not in _IN_TENSOR_CORES or not op.operands[0].type.is_fp8:
-        return 0
-    steps = -(-_depth(op, sizes) // 32)
-    return steps if _compute_type(op) == dtypes.fast_float_for_fp8 else min(4, steps)
-
-
-def _compute_type(op: Op) -> DType | None:
-    return op.attributes().get("compute_type")
-
-
-def _depth(op: Op, sizes: Mapping[str, int]) -> int:
-    """Terms of each of an operation's sums; 0 where it has none."""
-
-    def elements(tensors: Sequence[Tensor]) -> int:
-        return max(tensor.elements().evaluate(sizes) for tensor in tensors)
-
-    if op.op_name in _PRODUCTS:
-        return op.operands[0].shape[-1].evaluate(sizes)
-    if op.op_name.startswith("conv"):
-        weights = op.operands[1]
-        return elements([weights]) // weights.shape[0].evaluate(sizes)
-    if op.role in ("reduction", "anchor"):
-        return elements(op.operands) // max(1, elements(op.results))
-    return 0
