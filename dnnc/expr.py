@@ -43,12 +43,21 @@ class Dim:
 
     Two tensors that share a `Dim` share the size.  min, max: inclusive range, in elements
     (defaults 1 and 65536).  multiple_of: every value is a multiple of it (default 1).
+    A single bound has to be named: Dim("n", max=4096).
     """
 
     name: str
     min: int = 1
     max: int = 65536
     multiple_of: int = 1
+
+    def __new__(cls, name: str = "", *bounds: int, **named: int) -> Dim:
+        if len(bounds) == 1 and "max" not in named:
+            raise _bad(
+                f"Dim({name!r}, {bounds[0]}), one bound without a name",
+                f"Dim({name!r}, max={bounds[0]}), or Dim({name!r}, MIN, MAX)",
+            )
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
