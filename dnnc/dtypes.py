@@ -106,17 +106,25 @@ ALL = (f32, f64, f16, i8, i32, ui8, bf16, i64, i1, f8e4m3, f8e5m2)
 COMPUTE = (*ALL, fast_float_for_fp8)
 
 _BY_NAME = {row.name: row for row in COMPUTE} | {row.cudnn: row for row in COMPUTE}
+_BY_ANY_CASE = {name.lower(): row for name, row in _BY_NAME.items()}
 _BY_DLPACK = {row.dlpack: row for row in ALL if row.dlpack}
 _BY_NUMPY_NAME = {row.numpy_name: row for row in ALL}
 
 
 def of(value: object) -> DType:
-    """The row that `value` means: a DType, a name (ours or cuDNN's), a NumPy or torch dtype."""
+    """The row that `value` means.
+
+    value: a DType, a name (ours or cuDNN's, in any case of letters), a dtype or a scalar class of
+    NumPy and ml_dtypes (numpy.float16), a torch dtype.
+    """
     if isinstance(value, DType):
         return value
-    name = value if isinstance(value, str) else getattr(value, "name", str(value))
-    name = str(name).removeprefix("torch.")
-    row = _BY_NAME.get(name) or _BY_NUMPY_NAME.get(name)
+    if isinstance(value, type):  # Python's own float and int say no size
+        row = _BY_NUMPY_NAME.get(value.__name__.removesuffix("_"))
+    else:
+        name = value if isinstance(value, str) else getattr(value, "name", str(value))
+        name = str(name).removeprefix("torch.").lower()
+        row = _BY_ANY_CASE.get(name) or _BY_NUMPY_NAME.get(name)
     if row is None:
         raise DnncError(
             Status.BAD_PARAM_ATTRIBUTE_TYPE,
