@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from .tensor import Tensor
+from .tensor import Tensor, text
 
 # Operands of one variadic field that the dialect declares (the dialect needs a bound, since
 # its variadic operands must all have one type).
@@ -273,8 +273,25 @@ class Op:
         supported: str = "",
         status: Status = Status.BAD_PARAM,
     ) -> DnncError:
-        """The error of a broken constraint, `C2` of the class's docstring."""
-        return DnncError(status, what, supported, f"{self.label} ({constraint})")
+        """The error of a broken constraint, `C2` of the class's docstring.
+
+        One about dims names the operands, if they are few: any of them may be the wrong one.
+        """
+        where = f"{self.label} ({constraint})"
+        if status == Status.BAD_PARAM_SHAPE_MISMATCH and (known := self._described_operands()):
+            where = f"{where} of {known}"
+        return DnncError(status, what, supported, where)
+
+    def _described_operands(self) -> str:
+        """a 'x' [8, 64], b 'w' [32, 64]; nothing where there are more than three."""
+        if len(self.operands) > 3:
+            return ""
+        said = [
+            f"{field.parameter} {_name_of(tensor)}{text(tensor.dims)}"
+            for field, tensor in self.tensors("operand")
+            if tensor.dims is not None
+        ]
+        return ", ".join(said)
 
     def require_attribute_choices(self) -> None:
         """Every attribute has its type and one of its choices."""
@@ -302,6 +319,13 @@ class Op:
                 ", ".join(map(str, accepted)),
                 Status.NOT_SUPPORTED_DATA_TYPE,
             )
+
+
+def _name_of(tensor: Tensor) -> str:
+    """The name, else the uid, with a space behind; nothing where there is neither."""
+    if tensor.name:
+        return f"{tensor.name!r} "
+    return "" if tensor.uid is None else f"(uid {tensor.uid}) "
 
 
 def _has_type(value: object, wanted: type) -> bool:

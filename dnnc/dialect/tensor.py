@@ -96,8 +96,11 @@ class Tensor:
     @property
     def label(self) -> str:
         """How messages name it."""
-        uid = "?" if self.uid is None else str(self.uid)
-        return f"tensor '{self.name}' (uid {uid})" if self.name else f"tensor with uid {uid}"
+        if self.uid is None:  # uids are assigned when the graph is finalized
+            return f"tensor '{self.name}'" if self.name else "a tensor without a name"
+        if not self.name:
+            return f"tensor with uid {self.uid}"
+        return f"tensor '{self.name}' (uid {self.uid})"
 
     def verify(self) -> None:
         """Checks what holds for any tensor, whatever operation uses it."""

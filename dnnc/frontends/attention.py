@@ -15,7 +15,6 @@ from ..dialect.ops import Sdpa
 from ..dialect.tensor import Tensor, text
 from ..errors import DnncError, Status
 from . import enums
-from .enums import text_of
 from .graph_tensor import GraphTensor
 from .methods import compute_type_of
 from .ragged import Side, side_of
@@ -93,7 +92,7 @@ def sdpa(
         attn_scale_prefolded=attn_scale_prefolded,
         kv_mask=kv_mask,
     )
-    call.require_name("implementation", implementation, enums.attention_implementation)
+    enums.member_of("implementation", implementation, enums.attention_implementation)
     made = call.attend(
         Sdpa,
         {
@@ -170,7 +169,7 @@ class Call:
         pages: (tables of K and V, keys at most).  results: the caller's own tensors.
         """
         asked, plain, sums = lengths
-        self.require_name("diagonal_alignment", diagonal[2], enums.diagonal_alignment)
+        placed = enums.member_of("diagonal_alignment", diagonal[2], enums.diagonal_alignment)
         self.require_lengths(asked, *zip(plain, sums, strict=True))
         has_lengths = asked or any(total is not None for total in sums)
         if not has_lengths and any(table is not None for table in pages[:2]):
@@ -181,7 +180,7 @@ class Call:
         if pages[2] is not None and all(table is None for table in pages[:2]):
             what = f"paged_attention_max_seq_len_kv={pages[2]!r} without page tables"
             raise self.error(what, "paged_attention_k_table and paged_attention_v_table")
-        alignment, right_bound = self.diagonal(*diagonal[:2], text_of(diagonal[2]), diagonal[3])
+        alignment, right_bound = self.diagonal(*diagonal[:2], placed, diagonal[3])
         self.graph._require_unplanned()
         queries, keys = (
             side_of(self.graph, self.name, *side) for side in zip(plain, sums, totals, strict=True)
@@ -225,11 +224,6 @@ class Call:
             if value is not None and value is not False:
                 shown = "" if isinstance(value, Tensor) else f"={value!r}"
                 raise self.error(f"{parameter}{shown}", _ABSENT[parameter], Status.NOT_SUPPORTED)
-
-    def require_name(self, parameter: str, value: Any, kind: Any) -> None:
-        known = [member.value for member in kind]
-        if text_of(value) not in known:
-            raise self.error(f"{parameter}={value!r}", ", ".join(known))
 
     def require_lengths(self, is_asked: bool, *sides: tuple[Any, Any]) -> None:
         """Of both sides or of none; each as lengths, which a padding mask goes with, or as

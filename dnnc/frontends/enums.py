@@ -76,6 +76,9 @@ class convolution_mode(Enum):
     CONVOLUTION = "CONVOLUTION"
 
 
+CONVOLUTION_MODES = tuple(mode.value for mode in convolution_mode)
+
+
 class moe_grouped_matmul_mode(Enum):
     """How the rows of a grouped matmul are routed to experts."""
 
@@ -140,6 +143,9 @@ class tensor_reordering(Enum):
     INT8x32 = "INT8x32"
     F16x16 = "F16x16"
     F8_128x4 = "F8_128x4"
+
+
+REORDERINGS = tuple(order.value for order in tensor_reordering)
 
 
 class scalar_type(Enum):
@@ -208,6 +214,21 @@ def text_of(value: object) -> str:
     return str(value.value) if isinstance(value, Enum) else str(value)
 
 
+def choice_of(value: object, choices: Iterable[str]) -> str:
+    """The choice that a text or an enumerator names, in any case of letters; else its text."""
+    text = text_of(value)
+    return next((choice for choice in choices if choice.lower() == text.lower()), text)
+
+
+def member_of(parameter: str, value: object, kind: type[Enum]) -> str:
+    """The value of an enumeration's member; what names none is BAD_PARAM."""
+    known = [str(member.value) for member in kind]
+    found = choice_of(value, known)
+    if found not in known:
+        raise DnncError(Status.BAD_PARAM, f"{parameter}={value!r}", ", ".join(known))
+    return found
+
+
 def listed(values: object) -> list[Any]:
     """The values of a list; a text alone is an error: it would be taken for its characters."""
     if isinstance(values, str | Enum):
@@ -218,7 +239,8 @@ def listed(values: object) -> list[Any]:
 
 def modes_of(values: object) -> tuple[str, ...]:
     """The names of heuristic modes; what is none, or no mode at all, is BAD_PARAM."""
-    names, known = tuple(map(text_of, listed(values))), [mode.value for mode in heur_mode]
+    known = [mode.value for mode in heur_mode]
+    names = tuple(choice_of(value, known) for value in listed(values))
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         what = f"heuristic mode {unknown[0]!r}" if unknown else "no heuristic modes"
@@ -228,7 +250,4 @@ def modes_of(values: object) -> tuple[str, ...]:
 
 def build_all_of(value: object) -> bool:
     """Whether a build policy asks for all plans; what is none is BAD_PARAM."""
-    name, known = text_of(value), [policy.value for policy in build_plan_policy]
-    if name not in known:
-        raise DnncError(Status.BAD_PARAM, f"build policy {name!r}", ", ".join(known))
-    return name == build_plan_policy.ALL.value
+    return member_of("policy", value, build_plan_policy) == build_plan_policy.ALL.value

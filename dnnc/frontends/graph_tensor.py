@@ -11,7 +11,7 @@ from ..dialect.tensor import Tensor, sizes
 from ..dtypes import DType
 from ..expr import Expr
 from . import enums
-from .enums import text_of
+from .enums import REORDERINGS
 
 
 class GraphTensor(Tensor):
@@ -87,7 +87,7 @@ class GraphTensor(Tensor):
         return self
 
     def set_reordering_type(self, value: Any) -> GraphTensor:
-        self._changed().reordering = text_of(value)
+        self._changed().reordering = enums.choice_of(value, REORDERINGS)
         return self
 
     def set_ragged_offset(self, value: GraphTensor) -> GraphTensor:

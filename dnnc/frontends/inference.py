@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
+from copy import copy
 
+from .. import dtypes
 from ..dialect import vectors
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
-from ..errors import DnncError
+from ..dialect.tensor import Tensor
+from ..errors import DnncError, Status
 from .graph_tensor import GraphTensor
 
 
@@ -30,6 +34,42 @@ def infer_waiting(graph: OperationGraph) -> None:
     for op in graph.ops:
         if any(t.dims is None or t.strides is None for t in op.results):
             _infer_early(op)
+
+
+def require_fit(graph: OperationGraph, op: Op) -> None:
+    """Raises at once where the dims of an operation's operands, all known, don't fit each other.
+
+    What else may be wrong is left to `validate`: types and results may be set later.
+    """
+    if any(len(t.dims or ()) != len(t.strides or ()) or not t.dims for t in op.operands):
+        return
+    if not _has_single_symbols(op):
+        return
+    twins = {tensor: copy(tensor) for tensor in (*op.operands, *op.results)}
+    trial = op.with_tensors(twins)
+    try:
+        trial = vectors.of_elements(trial)
+        _with_types(trial.operands, graph)
+        trial.infer()
+        _with_types(trial.results, graph)
+        trial.verify()
+    except DnncError as error:
+        if error.status == Status.BAD_PARAM_SHAPE_MISMATCH:
+            raise
+    except (AssertionError, ValueError):
+        pass  # dims that are to be set yet
+
+
+def _has_single_symbols(op: Op) -> bool:
+    """Whether no two sizes have one name; `validate` has an error of its own for these."""
+    sizes = [size for tensor in op.operands for size in (*tensor.shape, *tensor.layout)]
+    symbols = {dim for size in sizes for dim in size.dims()}
+    return len({dim.name for dim in symbols}) == len(symbols)
+
+
+def _with_types(tensors: Sequence[Tensor], graph: OperationGraph) -> None:
+    for tensor in tensors:
+        tensor.dtype = tensor.dtype or graph.io_type or dtypes.f32
 
 
 def _infer_early(op: Op) -> None:

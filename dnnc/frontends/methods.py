@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -40,7 +41,8 @@ from ..dialect.ops import resample as resampling
 from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
-from .enums import text_of
+from ..expr import Expr
+from .enums import CONVOLUTION_MODES, choice_of
 
 _LARGE = 1 << 63
 _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -83,7 +85,7 @@ def _value(field: Field, given: Any) -> Any:
     if field.type is int:
         return _integer(field.parameter, given)
     if field.choices:
-        return text_of(given)
+        return choice_of(given, field.choices)
     return given
 
 
@@ -94,6 +96,23 @@ def integers(parameter: str, given: Any) -> tuple[int, ...]:
     except TypeError:
         raise _no_integer(parameter, given, "a list of integers") from None
     return tuple(_integer(parameter, item) for item in items)
+
+
+def _each(given: Any, count: int) -> Any:
+    """A number alone as that of each spatial axis."""
+    return (given,) * count if isinstance(given, numbers.Number) else given
+
+
+def _dims_of(tensor: Tensor, method: str) -> tuple[Expr, ...]:
+    """The dims of an operand that a method has to know; BAD_PARAM where they are not set yet."""
+    if tensor.dims is None:
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"the dims of {tensor.label} are not known yet",
+            "set_dim on it first, where nothing gives them",
+            method,
+        )
+    return tensor.dims
 
 
 def _integer(parameter: str, given: Any) -> int:
@@ -265,9 +284,9 @@ def _leaky(mode: str, name: str, operands: tuple[str, ...]) -> Any:
 
 
 def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
-    spatial = graph._operand(given["image"], 4).rank - 2
+    spatial = max(1, len(_dims_of(graph._operand(given["image"], 4), "conv_fprop")) - 2)
     listed = {
-        name: None if given[name] is None else integers(name, given[name])
+        name: None if given[name] is None else integers(name, _each(given[name], spatial))
         for name in ("padding", "pre_padding", "post_padding", "stride", "dilation")
     }
     both, pre, post = (listed[name] for name in ("padding", "pre_padding", "post_padding"))
@@ -280,7 +299,7 @@ def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
         "post_padding": post if post is not None else both or (0,) * spatial,
         "stride": listed["stride"] or (1,) * spatial,
         "dilation": listed["dilation"] or (1,) * spatial,
-        "convolution_mode": text_of(given["convolution_mode"]),
+        "convolution_mode": choice_of(given["convolution_mode"], CONVOLUTION_MODES),
         "compute_type": compute_type_of(graph, given["compute_data_type"], ConvFprop),
         "name": given["name"],
     }
@@ -289,6 +308,7 @@ def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
 
 def _slice(graph: Any, given: dict[str, Any]) -> Any:
     x = graph._operand(given["input"], 1)
+    dims = _dims_of(x, "slice")
     listed = given["slices"] or ()
     slices = list(listed) if isinstance(listed, Sequence) else [listed, *([None] * x.rank)]
     slices += [slice(None)] * (x.rank - len(slices))
@@ -296,33 +316,46 @@ def _slice(graph: Any, given: dict[str, Any]) -> Any:
         raise DnncError(
             Status.BAD_PARAM,
             f"slices {given['slices']!r}",
-            f"a list of at most {x.rank} Python slices, of steps other than 0",
+            f"a list of at most {x.rank} Python slices, of steps of at least 1",
         )
-    bounds = [_bounds(extent.constant, s) for extent, s in zip(x.shape, slices, strict=True)]
+    bounds = [_bounds(dims[axis].constant, s, axis) for axis, s in enumerate(slices)]
     starts, stops, steps = zip(*bounds, strict=True)
     values = {"x": x, "starts": starts, "stops": stops, "steps": steps, "name": given["name"]}
     return graph._append(Slice, values)
 
 
-def _bounds(extent: int | None, s: slice) -> tuple[int, int, int]:
+def _bounds(extent: int | None, s: slice, axis: int) -> tuple[int, int, int]:
     """(start, stop, step), normalized to the size as Python does; the whole axis is (0, -1, 1)."""
     if s == slice(None):
         return 0, -1, 1
     for number in (s.start, s.stop, s.step):
         if number is not None:
             _integer("slice", number)
+    where = f"slice {_slice_text(s)} of axis {axis}"
+    if s.step is not None and s.step < 0:
+        raise DnncError(Status.BAD_PARAM, f"step {s.step}", "a step of at least 1", where)
     if extent is None:
         start, stop, step = s.start or 0, s.stop, s.step or 1
         if start < 0 or (stop is not None and stop < 0):
             raise DnncError(
                 Status.NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE,
-                f"{s} of an axis whose size is known at run time only",
+                "a negative bound, counted from an end that is known at run time only",
                 "that axis taken whole",
-                "slice",
+                where,
             )
         return start, -1 if stop is None else stop, step
     start, stop, step = s.indices(extent)
+    if start >= stop:
+        raise DnncError(
+            Status.BAD_PARAM, "no element", f"at least one of the axis's {extent} elements", where
+        )
     return start, stop, step
+
+
+def _slice_text(s: slice) -> str:
+    """1:-1:2, as it is written between brackets"""
+    parts = ["" if number is None else str(number) for number in (s.start, s.stop, s.step)]
+    return ":".join(parts if parts[2] else parts[:2])
 
 
 def _instancenorm_backward(graph: Any, given: dict[str, Any]) -> Any:
@@ -363,11 +396,13 @@ def _resampling(kind: type[Op]) -> Callable[..., Any]:
     body = _op_body(kind)
 
     def of_numbers(graph: Any, given: dict[str, Any]) -> Any:
-        fractions = {name: _fractions(name, given[name]) for name in _WINDOW}
+        first = next(f.parameter for f in kind.fields_of("operand"))
+        spatial = max(1, _rank_of([given[first]]) - 2)
+        fractions = {name: _fractions(name, _each(given[name], spatial)) for name in _WINDOW}
         parts = [value for values in fractions.values() for value in values]
         common = math.lcm(*(value.denominator for value in parts))
         whole = {name: [int(v * common) for v in values] for name, values in fractions.items()}
-        row = resampling.MODES.get(text_of(given["resample_mode"]), ("", None))
+        row = resampling.MODES.get(choice_of(given["resample_mode"], resampling.MODES), ("", None))
         padding = given["padding_mode"] or row[1]
         return body(graph, {**given, **whole, "denominator": common, "padding_mode": padding})
 

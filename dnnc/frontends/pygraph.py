@@ -31,7 +31,7 @@ from .device_properties import DeviceProperties, create_device_properties
 from .enums import text_of
 from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
-from .inference import infer_again, infer_waiting
+from .inference import infer_again, infer_waiting, require_fit
 from .keywords import explain_keywords
 from .methods import methods
 from .overrides import Overrides
@@ -53,7 +53,8 @@ def _bytes(value: Any) -> int:
 
 def _named(notes: Sequence[Any], kind: Any) -> set[str]:
     """The names of notes; what is none of an enumeration's is an error."""
-    names, known = {text_of(note) for note in enums.listed(notes)}, [note.value for note in kind]
+    known = [note.value for note in kind]
+    names = {enums.choice_of(note, known) for note in enums.listed(notes)}
     if unknown := sorted(names - set(known)):
         raise DnncError(Status.BAD_PARAM, f"notes {', '.join(unknown)}", ", ".join(known))
     return names
@@ -158,7 +159,7 @@ class pygraph:
             is_virtual=is_virtual,
             is_by_value=is_pass_by_value,
             alignment=alignment_value,
-            reordering=text_of(reordering_type),
+            reordering=enums.choice_of(reordering_type, enums.REORDERINGS),
             ragged_offset=ragged_offset,
         )
         made.ragged_offset_multiplier = ragged_offset_multiplier
@@ -218,7 +219,8 @@ class pygraph:
         default = dtypes.i32 if isinstance(value, int) else dtypes.f32
         made = self.tensor([1], data_type=data_type_of(data_type) or default)
         made.value = value
-        made.is_by_value = text_of(scalar_type) == "RUNTIME_PARAM"
+        kind = enums.member_of("scalar_type", scalar_type, enums.scalar_type)
+        made.is_by_value = kind == enums.scalar_type.RUNTIME_PARAM.value
         return made
 
     def query_tensor_attributes_of_uid(self, uid: int) -> Tensor:
@@ -275,7 +277,9 @@ class pygraph:
             made._graph = self
             values[field.name] = made
             results.append(made)
-        self.graph.add(kind(**values))
+        made = kind(**values)
+        require_fit(self.graph, made)
+        self.graph.add(made)
         self._infer_waiting()
         return results[0] if len(results) == 1 else results
 

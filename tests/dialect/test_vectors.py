@@ -186,10 +186,11 @@ def test_outputs_whose_vectors_overlap_are_refused():
 
 def test_an_error_leaves_vectors_to_be_mended():
     g = new_graph()
-    x, w = vectorized(g, [1, 64, 5, 5], 32), vectorized(g, [64, 24, 3, 3], 4)
+    x, w = vectorized(g, [1, 64, 5, 5], 32), vectorized(g, [64, 16, 3, 3], 4)
     ones = {"padding": [1, 1], "stride": [1, 1], "dilation": [1, 1]}
     y = g.conv_fprop(x, w, **ones, compute_data_type="i32").set_output()
     y.set_vector_count_and_dimension(32, 1)
+    w.set_dim([64, 6, 3, 3]).set_stride([54, 9, 3, 1])
     for check in (g.validate, g.build_operation_graph):
         with pytest.raises(DnncError, match="W's second dim divides C"):
             check()

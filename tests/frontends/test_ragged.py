@@ -201,7 +201,7 @@ WRONG = [
     (lambda g: {**ragged(g), "cu_seq_len_q": cumulative(g)}, "1 of seq_len_q and seq_len_kv"),
     (
         lambda g: {**ragged(g, *"qkv"), **{f"cu_seq_len_{s}": cumulative(g, 3) for s in SIDES}},
-        r"ragged_load.*\(C4\)",
+        r"sdpa \(C7\)",
     ),
     (lambda g: {**ragged(g, "q"), **lengths(g), "max_total_seq_len_q": 2.5}, "a size of 2.5"),
 ]
