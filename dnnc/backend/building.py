@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dialect.op import Field, Op
-from ..dialect.ops import BY_NAME, Pointwise, Resample
+from ..dialect.ops import BY_NAME, BnFinalize, Pointwise, Resample
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from . import enums
@@ -19,7 +19,18 @@ from .attributes import dtype_of
 from .descriptor import Given
 from .enums import cudnnBackendAttributeName_t as Name
 from .mapping import EXTRAS, Parameters, choice_of, enumeration_of
-from .nodes import Node, Refusal, Scale, made, made_pointwise, unsupported
+from .nodes import (
+    Node,
+    Refusal,
+    Scale,
+    is_in_place,
+    made,
+    made_of_several,
+    made_pointwise,
+    pointwise_alone,
+    unsupported,
+)
+from .several import FROM_RESULT, bn_finalize_of_running, gradient_from_result
 from .tensors import TensorSpec
 
 
@@ -82,6 +93,8 @@ def _verify_counts(given: Given, spatial: int, fields: Mapping[str, Field]) -> N
 
 def build(ops: Sequence[type[Op]], parameters: Parameters | None, given: Given) -> Node:
     """The node of an operation descriptor."""
+    if _is_inference_of_bn(ops[0], given):
+        return _bn_finalize_of_running(given)
     op = _CHOICES.get(ops[0].backend, lambda given: ops[0])(given)
     values = dict(given.payload(parameters.link)) if parameters else {}
     if op is Pointwise:
@@ -137,7 +150,8 @@ def _finished(op: type[Op], given: Given, values: dict[str, Any]) -> Node:
         values = {n: _packed_groups(given, v, spatial) for n, v in values.items()}
     scale = Scale(given.one("ALPHA"), given.one("BETA")) if _is_scaled(op) else Scale()
     _verify_beta(op, given, values, scale)
-    return Node(partial(made, op, values, scale), refusal).verified()
+    node = Node(partial(made, op, values, scale), refusal, is_in_place(op, values))
+    return node.verified()
 
 
 def _is_scaled(op: type[Op]) -> bool:
@@ -238,10 +252,11 @@ def _pointwise(given: Given, values: dict[str, Any]) -> Node:
         ends = {"x": "DYDESC", "b": "XDESC", "y": "DXDESC"}
     else:
         ends = {"x": "XDESC", "b": "BDESC", "t": "TDESC", "y": "YDESC"}
+    make = pointwise_alone
+    if is_backward and "YDESC" in given and "XDESC" not in given:
+        _require_from_result(given, values)
+        ends["b"], make = "YDESC", gradient_from_result
     strange = [end for end in given if end.endswith("DESC") and end not in ends.values()]
-    if is_backward and strange == ["YDESC"]:
-        what = "a gradient from the result of the forward pass"
-        raise given.error("YDESC", what, "XDESC, its input", Status.NOT_SUPPORTED)
     if strange:
         raise given.error(strange[0], f"it is set, for {values['mode']}", ", ".join(ends.values()))
     for name, end in ends.items():
@@ -252,7 +267,19 @@ def _pointwise(given: Given, values: dict[str, Any]) -> Node:
     factors = {"x": given.one("ALPHA1"), "b": given.one("ALPHA2")}
     if "b" not in values and factors["b"] != 1:
         raise given.error("ALPHA2", f"{factors['b']} without a second operand", "nothing")
-    return Node(partial(made_pointwise, values, factors)).verified()
+    node = Node(
+        partial(made_pointwise, values, factors, make), is_in_place=is_in_place(Pointwise, values)
+    )
+    return node.verified()
+
+
+def _require_from_result(given: Given, values: Mapping[str, Any]) -> None:
+    """The derivative follows from the result of the forward pass."""
+    slope = values.get("relu_lower_clip_slope") or 0.0
+    if values["mode"] not in FROM_RESULT or slope < 0 or (values.get("elu_alpha") or 1.0) < 0:
+        what = f"the gradient of {values['mode']} from the result of the forward pass"
+        wanted = f"XDESC, its input; YDESC with {', '.join(FROM_RESULT)} of no negative slope"
+        raise given.error("YDESC", what, wanted, Status.NOT_SUPPORTED)
 
 
 def _forward_norm(given: Given) -> type[Op]:
@@ -283,17 +310,34 @@ def _norm_mode(given: Given) -> str:
     return mode
 
 
-def _bn_finalize(given: Given) -> type[Op]:
-    wanted = enums.cudnnBnFinalizeStatsMode_t.CUDNN_BN_FINALIZE_STATISTICS_TRAINING
-    if given.one("STATS_MODE") is not wanted:
-        name = given.one("STATS_MODE").name
-        raise given.error("STATS_MODE", name, wanted.name, Status.NOT_SUPPORTED)
-    return BY_NAME["bn_finalize"]
+def _is_inference_of_bn(op: type[Op], given: Given) -> bool:
+    wanted = enums.cudnnBnFinalizeStatsMode_t.CUDNN_BN_FINALIZE_STATISTICS_INFERENCE
+    return op is BnFinalize and given.one("STATS_MODE") is wanted
+
+
+# What BN_FINALIZE of running statistics reads and gives.
+_OF_RUNNING = ("scale", "bias", "prev_running_mean", "prev_running_var", "epsilon", "eq_scale",
+               "eq_bias")  # fmt: skip
+
+
+def _bn_finalize_of_running(given: Given) -> Node:
+    fields = {suffix_of(BnFinalize, field, None): field for field in BnFinalize.fields}
+    wanted = [end for end, field in fields.items() if field.name in _OF_RUNNING]
+    for end in wanted:
+        if end not in given:
+            raise given.error(end, "it is not set, for STATISTICS_INFERENCE", "a tensor")
+    _require_known(given, {"STATS_MODE", "MATH_PREC", *wanted}, BnFinalize)
+    values = {fields[end].name: _taken(given, end, fields[end]) for end in wanted}
+    values["compute_type"] = _value(given, "MATH_PREC", fields["MATH_PREC"])
+    node = Node(
+        partial(made_of_several, values, bn_finalize_of_running),
+        is_in_place=is_in_place(BnFinalize, values),
+    )
+    return node.verified()
 
 
 # Operation descriptor -> which of the operations it stands for.
 _CHOICES: dict[str, Callable[[Given], type[Op]]] = {
     "OPERATION_NORM_FORWARD": _forward_norm,
     "OPERATION_NORM_BACKWARD": _backward_norm,
-    "OPERATION_BN_FINALIZE_STATISTICS": _bn_finalize,
 }

@@ -711,3 +711,5 @@ ENUMERATIONS: tuple[type[IntEnum], ...] = (
 CONSTANTS: dict[str, IntEnum] = {
     name: value for kind in ENUMERATIONS for name, value in kind.__members__.items()
 }
+# The API reference's name, which the header has not.
+CONSTANTS["CUDNN_POINTWISE_IDENTITY_FWD"] = cudnnPointwiseMode_t.CUDNN_POINTWISE_IDENTITY

@@ -41,7 +41,15 @@ def _build(given: Given) -> GraphPayload:
             "HANDLE", "no device for PEER_STAT_DESCS",
             "a handle of dnnc.create_handle(device), whose device is the place among them",
         )  # fmt: skip
-    return GraphPayload(graph.finalize(), handle)
+    graph.finalize()
+    if len(nodes) > 1 and any(node.is_in_place for node in nodes):
+        raise given.error(
+            "OPS",
+            "an operation of several whose result is its own operand",
+            "such an operation in a graph of its own; else a tensor for the result",
+            Status.NOT_SUPPORTED_GRAPH_PATTERN,
+        )
+    return GraphPayload(graph, handle)
 
 
 def _device(handle: Handle | None) -> int | None:

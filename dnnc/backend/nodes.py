@@ -55,11 +55,12 @@ class Node:
     """An operation as a descriptor says it.
 
     make: the operation, and those that scale its tensors, of a graph's tensors and the rank of
-    its device.  refusal: why no graph may have it.
+    its device.  refusal: why no graph may have it.  is_in_place: a result is an operand, too.
     """
 
     make: Callable[[Tensors, int], list[Op]]
     refusal: Refusal | None = None
+    is_in_place: bool = False
 
     def verified(self) -> Node:
         """Itself, when its operations hold by themselves."""
@@ -98,12 +99,23 @@ def made(
     if isinstance(given.get("seed"), int):
         given["seed"] = constant(given["seed"], dtypes.i64, 1)
     if scale == Scale():
-        return [op(**given)]
+        return _over_what_it_reads([op(**given)])
     field = op.fields_of("result")[0].name
     compute = given["compute_type"]
     kept = given[field]
     given[field] = _virtual_like(kept, compute)
     return [op(**given), *_scaled(given[field], scale, kept, compute)]
+
+
+def is_in_place(op: type[Op], values: Mapping[str, Any]) -> bool:
+    """Whether one tensor is an operand and a result."""
+
+    def uids(kind: str) -> set[int]:
+        given = [values.get(field.name) for field in op.fields_of(kind)]
+        listed = [item for value in given for item in (value if type(value) is tuple else [value])]
+        return {spec.uid for spec in listed if isinstance(spec, TensorSpec)}
+
+    return not uids("operand").isdisjoint(uids("result"))
 
 
 def _tensor(value: Any, tensors: Tensors) -> Any:
@@ -130,7 +142,7 @@ def _scaled(x: Tensor, scale: Scale, y: Tensor, compute: DType) -> list[Op]:
     """y = alpha * x + beta * what y's memory held; sums are rounded once, to y's type."""
     if scale.beta == 0.0:
         return [_scaling(x, scale.alpha, y, compute)]
-    terms = [x, replace(y, uid=None, name="", is_output=False, prior_of=y.uid)]
+    terms = [x, _prior_of(y)]
     found: list[Op] = []
     for place, factor in enumerate(scale):
         if factor != 1.0:
@@ -148,9 +160,16 @@ def _scaling(x: Tensor, alpha: float, y: Tensor, compute: DType) -> Op:
 
 
 def made_pointwise(
-    values: Mapping[str, Any], factors: Mapping[str, float], tensors: Tensors, peer_rank: int
+    values: Mapping[str, Any],
+    factors: Mapping[str, float],
+    make: Callable[[Mapping[str, Any]], list[Op]],
+    tensors: Tensors,
+    peer_rank: int,
 ) -> list[Op]:
-    """A pointwise operation, and those that scale its operands."""
+    """A pointwise operation, and those that scale its operands.
+
+    make: what it is made of, from its fields.
+    """
     given = {name: _tensor(value, tensors) for name, value in values.items()}
     before: list[Op] = []
     for name, factor in factors.items():
@@ -159,4 +178,41 @@ def made_pointwise(
         x = given[name]
         given[name] = _virtual_like(x, given["compute_type"])
         before.append(_scaling(x, factor, given[name], given["compute_type"]))
-    return [*before, _POINTWISE(**given)]
+    return _over_what_it_reads([*before, *make(given)])
+
+
+def pointwise_alone(given: Mapping[str, Any]) -> list[Op]:
+    return [_POINTWISE(**given)]
+
+
+def made_of_several(
+    values: Mapping[str, Any],
+    make: Callable[[Mapping[str, Any]], list[Op]],
+    tensors: Tensors,
+    peer_rank: int,
+) -> list[Op]:
+    """Operations that stand for one of cuDNN's, from its fields."""
+    return _over_what_it_reads(make({name: _tensor(v, tensors) for name, v in values.items()}))
+
+
+def _over_what_it_reads(ops: list[Op]) -> list[Op]:
+    """Operations of which one may write a tensor that it, or one ahead of it, reads.
+
+    What is read then is what the tensor's memory held (`dialect/prior`).
+    """
+    written = {tensor for op in ops for tensor in op.results if not tensor.is_virtual}
+    read = {tensor for op in ops for tensor in op.operands}
+    priors = {tensor: _prior_of(tensor) for tensor in written & read}
+    for op in ops if priors else ():
+        for field in op.fields_of("operand"):
+            value = getattr(op, field.name)
+            if field.variadic:
+                setattr(op, field.name, tuple(priors.get(tensor, tensor) for tensor in value))
+            else:
+                setattr(op, field.name, priors.get(value, value))
+    return ops
+
+
+def _prior_of(y: Tensor) -> Tensor:
+    """What a result's memory holds before it is written."""
+    return replace(y, uid=None, name="", is_output=False, prior_of=y.uid)

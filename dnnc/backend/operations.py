@@ -59,19 +59,21 @@ def _rows(ops: Sequence[type[Op]], parameters: Parameters | None) -> list[Row]:
     return sorted(rows.values(), key=lambda row: Name[f"CUDNN_ATTR_{prefix}_{row.suffix}"])
 
 
+# Operations whose tensors depend on the mode -> ends of attributes that `build` asks for.
+_BY_MODE = {
+    "OPERATION_POINTWISE": ("XDESC", "YDESC"),
+    "OPERATION_BN_FINALIZE_STATISTICS": ("_DESC",),
+}
+
+
 def _operation_kind(ops: Sequence[type[Op]]) -> Kind:
     name = ops[0].backend
     parameters = PARAMETERS.get(name)
-    if name == "OPERATION_POINTWISE":  # which tensors it has depends on the mode
-        rows = [_loosened(row) if row.suffix == "YDESC" else row for row in _rows(ops, parameters)]
-    else:
-        rows = _rows(ops, parameters)
+    rows = _rows(ops, parameters)
+    for row in rows:
+        if row.suffix.endswith(_BY_MODE.get(name, ())):
+            row.is_required = False
     return kind(name, prefix_of(ops[0]), rows, partial(build, ops, parameters))
-
-
-def _loosened(row: Row) -> Row:
-    row.is_required = False
-    return row
 
 
 def _parameters_kind(op: type[Op], parameters: Parameters) -> Kind:
