@@ -236,7 +236,10 @@ def _max_with_index(low: Any, op: Resample) -> None:
         return convert(_from_ordered(number), op.compute_type, op.y.type)
 
     def place_of(number: Any) -> Any:
-        place = arith.XOrIOp(number, constant(0xFFFFFFFF, i64)).result
+        low_half = constant(0xFFFFFFFF, i64)
+        place = arith.XOrIOp(number, low_half).result
+        if index.type == dtypes.i64:
+            return arith.AndIOp(place, low_half).result
         return arith.TruncIOp(element_type(index.type), place).result
 
     low.values[op.y] = low.generic(op.y, op.y.type, [(best, identity)], value_of)

@@ -27,7 +27,7 @@ MODES = {
 }
 PADDING_MODES = ("NEG_INF_PAD", "ZERO_PAD", "EDGE_VAL_PAD")
 
-INDEX_TYPES = (dtypes.i8, dtypes.i32)
+INDEX_TYPES = (dtypes.i8, dtypes.i32, dtypes.i64)
 
 
 class Resampling(Op):
@@ -228,8 +228,8 @@ class Resample(Resampling):
          its paddings below its windows.
     (C3) the padding mode is NEG_INF_PAD for MAXPOOL, ZERO_PAD for AVGPOOL, else EDGE_VAL_PAD.
     (C4) Y's dims follow from X and the parameters, and are at least 1.
-    (C5) MAXPOOL has an index if generate_index asks for it; it has Y's dims, and is INT8 or
-         INT32, which hold every place.
+    (C5) MAXPOOL has an index if generate_index asks for it; it has Y's dims, and is INT8,
+         INT32 or INT64, which hold every place.
     (C6) the compute type is FLOAT, or DOUBLE where there is no index; X and Y are not BOOLEAN.
     """
 
@@ -302,8 +302,8 @@ class ResampleBackward(Resampling):
          its paddings below its windows.
     (C3) the padding mode is that of the mode, as in resample.
     (C4) DY's dims follow from DX and the parameters, and are at least 1; X has DX's, Y has DY's.
-    (C5) MAXPOOL has an index or X; an index is of MAXPOOL, has DY's dims, and is INT8 or INT32,
-         which hold every place.
+    (C5) MAXPOOL has an index or X; an index is of MAXPOOL, has DY's dims, and is INT8, INT32 or
+         INT64, which hold every place.
     (C6) the compute type is FLOAT, or DOUBLE for modes other than MAXPOOL; no tensor is BOOLEAN.
     """
 
