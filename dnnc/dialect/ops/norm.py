@@ -38,7 +38,8 @@ class Layernorm(Norm):
     Source: cuDNN graph API, NormalizationForward operation, mode LAYER_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1.
+    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
+         1 where X's last dim is: rows are X's last axes of 1 then.
     (C2) bias, where given, has scale's dims.
     (C3) Y has X's dims; epsilon has one element.
     (C4) mean and inv_variance are results in TRAINING and absent in INFERENCE.
@@ -67,7 +68,7 @@ class Layernorm(Norm):
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalized axes."""
-        return row_axes(self.scale)
+        return row_axes(self.scale, self.x)
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -136,7 +137,7 @@ class Adalayernorm(Layernorm):
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalized axes."""
-        return tuple(axis for axis in row_axes(self.scale) if axis > 0)
+        return row_axes(self.scale, self.x, first=1)
 
     def verify_scale(self) -> None:
         self.require_row_scale("C1", self.x, self.scale, self.axes, " after the first")
@@ -188,7 +189,8 @@ class Rmsnorm(Norm):
     Source: cuDNN graph API, NormalizationForward operation, mode RMS_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1.
+    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
+         1 where X's last dim is: rows are X's last axes of 1 then.
     (C2) bias, where given, has scale's dims.
     (C3) Y has X's dims; epsilon has one element.
     (C4) inv_variance is a result in TRAINING and absent in INFERENCE.
@@ -216,7 +218,7 @@ class Rmsnorm(Norm):
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalized axes."""
-        return row_axes(self.scale)
+        return row_axes(self.scale, self.x)
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:

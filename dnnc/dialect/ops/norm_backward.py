@@ -36,7 +36,8 @@ class LayernormBackward(Norm):
     Source: cuDNN graph API, NormalizationBackward operation, mode LAYER_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1.
+    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
+         1 where X's last dim is: rows are X's last axes of 1 then.
     (C2) dY and dX have X's dims.
     (C3) mean and inv_variance have X's dims, 1 on the normalized axes.
     (C4) dscale and dbias have scale's dims.
@@ -63,12 +64,12 @@ class LayernormBackward(Norm):
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalized axes."""
-        return row_axes(self.scale)
+        return row_axes(self.scale, self.x)
 
     @property
     def shared_axes(self) -> tuple[int, ...]:
         """The axes that dscale and dbias are sums over."""
-        return axes_but(self.x, *row_axes(self.scale))
+        return axes_but(self.x, *row_axes(self.scale, self.x))
 
     def infer(self) -> None:
         fill_like(self.dx, self.x)
@@ -138,7 +139,7 @@ class AdalayernormBackward(LayernormBackward):
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalized axes."""
-        return tuple(axis for axis in row_axes(self.scale) if axis > 0)
+        return row_axes(self.scale, self.x, first=1)
 
     def verify_scale(self) -> None:
         self.require_row_scale("C1", self.x, self.scale, self.axes, " after the first")
@@ -306,7 +307,8 @@ class RmsnormBackward(Norm):
     Source: cuDNN graph API, NormalizationBackward operation, mode RMS_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1.
+    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
+         1 where X's last dim is: rows are X's last axes of 1 then.
     (C2) dY and dX have X's dims.
     (C3) inv_variance has X's dims, 1 on the normalized axes.
     (C4) dscale has scale's dims; so has dbias, a result where has_dbias says so.
@@ -333,7 +335,7 @@ class RmsnormBackward(Norm):
     @property
     def axes(self) -> tuple[int, ...]:
         """The normalized axes."""
-        return row_axes(self.scale)
+        return row_axes(self.scale, self.x)
 
     @property
     def shared_axes(self) -> tuple[int, ...]:

@@ -20,9 +20,15 @@ Dims = tuple[Expr, ...]
 _ONE = Expr.of(1)
 
 
-def row_axes(scale: Tensor) -> tuple[int, ...]:
-    """The axes where scale is not 1."""
-    return tuple(axis for axis, n in enumerate(scale.shape) if n.constant != 1)
+def row_axes(scale: Tensor, x: Tensor, first: int = 0) -> tuple[int, ...]:
+    """The axes from `first` on where scale is not 1; if it is 1 along all, X's last axes of 1."""
+    found = tuple(axis for axis in range(first, scale.rank) if scale.shape[axis].constant != 1)
+    if found or scale.rank != x.rank:
+        return found
+    start = x.rank
+    while start > first and x.shape[start - 1].constant == 1:
+        start -= 1
+    return tuple(range(start, x.rank))
 
 
 def axes_but(x: Tensor, *kept: int) -> tuple[int, ...]:
@@ -103,7 +109,7 @@ class Norm(Op):
             raise self.error(
                 constraint,
                 f"scale has dims {text(scale.shape)}",
-                f"{text(x.shape)} with some dims 1, not all{where}",
+                f"{text(x.shape)} with some dims 1, all only if X's last is{where}",
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
 
