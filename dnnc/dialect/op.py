@@ -283,8 +283,8 @@ class Op:
         return DnncError(status, what, supported, where)
 
     def _described_operands(self) -> str:
-        """a 'x' [8, 64], b 'w' [32, 64]; nothing where there are more than three."""
-        if len(self.operands) > 3:
+        """a 'x' [8, 64], b 'w' [32, 64]; nothing of more than three, or if none has a name."""
+        if len(self.operands) > 3 or not any(tensor.name for tensor in self.operands):
             return ""
         said = [
             f"{field.parameter} {_name_of(tensor)}{text(tensor.dims)}"

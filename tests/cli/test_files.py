@@ -23,7 +23,8 @@ PYTHON = {
     "a syntax error": ("def build(:\n", "BAD_PARAM: g.py: SyntaxError: invalid syntax"),
     "a graph that is wrong": (
         FFN.replace("g.tensor([1, hidden, inner]", "g.tensor([1, 3, inner]"),
-        "BAD_PARAM_SHAPE_MISMATCH: g.py: build(): matmul 'mm' (C2): K of A is 64, K of B is 3",
+        "BAD_PARAM_SHAPE_MISMATCH: g.py: matmul 'mm' (C2) of A 'x' [1, M, 64], B 'w' [1, 3, 128]: "
+        "K of A is 64, K of B is 3",
     ),
 }  # fmt: skip
 

@@ -109,7 +109,7 @@ class Norm(Op):
             raise self.error(
                 constraint,
                 f"scale has dims {text(scale.shape)}",
-                f"{text(x.shape)} with some dims 1, all only if X's last is{where}",
+                f"{text(x.shape)} with some dims 1, not all{where}",
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
 

@@ -19,7 +19,7 @@ func.func @matmul_c2(%a: tensor<3x4xf32>, %b: tensor<5x6xf32>) {
 // -----
 
 func.func @matmul_c3(%a: tensor<2x3x4xf32>, %b: tensor<3x4x5xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C3): batch dim 0 of tensor with uid ? is 2; accepted: 3, or a fixed number that divides it}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C3): batch dim 0 of a tensor without a name is 2; accepted: 3, or a fixed number that divides it}}
   "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<2x3x4xf32>, tensor<3x4x5xf32>) -> tensor<2x3x5xf32>
   return
 }
@@ -59,7 +59,7 @@ func.func @matmul_c6(%arg0: tensor<6x4x1x1x1x1x3x4xf32>, %arg1: tensor<3x4x1x1x1
 // -----
 
 func.func @tensor_of_a_compute_type(%a: tensor<2x3x!dnn.fast_float_for_fp8>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: tensor with uid ?: data type FAST_FLOAT_FOR_FP8, which is a compute type only; accepted: f32, f64, f16,}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: a tensor without a name: data type FAST_FLOAT_FOR_FP8, which is a compute type only; accepted: f32, f64, f16,}}
   "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3x!dnn.fast_float_for_fp8>) -> tensor<3x2x!dnn.fast_float_for_fp8>
   return
 }
@@ -99,7 +99,7 @@ func.func @moe_grouped_matmul_c4(%t: tensor<1x7x5xf32>, %w: tensor<3x5x4xf32>, %
 // -----
 
 func.func @moe_grouped_matmul_c5(%t: tensor<1x7x5xf32>, %w: tensor<3x5x4xf32>, %first: tensor<3x1x1xi64>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: moe_grouped_matmul (C5): data type i64 of tensor with uid ?; accepted: i32}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: moe_grouped_matmul (C5): data type i64 of a tensor without a name; accepted: i32}}
   "dnn.moe_grouped_matmul"(%t, %w, %first) {compute_type = f32, mode = "NONE", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0>, top_k = 0 : i64} : (tensor<1x7x5xf32>, tensor<3x5x4xf32>, tensor<3x1x1xi64>) -> tensor<1x7x4xf32>
   return
 }
@@ -139,7 +139,7 @@ func.func @pointwise_c1(%a: tensor<4x5xf32>) {
 // -----
 
 func.func @pointwise_c2(%a: tensor<4x5xf32>, %b: tensor<3x5xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: pointwise:add (C2): dim 0 of tensor with uid ? is 3, not 4; accepted: 4 or 1}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: pointwise:add (C2): dim 0 of a tensor without a name is 3, not 4; accepted: 4 or 1}}
   "dnn.pointwise"(%a, %b) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<4x5xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
   return
 }
@@ -315,7 +315,7 @@ func.func @concatenate_c1(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
 // -----
 
 func.func @concatenate_c2(%a: tensor<2x3xf32>, %b: tensor<4x3xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: concatenate (C2): tensor with uid ? has dims [4, 3]; accepted: [2, 6] but for axis 1}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: concatenate (C2): a tensor without a name has dims [4, 3]; accepted: [2, 6] but for axis 1}}
   "dnn.concatenate"(%a, %b) {axis = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<4x3xf32>) -> tensor<2x6xf32>
   return
 }
@@ -331,7 +331,7 @@ func.func @concatenate_c3(%a: tensor<2x3xf32>, %b: tensor<4x3xf32>) {
 // -----
 
 func.func @concatenate_c4(%a: tensor<2x3xf32>, %b: tensor<2x3xf16>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: concatenate (C4): tensor with uid ? has data type f16; accepted: f32}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: concatenate (C4): a tensor without a name has data type f16; accepted: f32}}
   "dnn.concatenate"(%a, %b) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf16>) -> tensor<4x3xf32>
   return
 }
@@ -483,7 +483,7 @@ func.func @resample_backward_c6(%a: tensor<2x8x4x3xf32>) {
 // -----
 
 func.func @rng_c1(%a: tensor<2xi64>, %b: tensor<1xi64>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rng:UNIFORM (C1): tensor with uid ? has dims [2]; accepted: one element}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rng:UNIFORM (C1): a tensor without a name has dims [2]; accepted: one element}}
   "dnn.rng"(%a, %b) {distribution = "UNIFORM"} : (tensor<2xi64>, tensor<1xi64>) -> tensor<4xf32>
   return
 }
@@ -507,7 +507,7 @@ func.func @layernorm_c1(%a: tensor<5x8xf32>, %b: tensor<1x1xf32>, %c: tensor<1x1
 // -----
 
 func.func @layernorm_c2(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<5x8xf32>, %d: tensor<1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm (C2): tensor with uid ? has dims [5, 8]; accepted: [1, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm (C2): a tensor without a name has dims [5, 8]; accepted: [1, 8]}}
   "dnn.layernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "INFERENCE", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 0, 0>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x8xf32>, tensor<1x1xf32>) -> tensor<5x8xf32>
   return
 }
@@ -547,7 +547,7 @@ func.func @rmsnorm_c1(%a: tensor<5x8xf32>, %b: tensor<1x4xf32>, %c: tensor<1x8xf
 // -----
 
 func.func @rmsnorm_c2(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x4xf32>, %d: tensor<1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm (C2): tensor with uid ? has dims [1, 4]; accepted: [1, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm (C2): a tensor without a name has dims [1, 4]; accepted: [1, 8]}}
   "dnn.rmsnorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x4xf32>, tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>)
   return
 }
@@ -555,7 +555,7 @@ func.func @rmsnorm_c2(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x4xf
 // -----
 
 func.func @rmsnorm_c3(%a: tensor<5x8xf32>, %b: tensor<1x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm (C3): tensor with uid ? has dims [1, 4]; accepted: [5, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm (C3): a tensor without a name has dims [1, 4]; accepted: [5, 8]}}
   "dnn.rmsnorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1>} : (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> (tensor<1x4xf32>, tensor<5x1xf32>)
   return
 }
@@ -587,7 +587,7 @@ func.func @adalayernorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x1x1xf32>, %c: ten
 // -----
 
 func.func @adalayernorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: tensor<1x1x8xf32>, %d: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm (C2): tensor with uid ? has dims [1, 1, 8]; accepted: [5, 1, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm (C2): a tensor without a name has dims [1, 1, 8]; accepted: [5, 1, 8]}}
   "dnn.adalayernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<1x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
   return
 }
@@ -595,7 +595,7 @@ func.func @adalayernorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: ten
 // -----
 
 func.func @adalayernorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm (C3): tensor with uid ? has dims [1, 1, 8]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm (C3): a tensor without a name has dims [1, 1, 8]; accepted: [5, 3, 8]}}
   "dnn.adalayernorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>, tensor<1x1x1xf32>) -> (tensor<1x1x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
   return
 }
@@ -619,7 +619,7 @@ func.func @adalayernorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x1x8xf32>, %c: ten
 // -----
 
 func.func @instancenorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C1): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
   return
 }
@@ -627,7 +627,7 @@ func.func @instancenorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: ten
 // -----
 
 func.func @instancenorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x8xf32>, %d: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C2): tensor with uid ? has dims [1, 3, 8]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C2): a tensor without a name has dims [1, 3, 8]; accepted: [1, 3, 1]}}
   "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x8xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
   return
 }
@@ -635,7 +635,7 @@ func.func @instancenorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: ten
 // -----
 
 func.func @instancenorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C3): tensor with uid ? has dims [1, 3, 8]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm (C3): a tensor without a name has dims [1, 3, 8]; accepted: [5, 3, 8]}}
   "dnn.instancenorm"(%a, %b, %c, %d) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<1x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>)
   return
 }
@@ -659,7 +659,7 @@ func.func @instancenorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: ten
 // -----
 
 func.func @batchnorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C1): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -667,7 +667,7 @@ func.func @batchnorm_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor
 // -----
 
 func.func @batchnorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x1x1xf32>, %f: tensor<1x1x1xf32>, %g: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C2): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C2): a tensor without a name has dims [1, 1, 1]; accepted: [1, 3, 1]}}
   "dnn.batchnorm"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -675,7 +675,7 @@ func.func @batchnorm_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor
 // -----
 
 func.func @batchnorm_c3(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C3): tensor with uid ? has dims [5, 3, 4]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C3): a tensor without a name has dims [5, 3, 4]; accepted: [5, 3, 8]}}
   "dnn.batchnorm"(%a, %b, %c, %d) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>) -> (tensor<5x3x4xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -699,7 +699,7 @@ func.func @batchnorm_c5(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor
 // -----
 
 func.func @batchnorm_c6(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x1x1xf32>, %e: tensor<2x3x1xf32>, %f: tensor<2x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C6): tensor with uid ? has dims [2, 3, 1]; accepted: [2, 12, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm (C6): a tensor without a name has dims [2, 3, 1]; accepted: [2, 12, 1]}}
   "dnn.batchnorm"(%a, %b, %c, %d, %e, %f) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64, resultSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x1x1xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -715,7 +715,7 @@ func.func @batchnorm_c7(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor
 // -----
 
 func.func @batchnorm_inference_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_inference (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_inference (C1): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.batchnorm_inference"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> tensor<5x3x8xf32>
   return
 }
@@ -723,7 +723,7 @@ func.func @batchnorm_inference_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x1xf32>, 
 // -----
 
 func.func @batchnorm_inference_c2(%a: tensor<5x3x8xf32>, %b: tensor<1x3x1xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_inference (C2): tensor with uid ? has dims [5, 3, 4]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_inference (C2): a tensor without a name has dims [5, 3, 4]; accepted: [5, 3, 8]}}
   "dnn.batchnorm_inference"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> tensor<5x3x4xf32>
   return
 }
@@ -747,7 +747,7 @@ func.func @layernorm_backward_c1(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: t
 // -----
 
 func.func @layernorm_backward_c2(%a: tensor<5x1xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>, %e: tensor<5x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C2): tensor with uid ? has dims [5, 1]; accepted: [5, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C2): a tensor without a name has dims [5, 1]; accepted: [5, 8]}}
   "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x1xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
   return
 }
@@ -755,7 +755,7 @@ func.func @layernorm_backward_c2(%a: tensor<5x1xf32>, %b: tensor<5x8xf32>, %c: t
 // -----
 
 func.func @layernorm_backward_c3(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>, %e: tensor<5x8xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C3): tensor with uid ? has dims [5, 8]; accepted: [5, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C3): a tensor without a name has dims [5, 8]; accepted: [5, 1]}}
   "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
   return
 }
@@ -763,7 +763,7 @@ func.func @layernorm_backward_c3(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: t
 // -----
 
 func.func @layernorm_backward_c4(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>, %e: tensor<5x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C4): tensor with uid ? has dims [5, 8]; accepted: [1, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: layernorm_backward (C4): a tensor without a name has dims [5, 8]; accepted: [1, 8]}}
   "dnn.layernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>)
   return
 }
@@ -787,7 +787,7 @@ func.func @rmsnorm_backward_c1(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: ten
 // -----
 
 func.func @rmsnorm_backward_c2(%a: tensor<5x4xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C2): tensor with uid ? has dims [5, 4]; accepted: [5, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C2): a tensor without a name has dims [5, 4]; accepted: [5, 8]}}
   "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x4xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
   return
 }
@@ -795,7 +795,7 @@ func.func @rmsnorm_backward_c2(%a: tensor<5x4xf32>, %b: tensor<5x8xf32>, %c: ten
 // -----
 
 func.func @rmsnorm_backward_c3(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C3): tensor with uid ? has dims [1, 1]; accepted: [5, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C3): a tensor without a name has dims [1, 1]; accepted: [5, 1]}}
   "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<1x8xf32>, tensor<1x8xf32>)
   return
 }
@@ -803,7 +803,7 @@ func.func @rmsnorm_backward_c3(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: ten
 // -----
 
 func.func @rmsnorm_backward_c4(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>, %c: tensor<1x8xf32>, %d: tensor<5x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C4): tensor with uid ? has dims [1, 1]; accepted: [1, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: rmsnorm_backward (C4): a tensor without a name has dims [1, 1]; accepted: [1, 8]}}
   "dnn.rmsnorm_backward"(%a, %b, %c, %d) {compute_type = f32, has_dbias = true, resultSegmentSizes = array<i32: 1, 1, 1>} : (tensor<5x8xf32>, tensor<5x8xf32>, tensor<1x8xf32>, tensor<5x1xf32>) -> (tensor<5x8xf32>, tensor<1x1xf32>, tensor<1x8xf32>)
   return
 }
@@ -827,7 +827,7 @@ func.func @adalayernorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @adalayernorm_backward_c2(%a: tensor<5x1x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C2): tensor with uid ? has dims [5, 1, 8]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C2): a tensor without a name has dims [5, 1, 8]; accepted: [5, 3, 8]}}
   "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x1x8xf32>, tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>)
   return
 }
@@ -835,7 +835,7 @@ func.func @adalayernorm_backward_c2(%a: tensor<5x1x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @adalayernorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C3): tensor with uid ? has dims [5, 1, 1]; accepted: [5, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C3): a tensor without a name has dims [5, 1, 1]; accepted: [5, 3, 1]}}
   "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x3x1xf32>, tensor<5x1x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x1x8xf32>)
   return
 }
@@ -843,7 +843,7 @@ func.func @adalayernorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @adalayernorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x1x8xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C4): tensor with uid ? has dims [1, 1, 8]; accepted: [5, 1, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: adalayernorm_backward (C4): a tensor without a name has dims [1, 1, 8]; accepted: [5, 1, 8]}}
   "dnn.adalayernorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x1x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x1x8xf32>, tensor<5x1x8xf32>)
   return
 }
@@ -859,7 +859,7 @@ func.func @adalayernorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @instancenorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<5x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C1): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C1): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -867,7 +867,7 @@ func.func @instancenorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @instancenorm_backward_c2(%a: tensor<5x1x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C2): tensor with uid ? has dims [5, 1, 8]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C2): a tensor without a name has dims [5, 1, 8]; accepted: [5, 3, 8]}}
   "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x1x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -875,7 +875,7 @@ func.func @instancenorm_backward_c2(%a: tensor<5x1x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @instancenorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C3): tensor with uid ? has dims [1, 3, 1]; accepted: [5, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C3): a tensor without a name has dims [1, 3, 1]; accepted: [5, 3, 1]}}
   "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -883,7 +883,7 @@ func.func @instancenorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @instancenorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<5x3x1xf32>, %e: tensor<5x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C4): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: instancenorm_backward (C4): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.instancenorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<5x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -899,7 +899,7 @@ func.func @instancenorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>
 // -----
 
 func.func @batchnorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x1x8xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C1): tensor with uid ? has dims [1, 1, 8]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C1): a tensor without a name has dims [1, 1, 8]; accepted: [1, 3, 1]}}
   "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x1x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -907,7 +907,7 @@ func.func @batchnorm_backward_c1(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %
 // -----
 
 func.func @batchnorm_backward_c2(%a: tensor<5x3x1xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C2): tensor with uid ? has dims [5, 3, 1]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C2): a tensor without a name has dims [5, 3, 1]; accepted: [5, 3, 8]}}
   "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x1xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -915,7 +915,7 @@ func.func @batchnorm_backward_c2(%a: tensor<5x3x1xf32>, %b: tensor<5x3x8xf32>, %
 // -----
 
 func.func @batchnorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<5x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C3): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C3): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -923,7 +923,7 @@ func.func @batchnorm_backward_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %
 // -----
 
 func.func @batchnorm_backward_c4(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C4): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C4): a tensor without a name has dims [1, 1, 1]; accepted: [1, 3, 1]}}
   "dnn.batchnorm_backward"(%a, %b, %c, %d, %e) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x1x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -939,7 +939,7 @@ func.func @batchnorm_backward_c5(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %
 // -----
 
 func.func @batchnorm_backward_c6(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>, %f: tensor<2x3x1xf32>, %g: tensor<2x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C6): tensor with uid ? has dims [2, 3, 1]; accepted: [2, 12, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: batchnorm_backward (C6): a tensor without a name has dims [2, 3, 1]; accepted: [2, 12, 1]}}
   "dnn.batchnorm_backward"(%a, %b, %c, %d, %e, %f, %g) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> (tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -955,7 +955,7 @@ func.func @batchnorm_backward_c7(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %
 // -----
 
 func.func @genstats_c1(%a: tensor<8xf32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_SHAPE: genstats (C1): tensor with uid ? has dims [8]; accepted: rank 2 to 8}}
+  // expected-error@+1 {{NOT_SUPPORTED_SHAPE: genstats (C1): a tensor without a name has dims [8]; accepted: rank 2 to 8}}
   "dnn.genstats"(%a) {compute_type = f32} : (tensor<8xf32>) -> (tensor<1xf32>, tensor<1xf32>)
   return
 }
@@ -963,7 +963,7 @@ func.func @genstats_c1(%a: tensor<8xf32>) {
 // -----
 
 func.func @genstats_c2(%a: tensor<5x3x8xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: genstats (C2): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: genstats (C2): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.genstats"(%a) {compute_type = f32} : (tensor<5x3x8xf32>) -> (tensor<1x3x1xf32>, tensor<5x3x1xf32>)
   return
 }
@@ -979,7 +979,7 @@ func.func @genstats_c3(%a: tensor<5x3x8xf32>) {
 // -----
 
 func.func @bn_finalize_c1(%a: tensor<1x6x1x1xf32>, %b: tensor<1x6x1x1xf32>, %c: tensor<1x6x1x1xf32>, %d: tensor<1x6x1x1xf32>, %e: tensor<1x1x1x1xf32>, %f: tensor<1x1x1x1xi64>, %g: tensor<1x6x1x1xf32>, %h: tensor<1x6x1x1xf32>, %i: tensor<1x1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: bn_finalize (C1): tensor with uid ? has dims [1, 1, 1, 1]; accepted: [1, 6, 1, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: bn_finalize (C1): a tensor without a name has dims [1, 1, 1, 1]; accepted: [1, 6, 1, 1]}}
   "dnn.bn_finalize"(%a, %b, %c, %d, %e, %f, %g, %h, %i) {compute_type = f32, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1, 1, 1, 1>} : (tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xi64>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<1x6x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>, tensor<1x6x1x1xf32>)
   return
 }
@@ -1011,7 +1011,7 @@ func.func @bn_finalize_c4(%a: tensor<1x6x1x1xf32>, %b: tensor<1x6x1x1xf32>, %c: 
 // -----
 
 func.func @dbn_weight_c1(%a: tensor<5x3x4xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: dbn_weight (C1): tensor with uid ? has dims [5, 3, 4]; accepted: [5, 3, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: dbn_weight (C1): a tensor without a name has dims [5, 3, 4]; accepted: [5, 3, 8]}}
   "dnn.dbn_weight"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x4xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -1019,7 +1019,7 @@ func.func @dbn_weight_c1(%a: tensor<5x3x4xf32>, %b: tensor<5x3x8xf32>, %c: tenso
 // -----
 
 func.func @dbn_weight_c2(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tensor<1x3x1xf32>, %d: tensor<1x3x1xf32>, %e: tensor<1x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: dbn_weight (C2): tensor with uid ? has dims [5, 3, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: dbn_weight (C2): a tensor without a name has dims [5, 3, 1]; accepted: [1, 3, 1]}}
   "dnn.dbn_weight"(%a, %b, %c, %d, %e) {compute_type = f32} : (tensor<5x3x8xf32>, tensor<5x3x8xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<5x3x1xf32>)
   return
 }
@@ -1035,7 +1035,7 @@ func.func @dbn_weight_c3(%a: tensor<5x3x8xf32>, %b: tensor<5x3x8xf32>, %c: tenso
 // -----
 
 func.func @peer_reduction_c1(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x12x1xf32>, %d: tensor<2x12x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: peer_reduction:moments (C1): tensor with uid ? has dims [1, 1, 1]; accepted: [1, 3, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: peer_reduction:moments (C1): a tensor without a name has dims [1, 1, 1]; accepted: [1, 3, 1]}}
   "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "moments", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x1x1xf32>)
   return
 }
@@ -1051,7 +1051,7 @@ func.func @peer_reduction_c2(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: t
 // -----
 
 func.func @peer_reduction_c3(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x3x1xf32>, %d: tensor<2x3x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: peer_reduction:moments (C3): tensor with uid ? has dims [2, 3, 1]; accepted: [2, 12, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: peer_reduction:moments (C3): a tensor without a name has dims [2, 3, 1]; accepted: [2, 12, 1]}}
   "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "moments", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 0 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x3x1xf32>, tensor<2x3x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return
 }
@@ -1075,7 +1075,7 @@ func.func @softmax_c1(%a: tensor<5x8xf32>) {
 // -----
 
 func.func @softmax_c2(%a: tensor<5x8xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: softmax (C2): tensor with uid ? has dims [5, 4]; accepted: [5, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: softmax (C2): a tensor without a name has dims [5, 4]; accepted: [5, 8]}}
   "dnn.softmax"(%a) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32} : (tensor<5x8xf32>) -> tensor<5x4xf32>
   return
 }
@@ -1099,7 +1099,7 @@ func.func @softmax_backward_c1(%a: tensor<5x8xf32>, %b: tensor<5x8xf32>) {
 // -----
 
 func.func @softmax_backward_c2(%a: tensor<5x1xf32>, %b: tensor<5x8xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: softmax_backward (C2): tensor with uid ? has dims [5, 1]; accepted: [5, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: softmax_backward (C2): a tensor without a name has dims [5, 1]; accepted: [5, 8]}}
   "dnn.softmax_backward"(%a, %b) {algorithm = "ACCURATE", axis = array<i64: -1>, compute_type = f32} : (tensor<5x1xf32>, tensor<5x8xf32>) -> tensor<5x8xf32>
   return
 }
@@ -1148,7 +1148,7 @@ func.func @sdpa_c1(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x16xf32, #dnn.
 // -----
 
 func.func @sdpa_c2(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x3x7x8xf32>, %arg2: tensor<2x3x7x16xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C2): tensor with uid ? has 3 heads; accepted: 4, or a fixed number that divides it}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C2): a tensor without a name has 3 heads; accepted: 4, or a fixed number that divides it}}
   "dnn.sdpa"(%arg0, %arg1, %arg2) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x3x7x8xf32>, tensor<2x3x7x16xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
@@ -1166,7 +1166,7 @@ func.func @sdpa_c3(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2
 
 func.func @sdpa_c4(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>) {
   %0 = "dnn.constant"() {value = 2.500000e-01 : f64} : () -> tensor<1x1x1x1xf32>
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C4): tensor with uid ? has dims [2, 4, 5, 7]; accepted: [2, 4, 5, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C4): a tensor without a name has dims [2, 4, 5, 7]; accepted: [2, 4, 5, 1]}}
   "dnn.sdpa"(%arg0, %arg1, %arg2, %0) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x7xf32, #dnn.layout<affine_map<() -> (2, 4, 5, 7, 1, 1, 1, 1)>>>)
   return
 }
@@ -1222,7 +1222,7 @@ func.func @sdpa_c10(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg
 // -----
 
 func.func @sdpa_c11(%arg0: tensor<2x4x3x8xf32>, %arg1: tensor<6x2x4x8xf32>, %arg2: tensor<6x2x4x8xf32>, %arg3: tensor<2x1x1x1xi32>, %arg4: tensor<2x1x1x1xi32>, %arg5: tensor<2x1x3x1xi32>, %arg6: tensor<2x1x3x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C11): tensor with uid ? has dims [2, 1, 3, 1]; accepted: [2, 1, 2, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C11): a tensor without a name has dims [2, 1, 3, 1]; accepted: [2, 1, 2, 1]}}
   "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3, %arg4, %arg5, %arg6) {compute_type = f32, diagonal_alignment = "TOP_LEFT", max_seq_len_kv = 7 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x3x8xf32>, tensor<6x2x4x8xf32>, tensor<6x2x4x8xf32>, tensor<2x1x1x1xi32>, tensor<2x1x1x1xi32>, tensor<2x1x3x1xi32>, tensor<2x1x3x1xi32>) -> (tensor<2x4x3x8xf32>, tensor<2x4x3x1xf32>)
   return
 }
@@ -1246,7 +1246,7 @@ func.func @sdpa_c13(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg
 // -----
 
 func.func @sdpa_c14(%arg0: tensor<2x4x5x8xf32>, %arg1: tensor<2x2x7x8xf32>, %arg2: tensor<2x2x7x16xf32>, %arg3: tensor<1x2x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C14): tensor with uid ? has dims [1, 2, 1, 1]; accepted: [1, 4, 1, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa (C14): a tensor without a name has dims [1, 2, 1, 1]; accepted: [1, 4, 1, 1]}}
   "dnn.sdpa"(%arg0, %arg1, %arg2, %arg3) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0>, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x8xf32>, tensor<2x2x7x8xf32>, tensor<2x2x7x16xf32>, tensor<1x2x1x1xf32>) -> (tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>)
   return
 }
@@ -1271,7 +1271,7 @@ func.func @sdpa_c16(%arg0: tensor<2x4x140x8xf32>, %arg1: tensor<2x2x260x8xf32>, 
 // -----
 
 func.func @block_mask_load_c1(%arg0: tensor<2x3x1x1xi8>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: block_mask_load (C1): data type i8 of tensor with uid ?; accepted: ui8}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: block_mask_load (C1): data type i8 of a tensor without a name; accepted: ui8}}
   "dnn.block_mask_load"(%arg0) {block_columns = 128 : i64, block_rows = 128 : i64} : (tensor<2x3x1x1xi8>) -> tensor<2x3x9x20xi1>
   return
 }
@@ -1295,7 +1295,7 @@ func.func @block_mask_load_c3(%arg0: tensor<2x3x2x1xui8>) {
 // -----
 
 func.func @block_mask_load_c4(%arg0: tensor<2x3x1x1xui8>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: block_mask_load (C4): data type f32 of tensor with uid ?; accepted: i1}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: block_mask_load (C4): data type f32 of a tensor without a name; accepted: i1}}
   "dnn.block_mask_load"(%arg0) {block_columns = 128 : i64, block_rows = 128 : i64} : (tensor<2x3x1x1xui8>) -> tensor<2x3x9x20xf32>
   return
 }
@@ -1311,7 +1311,7 @@ func.func @block_mask_load_c5(%arg0: tensor<2x3x1x1xui8>) {
 // -----
 
 func.func @sdpa_fp8_c1(%q: tensor<2x4x5x16xf16>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x32xf8E4M3FN>, %dq: tensor<1x1x1x1xf32>, %dk: tensor<1x1x1x1xf32>, %dv: tensor<1x1x1x1xf32>, %ds: tensor<1x1x1x1xf32>, %ss: tensor<1x1x1x1xf32>, %so: tensor<1x1x1x1xf32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: sdpa_fp8 (C1): data type f16 of tensor with uid ?; accepted: f8E4M3FN, f8E5M2}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: sdpa_fp8 (C1): data type f16 of a tensor without a name; accepted: f8E4M3FN, f8E5M2}}
   "dnn.sdpa_fp8"(%q, %k, %v, %dq, %dk, %dv, %ds, %ss, %so) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x16xf16>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x32xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>)
   return
 }
@@ -1335,7 +1335,7 @@ func.func @sdpa_fp8_c17(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M
 // -----
 
 func.func @sdpa_fp8_c18(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>, %v: tensor<2x2x7x32xf8E4M3FN>, %dq: tensor<1x1x1x1xf32>, %dk: tensor<1x1x1x1xf32>, %dv: tensor<1x1x1x1xf32>, %ds: tensor<1x1x1x1xf32>, %ss: tensor<1x1x1x1xf32>, %so: tensor<1x1x1x1xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_fp8 (C18): tensor with uid ? has dims [1, 2, 1, 1]; accepted: [1, 1, 1, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_fp8 (C18): a tensor without a name has dims [1, 2, 1, 1]; accepted: [1, 1, 1, 1]}}
   "dnn.sdpa_fp8"(%q, %k, %v, %dq, %dk, %dv, %ds, %ss, %so) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 0, 0, 0, 1, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false} : (tensor<2x4x5x16xf8E4M3FN>, tensor<2x2x7x16xf8E4M3FN>, tensor<2x2x7x32xf8E4M3FN>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>) -> (tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x2x1x1xf32>)
   return
 }
@@ -1359,7 +1359,7 @@ func.func @paged_cache_load_c2(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1
 // -----
 
 func.func @paged_cache_load_c3(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x4x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: paged_cache_load (C3): tensor with uid ? has dims [3, 1, 4, 1]; accepted: [3, 1, 2, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: paged_cache_load (C3): a tensor without a name has dims [3, 1, 4, 1]; accepted: [3, 1, 2, 1]}}
   "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x4x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x4x1xi32>) -> tensor<3x2x7x8xf32, #dnn.layout<affine_map<() -> (3, 2, 7, 8, 256, 128, 8, 1)>>>
   return
 }
@@ -1367,7 +1367,7 @@ func.func @paged_cache_load_c3(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1
 // -----
 
 func.func @paged_cache_load_c4(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1xf32>, %arg2: tensor<3x1x2x1xi32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: paged_cache_load (C4): data type f32 of tensor with uid ?; accepted: i32, i64}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: paged_cache_load (C4): data type f32 of a tensor without a name; accepted: i32, i64}}
   "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x4x8xf32>, tensor<3x1x1x1xf32>, tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf32, #dnn.layout<affine_map<() -> (3, 2, 7, 8, 128, 64, 8, 1)>>>
   return
 }
@@ -1375,7 +1375,7 @@ func.func @paged_cache_load_c4(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1
 // -----
 
 func.func @paged_cache_load_c5(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x2x1xi32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: paged_cache_load (C5): data type f16 of tensor with uid ?; accepted: f32}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: paged_cache_load (C5): data type f16 of a tensor without a name; accepted: f32}}
   "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x4x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16, #dnn.layout<affine_map<() -> (3, 2, 7, 8, 128, 64, 8, 1)>>>
   return
 }
@@ -1383,7 +1383,7 @@ func.func @paged_cache_load_c5(%arg0: tensor<6x2x4x8xf32>, %arg1: tensor<3x1x1x1
 // -----
 
 func.func @ragged_load_c1(%arg0: tensor<2x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C1): tensor with uid ? has dims [2, 2, 9, 8]; accepted: [1, 2, 9, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C1): a tensor without a name has dims [2, 2, 9, 8]; accepted: [1, 2, 9, 8]}}
   "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<2x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf32>
   return
 }
@@ -1391,7 +1391,7 @@ func.func @ragged_load_c1(%arg0: tensor<2x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>
 // -----
 
 func.func @ragged_load_c2(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C2): tensor with uid ? has dims [3, 4, 5, 8]; accepted: [3, 2, 5, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C2): a tensor without a name has dims [3, 4, 5, 8]; accepted: [3, 2, 5, 8]}}
   "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x4x5x8xf32>
   return
 }
@@ -1399,7 +1399,7 @@ func.func @ragged_load_c2(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>
 // -----
 
 func.func @ragged_load_c3(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C3): tensor with uid ? has dims [3, 1, 1, 1]; accepted: [4, 1, 1, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_load (C3): a tensor without a name has dims [3, 1, 1, 1]; accepted: [4, 1, 1, 1]}}
   "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf32>
   return
 }
@@ -1407,7 +1407,7 @@ func.func @ragged_load_c3(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<3x1x1x1xi32>
 // -----
 
 func.func @ragged_load_c4(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xf32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_load (C4): data type f32 of tensor with uid ?; accepted: i32, i64}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_load (C4): data type f32 of a tensor without a name; accepted: i32, i64}}
   "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xf32>) -> tensor<3x2x5x8xf32>
   return
 }
@@ -1415,7 +1415,7 @@ func.func @ragged_load_c4(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>
 // -----
 
 func.func @ragged_load_c5(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_load (C5): data type f16 of tensor with uid ?; accepted: f32}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_load (C5): data type f16 of a tensor without a name; accepted: f32}}
   "dnn.ragged_load"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<1x2x9x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<3x2x5x8xf16>
   return
 }
@@ -1431,7 +1431,7 @@ func.func @ragged_load_c6(%arg0: tensor<1x2x9x8xf32>, %arg1: tensor<4x1x1x1xi32>
 // -----
 
 func.func @ragged_store_c1(%arg0: tensor<3x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C1): tensor with uid ? has dims [3, 5, 8]; accepted: rank 4}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C1): a tensor without a name has dims [3, 5, 8]; accepted: rank 4}}
   "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x5x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x2x15x8xf32>
   return
 }
@@ -1439,7 +1439,7 @@ func.func @ragged_store_c1(%arg0: tensor<3x5x8xf32>, %arg1: tensor<4x1x1x1xi32>,
 // -----
 
 func.func @ragged_store_c2(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C2): tensor with uid ? has dims [1, 4, 15, 8]; accepted: [1, 2, 15, 8]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C2): a tensor without a name has dims [1, 4, 15, 8]; accepted: [1, 2, 15, 8]}}
   "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x4x15x8xf32>
   return
 }
@@ -1447,7 +1447,7 @@ func.func @ragged_store_c2(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32
 // -----
 
 func.func @ragged_store_c3(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xf32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_store (C3): data type f32 of tensor with uid ?; accepted: i32, i64}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_store (C3): data type f32 of a tensor without a name; accepted: i32, i64}}
   "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xf32>, tensor<3x1x1x1xi32>) -> tensor<1x2x15x8xf32>
   return
 }
@@ -1455,7 +1455,7 @@ func.func @ragged_store_c3(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xf32
 // -----
 
 func.func @ragged_store_c4(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<4x1x1x1xi32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C4): tensor with uid ? has dims [4, 1, 1, 1]; accepted: [3, 1, 1, 1]}}
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: ragged_store (C4): a tensor without a name has dims [4, 1, 1, 1]; accepted: [3, 1, 1, 1]}}
   "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xi32>, tensor<4x1x1x1xi32>) -> tensor<1x2x15x8xf32>
   return
 }
@@ -1463,7 +1463,7 @@ func.func @ragged_store_c4(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32
 // -----
 
 func.func @ragged_store_c5(%arg0: tensor<3x2x5x8xf32>, %arg1: tensor<4x1x1x1xi32>, %arg2: tensor<3x1x1x1xi32>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_store (C5): data type f16 of tensor with uid ?; accepted: f32}}
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: ragged_store (C5): data type f16 of a tensor without a name; accepted: f32}}
   "dnn.ragged_store"(%arg0, %arg1, %arg2) {offset_multiplier = 1 : i64} : (tensor<3x2x5x8xf32>, tensor<4x1x1x1xi32>, tensor<3x1x1x1xi32>) -> tensor<1x2x15x8xf16>
   return
 }
@@ -1511,7 +1511,7 @@ func.func @layout_symbol_that_no_symbol_names(%a: tensor<2x?xf32, #dnn.layout<af
 // -----
 
 func.func @negative_stride(%a: tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 3, -3, 1)>>>) {
-  // expected-error@+1 {{BAD_PARAM: tensor with uid ?: stride -3; accepted: positive strides}}
+  // expected-error@+1 {{BAD_PARAM: a tensor without a name: stride -3; accepted: positive strides}}
   "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 3, -3, 1)>>>) -> tensor<3x2xf32>
   return
 }
