@@ -31,6 +31,7 @@ from .engines.variants import guarded_configs
 from .errors import DnncError, Status, cudnnGraphNotSupportedError
 from .mlir import ir
 from .options import DEFAULTS, Options
+from .passes import unchanged
 from .passes.lower_to_nvvm import isolated
 from .plan import arguments, codec, consistency
 from .plan.plan import (
@@ -100,7 +101,8 @@ def start(graph: OperationGraph, target: Target, variant: int = 0) -> Compilatio
 def resume(text: str, target: Target | None = None) -> Compilation:
     """A compilation from the text form of a stage; inside a `dnn.context()`.
 
-    target: needed (and used) at stage graph only, where the text does not name one.
+    target: needed (and used) at stage graph only, where the text does not name one.  What the
+    stage does not hold, and what its graph and choices do not give, is BAD_PARAM.
     """
     ptx = ""
     if _HOST_MARK in text:
@@ -111,11 +113,13 @@ def resume(text: str, target: Target | None = None) -> Compilation:
     attributes = module.operation.attributes
     if "dnn.target" not in attributes:
         attributes["dnn.target"] = ir.StringAttr.get((target or targets.of("sm_90")).name)
+    stage = "ptx" if ptx else stage_of(module)
+    unchanged.verify(module, stage)
     named = targets.of(ir.StringAttr(attributes["dnn.target"]).value)
-    return Compilation(named, "ptx" if ptx else _stage_of(module), module, ptx)
+    return Compilation(named, stage, module, ptx)
 
 
-def _stage_of(module: Any) -> str:
+def stage_of(module: Any) -> str:
     """Which stage a module is at, by what it holds."""
     operations = [op.operation for op in module.body.operations]
     names = {op.name for op in operations}
@@ -222,15 +226,32 @@ def _assembled(ptx: str, target: Target, store: Store) -> Assembled:
     key = _store_key("cubin", ptx, target.name, tools.versions(), nvptx.OPTIONS)
     known = store.get(key)
     if known is not None:
-        length = int.from_bytes(known[:8], "little")
-        head = json.loads(known[8 : 8 + length])
-        resources = {n: nvptx.Resources(**r) for n, r in head["resources"].items()}
-        return Assembled(known[8 + length :], resources, head["log"])
+        try:
+            return _read_assembled(known, ptx)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            _made_again(store, key)
     made = nvptx.assemble(ptx, target)
     head = {"resources": {n: vars(r) for n, r in made.resources.items()}, "log": made.log}
     text = json.dumps(head).encode()
     store.put(key, len(text).to_bytes(8, "little") + text + made.cubin)
     return made
+
+
+def _read_assembled(data: bytes, ptx: str) -> Assembled:
+    length = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8 : 8 + length])
+    resources = {str(n): nvptx.Resources(**r) for n, r in head["resources"].items()}
+    cubin = data[8 + length :]
+    numbers = [number for found in resources.values() for number in vars(found).values()]
+    is_whole = cubin.startswith(b"\x7fELF") and set(resources) == nvptx.entries(ptx)
+    if not is_whole or not all(type(number) is int for number in numbers):
+        raise ValueError("no cubin of these kernels")
+    return Assembled(cubin, resources, str(head["log"]))
+
+
+def _made_again(store: Store, key: str) -> None:
+    _log.warning("cache entry %s holds something else; it is made again", key)
+    store.drop(key)
 
 
 def _kernel_text_key(work: Compilation) -> str:
@@ -242,6 +263,9 @@ def _through_kernels(work: Compilation, store: Store, report: Report) -> None:
     """kernel -> ptx, skipped when the store has the PTX of the same kernels."""
     key = _kernel_text_key(work)
     known = store.get(key)
+    if known is not None and not nvptx.is_ptx(known, work.target):
+        _made_again(store, key)
+        known = None
     if known is None:
         advance(work, "ptx", store=store, report=report)
         store.put(key, work.ptx.encode())

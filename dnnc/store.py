@@ -14,6 +14,10 @@ class Store(Protocol):
 
     def put(self, key: str, data: bytes) -> None: ...
 
+    def drop(self, key: str) -> None:
+        """Removes what is there, if anything is."""
+        ...
+
 
 class MemoryStore:
     """A store in memory that drops what was not used longest; threads may share it.
@@ -44,6 +48,10 @@ class MemoryStore:
                 _, dropped = self._kept.popitem(last=False)
                 self._bytes -= len(dropped)
 
+    def drop(self, key: str) -> None:
+        with self._lock:
+            self._bytes -= len(self._kept.pop(key, b""))
+
 
 class LayeredStore:
     """A store in front of another: what the second has comes to the first when it is used."""
@@ -63,3 +71,7 @@ class LayeredStore:
     def put(self, key: str, data: bytes) -> None:
         self.front.put(key, data)
         self.back.put(key, data)
+
+    def drop(self, key: str) -> None:
+        self.front.drop(key)
+        self.back.drop(key)

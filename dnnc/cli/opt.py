@@ -18,6 +18,7 @@ from .arguments import SEPARATOR, target_or
 from .diagnostics import Diagnostic, differences, expected_in
 
 _PLACE = re.compile(r'"[^"]*":(\d+):(\d+)')
+_LOCATED = re.compile(r' at loc\("[^"]*":\d+:\d+\)')
 
 
 def register(app: typer.Typer) -> None:
@@ -158,12 +159,16 @@ def _run_part(
 ) -> tuple[str | None, list[Diagnostic]]:
     """(the module after the passes, None if there were errors; the errors)."""
     from .. import mlir, passes
+    from ..compiler import stage_of
     from ..dialect import dnn
     from ..mlir import ir
+    from ..passes import unchanged
 
     with dnn.context():
         try:
             module = mlir.parse(text)
+            if "dnn.graph" in text:
+                unchanged.verify(module, stage_of(module))
             if target is not None:
                 module.operation.attributes["dnn.target"] = ir.StringAttr.get(target.name)
             passes.run(module, steps, after)
@@ -174,11 +179,15 @@ def _run_part(
 
 
 def _diagnostics_of(error: DnncError, text: str) -> list[Diagnostic]:
-    """MLIR's errors behind an error, at their places; else the error at the first line."""
+    """MLIR's errors behind an error, at their places; else the error at the place that it names,
+    or the first line."""
     first = _first_line(text)
     behind = getattr(error.__cause__, "error_diagnostics", None)
     if not behind:
-        return [Diagnostic(first, str(error))]
+        said = str(error)
+        place = _PLACE.search(said)
+        line, column = map(int, place.groups()) if place else (first, 0)
+        return [Diagnostic(line, _LOCATED.sub("", said), column)]
     found = []
     for diagnostic in behind:
         place = _PLACE.search(str(diagnostic.location))

@@ -109,6 +109,20 @@ def _calls_libdevice(module: Any) -> bool:
 # ---- cubin
 
 
+def entries(ptx: str) -> set[str]:
+    """The names of the kernels of a PTX text."""
+    return set(re.findall(r"^\.visible \.entry (\w+)", ptx, re.MULTILINE))
+
+
+def is_ptx(data: bytes, target: Target) -> bool:
+    """Whether bytes are a PTX text for a target, as `to_ptx` gives it."""
+    try:
+        text = data.decode("ascii")
+    except UnicodeDecodeError:
+        return False
+    return f"\n.target {target.chip}\n" in text and bool(entries(text))
+
+
 def assemble(ptx: str, target: Target) -> Assembled:
     """The cubin of PTX for a target; a refusal of the assembler keeps its log and the PTX."""
     if "wgmma" in ptx or "st.async" in ptx:

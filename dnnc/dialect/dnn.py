@@ -17,18 +17,34 @@ A value that is not returned is virtual.
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from .. import dtypes, mlir
-from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
 from ..mlir import ext, func, ir
+from .affine import from_affine, to_affine
+from .attributes import (
+    KINDS,
+    Number,
+    attribute_of,
+    attribute_value,
+    dict_of,
+    list_of,
+    mlir_type,
+    read_type,
+    read_value_attributes,
+    text_of,
+    typed,
+    value_attributes,
+)
 from .graph import OperationGraph
 from .op import MAX_VARIADIC, Field, Op
 from .ops import BY_NAME, OPS
-from .tensor import DEFAULT_ALIGNMENT, Tensor
+from .tensor import Tensor
 
 # ---- the dialect
 
@@ -80,23 +96,14 @@ Symbol = define(
 FastFloatForFp8 = define(Dnn.Type, dtypes.fast_float_for_fp8.name, {})
 
 
-class Number:
-    """The kind of a scalar's value: a float, or an int for tensors of integers and booleans."""
-
-
-_ATTRIBUTE_KINDS = {
-    DType: ir.TypeAttr,
-    str: ir.StringAttr,
-    int: ir.IntegerAttr,
-    float: ir.FloatAttr,
-    bool: ir.BoolAttr,
-    tuple: ir.DenseI64ArrayAttr,
-}
-
-
 def _slots(field: Field) -> list[str]:
     """The dialect's fields of one operand field: a variadic one is many optional ones."""
     return [f"{field.name}_{i}" for i in range(MAX_VARIADIC)] if field.variadic else [field.name]
+
+
+@functools.cache
+def _slot_count(kind: type[Op], which: str) -> int:
+    return sum(len(_slots(field)) for field in kind.fields_of(which))
 
 
 def _define_op(kind: type[Op]) -> Any:
@@ -110,7 +117,7 @@ def _define_op(kind: type[Op]) -> Any:
                 annotations[slot], body[slot] = ext.Operand[Any], ext.operand(kw_only=True)
     for field in kind.fields_of("attribute"):
         if not field.optional:  # optional attributes can't be declared; `verify` checks them
-            annotations[field.name] = _ATTRIBUTE_KINDS[field.type]
+            annotations[field.name] = KINDS[field.type]
             body[field.name] = ext.attribute(kw_only=True)
     for field in kind.fields_of("result"):
         annotations[field.name] = ext.Result[Any] | None if field.optional else ext.Result[Any]
@@ -124,6 +131,7 @@ def _define_op(kind: type[Op]) -> Any:
 def _verifier(kind: type[Op]) -> Any:
     def verify_invariants(op: Any) -> bool:
         try:
+            _verify_attributes(op.operation, kind)
             _verify_segments(op.operation, kind)
             made = _read_op(op.operation, kind, {}, _symbols_around(op.operation))
             for tensor in (*made.operands, *made.results):
@@ -139,6 +147,36 @@ def _verifier(kind: type[Op]) -> Any:
     return verify_invariants
 
 
+# What an operation of the dialect may have beside its own attributes: its name in the graph, its
+# results' values, and its place in a fusion (`Fusion.roles`).
+NODE, TENSORS, ROLE = "node", "tensors", "role"
+_ROLES = re.compile("anchor|g2|g1[a-z]*")
+_ROLE_NAMES = "anchor, g1 (g1a, g1b, ... of several operands), g2"
+
+
+@functools.cache
+def attribute_names(kind: type[Op]) -> frozenset[str]:
+    """The attributes that an operation may have; every other is refused."""
+    own = (field.name for field in kind.fields_of("attribute"))
+    segments = (
+        f"{which}SegmentSizes"
+        for which in ("operand", "result")
+        if any(field.optional or field.variadic for field in kind.fields_of(which))
+    )
+    return frozenset((*own, *segments, NODE, TENSORS, ROLE))
+
+
+def _verify_attributes(operation: Any, kind: type[Op]) -> None:
+    known = attribute_names(kind)
+    for name in operation.attributes:
+        if name not in known:
+            raise DnncError(Status.BAD_PARAM, f"attribute {name}", ", ".join(sorted(known)))
+    if ROLE in operation.attributes:
+        role = text_of(operation.attributes[ROLE], ROLE)
+        if not _ROLES.fullmatch(role):
+            raise DnncError(Status.BAD_PARAM, f"role = {role!r:.80}", _ROLE_NAMES)
+
+
 def _verify_segments(operation: Any, kind: type[Op]) -> None:
     """MLIR accepts segment sizes whose sum is wrong when an operation is parsed."""
     for name, count in (
@@ -146,17 +184,36 @@ def _verify_segments(operation: Any, kind: type[Op]) -> None:
         ("resultSegmentSizes", len(operation.results)),
     ):
         if name in operation.attributes:
-            sizes = list(ir.DenseI32ArrayAttr(operation.attributes[name]))
-            if sum(sizes) != count or any(size not in (0, 1) for size in sizes):
-                raise DnncError(Status.BAD_PARAM, f"{name} {sizes}", f"0s and 1s, {count} in all")
+            sizes = list(typed(operation.attributes[name], ir.DenseI32ArrayAttr, name))
+            slots = _slot_count(kind, name.removesuffix("SegmentSizes"))
+            is_right = sum(sizes) == count and len(sizes) == slots
+            if not is_right or any(size not in (0, 1) for size in sizes):
+                what = f"{name} {sizes!r:.120}"
+                raise DnncError(Status.BAD_PARAM, what, f"{slots} sizes of 0 or 1, {count} in all")
 
 
 OPERATIONS = {kind.op_name: _define_op(kind) for kind in OPS}
+
+
+def _verify_constant(op: Any) -> bool:
+    try:
+        for name in op.operation.attributes:
+            if name not in ("value", TENSORS):
+                raise DnncError(Status.BAD_PARAM, f"attribute {name}", f"value, {TENSORS}")
+        _read_constant(op.operation, _symbols_around(op.operation)).verify()
+    except KeyError:
+        return True  # as above
+    except DnncError as error:
+        op.operation.location.emit_error(f"'dnn.constant' op {error}")
+        return False
+    return True
+
 
 # A number that is part of the graph; `tensors` describes it.
 Constant = define(
     Dnn.Operation, "constant", {"value": ir.FloatAttr | ir.IntegerAttr, "y": ext.Result[Any]},
     traits=[Pure], y=ext.result(kw_only=True),
+    verify_invariants=staticmethod(_verify_constant),
 )  # fmt: skip
 
 
@@ -170,16 +227,6 @@ def context() -> Iterator[Any]:
 
 
 # ---- types
-
-
-def mlir_type(dtype: DType) -> Any:
-    """The MLIR type of a data type; one without storage is a type of the dialect."""
-    return ir.Type.parse(dtype.name if dtype.has_storage else f"!dnn.{dtype.name}")
-
-
-def read_type(type_: Any) -> DType:
-    """The data type of an MLIR type."""
-    return dtypes.of(str(type_).removeprefix("!dnn."))
 
 
 def tensor_type(tensor: Tensor, symbols: Sequence[str]) -> Any:
@@ -241,81 +288,6 @@ def _layout_of(type_: Any, symbols: Sequence[Dim]) -> _Layout:
     return sizes[:rank], sizes[rank:]
 
 
-def to_affine(size: Expr, position: Mapping[str, int]) -> Any:
-    total = ir.AffineExpr.get_constant(0)
-    for monomial, coefficient in size.terms:
-        product = ir.AffineExpr.get_constant(coefficient)
-        for atom in monomial:
-            product = ir.AffineExpr.get_mul(_atom_to_affine(atom, position), product)
-        total = ir.AffineExpr.get_add(total, product)
-    return total
-
-
-def _atom_to_affine(atom: Any, position: Mapping[str, int]) -> Any:
-    if isinstance(atom, Dim):
-        return ir.AffineExpr.get_symbol(position[atom.name])
-    makers = {
-        "//": ir.AffineExpr.get_floor_div,
-        "%": ir.AffineExpr.get_mod,
-        "ceildiv": ir.AffineExpr.get_ceil_div,
-    }
-    if atom.function not in makers:
-        raise DnncError(
-            Status.NOT_SUPPORTED_INVALID_DYNAMIC_SHAPE,
-            f"a tensor's size or stride {atom}",
-            "+, -, *, //, %, ceildiv of symbols",
-        )
-    return makers[atom.function](*(to_affine(arg, position) for arg in atom.args))
-
-
-def from_affine(affine: Any, symbols: Sequence[Dim]) -> Expr:
-    from ..expr import ceildiv
-
-    affine = affine.maybe_downcast()
-    if isinstance(affine, ir.AffineConstantExpr):
-        return Expr.of(affine.value)
-    if isinstance(affine, ir.AffineSymbolExpr):
-        position = affine.position
-        if position >= len(symbols):
-            raise DnncError(Status.BAD_PARAM, f"layout symbol s{position}", "one of dnn.symbols")
-        return Expr.of(symbols[position])
-    for kind, make in (
-        (ir.AffineAddExpr, lambda a, b: a + b),
-        (ir.AffineMulExpr, lambda a, b: a * b),
-        (ir.AffineFloorDivExpr, lambda a, b: a // b),
-        (ir.AffineModExpr, lambda a, b: a % b),
-        (ir.AffineCeilDivExpr, ceildiv),
-    ):
-        if isinstance(affine, kind):
-            return make(from_affine(affine.lhs, symbols), from_affine(affine.rhs, symbols))
-    raise DnncError(Status.BAD_PARAM, f"layout expression {affine}", "an expression over symbols")
-
-
-# ---- what belongs to a value
-
-_VALUE_FIELDS: dict[str, tuple[type, Any]] = {
-    "uid": (int, None),
-    "name": (str, ""),
-    "alignment": (int, DEFAULT_ALIGNMENT),
-    "is_by_value": (bool, False),
-    "value": (Number, None),
-    "reordering": (str, "NONE"),
-    "prior_of": (int, None),
-}
-
-
-def value_attributes(tensor: Tensor, prefix: str = "") -> dict[str, Any]:
-    """The attributes of a tensor that its type does not hold, those at their defaults left out."""
-    found = {
-        prefix + name: attribute_of(getattr(tensor, name), kind)
-        for name, (kind, default) in _VALUE_FIELDS.items()
-        if getattr(tensor, name) != default
-    }
-    if tensor.ragged_offset is not None:
-        found[prefix + "ragged_offset"] = attribute_of(tensor.ragged_offset.uid, int)
-    return found
-
-
 def read_tensor(
     type_: Any, attributes: Mapping[str, Any], symbols: Sequence[Dim], prefix: str = ""
 ) -> Tensor:
@@ -323,43 +295,8 @@ def read_tensor(
     dims, strides = read_layout(type_, symbols)
     element = read_type(ir.RankedTensorType(type_).element_type)
     tensor = Tensor(dims=dims, strides=strides, dtype=element)
-    for name, (kind, _) in _VALUE_FIELDS.items():
-        if prefix + name in attributes:
-            setattr(tensor, name, attribute_value(attributes[prefix + name], kind))
+    read_value_attributes(tensor, attributes, prefix)
     return tensor
-
-
-def attribute_of(value: Any, kind: type) -> Any:
-    """The MLIR attribute of a value of a field's type."""
-    if kind is Number:
-        kind = type(value)
-    if kind is DType:
-        return ir.TypeAttr.get(mlir_type(value))
-    if kind is str:
-        return ir.StringAttr.get(value)
-    if kind is bool:
-        # Of the base class: a BoolAttr of False counts as one that is not given.
-        return ir.Attribute(ir.BoolAttr.get(value))
-    if kind is int:
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-    if kind is float:
-        return ir.FloatAttr.get(ir.F64Type.get(), float(value))
-    return ir.DenseI64ArrayAttr.get(list(value))
-
-
-def attribute_value(attribute: Any, kind: type) -> Any:
-    """The value of an MLIR attribute for a field's type; another kind is BAD_PARAM."""
-    if kind is Number:
-        kind = int if isinstance(attribute, ir.IntegerAttr) else float
-    try:
-        if kind is DType:
-            return read_type(ir.TypeAttr(attribute).value)
-        value = _ATTRIBUTE_KINDS[kind](attribute)
-        return tuple(value) if kind is tuple else value.value
-    except ValueError as error:
-        raise DnncError(
-            Status.BAD_PARAM_ATTRIBUTE_TYPE, f"attribute {attribute}", f"a {kind.__name__}"
-        ) from error
 
 
 # ---- graph -> MLIR
@@ -420,7 +357,7 @@ def emit_ops(ops: Sequence[Op], values: dict[Tensor, Any], symbols: Sequence[str
 
 def _emit_constant(tensor: Tensor, symbols: Sequence[str]) -> Any:
     made = Constant(value=attribute_of(tensor.value, Number), y=tensor_type(tensor, symbols))
-    made.attributes["tensors"] = ir.ArrayAttr.get([ir.DictAttr.get(value_attributes(tensor))])
+    made.attributes[TENSORS] = ir.ArrayAttr.get([ir.DictAttr.get(value_attributes(tensor))])
     return made.results[0]
 
 
@@ -444,8 +381,8 @@ def _emit_op(op: Op, values: Mapping[Tensor, Any], symbols: Sequence[str]) -> li
         if field.optional and value is not None:
             made.attributes[field.name] = attribute_of(value, field.type)
     if op.name:
-        made.attributes["node"] = ir.StringAttr.get(op.name)
-    made.attributes["tensors"] = ir.ArrayAttr.get(
+        made.attributes[NODE] = ir.StringAttr.get(op.name)
+    made.attributes[TENSORS] = ir.ArrayAttr.get(
         [ir.DictAttr.get(value_attributes(tensor)) for tensor in op.results]
     )
     return list(made.results)
@@ -459,17 +396,14 @@ def from_mlir(module: Any) -> OperationGraph:
     function = graph_function(module)
     graph = OperationGraph(function.name.value)
     values = read_arguments(function)
-    returned = _returned(function)
     for op in read_ops(function.entry_block, values, read_symbols(function)):
         graph.add(op)
     for op in graph.ops:
         for tensor in op.results:
             tensor.is_virtual = True
-    for value in returned:
-        if value not in values:
-            raise DnncError(Status.BAD_PARAM, f"returned value {value}", "a dnn operation's result")
-        values[value].is_virtual = False
-        values[value].is_output = True
+    for tensor in _returned(function, values):
+        tensor.is_virtual = False
+        tensor.is_output = True
     return graph.finalize()
 
 
@@ -480,18 +414,30 @@ def graph_function(module: Any) -> Any:
         raise DnncError(
             Status.BAD_PARAM, f"{len(found)} functions with dnn.graph", "one func.func of them"
         )
+    verify_one_block(found[0])
     return found[0]
+
+
+def verify_one_block(function: Any) -> None:
+    """BAD_PARAM unless a function is one block of operations."""
+    blocks = len(function.operation.regions[0].blocks)
+    if blocks != 1:
+        what = f"{blocks} blocks in @{function.name.value}"
+        raise DnncError(Status.BAD_PARAM, what, "one, which ends in return")
 
 
 def read_symbols(function: Any) -> list[Dim]:
     """The symbols of a function, in the order that layouts index."""
     if "dnn.symbols" not in function.operation.attributes:
         return []
-    found = []
-    for entry in ir.ArrayAttr(function.operation.attributes["dnn.symbols"]):
-        symbol = Symbol(entry)
-        numbers = (ir.IntegerAttr(v).value for v in (symbol.min, symbol.max, symbol.multiple_of))
-        found.append(Dim(ir.StringAttr(symbol.params[0]).value, *numbers))
+    found: list[Dim] = []
+    for entry in list_of(function.operation.attributes["dnn.symbols"], "dnn.symbols"):
+        symbol = typed(entry, Symbol, "an entry of dnn.symbols")
+        numbers = (attribute_value(v, int) for v in (symbol.min, symbol.max, symbol.multiple_of))
+        found.append(Dim(text_of(symbol.params[0], "a symbol's name"), *numbers))
+    if len({dim.name for dim in found}) != len(found):
+        names = [dim.name for dim in found]
+        raise DnncError(Status.BAD_PARAM, f"dnn.symbols {names}", "each name once")
     return found
 
 
@@ -505,26 +451,41 @@ def _symbols_around(operation: Any) -> list[Dim]:
 def read_arguments(function: Any) -> dict[Any, Tensor]:
     """Argument value -> tensor."""
     symbols = read_symbols(function)
-    attributes = function.operation.attributes
-    records = (
-        [dict_of(entry) for entry in ir.ArrayAttr(attributes["arg_attrs"])]
-        if "arg_attrs" in attributes
-        else [{} for _ in function.arguments]
-    )
+    records = _records(function.operation, "arg_attrs", len(function.arguments))
     return {
         value: read_tensor(value.type, record, symbols, "dnn.")
         for value, record in zip(function.arguments, records, strict=True)
     }
 
 
-def dict_of(attribute: Any) -> dict[str, Any]:
-    """A dictionary attribute as a Python one."""
-    return {entry.name: entry.attr for entry in ir.DictAttr(attribute)}
+def _records(operation: Any, name: str, count: int) -> list[dict[str, Any]]:
+    """The dictionaries of an attribute, one a value; without the attribute they are empty."""
+    if name not in operation.attributes:
+        return [{} for _ in range(count)]
+    found = list_of(operation.attributes[name], name)
+    if len(found) != count:
+        raise DnncError(Status.BAD_PARAM, f"{len(found)} entries of {name}", f"{count}")
+    return [dict_of(entry, f"an entry of {name}") for entry in found]
 
 
-def _returned(function: Any) -> list[Any]:
+def _returned(function: Any, values: Mapping[Any, Tensor]) -> list[Tensor]:
+    """The tensors that a graph's function returns; what its result attributes say of them has to
+    be what the operations say."""
     last = list(function.entry_block.operations)[-1]
-    return list(last.operands)
+    records = _records(function.operation, "res_attrs", len(last.operands))
+    found: list[Tensor] = []
+    for value, record in zip(last.operands, records, strict=True):
+        if value not in values:
+            raise DnncError(Status.BAD_PARAM, f"returned value {value}", "a dnn operation's result")
+        tensor = values[value]
+        said = value_attributes(tensor, "dnn.")
+        read_value_attributes(tensor, record, "dnn.")
+        for name, attribute in said.items():
+            if name in record and record[name] != attribute:
+                what = f"{name} = {record[name]} of a returned value"
+                raise DnncError(Status.BAD_PARAM, what, f"{attribute}, as its operation has it")
+        found.append(tensor)
+    return found
 
 
 def read_ops(block: Any, values: dict[Any, Tensor], symbols: Sequence[Dim]) -> list[Op]:
@@ -533,9 +494,7 @@ def read_ops(block: Any, values: dict[Any, Tensor], symbols: Sequence[Dim]) -> l
     for view in block.operations:
         operation = view.operation
         if operation.name == "dnn.constant":
-            tensor = _read_results(operation, symbols)[0]
-            tensor.value = attribute_value(operation.attributes["value"], Number)
-            values[operation.results[0]] = tensor
+            values[operation.results[0]] = _read_constant(operation, symbols)
         elif operation.name.startswith("dnn."):
             kind = BY_NAME.get(operation.name.removeprefix("dnn."))
             if kind is None:
@@ -548,13 +507,19 @@ def read_ops(block: Any, values: dict[Any, Tensor], symbols: Sequence[Dim]) -> l
     return found
 
 
+def _read_constant(operation: Any, symbols: Sequence[Dim]) -> Tensor:
+    tensor = _read_results(operation, symbols)[0]
+    value = attribute_value(operation.attributes["value"], Number)
+    if tensor.value not in (None, value):
+        raise DnncError(
+            Status.BAD_PARAM, f"value {tensor.value} in {TENSORS}", f"{value}, as value"
+        )
+    tensor.value = value
+    return tensor
+
+
 def _read_results(operation: Any, symbols: Sequence[Dim]) -> list[Tensor]:
-    attributes = operation.attributes
-    records = (
-        [dict_of(entry) for entry in ir.ArrayAttr(attributes["tensors"])]
-        if "tensors" in attributes
-        else [{} for _ in operation.results]
-    )
+    records = _records(operation, TENSORS, len(operation.results))
     return [
         read_tensor(value.type, record, symbols)
         for value, record in zip(operation.results, records, strict=True)
@@ -571,8 +536,8 @@ def _read_op(
 
     attributes = operation.attributes
     arguments: dict[str, Any] = {"name": ""}
-    if "node" in attributes:
-        arguments["name"] = ir.StringAttr(attributes["node"]).value
+    if NODE in attributes:
+        arguments["name"] = text_of(attributes[NODE], NODE)
     operands = _present(operation, kind, "operand", [tensor_of(v) for v in operation.operands])
     results = _present(operation, kind, "result", _read_results(operation, symbols))
     arguments.update(operands)
@@ -595,7 +560,7 @@ def _present(
     slots = [slot for field in fields for slot in _slots(field)]
     name = f"{which}SegmentSizes"
     if name in operation.attributes:
-        sizes = list(ir.DenseI32ArrayAttr(operation.attributes[name]))
+        sizes = list(typed(operation.attributes[name], ir.DenseI32ArrayAttr, name))
     else:
         sizes = [1] * len(tensors) + [0] * (len(slots) - len(tensors))
     rest = iter(tensors)

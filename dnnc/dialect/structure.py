@@ -12,6 +12,7 @@ An anchor is a function of its own, `dnn.anchor`, which the fusion calls.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..expr import Dim, Expr
 from ..mlir import ext, func, ir
 from . import dnn
 from .fusion import Fusion
+from .graph import OperationGraph
 from .tensor import Tensor
 
 # A size expression as an index value: `"dnn.size"() {value = affine_map<()[s0] -> (s0 * 8)>}`.
@@ -76,12 +78,13 @@ def read_results(function: Any) -> list[Tensor]:
     ]
 
 
-def set_engine(function: Any, engine: str, knobs: Mapping[str, int]) -> None:
-    """Records the engine and its knobs on a fusion's function."""
+def set_engine(function: Any, engine: str, knobs: Mapping[str, int], notes: Sequence[str]) -> None:
+    """Records the engine, its knobs and its numerical notes on a fusion's function."""
     function.attributes["dnn.engine"] = ir.StringAttr.get(engine)
     function.attributes["dnn.knobs"] = ir.DictAttr.get(
         {name: dnn.attribute_of(value, int) for name, value in knobs.items()}
     )
+    function.attributes["dnn.notes"] = to_attribute(list(notes))
 
 
 def engine_of(function: Any) -> tuple[str, dict[str, int]]:
@@ -135,6 +138,15 @@ def read_size(operation: Any, symbols: Sequence[Dim]) -> Expr:
 
 
 VARIANT = "dnn.variant"
+SPLIT_REASON = "dnn.split_reason"
+PLACES = "dnn.places"  # of a fusion's operations among those of the graph that an output needs
+DIGEST = "dnn.graph_digest"
+
+
+def digest_of(graph: OperationGraph, split_reason: str) -> str:
+    """What tells the graph that was fused, and why it was split, from any other."""
+    text = f"{graph.canonical_text()}\n{split_reason}"
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def variant_suffix(module: Any) -> str:

@@ -3,7 +3,7 @@
 
 Precondition: a verified graph.  Postcondition: beside the graph's function, which stays as it
 is, a private function with `dnn.fusion` for each fusion, holding its operations with their roles.
-`dnn.split_reason` says why there is more than one.
+`dnn.split_reason` says why there is more than one, `dnn.graph_digest` which graph they are of.
 
     func.func @g(...) attributes {dnn.graph} { %0 = "dnn.matmul"(...) %1 = "dnn.pointwise"(...) }
 ->  func.func private @g_fusion0(...) attributes {dnn.fusion = 0} {
@@ -12,12 +12,14 @@ is, a private function with `dnn.fusion` for each fusion, holding its operations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import target as targets
 from ..dialect import dnn, structure
-from ..dialect.fusion import partition
+from ..dialect.fusion import Fusion, partition
+from ..dialect.graph import OperationGraph
 from ..engines import heuristics
 from ..engines.inputs import inputs_of_files
 from ..mlir import ir
@@ -57,13 +59,25 @@ class Fuse(Pass):
             inputs = inputs_of_files(self.tuning, self.errata)
             config = heuristics.best_config(graph, target, self.modes.split(), inputs=inputs)
             groups = [list(choice.fusion.ops) for choice in config.choices]
-        for fusion in partition(graph, groups):
-            made = structure.write_fusion(
-                module, dnn.symbol_name(graph.name), fusion, graph.symbols
-            )
-            made.attributes["dnn.ops"] = structure.to_attribute([op.label for op in fusion.ops])
+        write_fusions(module, graph, partition(graph, groups))
         reason = heuristics.split_reason(graph, target) if len(groups) > 1 else ""
-        module.operation.attributes["dnn.split_reason"] = ir.StringAttr.get(reason)
+        attributes = module.operation.attributes
+        attributes[structure.SPLIT_REASON] = ir.StringAttr.get(reason)
+        attributes[structure.DIGEST] = ir.StringAttr.get(structure.digest_of(graph, reason))
+
+
+def write_fusions(module: Any, graph: OperationGraph, fusions: Sequence[Fusion]) -> list[Any]:
+    """The functions of a graph's fusions, at the end of the module."""
+    place_of = {op: place for place, op in enumerate(graph.live_ops)}
+    made = []
+    for fusion in fusions:
+        name = dnn.symbol_name(graph.name)
+        function = structure.write_fusion(module, name, fusion, graph.symbols)
+        function.attributes["dnn.ops"] = structure.to_attribute([op.label for op in fusion.ops])
+        places = tuple(place_of[op] for op in fusion.ops)
+        function.attributes[structure.PLACES] = dnn.attribute_of(places, tuple)
+        made.append(function)
+    return made
 
 
 def target_of(module: Any) -> targets.Target:

@@ -56,8 +56,7 @@ class SelectEngine(Pass):
                 choice = heuristics.parsed_choice(text, fusion, target, inputs)
             else:
                 choice = _best(fusion, target, inputs)
-            structure.set_engine(function, choice.engine.name, choice.knobs)
-            function.attributes["dnn.notes"] = structure.to_attribute(list(choice.notes))
+            structure.set_engine(function, choice.engine.name, choice.knobs, choice.notes)
 
 
 def _tuned(module: Any, groups: list[list[str]], target: Target, inputs: Inputs) -> str:

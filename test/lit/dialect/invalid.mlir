@@ -1131,7 +1131,7 @@ func.func @attribute_of_another_kind(%a: tensor<2x3xf32>) {
 // -----
 
 func.func @segment_sizes_with_another_sum(%a: tensor<4xf32>, %b: tensor<4xf32>) {
-  // expected-error@+1 {{BAD_PARAM: operandSegmentSizes [1, 1, 1]; accepted: 0s and 1s, 2 in all}}
+  // expected-error@+1 {{BAD_PARAM: operandSegmentSizes [1, 1, 1]; accepted: 3 sizes of 0 or 1, 2 in all}}
   "dnn.pointwise"(%a, %b) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 1>} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return
 }

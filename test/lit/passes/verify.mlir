@@ -52,8 +52,8 @@ func.func @output_that_overlaps_itself(%x: tensor<4x5xf32>) -> tensor<4x5xf32, #
 
 // -----
 
-// expected-error@+1 {{operation arith.constant in a graph; accepted: dnn operations}}
 func.func @operation_of_another_dialect(%x: tensor<4xf32>) -> tensor<4xf32> attributes {dnn.graph} {
+  // expected-error@+1 {{@operation_of_another_dialect: operation arith.constant; accepted: func.return, operations of dnn}}
   %0 = arith.constant 1 : i32
   %1 = "dnn.pointwise"(%x) {compute_type = f32, mode = "exp", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
   return %1 : tensor<4xf32>
