@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from . import log
+from . import keys, log
 from . import target as targets
 from .cache import place, plans
 from .dialect.graph import OperationGraph
@@ -38,6 +38,8 @@ from .target import Target
 Report = Callable[[str, float], None]
 
 _LENGTH_BYTES = 8
+_END_SECONDS = 10.0
+_MOST_MESSAGE, _MOST_PAYLOAD = 256 << 20, 8 << 30  # bytes
 
 _log = log.logger(__name__)
 
@@ -51,16 +53,30 @@ def _send(stream: IO[bytes], message: dict[str, Any], payload: bytes = b"") -> N
     stream.flush()
 
 
+class _Malformed(Exception):
+    """What came is no message."""
+
+
 def _receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
     """The next message; None at the end of the stream."""
     head = stream.read(_LENGTH_BYTES)
     if len(head) < _LENGTH_BYTES:
         return None
-    data = stream.read(int.from_bytes(head, "little"))
-    if not data:
+    length = int.from_bytes(head, "little")
+    if length > _MOST_MESSAGE:
+        raise _Malformed(f"a message of {length} bytes")
+    data = stream.read(length)
+    if len(data) < length:
         return None
-    message = json.loads(data)
-    return message, stream.read(message["bytes"])
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise _Malformed(f"{data[:40]!r}") from error
+    following = message.get("bytes") if isinstance(message, dict) else None
+    if type(following) is not int or not 0 <= following <= _MOST_PAYLOAD:
+        raise _Malformed(f"{data[:40]!r}")
+    payload = stream.read(following)
+    return (message, payload) if len(payload) == following else None
 
 
 def _answer(stream: IO[bytes], report: Report) -> tuple[dict[str, Any], bytes] | None:
@@ -68,14 +84,21 @@ def _answer(stream: IO[bytes], report: Report) -> tuple[dict[str, Any], bytes] |
     child logs."""
     while (message := _receive(stream)) is not None:
         body, _ = message
-        if "log" in body:
+        if _is_like(body.get("log"), (str, int, str)):
             name, level, text = body["log"]
             logging.getLogger(name).log(level, "%s", text)
-        elif "stage" in body:
+        elif "stage" in body and _is_like([body["stage"], body.get("seconds")], (str, float)):
             report(body["stage"], body["seconds"])
-        else:
+        elif "error" in body or "plan" in body:
             return message
+        else:
+            raise _Malformed(f"{body!r:.80}")
     return None
+
+
+def _is_like(values: Any, kinds: tuple[type, ...]) -> bool:
+    is_list = isinstance(values, list) and len(values) == len(kinds)
+    return is_list and all(type(v) is kind for v, kind in zip(values, kinds, strict=True))
 
 
 # ---- the caller's side
@@ -128,6 +151,14 @@ class Worker:
                 answer = _answer(process.stdout, report)
             except BrokenPipeError:
                 answer = None
+            except _Malformed as error:
+                self._stop(process)
+                raise DnncError(
+                    Status.INTERNAL_ERROR,
+                    f"the compile worker answered {error}",
+                    "a message; a module that prints to the worker's pipe breaks it",
+                    "code generation",
+                ) from error
             except BaseException:
                 self._stop(process)
                 raise
@@ -145,7 +176,11 @@ class Worker:
         self._process = None
 
     def _died(self, process: subprocess.Popen[bytes], message: dict[str, Any]) -> DnncError:
-        code = process.wait()
+        try:
+            code = process.wait(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:  # it closed its pipe and goes on
+            process.kill()
+            code = process.wait()
         self._process = None
         self._errors.seek(0)
         said = self._errors.read().decode(errors="replace").strip()[-2000:]
@@ -214,13 +249,25 @@ def compile_graph(
         }
         made = (child or _worker).request(message, report)
         _log.debug("answered in %.0f ms", 1e3 * (time.perf_counter() - began))
-        return made, format.read(made)
+        plan = format.read(made)
+        wanted = keys.plan_key(message["graph"], message["targets"], chosen)
+        if plan.key != wanted:
+            what = f"the compile worker answered with the plan of key {plan.key:.80}"
+            raise DnncError(Status.INTERNAL_ERROR, what, f"that of key {wanted}", "code generation")
+        return made, plan
 
     store = place.store_of(settings) if cache else None
     return plans.kept_or_made(graph, rows, chosen, store, make)
 
 
 # ---- errors across the pipe
+
+
+def _is_record(record: Any) -> bool:
+    statuses = [status.value for status in Status]
+    if not isinstance(record, dict) or record.get("status") not in statuses:
+        return False
+    return all(isinstance(record.get(key), str) for key in ("what", "supported", "where"))
 
 
 def _error_record(error: BaseException) -> dict[str, Any]:
@@ -233,7 +280,10 @@ def _error_record(error: BaseException) -> dict[str, Any]:
     return {"status": Status.INTERNAL_ERROR, "what": said, "supported": "", "where": "compiler"}
 
 
-def _error_of(record: dict[str, Any]) -> DnncError:
+def _error_of(record: Any) -> DnncError:
+    if not _is_record(record):
+        what = f"the compile worker answered with the error {record!r:.80}"
+        return DnncError(Status.INTERNAL_ERROR, what, "an error of dnnc", "code generation")
     return DnncError(Status(record["status"]), record["what"], record["supported"], record["where"])
 
 

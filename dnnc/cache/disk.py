@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -67,13 +68,13 @@ class DiskStore:
     def get(self, key: str) -> bytes | None:
         path = self._path(key)
         try:
-            file = path.read_bytes()
+            file = self._read(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             self._warn(error)
             return None
-        data = entry.decode(_name_of(path), file)
+        data = None if file is None else entry.decode(_name_of(path), file)
         if data is None:
             _log.warning("cache entry %s was altered; it is removed and made again", path)
             _remove(path)
@@ -81,6 +82,21 @@ class DiskStore:
         with contextlib.suppress(OSError):  # a cache that others fill may be read-only
             os.utime(path)
         return data
+
+    def _read(self, path: Path) -> bytes | None:
+        """A file's bytes; None of what is no file, such as a pipe, and of one that is too long."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe's would wait for a writer
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > self.max_bytes:
+                return None
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read(self.max_bytes)
+        finally:
+            os.close(descriptor)
+
+    def drop(self, key: str) -> None:
+        _remove(self._path(key))
 
     def put(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -153,10 +169,10 @@ class DiskStore:
         altered: list[Entry] = []
         for found in self.entries():
             try:
-                file = found.path.read_bytes()
-            except FileNotFoundError:
-                continue  # dropped meanwhile
-            if entry.decode(_name_of(found.path), file) is None:
+                file = self._read(found.path)
+            except OSError:
+                continue  # dropped meanwhile, or not ours to read
+            if file is None or entry.decode(_name_of(found.path), file) is None:
                 altered.append(found)
                 _remove(found.path)
         return altered
@@ -186,5 +202,9 @@ def _listed(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _remove(path: Path) -> None:
+    """Removes a file, or an empty folder in its place."""
     with contextlib.suppress(OSError):
-        path.unlink()
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink()

@@ -5,12 +5,15 @@ An entry of the index is the store's key of a plan.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from .. import keys, tools
 from ..options import Options
 from ..store import Store
 from . import plans
+
+_ENTRY = re.compile(r"plan-[a-z0-9-]{1,200}")
 
 
 def file_key(
@@ -29,7 +32,18 @@ def file_key(
 def find(store: Store, key: str) -> bytes | None:
     """The plan's file, if index and store have it."""
     known = store.get(key)
-    return None if known is None else store.get(known.decode())
+    if known is None:
+        return None
+    named = known.decode("ascii", "replace")
+    if not _ENTRY.fullmatch(named):
+        store.drop(key)
+        return None
+    is_own = named == plans.entry_key(key)  # of the file's bytes, which no plan's key is of
+    found = plans.find(store, named, "" if is_own else named.removeprefix(plans.entry_key("")))
+    if found is None:
+        store.drop(key)  # it may name another plan, and what is there stays as it is
+        return None
+    return found[0]
 
 
 def keep(store: Store, key: str, plan_key: str) -> None:

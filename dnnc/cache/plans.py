@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .. import keys, log
 from ..dialect.graph import OperationGraph
+from ..errors import DnncError, Status
 from ..options import Options
 from ..plan import format
 from ..plan.plan import Plan
@@ -20,6 +21,25 @@ _warned: set[str] = set()  # of what the log has in this process
 def entry_key(key: str) -> str:
     """The store's key of a plan, by the plan's."""
     return f"plan-{key}"
+
+
+def find(store: Store, key: str, plan_key: str = "") -> tuple[bytes, Plan] | None:
+    """A plan of the store, with its file; an entry that is none, or another's, is dropped.
+
+    plan_key: the plan's own key, where the caller knows it.
+    """
+    file = store.get(key)
+    if file is None:
+        return None
+    try:
+        plan = format.read(file)
+        if plan_key and plan.key != plan_key:
+            raise DnncError(Status.BAD_PARAM, f"the plan of key {plan.key:.20}", plan_key)
+    except DnncError as error:
+        _log.warning("cache entry %s is made again: %s", key, error)
+        store.drop(key)
+        return None
+    return file, plan
 
 
 def kept_or_made(
@@ -38,11 +58,12 @@ def kept_or_made(
     if store is None:
         return make()[1]
     names = [row.name for row in rows]
-    key = entry_key(keys.plan_key(graph.canonical_text(), names, options))
-    known = store.get(key)
+    plan_key = keys.plan_key(graph.canonical_text(), names, options)
+    key = entry_key(plan_key)
+    known = find(store, key, plan_key)
     if known is not None:
         _log.debug("graph '%s' for %s: from the cache", graph.name, ",".join(names))
-        plan = format.read(known)
+        plan = known[1]
         for text in _warnings(plan):
             if text not in _warned:
                 log.hint(text)

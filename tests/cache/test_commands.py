@@ -195,7 +195,7 @@ def test_help_names_what_there_is():
 def test_a_plan_from_python_starts_no_worker(cache, files, tmp_path):
     """The command line does not load the compiler ahead where the plan may be there."""
     (files / "ffn.py").write_text(FFN)
-    code = "from dnnc import worker\nfrom dnnc.cli import main\ntry:\n    main()\nfinally:\n" + (
+    code = "from dnnc import worker\nfrom dnnc.cli.app import app\ntry:\n    app()\nfinally:\n" + (
         "    print(worker._worker._process is not None)\n"
     )
     said = []
