@@ -13,6 +13,12 @@ def main() -> None:
             'the command line needs typer and rich: pip install "dnnc[compiler]"', file=sys.stderr
         )
         sys.exit(1)
+    from . import contained
+
+    contained.run(_run_app)
+
+
+def _run_app() -> None:
     from .app import app
 
     app(prog_name="dnnc")

@@ -6,6 +6,7 @@ of the command line.
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 import typer
@@ -13,13 +14,14 @@ from rich.console import Console
 from typer import rich_utils
 from typer.core import TyperGroup
 
-from .. import __version__
-from ..errors import DnncError
+from .. import __version__, log
+from ..errors import DnncError, Status
 from . import bench, bundle, cache, compile, engines, inspect, opt, run, tune
 from .console import examples, show_error
 
 # typer cuts the names of options in help that is narrower.
 _LEAST_HELP_WIDTH = 80
+_log = log.logger(__name__)
 
 
 class Commands(TyperGroup):
@@ -35,6 +37,21 @@ class Commands(TyperGroup):
         except DnncError as error:
             show_error(error)
             raise typer.Exit(1) from error
+        except Exception as error:
+            of_typer = type(error).__module__.partition(".")[0] in ("typer", "click")
+            if of_typer or isinstance(error, OSError):  # a stream that can't be written
+                raise
+            show_error(_internal(error))
+            raise typer.Exit(1) from error
+
+
+def _internal(error: Exception) -> DnncError:
+    """An error of a kind that nothing here expects, as one line."""
+    _log.debug("%s", "".join(traceback.format_exception(error)))
+    lines = str(error).strip().splitlines()
+    said = f"{type(error).__name__}: {lines[0]:.200}" if lines else type(error).__name__
+    supported = f"{log.VARIABLE}=debug shows where"
+    return DnncError(Status.INTERNAL_ERROR_UNEXPECTED_VALUE, said, supported)
 
 
 HELP = """\
