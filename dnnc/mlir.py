@@ -16,6 +16,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
+import re
 import sys
 import threading
 import types
@@ -194,12 +195,45 @@ def context() -> Iterator[Any]:
 
 def parse(text: str) -> Any:
     """The module of `text`, verified; an error is BAD_PARAM with MLIR's message and place."""
+    if _depth(text) > MAX_DEPTH:
+        what = f"brackets more than {MAX_DEPTH} deep"
+        raise DnncError(Status.BAD_PARAM, f"not a valid module: {what}", "fewer")
+    _verify_strings(text)
     try:
         module = ir.Module.parse(text)
         verify(module)
     except ir.MLIRError as error:
         raise DnncError(Status.BAD_PARAM, f"not a valid module: {message(error)}") from error
     return module
+
+
+MAX_DEPTH = 256  # of brackets: MLIR's parser calls itself for each
+
+
+def _depth(text: str) -> int:
+    """How deep the brackets of a text stand in one another, at most."""
+    depth = most = 0
+    for bracket in re.sub(r"->|>=|<=|[^][(){}<>]+", "", text):
+        depth += 1 if bracket in "([{<" else -1
+        most = max(most, depth)
+    return most
+
+
+_STRING = re.compile(rb'"(?:[^"\\\n]|\\.)*"')
+_BYTE = re.compile(rb"\\([0-9A-Fa-f]{2})")
+
+
+def _verify_strings(text: str) -> None:
+    """Strings spell UTF-8: where the bindings make one of Python's of others, the process ends."""
+    if "\\" not in text:
+        return
+    for found in _STRING.finditer(text.encode(errors="replace")):
+        meant = _BYTE.sub(lambda byte: bytes([int(byte[1], 16)]), found[0])
+        try:
+            meant.decode()
+        except UnicodeDecodeError as error:
+            what = f"not a valid module: the string {found[0][:80].decode(errors='replace')}"
+            raise DnncError(Status.BAD_PARAM, what, "bytes of UTF-8 text") from error
 
 
 def verify(module: Any) -> None:

@@ -27,6 +27,7 @@ GRAPH_SUFFIXES = (*TEXT_SUFFIXES, ".json", ".py")
 PLAN_SUFFIX = format.SUFFIX
 CUBIN_SUFFIX = ".cubin"
 STDIN = "-"
+MAX_TEXT = 64 << 20  # bytes of a graph file
 
 _LOCATION = re.compile(r'loc\((?:"[^"]*"\()?"[^"]*":(\d+):(\d+)\)+')
 
@@ -48,12 +49,17 @@ def label(path: str) -> str:
 
 def read_text(path: str) -> str:
     """A file's text, stdin's for `-`; what can't be read is BAD_PARAM."""
-    if path == STDIN:
-        return sys.stdin.read()
     try:
-        return Path(path).read_text()
+        if path == STDIN:
+            data = sys.stdin.buffer.read(MAX_TEXT + 1)
+        else:
+            with open(path, "rb") as file:
+                data = file.read(MAX_TEXT + 1)
+        if len(data) > MAX_TEXT:
+            raise DnncError(Status.BAD_PARAM, "a longer text", f"{MAX_TEXT} bytes", label(path))
+        return data.decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error, "a text file that exists") from error
+        raise _unreadable(label(path), error, "a text file that exists") from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -123,7 +129,7 @@ def _graph_of_json(path: str) -> OperationGraph:
     text = read_text(path)
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DnncError(
             Status.BAD_PARAM, f"not JSON: {error}", "the JSON form of a graph", where=path
         ) from error
@@ -153,7 +159,7 @@ def _built(path: str) -> Any:
         made = build() if callable(build) else None
     except DnncError as error:
         raise _placed(error, path) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = _line_in(error, str(file))
         raise _not_a_graph_file(f"{type(error).__name__}: {error}{line}", path) from error
     finally:

@@ -12,7 +12,7 @@ from ..errors import DnncError, Status
 from ..expr import Dim, Expr
 from . import prior
 from .op import Op
-from .tensor import SIGNED_ORDER, Tensor, stride_order, symbols_of
+from .tensor import SIGNED_ORDER, Tensor, is_text, stride_order, symbols_of
 
 MAX_OPS = 4096
 
@@ -177,8 +177,14 @@ class OperationGraph:
             raise self._error(Status.BAD_PARAM, "no operations", "one operation at least")
         if len(self.ops) > MAX_OPS:
             raise self._error(Status.NOT_SUPPORTED, f"{len(self.ops)} operations", f"{MAX_OPS}")
+        for name in (self.name, *(op.name for op in self.ops)):
+            if not is_text(name):
+                what = f"name {name!a:.80}"
+                raise DnncError(Status.BAD_PARAM, what, "text of UTF-8", "graph")
         for op in self.ops:
             op.verify_fields()
+        for tensor in self.declared:
+            tensor.verify_fields()
         self._expanded = self._text = None  # they are of the graph as it was
         undo = self._as_stored()
         try:

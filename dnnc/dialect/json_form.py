@@ -9,7 +9,7 @@ A size is a number or the text of an expression over the symbols.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from .. import dtypes, expr
@@ -23,6 +23,10 @@ from .tensor import DEFAULT_ALIGNMENT, Tensor, symbols_of
 
 VERSION = 1
 
+_GRAPH_KEYS = ("dnnc_graph", "name", "symbols", "tensors", "ops")
+_SYMBOL_KEYS = ("name", "min", "max", "multiple_of")
+_OP_KEYS = ("op", "name", "operands", "results", "attributes")
+
 # Tensor field -> its default, for the fields that JSON leaves out when they have it.
 _OPTIONAL = {
     "name": "",
@@ -35,6 +39,9 @@ _OPTIONAL = {
     "vector_count": 1,
     "vector_dim": None,
 }
+
+
+_TENSOR_KEYS = ("uid", "dims", "strides", "dtype", "ragged_offset", *_OPTIONAL)
 
 
 def to_json(graph: OperationGraph) -> dict[str, Any]:
@@ -62,17 +69,19 @@ def from_json(data: Any, tensor_type: type[Tensor] = Tensor) -> OperationGraph:
     tensor_type: what its tensors are.
     """
     record = _record(data, "graph")
+    _require_known(record, _GRAPH_KEYS, "graph")
     if record.get("dnnc_graph") != VERSION:
         raise _bad("graph", f"dnnc_graph = {record.get('dnnc_graph')!r}", str(VERSION))
     dims = {}
     for entry in _list(record, "symbols", "graph"):
         symbol = _record(entry, "symbol")
-        fields = {key: symbol.get(key) for key in ("name", "min", "max", "multiple_of")}
+        _require_known(symbol, _SYMBOL_KEYS, "symbol")
+        fields = {key: symbol.get(key) for key in _SYMBOL_KEYS}
         _require_types(fields, {"name": str, "min": int, "max": int, "multiple_of": int}, "symbol")
         dim = Dim(**cast(Any, fields))
         if dims.setdefault(dim.name, dim) is not dim:
             raise _bad("symbol", f"{dim.name} twice", "each name once")
-    graph = OperationGraph(str(record.get("name", "graph")))
+    graph = OperationGraph(_name(record.get("name", "graph"), "graph"))
     tensors: dict[int, Tensor] = {}
     ragged: list[tuple[Tensor, int]] = []
     for entry in _list(record, "tensors", "graph"):
@@ -106,7 +115,7 @@ def value_from_json(value: Any, kind: type) -> Any:
     if kind is float and isinstance(value, str | int):
         try:
             return float(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             return value  # `verify` names it
     return tuple(cast(Any, value)) if kind is tuple and isinstance(value, list) else value
 
@@ -179,12 +188,43 @@ def _list(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
     return cast(list[Any], value)
 
 
+def _require_known(record: Mapping[str, Any], known: Collection[str], where: str) -> None:
+    unknown = [key for key in record if key not in known]
+    if unknown:
+        raise _bad(where, f"{unknown[0]!r:.40}", ", ".join(known))
+
+
 def _require_types(values: Mapping[str, Any], types: Mapping[str, type], where: str) -> None:
     for key, wanted in types.items():
-        if not isinstance(values.get(key), wanted):
-            raise _bad(
-                where, f"{key} = {values.get(key)!r:.40}", f"a value of type {wanted.__name__}"
-            )
+        value = values.get(key)
+        if wanted is str and isinstance(value, str):
+            _name(value, f"{where}: {key}")
+        elif wanted is int and isinstance(value, int) and not isinstance(value, bool):
+            if not -(1 << 63) <= value < 1 << 63:
+                raise _bad(where, f"{key} = {hex(value):.40}", "an integer of 64 bits")
+        elif wanted is int or not isinstance(value, wanted):
+            raise _bad(where, f"{key} = {value!r:.40}", f"a value of type {wanted.__name__}")
+
+
+def _name(value: Any, where: str) -> str:
+    """Text that has a place in MLIR and in a file."""
+    if not isinstance(value, str):
+        raise _bad(where, f"name {value!r:.40}", "text")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise _bad(where, f"text {value!a:.40} with half of a surrogate pair", "UTF-8 text")
+    return value
+
+
+def _number(value: Any, where: str) -> float | int | None:
+    """A scalar's value: a number, or the text of an infinite one."""
+    try:
+        if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+            return value if value is None or -(1 << 63) <= value < 1 << 64 else float(value)
+        if isinstance(value, float | str):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    raise _bad(where, f"value {value!a:.40}", "a number that a double holds")
 
 
 def _tensor_from_json(
@@ -192,6 +232,7 @@ def _tensor_from_json(
 ) -> tuple[Tensor, int | None]:
     _require_types(data, {"uid": int, "dtype": str}, "tensor")
     where = f"tensor {data['uid']}"
+    _require_known(data, _TENSOR_KEYS, where)
 
     def sizes(key: str) -> tuple[Expr, ...]:
         return tuple(
@@ -207,19 +248,17 @@ def _tensor_from_json(
     )
     for name, default in _OPTIONAL.items():
         value = data.get(name, default)
-        if name == "value" and isinstance(value, str):
-            value = float(value)
-        setattr(tensor, name, value)
+        setattr(tensor, name, _number(value, where) if name == "value" else value)
     kinds = {
         "name": str,
         "is_virtual": bool,
         "is_by_value": bool,
         "alignment": int,
+        "reordering": str,
         "vector_count": int,
     }
+    kinds |= {key: int for key in ("prior_of", "vector_dim") if getattr(tensor, key) is not None}
     _require_types(vars(tensor), kinds, where)
-    if tensor.prior_of is not None:
-        _require_types(vars(tensor), {"prior_of": int}, where)
     return tensor, data.get("ragged_offset")
 
 
@@ -230,12 +269,13 @@ def _integer(value: Any, where: str) -> int:
 
 
 def _tensor_of(tensors: Mapping[int, Tensor], uid: Any, where: str) -> Tensor:
-    if uid not in tensors:
-        raise _bad(where, f"unknown uid {uid!r:.40}", f"one of {list(tensors)}")
+    if not isinstance(uid, int) or isinstance(uid, bool) or uid not in tensors:
+        raise _bad(where, f"unknown uid {uid!r:.40}", f"one of {list(tensors)!r:.200}")
     return tensors[uid]
 
 
 def _op_from_json(data: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> Op:
+    _require_known(data, _OP_KEYS, "op")
     kind = BY_NAME.get(str(data.get("op")))
     if kind is None:
         raise _bad("op", f"op = {data.get('op')!r:.40}", ", ".join(BY_NAME))
@@ -248,7 +288,7 @@ def _op_from_json(data: Mapping[str, Any], tensors: Mapping[int, Tensor]) -> Op:
     if unknown:
         known = ", ".join(field.name for field in kind.fields)
         raise _bad(kind.op_name, ", ".join(sorted(unknown)), known)
-    values: dict[str, Any] = {"name": str(data.get("name", ""))}
+    values: dict[str, Any] = {"name": _name(data.get("name", ""), kind.op_name)}
     for field in kind.fields:
         if field.kind == "attribute":
             if field.name in given:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from .tensor import Tensor, text
+from .tensor import Tensor, is_text, text
 
 # Operands of one variadic field that the dialect declares (the dialect needs a bound, since
 # its variadic operands must all have one type).
@@ -135,10 +135,21 @@ class Op:
             if field.variadic:
                 value = () if value is None else tuple(value)
             elif field.type is float and type(value) is int:
-                value = float(value)
+                value = self._as_float(field, value)
             setattr(self, field.name, value)
         if values:
             raise TypeError(f"{self.op_name} has no {', '.join(values)}")
+
+    def _as_float(self, field: Field, value: int) -> float:
+        try:
+            return float(value)
+        except OverflowError as error:
+            raise DnncError(
+                Status.BAD_PARAM_ATTRIBUTE_TYPE,
+                f"{field.parameter} = {hex(value):.40}",
+                "a number that a double holds",
+                self.op_name,
+            ) from error
 
     # ---- its tensors and attributes
 
@@ -301,12 +312,12 @@ class Op:
                 continue
             if field.choices and value not in field.choices:
                 raise self.error(
-                    field.name, f"{field.parameter}={value!r}", ", ".join(field.choices)
+                    field.name, f"{field.parameter}={value!a:.80}", ", ".join(field.choices)
                 )
-            if not _has_type(value, field.type):
+            if not _has_type(value, field.type) or not _has_width(value):
                 raise self.error(
                     field.name,
-                    f"{field.parameter}={value!r}",
+                    f"{field.parameter}={value!a:.80}",
                     f"a value of type {field.type.__name__}",
                     Status.BAD_PARAM_ATTRIBUTE_TYPE,
                 )
@@ -326,6 +337,15 @@ def _name_of(tensor: Tensor) -> str:
     if tensor.name:
         return f"{tensor.name!r} "
     return "" if tensor.uid is None else f"(uid {tensor.uid}) "
+
+
+def _has_width(value: object) -> bool:
+    """Whether integers fit 64 bits, texts are such."""
+    if isinstance(value, tuple):
+        return all(_has_width(item) for item in value)
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    return not isinstance(value, str) or is_text(value)
 
 
 def _has_type(value: object, wanted: type) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,22 @@ class Tensor:
             return f"tensor with uid {self.uid}"
         return f"tensor '{self.name}' (uid {self.uid})"
 
+    def verify_fields(self) -> None:
+        """Every field has its type; what verifies and infers tensors relies on this."""
+        for name, accepted in _FIELD_TYPES.items():
+            value = getattr(self, name)
+            if getattr(value, "ndim", None) == 0:  # a scalar of NumPy or torch
+                value = value.item()
+                setattr(self, name, value)
+            is_bool = isinstance(value, bool)
+            is_right = bool in accepted if is_bool else isinstance(value, accepted)
+            if is_right and isinstance(value, int):
+                is_right = -(1 << 63) <= value < 1 << 64
+            if not is_right or (isinstance(value, str) and not is_text(value)):
+                wanted = " or ".join(kind.__name__ for kind in accepted)
+                what = f"{name} = {value!a:.80} of a tensor"
+                raise DnncError(Status.BAD_PARAM, what, f"{wanted}, of at most 64 bits")
+
     def verify(self) -> None:
         """Checks what holds for any tensor, whatever operation uses it."""
         for what, values in (("dim", self.dims), ("stride", self.strides), ("type", self.dtype)):
@@ -130,11 +146,13 @@ class Tensor:
             if low < 0 or (extent.constant is not None and low < 1):
                 raise self.error(Status.BAD_PARAM, f"dim {extent}", "dims of at least 1")
             if high >= 1 << 31:
-                raise self.error(
-                    Status.NOT_SUPPORTED_SHAPE, f"dim {extent} up to {high}", "dims below 2**31"
-                )
+                said = f"dim {extent!s:.80} up to {hex(high):.40}"
+                raise self.error(Status.NOT_SUPPORTED_SHAPE, said, "dims below 2**31")
         for extent, stride in zip(self.shape, self.layout, strict=True):
-            low = stride.bounds()[0]
+            low, high = stride.bounds()
+            if high >= 1 << 63:
+                said = f"stride of {hex(high):.40}"
+                raise self.error(Status.NOT_SUPPORTED_LAYOUT, said, "strides below 2**63")
             if low < 0 or (low < 1 and extent.constant != 1 and stride.constant is not None):
                 raise self.error(Status.BAD_PARAM, f"stride {stride}", "positive strides")
         if self.alignment < 1 or self.alignment & (self.alignment - 1):
@@ -198,7 +216,7 @@ class Tensor:
         if self.value is None or self.dtype is None:
             return
         if self.dtype.is_float:
-            self.value = float(self.value)
+            self.value = float(self.value)  # of 64 bits, which a double holds
             return
         low, high = self.dtype.integer_range
         if not (math.isfinite(self.value) and low <= self.value <= high) or self.value % 1:
@@ -225,14 +243,38 @@ class Tensor:
         return dense_order(self.shape, self.layout) is not None
 
 
+def is_text(value: object) -> bool:
+    """Whether a value is text that can be written as UTF-8: half a surrogate pair can't."""
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+_NONE = type(None)
+_FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    "uid": (int, _NONE),
+    "name": (str,),
+    "is_virtual": (bool,),
+    "is_output": (bool,),
+    "is_by_value": (bool,),
+    "value": (int, float, bool, _NONE),
+    "alignment": (int,),
+    "reordering": (str,),
+    "prior_of": (int, _NONE),
+    "vector_count": (int,),
+    "vector_dim": (int, _NONE),
+}
+
+
 def is_in_tiles(tensor: Tensor) -> bool:
     """Whether it is what lies in memory of matrices in the order F16x16, row by row of tiles."""
     is_ordered = tensor.reordering == SIGNED_ORDER and not tensor.is_virtual
     return is_ordered and tensor.rank == 8 and tensor.layout[-1].constant == 1
 
 
-def sizes(values: Iterable[Size]) -> tuple[Expr, ...]:
+def sizes(values: Any) -> tuple[Expr, ...]:
     """Dims or strides as expressions; what is neither whole nor a symbol is BAD_PARAM."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        what = f"dims or strides of {values!a:.80}"
+        raise DnncError(Status.BAD_PARAM, what, "a list of integers and dnnc.Dims", "tensor")
     return tuple(map(_size, values))
 
 
@@ -243,7 +285,7 @@ def _size(value: Any) -> Expr:
         return Expr.of(operator.index(value))
     except TypeError as error:
         raise DnncError(
-            Status.BAD_PARAM, f"a size of {value!r}", "an integer or a dnnc.Dim", "tensor"
+            Status.BAD_PARAM, f"a size of {value!a:.80}", "an integer or a dnnc.Dim", "tensor"
         ) from error
 
 

@@ -68,7 +68,7 @@ def test_what_is_none_is_refused_when_the_graph_is_finished(count, dimension):
     g = new_graph()
     y = g.relu(g.tensor([2, 8, 3, 3]).set_vector_count_and_dimension(count, dimension))
     y.set_output()
-    with pytest.raises(DnncError, match="vectors"):
+    with pytest.raises(DnncError, match="vector"):
         g.validate()
 
 
