@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from . import given
 from . import target as targets
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
@@ -56,6 +57,15 @@ def compile(
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
     """
+    given.verify_integer(variants, "variants")
+    if engine is not None:
+        given.verify_text(engine, "engine")
+    if knobs is not None:
+        given.verify_mapping(knobs, "knob -> integer", "knobs")
+        for value in knobs.values():
+            given.verify_integer(value, "knobs")
+    given.verify_text(device, "device")
+    given.verify_text(driver, "driver")
     if variants < 1:
         raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
     if driver and not driver[0].isdecimal():
@@ -136,6 +146,9 @@ def reference(
     """
     from .dialect.reference import reference as run
 
+    given.verify_mapping(inputs, "uid, unique name or tensor -> array", "inputs")
+    if sizes is not None:
+        given.verify_sizes(sizes)
     return run(graph_of(graph), inputs, sizes=sizes, exact_outputs=exact_outputs)
 
 

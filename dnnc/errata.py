@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from . import __version__, dtypes
+from . import __version__, dtypes, given
 from . import target as targets
 from .dialect.fusion import Fusion
 from .errors import DnncError, Status
@@ -125,8 +125,9 @@ def text_of(source: str | os.PathLike[str] | None = None) -> str:
     source: a path; None: the file that DNNC_ERRATA_FILE names, if it does.  "" without rules.
     """
     path = os.environ.get(VARIABLE) if source is None else source
-    if not path:
+    if path is None or path == "":
         return ""
+    given.verify_path(path, "errata")
     try:
         text = Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -123,6 +123,10 @@ class DnncValueError(DnncError, ValueError):
     """A wrong attribute, shape or variant pack."""
 
 
+class DnncTypeError(DnncError, TypeError):
+    """A value of a type that nothing takes in its place."""
+
+
 class DnncRuntimeError(DnncError, RuntimeError):
     """A failed execution, compilation, driver call, handle or device."""
 

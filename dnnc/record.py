@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from . import __version__, log
+from . import __version__, given, log
 from .dialect.canonical_order import canonical_order
 from .dialect.graph import OperationGraph
 from .dialect.json_form import ops_to_json
@@ -163,6 +163,7 @@ def read(source: str | os.PathLike[str] | Record | None) -> Record:
     """
     if source is None or isinstance(source, Record):
         return source or Record()
+    given.verify_path(source, "tuning")
     try:
         text = Path(source).read_text()
     except (OSError, UnicodeDecodeError) as error:

@@ -132,12 +132,27 @@ def _key_to_tensor(graph: OperationGraph, key: Any) -> Tensor:
 
 def _input_array(tensor: Tensor, given: Mapping[Tensor, Array]) -> Array:
     if tensor in given:
-        array = np.asarray(given[tensor])
+        array = _array_of(tensor, given[tensor])
         return array.reshape([1] * tensor.rank) if array.size == 1 else array
     if tensor.value is not None:
         return np.full([1] * tensor.rank, tensor.value)
     raise DnncError(
         Status.BAD_PARAM, "no value is given for it", "an array for every input", tensor.label
+    )
+
+
+def _array_of(tensor: Tensor, value: Any) -> Array:
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind in "biuf":
+            return array
+        # The types of ml_dtypes are no kind of NumPy's; an array of objects may hold numbers.
+        if array.dtype.kind in "VO" and array.dtype.names is None:
+            return array if array.dtype.kind == "V" else array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        pass
+    raise DnncError(
+        Status.BAD_PARAM, f"a {type(value).__name__}", "an array of numbers", tensor.label
     )
 
 

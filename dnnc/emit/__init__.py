@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from .. import given
 from ..errors import DnncError, Status
 from ..plan.format import write_whole
 from ..plan.plan import Plan
@@ -49,6 +50,6 @@ def write_c(path: str | os.PathLike[str], plan: Plan) -> tuple[Path, Path]:
 
 def _verify(path: object, plan: object) -> None:
     """Callers are not all typed."""
-    if not isinstance(path, str | os.PathLike) or not isinstance(plan, Plan):
+    if not given.is_path(path) or not isinstance(plan, Plan):
         what = f"a {type(path).__name__} and a {type(plan).__name__}"
         raise DnncError(Status.BAD_PARAM, what, "a path, then a plan")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from .. import given
 from .. import target as targets
 from ..errors import DnncError, Status
 from ..plan import codec
@@ -79,6 +80,7 @@ def create_device_properties(
             device.name, device.capability, device.sm_count, device.max_dynamic_smem_bytes
         )
     if isinstance(source, os.PathLike):
+        given.verify_path(source, where)
         where = str(source)
         try:
             source = Path(source).read_bytes()

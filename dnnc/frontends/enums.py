@@ -234,6 +234,8 @@ def listed(values: object) -> list[Any]:
     if isinstance(values, str | Enum):
         text = text_of(values)
         raise DnncError(Status.BAD_PARAM, f"the text {text!r}", f"a list: [{text!r}]")
+    if not isinstance(values, Iterable):
+        raise DnncError(Status.BAD_PARAM, f"a {type(values).__name__}", "a list")
     return list(cast("Iterable[Any]", values))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import DnncError, Status
+from ..errors import DnncError, DnncTypeError, Status
 
 
 @dataclass
@@ -42,7 +42,8 @@ def get_stream(handle: Handle) -> int:
 
 def _verified(handle: object) -> Handle:
     if not isinstance(handle, Handle):
-        raise TypeError(f"a {type(handle).__name__} is no handle; create_handle() makes one")
+        what = f"a {type(handle).__name__} is no handle"
+        raise DnncTypeError(Status.BAD_PARAM, what, "what create_handle() makes")
     if not handle.is_open:
         raise DnncError(Status.BAD_PARAM, "the handle was destroyed", "a handle that is open")
     return handle

@@ -13,7 +13,7 @@ import inspect
 import math
 import numbers
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -40,7 +40,7 @@ from ..dialect.ops import (
 from ..dialect.ops import resample as resampling
 from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
 from ..dialect.tensor import Tensor
-from ..errors import DnncError, Status
+from ..errors import DnncError, DnncTypeError, Status
 from ..expr import Expr
 from .enums import CONVOLUTION_MODES, choice_of
 
@@ -161,14 +161,18 @@ def _require(fields: Sequence[Field], given: Mapping[str, Any]) -> None:
     """The operands that must be there are, also where Python wanted a default."""
     for f in fields:
         if f.kind == "operand" and not f.optional and given[f.parameter] is None:
-            raise TypeError(f"missing a required argument: {f.parameter!r}")
+            what = f"missing a required argument: {f.parameter!r}"
+            raise DnncTypeError(Status.BAD_PARAM, what, f.doc)
 
 
-def _listed(field: Field, value: Any) -> Sequence[Any]:
-    if isinstance(value, Tensor):
-        what = f"{field.parameter} is one tensor"
+def _listed(parameter: str, value: Any) -> Sequence[Any]:
+    if value is None:
+        return ()
+    if isinstance(value, Tensor) or not isinstance(value, Iterable):
+        kind = "one tensor" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        what = f"{parameter} is {kind}"
         raise DnncError(Status.BAD_PARAM_ATTRIBUTE_TYPE, what, "a list of tensors")
-    return value or ()
+    return tuple(value)
 
 
 def _op_body(kind: type[Op]) -> Callable[..., Any]:
@@ -184,7 +188,8 @@ def _op_body(kind: type[Op]) -> Callable[..., Any]:
             if f.kind == "attribute":
                 values[f.name] = _value(f, value)
             elif f.variadic:
-                values[f.name] = tuple(graph._operand(item, rank) for item in _listed(f, value))
+                items = _listed(f.parameter, value)
+                values[f.name] = tuple(graph._operand(item, rank) for item in items)
             else:
                 values[f.name] = value if value is None else graph._operand(value, rank)
         if any(f.name == "compute_type" for f in kind.fields):
@@ -436,7 +441,7 @@ def _rng(graph: Any, given: dict[str, Any]) -> Any:
 
 
 def _concatenate(graph: Any, given: dict[str, Any]) -> Any:
-    inputs = tuple(graph._operand(item, 1) for item in given["inputs"])
+    inputs = tuple(graph._operand(item, 1) for item in _listed("inputs", given["inputs"]))
     values = {"inputs": inputs, "axis": _integer("axis", given["axis"]), "name": given["name"]}
     return graph._append(Concatenate, {**values, "in_place_index": given["in_place_index"]})
 

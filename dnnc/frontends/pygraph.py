@@ -23,7 +23,7 @@ from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
 from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
-from ..errors import DnncError, Status
+from ..errors import DnncError, DnncTypeError, Status
 from ..target import Target
 from . import attention, attention_fp8, enums
 from .asked_target import AskedTarget
@@ -256,7 +256,8 @@ class pygraph:
             made.value = value if is_wide else float(value)
             return made
         what = f"a {type(value).__name__} is no tensor of the graph"
-        raise TypeError(f"{what}; accepted: what `tensor` and operations give, or a number")
+        wanted = "what `tensor` and operations give, or a number"
+        raise DnncTypeError(Status.BAD_PARAM, what, wanted)
 
     def _append(self, kind: type[Op], values: dict[str, Any]) -> Any:
         """Adds an operation with new virtual results, and returns those."""
@@ -625,7 +626,8 @@ class pygraph:
         *handles, data = arguments or (None,)
         if len(handles) > 1 or not isinstance(data, str | bytes | bytearray | memoryview | list):
             kinds = ", ".join(type(argument).__name__ for argument in arguments)
-            raise TypeError(f"deserialize({kinds}): takes data, or a handle and data")
+            what = f"deserialize({kinds})"
+            raise DnncTypeError(Status.BAD_PARAM, what, "data, or a handle and data")
         if self.graph.tensors or self._plans is not None:
             raise DnncError(
                 Status.BAD_PARAM_NOT_FINALIZED,

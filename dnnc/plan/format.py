@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .. import given
 from ..errors import DnncError, Status
 from . import codec, consistency
 from .plan import Plan
@@ -52,7 +53,11 @@ class _Index:
 
 def to_bytes(plans: Plan | Sequence[Plan]) -> bytes:
     """The file of a plan, or of several; names of several must differ."""
-    group = (plans,) if isinstance(plans, Plan) else tuple(plans)
+    given_plans: Any = plans if isinstance(plans, list | tuple) else (plans,)
+    for plan in given_plans:
+        if not isinstance(plan, Plan):  # callers are not all typed
+            raise DnncError(Status.BAD_PARAM, f"a {type(plan).__name__}", "a plan, or several")
+    group: tuple[Plan, ...] = tuple(given_plans)
     if not group:
         raise DnncError(Status.BAD_PARAM, "no plans", "one plan at least")
     names = [plan.name for plan in group]
@@ -85,7 +90,7 @@ def _dump(data: Any) -> bytes:
 
 def _is_path(value: object) -> bool:
     """Callers are not all typed, and `open` takes the numbers of descriptors too."""
-    return isinstance(value, str | os.PathLike)
+    return given.is_path(value)
 
 
 def write(path: str | os.PathLike[str], plans: Plan | Sequence[Plan]) -> None:

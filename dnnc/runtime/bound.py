@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import driver
+from . import asked, driver
 from .laid_out import KernelStep, Steps
 
 
@@ -35,6 +35,7 @@ class BoundPlan:
 
     def set_stream(self, stream: int) -> None:
         """Makes later calls launch on another stream; not while another thread calls it."""
+        asked.verify_stream(stream)
         self.stream = stream
         for config in self._configs:
             config.hStream = stream

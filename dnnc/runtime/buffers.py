@@ -11,6 +11,7 @@ import ctypes
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,14 +63,28 @@ def buffer_of(value: Any, where: Where) -> Buffer:
             raise DnncError(
                 Status.BAD_PARAM_NULL_POINTER, "address 0", "a device address", _name(where)
             )
+        if not 0 < value < 1 << 64:
+            raise DnncError(
+                Status.BAD_PARAM, f"address {hex(value):.40}", "a device address", _name(where)
+            )
         return Buffer(value)
     if is_torch(kind):
         return _of_torch(value, where)
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if interface is not None:
-        return _of_cuda_array(interface)
-    if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        return _of_dlpack(value, where)
+    try:
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:
+            return _of_cuda_array(interface)
+        if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
+            return _of_dlpack(value, where)
+    except DnncError:
+        raise
+    except Exception as error:  # of the array's own library, or of what it says of itself
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"a {kind.__name__} that can't be read: {type(error).__name__}: {error}",
+            "__cuda_array_interface__ or DLPack as they are defined",
+            _name(where),
+        ) from error
     raise DnncError(
         Status.BAD_PARAM,
         f"a {type(value).__name__}",
@@ -131,13 +146,16 @@ def _dtype_or_none(name: Any) -> DType | None:
 
 
 def _of_cuda_array(interface: Mapping[str, Any]) -> Buffer:
-    dims = tuple(interface["shape"])
+    dims = tuple(map(operator.index, interface["shape"]))
     element = np.dtype(interface["typestr"])
     strides = interface.get("strides")
+    if strides is not None and len(strides) != len(dims):
+        raise ValueError(f"{len(strides)} strides of {len(dims)} dims")
     in_elements = (
         tuple(stride // element.itemsize for stride in strides) if strides else _packed(dims)
     )
-    return Buffer(interface["data"][0], dims, in_elements, _dtype_or_none(element))
+    address = operator.index(interface["data"][0])
+    return Buffer(address, dims, in_elements, _dtype_or_none(element))
 
 
 def _packed(dims: Sequence[int]) -> tuple[int, ...]:
@@ -383,7 +401,9 @@ def number_of(record: TensorRecord, value: Any) -> float | int:
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, np.ndarray | np.generic) and np.size(value) == 1:
-        return np.asarray(value).reshape(()).item()
+        number = np.asarray(value).reshape(()).item()
+        if isinstance(number, bool | int | float):
+            return number
     raise DnncError(
         Status.BAD_PARAM, f"a {type(value).__name__}", "a number or a host array of one", where
     )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 
 from .. import log
 from ..errors import DnncError, Status
+from ..given import verify_sizes
 from ..plan import format
 from ..plan.plan import Launch, Plan, Program
-from . import cuda_graphs, driver
+from . import asked, cuda_graphs, driver
 from .bound import BoundPlan
 from .buffers import (
     NO_BUFFER,
@@ -152,7 +154,7 @@ class ExecutionPlan:
         return self._sizes(self._given(pack, is_whole=False).buffers, sizes)
 
     def _sizes(self, buffers: Sequence[Buffer], sizes: Mapping[str, int] | None) -> dict[str, int]:
-        found = self._known_sizes(sizes) if sizes else {}
+        found = {} if sizes is None else self._known_sizes(sizes)
         for index, axis, name in self._shown:
             dims = buffers[index].dims
             if name not in found and dims and len(dims) == len(self.plan.tensors[index].dims):
@@ -163,6 +165,7 @@ class ExecutionPlan:
 
     def _known_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Sizes that were given; a name that no symbol has is BAD_PARAM."""
+        verify_sizes(sizes)
         names = [symbol.name for symbol in self.plan.symbols]
         if unknown := sorted(sizes.keys() - set(names)):
             raise DnncError(
@@ -171,7 +174,7 @@ class ExecutionPlan:
                 ", ".join(names) or "none: all sizes are fixed",
                 f"plan '{self.plan.name}'",
             )
-        return dict(sizes)
+        return {name: operator.index(value) for name, value in sizes.items()}
 
     def _verify_size(self, symbol: Any, value: int | None) -> None:
         if value is not None and symbol.min <= value <= symbol.max:
@@ -196,7 +199,8 @@ class ExecutionPlan:
         self, sizes: Mapping[str, int] | None = None, device: int | None = None
     ) -> int:
         """Bytes of workspace, for the sizes given; symbols without one count at their maximum."""
-        given = self._known_sizes(sizes or {})
+        given = {} if sizes is None else self._known_sizes(sizes)
+        asked.verify_device(device)
         for symbol in self.plan.symbols:
             if symbol.name in given:
                 self._verify_size(symbol, given[symbol.name])
@@ -244,6 +248,8 @@ class ExecutionPlan:
         device: int | None = None,
     ) -> tuple[driver.Device, Steps]:
         """(the device, the steps of the plan there on these buffers), after every check."""
+        asked.verify_peers(peers)
+        asked.verify_device(device)
         given = self._given(pack)
         place = self._device_of(given, device)
         with driver.entered(place):
@@ -279,6 +285,11 @@ class ExecutionPlan:
     def _find_or_bind(
         self, pack: Any, workspace: Any, stream: int, sizes: Any, context: Any
     ) -> BoundPlan:
+        asked.verify_pack(pack)
+        if sizes is not None:
+            verify_sizes(sizes)
+        asked.verify_stream(stream)
+
         def bind() -> BoundPlan:
             # It keeps no buffer alive: those of a later call are its caller's.
             return BoundPlan(*self._lay_out(pack, workspace, sizes), stream)
@@ -337,6 +348,7 @@ class ExecutionPlan:
 
     def _given(self, pack: Mapping[Any, Any], *, is_whole: bool = True) -> _Given:
         """What is bound to each tensor; unknown, repeated and missing ones are errors."""
+        asked.verify_pack(pack)
         values: list[Any] = [None] * len(self.plan.tensors)
         for key, value in pack.items():
             if key is None:
@@ -368,7 +380,7 @@ class ExecutionPlan:
     def _place(self, key: Any) -> int:
         """The position of a tensor by uid, unique name, or an object with a uid."""
         name = key if isinstance(key, int | str) else getattr(key, "uid", None)
-        place = self._places.get(name)
+        place = self._places.get(name) if isinstance(name, int | str) else None
         if place is None:
             raise self.plan.no_tensor(key)
         return place

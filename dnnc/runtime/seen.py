@@ -43,10 +43,10 @@ class Seen:
 
         context: the thread's current one.
         """
-        form = self._forms.get(next(iter(pack), None))
-        if form is None or form.count != len(pack):
-            return None
         try:
+            form = self._forms.get(next(iter(pack), None))
+            if form is None or form.count != len(pack):
+                return None
             tensors, rest = form.tensors(pack), workspace
             if form.workspace_is_tensor:
                 tensors, rest = (*tensors, workspace), None
@@ -58,9 +58,9 @@ class Seen:
                 key = (*key, context, *(map(_told, others) if form.has_floats else others))
             elif rest is not None:
                 return None
+            found = form.calls.get((*key, *sizes.items()) if sizes else key)
         except (KeyError, TypeError, AttributeError):
             return None  # other keys, or no tensor of that class where one was
-        found = form.calls.get((*key, *sizes.items()) if sizes else key)
         if found is None:
             return None
         bound, check = found
