@@ -33,7 +33,10 @@ LAYERS = (
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 # Beside the order: part -> what alone it may import of the package.
-LEAVES = {"plan", "dtypes", "expr", "errors", "target", "store", "tools", "log", "rounding", "given"}
+LEAVES = {
+    *("plan", "dtypes", "expr", "errors", "target"),
+    *("store", "tools", "log", "rounding", "given"),
+}
 ONLY = {
     "emit": LEAVES,
     "runtime": LEAVES,

@@ -54,7 +54,7 @@ def write_fusion(module: Any, name: str, fusion: Fusion, symbols: Mapping[str, D
 def fusion_functions(module: Any) -> Iterator[Any]:
     """The functions of the fusions, in the order of their index."""
     found = [op for op in module.body.operations if "dnn.fusion" in op.operation.attributes]
-    return iter(sorted(found, key=lambda f: ir.IntegerAttr(f.attributes["dnn.fusion"]).value))
+    return iter(sorted(found, key=lambda f: dnn.attribute_value(f.attributes["dnn.fusion"], int)))
 
 
 def read_fusion(function: Any) -> Fusion:
