@@ -136,7 +136,7 @@ def test_the_json_form_of_an_open_graph_may_have_vectors():
     assert numbers(graph.inputs[0].shape) == [2, 3, 32, 5, 7]
     assert "vector_count" not in graph.canonical_text()
     data["tensors"][0]["vector_dim"] = "1"
-    with pytest.raises(DnncError, match="vectors along dimension 1; accepted"):
+    with pytest.raises(DnncError, match="vector_dim = '1'; accepted"):
         from_json(data)
 
 

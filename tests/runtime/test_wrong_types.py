@@ -115,14 +115,14 @@ def test_execute_after_a_call_that_is_remembered():
     plan.execute(PACK, **small)
 
 
-@pytest.mark.parametrize("value", WRONG["stream"], ids=repr)
+@pytest.mark.parametrize("value", WRONG["stream"], ids=lambda v: f"{v!a:.12}")
 def test_set_stream(value):
     bound = load(WHOLE).bind(PACK, workspace=WORKSPACE, sizes=SIZES, peers={1: {2: 0xA000}})
     with pytest.raises(DnncError):
         bound.set_stream(value)
 
 
-@pytest.mark.parametrize("value", WRONG["sizes"], ids=repr)
+@pytest.mark.parametrize("value", WRONG["sizes"], ids=lambda v: f"{v!a:.12}")
 def test_workspace_size(value):
     with pytest.raises(DnncError):
         load(WHOLE).workspace_size(value)
