@@ -22,7 +22,7 @@ from ..mlir import llvm, nvvm
 from ..target import WARP_THREADS
 from . import ops, reduce
 from .grid_barrier import GridBarrier
-from .parts import Part, Quantity, combined
+from .parts import Part, Quantity, combined, found_bits
 from .smem import byte_pointer
 
 _TOGETHER = 4  # blocks' parts that a thread loads before it uses the first
@@ -64,20 +64,16 @@ class BlockShape:
         return min(self.rows * self.columns // self.sharing, self.entries)
 
     def smem_bytes(self, quantities: Sequence[tuple[int, ...]]) -> int:
-        """Of parts and of totals; quantities: the bits of their values, a count's as one number."""
+        """Of parts and of totals; quantities: the bits of what parts have beside their counts."""
         parts = sum(
-            _padded(
-                self.warps * self.columns * (self.elements if i or len(bits) == 1 else 1) * b // 8
-            )
-            for bits in quantities
-            for i, b in enumerate(bits)
+            _padded(self.warps * self.entries * b // 8) for bits in quantities for b in bits
         )
-        return parts + sum(_padded(self.entries * bits[-1] // 8) for bits in quantities)
+        found = (b for bits in quantities for b in found_bits(bits))
+        return parts + sum(_padded(self.entries * b // 8) for b in found)
 
     def global_bytes(self, quantities: Sequence[tuple[int, ...]]) -> int:
         """That one block leaves; with what lies between."""
-        # A part's values but its count, which others know; and a total.
-        values = ((*(bits[1:] or bits), bits[-1]) for bits in quantities)
+        values = ((*bits, *found_bits(bits)) for bits in quantities)
         return sum(_padded(self.entries * b // 8) for of_one in values for b in of_one)
 
 
@@ -91,7 +87,8 @@ class GroupTotals:
 
     thread, row, column: of the block.  memory: !llvm.ptr<3>, of `BlockShape.smem_bytes`.
     left: !llvm.ptr<1>, where blocks leave their parts.  block, blocks: of all that share entries.
-    group, groups: of blocks.  count: number of a block -> elements that it has reduced, i32.
+    group, groups: of blocks.  count: (number of a block, first of its rows, how many) -> elements
+    that these threads have reduced, i32.
     is_spread: each block combines some entries of all blocks, and they meet again: many blocks
     that all read all parts would wait for each other at the second cache.
     """
@@ -107,12 +104,12 @@ class GroupTotals:
     blocks: Any
     group: Any
     groups: Any
-    count: Callable[[Any], Any]
+    count: Callable[[Any, Any, int], Any]
     barrier: GridBarrier
     is_spread: bool = False
 
-    def totals(self, parts: Sequence[Part]) -> list[Any]:
-        """Of each quantity the total of the thread's column, of all blocks."""
+    def totals(self, parts: Sequence[Part]) -> list[list[Any]]:
+        """What is found of each quantity, of the thread's column and all blocks."""
         self._leave_warps(parts)
         ops.barrier()
         self._leave_block()
@@ -122,20 +119,20 @@ class GroupTotals:
             self._gather_some()
             self.barrier.meet()
             place = ops.mul(self.column, width)
-            return [
-                ops.load(pointer, ops.vector_type(quantity.types[-1], width), min(_ALIGNMENT, size))
-                for quantity, (pointer, size) in zip(
-                    self.quantities, self._places_of_all(place, width), strict=True
-                )
-            ]
+            return self._of_each(self._loaded(self._places_of_all(place, width)))
         self._gather_blocks()
         ops.barrier()
-        found = [
-            ops.load(pointer, type_, min(_ALIGNMENT, size))
-            for pointer, type_, size in self._places_of_totals(self.column, width)
-        ]
+        found = self._loaded(self._places_of_totals(self.column, width))
         ops.barrier()  # the next level may leave its parts here
-        return found
+        return self._of_each(found)
+
+    def _loaded(self, places: Sequence[tuple[Any, Any, int]]) -> list[Any]:
+        return [ops.load(pointer, t, min(_ALIGNMENT, size)) for pointer, t, size in places]
+
+    def _of_each(self, found: Sequence[Any]) -> list[list[Any]]:
+        """What is found, quantity by quantity."""
+        left = list(found)
+        return [[left.pop(0) for _ in quantity.types_found] for quantity in self.quantities]
 
     # ---- warps
 
@@ -149,7 +146,7 @@ class GroupTotals:
         for quantity, part, bases in zip(self.quantities, parts, self._bases(), strict=True):
             merged = part if lanes == 1 else self._of_lanes(quantity, part, lanes)
             with ops.if_(is_first):
-                for value, base in zip(merged, bases, strict=True):
+                for value, base in zip(quantity.left(merged), bases, strict=True):
                     size = ops.width_of(value) * _bits(value.type) // 8
                     pointer = byte_pointer(self.memory, ops.add(ops.mul(place, size), base))
                     ops.store(pointer, value, min(_ALIGNMENT, size))
@@ -168,18 +165,25 @@ class GroupTotals:
 
     def _bases(self) -> list[list[int]]:
         """Of each quantity, where the warps' parts of its values begin."""
-        shape, at = self.shape, 0
+        at = 0
         found: list[list[int]] = []
         for quantity in self.quantities:
             bases = []
-            for i, type_ in enumerate(quantity.types):
+            for type_ in quantity.types_left:
                 bases.append(at)
-                width = 1 if quantity.is_count(i) else shape.elements
-                at += _padded(shape.warps * shape.columns * width * type_.width // 8)
+                at += self._padded_parts(type_)
             found.append(bases)
         return found
 
+    def _padded_parts(self, type_: Any) -> int:
+        """Bytes of a value of all warps' parts."""
+        return _padded(self.shape.warps * self.shape.entries * type_.width // 8)
+
     # ---- a thread for an entry
+
+    @property
+    def _of_entries(self) -> list[Quantity]:
+        return [quantity.of_entries for quantity in self.quantities]
 
     def _entries(self) -> list[tuple[Any, Any, Any]]:
         """(entry, which of those that share it, whether this thread has one), one by one."""
@@ -213,7 +217,7 @@ class GroupTotals:
         """Combines the warps' parts and writes the block's."""
         for entry, place, has_one in self._entries():
             for number, (quantity, bases) in enumerate(
-                zip(self.quantities, self._bases(), strict=True)
+                zip(self._of_entries, self._bases(), strict=True)
             ):
                 reference = quantity.reference(self._of_warp(quantity, bases, entry, 0))
                 total: Sequence[Any] = []
@@ -237,16 +241,14 @@ class GroupTotals:
                         ops.store(pointer, value, _bits(value.type) // 8)
 
     def _of_warp(self, quantity: Quantity, bases: Sequence[int], entry: Any, warp: Any) -> Part:
-        shape = self.shape
-        found = []
-        for i, (type_, base) in enumerate(zip(quantity.types, bases, strict=True)):
-            place = ops.add(ops.mul(warp, shape.entries), entry)
-            if quantity.is_count(i):
-                place = ops.add(ops.mul(warp, shape.columns), ops.div(entry, shape.elements))
+        place = ops.add(ops.mul(warp, self.shape.entries), entry)
+        values = []
+        for type_, base in zip(quantity.types_left, bases, strict=True):
             size = type_.width // 8
             pointer = byte_pointer(self.memory, ops.add(ops.mul(place, size), base))
-            found.append(ops.load(pointer, type_, size))
-        return found
+            values.append(ops.load(pointer, type_, size))
+        rows = self.shape.rows_of_part
+        return quantity.read(values, self.count(self.block, ops.mul(warp, rows), rows))
 
     # ---- all blocks
 
@@ -261,21 +263,26 @@ class GroupTotals:
             for type_, base in zip(self.quantities[number].types_left, bases, strict=False)
         ]
 
-    def _places_of_all(self, entry: Any, width: int) -> list[tuple[Any, int]]:
-        """(pointer, bytes) of each quantity's total in global memory."""
+    def _places_of_all(self, entry: Any, width: int) -> list[tuple[Any, Any, int]]:
+        """(pointer, type, bytes) of all that is found, in global memory."""
         place = ops.add(ops.mul(self.group, self.shape.entries), entry)
-        bases = self._areas()[-len(self.quantities) :]
+        bases = self._areas()[-len(self._types_found) :]
         found = []
-        for quantity, base in zip(self.quantities, bases, strict=True):
-            size = quantity.types[-1].width // 8
-            found.append((byte_pointer(base, ops.mul(place, size)), width * size))
+        for type_, base in zip(self._types_found, bases, strict=True):
+            size = type_.width // 8
+            pointer = byte_pointer(base, ops.mul(place, size))
+            found.append((pointer, ops.vector_type(type_, width), width * size))
         return found
 
+    @property
+    def _types_found(self) -> list[Any]:
+        return [type_ for quantity in self.quantities for type_ in quantity.types_found]
+
     def _areas(self) -> list[Any]:
-        """Where the parts of each value begin, then the totals of each quantity."""
+        """Where the parts of each value begin, then what is found."""
         parts = ops.mul(self.groups, self.blocks)
         sizes = [(parts, t) for quantity in self.quantities for t in quantity.types_left]
-        sizes += [(self.groups, quantity.types[-1]) for quantity in self.quantities]
+        sizes += [(self.groups, type_) for type_ in self._types_found]
         base, found = self.left, []
         for count, type_ in sizes:
             found.append(base)
@@ -304,37 +311,38 @@ class GroupTotals:
             totals = self._gathered(entry, lane, WARP_THREADS)
             with ops.if_(ops.compare("eq", lane, 0)):
                 places = self._places_of_all(entry, 1)
-                for (pointer, size), total in zip(places, totals, strict=True):
+                for (pointer, _, size), total in zip(places, totals, strict=True):
                     ops.store(pointer, total, size)
             return carried
 
         ops.for_(first, self.shape.entries, ops.mul(self.blocks, warps), [], one)
 
     def _gathered(self, entry: Any, place: Any, sharing: int) -> list[Any]:
-        """Each quantity's total of an entry, by neighbours of which this one is at a place."""
-        references = [self._reference(number, entry) for number in range(len(self.quantities))]
+        """What is found of an entry, by neighbours of which this one is at a place."""
+        quantities = self._of_entries
+        references = [self._reference(number, entry) for number in range(len(quantities))]
 
         def load(k: Any) -> list[Part]:
             block = ops.add(place, ops.mul(k, sharing))
-            return [self._of_block(n, entry, block) for n in range(len(self.quantities))]
+            return [self._of_block(n, entry, block) for n in range(len(quantities))]
 
         def use(carried: Any, parts: Any) -> list[Any]:
             found, rest = [], list(carried)
-            for quantity, part, reference in zip(self.quantities, parts, references, strict=True):
+            for quantity, part, reference in zip(quantities, parts, references, strict=True):
                 size = len(quantity.nothing)
                 own, rest = rest[:size], rest[size:]
                 found += combined(quantity, own, quantity.opened(part, reference))
             return found
 
-        start = [value for quantity in self.quantities for value in quantity.nothing]
+        start = [value for quantity in quantities for value in quantity.nothing]
         left = ops.maximum(ops.sub(self.blocks, place), 0)
         count = ops.div(ops.add(left, sharing - 1), sharing)
         sums = reduce.unrolled(0, count, start, load, use, _TOGETHER)
         totals = []
-        for quantity, reference in zip(self.quantities, references, strict=True):
+        for quantity, reference in zip(quantities, references, strict=True):
             size = len(quantity.nothing)
             own, sums = sums[:size], sums[size:]
-            totals.append(self._shared(quantity, own, reference, sharing)[-1])
+            totals += quantity.found(self._shared(quantity, own, reference, sharing))
         return totals
 
     def _of_block(self, number: int, entry: Any, block: Any) -> Part:
@@ -344,35 +352,25 @@ class GroupTotals:
             ops.load(pointer, type_, type_.width // 8)
             for pointer, type_ in zip(pointers, quantity.types_left, strict=True)
         ]
-        return quantity.read(values, self.count(block))
+        return quantity.read(values, self.count(block, 0, self.shape.rows))
 
     def _reference(self, number: int, entry: Any) -> Sequence[Any]:
-        quantity = self.quantities[number]
-        if len(quantity.types) == 1:
+        quantity = self._of_entries[number]
+        if len(quantity.types_left) == 1:
             return []
         return quantity.reference(self._of_block(number, entry, 0))
 
     def _places_of_totals(self, place: Any, width: int) -> list[tuple[Any, Any, int]]:
-        """(pointer, type, bytes) of each quantity's total, at a fragment of `width` entries."""
-        at = sum(
-            _padded(self.shape.warps * self.shape.columns * width_ * type_.width // 8)
-            for quantity in self.quantities
-            for width_, type_ in self._widths(quantity)
-        )
+        """(pointer, type, bytes) of all that is found, at a fragment of `width` entries."""
+        left = (type_ for quantity in self.quantities for type_ in quantity.types_left)
+        at = sum(map(self._padded_parts, left))
         found = []
-        for quantity in self.quantities:
-            type_ = quantity.types[-1]
+        for type_ in self._types_found:
             size = width * type_.width // 8
             pointer = byte_pointer(self.memory, ops.add(ops.mul(place, size), at))
             found.append((pointer, ops.vector_type(type_, width), size))
             at += _padded(self.shape.entries * type_.width // 8)
         return found
-
-    def _widths(self, quantity: Quantity) -> list[tuple[int, Any]]:
-        return [
-            (1 if quantity.is_count(i) else self.shape.elements, type_)
-            for i, type_ in enumerate(quantity.types)
-        ]
 
 
 def _bits(type_: Any) -> int:

@@ -13,6 +13,7 @@ from .walk import indexing_maps, inputs_of, is_reduction
 
 
 def is_sum(operation: Any) -> bool:
+    """Whether a reducing generic adds up elements of f32, in f32."""
     body = body_of(operation)
     is_added = [op.name for op in body] == ["arith.addf"]
     return is_added and operation.results[0].type.element_type == ops.f32_type()

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..dialect import dnn
 from ..expr import Expr
-from ..mlir import ir, llvm, nvvm
+from ..mlir import arith, ir, llvm, nvvm
 from ..target import WARP_THREADS
 from . import ops
 from .index import Coordinate, Index
@@ -22,6 +22,7 @@ from .walk import Walk, indexing_maps, init_of, inputs_of, reduced_axes
 
 Combine = Callable[[Any, Any], Any]
 UNROLL = 4  # fragments that `accumulate` loads together
+_WIDE_LANES = 2  # of a row's fragment where totals are of f64
 _RUN = 16  # groups of these that it combines before they come to the total
 
 
@@ -42,8 +43,46 @@ def start_of(operation: Any) -> float:
     return ir.FloatAttr(init_of(operation).owner.operands[0].owner.attributes["value"]).value
 
 
+def is_wide(operation: Any) -> bool:
+    """Whether a reducing generic adds up elements of f32 in f64."""
+    names = [view.operation.name for view in operation.regions[0].blocks[0].operations]
+    return names == ["arith.extf", "arith.addf", "linalg.yield"]
+
+
+def neutral(operation: Any, width: int) -> Any:
+    """The fragment of elements that changes nothing."""
+    if is_wide(operation):
+        return ops.zeros(ops.vector_type(ops.f32_type(), width))
+    return identity(operation, width)
+
+
+def taken(operation: Any, value: Any, *, is_row: bool) -> Any:
+    """What totals take of a fragment of elements; is_row: all lanes are of one total.
+
+    Where totals are wider, those of a row are added up to two lanes first: conversions are slow,
+    and an addition of two elements costs half a unit of their mean at most.
+    """
+    if not is_wide(operation):
+        return value
+    while is_row and (width := ops.width_of(value)) > _WIDE_LANES:
+        halves = [ops.part(value, at, width // 2) for at in (0, width // 2)]
+        value = arith.AddFOp(*halves).result
+    type_ = ops.vector_type(ir.F64Type.get(), ops.width_of(value))
+    return arith.ExtFOp(type_, value).result
+
+
+def start(operation: Any, width: int, *, is_row: bool) -> Any:
+    """The total of nothing, as of fragments of so many elements."""
+    if is_row and is_wide(operation):
+        width = min(width, _WIDE_LANES)
+    return identity(operation, width)
+
+
 def combiner(walk: Walk, operation: Any) -> Combine:
-    """The combination of a reducing generic of one operand: total, next -> total."""
+    """The combination of a reducing generic of one operand: total, next -> total; next is another
+    total, or what is `taken` of a fragment."""
+    if is_wide(operation):
+        return lambda total, value: arith.AddFOp(total, value).result
 
     def combine(total: Any, value: Any) -> Any:
         return walk.body(operation, [value, total], (), ops.width_of(total))

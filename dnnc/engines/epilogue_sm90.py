@@ -516,6 +516,7 @@ class _Tile:
         total = None
         for fragment in self.fragments(hand.block, hand.half):
             value = self.inside(operation, self.value(inputs_of(operation)[0], fragment), fragment)
+            value = reduce.taken(operation, value, is_row=True)
             total = value if total is None else combine(total, value)
         self.select(hand)
         total = reduce.across_lanes(reduce.lanes(total, combine), _QUAD, combine)
@@ -557,5 +558,4 @@ class _Tile:
             is_there = ops.both(is_there, mask)
         if is_there is None:
             return value
-        neutral = reduce.identity(operation, width)
-        return arith.SelectOp(is_there, value, neutral).result
+        return arith.SelectOp(is_there, value, reduce.neutral(operation, width)).result

@@ -53,6 +53,7 @@ class TileExits(PartialExits):
         walk, _ = at(0, 0)
         combines = [reduce.combiner(walk, found.operation) for found in group]
         start = [reduce.identity(found.operation, 1) for found in group]
+        neutral = [reduce.neutral(found.operation, 1) for found in group]
         end, where = self._reduced(kept, place, first)
 
         def step(number: Any, totals: Sequence[Any]) -> Sequence[Any]:
@@ -60,8 +61,12 @@ class TileExits(PartialExits):
             here, coordinates = at(row, column)
             values = [here.value(inputs_of(f.operation)[0], coordinates, 1) for f in group]
             if inside is not None:
-                pairs = zip(values, start, strict=True)
+                pairs = zip(values, neutral, strict=True)
                 values = [ops.select(inside, value, nothing) for value, nothing in pairs]
+            values = [
+                reduce.taken(f.operation, value, is_row=False)
+                for f, value in zip(group, values, strict=True)
+            ]
             triples = zip(combines, totals, values, strict=True)
             return [combine(total, value) for combine, total, value in triples]
 

@@ -67,6 +67,7 @@ class Exits(PartialExits):
         value = tile.inside(found.operation, value, fragment, rows=rows, columns=columns)
         row = (fragment.block, fragment.half) if found.keeps_row else None
         column = fragment.register - 2 * fragment.half if found.keeps_column else None
+        value = reduce.taken(found.operation, value, is_row=columns)
         combine = reduce.combiner(tile.walk, found.operation)
         if not found.keeps_column:  # a register less than pairs would take
             value = reduce.lanes(value, combine)

@@ -22,9 +22,10 @@ from typing import Any, ClassVar
 from ..codegen.fragments import register_words
 from ..codegen.group_totals import BlockShape
 from ..codegen.output import Output
-from ..codegen.parts import MOMENTS_BITS
+from ..codegen.parts import AVERAGE_BITS, MOMENTS_BITS
 from ..codegen.region import Region, loop_groups
 from ..codegen.walk import inputs_of, is_reduction
+from ..dialect.averages import is_summed_in_double
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Reduction
@@ -41,6 +42,7 @@ from .reduced import (
     agreement_reasons,
     inputs_read_again,
     is_squared_distance,
+    means_of_distances,
     output_reasons,
     reductions_of,
     runs_along_row,
@@ -383,10 +385,17 @@ def _levels(fusion: Fusion) -> int:
 
 @remembered
 def _quantities(fusion: Fusion) -> list[tuple[int, ...]]:
-    return [
-        MOMENTS_BITS if is_squared_distance(fusion, op) else (max(32, op.compute_type.bits),)
-        for op in reductions_of(fusion)
-    ]
+    """The bits of what threads make parts of; a mean comes with the squared distances from it."""
+    means = means_of_distances(fusion)
+    return [_bits_of_parts(fusion, op) for op in reductions_of(fusion) if op not in means]
+
+
+def _bits_of_parts(fusion: Fusion, op: Reduction) -> tuple[int, ...]:
+    if is_squared_distance(fusion, op):
+        return MOMENTS_BITS
+    if is_summed_in_double(fusion, op):
+        return AVERAGE_BITS
+    return (max(32, op.compute_type.bits),)
 
 
 def _shape(fusion: Fusion, knobs: Knobs, target: Target) -> BlockShape:
@@ -396,8 +405,12 @@ def _shape(fusion: Fusion, knobs: Knobs, target: Target) -> BlockShape:
 
 def _smem_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
     each = sum(_slot_bytes(fusion)) * _threads(target)
-    exchange = _shape(fusion, knobs, target).smem_bytes(_quantities(fusion))
-    return exchange + each * knobs["ARRAY_SIZE_PER_THREAD"]
+    shape = _shape(fusion, knobs, target)
+    # Room for two more numbers beside each mean, without which other shapes would be chosen than
+    # those that were timed.
+    each_mean = 4 * shape.warps * (shape.entries + shape.columns)
+    spare = each_mean * len(means_of_distances(fusion))
+    return shape.smem_bytes(_quantities(fusion)) + spare + each * knobs["ARRAY_SIZE_PER_THREAD"]
 
 
 def _registers(fusion: Fusion, knobs: Knobs, target: Target) -> int:

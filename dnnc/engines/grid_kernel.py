@@ -25,9 +25,16 @@ from ..codegen.group_totals import BlockShape, GroupTotals
 from ..codegen.index import Index
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.moments import Shifted, start_of
+from ..codegen.moments import MIDDLE_OF, Distances, Shifted, start_of
 from ..codegen.output import Output
-from ..codegen.parts import MOMENTS_BITS, Moments, Plain
+from ..codegen.parts import (
+    AVERAGE_BITS,
+    MOMENTS_BITS,
+    Average,
+    Moments,
+    Plain,
+    Quantity,
+)
 from ..codegen.region import Access, Region
 from ..codegen.second_cache import SecondCache
 from ..codegen.smem import byte_pointer
@@ -99,7 +106,14 @@ class GridEmitter:
         t, region = self.tiling, self.region
         reductions = [op for op in region.generics() if is_reduction(op)]
         self.dims = region.dims_of(inputs_of(reductions[0])[0])
-        self.distances = moments.squared_distances(region)
+        found = moments.squared_distances(region)
+        alone = {
+            op: mean
+            for op in reductions
+            if reduce.is_wide(op) and (mean := moments.average_alone(region, op))
+        }
+        self.distances = {op: of for op, of in found.items() if of in alone}
+        self.averages = {op: m for op, m in alone.items() if op not in self.distances.values()}
         self.levels = region_levels(region, reductions, self.distances)
         self.is_row = t.along == "row"
         width = t.vector_elems
@@ -132,9 +146,18 @@ class GridEmitter:
     def quantities(self, level: Sequence[Any]) -> list[tuple[int, ...]]:
         """The bits of what threads make parts of."""
         return [
-            MOMENTS_BITS if op in self.distances else (op.results[0].type.element_type.width,)
-            for op in level
+            MOMENTS_BITS
+            if op in self.distances
+            else AVERAGE_BITS
+            if op in self.averages
+            else (op.results[0].type.element_type.width,)
+            for op in self.summed(level)
         ]
+
+    def summed(self, level: Sequence[Any]) -> list[Any]:
+        """The reductions of a level that threads make parts of: a mean comes with the squared
+        distances from it."""
+        return [op for op in level if op not in self.distances.values()]
 
     @property
     def shape(self) -> BlockShape:
@@ -242,9 +265,12 @@ class _Block:
             parts = self._parts(number, level)
             # While other blocks are waited for, and not beside the pass before: registers are few.
             self._load_kept(number + 1)
-            totals = self._totals(number, level, parts)
-            for op, total in zip(level, totals, strict=True):
-                self.leaves[op.results[0]] = reduce.Total(total)
+            summed = self.grid.summed(level)
+            for op, found in zip(summed, self._totals(number, level, parts), strict=True):
+                if op in self.grid.distances:
+                    self.leaves[moments.mean_of(op)] = reduce.Total(found[0])
+                made = self.grid.averages.get(op, op.results[0])
+                self.leaves[made] = reduce.Total(found[-1])
         self._store_of_kept()
         if self.whole:
             self._store_whole()
@@ -263,21 +289,25 @@ class _Block:
 
     def _parts(self, number: int, level: Sequence[Any]) -> list[list[Any]]:
         """This thread's parts of a level's totals."""
-        grid = self.grid
+        grid, is_row = self.grid, self.grid.is_row
+        level = grid.summed(level)
         sources = [inputs_of(grid.distances.get(op, op))[0] for op in level]
         combines = [reduce.combiner(self.walk, op) for op in level]
-        shifted = self._shifted(level)
+        adding = self._adding(level)
         start: list[Any] = []
         for op in level:
-            start += shifted[op].start() if op in shifted else [reduce.identity(op, self.width)]
+            nothing = [reduce.start(op, self.width, is_row=is_row)]
+            start += adding[op].start() if op in adding else nothing
 
         def use(carried: Sequence[Any], values: Sequence[Any]) -> Sequence[Any]:
             left, found = list(carried), []
             for op, combine, value in zip(level, combines, values, strict=True):
-                if op in shifted:
-                    found += shifted[op].add([left.pop(0), left.pop(0)], value)
+                if op in adding:
+                    own = [left.pop(0) for _ in adding[op].start()]
+                    found += adding[op].add(own, value)
                 else:
-                    found.append(combine(left.pop(0), value))
+                    some = reduce.taken(op, value, is_row=is_row)
+                    found.append(combine(left.pop(0), some))
             return found
 
         def values(walk: Walk, at: Any) -> list[Any]:
@@ -290,36 +320,45 @@ class _Block:
             sums = self.fragments.first_pass(values, start, use)
         parts: list[list[Any]] = []
         for op, combine in zip(level, combines, strict=True):
-            if op in shifted:
-                part = shifted[op].part([sums.pop(0), sums.pop(0)], self.count)
-                parts.append(moments.folded(part) if grid.is_row else part)
+            if op in adding:
+                own = [sums.pop(0) for _ in adding[op].start()]
+                part = adding[op].part(own, self.count)
+                parts.append(moments.folded(part) if is_row else part)
+                continue
+            total = sums.pop(0)
+            total = reduce.lanes(total, combine) if is_row else total
+            if op in grid.averages:
+                count = ops.mul(self.count, grid.reduced.width)
+                parts.append(moments.part_of_total(total, count))
             else:
-                value = sums.pop(0)
-                parts.append([reduce.lanes(value, combine) if grid.is_row else value])
+                parts.append([total])
         return parts
 
-    def _shifted(self, level: Sequence[Any]) -> dict[Any, Shifted]:
-        """Sums of squared distances -> what they start from, this thread's first elements."""
-        found = [op for op in level if op in self.grid.distances]
-        if not found:
+    def _adding(self, level: Sequence[Any]) -> dict[Any, Shifted | Distances]:
+        """What adds up distances from one of this thread's first elements: squared ones, and across
+        rows those of an average, of which sums of f64 would take too many registers."""
+        grid, is_row = self.grid, self.grid.is_row
+        sources = {op: grid.distances[op] for op in level if op in grid.distances}
+        sources |= {op: op for op in level if op in grid.averages and not is_row}
+        if not sources:
             return {}
         walk = self.walk.branch()
         last = ops.sub(self._total, 1)
-        reduced = self.grid.reduced.coordinates(self.kernel, ops.minimum(self.first, last))
-        at = coordinates_of(len(self.grid.dims), self.at_kept, reduced)
-        firsts = {
-            op: walk.value(inputs_of(self.grid.distances[op])[0], at, self.width) for op in found
-        }
-        is_row = self.grid.is_row
-        return {op: Shifted(start_of(first, is_row=is_row)) for op, first in firsts.items()}
+        places = []
+        for turn in range(1 if is_row else MIDDLE_OF):
+            fragment = ops.minimum(ops.add(self.first, ops.mul(turn, self.step)), last)
+            reduced = grid.reduced.coordinates(self.kernel, fragment)
+            places.append(coordinates_of(len(grid.dims), self.at_kept, reduced))
+        found: dict[Any, Shifted | Distances] = {}
+        for op, of in sources.items():
+            firsts = [walk.value(inputs_of(of)[0], at, self.width) for at in places]
+            start = start_of(firsts, is_row=is_row)
+            found[op] = Shifted(start) if op in grid.distances else Distances.from_(start)
+        return found
 
     def _totals(self, number: int, level: Sequence[Any], parts: Sequence[Any]) -> list[Any]:
-        """A level's totals, in all threads."""
-        quantities = [
-            Moments() if op in self.grid.distances
-            else Plain(reduce.combiner(self.walk, op), reduce.identity(op, 1))
-            for op in level
-        ]  # fmt: skip
+        """What is found of a level's reductions, in all threads; a mean before the squares."""
+        quantities = [self._quantity(op) for op in self.grid.summed(level)]
         kernel, grid = self.kernel, self.grid
         exchange = GroupTotals(
             grid.shape, quantities, self.thread, self.row, self.column, self.memory,
@@ -330,11 +369,19 @@ class _Block:
         )  # fmt: skip
         return exchange.totals(parts)
 
-    def _count_of(self, slice_: Any) -> Any:
-        """Elements that a slice's block reduces, for each entry."""
-        total, rows = self._total, self.tiling.rows
+    def _quantity(self, op: Any) -> Quantity:
+        if op in self.grid.distances:
+            return Moments()
+        if op in self.grid.averages:
+            return Average()
+        return Plain(reduce.combiner(self.walk, op), reduce.identity(op, 1))
+
+    def _count_of(self, slice_: Any, row: Any, rows: int) -> Any:
+        """Elements that some rows of a slice's block reduce, for each entry."""
+        total = self.kernel.size(self.grid.reduced.fragments)
         turns = ops.div(total, self.step)
-        left = ops.sub(ops.sub(total, ops.mul(turns, self.step)), ops.mul(slice_, rows))
+        first = ops.add(ops.mul(slice_, self.tiling.rows), row)
+        left = ops.sub(ops.sub(total, ops.mul(turns, self.step)), first)
         count = ops.add(ops.mul(turns, rows), ops.maximum(ops.minimum(left, rows), 0))
         return ops.mul(ops.to_i32(count), self.grid.reduced.width)
 

@@ -40,6 +40,15 @@ def is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
     return isinstance(centred, Pointwise) and centred.mode == "sub"
 
 
+def means_of_distances(fusion: Fusion) -> set[Op]:
+    """The averages that squared distances look like being from."""
+    found = set[Op]()
+    for op in reductions_of(fusion):
+        if is_squared_distance(fusion, op):
+            found.update(r for r in reductions_of(fusion) if r in fusion.upstream(op.x))
+    return {op for op in found if isinstance(op, Reduction) and op.mode == "avg"}
+
+
 def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
     """Why reductions are not of the same dims over the same axes."""
     first = reductions[0]

@@ -24,6 +24,7 @@ from ..codegen.loops import Loops, coordinates_of
 from ..codegen.output import Output
 from ..codegen.region import Region, identity_access, loop_groups
 from ..codegen.walk import Walk, inputs_of, is_reduction
+from ..dialect.averages import total_type
 from ..dialect.fusion import Fusion
 from ..dialect.ops import Reduction
 from ..dialect.tensor import text
@@ -143,7 +144,7 @@ class ReductionEngine:
             return tuple(reasons)
         if rows == 1 or runs_along_row(fusion, reductions[0]):
             return ()
-        needed = _shared_bytes([op.compute_type.bits // 8 for op in reductions], 1)
+        needed = _shared_bytes([total_type(fusion, op).bits // 8 for op in reductions], 1)
         if needed <= _MOST_SHARED_BYTES:
             return ()
         what = f"{needed} bytes of shared memory for {len(reductions)} sums of columns"
@@ -307,14 +308,20 @@ class _Emitter:
             inner = Walk(kernel, leaves, self.region.symbols)
             at = coordinates_of(self.rank, kept, self.reduced.coordinates(kernel, i))
             width = self.tile["vector_elems"]
-            values = [inner.value(inputs_of(op)[0], at, width) for op in self.reductions]
+            values = [
+                reduce.taken(op, inner.value(inputs_of(op)[0], at, width), is_row=self.is_row)
+                for op in self.reductions
+            ]
             for value, target in before:
                 target.store(at, inner.value(value, at, width), is_inside)
             return values
 
         totals = reduce.accumulate(
             [reduce.combiner(walk, op) for op in self.reductions],
-            [reduce.identity(op, self.tile["vector_elems"]) for op in self.reductions],
+            [
+                reduce.start(op, self.tile["vector_elems"], is_row=self.is_row)
+                for op in self.reductions
+            ],
             load, ops.add(low, row), high, self.rows,
         )  # fmt: skip
         totals = self._combined(kernel, walk, totals, column, row)

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 from ..codegen.output import Output
 from ..codegen.region import Region, loop_groups
 from ..codegen.walk import inputs_of
+from ..dialect.averages import total_type
 from ..dialect.fusion import Fusion
 from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor
@@ -120,7 +121,7 @@ class RowsEngine:
         if columns and not runs_along_row(fusion, first):
             what = f"{columns[0].label} beside rows that are not contiguous"
             return [Reason(Status.NOT_SUPPORTED_LAYOUT, "sums of columns", what, "contiguous rows")]
-        needed = sum(COLUMNS_BYTES * max(4, op.compute_type.bits // 8) for op in columns)
+        needed = sum(COLUMNS_BYTES * max(4, total_type(fusion, op).bits // 8) for op in columns)
         if needed > STATIC_SMEM_BYTES:
             what = f"{len(columns)} sums of columns, {needed} bytes of shared memory"
             return [pattern_reason(what, f"sums of at most {STATIC_SMEM_BYTES} bytes")]

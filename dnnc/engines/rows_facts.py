@@ -11,6 +11,7 @@ from ..codegen.fragments import kept_bytes
 from ..codegen.row_ring import is_run
 from ..codegen.row_totals import ROWS_ACROSS, parts_across
 from ..codegen.totals_ahead import exchange_bytes
+from ..dialect.averages import total_type
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise, Reduction
@@ -32,7 +33,7 @@ from .rows_tiling import is_shared
 
 LEAST_THREADS = 128  # of a block
 _LINE_BYTES = 128
-EXCHANGE_BYTES = 4096  # of shared memory beside a row that stays there, at most
+EXCHANGE_BYTES = 6144  # of shared memory beside a row that stays there, at most
 NARROW = 4  # elements of a narrow fragment
 _MOST_SUMS = 32  # of a thread, beside which wide fragments of a ring leave registers
 _FUNCTIONS = {
@@ -294,7 +295,7 @@ def _sums_bytes(fusion: Fusion, knobs: Knobs) -> int:
     """Dynamic shared memory in which the rows of a block are added up."""
     _, columns = split_reductions(fusion)
     threads = knobs["TILE_COLS"]
-    sizes = [max(4, op.compute_type.bits // 8) for op in columns]
+    sizes = [_total_bytes(fusion, op) for op in columns]
     elements = threads * max(width_of(fusion), knobs["ARRAY_SIZE_PER_THREAD"])
     return bytes_of_block(block_threads(knobs, True) // threads, elements, sizes)
 
@@ -313,7 +314,7 @@ def is_along(fusion: Fusion) -> bool:
 def _totals_bytes(fusion: Fusion, knobs: Knobs) -> int:
     along, _ = split_reductions(fusion)
     threads = knobs["TILE_COLS"]
-    sizes = sum(max(4, op.compute_type.bits // 8) for op in along)
+    sizes = sum(_total_bytes(fusion, op) for op in along)
     if runs_along_row(fusion, along[0]):
         blocks, rows = knobs["TILE_CGA"], block_threads(knobs, True) // threads
         if has_own_rings(knobs):
@@ -326,6 +327,10 @@ def _totals_bytes(fusion: Fusion, knobs: Knobs) -> int:
         return 2 * rows * parts * sizes if parts > 1 else 0
     rows = block_threads(knobs, False) // threads
     return parts_across(threads, rows) * rows * width_of(fusion) * sizes if threads > 1 else 0
+
+
+def _total_bytes(fusion: Fusion, op: Reduction) -> int:
+    return max(4, total_type(fusion, op).bits // 8)
 
 
 def _ahead_bytes(fusion: Fusion, knobs: Knobs) -> int:

@@ -56,13 +56,14 @@ class Group:
             for op, combine in zip(level, combines, strict=True):
                 total = None
                 for at, is_inside in zip(places, inside, strict=True):
-                    value = self.masked(op, at, is_inside)
+                    value = self.taken(op, at, is_inside)
                     total = value if total is None else combine(total, value)
                 parts.append(total)
             self.keep(level, place.totals.combine(f"level{number}", parts, combines, self.turn))
         added = [
             reduce.combiner(self.walk, op)(
-                sums[i * t.held + u], self.masked(op, at, ops.both(inside[u], self.is_row_inside))
+                sums[i * t.held + u],
+                self.of_columns(op, at, ops.both(inside[u], self.is_row_inside)),
             )
             for i, op in enumerate(rows.columns)
             for u, at in enumerate(places)
@@ -99,11 +100,20 @@ class Group:
                         self.walk.value(leaf, where, self.width)
 
     def masked(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
-        """What a reduction takes of a fragment: nothing of one past the row's end."""
+        """A fragment to reduce: of one past the row's end what changes nothing."""
         value = (walk or self.walk).value(inputs_of(op)[0], at, self.width)
         if is_inside is None:
             return value
-        return arith.SelectOp(is_inside, value, reduce.identity(op, self.width)).result
+        return arith.SelectOp(is_inside, value, reduce.neutral(op, self.width)).result
+
+    def taken(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
+        """What a reduction along rows takes of a fragment."""
+        value = self.masked(op, at, is_inside, walk)
+        return reduce.taken(op, value, is_row=self.rows.is_row)
+
+    def of_columns(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
+        """What a sum of columns takes of a fragment."""
+        return reduce.taken(op, self.masked(op, at, is_inside, walk), is_row=False)
 
     def with_extremes(self, found: Sequence[Any], fragments: Sequence[Any]) -> list[Any]:
         """The extremes with those of fragments: (coordinates, what knows its values).

@@ -61,7 +61,7 @@ class RereadGroup(Group):
         parts: list[Any] = [None] * len(level)
         for at, is_inside, walk in fragments or self.fragments():
             for i, op in enumerate(level):
-                value = self.masked(op, at, is_inside, walk)
+                value = self.taken(op, at, is_inside, walk)
                 parts[i] = value if parts[i] is None else combines[i](parts[i], value)
         return parts
 
@@ -76,7 +76,7 @@ class RereadGroup(Group):
             walk, condition = self.walk.branch(), ops.both(is_inside, self.is_row_inside)
             for i, op in enumerate(rows.columns):
                 combine, place = reduce.combiner(walk, op), i * t.held + u
-                found = self.masked(op, at, self.is_row_inside, walk)
+                found = self.of_columns(op, at, self.is_row_inside, walk)
                 added[place] = combine(added[place], found)
             values = [walk.value(value, at, self.width) for value, _ in self.whole]
             if rows.columns and condition is not None:

@@ -3,7 +3,8 @@
 
 A warp knows the sum of its elements once its lanes have added it up, and goes over them again for
 their squared distances from its own mean.  So those need no exchange of their own, as they would
-if they were of the row's mean: whoever has all warps' parts moves them there.
+if they were of the row's mean: whoever has all warps' parts moves them there.  Of a sum of f64 a
+warp gives its mean, in f32: parts take shared memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from ..codegen import moments, ops, reduce
 from ..codegen.moments import Shifted
-from ..codegen.parts import to_f32
+from ..codegen.parts import as_floats, inverse, times, to_f32
 from ..codegen.totals_ahead import RowParts
 from ..codegen.walk import inputs_of
 from ..mlir import arith
@@ -27,8 +28,11 @@ _OTHERS = 48  # registers beside the elements that a thread holds
 
 def part_types(rows: Rows, level: Sequence[Any]) -> list[Any]:
     """Of the numbers of a warp's part of a level."""
-    types = [(op, ops.element_of(op.results[0].type.element_type)) for op in level]
-    return [t for op, type_ in types for t in [type_] * _numbers(rows, op)]
+    return [t for op in level for t in [_type_given(op)] * _numbers(rows, op)]
+
+
+def _type_given(op: Any) -> Any:
+    return ops.f32_type() if reduce.is_wide(op) else op.results[0].type.element_type
 
 
 def _numbers(rows: Rows, op: Any) -> int:
@@ -60,8 +64,8 @@ class SharedGroup(RingGroup):
         distances = self.rows.distances
         plain = [op for op in level if op not in distances]
         fragments = self.fragments()
-        parts = zip(self.parts(plain, fragments), self.combines(plain), strict=True)
-        found = {op: [_of_warp(part, c)] for op, (part, c) in zip(plain, parts, strict=True)}
+        parts = zip(plain, self.parts(plain, fragments), self.combines(plain), strict=True)
+        found = {op: [self._given(op, _of_warp(part, c))] for op, part, c in parts}
         if plain != list(level) and not self._holds_elements:
             fragments = self.fragments()
         for op in level:
@@ -69,9 +73,16 @@ class SharedGroup(RingGroup):
                 found[op] = self._distances(op, found[distances[op]][0], fragments)
         return [value for op in level for value in found[op]]
 
-    def _distances(self, op: Any, total: Any, fragments: Sequence[Any]) -> list[Any]:
+    def _given(self, op: Any, total: Any) -> Any:
+        """What a warp gives of its total."""
+        if not reduce.is_wide(op):
+            return total
+        count = as_floats(self._elements(self.number_of_warp), total.type)
+        return as_floats(times(total, inverse(count)), ops.f32_type())
+
+    def _distances(self, op: Any, mean: Any, fragments: Sequence[Any]) -> list[Any]:
         """[sum of x - s, sum of (x - s)^2] of this warp, s being the mean of its elements."""
-        shift = ops.splat(moments.shift_of(total, self._count(self.number_of_warp)), self.width)
+        shift = ops.splat(mean, self.width)
         shifted, value = Shifted(shift, is_fused=True), inputs_of(self.rows.distances[op])[0]
         sums = shifted.start()
         for at, is_inside, walk in fragments:
@@ -113,24 +124,45 @@ class SharedGroup(RingGroup):
         numbers = [_numbers(self.rows, op) for op in level]
         first = {op: sum(numbers[:i]) for i, op in enumerate(level)}
         found = {
-            op: parts.total(parts.values(first[op]), combine)
+            op: parts.total(self._totals(op, parts, first, level), combine)
             for op, combine in zip(level, self.combines(level), strict=True)
             if op not in self.rows.distances
         }
         for op in level:
             if op in self.rows.distances:
                 of = self.rows.distances[op]
-                found[op] = self._squares(parts, first[of], first[op], found[of])
+                found[op] = self._squares(op, parts, first[of], first[op], found[of])
         return [found[op] for op in level]
 
-    def _squares(self, parts: RowParts, sums: int, own: int, total: Any) -> Any:
+    def _totals(
+        self, op: Any, parts: RowParts, first: Mapping[Any, int], level: Sequence[Any]
+    ) -> list[Any]:
+        """A reduction's totals of the warps whose parts this thread looks at."""
+        values = parts.values(first[op])
+        if not reduce.is_wide(op):
+            return values
+        f64 = op.results[0].type.element_type
+        totals = [
+            arith.MulFOp(as_floats(mean, f64), as_floats(self._elements(warp), f64)).result
+            for warp, mean in zip(parts.numbers, values, strict=True)
+        ]
+        distances = self.rows.distances
+        behind = [other for other in level if other in distances and distances[other] == op]
+        if not behind:
+            return totals
+        offs = parts.values(first[behind[0]])  # from the mean that was rounded
+        return [_add(total, as_floats(off, f64)) for total, off in zip(totals, offs, strict=True)]
+
+    def _elements(self, warp: Any) -> Any:
+        """Of a row, that a warp has, f32."""
+        return to_f32(self._count(warp))
+
+    def _squares(self, op: Any, parts: RowParts, means: int, own: int, total: Any) -> Any:
         """The squared distances from the row's mean, by those from each warp's."""
-        elements = to_f32(self.kernel.size(self.rows.row_elements))
-        # Divided as the graph does it: what this mean is off by, squared, is in every distance.
-        mean = arith.DivFOp(total, elements).result
-        values = [parts.values(i) for i in (sums, own, own + 1)]
+        mean = moments.average(self.walk, op, total)
+        values = [parts.values(i) for i in (means, own, own + 1)]
         squares = [
-            moments.squares_about(mean, part, self._count(warp))
+            moments.squares_about(mean, part, self._elements(warp))
             for warp, *part in zip(parts.numbers, *values, strict=True)
         ]
         found = parts.total(squares, _add)

@@ -12,7 +12,7 @@ from ..codegen import moments, ops, reduce
 from ..codegen.exponentials import RunningSum
 from ..codegen.fragments import Fragments
 from ..codegen.moments import Shifted, SumWithMoments, start_of
-from ..codegen.parts import times, to_f32
+from ..codegen.parts import times
 from ..codegen.reduce import Combine
 from ..codegen.walk import Walk, inputs_of
 from ..mlir import arith
@@ -75,22 +75,20 @@ class StreamedGroup(Group):
         parts = {op: later[op]() for op in level if op in later}
         for op, state, found in zip(own, states, _split(sums, sizes), strict=True):
             parts[op] = found[0]
-            if isinstance(state, SumWithMoments):
-                parts[op] = state.total(found)
             later.update(self._left(op, state, found, fragments))
         return [parts[op] for op in level]
 
     def _state(self, op: Any, number: int, fragments: Fragments) -> Any:
         """What a thread adds up for a reduction, and for those that are made of it later."""
-        combine = reduce.combiner(self.walk, op)
+        combine, is_row = reduce.combiner(self.walk, op), self.rows.is_row
         sums = [other for other, of in self.rows.exponentials.items() if of == op]
         if sums:
             return RunningSum(self.walk, sums[0], combine, self.width)
         if op not in self.rows.distances.values():
-            return _Plain(combine, reduce.identity(op, self.width))
+            return _Plain(op, combine, self.width, is_row)
         walk, at = self.walk.branch(), fragments.at(0)
         first = walk.value(inputs_of(op)[0], at, self.width)
-        return SumWithMoments(Shifted(start_of(first, is_row=self.rows.is_row)))
+        return SumWithMoments(op, Shifted(start_of([first], is_row=is_row)), is_row)
 
     def _left(self, op: Any, state: Any, found: Sequence[Any], fragments: Fragments) -> Later:
         """By reduction, what makes this thread's part of it of a state of another one."""
@@ -98,7 +96,7 @@ class StreamedGroup(Group):
             sums = [other for other, of in self.rows.exponentials.items() if of == op]
             return {other: partial(self._scaled, state, found, op) for other in sums}
         if isinstance(state, SumWithMoments):
-            part = state.shifted.part(found[2:], fragments.count)
+            part = state.shifted.part(found[1:], fragments.count)
             part = moments.folded(part) if self.rows.is_row else part
             squares = [other for other, of in self.rows.distances.items() if of == op]
             return {other: partial(self._distances, other, part) for other in squares}
@@ -109,12 +107,10 @@ class StreamedGroup(Group):
 
     def _distances(self, op: Any, part: Sequence[Any]) -> Any:
         """This thread's squared distances from the row's mean, by its own moments."""
-        count, mean, rest, squares = part
+        count, place, rest, squares = part
         total = self.leaves[self.rows.distances[op].results[0]].value
-        elements = to_f32(self.kernel.size(self.rows.row_elements))
-        # Divided as the graph does: the mean that is stored, and no other a unit beside it.
-        whole = arith.DivFOp(total, ops.splat(elements, ops.width_of(total))).result
-        off = arith.SubFOp(mean, whole).result
+        whole = moments.average(self.walk, op, total)
+        off = arith.SubFOp(place, whole).result
         off = arith.AddFOp(off, rest).result
         return arith.AddFOp(squares, arith.MulFOp(times(off, count), off).result).result
 
@@ -153,20 +149,25 @@ class StreamedGroup(Group):
 class _Plain:
     """[the total of each lane]."""
 
+    operation: Any
     combine: Combine
-    nothing: Any
+    width: int
+    is_row: bool
 
     def start(self) -> list[Any]:
-        return [self.nothing]
+        return [reduce.start(self.operation, self.width, is_row=self.is_row)]
 
     def add(self, state: Sequence[Any], value: Any) -> list[Any]:
-        return [self.combine(state[0], value)]
+        return [self.combine(state[0], self._taken(value))]
 
     def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        own = values[0]
+        own = self._taken(values[0])
         for value in values[1:]:
-            own = self.combine(own, value)
+            own = self.combine(own, self._taken(value))
         return [self.combine(state[0], own)]
+
+    def _taken(self, value: Any) -> Any:
+        return reduce.taken(self.operation, value, is_row=self.is_row)
 
 
 def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:

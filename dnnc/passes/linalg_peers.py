@@ -2,7 +2,7 @@
 """Reductions over devices as linalg: each element combines what the devices left in this one's
 tensor of the peers, its own apart.
 
-    %c = linalg.generic {dnn.peers = {rank = 0, mode = "add", result = "c"}}
+    %c = linalg.generic {dnn.peers = {rank = 0, mode = "gradients", result = "c"}}
              ins(%a, %b, %peer0, %peer1 : maps d -> d, d -> d, d -> 0, d -> 0) outs(%empty)
          { (%own_a, %own_b, ...): tensor.extract %peer0[1, channel, ...]; arith.addf ... }
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars
+from ..codegen.scalar import Scalars, convert
 from ..dialect import structure
 from ..dialect.ops.peer_reduction import PeerReduction
 from ..mlir import arith, ir, linalg, tensor
@@ -51,11 +51,10 @@ class _Combination:
         self.numbers = [_number(r) for r in range(len(op.peers))]
 
     def value(self, name: str, a: Any, b: Any) -> Any:
-        if self.op.mode == "add":
-            place, own = (0, a) if name == "c" else (1, b)
-            return self._sum(self._rows(place, own))
+        if self.op.mode == "gradients":
+            return self._sum(self._rows(0, a)) if name == "c" else self._mean(self._rows(1, b))
         rows = self._rows(0, a)
-        mean = self._average(rows)
+        mean = self._mean(rows)
         if name == "c":
             return mean
         apart = [self.scalars.sub(row, mean) for row in rows]
@@ -83,6 +82,15 @@ class _Combination:
 
     def _average(self, values: list[Any]) -> Any:
         return self.scalars.div(self._sum(values), self.scalars.const(len(values)))
+
+    def _mean(self, values: list[Any]) -> Any:
+        """The average of means: in f64, so that of equal ones it is that number."""
+        wide = Scalars(dtypes.f64)
+        total = convert(values[0], dtypes.f32, dtypes.f64)
+        for value in values[1:]:
+            total = wide.add(total, convert(value, dtypes.f32, dtypes.f64))
+        found = wide.mul(total, wide.const(1.0 / len(values)))
+        return convert(found, dtypes.f64, dtypes.f32)
 
 
 def _number(value: int) -> Any:
