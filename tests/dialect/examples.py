@@ -661,7 +661,7 @@ EXAMPLES = {
     ],
     "peer_reduction": [
         peer_reduction(),
-        peer_reduction((1, 5, 1, 1), 3, 2, "add"),
+        peer_reduction((1, 5, 1, 1), 3, 2, "gradients"),
         peer_reduction((1, M), 32, 7),
         peer_reduction((1, 300, 1), 8, 1),
     ],

@@ -292,7 +292,7 @@ CASES = {
         {"TILE_M": 16, "TILE_N": 32, "STAGES": 3, "PACK_GQA": 1, "SPLIT_KV": 8},
     ),
     "peers": ("peers", peer_reduction((1, 2048, 1, 1), 8, 3), {}),
-    "peers of 32": ("peers", peer_reduction((1, M), 32, 0, "add"), {}),
+    "peers of 32": ("peers", peer_reduction((1, M), 32, 0, "gradients"), {}),
 }
 
 

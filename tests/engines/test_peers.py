@@ -100,7 +100,7 @@ def test_fused_with_what_is_around(name, io):
     check(BUILDERS[name](2, 1, io=io, fused=True), slack=8.0, allowance=2e-5)
 
 
-@pytest.mark.parametrize("mode", ["moments", "add"])
+@pytest.mark.parametrize("mode", ["moments", "gradients"])
 @pytest.mark.parametrize(
     ("dims", "devices", "rank"),
     [((1, 1), 2, 1), ((1, 300, 1), 3, 0), ((1, 5, 1, 1), 32, 31), ((1, 256, 1), 1, 0)],

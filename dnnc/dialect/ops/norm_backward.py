@@ -157,27 +157,28 @@ class ChannelNormBackward(LayernormBackward):
         """How many have a part of the averages' elements."""
         return 1
 
-    def over_devices(self, steps: Steps, along: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-        """The two sums, over all devices."""
-        return along, total
+    def over_devices(self, steps: Steps, along: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum and the mean, over all devices."""
+        return along, mean
 
     def expand(self) -> Sequence[Op]:
-        """Two sums over the normalized axes, of which dX and dscale and dbias are made."""
+        """A sum and a mean over the normalized axes, of which dX and dscale and dbias are made."""
         steps = Steps(self.name, self.compute_type, self.x.rank)
         centred = steps.pointwise("sub", self.x, self.mean)
         normal = steps.pointwise("mul", centred, self.inv_variance)
         along = steps.reduction("add", steps.pointwise("mul", self.dy, normal), self.axes)
-        total = steps.reduction("add", self.dy, self.axes)
-        along, total = self.over_devices(steps, along, total)
+        mean = steps.reduction("avg", self.dy, self.axes)
+        along, mean = self.over_devices(steps, along, mean)
+        count = steps.count(self.x, self.axes, self.devices)
+        total = steps.pointwise("mul", mean, count)
         others = tuple(axis for axis in self.shared_axes if axis not in self.axes)
         for value, made in ((along, self.dscale), (total, self.dbias)):
             if others:
                 steps.reduction("add", value, others, to=made)
             else:
                 steps.output(value, made)
-        count = steps.count(self.x, self.axes, self.devices)
         mean_along = steps.pointwise("div", along, count)
-        rest = steps.pointwise("sub", self.dy, steps.pointwise("div", total, count))
+        rest = steps.pointwise("sub", self.dy, mean)
         rest = steps.pointwise("sub", rest, steps.pointwise("mul", normal, mean_along))
         slope = steps.pointwise("mul", self.scale, self.inv_variance)
         steps.pointwise("mul", rest, slope, to=self.dx)
@@ -278,8 +279,10 @@ class BatchnormBackward(ChannelNormBackward):
     def devices(self) -> int:
         return max(1, len(self.peer_stats))
 
-    def over_devices(self, steps: Steps, along: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-        return exchanged(steps, self, "add", along, total) if self.peer_stats else (along, total)
+    def over_devices(self, steps: Steps, along: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+        return (
+            exchanged(steps, self, "gradients", along, mean) if self.peer_stats else (along, mean)
+        )
 
     def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
         return drawn_peer(self, tensor, rng, sizes)
@@ -288,12 +291,11 @@ class BatchnormBackward(ChannelNormBackward):
         arrays, peers = split_peers(self, operands)
         dy, x, scale, mean, inv_variance = arrays
         normal = (x - mean) * inv_variance
-        along, total = (
-            np.sum(values, axis=self.axes, keepdims=True) for values in (dy * normal, dy)
-        )
-        along, total = combined("add", along, total, peers, self.peer_rank)
+        along = np.sum(dy * normal, axis=self.axes, keepdims=True)
+        mean = np.mean(dy, axis=self.axes, keepdims=True)
+        along, mean = combined("gradients", along, mean, peers, self.peer_rank)
         n = self.devices * x.size // x.shape[1]
-        return scale * inv_variance * (dy - total / n - normal * along / n), along, total
+        return scale * inv_variance * (dy - mean - normal * along / n), along, mean * n
 
 
 class RmsnormBackward(Norm):

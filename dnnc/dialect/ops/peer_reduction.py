@@ -16,7 +16,7 @@ from ..op import MAX_VARIADIC, attribute, operand, operands, result
 from ..tensor import MAX_RANK, Tensor, text
 from .norm_base import Norm, channel_dims, fill, float64
 
-MODES = ("moments", "add")
+MODES = ("moments", "gradients")
 
 _ONE = Expr.of(1)
 _WHICH = "which of the peers' tensors is the device's own"
@@ -27,14 +27,14 @@ class PeerReduction(Norm):
 
     a, b, c, d [1, C, 1, ...]; peers, one tensor of each device, [devices, 4 * C, 1, ...].
 
-        add: c = sum_r a_r, d = sum_r b_r
+        gradients: c = sum_r a_r, d = avg_r b_r
         moments: c = avg_r a_r, d = avg_r (b_r + (a_r - c)^2): the mean and the variance of all
                  devices' elements, from those of each device, of equally many elements
 
-    a_r and b_r are those of device r, in the order of peers; sums are in that order, in FLOAT, so
-    that all devices get the same bits.  Row r of each tensor of peers holds what device r left
-    there: a_r in its first C elements, b_r in the next.  Element 2 * C of row 0 counts the devices
-    that have.
+    a_r and b_r are those of device r, in the order of peers; sums are in that order, in FLOAT, of
+    means in DOUBLE, so that all devices get the same bits.  Row r of each tensor of peers holds
+    what device r left there: a_r in its first C elements, b_r in the next.  Element 2 * C of row 0
+    counts the devices that have.
 
     Every device runs the same graph at the same time, with the same peers in the same order, and
     its own peer_rank.  The kernel writes its device's row into all peers' memory and waits for all
@@ -186,8 +186,8 @@ def combined(mode: str, a: Any, b: Any, peers: Sequence[Any], rank: int | None) 
     others = [rows[:, place].reshape(-1, *a.shape) for place in range(2)]
     a_all, b_all = (found.copy() for found in others)
     a_all[rank], b_all[rank] = a, b
-    if mode == "add":
-        return a_all.sum(axis=0), b_all.sum(axis=0)
+    if mode == "gradients":
+        return a_all.sum(axis=0), b_all.mean(axis=0)
     c = a_all.mean(axis=0)
     return c, (b_all + (a_all - c) ** 2).mean(axis=0)
 
