@@ -176,7 +176,7 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
 
 _ex2 = _intrinsic("ex2.approx.ftz.f")
 _lg2 = _intrinsic("lg2.approx.f")
-_rcp = _intrinsic("rcp.approx.ftz.f")
+rcp = _intrinsic("rcp.approx.ftz.f")
 _rsqrt = _intrinsic("rsqrt.approx.f")
 _sqrt = _intrinsic("sqrt.approx.f")
 
@@ -272,7 +272,7 @@ def _most(values: Sequence[Any]) -> Any:
 
 def _tanh_by_reciprocal(z: Any) -> Any:
     """1 - 1 / h, h = 2**z + 1/2."""
-    return arith.SubFOp(_number(1.0), _rcp(_plus(_ex2(z), 0.5))).result
+    return arith.SubFOp(_number(1.0), rcp(_plus(_ex2(z), 0.5))).result
 
 
 def _tanh_by_newton(z: Any) -> Any:
@@ -366,7 +366,7 @@ def _log(x: Any) -> Any:
 
 
 def _div(x: Any, y: Any) -> Any:
-    return _mul(x, _rcp(y))
+    return _mul(x, rcp(y))
 
 
 def _full_div(x: Any, y: Any) -> Any:
@@ -391,7 +391,7 @@ def _erf(x: Any) -> Any:
 def _erf_beside_1(x: Any) -> Any:
     """1 - (a1 t + ... + a5 t**5) exp(-x*x), t = 1 / (1 + p |x|), with the sign of x."""
     size = mlir_math.AbsFOp(x).result
-    t = _rcp(_fma(size, _filled(0.3275911, x), _filled(1.0, x)))
+    t = rcp(_fma(size, _filled(0.3275911, x), _filled(1.0, x)))
     poly = _filled(1.061405429, x)
     for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
         poly = _fma(poly, t, _filled(coefficient, x))

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from ..mlir import arith, ir, math
 from . import ops
+from .math import rcp
 from .reduce import Combine
 
 Part = Sequence[Any]
@@ -244,12 +245,13 @@ def as_floats(value: Any, element: Any) -> Any:
 
 
 def inverse(count: Any) -> Any:
-    """1 / count, a finite number where that is 0; in f64 by a step of Newton's method from f32."""
+    """1 / count, a finite number where that is 0; in f64 by a step of Newton's method from an
+    approximation, since a division may be a call, around which registers are spilled."""
     f32, element = ops.f32_type(), count.type
     one = arith.ConstantOp(f32, ir.FloatAttr.get(f32, 1.0)).result
-    near = as_floats(count, f32)
-    near = as_floats(arith.DivFOp(one, arith.MaximumFOp(near, one).result).result, element)
+    least = arith.MaximumFOp(as_floats(count, f32), one).result
     if element == f32:
-        return near
+        return arith.DivFOp(one, least).result
+    near = as_floats(rcp(least), element)
     less = arith.SubFOp(as_floats(one, element), arith.MulFOp(count, near).result).result
     return _add(near, arith.MulFOp(near, less).result)

@@ -56,19 +56,27 @@ def neutral(operation: Any, width: int) -> Any:
     return identity(operation, width)
 
 
-def taken(operation: Any, value: Any, *, is_row: bool) -> Any:
+def taken(operation: Any, value: Any, *, is_row: bool, inside: Any = None) -> Any:
     """What totals take of a fragment of elements; is_row: all lanes are of one total.
+    inside: whether there is such a fragment; None: there is.
 
     Where totals are wider, those of a row are added up to two lanes first: conversions are slow,
     and an addition of two elements costs half a unit of their mean at most.
     """
     if not is_wide(operation):
-        return value
+        return _if(inside, value, operation)
     while is_row and (width := ops.width_of(value)) > _WIDE_LANES:
         halves = [ops.part(value, at, width // 2) for at in (0, width // 2)]
         value = arith.AddFOp(*halves).result
     type_ = ops.vector_type(ir.F64Type.get(), ops.width_of(value))
-    return arith.ExtFOp(type_, value).result
+    return arith.ExtFOp(type_, _if(inside, value, operation)).result
+
+
+def _if(inside: Any, value: Any, operation: Any) -> Any:
+    """A fragment of elements; where there is none, what changes nothing."""
+    if inside is None:
+        return value
+    return arith.SelectOp(inside, value, neutral(operation, ops.width_of(value))).result
 
 
 def start(operation: Any, width: int, *, is_row: bool) -> Any:

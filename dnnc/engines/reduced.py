@@ -42,11 +42,9 @@ def is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
 
 def means_of_distances(fusion: Fusion) -> set[Op]:
     """The averages that squared distances look like being from."""
-    found = set[Op]()
-    for op in reductions_of(fusion):
-        if is_squared_distance(fusion, op):
-            found.update(r for r in reductions_of(fusion) if r in fusion.upstream(op.x))
-    return {op for op in found if isinstance(op, Reduction) and op.mode == "avg"}
+    distances = [op for op in reductions_of(fusion) if is_squared_distance(fusion, op)]
+    above = {op for distance in distances for op in fusion.upstream(distance.x)}
+    return {op for op in above if isinstance(op, Reduction) and op.mode == "avg"}
 
 
 def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:

@@ -10,7 +10,6 @@ from ..codegen import ops, reduce
 from ..codegen.index import Coordinate, Index
 from ..codegen.loops import coordinates_of
 from ..codegen.walk import Walk, inputs_of
-from ..mlir import arith
 from . import rows_extremes
 from .rows_tiling import Place
 
@@ -99,21 +98,15 @@ class Group:
                         where = [at[a[1]] if a[0] == "loop" else _ZERO for a in access]
                         self.walk.value(leaf, where, self.width)
 
-    def masked(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
-        """A fragment to reduce: of one past the row's end what changes nothing."""
-        value = (walk or self.walk).value(inputs_of(op)[0], at, self.width)
-        if is_inside is None:
-            return value
-        return arith.SelectOp(is_inside, value, reduce.neutral(op, self.width)).result
-
     def taken(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
-        """What a reduction along rows takes of a fragment."""
-        value = self.masked(op, at, is_inside, walk)
-        return reduce.taken(op, value, is_row=self.rows.is_row)
+        """What a reduction along rows takes of a fragment: nothing of one past the row's end."""
+        value = (walk or self.walk).value(inputs_of(op)[0], at, self.width)
+        return reduce.taken(op, value, is_row=self.rows.is_row, inside=is_inside)
 
     def of_columns(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
         """What a sum of columns takes of a fragment."""
-        return reduce.taken(op, self.masked(op, at, is_inside, walk), is_row=False)
+        value = (walk or self.walk).value(inputs_of(op)[0], at, self.width)
+        return reduce.taken(op, value, is_row=False, inside=is_inside)
 
     def with_extremes(self, found: Sequence[Any], fragments: Sequence[Any]) -> list[Any]:
         """The extremes with those of fragments: (coordinates, what knows its values).

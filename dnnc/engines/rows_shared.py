@@ -110,11 +110,12 @@ class SharedGroup(RingGroup):
         block, inside = ops.div(warp, warps), ops.rem(warp, warps)
         first = ops.add(ops.mul(block, t.row_threads * t.held), ops.mul(inside, WARP_THREADS))
         left = ops.sub(self.kernel.size(self.rows.reduced.fragments), first)
-        fragments: Any = 0
-        for u in range(t.held):
-            of_round = ops.sub(left, u * self.place.stride)
-            some = ops.maximum(ops.minimum(of_round, WARP_THREADS), 0)
-            fragments = ops.add(fragments, some)
+        left = ops.maximum(left, 0)
+        stride = self.place.stride
+        rounds = ops.minimum(ops.div(left, stride), t.held)
+        last = ops.minimum(ops.sub(left, ops.mul(rounds, stride)), WARP_THREADS)
+        last = ops.select(ops.less(rounds, t.held), last, 0)
+        fragments = ops.add(ops.mul(rounds, WARP_THREADS), last)
         return ops.value_of(ops.mul(fragments, width))
 
     # ---- what all make of it
@@ -151,11 +152,14 @@ class SharedGroup(RingGroup):
         if not behind:
             return totals
         offs = parts.values(first[behind[0]])  # from the mean that was rounded
-        return [_add(total, as_floats(off, f64)) for total, off in zip(totals, offs, strict=True)]
+        return [_add(total, _known(off, f64)) for total, off in zip(totals, offs, strict=True)]
 
     def _elements(self, warp: Any) -> Any:
-        """Of a row, that a warp has, f32."""
-        return to_f32(self._count(warp))
+        """Of a row, that a warp has, f32.
+
+        The compiler does not know that another row has as many: it would hold each warp's number.
+        """
+        return to_f32(self._count(warp if self.tiling.is_whole else ops.opaque(ops.value_of(warp))))
 
     def _squares(self, op: Any, parts: RowParts, means: int, own: int, total: Any) -> Any:
         """The squared distances from the row's mean, by those from each warp's."""
@@ -172,6 +176,12 @@ class SharedGroup(RingGroup):
 
 def _of_warp(value: Any, combine: reduce.Combine) -> Any:
     return reduce.across_lanes(reduce.lanes(value, combine), WARP_THREADS, combine)
+
+
+def _known(off: Any, element: Any) -> Any:
+    """A sum of distances, 0 where it is no number: then the mean that they are from is infinite."""
+    is_number = arith.CmpFOp(arith.CmpFPredicate.ORD, off, off).result
+    return as_floats(arith.SelectOp(is_number, off, ops.zeros(off.type)).result, element)
 
 
 def _add(a: Any, b: Any) -> Any:
