@@ -378,7 +378,7 @@ class _Block:
 
     def _count_of(self, slice_: Any, row: Any, rows: int) -> Any:
         """Elements that some rows of a slice's block reduce, for each entry."""
-        total = self.kernel.size(self.grid.reduced.fragments)
+        total = self._total
         turns = ops.div(total, self.step)
         first = ops.add(ops.mul(slice_, self.tiling.rows), row)
         left = ops.sub(ops.sub(total, ops.mul(turns, self.step)), first)
