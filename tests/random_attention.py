@@ -5,7 +5,7 @@ values, layouts with gaps, sizes that are symbols; scores that are scaled by num
 capped, biased with every broadcast, masked by conditions joined by and, or, not; queries or keys
 times a number; a sink; dropout of a seed or by a mask; work on weights and on the result, several
 outputs, statistics of rows, weights that are stored; lengths of sequences in place, packed, and in
-caches in pages, past which no input is a number.
+caches in pages, past which queries, keys, values and biases are no numbers.
 """
 
 from __future__ import annotations
@@ -368,18 +368,18 @@ class Attention(Tensors):
         return self.g.identity(p).set_data_type(chosen)
 
     def _weights(self, p: Any, s: Any, is_guarded: bool) -> Any:
+        # The sum of a row without a guard may be NaN, which O is divided by though no weight of
+        # the row is kept: docs/numerics.md.  So weights are selected where rows are guarded.
         if self.chance(0.2):
             mask = self.tensor(self.broadcast(self.dims), dtype=self.io)
             self.values[mask.get_name()] = lambda rng, shape: rng.random(shape) < 0.8
             p = self.g.mul(p, mask)
-            if self.padding is not None:
+            if is_guarded and self.padding is not None:
                 self.padding.spoil(mask.get_name(), -2, -1)
                 p = self.padding.weights(p)
             p = self.g.mul(p, 1.25)
         elif self.chance(0.08):
             p = self._dropped(p)
-        # The sum of a row without a guard may be NaN, which O is divided by though no weight of
-        # the row is kept: docs/numerics.md.
         if is_guarded and self.chance(0.1):
             p = self.g.binary_select(p, 0.0, drawn_condition(self, s, 0))
         return p

@@ -82,6 +82,11 @@ def test_rows_without_keys_whose_maximum_is_unguarded(seed):
     run("sdpa_sm80", seed, 260, 4)
 
 
+def test_no_draw_selects_weights_of_rows_past_the_lengths_without_a_guard():
+    """O is divided by such a row's sum, NaN, where the reference has 0."""
+    run("sdpa_sm80", 5241, 260, 4)
+
+
 @pytest.mark.sm90
 @pytest.mark.slow  # a small one: test_sdpa_block_mask.py
 def test_a_mask_that_hides_where_a_bit_and_numbers_agree():
