@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..dialect.ops import ConvFprop
 from ..errors import Status
 from .descriptor import Given, Kind
 from .enums import cudnnBackendAttributeType_t as Type
@@ -17,11 +16,8 @@ from .enums import cudnnBackendDescriptorType_t as DescriptorType
 from .nodes import Node, Refusal, Tensors
 from .tables import (
     DATA_TYPE,
-    DESCRIPTOR,
     INT32,
     INT64,
-    REAL,
-    SOME,
     Row,
     kind,
     tensor_row,
@@ -76,29 +72,6 @@ def _require_equal_dims(given: Given, first: str, second: str) -> None:
         )  # fmt: skip
 
 
-# ---- convolution, backward
-
-
-def _check_convolution(image: str, filter: str, response: str) -> Check:
-    """The tensors constitute the forward convolution that it is the gradient of."""
-
-    def check(given: Given) -> None:
-        values = dict(given.payload("CONV_DESC"))
-        del values["SPATIAL_DIMS"]
-        tensors = Tensors()
-        x, w, y = (tensors(given.payload(end)) for end in (image, filter, response))
-        ConvFprop(x=x, w=w, y=y, **values).verify()
-
-    return check
-
-
-def _convolution(name: str, prefix: str, tensors: str, check: Check) -> Kind:
-    scaled = [Row("ALPHA", REAL, SOME, required=True), Row("BETA", REAL, SOME, required=True)]
-    link = Row("CONV_DESC", DESCRIPTOR, of="CONVOLUTION", required=True)
-    rows = [*scaled, link, *_rows_of_tensors(tensors)]
-    return _kind(name, prefix, rows, check, "the forward convolution, or matmuls")
-
-
 def _check_signal(given: Given) -> None:
     _require_equal_dims(given, "XDESC", "YDESC")
 
@@ -130,14 +103,6 @@ def _band(prefix: str) -> list[Row]:
 
 
 KINDS: tuple[Kind, ...] = (
-    _convolution(
-        "OPERATION_CONVOLUTION_BACKWARD_DATA", "OPERATION_CONVOLUTION_BWD_DATA", "W DX DY",
-        _check_convolution("DX", "W", "DY"),
-    ),
-    _convolution(
-        "OPERATION_CONVOLUTION_BACKWARD_FILTER", "OPERATION_CONVOLUTION_BWD_FILTER", "DW X DY",
-        _check_convolution("X", "DW", "DY"),
-    ),
     _kind(
         "OPERATION_SIGNAL", "OPERATION_SIGNAL",
         [

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from .. import dtypes
 from ..dialect.op import Op
+from ..dialect.ops.conv import Convolution
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 
@@ -59,9 +60,8 @@ def terms_of_sums(op: Op, sizes: Mapping[str, int]) -> int:
 
     if op.op_name in _PRODUCTS:
         return op.operands[0].shape[-1].evaluate(sizes)
-    if op.op_name.startswith("conv"):
-        weights = op.operands[1]
-        return elements([weights]) // weights.shape[0].evaluate(sizes)
+    if isinstance(op, Convolution):
+        return op.terms.evaluate(sizes)
     if op.role in ("reduction", "anchor"):
         return elements(op.operands) // max(1, elements(op.results))
     return 0

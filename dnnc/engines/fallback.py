@@ -18,8 +18,8 @@ from ..codegen.region import Region
 from ..codegen.walk import Reducer
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import ConvFprop, Matmul, MoeGroupedMatmul, RaggedStore, Reduction
-from ..expr import product, typical
+from ..dialect.ops import Convolution, Matmul, MoeGroupedMatmul, RaggedStore, Reduction
+from ..expr import typical
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason
 from .pointwise import PointwiseEngine
@@ -28,7 +28,7 @@ from .surface import LAUNCH_SECONDS, fp8_reasons, memory_seconds, pattern_reason
 # Multiply-adds a second that the loop over global memory reaches, as a share of the f32 rate.
 _ARITHMETIC_SHARE = 0.05
 
-_SUMS = (Matmul, MoeGroupedMatmul, ConvFprop, RaggedStore)
+_SUMS = (Matmul, MoeGroupedMatmul, Convolution, RaggedStore)
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class FallbackEngine(PointwiseEngine):
     inlines_anchors: bool = True
     reducer: Reducer | None = reduce.serial
     support: tuple[str, ...] = (
-        "graphs of pointwise, view, matmul, moe_grouped_matmul, conv_fprop, ragged_store and "
-        "reduction operations in which no sum needs another sum; outputs of equal dims; rank 1 to "
-        "8, any strides, types, broadcasts",
+        "graphs of pointwise, view, matmul, moe_grouped_matmul, conv_fprop, conv_dgrad, "
+        "conv_wgrad, ragged_store and reduction operations in which no sum needs another sum; "
+        "outputs of equal dims; rank 1 to 8, any strides, types, broadcasts",
     )
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
@@ -52,7 +52,8 @@ class FallbackEngine(PointwiseEngine):
         if strange:
             what = ", ".join(op.label for op in strange)
             supported = (
-                "pointwise, view, matmul, moe_grouped_matmul, conv_fprop, ragged_store, reduction"
+                "pointwise, view, matmul, moe_grouped_matmul, conv_fprop, conv_dgrad, conv_wgrad, "
+                "ragged_store, reduction"
             )
             reasons.append(pattern_reason(what, supported))
         if not sums and not strange:
@@ -111,8 +112,8 @@ def _terms(op: Op) -> int:
         return typical(op.c.elements() * op.a.shape[-1])
     if isinstance(op, MoeGroupedMatmul):
         return typical(op.output.elements()) * _chain(op)
-    if isinstance(op, ConvFprop):
-        return typical(op.y.elements()) * _chain(op)
+    if isinstance(op, Convolution):
+        return typical(op.results[0].elements()) * _chain(op)
     if isinstance(op, RaggedStore):
         return typical(op.packed.elements()) * _chain(op)
     return typical(op.x.elements()) if isinstance(op, Reduction) else 0
@@ -124,8 +125,8 @@ def _chain(op: Op) -> int:
         return typical(op.a.shape[-1])
     if isinstance(op, MoeGroupedMatmul):  # the products of other experts are dropped
         return typical(op.experts * op.token.shape[-1])
-    if isinstance(op, ConvFprop):
-        return typical(product(op.w.shape[1:]))
+    if isinstance(op, Convolution):
+        return typical(op.terms)
     if isinstance(op, RaggedStore):  # which sequence a row is of
         return typical(op.x.shape[0])
     if isinstance(op, Reduction):

@@ -24,7 +24,10 @@ from ..dialect.ops import (
     Batchnorm,
     BatchnormBackward,
     Concatenate,
+    ConvDgrad,
     ConvFprop,
+    Convolution,
+    ConvWgrad,
     InstancenormBackward,
     Matmul,
     Pointwise,
@@ -48,7 +51,7 @@ _LARGE = 1 << 63
 _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 # Operations that a graph's FAST_FLOAT_FOR_FP8 is for.
-_FAST = (Matmul, ConvFprop, SdpaFp8)
+_FAST = (Matmul, ConvFprop, ConvDgrad, ConvWgrad, SdpaFp8)
 
 
 def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -288,27 +291,34 @@ def _leaky(mode: str, name: str, operands: tuple[str, ...]) -> Any:
 # ---- adapters
 
 
-def _conv_fprop(graph: Any, given: dict[str, Any]) -> Any:
-    spatial = max(1, len(_dims_of(graph._operand(given["image"], 4), "conv_fprop")) - 2)
-    listed = {
-        name: None if given[name] is None else integers(name, _each(given[name], spatial))
-        for name in ("padding", "pre_padding", "post_padding", "stride", "dilation")
-    }
-    both, pre, post = (listed[name] for name in ("padding", "pre_padding", "post_padding"))
-    if both is not None and (pre is not None or post is not None):
-        raise DnncError(Status.BAD_PARAM, "padding and pre_padding or post_padding", "one of them")
-    values = {
-        "x": graph._operand(given["image"], 4),
-        "w": graph._operand(given["weight"], 4),
-        "pre_padding": pre if pre is not None else both or (0,) * spatial,
-        "post_padding": post if post is not None else both or (0,) * spatial,
-        "stride": listed["stride"] or (1,) * spatial,
-        "dilation": listed["dilation"] or (1,) * spatial,
-        "convolution_mode": choice_of(given["convolution_mode"], CONVOLUTION_MODES),
-        "compute_type": compute_type_of(graph, given["compute_data_type"], ConvFprop),
-        "name": given["name"],
-    }
-    return graph._append(ConvFprop, values)
+def _convolution(kind: type[Convolution]) -> Callable[..., Any]:
+    """A convolution or one of its gradients; `padding` is of both sides."""
+    operands = kind.fields_of("operand")
+
+    def body(graph: Any, given: dict[str, Any]) -> Any:
+        tensors = {f.name: graph._operand(given[f.parameter], 4) for f in operands}
+        spatial = max(1, len(_dims_of(next(iter(tensors.values())), kind.op_name)) - 2)
+        listed = {
+            name: None if given[name] is None else integers(name, _each(given[name], spatial))
+            for name in ("padding", "pre_padding", "post_padding", "stride", "dilation")
+        }
+        both, pre, post = (listed[name] for name in ("padding", "pre_padding", "post_padding"))
+        if both is not None and (pre is not None or post is not None):
+            what = "padding and pre_padding or post_padding"
+            raise DnncError(Status.BAD_PARAM, what, "one of them")
+        values = {
+            **tensors,
+            "pre_padding": pre if pre is not None else both or (0,) * spatial,
+            "post_padding": post if post is not None else both or (0,) * spatial,
+            "stride": listed["stride"] or (1,) * spatial,
+            "dilation": listed["dilation"] or (1,) * spatial,
+            "convolution_mode": choice_of(given["convolution_mode"], CONVOLUTION_MODES),
+            "compute_type": compute_type_of(graph, given["compute_data_type"], kind),
+            "name": given["name"],
+        }
+        return graph._append(kind, values)
+
+    return body
 
 
 def _slice(graph: Any, given: dict[str, Any]) -> Any:
@@ -447,20 +457,22 @@ def _concatenate(graph: Any, given: dict[str, Any]) -> Any:
 
 
 _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = {
-    ConvFprop: (
-        [
-            _parameter("image"),
-            _parameter("weight"),
-            _parameter("padding", None),
-            _parameter("stride", None),
-            _parameter("dilation", None),
-            _parameter("convolution_mode", "CROSS_CORRELATION"),
-            *_COMMON,
-            _parameter("pre_padding", None),
-            _parameter("post_padding", None),
-        ],
-        _conv_fprop,
-    ),
+    **{
+        kind: (
+            [
+                *(_parameter(f.parameter) for f in kind.fields_of("operand")),
+                _parameter("padding", None),
+                _parameter("stride", None),
+                _parameter("dilation", None),
+                _parameter("convolution_mode", "CROSS_CORRELATION"),
+                *_COMMON,
+                _parameter("pre_padding", None),
+                _parameter("post_padding", None),
+            ],
+            _convolution(kind),
+        )
+        for kind in (ConvFprop, ConvDgrad, ConvWgrad)
+    },
     Slice: ([_parameter("input"), _parameter("slices", ()), *_COMMON], _slice),
     Concatenate: (
         [_parameter("inputs"), _parameter("axis"), _parameter("in_place_index", None),

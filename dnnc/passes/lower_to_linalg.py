@@ -26,7 +26,9 @@ from ..dialect.op import Op
 from ..dialect.ops import (
     BlockMaskLoad,
     Concatenate,
+    ConvDgrad,
     ConvFprop,
+    ConvWgrad,
     Matmul,
     MoeGroupedMatmul,
     PagedCacheLoad,
@@ -51,7 +53,7 @@ from ..errors import DnncError, Status
 from ..mlir import attributes_of, func, ir
 from .fuse import target_of
 from .linalg_block_mask import block_mask_load
-from .linalg_conv import conv_fprop
+from .linalg_conv import convolution
 from .linalg_grouped import moe_grouped_matmul
 from .linalg_lowering import Lowering
 from .linalg_matmul import matmul
@@ -78,7 +80,9 @@ _RULES: dict[type[Op], Callable[[Lowering, Any], None]] = {
     RaggedStore: ragged_store,
     Matmul: matmul,
     MoeGroupedMatmul: moe_grouped_matmul,
-    ConvFprop: conv_fprop,
+    ConvFprop: convolution,
+    ConvDgrad: convolution,
+    ConvWgrad: convolution,
     Resample: resample,
     ResampleBackward: resample_backward,
     Rng: rng,
