@@ -285,7 +285,15 @@ def test_the_drawn_graphs_have_everything():
     tensors = [tensor for graph in graphs for tensor in graph.tensors]
     # Offsets of experts and of sequences, tables of pages and flags of peers are no random numbers,
     # and the bounds of a drawn graph know nothing else.
-    not_drawn = {"conv_fprop", "moe_grouped_matmul", "peer_reduction", "resample", "rng"}
+    not_drawn = {
+        "conv_fprop",
+        "conv_dgrad",
+        "conv_wgrad",
+        "moe_grouped_matmul",
+        "peer_reduction",
+        "resample",
+        "rng",
+    }
     not_drawn |= {"block_mask_load", "paged_cache_load", "ragged_load", "ragged_store"}
     # Composite operations are made of others, which are drawn; a reduction or a matmul may be one.
     wanted = {kind.op_name for kind in OPS if kind.expand is Op.expand} - not_drawn

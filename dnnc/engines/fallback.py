@@ -18,7 +18,8 @@ from ..codegen.region import Region
 from ..codegen.walk import Reducer
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
-from ..dialect.ops import Convolution, Matmul, MoeGroupedMatmul, RaggedStore, Reduction
+from ..dialect.ops import Matmul, MoeGroupedMatmul, RaggedStore, Reduction
+from ..dialect.ops.conv import Convolution
 from ..expr import typical
 from ..target import Target
 from .engine import Knob, Knobs, Prediction, Reason

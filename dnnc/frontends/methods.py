@@ -26,7 +26,6 @@ from ..dialect.ops import (
     Concatenate,
     ConvDgrad,
     ConvFprop,
-    Convolution,
     ConvWgrad,
     InstancenormBackward,
     Matmul,
@@ -41,6 +40,7 @@ from ..dialect.ops import (
     SoftmaxBackward,
 )
 from ..dialect.ops import resample as resampling
+from ..dialect.ops.conv import Convolution
 from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, DnncTypeError, Status

@@ -25,7 +25,7 @@ from typing import Any
 from .. import dtypes
 from ..codegen.scalar import Scalars, accumulation_type, constant, convert, element_type
 from ..dialect import structure
-from ..dialect.ops import Convolution
+from ..dialect.ops.conv import Convolution
 from ..dialect.tensor import Tensor, packed_strides
 from ..dialect.window_contraction import AXES, SPATIAL
 from ..dtypes import DType

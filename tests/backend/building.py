@@ -170,6 +170,10 @@ SPELLED = {
                     {"inputs": "INPUT_DESCS", "y": "OUTPUT_DESC", "axis": "AXIS"}),
     "conv_fprop": ("OPERATION_CONVOLUTION_FORWARD", "OPERATION_CONVOLUTION_FORWARD",
                    {"x": "X", "w": "W", "y": "Y"}),
+    "conv_dgrad": ("OPERATION_CONVOLUTION_BACKWARD_DATA", "OPERATION_CONVOLUTION_BWD_DATA",
+                   {"dy": "DY", "w": "W", "dx": "DX"}),
+    "conv_wgrad": ("OPERATION_CONVOLUTION_BACKWARD_FILTER", "OPERATION_CONVOLUTION_BWD_FILTER",
+                   {"x": "X", "dy": "DY", "dw": "DW"}),
     "resample": ("OPERATION_RESAMPLE_FWD", "OPERATION_RESAMPLE_FWD",
                  {"x": "XDESC", "y": "YDESC", "index": "IDXDESC"}),
     "resample_backward": (
@@ -213,6 +217,12 @@ SPELLED = {
        for name in ("layernorm", "rmsnorm", "adalayernorm", "instancenorm", "batchnorm")},
 }  # fmt: skip
 
+_CONVOLUTION = (
+    "CONVOLUTION", "CONV_DESC",
+    {"compute_type": "COMP_TYPE", "convolution_mode": "CONV_MODE", "dilation": "DILATIONS",
+     "stride": "FILTER_STRIDES", "pre_padding": "PRE_PADDINGS", "post_padding": "POST_PADDINGS"},
+)  # fmt: skip
+
 # Operation -> (descriptor of its parameters, attribute that names it, field -> end of the name).
 PARAMETERS = {
     "matmul": ("MATMUL", "DESC", {"compute_type": "COMP_TYPE"}),
@@ -223,11 +233,7 @@ PARAMETERS = {
          "relu_lower_clip_slope": "RELU_LOWER_CLIP_SLOPE", "softplus_beta": "SOFTPLUS_BETA",
          "swish_beta": "SWISH_BETA"}),
     "reduction": ("REDUCTION", "DESC", {"mode": "OPERATOR", "compute_type": "COMP_TYPE"}),
-    "conv_fprop": (
-        "CONVOLUTION", "CONV_DESC",
-        {"compute_type": "COMP_TYPE", "convolution_mode": "CONV_MODE", "dilation": "DILATIONS",
-         "stride": "FILTER_STRIDES", "pre_padding": "PRE_PADDINGS",
-         "post_padding": "POST_PADDINGS"}),
+    **{name: _CONVOLUTION for name in ("conv_fprop", "conv_dgrad", "conv_wgrad")},
     "resample": ("RESAMPLE", "DESC", _WINDOWS),
     "resample_backward": ("RESAMPLE", "DESC", _WINDOWS),
     "rng": (
@@ -373,7 +379,7 @@ class Writer:
         if op.op_name == "bn_finalize":
             mode = b.CUDNN_BN_FINALIZE_STATISTICS_TRAINING
             return [(name_of(prefix, "STATS_MODE"), b.CUDNN_TYPE_BN_FINALIZE_STATS_MODE, [mode])]
-        if op.op_name == "conv_fprop":
+        if op.op_name.startswith("conv_"):
             return [(name_of(prefix, "ALPHA"), DOUBLE, [1.0]),
                     (name_of(prefix, "BETA"), DOUBLE, [0.0])]  # fmt: skip
         return []

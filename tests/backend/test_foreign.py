@@ -8,7 +8,7 @@ from dnnc.backend import foreign
 from dnnc.backend.enums import CONSTANTS
 from dnnc.backend.kinds import KINDS
 
-from .building import DATA_TYPE, DOUBLE, I64, D, graph_of, made, name_of, tensor
+from .building import DATA_TYPE, I64, D, graph_of, made, name_of, tensor
 
 HALF, INT32 = b.CUDNN_DATA_HALF, b.CUDNN_DATA_INT32
 
@@ -23,24 +23,6 @@ def operation(kind, *rows):
 
 def image(uid, channels=4):
     return tensor(uid, [2, channels, 8, 8], dtype=HALF)
-
-
-def convolution_rows(prefix, **given):
-    parameters = made(
-        b.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
-        (b.CUDNN_ATTR_CONVOLUTION_COMP_TYPE, DATA_TYPE, [b.CUDNN_DATA_FLOAT]),
-        (b.CUDNN_ATTR_CONVOLUTION_CONV_MODE, b.CUDNN_TYPE_CONVOLUTION_MODE, [1]),
-        (b.CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, I64, [2]),
-        *((name_of("CONVOLUTION", end), I64, values) for end, values in (
-            ("PRE_PADDINGS", [1, 1]), ("POST_PADDINGS", [1, 1]),
-            ("FILTER_STRIDES", [1, 1]), ("DILATIONS", [1, 1]))),
-    )  # fmt: skip
-    scaled = [(name_of(prefix, "ALPHA"), DOUBLE, [1.0]), (name_of(prefix, "BETA"), DOUBLE, [0.0])]
-    return [*tensors(prefix, CONV_DESC=parameters, **given), *scaled]
-
-
-def filters(uid):
-    return tensor(uid, [6, 4, 3, 3], dtype=HALF)
 
 
 def signal():
@@ -77,21 +59,7 @@ def attention_gradient(ends="Q K V O STATS DQ DK DV DOD"):
     return operation("SDPA_BWD", *tensors("OPERATION_SDPA_BWD", **given))
 
 
-def data_gradient():
-    prefix = "OPERATION_CONVOLUTION_BWD_DATA"
-    rows = convolution_rows(prefix, W=filters(1), DX=image(2), DY=image(3, 6))
-    return operation("CONVOLUTION_BACKWARD_DATA", *rows)
-
-
-def filter_gradient(response=6):
-    prefix = "OPERATION_CONVOLUTION_BWD_FILTER"
-    rows = convolution_rows(prefix, DW=filters(1), X=image(2), DY=image(3, response))
-    return operation("CONVOLUTION_BACKWARD_FILTER", *rows)
-
-
 ALL = {
-    "CONVOLUTION_BACKWARD_DATA": data_gradient,
-    "CONVOLUTION_BACKWARD_FILTER": filter_gradient,
     "SIGNAL": signal,
     "BLOCK_SCALE_QUANTIZE": lambda: block_scale("QUANTIZE"),
     "BLOCK_SCALE_DEQUANTIZE": lambda: block_scale("DEQUANTIZE"),
@@ -131,7 +99,6 @@ def test_what_is_missing_is_asked_for(kind):
 @pytest.mark.parametrize(
     ("build", "status"),
     [
-        (lambda: filter_gradient(response=7), Status.BAD_PARAM_SHAPE_MISMATCH),
         (lambda: attention_gradient("Q K V"), Status.BAD_PARAM),
     ],
 )

@@ -8,7 +8,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.dialect.pointwise_modes import MODES
 
-from . import attention_examples
+from . import attention_examples, conv_gradient_examples
 
 M = dnnc.Dim("M", min=1, max=512)
 B = dnnc.Dim("B", min=1, max=64, multiple_of=2)
@@ -677,6 +677,7 @@ EXAMPLES = {
         softmax_backward([M, 4, 3], [-1, 1], "LOG"),
         softmax_backward([3, 8, 2], 1, "FAST", io=dtypes.bf16),
     ],
+    **conv_gradient_examples.EXAMPLES,
     **attention_examples.EXAMPLES,
 }
 
@@ -958,5 +959,6 @@ BROKEN = {
     ("softmax_backward", "C1"): softmax_backward([5, 8], 2),
     ("softmax_backward", "C2"): changed(softmax_backward([5, 8]), "dy", [5, 1]),
     ("softmax_backward", "C3"): changed(softmax_backward([5, 8]), **INTEGERS),
+    **conv_gradient_examples.BROKEN,
     **attention_examples.BROKEN,
 }

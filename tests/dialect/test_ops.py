@@ -9,7 +9,7 @@ import pytest
 import dnnc
 from dnnc import dtypes, mlir
 from dnnc.dialect import dnn, json_form
-from dnnc.dialect.ops import OPS, ConvFprop, Matmul, SdpaFp8
+from dnnc.dialect.ops import OPS, ConvDgrad, ConvFprop, ConvWgrad, Matmul, SdpaFp8
 from dnnc.dialect.reference import drawn, reference
 from dnnc.errors import DnncError, Status
 
@@ -191,7 +191,7 @@ def test_a_product_of_fp8_says_what_it_computes_in():
 
 
 COMPUTING = [op for op in OPS if any(f.name == "compute_type" for f in op.fields)]
-OF_PRODUCTS = (Matmul, ConvFprop, SdpaFp8)
+OF_PRODUCTS = (Matmul, ConvFprop, ConvDgrad, ConvWgrad, SdpaFp8)
 
 
 @pytest.mark.parametrize("op", [op for op in COMPUTING if op not in OF_PRODUCTS], ids=str)

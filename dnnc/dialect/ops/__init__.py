@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..op import Op
 from .batch_norm import Batchnorm, BatchnormInference, BnFinalize, DbnWeight, Genstats
 from .block_mask_load import BlockMaskLoad
-from .conv import ConvDgrad, ConvFprop, Convolution, ConvWgrad
+from .conv import ConvDgrad, ConvFprop, ConvWgrad
 from .matmul import Matmul
 from .moe_grouped_matmul import MoeGroupedMatmul
 from .norm import Adalayernorm, Instancenorm, Layernorm, Rmsnorm

@@ -282,7 +282,7 @@ class ConvFprop(Convolution):
     op_name = "conv_fprop"
     backend = "OPERATION_CONVOLUTION_FORWARD"
     contraction = FPROP
-    tensor_fields = {IMAGE: "x", FILTER: "w", RESPONSE: "y"}
+    tensor_fields: ClassVar[Mapping[str, str]] = {IMAGE: "x", FILTER: "w", RESPONSE: "y"}
 
     x: Tensor = operand("[N, C, (D, H,) W]", frontend="image", backend="X")
     w: Tensor = operand("[K, C / groups, (T, R,) S]", frontend="weight", backend="W")
@@ -290,7 +290,7 @@ class ConvFprop(Convolution):
 
 
 class ConvDgrad(Convolution):
-    """DX = the gradient of a convolution's image, from the gradient DY of its result.
+    """DX = the gradient of a convolution's image, from its filter W and its result's gradient DY.
 
     DY [N, K, (O, P,) Q], W [K, C / groups, (T, R,) S], DX [N, C, (D, H,) W].
     The parameters are those of the forward convolution, and DX's dims are X's there: set them by
@@ -313,7 +313,7 @@ class ConvDgrad(Convolution):
     backend = "OPERATION_CONVOLUTION_BACKWARD_DATA"
     prefix = "OPERATION_CONVOLUTION_BWD_DATA"
     contraction = DGRAD
-    tensor_fields = {IMAGE: "dx", FILTER: "w", RESPONSE: "dy"}
+    tensor_fields: ClassVar[Mapping[str, str]] = {IMAGE: "dx", FILTER: "w", RESPONSE: "dy"}
 
     dy: Tensor = operand("[N, K, (O, P,) Q]", frontend="loss", backend="DY")
     w: Tensor = operand("[K, C / groups, (T, R,) S]", frontend="filter", backend="W")
@@ -321,7 +321,7 @@ class ConvDgrad(Convolution):
 
 
 class ConvWgrad(Convolution):
-    """DW = the gradient of a convolution's filter, from its image and the gradient DY of its result.
+    """DW = the gradient of a convolution's filter, from its image X and its result's gradient DY.
 
     X [N, C, (D, H,) W], DY [N, K, (O, P,) Q], DW [K, C / groups, (T, R,) S].
     The parameters are those of the forward convolution, and DW's dims are W's there: set them by
@@ -344,7 +344,7 @@ class ConvWgrad(Convolution):
     backend = "OPERATION_CONVOLUTION_BACKWARD_FILTER"
     prefix = "OPERATION_CONVOLUTION_BWD_FILTER"
     contraction = WGRAD
-    tensor_fields = {IMAGE: "x", FILTER: "dw", RESPONSE: "dy"}
+    tensor_fields: ClassVar[Mapping[str, str]] = {IMAGE: "x", FILTER: "dw", RESPONSE: "dy"}
 
     x: Tensor = operand("[N, C, (D, H,) W]", frontend="image", backend="X")
     dy: Tensor = operand("[N, K, (O, P,) Q]", frontend="loss", backend="DY")
