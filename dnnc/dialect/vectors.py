@@ -69,6 +69,7 @@ def _become_elements(tensor: Tensor) -> None:
         form = _elements_form if tensor.is_virtual else _form_in_memory
         tensor.take_form(*form(tensor))
     else:  # what it leaves open is inferred of elements
+        tensor.dims = _elements_dims(tensor)
         tensor.vector_count, tensor.vector_dim = 1, None
 
 
@@ -92,6 +93,8 @@ def elements_of(tensor: Tensor) -> Tensor:
     made = elements_beside(tensor)
     if is_laid_out(tensor):
         made.dims, made.strides = _elements_form(tensor)
+    else:
+        made.dims = _elements_dims(tensor)
     return made
 
 
@@ -117,10 +120,18 @@ def _vector_dims(dims: _Sizes, tensor: Tensor) -> _Sizes:
     return _with(dims, axis, extent // count)
 
 
+def _elements_dims(tensor: Tensor) -> _Sizes | None:
+    """Dims of elements; None where those of vectors are open."""
+    if tensor.dims is None:
+        return None
+    axis = _axis(tensor)
+    return _with(tensor.dims, axis, tensor.dims[axis] * tensor.vector_count)
+
+
 def _elements_form(tensor: Tensor) -> _Form:
     """Dims of elements, packed, the vectors' axis last."""
-    axis, count = _axis(tensor), tensor.vector_count
-    dims = _with(tensor.shape, axis, tensor.shape[axis] * count)
+    axis, dims = _axis(tensor), _elements_dims(tensor)
+    assert dims is not None, f"{tensor.label} has no dims"
     outer = (other for other in stride_order(dims, tensor.layout) if other != axis)
     return dims, packed_strides(dims, (*outer, axis))
 
