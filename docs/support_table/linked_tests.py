@@ -95,6 +95,11 @@ _VIEWS = (
     *_both("test_pointwise.py", "test_views_in_a_chain"),
     *_both("test_matmul_sm80.py", "test_transposed_and_sliced_operands"),
 )
+_CONV_GRADIENTS = (
+    *_both("test_conv_gradients.py"),
+    LinkedTest("tests/dialect/test_conv_gradients.py"),
+    LinkedTest("tests/backend/test_conv_gradients.py"),
+)
 _NORMS = (
     *_both("test_pointwise.py", "test_examples_of_every_operation"),
     LinkedTest("tests/dialect/test_norm_references.py"),
@@ -239,6 +244,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_reduction.py", "test_fallback_takes_mixed_types_and_any_strides"),
         LinkedTest(_REDUCTION, "test_fallback_multiplies_every_type", "sm_90"),
         *_both("test_conv.py"),
+        *_both("test_conv_gradients.py"),
         *_COMMON,
     ),
     "operation matmul": (
@@ -266,6 +272,8 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_conv_depthwise.py"),
         *_both("test_conv_grouped_sm80.py"),
     ),
+    "operation conv_dgrad": _CONV_GRADIENTS,
+    "operation conv_wgrad": _CONV_GRADIENTS,
     "operation resample": (
         *_both("test_resample.py"),
         LinkedTest("tests/dialect/test_resample.py"),

@@ -27,6 +27,7 @@ WITH_GROUPS = {X: [2, 2, 2, 5, 4], W: [2, 3, 2, 3, 2], Y: [2, 2, 3, 3, 3]}
 # Kind of the descriptor, prefix, the ends that name image, filter and response, the result.
 DATA = ("DATA", "DX", "W", "DY", X)
 FILTER = ("FILTER", "X", "DW", "DY", W)
+OPS = {"DATA": "conv_dgrad", "FILTER": "conv_wgrad"}
 
 
 def gradient(of, dims=None, alpha=1.0, beta=0.0, virtual=False):
@@ -74,8 +75,7 @@ def test_alpha_and_beta(of):
     result, inputs = of[-1], drawn()
     graph = graph_of(gradient(of, alpha=2.5, beta=0.5))
     titles = [op.title for op in b.operation_graph(graph).ops]
-    name = f"conv_{of[0][0].lower()}grad".replace("fgrad", "wgrad")
-    assert titles == [name, "pointwise:mul", "pointwise:mul", "pointwise:add"]
+    assert titles == [OPS[of[0]], "pointwise:mul", "pointwise:mul", "pointwise:add"]
     operands = {uid: array for uid, array in inputs.items() if uid != result}
     wanted = 2.5 * referenced(gradient(of), operands) + 0.5 * inputs[result]
     plan = b.execution_plan(plan_of(heuristics(graph)[0])).plan
