@@ -99,7 +99,7 @@ class Drawn:
     can_be_infinite: bool
 
 
-def _strides(dims: list[Any], layout: str, gap: int) -> list[Any]:
+def strides_of(dims: list[Any], layout: str, gap: int) -> list[Any]:
     order = list(range(len(dims)))
     if layout != "first":
         order = [0, *range(2, len(dims)), 1]
@@ -112,7 +112,7 @@ def _strides(dims: list[Any], layout: str, gap: int) -> list[Any]:
     return strides
 
 
-def _window(random: Random, extent: int, *, is_dense: bool) -> dict[str, int]:
+def window_of(random: Random, extent: int, *, is_dense: bool) -> dict[str, int]:
     taps, stride = random.choice((1, 1, 2, 3, 3, 4, 5)), random.choice((1, 1, 2, 3, 5))
     dilation = 1 if is_dense else random.choice((1, 1, 2, 3))
     reach = (taps - 1) * dilation
@@ -136,7 +136,7 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     windows = [
         dict(_ONE_TAP)
         if surface.is_one_tap
-        else _window(random, extent, is_dense=is_stem and axis == spatial - 1)
+        else window_of(random, extent, is_dense=is_stem and axis == spatial - 1)
         for axis, extent in enumerate(extents)
     ]
     sizes, dims = {}, [random.choice((1, 2, 3)), c * groups, *extents]
@@ -158,7 +158,7 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
     gap = surface.unit * random.choice((1, 2))
 
     def tensor(shape: list[Any], *layouts: str, **options: Any) -> Any:
-        return g.tensor(shape, _strides(shape, random.choice(layouts), gap), **options)
+        return g.tensor(shape, strides_of(shape, random.choice(layouts), gap), **options)
 
     before = _before(random, surface, is_integer=is_integer)
     # Integers of up to 9 beside tf32 would cancel to rows that are all rounding.
@@ -197,7 +197,7 @@ def draw(random: Random, surface: Surface, target: str) -> Drawn:
                 allowance = max(allowance, 2.0**-12)
             value.set_output().set_data_type("i32" if is_integer and value is y else type_)
             shape = list(value.get_dim())
-            value.set_stride(_strides(shape, random.choice(surface.outputs_of), gap))
+            value.set_stride(strides_of(shape, random.choice(surface.outputs_of), gap))
     is_wide = all(type_.bits > 8 for type_ in (io, of_filter))
     return Drawn(g, sizes, allowance, is_wide)
 

@@ -97,6 +97,7 @@ _VIEWS = (
 )
 _CONV_GRADIENTS = (
     *_both("test_conv_gradients.py"),
+    *_both("test_random_conv_gradients.py"),
     LinkedTest("tests/dialect/test_conv_gradients.py"),
     LinkedTest("tests/backend/test_conv_gradients.py"),
 )
