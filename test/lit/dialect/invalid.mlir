@@ -386,6 +386,86 @@ func.func @conv_fprop_c5(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
 
 // -----
 
+func.func @conv_dgrad_c1(%a: tensor<2x6x5x5xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: conv_dgrad (C1): stride [1]; accepted: 2 values}}
+  "dnn.conv_dgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1>} : (tensor<2x6x5x5xf32>, tensor<6x4x3x3xf32>) -> tensor<2x4x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @conv_dgrad_c2(%a: tensor<2x6x5x5xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM: conv_dgrad (C2): dilation [1, 0]; accepted: values of at least 1}}
+  "dnn.conv_dgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 0>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x6x5x5xf32>, tensor<6x4x3x3xf32>) -> tensor<2x4x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @conv_dgrad_c3(%a: tensor<2x6x5x5xf32>, %b: tensor<6x3x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: conv_dgrad (C3): C = 4, W [6, 3, 3, 3]; accepted: fixed sizes; W's second dim divides C, and C over it divides K}}
+  "dnn.conv_dgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x6x5x5xf32>, tensor<6x3x3x3xf32>) -> tensor<2x4x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @conv_dgrad_c4(%a: tensor<2x6x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: conv_dgrad (C4): DY has dims [2, 6, 7, 7]; accepted: [2, 6, 5, 5], each at least 1}}
+  "dnn.conv_dgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x6x7x7xf32>, tensor<6x4x3x3xf32>) -> tensor<2x4x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @conv_dgrad_c5(%a: tensor<2x6x5x5xf32>, %b: tensor<6x4x3x3xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: conv_dgrad (C5): compute type INT32 for f32 and f32; accepted: FLOAT, HALF, DOUBLE}}
+  "dnn.conv_dgrad"(%a, %b) {compute_type = i32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x6x5x5xf32>, tensor<6x4x3x3xf32>) -> tensor<2x4x7x7xf32>
+  return
+}
+
+// -----
+
+func.func @conv_wgrad_c1(%a: tensor<2x4x7x7xf32>, %b: tensor<2x6x5x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM: conv_wgrad (C1): stride [1]; accepted: 2 values}}
+  "dnn.conv_wgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1>} : (tensor<2x4x7x7xf32>, tensor<2x6x5x5xf32>) -> tensor<6x4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_wgrad_c2(%a: tensor<2x4x7x7xf32>, %b: tensor<2x6x5x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM: conv_wgrad (C2): dilation [1, 0]; accepted: values of at least 1}}
+  "dnn.conv_wgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 0>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<2x6x5x5xf32>) -> tensor<6x4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_wgrad_c3(%a: tensor<2x4x7x7xf32>, %b: tensor<2x6x5x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: conv_wgrad (C3): C = 4, DW [6, 3, 3, 3]; accepted: fixed sizes; DW's second dim divides C, and C over it divides K}}
+  "dnn.conv_wgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<2x6x5x5xf32>) -> tensor<6x3x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_wgrad_c4(%a: tensor<2x4x7x7xf32>, %b: tensor<2x6x7x7xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: conv_wgrad (C4): DY has dims [2, 6, 7, 7]; accepted: [2, 6, 5, 5], each at least 1}}
+  "dnn.conv_wgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<2x6x7x7xf32>) -> tensor<6x4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_wgrad_c5(%a: tensor<2x4x7x7xf32>, %b: tensor<2x6x5x5xf32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: conv_wgrad (C5): compute type INT32 for f32 and f32; accepted: FLOAT, HALF, DOUBLE}}
+  "dnn.conv_wgrad"(%a, %b) {compute_type = i32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1, 1>} : (tensor<2x4x7x7xf32>, tensor<2x6x5x5xf32>) -> tensor<6x4x3x3xf32>
+  return
+}
+
+// -----
+
 func.func @resample_c1(%a: tensor<2x8x7x6xf32>) {
   // expected-error@+1 {{BAD_PARAM: resample:MAXPOOL (C1): stride [2]; accepted: 2 values}}
   "dnn.resample"(%a) {compute_type = f32, denominator = 1 : i64, padding_mode = "NEG_INF_PAD", post_padding = array<i64: 1, 1>, pre_padding = array<i64: 1, 1>, resample_mode = "MAXPOOL", resultSegmentSizes = array<i32: 1, 0>, stride = array<i64: 2>, window = array<i64: 3, 3>} : (tensor<2x8x7x6xf32>) -> tensor<2x8x4x3xf32>

@@ -103,6 +103,20 @@ func.func @conv_fprop(%x: tensor<2x4x7x6xf32>, %w: tensor<6x2x3x2xf32>) -> tenso
   return %0 : tensor<2x6x4x5xf32>
 }
 
+// CHECK-LABEL: func.func @conv_dgrad
+// CHECK: "dnn.conv_dgrad"(%{{.*}}, %{{.*}}) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 2>, post_padding = array<i64: 2, 1>, pre_padding = array<i64: 1, 0>, stride = array<i64: 2, 1>}
+func.func @conv_dgrad(%a: tensor<2x6x4x5xf32>, %b: tensor<6x2x3x2xf32>) -> tensor<2x4x7x6xf32> {
+  %0 = "dnn.conv_dgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 2>, post_padding = array<i64: 2, 1>, pre_padding = array<i64: 1, 0>, stride = array<i64: 2, 1>} : (tensor<2x6x4x5xf32>, tensor<6x2x3x2xf32>) -> tensor<2x4x7x6xf32>
+  return %0 : tensor<2x4x7x6xf32>
+}
+
+// CHECK-LABEL: func.func @conv_wgrad
+// CHECK: "dnn.conv_wgrad"(%{{.*}}, %{{.*}}) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 2>, post_padding = array<i64: 2, 1>, pre_padding = array<i64: 1, 0>, stride = array<i64: 2, 1>}
+func.func @conv_wgrad(%a: tensor<2x4x7x6xf32>, %b: tensor<2x6x4x5xf32>) -> tensor<6x2x3x2xf32> {
+  %0 = "dnn.conv_wgrad"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 2>, post_padding = array<i64: 2, 1>, pre_padding = array<i64: 1, 0>, stride = array<i64: 2, 1>} : (tensor<2x4x7x6xf32>, tensor<2x6x4x5xf32>) -> tensor<6x2x3x2xf32>
+  return %0 : tensor<6x2x3x2xf32>
+}
+
 // CHECK-LABEL: func.func @layernorm_with_statistics
 // CHECK: "dnn.layernorm"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, norm_forward_phase = "TRAINING", operandSegmentSizes = array<i32: 1, 1, 1, 1>, resultSegmentSizes = array<i32: 1, 1, 1>}
 func.func @layernorm_with_statistics(%x: tensor<5x8xf32>, %scale: tensor<1x8xf32>, %bias: tensor<1x8xf32>, %epsilon: tensor<1x1xf32>) -> (tensor<5x8xf32>, tensor<5x1xf32>, tensor<5x1xf32>) {

@@ -146,3 +146,42 @@ func.func @dynamic_size(%x: tensor<?x16xf16, #dnn.layout<#rows>>) -> tensor<?x16
   %0 = "dnn.pointwise"(%x) {compute_type = f32, mode = "neg", operandSegmentSizes = array<i32: 1, 0, 0>} : (tensor<?x16xf16, #dnn.layout<#rows>>) -> tensor<?x16xf16, #dnn.layout<#rows>>
   return %0 : tensor<?x16xf16, #dnn.layout<#rows>>
 }
+
+// -----
+
+// The gradient of a filter sums over images and outputs; padding of X is a zero that is multiplied.
+// CHECK-DAG: #[[DY:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d4, d0, d5, d6)>
+// CHECK-DAG: #[[DW:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d1, d2, d3)>
+// CHECK-LABEL: func.func private @gradient_of_a_filter_fusion0_anchor0(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<1x2x6x4xf16
+// CHECK: linalg.generic {indexing_maps = [#[[DY]], #[[DW]]], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+// CHECK: %[[INSIDE:.*]] = arith.cmpi ult,
+// CHECK: tensor.extract %[[X]]
+// CHECK: %[[VALUE:.*]] = arith.select %[[INSIDE]]
+// CHECK: math.fma %[[VALUE]]
+// CHECK-NEXT: linalg.yield
+func.func @gradient_of_a_filter(%x: tensor<1x2x6x4xf16>, %dy: tensor<1x4x3x3xf16>) -> tensor<4x2x3x2xf16> attributes {dnn.graph} {
+  %0 = "dnn.conv_wgrad"(%x, %dy) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 1, 0>, pre_padding = array<i64: 1, 0>, stride = array<i64: 2, 1>} : (tensor<1x2x6x4xf16>, tensor<1x4x3x3xf16>) -> tensor<4x2x3x2xf16>
+  return %0 : tensor<4x2x3x2xf16>
+}
+
+// -----
+
+// The gradient of an image sums over taps and the filters of a group, whose number is C over W's second
+// dim; a tap that the stride leaves between two outputs adds nothing.
+// CHECK-DAG: #[[SUMMED:.*]] = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d4, d5, d6)>
+// CHECK-LABEL: func.func private @gradient_of_an_image_fusion0_anchor0(
+// CHECK-SAME: %[[DY:[a-z0-9]+]]: tensor<1x4x3x3xf16
+// CHECK-SAME: %[[W:[a-z0-9]+]]: tensor<4x2x3x2xf16
+// CHECK: linalg.generic {indexing_maps = [#[[SUMMED]], #{{.*}}], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+// CHECK: ^bb0(%{{.*}}: i1, %[[TOTAL:.*]]: f32):
+// CHECK: %[[REST:.*]] = arith.remui
+// CHECK: %[[READ:.*]] = arith.cmpi eq, %[[REST]]
+// CHECK: tensor.extract %[[DY]]
+// CHECK: tensor.extract %[[W]]
+// CHECK: %[[SUM:.*]] = math.fma %{{.*}}, %{{.*}}, %[[TOTAL]]
+// CHECK: arith.select %[[READ]], %[[SUM]], %[[TOTAL]]
+func.func @gradient_of_an_image(%dy: tensor<1x4x3x3xf16>, %w: tensor<4x2x3x2xf16>) -> tensor<1x4x6x4xf16> attributes {dnn.graph} {
+  %0 = "dnn.conv_dgrad"(%dy, %w) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 1, 0>, pre_padding = array<i64: 1, 0>, stride = array<i64: 2, 1>} : (tensor<1x4x3x3xf16>, tensor<4x2x3x2xf16>) -> tensor<1x4x6x4xf16>
+  return %0 : tensor<1x4x6x4xf16>
+}
