@@ -61,6 +61,18 @@ FORWARD = {
     "symbols": ([B, 4, M, M + 1], [2, 4, 2, 3], {"padding": [1, 1], "stride": [1, 2]}),
 }  # fmt: skip
 
+# Where libraries have given wrong gradients: pixels past the last window (pytorch #25101), a volume
+# of groups whose strides are beyond its filter (#68868), filters of groups (#51430).
+PEERS = {
+    "pixels past the last window": (
+        [1, 3, 11, 11], [2, 3, 5, 5], {"padding": [1, 1], "stride": [3, 3]}
+    ),
+    "volume of groups, wide strides": (
+        [1, 6, 5, 5, 3], [6, 2, 2, 2, 2], {"padding": [1, 1, 1], "stride": [4, 4, 1]}
+    ),
+    "filters of groups": ([2, 6, 8], [4, 3, 3], {"padding": [1], "dilation": [2]}),
+}  # fmt: skip
+
 
 def example(gradient, name):
     def build():

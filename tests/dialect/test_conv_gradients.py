@@ -10,15 +10,15 @@ from dnnc import dtypes
 from dnnc.dialect.ops import ConvDgrad, ConvWgrad
 from dnnc.errors import DnncError, Status
 
-from .conv_gradient_examples import FORWARD, GRADIENTS, dgrad_of, new_graph, wgrad_of
+from .conv_gradient_examples import FORWARD, GRADIENTS, PEERS, dgrad_of, new_graph, wgrad_of
 
-FIXED = [name for name in FORWARD if name != "symbols"]
+CASES = {name: case for name, case in (FORWARD | PEERS).items() if name != "symbols"}
 INPUTS = {"conv_dgrad": "yw", "conv_wgrad": "xy"}
 
 
 def arrays_of(name, rng):
     """x, w and an array of y's dims, and the result of the forward convolution of x and w."""
-    x, w, parameters = FORWARD[name]
+    x, w, parameters = CASES[name]
     drawn = {"x": rng.standard_normal(x), "w": rng.standard_normal(w)}
     y = forward(name, drawn)
     return {**drawn, "y": rng.standard_normal(y.shape)}, parameters
@@ -26,13 +26,13 @@ def arrays_of(name, rng):
 
 def forward(name, drawn):
     g = new_graph(dtypes.f64)
-    x, w, parameters = FORWARD[name]
+    x, w, parameters = CASES[name]
     return referenced(g, g.conv_fprop(g.tensor(x), g.tensor(w), **parameters), "xw", drawn)
 
 
 def gradient(op, name, drawn):
     g = new_graph(dtypes.f64)
-    x, w, parameters = FORWARD[name]
+    x, w, parameters = CASES[name]
     return referenced(g, GRADIENTS[op](g, x, w, **parameters), INPUTS[op], drawn)
 
 
@@ -48,7 +48,7 @@ def finished(g, made):
     return g.graph.finalize()
 
 
-@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("name", CASES)
 def test_references_are_the_sums_over_every_pair_of_pixel_and_tap(name):
     """One product at a time, of every output, filter, channel of its group and tap."""
     drawn, parameters = arrays_of(name, np.random.default_rng(0))

@@ -10,7 +10,7 @@ from dnnc.dialect.reference import reference
 from dnnc.engines import ENGINES
 from dnnc.errors import Status
 from dnnc.target import of
-from tests.dialect.conv_gradient_examples import dgrad_of, response_dims, wgrad_of
+from tests.dialect.conv_gradient_examples import PEERS, dgrad_of, response_dims, wgrad_of
 from tests.support.checked import check, random_inputs
 
 from .convs import around, image, packed
@@ -52,6 +52,15 @@ def test_types_that_differ_and_channels_first(of_gradient):
     made = of_gradient(g, [1, 2, 5, 4], [2, 2, 3, 3], (dtypes.f16, dtypes.i8), padding=[1, 1])
     made.set_output().set_stride(packed(made.get_dim()))
     check(g, engine="fallback")
+
+
+@pytest.mark.parametrize("case", PEERS)
+@pytest.mark.parametrize("of_gradient", [dgrad_of, wgrad_of])
+def test_where_libraries_were_wrong(of_gradient, case):
+    g = new_graph(dtypes.f32)
+    x, w, parameters = PEERS[case]
+    of_gradient(g, x, w, **parameters).set_output()
+    check(g, engine="fallback", slack=4.0)
 
 
 def test_what_comes_before_and_after_dgrad():
