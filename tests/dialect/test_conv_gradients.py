@@ -1,6 +1,7 @@
 """A convolution's gradients: the references, what is inferred, what is asked for and refused."""
 
 import itertools
+from functools import cache
 
 import numpy as np
 import pytest
@@ -24,20 +25,24 @@ def arrays_of(name, rng):
     return {**drawn, "y": rng.standard_normal(y.shape)}, parameters
 
 
-def forward(name, drawn):
+@cache
+def forward_graph(name):
     g = new_graph(dtypes.f64)
     x, w, parameters = CASES[name]
-    return referenced(g, g.conv_fprop(g.tensor(x), g.tensor(w), **parameters), "xw", drawn)
+    return finished(g, g.conv_fprop(g.tensor(x), g.tensor(w), **parameters))
+
+
+def forward(name, drawn):
+    return referenced(forward_graph(name), "xw", drawn)
 
 
 def gradient(op, name, drawn):
     g = new_graph(dtypes.f64)
     x, w, parameters = CASES[name]
-    return referenced(g, GRADIENTS[op](g, x, w, **parameters), INPUTS[op], drawn)
+    return referenced(finished(g, GRADIENTS[op](g, x, w, **parameters)), INPUTS[op], drawn)
 
 
-def referenced(g, made, keys, drawn):
-    graph = finished(g, made)
+def referenced(graph, keys, drawn):
     inputs = {t.uid: drawn[key] for t, key in zip(graph.inputs, keys, strict=True)}
     (found,) = dnnc.reference(graph, inputs, exact_outputs=True).values()
     return found
@@ -96,7 +101,7 @@ def test_integers_wrap_as_those_of_a_product_do(op):
     made = GRADIENTS[op](g, [1, 1, 1], [1, 1, 1], types, compute_data_type=dtypes.i32)
     factors = zip(INPUTS[op], (65537, 65536), strict=True)
     drawn = {key: [[[factor]]] for key, factor in factors}
-    found = referenced(g, made, INPUTS[op], drawn)
+    found = referenced(finished(g, made), INPUTS[op], drawn)
     assert found.tolist() == [[[65536]]]
 
 
