@@ -77,7 +77,7 @@ def slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
         other = Status.NOT_SUPPORTED_GRAPH_PATTERN
         found = (r for r in refusals(choice.fusion, target) if r.reasons[0].status is not other)
         said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
-        said = said or "no engine has such operations in one fusion"
+        said = said or "no other engine has such operations, or not in one fusion"
         about = _seconds_text(choice.prediction.seconds)
         how = f"runs element by element ({choice.engine.name}, about {about})"
         told.append(f"{heavy[0].label} on {target} {how}: {said}")
