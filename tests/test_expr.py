@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,10 +83,53 @@ def test_size_and_depth_are_bounded():
         parse("1+" * 3000 + "1")
     with pytest.raises(DnncError, match="deep"):
         parse("(" * 100 + "1" + ")" * 100)
-    many = {f"a{i}": Dim(f"a{i}") for i in range(40)}
-    sums = "*".join(f"(a{i} + a{i + 1})" for i in range(0, 40, 2))
     with pytest.raises(DnncError, match="a sum of 2048 products"):
-        parse(sums, many)
+        expr.product(Dim(f"a{i}") + Dim(f"b{i}") for i in range(20))
+
+
+def chained(value, count):
+    for place in range(count):
+        value = -(value // (place + 2) + 1)
+    return value
+
+
+HOSTILE = {
+    "digits": ("9" * 400, "a number of 400 digits"),
+    "large number": ("99999999999999999999", "a number of over 64 bits"),
+    "large product": ("*".join(["9999999999"] * 100), "a number of over 64 bits"),
+    "minus": ("-" * 4000 + "M + Q", "unexpected 'Q'"),
+    "chain": ("M" + "//3" * 1300, "over 32 calls in each other"),
+    "nested calls": ("min(M, " * 66 + "N" + ")" * 66, "over 65 deep"),
+    "power": ("*".join("M" * 2000), "a product of over 32 sizes"),
+    "products of sums": ("*".join(["(M + N + 1)"] * 340), "too many products of sums"),
+    "wide products": (
+        "*".join(f"({'+'.join(f'{name}//{i}' for i in range(3, 35))})" for name in "MN"),
+        "too many products of sums",
+    ),
+    "signs": (f"({'+'.join(f'M//{i}' for i in range(3, 350))})" + "*-1" * 450, "too many products"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "said"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_text_is_refused_soon(text, said):
+    began = time.process_time()
+    with pytest.raises(DnncError, match=said):
+        parse(text, DIMS)
+    assert time.process_time() - began < 0.5
+
+
+def test_a_long_sum_is_read_soon():
+    began = time.process_time()
+    text = "+".join(f"M//{i}" for i in range(3, 600))
+    assert len(parse(text, DIMS).terms) == 597
+    assert time.process_time() - began < 0.5
+
+
+def test_calls_in_calls_have_an_end_in_python_too():
+    deep = chained(M, 32)
+    assert parse(str(deep), DIMS) == deep
+    with pytest.raises(DnncError, match="over 32 calls"):
+        chained(M, 33)
 
 
 @pytest.mark.parametrize("text", ["M != 3", "M < 3", "M == 3 and M"])

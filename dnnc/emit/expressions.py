@@ -29,9 +29,17 @@ class Printer:
 
     def __init__(self, names: Mapping[str, str]):
         self.names = names
+        # A division asks for the text of what it divides several times, which divides in turn.
+        self._texts: dict[Expr, str] = {}
 
     def expression(self, value: Expr) -> str:
         """C that may stand as an argument, or beside a comparison or an assignment."""
+        found = self._texts.get(value)
+        if found is None:
+            found = self._texts[value] = self._printed(value)
+        return found
+
+    def _printed(self, value: Expr) -> str:
         if not value.terms:
             return "0"
         text, span = "", (0, 0)

@@ -2,6 +2,7 @@
 
 import ctypes
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -248,3 +249,14 @@ def test_text_of_guards():
     assert printer.guard(parse_guard("2 < 1 and M <= 64", dims)) == "0"
     assert printer.guard(parse_guard("M <= 64 and 2 < 1", dims)) == "s->M <= 64 && 0"
     assert literal(-(1 << 63)) == "INT64_MIN"
+
+
+def test_a_chain_of_divisions_is_printed_soon():
+    chain = "M" + "//3" * 31
+    began = time.process_time()
+    assert Printer(NAMES).expression(parse(chain, {"M": M})).count(" / 3") == 31
+    nested = "M"
+    for place in range(2, 33):
+        nested = f"ceildiv({nested}, {place})"
+    assert "s->M" in Printer(NAMES).expression(parse(nested, {"M": M}))
+    assert time.process_time() - began < 0.5

@@ -1,24 +1,10 @@
-"""Size expressions: integers over named sizes, kept in one normal form so that equal is equal.
-
-A graph's sizes and strides, a plan's grids, workspace, arguments and guards are expressions.
-The text form is a closed grammar, parsed here and never by `eval`:
-
-    guard    := term ("and" term)*
-    term     := expr (("<" | "<=" | ">" | ">=" | "==" | "!=") expr)?
-    expr     := product (("+" | "-") product)*
-    product  := unary (("*" | "//" | "%") unary)*
-    unary    := "-" unary | integer | name | "(" expr ")" | function "(" expr ("," expr)? ")"
-    function := "min" | "max" | "ceildiv" | "magic" | "magic_shift"
-
-`//` and `%` round to minus infinity, as in Python.  magic(d) and magic_shift(d) take one
-expression: kernels divide by d as (n * magic) >> magic_shift, exact for 0 <= n < 2**31.
-"""
+"""Dim and Expr: integers over named sizes, in one normal form, so that equal is equal."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-import operator
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
@@ -26,12 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from types import MappingProxyType
 
-from .errors import DnncError, Status
+from ..errors import DnncError, Status
 
-MAX_TEXT = 4096
 MAX_TERMS = 1024  # of a product that is written out
-MAX_DEPTH = 32
+MAX_DEPTH = 32  # of calls in calls; nothing that walks an expression goes deeper
 _MOST_FACTORS = 8  # of a product whose bounds are looked at closely
+_MOST_SHIFTED = 4096  # products that looking at bounds closely may write out
 
 # Names that a plan's expressions may use beside the graph's symbols; the runtime sets them.
 DEVICE_VARIABLES = ("sm_count", "max_dynamic_smem_bytes")
@@ -61,11 +47,11 @@ class Dim:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
-            raise _bad(f"Dim name {self.name!r}", "a Python identifier")
-        if self.name in (*DEVICE_VARIABLES, *_FUNCTIONS, "and"):
-            raise _bad(f"Dim name {self.name!r} is reserved", "another name")
+            raise bad(f"Dim name {self.name!r}", "a Python identifier")
+        if self.name in (*DEVICE_VARIABLES, *FUNCTIONS, "and"):
+            raise bad(f"Dim name {self.name!r} is reserved", "another name")
         if self.min < 0 or self.multiple_of < 1 or self.greatest < self.least:
-            raise _bad(
+            raise bad(
                 f"Dim {self.name}: min={self.min}, max={self.max}, multiple_of={self.multiple_of}",
                 "0 <= min <= max, multiple_of >= 1, and a multiple of it between them",
             )
@@ -106,29 +92,49 @@ class Dim:
 
 
 @dataclass(frozen=True)
-class _Call:
+class Call:
     """An operation that the normal form can't look into: `//`, `%`, `min`, `max`, `ceildiv`."""
 
     function: str
     args: tuple[Expr, ...]
 
     def __str__(self) -> str:
-        if self.is_infix:
-            a, b = (text if re.fullmatch(r"\w+", text) else f"({text})" for text in self.texts)
+        return self._text
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    # Worked out once: a call stands in many products, and its arguments are calls in turn.
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash((self.function, self.args))
+
+    @functools.cached_property
+    def _text(self) -> str:
+        texts = [str(arg) for arg in self.args]
+        if self.function in ("//", "%"):
+            a, b = (text if re.fullmatch(r"\w+", text) else f"({text})" for text in texts)
             return f"({a} {self.function} {b})"
-        return f"{self.function}({', '.join(self.texts)})"
+        return f"{self.function}({', '.join(texts)})"
 
-    @property
-    def is_infix(self) -> bool:
-        return self.function in ("//", "%")
+    @functools.cached_property
+    def depth(self) -> int:
+        """How many calls stand in each other, this one counted."""
+        return 1 + max(arg.depth for arg in self.args)
 
-    @property
-    def texts(self) -> list[str]:
-        return [str(arg) for arg in self.args]
+    @functools.cached_property
+    def weight(self) -> int:
+        """How many symbols and calls it has, this one counted."""
+        return 1 + sum(arg.weight for arg in self.args)
+
+    @functools.cached_property
+    def bounds(self) -> tuple[int, int]:
+        return _call_bounds(self)
 
 
-_Atom = Dim | _Call
-_Monomial = tuple[_Atom, ...]
+Atom = Dim | Call
+Monomial = tuple[Atom, ...]
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ class Expr:
     under `//`, `%`, `min`, `max` compares by its parts.
     """
 
-    terms: tuple[tuple[_Monomial, int], ...]
+    terms: tuple[tuple[Monomial, int], ...]
 
     @staticmethod
     def of(value: Size) -> Expr:
@@ -158,10 +164,10 @@ class Expr:
         terms = dict(self.terms)
         for monomial, coefficient in summand.terms:
             terms[monomial] = terms.get(monomial, 0) + coefficient
-        return _make(terms)
+        return of_terms(terms)
 
     def __neg__(self) -> Expr:
-        return _make({monomial: -coefficient for monomial, coefficient in self.terms})
+        return of_terms({monomial: -coefficient for monomial, coefficient in self.terms})
 
     def __sub__(self, other: Size) -> Expr:
         return self + -Expr.of(other)
@@ -173,9 +179,9 @@ class Expr:
             return _constant(a * b)
         if a == 1 or b == 1:
             return factor if a == 1 else self
-        terms: dict[_Monomial, int] = {}
+        terms: dict[Monomial, int] = {}
         if len(self.terms) * len(factor.terms) > MAX_TERMS:
-            raise _bad(
+            raise bad(
                 f"a size that is a sum of {len(self.terms) * len(factor.terms)} products",
                 f"at most {MAX_TERMS}",
             )
@@ -183,7 +189,7 @@ class Expr:
             for right, b in factor.terms:
                 monomial = tuple(sorted(left + right, key=str))
                 terms[monomial] = terms.get(monomial, 0) + a * b
-        return _make(terms)
+        return of_terms(terms)
 
     def __floordiv__(self, other: Size) -> Expr:
         divisor = Expr.of(other)
@@ -191,7 +197,7 @@ class Expr:
         if exact is not None:
             return exact
         whole, rest = self._whole_terms(divisor.constant or 0)
-        return whole + _fold("//", rest, divisor)
+        return whole + fold("//", rest, divisor)
 
     def _whole_terms(self, divisor: int) -> tuple[Expr, Expr]:
         """(the terms that a fixed divisor divides, over it; the others).
@@ -202,13 +208,13 @@ class Expr:
             return Expr.of(0), self
         whole = {monomial: c // divisor for monomial, c in self.terms if c % divisor == 0}
         rest = {monomial: c for monomial, c in self.terms if c % divisor}
-        return _make(whole), _make(rest)
+        return of_terms(whole), of_terms(rest)
 
     def __mod__(self, other: Size) -> Expr:
         divisor = Expr.of(other)
         if self.divided_exactly(divisor) is not None:
             return Expr.of(0)
-        return _fold("%", self._whole_terms(divisor.constant or 0)[1], divisor)
+        return fold("%", self._whole_terms(divisor.constant or 0)[1], divisor)
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -221,7 +227,7 @@ class Expr:
         if len(divisor.terms) != 1:
             return Expr.of(1) if self == divisor and self.terms else None
         ((wanted, coefficient),) = divisor.terms
-        quotient: dict[_Monomial, int] = {}
+        quotient: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
             rest = list(monomial)
             for atom in wanted:
@@ -231,7 +237,7 @@ class Expr:
             if factor % coefficient:
                 return None
             quotient[tuple(rest)] = factor // coefficient
-        return _make(quotient)
+        return of_terms(quotient)
 
     @property
     def constant(self) -> int | None:
@@ -241,6 +247,21 @@ class Expr:
             monomial, coefficient = terms[0]
             return None if monomial else coefficient
         return None if terms else 0
+
+    @property
+    def depth(self) -> int:
+        """How many calls stand in each other; 0 where there is none."""
+        calls = (atom for monomial, _ in self.terms for atom in monomial if isinstance(atom, Call))
+        return max((call.depth for call in calls), default=0)
+
+    @property
+    def weight(self) -> int:
+        """How much work it is to walk: its terms, and the symbols and calls in them."""
+        return len(self.terms) + sum(
+            atom.weight if isinstance(atom, Call) else 1
+            for monomial, _ in self.terms
+            for atom in monomial
+        )
 
     def dims(self) -> frozenset[Dim]:
         """Every symbol in it."""
@@ -258,7 +279,7 @@ class Expr:
         if (constant := self.constant) is not None:
             return constant
         return sum(
-            coefficient * math.prod(_atom_value(atom, sizes) for atom in monomial)
+            coefficient * math.prod(atom_value(atom, sizes) for atom in monomial)
             for monomial, coefficient in self.terms
         )
 
@@ -278,8 +299,10 @@ class Expr:
 
     @property
     def _has_differences_of_products(self) -> bool:
-        most = max(len(monomial) for monomial, _ in self.terms)
-        return 1 < most <= _MOST_FACTORS and any(c < 0 for _, c in self.terms)
+        factors = [len(monomial) for monomial, _ in self.terms]
+        if not 1 < max(factors) <= _MOST_FACTORS or all(c > 0 for _, c in self.terms):
+            return False
+        return sum(1 << count for count in factors) <= _MOST_SHIFTED
 
     def known_divisor(self) -> int:
         """The largest number that is known to divide every value (0 for the constant 0)."""
@@ -309,22 +332,21 @@ class Expr:
 
 
 Size = int | Dim | Expr
-Evaluator = Callable[[Mapping[str, int]], int]
 
 
 def ceildiv(value: Size, divisor: Size) -> Expr:
     """value / divisor, rounded up."""
     a, b = Expr.of(value), Expr.of(divisor)
     exact = a.divided_exactly(b)
-    return exact if exact is not None else _fold("ceildiv", a, b)
+    return exact if exact is not None else fold("ceildiv", a, b)
 
 
 def minimum(*values: Size) -> Expr:
-    return _extreme("min", values)
+    return extreme("min", values)
 
 
 def maximum(*values: Size) -> Expr:
-    return _extreme("max", values)
+    return extreme("max", values)
 
 
 def at_least(value: Expr, least: int) -> Expr:
@@ -338,7 +360,7 @@ def product(values: Iterable[Size]) -> Expr:
 
 def magic(divisor: Size) -> Expr:
     """The factor of a division by multiplication (below 2**32); see `magic_shift`."""
-    return _fold("magic", Expr.of(divisor))
+    return fold("magic", Expr.of(divisor))
 
 
 def magic_shift(divisor: Size) -> Expr:
@@ -346,7 +368,7 @@ def magic_shift(divisor: Size) -> Expr:
 
     Granlund and Montgomery, "Division by invariant integers using multiplication", theorem 4.2.
     """
-    return _fold("magic_shift", Expr.of(divisor))
+    return fold("magic_shift", Expr.of(divisor))
 
 
 _assumed: ContextVar[Mapping[str, int]] = ContextVar("assumed", default=MappingProxyType({}))
@@ -380,85 +402,6 @@ def typical_dim(dim: Dim) -> int:
     return max(dim.multiple_of, value // dim.multiple_of * dim.multiple_of)
 
 
-def compiled(expr: Expr) -> Evaluator:
-    """`expr.evaluate` as nested functions, for expressions that are evaluated many times.
-
-    A name that the sizes lack is a KeyError; the caller gives every name.
-    """
-    if (constant := expr.constant) is not None:
-        return lambda sizes: constant
-    return _sum_of([_compiled_term(monomial, factor) for monomial, factor in expr.terms])
-
-
-def _sum_of(terms: list[Evaluator]) -> Evaluator:
-    if len(terms) == 1:
-        return terms[0]
-    if len(terms) == 2:
-        a, b = terms
-        return lambda sizes: a(sizes) + b(sizes)
-    return lambda sizes: sum([term(sizes) for term in terms])
-
-
-def _compiled_term(monomial: _Monomial, factor: int) -> Evaluator:
-    if not monomial:
-        return lambda sizes: factor
-    atoms = [_compiled_atom(atom) for atom in monomial]
-    first, *others = atoms
-    if others:
-        return lambda sizes: factor * math.prod([atom(sizes) for atom in atoms])
-    return first if factor == 1 else lambda sizes: factor * first(sizes)
-
-
-def _compiled_atom(atom: _Atom) -> Evaluator:
-    if isinstance(atom, Dim):
-        return operator.itemgetter(atom.name)
-    function, args = _FUNCTIONS[atom.function], [compiled(arg) for arg in atom.args]
-    if atom.function in _DIVISIONS and not (atom.args[-1].constant or 0) > 0:
-        return lambda sizes: _atom_value(atom, sizes)  # which refuses to divide by 0 or less
-    if len(args) == 1:
-        (only,) = args
-        return lambda sizes: function(only(sizes))
-    a, b = args
-    return lambda sizes: function(a(sizes), b(sizes))
-
-
-@dataclass(frozen=True)
-class Guard:
-    """A condition on sizes: every comparison holds.  The empty guard is always true."""
-
-    comparisons: tuple[tuple[str, Expr, Expr], ...] = ()
-
-    def holds(self, sizes: Mapping[str, int]) -> bool:
-        return all(
-            _COMPARISONS[relation](left.evaluate(sizes), right.evaluate(sizes))
-            for relation, left, right in self.comparisons
-        )
-
-    def compiled(self) -> Callable[[Mapping[str, int]], bool]:
-        """`holds` as nested functions; see `compiled`."""
-        tests = [(_COMPARISONS[name], compiled(a), compiled(b)) for name, a, b in self.comparisons]
-        return lambda sizes: all([test(a(sizes), b(sizes)) for test, a, b in tests])
-
-    def __str__(self) -> str:
-        return " and ".join(f"{a} {relation} {b}" for relation, a, b in self.comparisons) or "1"
-
-
-def parse(text: str, dims: Mapping[str, Dim] | None = None) -> Expr:
-    """The expression of `text`.  dims: the symbols it may name; a device variable is one too."""
-    return _parser(text, dims).expression()
-
-
-def parse_guard(text: str, dims: Mapping[str, Dim] | None = None) -> Guard:
-    """The guard of `text`; a bare expression means that it is not 0."""
-    return _parser(text, dims).guard()
-
-
-def _parser(text: str, dims: Mapping[str, Dim] | None) -> _Parser:
-    if len(text) > MAX_TEXT:
-        raise _bad(f"size expression of {len(text)} characters", f"at most {MAX_TEXT}")
-    return _Parser(text, dims or {})
-
-
 def device_dim(name: str) -> Dim:
     """The symbol of a device variable (`sm_count`, ...), as expressions of a plan use it."""
     dim = object.__new__(Dim)
@@ -471,7 +414,7 @@ def _magic_shift(divisor: int) -> int:
     return 31 + max(0, divisor - 1).bit_length()
 
 
-_FUNCTIONS: dict[str, Callable[..., int]] = {
+FUNCTIONS: dict[str, Callable[..., int]] = {
     "//": lambda a, b: a // b,
     "%": lambda a, b: a % b,
     "ceildiv": lambda a, b: -(-a // b),
@@ -481,19 +424,10 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
     "magic_shift": _magic_shift,
 }
 
-_DIVISIONS = ("//", "%", "ceildiv", "magic", "magic_shift")
-
-_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
-    "<=": lambda a, b: a <= b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    ">": lambda a, b: a > b,
-}
+DIVISIONS = ("//", "%", "ceildiv", "magic", "magic_shift")
 
 
-def _bad(what: str, supported: str) -> DnncError:
+def bad(what: str, supported: str) -> DnncError:
     return DnncError(Status.BAD_PARAM, what, supported)
 
 
@@ -502,39 +436,54 @@ def _constant(value: int) -> Expr:
     return Expr((((), value),) if value else ())
 
 
-def _make(terms: Mapping[_Monomial, int]) -> Expr:
+def total(values: Iterable[Expr]) -> Expr:
+    """The sum of expressions, put in order once."""
+    terms: dict[Monomial, int] = {}
+    for value in values:
+        for monomial, coefficient in value.terms:
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+    return of_terms(terms)
+
+
+def of_terms(terms: Mapping[Monomial, int]) -> Expr:
+    """The expression of products and their coefficients."""
     kept = [(monomial, coefficient) for monomial, coefficient in terms.items() if coefficient]
     if len(kept) > 1:
         kept.sort(key=lambda term: (-len(term[0]), [str(atom) for atom in term[0]]))
     return Expr(tuple(kept))
 
 
-def _fold(function: str, *args: Expr) -> Expr:
-    call = _Call(function, args)
+def fold(function: str, *args: Expr) -> Expr:
+    """A call, or its value where that follows without sizes."""
+    call = Call(function, args)
+    if call.depth > MAX_DEPTH:
+        raise bad(f"a size of over {MAX_DEPTH} calls in each other", f"at most {MAX_DEPTH}")
     if all(arg.constant is not None for arg in args):
-        return Expr.of(_atom_value(call, {}))
-    return _make({(call,): 1})
+        return Expr.of(atom_value(call, {}))
+    return of_terms({(call,): 1})
 
 
-def _extreme(function: str, values: Iterable[Size]) -> Expr:
+def extreme(function: str, values: Iterable[Size]) -> Expr:
     unique = dict.fromkeys(map(Expr.of, values))
-    return reduce(lambda a, b: _fold(function, a, b), unique)
+    return reduce(lambda a, b: fold(function, a, b), unique)
 
 
-def _atom_value(atom: _Atom, sizes: Mapping[str, int]) -> int:
+def atom_value(atom: Atom, sizes: Mapping[str, int]) -> int:
     if isinstance(atom, Dim):
         if atom.name not in sizes:
-            raise _bad(f"size {atom.name} is not given", f"a value for {atom.name}")
+            raise bad(f"size {atom.name} is not given", f"a value for {atom.name}")
         return sizes[atom.name]
     values = [arg.evaluate(sizes) for arg in atom.args]
-    if atom.function in _DIVISIONS and values[-1] <= 0:
-        raise _bad(f"{atom} divides by {values[-1]}", "a positive divisor")
-    return _FUNCTIONS[atom.function](*values)
+    if atom.function in DIVISIONS and values[-1] <= 0:
+        raise bad(f"{atom} divides by {values[-1]}", "a positive divisor")
+    return FUNCTIONS[atom.function](*values)
 
 
-def _atom_bounds(atom: _Atom) -> tuple[int, int]:
-    if isinstance(atom, Dim):
-        return atom.least, atom.greatest
+def _atom_bounds(atom: Atom) -> tuple[int, int]:
+    return (atom.least, atom.greatest) if isinstance(atom, Dim) else atom.bounds
+
+
+def _call_bounds(atom: Call) -> tuple[int, int]:
     if len(atom.args) == 1:
         return (0, 63) if atom.function == "magic_shift" else (0, (1 << 32) - 1)
     (a_low, a_high), (b_low, b_high) = (arg.bounds() for arg in atom.args)
@@ -543,11 +492,11 @@ def _atom_bounds(atom: _Atom) -> tuple[int, int]:
     if atom.function in ("//", "ceildiv") and b_low <= 0:
         largest = max(abs(a_low), abs(a_high))
         return -largest, largest
-    corners = [_FUNCTIONS[atom.function](a, b) for a in (a_low, a_high) for b in (b_low, b_high)]
+    corners = [FUNCTIONS[atom.function](a, b) for a in (a_low, a_high) for b in (b_low, b_high)]
     return min(corners), max(corners)
 
 
-def _sum_of_spans(expr: Expr, spans: Mapping[_Atom, tuple[int, int]]) -> tuple[int, int]:
+def _sum_of_spans(expr: Expr, spans: Mapping[Atom, tuple[int, int]]) -> tuple[int, int]:
     """Bounds of a sum by those of its terms; spans: of their atoms."""
     low = high = 0
     for monomial, coefficient in expr.terms:
@@ -557,14 +506,13 @@ def _sum_of_spans(expr: Expr, spans: Mapping[_Atom, tuple[int, int]]) -> tuple[i
     return low, high
 
 
-def _shifted(expr: Expr, by: Mapping[_Atom, int]) -> Expr:
+def _shifted(expr: Expr, by: Mapping[Atom, int]) -> Expr:
     """With `atom + by[atom]` for each atom."""
     moved = {atom: Expr((((atom,), 1),)) + more for atom, more in by.items()}
-    terms = (product(moved[atom] for atom in monomial) * c for monomial, c in expr.terms)
-    return reduce(operator.add, terms, Expr.of(0))
+    return total(product(moved[atom] for atom in monomial) * c for monomial, c in expr.terms)
 
 
-def _atom_divisor(atom: _Atom) -> int:
+def _atom_divisor(atom: Atom) -> int:
     if isinstance(atom, Dim):
         return atom.multiple_of
     if len(atom.args) == 1:
@@ -576,127 +524,3 @@ def _atom_divisor(atom: _Atom) -> int:
 def _span_product(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
     corners = [x * y for x in a for y in b]
     return min(corners), max(corners)
-
-
-class _Parser:
-    """Recursive descent over the grammar at the top of this file."""
-
-    TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(//|<=|>=|==|!=|[-+*%<>(),]))")
-
-    def __init__(self, text: str, dims: Mapping[str, Dim]):
-        self.text = text
-        self.dims = dims
-        self.tokens = self._tokens()
-        self.at = 0
-        self.depth = 0
-
-    def _tokens(self) -> list[str]:
-        tokens: list[str] = []
-        at = 0
-        text = self.text.rstrip()
-        while at < len(text):
-            match = self.TOKEN.match(text, at)
-            if match is None:
-                raise self._error(f"{text[at:].strip()[:16]!r}")
-            tokens.append(match.group().strip())
-            at = match.end()
-        return tokens
-
-    def _error(self, found: str) -> DnncError:
-        return _bad(
-            f"size expression {self.text[:80]!r}: unexpected {found}",
-            "integers, the graph's symbols, + - * // % min max ceildiv, comparisons, and",
-        )
-
-    def _peek(self) -> str:
-        return self.tokens[self.at] if self.at < len(self.tokens) else "end of text"
-
-    def _take(self, *wanted: str) -> str | None:
-        if self.at < len(self.tokens) and self.tokens[self.at] in wanted:
-            self.at += 1
-            return self.tokens[self.at - 1]
-        return None
-
-    def _expect(self, token: str) -> None:
-        if not self._take(token):
-            raise self._error(repr(self._peek()))
-
-    def expression(self) -> Expr:
-        found = self._sum()
-        self._end()
-        return found
-
-    def guard(self) -> Guard:
-        comparisons = [self._comparison()]
-        while self._take("and"):
-            comparisons.append(self._comparison())
-        self._end()
-        return Guard(tuple(comparisons))
-
-    def _end(self) -> None:
-        if self.at != len(self.tokens):
-            raise self._error(repr(self._peek()))
-
-    def _comparison(self) -> tuple[str, Expr, Expr]:
-        left = self._sum()
-        relation = self._take(*_COMPARISONS)
-        return (relation, left, self._sum()) if relation else ("!=", left, Expr.of(0))
-
-    def _sum(self) -> Expr:
-        value = self._product()
-        while sign := self._take("+", "-"):
-            right = self._product()
-            value = value + right if sign == "+" else value - right
-        return value
-
-    def _product(self) -> Expr:
-        value = self._unary()
-        while operator := self._take("*", "//", "%"):
-            right = self._unary()
-            if operator == "*":
-                value = value * right
-            else:
-                value = value // right if operator == "//" else value % right
-        return value
-
-    def _unary(self) -> Expr:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise _bad(f"size expression nested over {MAX_DEPTH} deep", f"at most {MAX_DEPTH}")
-        try:
-            return self._operand()
-        finally:
-            self.depth -= 1
-
-    def _operand(self) -> Expr:
-        if self._take("-"):
-            return -self._unary()
-        if self._take("("):
-            value = self._sum()
-            self._expect(")")
-            return value
-        token = self._peek()
-        if token[0].isdigit() and self.at < len(self.tokens):
-            self.at += 1
-            return Expr.of(int(token))
-        if token in ("magic", "magic_shift", "min", "max", "ceildiv"):
-            self.at += 1
-            return self._call(token)
-        if token in DEVICE_VARIABLES:
-            self.at += 1
-            return Expr.of(device_dim(token))
-        if token in self.dims:
-            self.at += 1
-            return Expr.of(self.dims[token])
-        raise self._error(repr(token))
-
-    def _call(self, function: str) -> Expr:
-        self._expect("(")
-        a = self._sum()
-        if function.startswith("magic"):
-            self._expect(")")
-            return _fold(function, a)
-        self._expect(",")
-        b = self._sum()
-        self._expect(")")
-        return ceildiv(a, b) if function == "ceildiv" else _extreme(function, (a, b))
