@@ -25,6 +25,8 @@ _RESIDENT_WARPS = 512
 # Shared memory and what is kept about it to find races.
 _RESIDENT_BYTES = 64 << 20
 STEP_LIMIT = 4_000_000
+# A list of them all is made.
+_MOST_CTAS = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ def launch(
 
 
 def _check_limits(program: Program, geometry: Geometry) -> None:
+    if geometry.ctas > _MOST_CTAS:
+        raise _error(program, f"a grid of {geometry.ctas} blocks; at most {_MOST_CTAS} are run")
     required = program.limits.get("reqntid")
     if required is not None and (*required, 1, 1)[:3] != geometry.block:
         raise _error(program, f"block {geometry.block}, but .reqntid is {required}")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -12,8 +13,9 @@ from .. import dtypes
 from .. import target as targets
 from ..dtypes import DType
 from ..errors import DnncError, Status
+from ..plan import bounds
 from ..plan.arguments import Environment, pack
-from ..plan.plan import Launch, Memset, Plan, Program, TensorRecord
+from ..plan.plan import Arg, Launch, Memset, Plan, Program, TensorRecord
 from . import tensor_map
 from .launch import launch
 from .memory import Memory
@@ -22,6 +24,11 @@ from .parser import parse
 Array = Any
 
 WORKSPACE_ALIGNMENT = 256
+
+# Bytes of tensors and workspace, which a state is kept for each of; elements of a tensor, whose
+# places are.
+MOST_BYTES = 1 << 34
+MOST_ELEMENTS = 1 << 30
 
 
 def run_plan(
@@ -112,6 +119,7 @@ class _Machine:
         self.addresses: dict[int, int] = {}
         self.numbers: dict[int, float | int] = {}
         self.workspace = 0
+        self.rooms: dict[int, int] = {}
         for record in plan.tensors:
             self._place(record, given.get(record.uid))
 
@@ -128,9 +136,11 @@ class _Machine:
             self.numbers[record.uid] = _number(record, value)
             return
         dims, strides = self._shape(record)
-        places = element_places(dims, strides)
-        bytes_ = dtype.storage_bytes(int(places.max(initial=-1)) + 1)
-        address = self.memory.allocate(bytes_, record.name or f"uid {record.uid}")
+        bytes_ = bounds.tensor_bytes(record, dtype, dims, strides)
+        name = record.name or f"uid {record.uid}"
+        if math.prod(dims) > MOST_ELEMENTS:
+            raise _too_large(f"{name}: dims {dims}", f"{MOST_ELEMENTS} elements")
+        address = self._allocate(record.uid, bytes_, name)
         self.addresses[record.uid] = address
         if record.role != "input" and record.prior is None:
             return
@@ -140,20 +150,46 @@ class _Machine:
             )
         array = np.broadcast_to(_stored(value, dtype), dims)
         if array.size:
+            places = element_places(dims, strides)
             self.memory.upload(address, scattered(array, places, dtype, bytes_))
 
+    def _allocate(self, uid: int, bytes_: int, name: str) -> int:
+        self.rooms[uid] = bytes_
+        if sum(self.rooms.values()) > MOST_BYTES:
+            raise _too_large(f"{name}: {bytes_} bytes", f"{MOST_BYTES} bytes in all")
+        return self.memory.allocate(bytes_, name)
+
     def allocate_workspace(self, bytes_: str) -> None:
-        self.workspace = self.memory.allocate(self._evaluate(bytes_), "workspace")
+        needed = bounds.workspace_bytes(self._evaluate(bytes_))
+        self.workspace = self._allocate(bounds.WORKSPACE, needed, "workspace")
 
     def memset(self, record: Memset) -> None:
+        count, offset = self._evaluate(record.bytes), self._evaluate(record.offset)
+        if not count:
+            return
+        bounds.verify_memset(record.uid, offset, count, self.rooms)
         base = self.workspace if record.uid < 0 else self.addresses[record.uid]
-        data = np.full(self._evaluate(record.bytes), record.value, np.uint8)
-        self.memory.upload(base + self._evaluate(record.offset), data)
+        self.memory.upload(base + offset, np.full(count, record.value, np.uint8))
+
+    def _verify(self, arg: Arg, launch: Launch) -> None:
+        """An argument is to a place inside its tensor or the workspace."""
+        if arg.kind in ("pointer", "workspace", "peer"):
+            uid = bounds.WORKSPACE if arg.kind == "workspace" else arg.uid
+            bounds.verify_offset(launch, uid, self._evaluate(arg.offset), self.rooms)
+        recipe = arg.tensor_map
+        if recipe is not None:
+            dims, strides = ([*map(self._evaluate, t)] for t in (recipe.dims, recipe.strides))
+            about = (recipe, self._evaluate(recipe.offset), dims, strides)
+            bounds.verify_map(launch, *about, self.rooms)
 
     def launch(self, record: Launch, seed: int) -> None:
         x, y, z = (self._evaluate(extent) for extent in record.grid)
         if 0 in (x, y, z):
             return
+        smem = self._evaluate(record.dynamic_smem_bytes)
+        bounds.verify_launch(record, (x, y, z), smem)
+        for arg in record.args:
+            self._verify(arg, record)
         kernel = next(k for k in self.program.kernels if k.name == record.kernel)
         env = Environment(
             self._evaluate, self.addresses, self.numbers, self.workspace, tensor_map.encode
@@ -166,7 +202,7 @@ class _Machine:
             cluster=record.cluster,
             params=[pack(arg, env) for arg in record.args],
             memory=self.memory,
-            dynamic_smem_bytes=self._evaluate(record.dynamic_smem_bytes),
+            dynamic_smem_bytes=smem,
             seed=seed,
             resident_ctas=x * y * z if record.cooperative else None,
         )
@@ -204,6 +240,10 @@ class _Machine:
             data = self.memory.download(address + first * size, count * size)
             flat[run : run + count] = data.reshape(count, size)
         return flat.reshape(-1).view(dtype.numpy).reshape(places.shape)
+
+
+def _too_large(what: str, supported: str) -> DnncError:
+    return DnncError(Status.NOT_SUPPORTED_SHAPE, what, supported, "interpreter")
 
 
 def _number(record: TensorRecord, value: Any) -> float | int:

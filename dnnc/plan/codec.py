@@ -15,6 +15,11 @@ from typing import Any, TypeVar, cast
 
 from ..errors import DnncError, Status
 
+# Items of a list.  A reader works on each of them, so that a small file must not have millions.
+MAX_ITEMS = 1 << 14
+# Integers of records are those of 64 bits.
+_INTEGERS = -(1 << 63), (1 << 63) - 1
+
 Record = TypeVar("Record")
 
 
@@ -83,7 +88,8 @@ def _decoder(hint: Any) -> _Decoder:
         return _mapping_decoder(_decoder(arguments[1]))
     if hint is Any:
         return lambda data: data
-    return _decode_float if hint is float else _plain_decoder(hint)
+    own = {int: _decode_int, float: _decode_float, str: _decode_str}.get(hint)
+    return own or _plain_decoder(hint)
 
 
 def _record_decoder(kind: Any) -> _Decoder:
@@ -96,7 +102,7 @@ def _record_decoder(kind: Any) -> _Decoder:
 
     def decode_record(data: Any) -> Any:
         if not isinstance(data, dict):
-            raise _Misfit(f"{data!r:.40}", "an object")
+            raise _Misfit(_shown(data), "an object")
         given = cast("dict[str, Any]", data)
         if "required" in given:
             _verify_required(given["required"], hints)
@@ -158,8 +164,17 @@ def _fixed_list_decoder(decoders: Sequence[_Decoder]) -> _Decoder:
 
 def _list(data: Any) -> list[Any]:
     if not isinstance(data, list):
-        raise _Misfit(f"{data!r:.40}", "a list")
-    return cast("list[Any]", data)
+        raise _Misfit(_shown(data), "a list")
+    items = cast("list[Any]", data)
+    if len(items) > MAX_ITEMS:
+        raise _Misfit(f"{len(items)} items", f"at most {MAX_ITEMS}")
+    return items
+
+
+def _shown(data: Any) -> str:
+    """A value as messages show it; what lists and objects hold may be long and deep."""
+    kinds = {list: "a list", dict: "an object"}
+    return kinds.get(cast(type, type(data))) or f"{data!r:.40}"
 
 
 def _decoded_items(decoders: Sequence[_Decoder], data: list[Any]) -> tuple[Any, ...]:
@@ -176,30 +191,59 @@ def _decoded_items(decoders: Sequence[_Decoder], data: list[Any]) -> tuple[Any, 
 def _mapping_decoder(decode_value: _Decoder) -> _Decoder:
     def decode_mapping(data: Any) -> Any:
         if not isinstance(data, dict):
-            raise _Misfit(f"{data!r:.40}", "an object")
+            raise _Misfit(_shown(data), "an object")
         made: dict[str, Any] = {}
         for key, item in cast("dict[str, Any]", data).items():
             try:
-                made[key] = decode_value(item)
+                made[_decode_str(key)] = decode_value(item)
             except _Misfit as misfit:
-                misfit.path.append(f".{key}")
+                misfit.path.append(f".{key:.40}")
                 raise
         return made
 
     return decode_mapping
 
 
+def _decode_int(data: Any) -> int:
+    # `type` and not isinstance: true is no integer.
+    if type(data) is not int:
+        raise _Misfit(_shown(data), "a value of type int")
+    if not _INTEGERS[0] <= data <= _INTEGERS[1]:
+        raise _Misfit(f"an integer of {data.bit_length()} bits", "one of 64 bits")
+    return data
+
+
 def _decode_float(data: Any) -> float:
-    if not isinstance(data, int | float) or isinstance(data, bool):
-        raise _Misfit(f"{data!r:.40}", "a value of type float")
-    return float(data)
+    return data if type(data) is float else float(_decode_number(data))
+
+
+def _decode_number(data: Any) -> int:
+    if type(data) is not int:
+        raise _Misfit(_shown(data), "a value of type float")
+    return _decode_int(data)
+
+
+def _decode_str(data: Any) -> str:
+    if type(data) is not str:
+        raise _Misfit(_shown(data), "a value of type str")
+    if not data.isascii() and not _is_text(data):
+        raise _Misfit(f"{data!a:.40}", "characters, not halves of them")
+    return data
+
+
+def _is_text(data: str) -> bool:
+    """Whether it has no lone surrogates, which nothing can write."""
+    try:
+        data.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain_decoder(kind: type) -> _Decoder:
     def decode_plain(data: Any) -> Any:
-        # `type` and not isinstance: true is no integer.
         if type(data) is not kind:
-            raise _Misfit(f"{data!r:.40}", f"a value of type {kind.__name__}")
+            raise _Misfit(_shown(data), f"a value of type {kind.__name__}")
         return data
 
     return decode_plain

@@ -29,7 +29,11 @@ MAGIC = b"DNNCPLAN"
 VERSION = 1
 SUFFIX = ".dnnplan"
 _HEADER = struct.Struct("<8sIIQ32s")
-_MAX_INDEX = 1 << 28
+# Bytes of JSON: in memory it takes some twenty times as many.
+_MAX_INDEX = 1 << 24
+_MAX_MANIFEST = 1 << 26
+# Lists and objects in each other, in a graph; records nest less.
+_MAX_DEPTH = 64
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,12 @@ def to_bytes(plans: Plan | Sequence[Plan]) -> bytes:
         for plan in group
     ]
     index = _dump(codec.encode(_Index(tuple(entries))))
+    if len(index) > _MAX_INDEX or len(entries) > codec.MAX_ITEMS:
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"{len(entries)} plans with an index of {len(index)} bytes",
+            f"at most {codec.MAX_ITEMS} plans and {_MAX_INDEX} bytes",
+        )
     digest = hashlib.sha256(index).digest()
     return _HEADER.pack(MAGIC, VERSION, 0, len(index), digest) + index + bytes(payload)
 
@@ -158,7 +168,7 @@ class Bundle:
             raise self._corrupt("the index's SHA-256 differs", "an unaltered file")
         self._base = _HEADER.size + length
         self._entries = codec.decode(_Index, self._json(index, "index"), self.where).plans
-        self._verify_size()
+        self._verify_sections()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -174,11 +184,15 @@ class Bundle:
                 f"one of {', '.join(self.names)}",
                 self.where,
             )
-        manifest = self._section(found[0].manifest, "manifest")
-        plan = codec.decode(Plan, self._json(manifest, "manifest"), self.where)
+        records = self._json(self._section(found[0].manifest, "manifest"), "manifest")
+        plan = codec.decode(Plan, records, self.where)
+        if _depth(plan.graph) > _MAX_DEPTH:
+            raise self._corrupt("a graph of lists in lists", f"{_MAX_DEPTH} deep at most")
         if plan.name != found[0].name:
             raise self._corrupt(f"plan '{plan.name}' under '{found[0].name}'", "an unaltered file")
-        plan = replace(plan, blobs=tuple(self._section(s, "blob") for s in found[0].blobs))
+        # A section that stands in the list several times is in memory once.
+        blobs = {s: self._section(s, "blob") for s in dict.fromkeys(found[0].blobs)}
+        plan = replace(plan, blobs=tuple(blobs[s] for s in found[0].blobs))
         consistency.verify(plan, self.where)
         return plan
 
@@ -194,17 +208,26 @@ class Bundle:
             raise self._corrupt(f"the {what} is not JSON", "an unaltered file") from error
 
     def _section(self, section: _Section, what: str) -> bytes:
-        if section.offset < 0 or section.length < 0:
-            raise self._corrupt(f"{what} at {section.offset}", "an unaltered file")
+        if what == "manifest" and section.length > _MAX_MANIFEST:
+            raise self._corrupt(f"a manifest of {section.length} bytes", f"{_MAX_MANIFEST} at most")
         data = self._read(self._base + section.offset, section.length)
         if hashlib.sha256(data).hexdigest() != section.sha256:
             raise self._corrupt(f"the SHA-256 of a {what} differs", "an unaltered file")
         return data
 
-    def _verify_size(self) -> None:
-        """The sections end where the file ends, so that nothing can be appended unseen."""
-        ends = [s.offset + s.length for e in self._entries for s in (e.manifest, *e.blobs)]
-        expected = self._base + max(ends, default=0)
+    def _verify_sections(self) -> None:
+        """Sections are apart or the same, and end where the file ends: nothing can be appended
+        unseen, and what is read is never more than what is there."""
+        names = set(self.names)
+        if len(names) != len(self._entries):
+            raise self._corrupt("plans of the same name", "names that differ")
+        places = {(s.offset, s.length) for e in self._entries for s in (e.manifest, *e.blobs)}
+        end = 0
+        for offset, length in sorted(places):
+            if offset < end or length < 0:
+                raise self._corrupt(f"a section at {offset}", "sections that do not overlap")
+            end = offset + length
+        expected = self._base + end
         actual = (
             len(self._source) if isinstance(self._source, bytes) else os.path.getsize(self._source)
         )
@@ -219,9 +242,10 @@ class Bundle:
                 with open(self._source, "rb") as file:
                     file.seek(offset)
                     data = file.read(length)
-            except OSError as error:
+            except (OSError, ValueError) as error:
+                said = error.strerror if isinstance(error, OSError) else error
                 raise DnncError(
-                    Status.BAD_PARAM, f"can't be read: {error.strerror}", "a plan file", self.where
+                    Status.BAD_PARAM, f"can't be read: {said}", "a plan file", self.where
                 ) from error
         if len(data) != length:
             raise self._corrupt(f"ends after {offset + len(data)} bytes", "a whole file")
@@ -231,6 +255,16 @@ class Bundle:
         return DnncError(
             Status.BAD_PARAM, f"truncated, altered or no plan: {what}", supported, self.where
         )
+
+
+def _depth(data: Any) -> int:
+    """How deep lists and objects stand in each other."""
+    depth, level = 0, [data]
+    while level:
+        depth += 1
+        inner = [item.values() if isinstance(item, dict) else item for item in level]
+        level = [item for items in inner for item in items if isinstance(item, list | dict)]
+    return depth
 
 
 def read(source: str | os.PathLike[str] | bytes, name: str | None = None) -> Plan:

@@ -83,7 +83,7 @@ _NOWHERE = 256
 
 
 def _encoded(map_: SizedMap, bound: Bound, maps: Recent[bytes]) -> bytes:
-    base = bound.address(map_.uid)
+    base = bound.address(map_.recipe.uid)
     address = base + map_.offset if base else _NOWHERE
     key = (map_.encode, address, map_.dims, map_.strides)
     found = maps.get(key)

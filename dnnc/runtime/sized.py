@@ -15,6 +15,7 @@ from .. import dtypes
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Evaluator, compiled
+from ..plan import bounds
 from ..plan.arguments import fitting
 from ..plan.plan import Arg, Launch, Memset, Plan, Program, Step, TensorMap, TensorRecord
 from . import driver
@@ -47,10 +48,10 @@ class Pointer(NamedTuple):
 
 
 class SizedMap(NamedTuple):
-    """A tensor map but for its address.  uid: the tensor, -1: the workspace."""
+    """A tensor map but for its address."""
 
     place: int
-    uid: int
+    recipe: TensorMap
     offset: int
     encode: driver.Encoder
     dims: tuple[int, ...]
@@ -121,13 +122,13 @@ class Sizer:
         """The plan for values of its symbols."""
         known = {**sizes, **self._place.variables}
         values = _Values(self._fixed, self._evaluators, known)
-        _, workspace_bytes, steps = self._variant(known)
-        made = [step.at(values, self._place, self._function) for step in steps]
-        return Sized(
-            tuple([t.at(values) if isinstance(t, _Tensor) else t for t in self._tensors]),
-            values[workspace_bytes],
-            tuple([step for step in made if step is not None]),
-        )
+        _, workspace, steps = self._variant(known)
+        workspace_bytes = bounds.workspace_bytes(values[workspace])
+        tensors = tuple([t.at(values) if isinstance(t, _Tensor) else t for t in self._tensors])
+        rooms = {tensor.record.uid: tensor.bytes for tensor in tensors}
+        rooms[bounds.WORKSPACE] = workspace_bytes
+        made = [step.at(values, rooms, self._place, self._function) for step in steps]
+        return Sized(tensors, workspace_bytes, tuple([step for step in made if step is not None]))
 
     def _variant(self, known: Mapping[str, int]) -> Any:
         """The first whose guard holds."""
@@ -185,10 +186,7 @@ class _Tensor:
     def at(self, values: Mapping[str, int]) -> SizedTensor:
         record, text, dtype = self._about
         dims, strides = self._dims(values), self._strides(values)
-        bytes_ = 0
-        if 0 not in dims:
-            last = sum([(n - 1) * stride for n, stride in zip(dims, strides, strict=True)])
-            bytes_ = dtype.storage_bytes(last + 1)
+        bytes_ = bounds.tensor_bytes(record, dtype, dims, strides)
         return SizedTensor(record, text, dtype, dims, strides, bytes_)
 
 
@@ -210,12 +208,16 @@ class _Memset:
     def __init__(self, memset: Memset):
         self._memset = memset
 
-    def at(self, values: _Values, place: driver.Device, function: Function) -> SizedMemset | None:
+    def at(
+        self, values: _Values, rooms: bounds.Rooms, place: driver.Device, function: Function
+    ) -> SizedMemset | None:
         memset = self._memset
         count = values[memset.bytes]
         if not count:
             return None
-        return SizedMemset(memset.uid, values[memset.offset], memset.value, count)
+        offset = values[memset.offset]
+        bounds.verify_memset(memset.uid, offset, count, rooms)
+        return SizedMemset(memset.uid, offset, memset.value, count)
 
 
 class _Launch:
@@ -248,16 +250,15 @@ class _Launch:
             rank = arg.rank if arg.kind == "peer" else None
             self._pointers.append((place, uid, arg.offset, rank))
 
-    def at(self, values: _Values, place: driver.Device, function: Function) -> SizedLaunch | None:
+    def at(
+        self, values: _Values, rooms: bounds.Rooms, place: driver.Device, function: Function
+    ) -> SizedLaunch | None:
         launch = self._launch
         x, y, z = grid = self._grid(values)
         if 0 in grid:
             return None  # nothing to do for these sizes
-        if x >= 1 << 31 or max(y, z) >= 1 << 16:
-            raise DnncError(
-                Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM, f"grid {grid}", "below 2**31, 2**16, 2**16"
-            )
         smem = values[launch.dynamic_smem_bytes]
+        bounds.verify_launch(launch, (x, y, z), smem)
         in_all = smem + self._static_smem
         if in_all > place.max_dynamic_smem_bytes:
             raise DnncError(
@@ -268,11 +269,17 @@ class _Launch:
         filled = list(self._fixed)
         for at, text, type_ in self._scalars:
             filled[at] = fitting(values[text], type_)
+        pointers = [Pointer(at, uid, values[text], rank) for at, uid, text, rank in self._pointers]
+        for pointer in pointers:
+            if not 0 <= pointer.offset <= rooms[pointer.uid]:
+                bounds.verify_offset(launch, pointer.uid, pointer.offset, rooms)
+        maps = [map_.at(values) for map_ in self._maps]
+        for map_ in maps:
+            about = (map_.recipe, map_.offset, map_.dims, map_.strides)
+            bounds.verify_map(launch, *about, rooms)
         return SizedLaunch(
             function(launch, smem), (x, y, z), smem, launch, self._layout, tuple(filled),
-            tuple([Pointer(at, uid, values[text], rank) for at, uid, text, rank in self._pointers]),
-            tuple([map_.at(values) for map_ in self._maps]),
-            tuple(self._numbers),
+            tuple(pointers), tuple(maps), tuple(self._numbers),
         )  # fmt: skip
 
 
@@ -280,10 +287,10 @@ class _Map:
     """A tensor map whose dims are still texts."""
 
     def __init__(self, place: int, recipe: TensorMap):
-        self._about = (place, recipe.uid, recipe.offset, driver.tensor_map_encoder(recipe))
+        self._about = (place, recipe, recipe.offset, driver.tensor_map_encoder(recipe))
         self._dims, self._strides = picker(recipe.dims), picker(recipe.strides)
 
     def at(self, values: Mapping[str, int]) -> SizedMap:
-        place, uid, offset, encode = self._about
+        place, recipe, offset, encode = self._about
         dims, strides = self._dims(values), self._strides(values)
-        return SizedMap(place, uid, values[offset], encode, dims, strides)
+        return SizedMap(place, recipe, values[offset], encode, dims, strides)

@@ -106,7 +106,7 @@ def test_what_is_null(loaded):
 
 def test_sizes_of_a_workspace(loaded):
     assert loaded.workspace_size({"M": 7, "N": 1})[0] == "SIZE_M"
-    assert loaded.workspace_size({"M": 4096, "N": 1}) == ("SUCCESS", 4096 * 256 + 512)
+    assert loaded.workspace_size({"M": 4096, "N": 1}) == ("SUCCESS", 4096 * 256 + 401408 + 512)
 
 
 def test_another_context(loaded):

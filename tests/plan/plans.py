@@ -82,7 +82,7 @@ WHOLE = Plan(
                 Variant("M <= 64", "0", (Step(launch=SMALL),)),
                 Variant(
                     "1",
-                    "M*256 + 512",
+                    "M*256 + N*401408 + 512",
                     (Step(memset=Memset(-1, "256", "M*4")), Step(launch=MAIN)),
                 ),
             ),

@@ -23,7 +23,8 @@ def test_the_map_of_a_tensor_without_elements_has_some_address(offset):
 
     layout = SimpleNamespace(filled=tuple)
     maps = tuple(
-        SizedMap(place, uid, offset, encode, (64, 1), (128,)) for place, uid in ((0, 1), (1, 2))
+        SizedMap(place, SimpleNamespace(uid=uid), offset, encode, (64, 1), (128,))
+        for place, uid in ((0, 1), (1, 2))
     )
     launch = SizedLaunch(None, (1, 1, 1), 0, None, layout, (None, None), (), maps, ())
     bound = Bound({1: 0, 2: 16384}, {}, 0, {})

@@ -257,12 +257,12 @@ def test_a_tensor_of_peers_overlaps_nothing(fake):
 
 
 def test_workspace(fake):
-    refused(fake, "none is given; accepted: 33280 bytes", workspace=None)
+    refused(fake, "none is given; accepted: 836096 bytes", workspace=None)
     refused(fake, "multiple of 256", Status.BAD_PARAM_MISALIGNED_POINTER, workspace=WORKSPACE + 16)
     small = Array(WORKSPACE, [100], "|u1")
     refused(fake, "100 bytes", Status.BAD_PARAM_SIZE_INSUFFICIENT, workspace=small)
-    assert load(WHOLE).workspace_size({"M": 128}) == 33280
-    assert load(WHOLE).workspace_size() == 4096 * 256 + 512
+    assert load(WHOLE).workspace_size({"M": 128, "N": 1}) == 128 * 256 + 401408 + 512
+    assert load(WHOLE).workspace_size() == 4096 * 256 + 64 * 401408 + 512
 
 
 def test_workspace_that_overlaps_a_tensor(fake):

@@ -1,0 +1,124 @@
+"""What a plan's numbers must be once sizes are known: asked before anything is launched.
+
+The runtime asks once for each set of sizes, the interpreter once a run.  A number out of bounds is
+BAD_PARAM: the plan is not as the compiler writes plans.  Sizes that a device can't take are
+NOT_SUPPORTED.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .. import dtypes
+from ..dtypes import DType
+from ..errors import DnncError, Status
+from .plan import TENSOR_MAP_TYPES, Launch, TensorMap, TensorRecord
+
+# Bytes of a buffer are below this, so that its end is an address.
+MAX_BYTES = 1 << 62
+
+# The room of the workspace stands under this number, those of tensors under their uids.
+WORKSPACE = -1
+
+Rooms = Mapping[int, int]
+
+_ELEMENT_BYTES = {
+    name: 4 if name == "tf32" else dtypes.of(name).bits // 8 for name in TENSOR_MAP_TYPES
+}
+
+
+def tensor_bytes(
+    record: TensorRecord, dtype: DType, dims: Sequence[int], strides: Sequence[int]
+) -> int:
+    """Bytes from a tensor's first to its last element, 0 where it has none."""
+    if dims and (min(dims) < 0 or min(strides) < 0):
+        raise _bad(
+            f"tensor {record.uid}: dims {list(dims)}, strides {list(strides)}", "none below 0"
+        )
+    if 0 in dims:
+        return 0
+    last = sum([(n - 1) * stride for n, stride in zip(dims, strides, strict=True)])
+    return _verified_bytes(dtype.storage_bytes(last + 1), f"tensor {record.uid}")
+
+
+def workspace_bytes(value: int) -> int:
+    """A variant's bytes of workspace, verified."""
+    return _verified_bytes(value, "workspace")
+
+
+def _verified_bytes(value: int, what: str) -> int:
+    if not 0 <= value < MAX_BYTES:
+        raise _bad(f"{what}: {value} bytes", f"0 to {MAX_BYTES - 1}")
+    return value
+
+
+def verify_memset(uid: int, offset: int, count: int, rooms: Rooms) -> None:
+    """The bytes that are set lie inside the tensor or the workspace."""
+    if offset < 0 or count < 0 or offset + count > rooms[uid]:
+        raise _bad(
+            f"a memset of {count} bytes at {offset} of {_name(uid)}", f"inside {rooms[uid]} bytes"
+        )
+
+
+def verify_offset(launch: Launch, uid: int, offset: int, rooms: Rooms) -> None:
+    """A pointer is to the tensor or the workspace, or right behind it."""
+    if not 0 <= offset <= rooms[uid]:
+        raise _bad(
+            f"kernel {launch.kernel}: a pointer to {offset} of {_name(uid)}",
+            f"0 to {rooms[uid]} bytes",
+        )
+
+
+def verify_map(
+    launch: Launch,
+    recipe: TensorMap,
+    offset: int,
+    dims: Sequence[int],
+    strides: Sequence[int],
+    rooms: Rooms,
+) -> None:
+    """A tensor map covers its tensor, or its place in the workspace.
+
+    It may begin before its tensor and end behind it by as much as a box: a kernel may store boxes
+    up to a row of their own.
+    """
+    element = _ELEMENT_BYTES[recipe.dtype]
+    if min(dims) < 0 or min(strides, default=0) < 0 or max((*dims, *strides)) >= 1 << 63:
+        what = f"kernel {launch.kernel}: a map of dims {list(dims)}, strides {list(strides)}"
+        raise _bad(what, "none below 0 or over 63 bits")
+    if 0 in dims:
+        return
+    pitches = (element, *strides)
+    reach = sum([(n - 1) * pitch for n, pitch in zip(dims, pitches, strict=True)]) + element
+    slack = sum([n * pitch for n, pitch in zip(recipe.box, pitches, strict=False)])
+    if offset < -slack or offset + reach > rooms[recipe.uid] + slack:
+        raise _bad(
+            f"kernel {launch.kernel}: a map of {reach} bytes at {offset} of {_name(recipe.uid)}",
+            f"inside {rooms[recipe.uid]} bytes",
+        )
+
+
+def verify_launch(launch: Launch, grid: tuple[int, int, int], smem: int) -> None:
+    """A grid that is not empty, and bytes of dynamic shared memory, are what a launch can have."""
+    x, y, z = grid
+    if min(x, y, z, smem) < 0:
+        raise _bad(
+            f"kernel {launch.kernel}: grid {grid}, {smem} bytes of shared memory", "none below 0"
+        )
+    if x >= 1 << 31 or max(y, z) >= 1 << 16:
+        raise DnncError(
+            Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM, f"grid {grid}", "below 2**31, 2**16, 2**16"
+        )
+    a, b, c = launch.cluster
+    if x % a or y % b or z % c:
+        raise _bad(
+            f"kernel {launch.kernel}: grid {grid} in clusters of {launch.cluster}", "whole clusters"
+        )
+
+
+def _name(uid: int) -> str:
+    return "the workspace" if uid < 0 else f"tensor {uid}"
+
+
+def _bad(what: str, supported: str) -> DnncError:
+    return DnncError(Status.BAD_PARAM, what, supported)
