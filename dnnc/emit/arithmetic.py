@@ -115,6 +115,13 @@ static int64_t magic(struct sizes *s, int64_t d)
     return (int64_t)(quotient + (rest > 0));
 }
 """,
+    "outside": """\
+/* Whether bytes from an offset are not all inside a room. */
+static int outside(int64_t offset, int64_t count, int64_t room)
+{
+    return offset < 0 || count < 0 || offset > room || count > room - offset;
+}
+""",
     "as_i32": """\
 /* A 32-bit argument. */
 static int32_t as_i32(struct sizes *s, int64_t value)

@@ -207,7 +207,7 @@ def _errors(interface: Interface) -> Iterator[Error]:
     yield Error(
         "GRID",
         Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM,
-        "a grid not below 2^31, 2^16, 2^16 blocks",
+        "a grid not from 0 to below 2^31, 2^16, 2^16 blocks, or not of whole clusters",
     )
     yield Error("NO_MEMORY", Status.INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no host memory")
     for argument, capital in zip(interface.arguments, interface.capitals, strict=False):

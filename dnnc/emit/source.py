@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from string import Template
 
-from .. import dtypes
 from ..errors import Status
-from ..expr import Expr, ceildiv
-from ..plan.plan import Program, TensorRecord, Variant
+from ..plan.plan import Program, Variant
 from . import driver_calls
 from .arithmetic import arithmetic
 from .code import code_lines, kernels_of
@@ -17,6 +15,7 @@ from .expressions import Printer
 from .header import error_string_prototype, made_by, prototypes
 from .interface import STEP, WORKSPACE_ALIGNMENT, Interface
 from .names import comment, string
+from .rooms import Rooms, negative, tensor_text
 from .steps import Steps, StepText
 
 # Bytes of a line; longer ones are broken where they may be.
@@ -140,33 +139,19 @@ def _buffer_check(interface: Interface) -> Iterator[str]:
     for number, argument in enumerate(buffers):
         assert argument.tensor is not None
         yield f"    spans[{number}].at = args->{argument.name};"
-        yield f"    spans[{number}].bytes = {_bytes(interface, printer, argument.tensor)};"
+        whole = tensor_text(interface.plan, printer, argument.tensor)
+        for condition in negative(interface.plan, printer, argument.tensor):
+            yield f"    s->is_bad |= {condition};"
+        yield f"    spans[{number}].bytes = {whole};"
         yield f"    spans[{number}].alignment = {argument.tensor.alignment};"
         yield f"    spans[{number}].is_written = {int(argument.is_written)};"
-    yield "    if (s->is_bad)"
+    yield "    if (s->is_bad || needed < 0)"
     yield "        return $UNSUPPORTED_SIZES;"
     in_place = "in_place" if pairs else "NULL"
     rest = f"{in_place}, {len(pairs)}, workspace, needed"
     yield f"    return check_spans(spans, {len(buffers)}, {rest});"
     yield "}"
     yield ""
-
-
-def _bytes(interface: Interface, printer: Printer, tensor: TensorRecord) -> str:
-    """Bytes from a tensor's first to its last element, as C."""
-    plan = interface.plan
-    dims = [plan.expression(text) for text in tensor.dims]
-    strides = [plan.expression(text) for text in tensor.strides]
-    elements = Expr.of(1)
-    for extent, stride in zip(dims, strides, strict=True):
-        elements = elements + (extent - 1) * stride
-    bits = dtypes.of(tensor.dtype).bits
-    whole = elements * (bits // 8) if bits >= 8 else ceildiv(elements * bits, 8)
-    empty = [f"{printer.expression(d)} == 0" for d in dims if d.bounds()[0] <= 0]
-    if any(extent.constant == 0 for extent in dims):
-        return "0"
-    text = printer.expression(whole)
-    return f"{' || '.join(empty)} ? 0 : {text}" if empty else text
 
 
 # ---- variants
@@ -198,7 +183,7 @@ def _reachable(interface: Interface, program: Program) -> list[tuple[str, Varian
 
 
 def _steps(interface: Interface, program: Program, variant: Variant) -> list[StepText]:
-    steps = Steps(interface, kernels_of(program))
+    steps = Steps(interface, kernels_of(program), Rooms(interface, variant))
     found: list[StepText] = []
     for number, step in enumerate(variant.steps):
         if step.launch is not None:

@@ -15,6 +15,7 @@ from . import numbers, tensor_maps
 from .expressions import Printer
 from .interface import Interface
 from .names import comment
+from .rooms import Rooms
 
 
 @dataclass
@@ -34,9 +35,10 @@ class StepText:
 class Steps:
     """Makes steps as C.  kernels: name -> place in the plan's `kernels`."""
 
-    def __init__(self, interface: Interface, kernels: Mapping[str, int]):
+    def __init__(self, interface: Interface, kernels: Mapping[str, int], rooms: Rooms):
         self.interface = interface
         self.kernels = kernels
+        self.rooms = rooms
         self.printer = Printer(interface.members)
 
     def expression(self, text: str) -> str:
@@ -47,12 +49,14 @@ class Steps:
     def memset(self, number: int, memset: Memset) -> StepText:
         count, at = f"bytes{number}", f"at{number}"
         call = f"cuMemsetD8Async({at}, {memset.value}, (size_t){count}, stream)"
+        check = list(self.rooms.memset(memset.uid, memset.offset, memset.bytes))
         return StepText(
             declare=[f"/* step {number}: memset */", f"int64_t {count};", f"CUdeviceptr {at} = 0;"],
             prepare=[
                 f"/* step {number} */",
                 f"{count} = {self.expression(memset.bytes)};",
                 f"s->is_bad |= {count} < 0;",
+                *_block(f"if ({count} > 0) {{", check),
                 f"if ({count} > 0)",
                 f"    {at} = {self._shifted(self._base(memset.uid), memset.offset)};",
             ],
@@ -76,6 +80,7 @@ class Steps:
                 f"error = grid_of(s, {extents}, {smem}, &{grid});",
                 f"if (error != {self.interface.error('SUCCESS')})",
                 "    return error;",
+                *self._cluster_check(launch, grid),
             ],
         )
         places, prepare, encode = self._arguments(number, launch, made)
@@ -94,6 +99,17 @@ class Steps:
             "}",
         ]
         return made
+
+    def _cluster_check(self, launch: Launch, grid: str) -> list[str]:
+        """A grid is made of whole clusters."""
+        rests = [
+            f"{grid}.{axis} % {extent} != 0"
+            for axis, extent in zip("xyz", launch.cluster, strict=True)
+            if extent > 1
+        ]
+        if not rests:
+            return []
+        return [f"if ({' || '.join(rests)})", f"    return {self.interface.error('GRID')};"]
 
     def _arguments(
         self, number: int, launch: Launch, made: StepText
@@ -119,6 +135,7 @@ class Steps:
                     arg.tensor_map, self.interface.plan, self.printer, base, into
                 )
                 encode += _block("if (result == CUDA_SUCCESS) {", list(lines))
+                prepare += self.rooms.tensor_map(arg.tensor_map)
                 places.append(into)
             elif arg.kind == "bytes":
                 data = bytes.fromhex(arg.data)
@@ -131,6 +148,9 @@ class Steps:
                 type_, value = self._scalar(arg)
                 made.declare.append(f"{type_} {name} = 0;")
                 prepare.append(f"{name} = {value};")
+                if arg.kind in ("pointer", "workspace", "peer"):
+                    uid = -1 if arg.kind == "workspace" else arg.uid
+                    prepare += self.rooms.pointer(uid, arg.offset)
                 places.append(f"&{name}")
         return places, prepare, encode
 

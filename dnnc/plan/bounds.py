@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from .plan import TENSOR_MAP_TYPES, Launch, TensorMap, TensorRecord
+from .plan import Launch, TensorMap, TensorRecord
 
 # Bytes of a buffer are below this, so that its end is an address.
 MAX_BYTES = 1 << 62
@@ -21,10 +21,6 @@ MAX_BYTES = 1 << 62
 WORKSPACE = -1
 
 Rooms = Mapping[int, int]
-
-_ELEMENT_BYTES = {
-    name: 4 if name == "tf32" else dtypes.of(name).bits // 8 for name in TENSOR_MAP_TYPES
-}
 
 
 def tensor_bytes(
@@ -82,7 +78,7 @@ def verify_map(
     It may begin before its tensor and end behind it by as much as a box: a kernel may store boxes
     up to a row of their own.
     """
-    element = _ELEMENT_BYTES[recipe.dtype]
+    element = element_bytes(recipe)
     if min(dims) < 0 or min(strides, default=0) < 0 or max((*dims, *strides)) >= 1 << 63:
         what = f"kernel {launch.kernel}: a map of dims {list(dims)}, strides {list(strides)}"
         raise _bad(what, "none below 0 or over 63 bits")
@@ -98,22 +94,27 @@ def verify_map(
         )
 
 
+def element_bytes(recipe: TensorMap) -> int:
+    """Bytes of an element as a tensor map has it."""
+    return 4 if recipe.dtype == "tf32" else dtypes.of(recipe.dtype).bits // 8
+
+
 def verify_launch(launch: Launch, grid: tuple[int, int, int], smem: int) -> None:
     """A grid that is not empty, and bytes of dynamic shared memory, are what a launch can have."""
     x, y, z = grid
-    if min(x, y, z, smem) < 0:
-        raise _bad(
-            f"kernel {launch.kernel}: grid {grid}, {smem} bytes of shared memory", "none below 0"
-        )
-    if x >= 1 << 31 or max(y, z) >= 1 << 16:
-        raise DnncError(
-            Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM, f"grid {grid}", "below 2**31, 2**16, 2**16"
-        )
-    a, b, c = launch.cluster
-    if x % a or y % b or z % c:
-        raise _bad(
-            f"kernel {launch.kernel}: grid {grid} in clusters of {launch.cluster}", "whole clusters"
-        )
+    if min(grid) < 0 or x >= 1 << 31 or max(y, z) >= 1 << 16:
+        raise _no_launch(launch, f"grid {grid}", "from 0 to below 2**31, 2**16, 2**16")
+    if launch.cluster != (1, 1, 1):
+        a, b, c = launch.cluster
+        if x % a or y % b or z % c:
+            raise _no_launch(launch, f"grid {grid}", f"whole clusters of {launch.cluster} blocks")
+    if smem < 0:
+        raise _no_launch(launch, f"{smem} bytes of shared memory", "0 or more")
+
+
+def _no_launch(launch: Launch, what: str, supported: str) -> DnncError:
+    where = f"kernel {launch.kernel}"
+    return DnncError(Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM, what, supported, where)
 
 
 def _name(uid: int) -> str:
