@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from .visible import visible
+
 
 class Status(IntEnum):
     """cuDNN 9 status codes, without the `CUDNN_STATUS_` prefix."""
@@ -112,7 +114,7 @@ class DnncError(Exception):
         place = f"{self.where}: " if self.where else ""
         separator = "\n" if "\n" in self.what else "; "
         accepted = f"{separator}accepted: {self.supported}" if self.supported else ""
-        return f"{self.status.name}: {place}{self.what}{accepted}"
+        return visible(f"{self.status.name}: {place}{self.what}{accepted}")
 
 
 class cudnnGraphNotSupportedError(DnncError):

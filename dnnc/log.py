@@ -13,6 +13,8 @@ import functools
 import logging
 import os
 
+from .visible import visible
+
 VARIABLE = "DNNC_LOG"
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -20,7 +22,15 @@ LEVELS = ("debug", "info", "warning", "error")
 def logger(module: str) -> logging.Logger:
     """The logger of one of dnnc's modules (its `__name__`)."""
     _set_up()
-    return logging.getLogger(module)
+    found = logging.getLogger(module)
+    found.addFilter(_made_visible)
+    return found
+
+
+def _made_visible(record: logging.LogRecord) -> bool:
+    """Messages hold names of files and graphs, which may be written to drive a terminal."""
+    record.msg, record.args = visible(record.getMessage()), ()
+    return True
 
 
 def hint(text: str) -> None:

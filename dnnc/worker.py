@@ -16,6 +16,8 @@ import atexit
 import json
 import logging
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +42,11 @@ Report = Callable[[str, float], None]
 _LENGTH_BYTES = 8
 _END_SECONDS = 10.0
 _MOST_MESSAGE, _MOST_PAYLOAD = 256 << 20, 8 << 30  # bytes
+
+# The child's option for the process that it works for.
+_OF = "--of"
+# How often a child looks for its parent where the system has no descriptors of processes.
+_LOOK_SECONDS = 0.5
 
 _log = log.logger(__name__)
 
@@ -127,7 +134,7 @@ class Worker:
             path = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
             self._process = subprocess.Popen(
                 # -P: the folder that the user is in is none of the child's packages.
-                [sys.executable, "-P", "-m", "dnnc.worker"],
+                [sys.executable, "-P", "-m", "dnnc.worker", _OF, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._errors,
@@ -204,7 +211,10 @@ class Worker:
                     self._process.kill()  # it is still loading what nobody needs
                 if self._process.stdin is not None:
                     self._process.stdin.close()
-                self._process.wait(timeout=10)
+                try:
+                    self._process.wait(timeout=10)
+                except subprocess.TimeoutExpired:
+                    self._stop(self._process)
             self._process = None
 
 
@@ -319,8 +329,34 @@ class _Forwarded(logging.Handler):
         _send(self._stream, {"log": [record.name, record.levelno, record.getMessage()]})
 
 
-def _run() -> None:
-    """Answers requests until the caller closes the pipe."""
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent has ended, however that was.
+
+    The end of the pipe is not enough: it does not come while a request is worked on, or where the
+    parent left a fork of itself that holds the pipe open.
+    """
+
+    def watch() -> None:
+        try:
+            descriptor = os.pidfd_open(parent)
+        except ProcessLookupError:
+            os._exit(1)
+        except (AttributeError, OSError):
+            while os.getppid() == parent:
+                time.sleep(_LOOK_SECONDS)
+        else:
+            if os.getppid() == parent:  # else it ended before, and its number is another's
+                select.select([descriptor], [], [])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _run(parent: int) -> None:
+    """Answers requests until the caller closes the pipe, or ends."""
+    _end_with(parent)
+    # ^C is for the caller, which ends the child if nobody waits for its answer any more.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not get between the messages
     from . import compiler  # noqa: F401  (loads the bindings before the first request)
@@ -347,7 +383,7 @@ def _repeat(path: str) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        _repeat(sys.argv[1])
+    if sys.argv[1] == _OF:
+        _run(int(sys.argv[2]))
     else:
-        _run()
+        _repeat(sys.argv[1])

@@ -29,6 +29,7 @@ LAYERS = (
     ("store", "target", "tools", "options", "log", "rounding", "given"),
     ("dtypes", "expr"),
     ("errors",),
+    ("visible",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

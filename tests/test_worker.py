@@ -1,7 +1,10 @@
 """The compile worker, where a caller does not behave."""
 
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -55,3 +58,55 @@ def test_a_worker_of_the_callers_own(monkeypatch):
     finally:
         child.close()
     assert plan.name == "own"
+
+
+KEEPER = """\
+import os, sys, time
+import dnnc
+from dnnc import worker
+
+worker.start()
+if not os.fork():  # it holds the worker's pipe open
+    time.sleep(60)
+print(worker._worker._process.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_worker_ends_with_its_parent():
+    """Killed, with a fork of it left that holds the pipe open."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", KEEPER], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        child = int(parent.stdout.readline())
+        parent.kill()
+        until = time.monotonic() + 20
+        while is_running(child):
+            assert time.monotonic() < until, "the worker is still there"
+            time.sleep(0.05)
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+        parent.stdout.close()
+
+
+def is_running(pid):
+    """Whether a process is there and no zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_child_that_does_not_end_is_ended(monkeypatch):
+    child = worker.Worker()
+    child.start()
+    child._is_asked = True
+    process = child._process
+    os.kill(process.pid, signal.SIGSTOP)
+    wait = process.wait
+    monkeypatch.setattr(process, "wait", lambda timeout=None: wait(timeout and 0.1))
+    child.close()
+    assert process.returncode == -signal.SIGKILL

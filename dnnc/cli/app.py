@@ -1,11 +1,13 @@
 """The application: its commands, and how errors end it.
 
-Exit status 0: done.  1: a DnncError, its text on stderr, or a check that failed.  2: a wrong use
-of the command line.
+Exit status 0: done.  1: a DnncError or an output that can't be written, its text on stderr, or a
+check that failed.  2: a wrong use of the command line.  130: ^C.  141: whoever read the output has
+gone away.
 """
 
 from __future__ import annotations
 
+import sys
 import traceback
 from typing import Any
 
@@ -17,7 +19,7 @@ from typer.core import TyperGroup
 from .. import __version__, log
 from ..errors import DnncError, Status
 from . import bench, bundle, cache, compile, engines, inspect, opt, run, tune
-from .console import examples, show_error
+from .console import BROKEN_PIPE, INTERRUPTED, examples, show_error, to_nowhere
 
 # typer cuts the names of options in help that is narrower.
 _LEAST_HELP_WIDTH = 80
@@ -37,6 +39,11 @@ class Commands(TyperGroup):
         except DnncError as error:
             show_error(error)
             raise typer.Exit(1) from error
+        except BrokenPipeError as error:
+            to_nowhere(sys.stdout)
+            raise typer.Exit(BROKEN_PIPE) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
             of_typer = type(error).__module__.partition(".")[0] in ("typer", "click")
             if of_typer or isinstance(error, OSError):  # a stream that can't be written

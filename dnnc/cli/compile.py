@@ -328,6 +328,6 @@ def compiled(
 def _write_text(texts: Sequence[str], output: Path | None) -> None:
     whole = f"{SEPARATOR}\n".join(text if text.endswith("\n") else text + "\n" for text in texts)
     if output is None:
-        typer.echo(whole, nl=False)
+        console.raw(whole)
         return
     write_whole(str(output), whole.encode())

@@ -5,17 +5,24 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import os
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.text import Text
 
 from ..errors import DnncError
 from ..plan.plan import Plan
+from ..visible import visible
 from .tables import Column, Table
+
+# Exit statuses, as shells have them: a reader that has gone away, and ^C.
+BROKEN_PIPE, INTERRUPTED = 141, 130
 
 # Columns of tables that hold sentences and lists; cells of the others don't wrap.
 _WRAPPED = {
@@ -25,14 +32,39 @@ _WRAPPED = {
 }
 
 
+class _Console(Console):
+    """A console that prints no control characters but its own."""
+
+    def render(self, *args: Any, **options: Any) -> Iterable[Segment]:
+        for segment in super().render(*args, **options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> None:
+        """Ends the program when whoever reads its output has."""
+        to_nowhere(sys.stdout)
+        raise SystemExit(BROKEN_PIPE)
+
+
+def to_nowhere(stream: Any) -> None:
+    """Lets a stream that can't be written take what it still holds."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def raw(text: str) -> None:
+    """Prints text as it is, but for control characters."""
+    typer.echo(visible(text), nl=False)
+
+
 def out() -> Console:
     """Standard output."""
-    return Console(highlight=False, markup=False)
+    return _Console(highlight=False, markup=False)
 
 
 def err() -> Console:
     """Standard error: progress, notes and errors."""
-    return Console(stderr=True, highlight=False, markup=False)
+    return _Console(stderr=True, highlight=False, markup=False)
 
 
 def columns() -> int | None:
@@ -48,13 +80,13 @@ def show_error(error: DnncError) -> None:
 def show_problem(text: str) -> None:
     """What ends a command with status 1."""
     line = Text("error: ", "bold red")
-    line.append(text, "default")
+    line.append(visible(text), "default")
     err().print(line, soft_wrap=True)
 
 
 def note(text: str) -> None:
     """A remark that is not the output."""
-    err().print(Text(text, "dim"), soft_wrap=True)
+    err().print(Text(visible(text), "dim"), soft_wrap=True)
 
 
 def table(*titles: str) -> Table:
@@ -89,13 +121,13 @@ def blank() -> None:
 
 def heading(text: str) -> None:
     """A line above what belongs to it."""
-    out().print(Text(text, "bold"), soft_wrap=True)
+    out().print(Text(visible(text), "bold"), soft_wrap=True)
 
 
 def field(name: str, value: str) -> None:
     """A line of a record: name, value."""
     line = Text(f"{name:<11}", "dim")
-    line.append(value, "default")
+    line.append(visible(value), "default")
     out().print(line, soft_wrap=True)
 
 

@@ -93,11 +93,11 @@ def _inspect_plan(file: str, name: str | None, target: str | None, part: str) ->
     plan = bundle.plan(name)
     programs = files.programs_of(plan, target)
     if part == "graph":
-        typer.echo(json.dumps(plan.graph, indent=1))
+        console.raw(json.dumps(plan.graph, indent=1) + "\n")
     elif part == "json":
-        typer.echo(json.dumps(codec.encode(plan), indent=1))
+        console.raw(json.dumps(codec.encode(plan), indent=1) + "\n")
     elif part:
-        typer.echo("".join(_codes(plan, programs, part)), nl=False)
+        console.raw("".join(_codes(plan, programs, part)))
     else:
         show_plan(plan, programs)
 
@@ -111,7 +111,7 @@ def _codes(plan: Plan, programs: Sequence[Program], part: str) -> Iterator[str]:
             if part == "sass":
                 yield disassembled(plan.blobs[module.cubin])
             elif module.ptx >= 0:
-                yield plan.blobs[module.ptx].decode()
+                yield plan.text(module.ptx)
 
 
 # ---- other files
@@ -122,7 +122,7 @@ def _inspect_cubin(file: str, part: str) -> None:
     if part not in ("", "sass"):
         raise _absent(part, "a cubin", file)
     if part == "sass":
-        typer.echo(disassembled(code), nl=False)
+        console.raw(disassembled(code))
         return
     show_cubin(file, code)
 
@@ -132,9 +132,9 @@ def _inspect_source(file: str, part: str) -> None:
     if part == "graph":
         from ..dialect.json_form import to_json
 
-        typer.echo(json.dumps(to_json(source.graph), indent=1))
+        console.raw(json.dumps(to_json(source.graph), indent=1) + "\n")
     elif part == "ptx" and source.stage == "ptx":
-        typer.echo(source.text.partition("//! ")[0], nl=False)
+        console.raw(source.text.partition("//! ")[0])
     elif part:
         raise _absent(part, f"a file at stage {source.stage}", file)
     else:

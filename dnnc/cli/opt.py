@@ -96,7 +96,7 @@ def opt(
         problems += differences(expected_in(part), errors) if verify_diagnostics else errors
         if made is not None:
             printed.append(made)
-    typer.echo(f"{SEPARATOR}\n".join(printed), nl=False)
+    console.raw(f"{SEPARATOR}\n".join(printed))
     for problem in problems:
         console.show_problem(_placed(problem, file))
     if problems:

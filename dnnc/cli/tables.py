@@ -1,4 +1,4 @@
-"""Tables as lines of a given width, in which every value is whole.
+"""Tables as lines of a given width, in which every value is whole and shows control characters.
 
 Columns that hold sentences and lists wrap between words.  Where that is not enough, each row
 becomes a record, a column a line.  A word wider than the terminal is printed wide.
@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len
+
+from ..visible import visible
 
 _GAP = "   "
 
@@ -35,7 +37,7 @@ class Table:
 
     def add_row(self, *cells: str) -> None:
         assert len(cells) == len(self.columns), cells
-        self.rows.append(cells)
+        self.rows.append(tuple(map(visible, cells)))
 
     def lines(self, width: int | None) -> tuple[list[str], list[str]]:
         """(header, body), in at most `width` columns unless a word is wider; None: no limit."""

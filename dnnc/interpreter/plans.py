@@ -15,7 +15,7 @@ from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..plan import bounds
 from ..plan.arguments import Environment, pack
-from ..plan.plan import Arg, Launch, Memset, Plan, Program, TensorRecord
+from ..plan.plan import Arg, Launch, Memset, Plan, Program, TensorRecord, Variant
 from . import tensor_map
 from .launch import launch
 from .memory import Memory
@@ -61,7 +61,7 @@ def run_plan(
     variant = next((v for v in program.variants if plan.guard(v.guard).holds(found)), None)
     if variant is None:
         raise DnncError(Status.NOT_SUPPORTED_SHAPE, f"no variant takes sizes {found}")
-    machine.allocate_workspace(variant.workspace_bytes)
+    machine.take(variant)
     for step in variant.steps:
         if step.launch is not None:
             machine.launch(step.launch, seed)
@@ -115,11 +115,12 @@ class _Machine:
     ):
         self.plan, self.program, self.sizes = plan, program, dict(sizes)
         self.memory = Memory()
-        self.modules = [module or parse(plan.blobs[m.ptx].decode()) for m in program.modules]
+        self.modules = [module or parse(plan.text(m.ptx)) for m in program.modules]
         self.addresses: dict[int, int] = {}
         self.numbers: dict[int, float | int] = {}
         self.workspace = 0
-        self.rooms: dict[int, int] = {}
+        self.rooms = {t.uid: self._room(t) for t in plan.tensors if not t.is_by_value}
+        self._verify_rooms()
         for record in plan.tensors:
             self._place(record, given.get(record.uid))
 
@@ -136,11 +137,8 @@ class _Machine:
             self.numbers[record.uid] = _number(record, value)
             return
         dims, strides = self._shape(record)
-        bytes_ = bounds.tensor_bytes(record, dtype, dims, strides)
-        name = record.name or f"uid {record.uid}"
-        if math.prod(dims) > MOST_ELEMENTS:
-            raise _too_large(f"{name}: dims {dims}", f"{MOST_ELEMENTS} elements")
-        address = self._allocate(record.uid, bytes_, name)
+        bytes_ = self.rooms[record.uid]
+        address = self.memory.allocate(bytes_, record.name or f"uid {record.uid}")
         self.addresses[record.uid] = address
         if record.role != "input" and record.prior is None:
             return
@@ -153,15 +151,27 @@ class _Machine:
             places = element_places(dims, strides)
             self.memory.upload(address, scattered(array, places, dtype, bytes_))
 
-    def _allocate(self, uid: int, bytes_: int, name: str) -> int:
-        self.rooms[uid] = bytes_
-        if sum(self.rooms.values()) > MOST_BYTES:
-            raise _too_large(f"{name}: {bytes_} bytes", f"{MOST_BYTES} bytes in all")
-        return self.memory.allocate(bytes_, name)
+    def _room(self, record: TensorRecord) -> int:
+        """Bytes of a tensor."""
+        dims, strides = self._shape(record)
+        if math.prod(dims) > MOST_ELEMENTS:
+            raise _too_large(f"tensor {record.uid}: dims {dims}", f"{MOST_ELEMENTS} elements")
+        return bounds.tensor_bytes(record, dtypes.of(record.dtype), dims, strides)
+
+    def take(self, variant: Variant) -> None:
+        """Gets ready for a variant's steps."""
+        needed = bounds.workspace_bytes(self._evaluate(variant.workspace_bytes))
+        self.rooms[bounds.WORKSPACE] = needed
+        self._verify_rooms()
+        self.allocate_workspace(variant.workspace_bytes)
+
+    def _verify_rooms(self) -> None:
+        needed = sum(self.rooms.values())
+        if needed > MOST_BYTES:
+            raise _too_large(f"tensors and workspace of {needed} bytes", f"{MOST_BYTES} bytes")
 
     def allocate_workspace(self, bytes_: str) -> None:
-        needed = bounds.workspace_bytes(self._evaluate(bytes_))
-        self.workspace = self._allocate(bounds.WORKSPACE, needed, "workspace")
+        self.workspace = self.memory.allocate(self._evaluate(bytes_), "workspace")
 
     def memset(self, record: Memset) -> None:
         count, offset = self._evaluate(record.bytes), self._evaluate(record.offset)

@@ -328,9 +328,27 @@ class Plan:
             found = self._guards[text] = parse_guard(text, self.dims)
         return found
 
+    def text(self, blob: int) -> str:
+        """The PTX of a blob; a module without it, or bytes that are no text, are BAD_PARAM."""
+        try:
+            if blob >= 0:
+                return self.blobs[blob].decode()
+            what = "a module without PTX"
+        except UnicodeDecodeError:
+            what = f"blob {blob} is no text"
+        raise DnncError(Status.BAD_PARAM, what, "PTX", f"plan '{self.name}'")
+
+    @functools.cached_property
+    def _by_key(self) -> dict[int | str, list[TensorRecord]]:
+        found: dict[int | str, list[TensorRecord]] = {}
+        for tensor in self.tensors:
+            found.setdefault(tensor.uid, []).append(tensor)
+            found.setdefault(tensor.name, []).append(tensor)
+        return found
+
     def tensor(self, key: int | str) -> TensorRecord | None:
         """The tensor with this uid, or with this name if only one has it; else None."""
-        found = [t for t in self.tensors if key == (t.uid if isinstance(key, int) else t.name)]
+        found = self._by_key.get(key, ())
         return found[0] if len(found) == 1 else None
 
     def no_tensor(self, key: Any) -> DnncError:

@@ -1,6 +1,7 @@
 """The command line as a whole: start, help, what it loads, exit statuses."""
 
 import importlib.util
+import signal
 import subprocess
 import sys
 
@@ -58,8 +59,10 @@ def test_without_its_packages_it_says_how_to_install_them(monkeypatch, capsys, a
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == absent else found(name)
     )
+    handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(SystemExit) as ended:
         cli.main()
+    signal.signal(signal.SIGINT, handler)
     assert ended.value.code == 1
     assert 'pip install "dnnc[compiler]"' in capsys.readouterr().err
 

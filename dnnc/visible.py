@@ -1,0 +1,19 @@
+"""Text that does to a terminal what it shows: names in files may hold control characters."""
+
+from __future__ import annotations
+
+import re
+
+_SUSPECT = re.compile(r"[^\n\t\x20-\x7e]")
+
+
+def visible(text: str) -> str:
+    """The text with what can't be printed as escapes (\\x1b); line ends and tabs stay."""
+    return _SUSPECT.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match.group()
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode()
