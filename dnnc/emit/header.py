@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..plan.plan import TensorRecord
 from .interface import Argument, Interface, range_text
@@ -184,13 +184,19 @@ _COMMENTS = (
 )
 
 
-def prototypes(interface: Interface) -> tuple[str, str, str, str]:
-    """load, workspace_size, run, unload, without what ends them."""
+def prototypes(
+    interface: Interface, sizes: Sequence[str] | None = None
+) -> tuple[str, str, str, str]:
+    """load, workspace_size, run, unload, without what ends them.
+
+    sizes: what a definition calls its sizes, whose names could be those of what it uses.
+    """
     name, error = interface.prefix, interface.error_type
-    sizes = "".join(f", int64_t {a.name}" for a in interface.sizes)
+    called = [a.name for a in interface.sizes] if sizes is None else sizes
+    sizes_text = "".join(f", int64_t {each}" for each in called)
     return (
         f"{error} {name}_load({name}_t **out)",
-        f"{error} {name}_workspace_size(const {name}_t *plan{sizes}, size_t *out)",
+        f"{error} {name}_workspace_size(const {name}_t *plan{sizes_text}, size_t *out)",
         f"{error} {name}_run(const {name}_t *plan, const {name}_args_t *args, "
         "CUdeviceptr workspace,\n    CUstream stream)",
         f"{error} {name}_unload({name}_t *plan)",

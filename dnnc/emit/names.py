@@ -17,27 +17,43 @@ _TAKEN = frozenset(
     operator or or_eq private protected public reinterpret_cast requires static_assert static_cast
     template this thread_local throw true try typeid typename typeof typeof_unqual using virtual
     wchar_t xor xor_eq
-    NULL EOF BUFSIZ TRUE FALSE I errno stdin stdout stderr offsetof assert linux unix
+    I alloca assert complex environ errno fpclassify i386 imaginary linux math_errhandling offsetof
+    signbit stderr stdin stdout unix
     args error is_bad max_dynamic_smem_bytes needed out plan sizes sm_count stream workspace
     """.split()
 )
-_MACROS = re.compile(r"CU[A-Z0-9_]*|U?INT\w*_(MAX|MIN|C)|SIZE_MAX|HUGE_VAL\w*|INFINITY|NAN")
+# Names that no macro or type of C's headers has: small letters, but for a capital at the start, or
+# a capital with a number.
+_FREE = re.compile(r"[A-Z](_?[0-9]+)*|[A-Z]_?[a-z]\w*|[a-z]\w*", re.ASCII)
+# Those with small letters that have: types, what CUDA declares, macros of POSIX.
+_SUSPECT = re.compile(
+    r"\w*_t|cu[A-Z]\w*|[LP]_\w*|(be|le)\d+toh|hto(be|le)\d+|is[a-z]+(_l)?|to(ascii|lower|upper)(_l)?"
+    r"|(s[ait]|pthread|sched|sigev)_\w+|sigmask",
+    re.ASCII,
+)
 
-# A plan of such a name would define a type that C has.
+# A plan of such a name would define a type or a macro that C, POSIX or CUDA has.
 _TYPES = re.compile(
     r"(u?int(_least|_fast)?(8|16|32|64)?|u?intptr|u?intmax|cuuint(32|64)|s?size|ptrdiff|w?char\d*"
     r"|wint|wctype|wctrans|max_align|time|clock|l{0,2}div|imaxdiv|fpos|mbstate|sig_atomic|float"
-    r"|double|fenv|fexcept|off|pid|locale|nullptr|byte)",
-    re.IGNORECASE,
+    r"|double|fenv|fexcept|off|pid|locale|nullptr|byte"
+    r"|u_int\d+|(u_)?quad|pthread(_\w+)?|sigset|timer|clockid|l?off(64)?|dev|ino(64)?|mode|nlink"
+    r"|[ug]?id|key|register|blksize|blkcnt|fsid|fs(blk|fil)cnt|[cd]addr|u?seconds|suseconds|socklen"
+    r"|errno|rsize|exit|cu(da)?(_\w+)?)",
+    re.IGNORECASE | re.ASCII,
 )
 
 
 def identifier(text: str) -> str:
-    """A C identifier as near to the text as can be; equal texts give equal ones."""
+    """A C identifier as near to the text as can be; equal texts give equal ones.
+
+    It is no keyword, macro or type, whatever the text: what may be one ends in `_`.
+    """
     name = re.sub(r"[^A-Za-z0-9_]", "_", text)
     if not name[:1].isalpha():
         name = f"t{name}"
-    return f"{name}_" if name in _TAKEN or _MACROS.fullmatch(name) else name
+    is_free = name not in _TAKEN and _FREE.fullmatch(name) and not _SUSPECT.fullmatch(name)
+    return name if is_free else f"{name}_"
 
 
 def prefix(text: str) -> str:
@@ -45,8 +61,7 @@ def prefix(text: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_]", "_", text)
     if not name[:1].isalpha():
         name = f"dnnc_{name.lstrip('_')}"
-    is_taken = _TYPES.fullmatch(name) or name.lower() in ("cu", "cuda")
-    return f"{name}_plan" if is_taken else name
+    return f"{name}_plan" if _TYPES.fullmatch(name) else name
 
 
 def different(names: Iterable[tuple[str, str]]) -> list[str]:
@@ -75,7 +90,8 @@ def different(names: Iterable[tuple[str, str]]) -> list[str]:
 
 def comment(text: str) -> str:
     """The text as it may stand in a comment."""
-    text = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
+    # Not the mark of what sources fill in, either.
+    text = "".join(c if c.isascii() and c.isprintable() and c != "$" else "?" for c in text)
     return text.replace("*/", "* /").replace("/*", "/ *").replace("\\", "|")
 
 
@@ -86,7 +102,8 @@ def string(text: str) -> str:
 
 
 def _escaped(byte: int) -> str:
-    # A question mark too: two of them begin a trigraph.
-    if 32 <= byte < 127 and chr(byte) not in '"\\?':
+    # A question mark too: two of them begin a trigraph.  A dollar is the mark of what sources fill
+    # in.
+    if 32 <= byte < 127 and chr(byte) not in '"\\?$':
         return chr(byte)
     return f"\\{byte:03o}"

@@ -297,15 +297,16 @@ def _entries(interface: Interface) -> Iterator[str]:
 
 
 def _workspace_entry(interface: Interface) -> Iterator[str]:
-    yield from prototypes(interface)[1].split("\n")
+    own = [f"size_{number}" for number, _ in enumerate(interface.sizes)]
+    yield from prototypes(interface, own)[1].split("\n")
     yield "{"
     yield "    struct sizes sizes;"
     yield "    $error_t error;"
     yield "    int64_t needed = 0;"
     yield "    if (plan == NULL || out == NULL)"
     yield "        return $NO_ARGUMENT;"
-    for argument in interface.sizes:
-        yield f"    sizes.{argument.name} = {argument.name};"
+    for argument, size in zip(interface.sizes, own, strict=True):
+        yield f"    sizes.{argument.name} = {size};"
     yield "    error = check_sizes(plan, &sizes);"
     yield "    if (error != $SUCCESS)"
     yield "        return error;"
@@ -354,8 +355,7 @@ def _error_string(interface: Interface) -> Iterator[str]:
     yield "    const char *text = NULL;"
     yield "    switch ((int)error) {"
     for error in interface.errors:
-        said = string(error.text).replace("$", "$$")
-        yield f"    case ${error.name}: return {said};"
+        yield f"    case ${error.name}: return {string(error.text)};"
     yield "    }"
     yield "    if (error > $SUCCESS && (int)error <= 999"
     yield "        && cuGetErrorString((CUresult)error, &text) == CUDA_SUCCESS && text != NULL)"

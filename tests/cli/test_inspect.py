@@ -55,7 +55,7 @@ def test_everything_that_a_plan_may_hold(here):
     assert "in place output uid 2 may be the buffer of input uid 1" in lines
     assert "3 s input f32 [1] [1] by value 0.5" in lines
     assert "variant 0 for M <= 64: workspace 0 B" in lines
-    assert "variant 1 for other sizes: workspace M*256 + 512 B" in lines
+    assert "variant 1 for other sizes: workspace M*256 + N*401408 + 512 B" in lines
     assert "step 0 M*4 B of 0 at &workspace + 256" in lines
     assert "split no engine takes the graph as one fusion" in lines
     main = next(line for line in lines if "main cooperative programmatic" in line)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 
@@ -118,6 +119,111 @@ def test_an_output_that_is_read_says_so(tmp_path):
     read = dataclasses.replace(y, prior=7)
     header, _ = write_c(tmp_path / "net", dataclasses.replace(WHOLE, tensors=(x, read, *others)))
     assert "/* output whose contents are read first 'y' (uid 2): bf16 [M, 64]" in header.read_text()
+
+
+# ---- names that headers have
+
+
+HEADERS = ("cuda.h", "math.h", "stddef.h", "stdint.h", "stdlib.h", "string.h")
+# What users include beside them.
+OTHERS = (
+    *("assert.h", "complex.h", "ctype.h", "endian.h", "errno.h", "fcntl.h", "float.h"),
+    *("inttypes.h", "limits.h", "locale.h", "pthread.h", "signal.h", "stdio.h", "sys/stat.h"),
+    *("sys/types.h", "sys/wait.h", "time.h", "unistd.h", "wchar.h"),
+)
+KEYWORDS = """
+    alignas alignof and asm auto bool break case catch char char8_t char16_t class compl concept
+    const consteval constexpr constinit const_cast continue co_await decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if inline int
+    long mutable namespace new noexcept not nullptr operator or private protected public register
+    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
+    struct switch template this thread_local throw true try typedef typeid typename typeof union
+    unsigned using virtual void volatile wchar_t while xor xor_eq _Bool _Complex _Generic _Atomic
+    int64_t size_t CUdeviceptr CUstream RAND_MAX BIG_ENDIAN WNOHANG INFINITY NAN
+    check_sizes workspace_0 run_0 codes spans launch outside args sizes s error net_run net_t
+""".split()
+
+
+def preprocessed(option, standard, headers):
+    """What the preprocessor says of headers."""
+    found = subprocess.run(
+        [c_compiler.compiler("cc", "gcc"), standard, "-E", *option, "-isystem",
+         str(c_compiler.include()), "-x", "c", "-"],
+        input="".join(f"#include <{name}>\n" for name in headers),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return found.stdout
+
+
+def macros(standard, headers=HEADERS):
+    return set(re.findall(r"#define (\w+)", preprocessed(["-dM"], standard, headers)))
+
+
+@pytest.fixture(scope="module")
+def known():
+    """Macros that are there where a plan's source is compiled."""
+    return macros("-std=c99") | macros("-std=gnu17")
+
+
+def test_no_name_is_a_macros(known):
+    every = known | macros("-std=gnu17", (*HEADERS, *OTHERS))
+    taken = {name for name in every if not name.startswith("_") and names.identifier(name) in every}
+    assert {"RAND_MAX", "BIG_ENDIAN", "WNOHANG", "linux", "stdin"} <= every
+    assert taken == set()
+
+
+def test_dollars_are_no_marks(tmp_path):
+    """In the names of plans, targets, kernels and tensors."""
+    x, *others = WHOLE.tensors
+    first = WHOLE.programs[1]
+    (variant,) = first.variants
+    launch = dataclasses.replace(variant.steps[0].launch, kernel="$load")
+    variant = dataclasses.replace(
+        variant, steps=(dataclasses.replace(variant.steps[0], launch=launch),)
+    )
+    kernel = dataclasses.replace(first.kernels[0], name="$load")
+    program = dataclasses.replace(first, target="$plan", kernels=(kernel,), variants=(variant,))
+    tensors = (dataclasses.replace(x, name="$x"), *others)
+    plan = dataclasses.replace(WHOLE, name="a$b", tensors=tensors, programs=(program,))
+    _, source = write_c(tmp_path / "net", plan)
+    c_compiler.c("-c", source, "-o", tmp_path / "net.o")
+    assert r'{"\044load", 0' in source.read_text()
+
+
+def test_ordinary_names_stay():
+    kept = "x y bias seq_len_q dY Wq W_q W1 X_1 M N K Q tokens x2 softmax_scale Bias qk inputs"
+    assert [names.identifier(name) for name in kept.split()] == kept.split()
+
+
+def test_every_keyword_and_macro_of_the_headers_compiles(known, tmp_path):
+    words = sorted({*KEYWORDS, *known})
+    symbols = [word for word in words if re.fullmatch(r"[A-Za-z_]\w*", word)]
+    reserved = ("sm_count", "and")
+    plan = named(words, ["M", *(word for word in symbols[::7] if word not in reserved)])
+    header, source = write_c(tmp_path / "net", plan)
+    for standard in ("-std=c99", "-std=gnu17"):
+        options = (standard, "-Wshadow", *c_compiler.STRICT[1:])
+        c_compiler.c("-O0", "-c", source, "-o", tmp_path / "net.o", options=options)
+    user = tmp_path / "user.cpp"
+    user.write_text(f'#include "{header.name}"\nint main() {{ return NET_SUCCESS; }}\n')
+    c_compiler.cpp("-c", user, "-o", tmp_path / "user.o")
+
+
+def test_no_prefix_gives_names_that_headers_have(known):
+    text = preprocessed([], "-std=gnu17", HEADERS) + " ".join(known)
+    every = set(re.findall(r"[A-Za-z_]\w*", text))
+    header, _ = c_text(WHOLE, "p")
+    own = {word[1:] for word in re.findall(r"\b[pP]_\w+", header)}
+    found = {
+        made
+        for word in every
+        for suffix in own
+        if word.endswith(suffix) and word != suffix
+        for prefix in [names.prefix(word.removesuffix(suffix))]
+        for made in (prefix + suffix, prefix.upper() + suffix)
+        if made in every and (suffix.isupper() == made.isupper())
+    }
+    assert found == set()
 
 
 # ---- names of arguments
