@@ -63,15 +63,15 @@ class Rooms:
             yield from self._inside(uid, self._plan.expression(offset), Expr.of(0))
 
     def tensor_map(self, recipe: TensorMap) -> Iterator[str]:
-        """A map covers its tensor, but for a box before and behind it."""
+        """A map covers its tensor, and a box more at either end where it has the rows twice."""
         element = bounds.element_bytes(recipe)
         dims = [self._plan.expression(text) for text in recipe.dims]
         pitches = [Expr.of(element), *map(self._plan.expression, recipe.strides)]
         reach, slack = Expr.of(element), Expr.of(0)
         for extent, pitch in zip(dims, pitches, strict=True):
             reach = reach + (extent - 1) * pitch
-        for extent, pitch in zip(recipe.box, pitches, strict=False):
-            slack = slack + pitch * extent
+        if len(recipe.box) > 2 and pitches[1] == pitches[2]:
+            slack = pitches[1] * recipe.box[1]
         offset = self._plan.expression(recipe.offset)
         empty = [f"{self._printer.expression(extent)} != 0" for extent in _that_may_be_0(dims)]
         for line in self._inside(recipe.uid, offset, reach, slack):

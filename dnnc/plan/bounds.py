@@ -75,21 +75,22 @@ def verify_map(
 ) -> None:
     """A tensor map covers its tensor, or its place in the workspace.
 
-    It may begin before its tensor and end behind it by as much as a box: a kernel may store boxes
-    up to a row of their own.
+    One that has the rows twice (docs/plan-format.md) begins before its tensor and ends behind it,
+    by as much as the rows of a box.
     """
-    element = element_bytes(recipe)
     if min(dims) < 0 or min(strides, default=0) < 0 or max((*dims, *strides)) >= 1 << 63:
         what = f"kernel {launch.kernel}: a map of dims {list(dims)}, strides {list(strides)}"
         raise _bad(what, "none below 0 or over 63 bits")
     if 0 in dims:
         return
-    pitches = (element, *strides)
-    reach = sum([(n - 1) * pitch for n, pitch in zip(dims, pitches, strict=True)]) + element
-    slack = sum([n * pitch for n, pitch in zip(recipe.box, pitches, strict=False)])
-    if offset < -slack or offset + reach > rooms[recipe.uid] + slack:
+    element = element_bytes(recipe)
+    reach = sum([(n - 1) * pitch for n, pitch in zip(dims, (element, *strides), strict=True)])
+    has_rows_twice = len(recipe.box) > 2 and strides[0] == strides[1]
+    slack = recipe.box[1] * strides[0] if has_rows_twice else 0
+    if offset < -slack or offset + reach + element > rooms[recipe.uid] + slack:
         raise _bad(
-            f"kernel {launch.kernel}: a map of {reach} bytes at {offset} of {_name(recipe.uid)}",
+            f"kernel {launch.kernel}: a map of {reach + element} bytes at {offset} of "
+            + _name(recipe.uid),
             f"inside {rooms[recipe.uid]} bytes",
         )
 

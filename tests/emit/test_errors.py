@@ -5,8 +5,8 @@ import dataclasses
 
 import pytest
 
-from dnnc.errors import DnncError
-from dnnc.plan.plan import Arg, Launch, Step, Symbol, TensorRecord, Variant
+from dnnc.errors import DnncError, Status
+from dnnc.plan.plan import Arg, Launch, Memset, Step, Symbol, TensorMap, TensorRecord, Variant
 from dnnc.runtime import load
 from tests.plan.plans import WHOLE
 
@@ -253,4 +253,64 @@ def test_a_grid_of_nothing_asks_for_nothing(made):
     assert built.run({"x": 0, "y": 0, "M": 0}) == "SUCCESS"
     assert built.lines() == []
     assert built.run({"x": 0, "y": address(2), "M": 1}) == "SHARED_MEMORY"
+    built.unload()
+
+
+def memset(uid, offset, count, workspace="0"):
+    return "1", workspace, (Step(memset=Memset(uid, offset, count)),)
+
+
+def passed(arg, workspace="0"):
+    variant = launched(workspace=workspace, args=[arg])
+    return "1", workspace, variant.steps
+
+
+def mapped(**changes):
+    recipe = TensorMap(
+        mode="tiled", uid=1, offset="0", dtype="f32", dims=("4", "2"), strides=("16",),
+        element_strides=(1, 1), box=(4, 2),
+    )  # fmt: skip
+    return passed(Arg("tensor_map", tensor_map=dataclasses.replace(recipe, **changes)))
+
+
+# Tensors are of 32 bytes; (variant, what C says).  M is the variant's place.
+OUTSIDE = [
+    (memset(2, "0", "32"), "SUCCESS"),
+    (memset(2, "M", "32"), "UNSUPPORTED_SIZES"),
+    (memset(2, "0 - M", "8"), "UNSUPPORTED_SIZES"),
+    (memset(-1, "M", "256", "256"), "UNSUPPORTED_SIZES"),
+    (memset(-1, "M", "252", "256"), "SUCCESS"),
+    (passed(Arg.pointer(1, "M*8")), "UNSUPPORTED_SIZES"),
+    (passed(Arg.pointer(1, "M*5")), "SUCCESS"),
+    (passed(Arg.pointer(1, "0 - M")), "UNSUPPORTED_SIZES"),
+    (passed(Arg("workspace", offset="M*256"), "256"), "UNSUPPORTED_SIZES"),
+    (passed(Arg.pointer(1), "0 - M"), "UNSUPPORTED_SIZES"),
+    (mapped(), "SUCCESS"),
+    (mapped(dims=("4", "M")), "UNSUPPORTED_SIZES"),
+    (mapped(dims=("4", "M - 10")), "SUCCESS"),
+    (mapped(offset="M"), "UNSUPPORTED_SIZES"),
+    (mapped(dims=("4", "M - 14")), "SUCCESS"),
+]
+
+
+def test_what_leaves_its_place_is_not_launched(made, monkeypatch):
+    variants = [
+        Variant(f"M == {place}", variant[1], variant[2])
+        for place, (variant, _) in enumerate(OUTSIDE)
+    ]
+    clustered = dataclasses.replace(launched().steps[0].launch, cluster=(2, 1, 1))
+    wrong = dataclasses.replace(clustered, grid=("M", "1", "1"))
+    variants.append(Variant("1", "0", (Step(launch=wrong),)))
+    plan = plan_of(*variants, symbol=Symbol("M", 0, 4096, 1))
+    built = made(plan)
+    recorder = Recorder((8, 0), 108, 166912)
+    recorder.install(monkeypatch)
+    recorder.sizes = kernel_sizes(plan)
+    for place, error in [*enumerate(row[1] for row in OUTSIDE), (101, "GRID"), (102, "SUCCESS")]:
+        values = {"x": address(1), "y": address(2), "M": place}
+        assert built.run(values, WORKSPACE) == error, place
+        assert bool(built.lines()) is (error == "SUCCESS"), place
+        if error != "SUCCESS":
+            status = status_of_python(values, WORKSPACE, plan).category
+            assert status in (Status.BAD_PARAM, Status.NOT_SUPPORTED)
     built.unload()
