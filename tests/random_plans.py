@@ -10,7 +10,6 @@ gives a result or a DnncError, soon.
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import io
 import json
@@ -181,7 +180,7 @@ class Mutation:
         if choice == 0 or not value:
             value.clear()
         elif choice == 1:
-            value += [copy.deepcopy(draw.choice(value)) for _ in range(draw.choice([1, 2, 30]))]
+            value += [draw.choice(value) for _ in range(draw.choice([1, 2, 30]))]
         elif choice == 2:
             del value[draw.randrange(len(value))]
         elif choice == 3:
@@ -230,7 +229,7 @@ class Mutation:
         choice = draw.randrange(8)
         if choice == 0:
             deep = []
-            for _ in range(draw.choice([3, 70, 900])):
+            for _ in range(draw.choice([3, 70, 300])):
                 deep = [deep]
             return deep
         if choice == 1:

@@ -21,9 +21,11 @@ class Layout:
     """Where the arguments of a launch lie, in one block with the driver's array of pointers ahead.
 
     All is filled by one call: a `struct` format has the whole block.
+    bytes: of each argument.
     """
 
     def __init__(self, args: Sequence[Arg]):
+        self.bytes: list[int] = []
         self._offsets: list[int] = []
         codes = [f"<{len(args)}Q"]
         end = 8 * len(args)
@@ -33,7 +35,8 @@ class Layout:
             gap = -end % alignment
             codes.append(f"{gap}x{code}")
             self._offsets.append(end + gap)
-            end += gap + struct.calcsize(f"<{code}")
+            self.bytes.append(struct.calcsize(f"<{code}"))
+            end += gap + self.bytes[-1]
         self._struct = struct.Struct("".join(codes))
         self._memory = ctypes.c_char * (max(end, 8) + _MAP_ALIGNMENT)
 

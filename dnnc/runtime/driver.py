@@ -183,6 +183,24 @@ def kernel(module: Any, name: str) -> Any:
     return _call("cuModuleGetFunction", module, name.encode())
 
 
+def parameter_bytes(function: Any) -> list[int] | None:
+    """Bytes of each of a kernel's parameters; None where the driver does not tell (before 12.4)."""
+    api = _api()
+    ask = getattr(api, "cuFuncGetParamInfo", None)
+    found: list[int] = []
+    while ask is not None:
+        try:
+            result, _, bytes_ = ask(function, len(found))
+        except RuntimeError:  # the bindings have the function, the driver has not
+            return None
+        if result == api.CUresult.CUDA_ERROR_INVALID_VALUE:
+            return found  # past the last
+        if result != api.CUresult.CUDA_SUCCESS:
+            return None
+        found.append(bytes_)
+    return None
+
+
 def allow_dynamic_smem(function: Any, bytes_: int) -> None:
     """Lets launches of a kernel ask for as many bytes, and no more: without it, for 48 KiB."""
     kind = _api().CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

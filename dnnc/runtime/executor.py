@@ -450,7 +450,7 @@ class ExecutionPlan:
         def function(launch: Launch, smem: int) -> Any:
             return self._function(loaded, launch, smem)
 
-        loaded.sizer = Sizer(self.plan, program, place, function)
+        loaded.sizer = Sizer(self.plan, program, place, kernels, function)
         _log.info(
             "plan '%s' on device %d: %s of %s",
             self.plan.name, place.ordinal,

@@ -7,6 +7,7 @@ texts are parsed and compiled once, when it is loaded: a new set of sizes only e
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -98,8 +99,16 @@ Function = Callable[[Launch, int], Any]
 class Sizer:
     """A plan's program on a device, ready to be worked out for sizes; threads may share it."""
 
-    def __init__(self, plan: Plan, program: Program, place: driver.Device, function: Function):
-        """function: gives a launch's kernel, ready for so many bytes of shared memory."""
+    def __init__(
+        self,
+        plan: Plan,
+        program: Program,
+        place: driver.Device,
+        kernels: Mapping[str, Any],
+        function: Function,
+    ):
+        """kernels: by name.  function: gives a launch's kernel, ready for so many bytes of shared
+        memory."""
         self._plan = plan
         self._place = place
         static = {k.name: k.static_smem_bytes for k in program.kernels}
@@ -107,6 +116,11 @@ class Sizer:
             (plan.guard(v.guard).compiled(), v.workspace_bytes, [_step(s, static) for s in v.steps])
             for v in program.variants
         ]
+        taken = {name: driver.parameter_bytes(kernel) for name, kernel in kernels.items()}
+        for *_, steps in self._variants:
+            for step in steps:
+                if isinstance(step, _Launch):
+                    step.verify(taken)
         self._guards = " or ".join(v.guard for v in program.variants)
         self._function = function
         texts = {text for v in program.variants for text in _texts(v.workspace_bytes, v.steps)}
@@ -235,6 +249,22 @@ class _Launch:
         self._numbers: list[tuple[int, int, str]] = []
         for place, arg in enumerate(launch.args):
             self._add(place, arg)
+
+    def verify(self, taken: Mapping[str, Sequence[int] | None]) -> None:
+        """The arguments are those that the code takes: of others, it would read what is not there.
+
+        taken: bytes of the parameters of each kernel, None where they are not known.
+        """
+        wanted, given = taken[self._launch.kernel], self._layout.bytes
+        if wanted is None:
+            return
+        if len(wanted) != len(given) or any(map(operator.gt, wanted, given)):
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"arguments of {given} bytes",
+                f"parameters of {list(wanted)} bytes, as the code has them",
+                f"kernel {self._launch.kernel}",
+            )
 
     def _add(self, place: int, arg: Arg) -> None:
         if arg.kind == "scalar":

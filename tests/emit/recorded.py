@@ -54,6 +54,9 @@ class Recorder:
     def cuThreadExchangeStreamCaptureMode(self, mode):
         return self._done, mode
 
+    def cuFuncGetParamInfo(self, function, index):
+        return self.bindings.CUresult.CUDA_ERROR_NOT_SUPPORTED, None, None
+
     def cuCtxGetDevice(self):
         return self._done, 0
 

@@ -279,6 +279,17 @@ def test_the_interpreter_refuses_them_too(plan, said):
     assert caught.value.status.category in refusals or said == "536870912 bytes of shared memory"
 
 
+@pytest.mark.parametrize("taken", [(), (8,), (8, 8, 8), (4, 8)])
+def test_arguments_that_the_code_does_not_take(fake, taken):
+    """The driver reads as many as the code takes, whatever the plan says."""
+    plan = with_step(small(args=(Arg.pointer(1), Arg.scalar("M", "i32"))))
+    fake.parameters = {"small": taken}
+    with pytest.raises(DnncError, match=r"arguments of \[8, 4\] bytes; accepted: parameters of"):
+        dnnc.load(plan).bind({1: X, 2: Y}, WORKSPACE, sizes=SIZES)
+    fake.parameters = {"small": (8, 4)}
+    dnnc.load(plan).bind({1: X, 2: Y}, WORKSPACE, sizes=SIZES)()
+
+
 INSIDE = {
     "a memset to the end": with_step(memset(offset="M*128 - 4")),
     "a memset of nothing anywhere": with_step(memset(offset="M*9999", bytes="M - 128")),

@@ -68,6 +68,7 @@ class FakeDriver:
         self.argument_bytes = argument_bytes
         self.max_dynamic_smem_bytes = 232448
         self.static_smem = {}  # bytes of a kernel's static shared memory
+        self.parameters = {}  # bytes of a kernel's parameters, where it is to tell them
         self.foreign = {}
         self.before = {}  # name of a function -> what is called ahead of it
         self._functions = {}  # handle -> (name, device, module)
@@ -181,6 +182,13 @@ class FakeDriver:
         self._functions[handle] = (name.decode(), module[1], module[0])
         self._allowed[handle] = 48 * 1024 - self.static_smem.get(name.decode(), 0)
         return OK, real.CUfunction(handle)
+
+    def _cuFuncGetParamInfo(self, function, index):
+        """Of kernels without `parameters`, as a driver before 12.4."""
+        sizes = self.parameters.get(self._functions[int(function)][0])
+        if sizes is None:
+            return real.CUresult.CUDA_ERROR_NOT_SUPPORTED, None, None
+        return (OK, 0, sizes[index]) if index < len(sizes) else (WRONG_VALUE, None, None)
 
     def _cuFuncSetAttribute(self, function, kind, value):
         if kind.name.endswith("MAX_DYNAMIC_SHARED_SIZE_BYTES"):
