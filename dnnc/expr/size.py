@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from types import MappingProxyType
 
@@ -93,22 +93,32 @@ class Dim:
 
 @dataclass(frozen=True)
 class Call:
-    """An operation that the normal form can't look into: `//`, `%`, `min`, `max`, `ceildiv`."""
+    """An operation that the normal form can't look into: `//`, `%`, `min`, `max`, `ceildiv`.
+
+    depth: how many calls stand in each other.  weight: how many symbols and calls there are.  Both
+    count this one.
+    """
 
     function: str
     args: tuple[Expr, ...]
+    depth: int = field(init=False, compare=False, repr=False)
+    weight: int = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # Worked out once: a call stands in many products, and its arguments have calls in turn.
+        for name, value in (
+            ("depth", 1 + max([arg.depth for arg in self.args])),
+            ("weight", 1 + sum([arg.weight for arg in self.args])),
+            ("_hash", hash((self.function, self.args))),
+        ):
+            object.__setattr__(self, name, value)
 
     def __str__(self) -> str:
         return self._text
 
     def __hash__(self) -> int:
         return self._hash
-
-    # Worked out once: a call stands in many products, and its arguments are calls in turn.
-
-    @functools.cached_property
-    def _hash(self) -> int:
-        return hash((self.function, self.args))
 
     @functools.cached_property
     def _text(self) -> str:
@@ -117,16 +127,6 @@ class Call:
             a, b = (text if re.fullmatch(r"\w+", text) else f"({text})" for text in texts)
             return f"({a} {self.function} {b})"
         return f"{self.function}({', '.join(texts)})"
-
-    @functools.cached_property
-    def depth(self) -> int:
-        """How many calls stand in each other, this one counted."""
-        return 1 + max(arg.depth for arg in self.args)
-
-    @functools.cached_property
-    def weight(self) -> int:
-        """How many symbols and calls it has, this one counted."""
-        return 1 + sum(arg.weight for arg in self.args)
 
     @functools.cached_property
     def bounds(self) -> tuple[int, int]:
@@ -251,17 +251,21 @@ class Expr:
     @property
     def depth(self) -> int:
         """How many calls stand in each other; 0 where there is none."""
-        calls = (atom for monomial, _ in self.terms for atom in monomial if isinstance(atom, Call))
-        return max((call.depth for call in calls), default=0)
+        depth = 0
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if isinstance(atom, Call) and atom.depth > depth:
+                    depth = atom.depth
+        return depth
 
     @property
     def weight(self) -> int:
         """How much work it is to walk: its terms, and the symbols and calls in them."""
-        return len(self.terms) + sum(
-            atom.weight if isinstance(atom, Call) else 1
-            for monomial, _ in self.terms
-            for atom in monomial
-        )
+        weight = len(self.terms)
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                weight += atom.weight if isinstance(atom, Call) else 1
+        return weight
 
     def dims(self) -> frozenset[Dim]:
         """Every symbol in it."""
@@ -405,8 +409,8 @@ def typical_dim(dim: Dim) -> int:
 def device_dim(name: str) -> Dim:
     """The symbol of a device variable (`sm_count`, ...), as expressions of a plan use it."""
     dim = object.__new__(Dim)
-    for field, value in (("name", name), ("min", 1), ("max", 1 << 20), ("multiple_of", 1)):
-        object.__setattr__(dim, field, value)
+    for part, value in (("name", name), ("min", 1), ("max", 1 << 20), ("multiple_of", 1)):
+        object.__setattr__(dim, part, value)
     return dim
 
 

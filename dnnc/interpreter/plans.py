@@ -189,6 +189,8 @@ class _Machine:
         recipe = arg.tensor_map
         if recipe is not None:
             dims, strides = ([*map(self._evaluate, t)] for t in (recipe.dims, recipe.strides))
+            if not all(0 <= number < 1 << 64 for number in (*dims, *strides)):
+                raise bounds.no_map(dims, strides)
             about = (recipe, self._evaluate(recipe.offset), dims, strides)
             bounds.verify_map(launch, *about, self.rooms)
 

@@ -7,12 +7,13 @@ NOT_SUPPORTED.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from .plan import Launch, TensorMap, TensorRecord
+from .plan import TENSOR_MAP_TYPES, Launch, TensorMap, TensorRecord
 
 # Bytes of a buffer are below this, so that its end is an address.
 MAX_BYTES = 1 << 62
@@ -22,12 +23,16 @@ WORKSPACE = -1
 
 Rooms = Mapping[int, int]
 
+_ELEMENT_BYTES = {
+    name: 4 if name == "tf32" else dtypes.of(name).bits // 8 for name in TENSOR_MAP_TYPES
+}
+
 
 def tensor_bytes(
     record: TensorRecord, dtype: DType, dims: Sequence[int], strides: Sequence[int]
 ) -> int:
     """Bytes from a tensor's first to its last element, 0 where it has none."""
-    if dims and (min(dims) < 0 or min(strides) < 0):
+    if dims and min(*dims, *strides) < 0:
         raise _bad(
             f"tensor {record.uid}: dims {list(dims)}, strides {list(strides)}", "none below 0"
         )
@@ -73,31 +78,36 @@ def verify_map(
     strides: Sequence[int],
     rooms: Rooms,
 ) -> None:
-    """A tensor map covers its tensor, or its place in the workspace.
+    """A tensor map covers its tensor, or its place in the workspace; its encoder refuses numbers
+    that are none of 64 bits from 0 up.
 
     One that has the rows twice (docs/plan-format.md) begins before its tensor and ends behind it,
     by as much as the rows of a box.
     """
-    if min(dims) < 0 or min(strides, default=0) < 0 or max((*dims, *strides)) >= 1 << 63:
-        what = f"kernel {launch.kernel}: a map of dims {list(dims)}, strides {list(strides)}"
-        raise _bad(what, "none below 0 or over 63 bits")
     if 0 in dims:
         return
-    element = element_bytes(recipe)
-    reach = sum([(n - 1) * pitch for n, pitch in zip(dims, (element, *strides), strict=True)])
-    has_rows_twice = len(recipe.box) > 2 and strides[0] == strides[1]
-    slack = recipe.box[1] * strides[0] if has_rows_twice else 0
-    if offset < -slack or offset + reach + element > rooms[recipe.uid] + slack:
+    reach = sum(map(operator.mul, dims, (element_bytes(recipe), *strides))) - sum(strides)
+    slack = 0
+    if len(strides) > 1 and strides[0] == strides[1] and recipe.box:
+        slack = recipe.box[1] * strides[0]
+    if offset < -slack or offset + reach > rooms[recipe.uid] + slack:
         raise _bad(
-            f"kernel {launch.kernel}: a map of {reach + element} bytes at {offset} of "
-            + _name(recipe.uid),
+            f"kernel {launch.kernel}: a map of {reach} bytes at {offset} of {_name(recipe.uid)}",
             f"inside {rooms[recipe.uid]} bytes",
         )
 
 
+def no_map(dims: Sequence[int], strides: Sequence[int]) -> DnncError:
+    """The error of a tensor map whose numbers are none of 64 bits from 0 up."""
+    return _bad(
+        f"a tensor map of dims {list(dims)}, strides {list(strides)}",
+        "numbers of 64 bits from 0 up",
+    )
+
+
 def element_bytes(recipe: TensorMap) -> int:
     """Bytes of an element as a tensor map has it."""
-    return 4 if recipe.dtype == "tf32" else dtypes.of(recipe.dtype).bits // 8
+    return _ELEMENT_BYTES[recipe.dtype]
 
 
 def verify_launch(launch: Launch, grid: tuple[int, int, int], smem: int) -> None:

@@ -174,7 +174,7 @@ def _list(data: Any) -> list[Any]:
 def _shown(data: Any) -> str:
     """A value as messages show it; what lists and objects hold may be long and deep."""
     kinds = {list: "a list", dict: "an object"}
-    return kinds.get(cast(type, type(data))) or f"{data!r:.40}"
+    return kinds.get(type(data)) or f"{data!r:.40}"
 
 
 def _decoded_items(decoders: Sequence[_Decoder], data: list[Any]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..errors import DnncError, Status
+from ..plan import bounds
 from ..plan.plan import TENSOR_MAP_TYPES, Launch, TensorMap
 
 # CUDA driver API: a stream that is the default one, and what a stream says while it captures.
@@ -359,7 +360,10 @@ def tensor_map_encoder(recipe: TensorMap) -> Encoder:
         box = (*corners, recipe.channels_per_pixel, recipe.pixels_per_column)
 
     def encode(address: int, dims: Sequence[int], strides: Sequence[int]) -> bytes:
-        sizes = list(map(u64, dims)), list(map(u64, strides))
+        try:
+            sizes = list(map(u64, dims)), list(map(u64, strides))
+        except OverflowError:
+            raise bounds.no_map(dims, strides) from None
         made = _call(call, dtype, len(dims), address, *sizes, *box, *tail)
         return ctypes.string_at(made.getPtr(), 128)
 

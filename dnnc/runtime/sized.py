@@ -249,6 +249,8 @@ class _Launch:
         self._numbers: list[tuple[int, int, str]] = []
         for place, arg in enumerate(launch.args):
             self._add(place, arg)
+        # An offset of 0 is in any tensor.
+        self._shifted = [(uid, text) for _, uid, text, _ in self._pointers if text != "0"]
 
     def verify(self, taken: Mapping[str, Sequence[int] | None]) -> None:
         """The arguments are those that the code takes: of others, it would read what is not there.
@@ -300,13 +302,11 @@ class _Launch:
         for at, text, type_ in self._scalars:
             filled[at] = fitting(values[text], type_)
         pointers = [Pointer(at, uid, values[text], rank) for at, uid, text, rank in self._pointers]
-        for pointer in pointers:
-            if not 0 <= pointer.offset <= rooms[pointer.uid]:
-                bounds.verify_offset(launch, pointer.uid, pointer.offset, rooms)
+        for uid, text in self._shifted:
+            bounds.verify_offset(launch, uid, values[text], rooms)
         maps = [map_.at(values) for map_ in self._maps]
         for map_ in maps:
-            about = (map_.recipe, map_.offset, map_.dims, map_.strides)
-            bounds.verify_map(launch, *about, rooms)
+            bounds.verify_map(launch, map_.recipe, map_.offset, map_.dims, map_.strides, rooms)
         return SizedLaunch(
             function(launch, smem), (x, y, z), smem, launch, self._layout, tuple(filled),
             tuple(pointers), tuple(maps), tuple(self._numbers),

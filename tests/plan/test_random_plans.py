@@ -227,8 +227,10 @@ OUTSIDE = {
             dims=("64", "16", "M + 16"), strides=("128", "128"), element_strides=(1, 1, 1),
             box=(64, 16, 1), offset="0 - 17*128")),
         "at -2176 of tensor 1"),
-    "a map of dims below 0": (with_step(mapped(dims=("64", "0 - M"))), "none below 0"),
-    "a map past 64 bits": (with_step(mapped(dims=("64", "M*9223372036854775807"))), "over 63 bits"),
+    "a map of dims below 0": (
+        with_step(mapped(dims=("64", "0 - M"))), "numbers of 64 bits from 0 up"),
+    "a map past 64 bits": (
+        with_step(mapped(dims=("64", "M*9223372036854775807"))), "a map of .* bytes"),
     "a grid below 0": (with_step(small(grid=("0 - M", "1", "1"))), r"grid \(-128, 1, 1\)"),
     "a grid of 32 bits": (with_step(small(grid=("M*16777216", "1", "1"))), "below 2"),
     "a grid of parts of clusters": (with_step(small(cluster=(3, 1, 1))), "whole clusters"),
