@@ -146,7 +146,11 @@ class _Machine:
             raise DnncError(
                 Status.BAD_PARAM, f"no value for tensor '{record.name}' (uid {record.uid})"
             )
-        array = np.broadcast_to(_stored(value, dtype), dims)
+        try:
+            array = np.broadcast_to(_stored(value, dtype), dims)
+        except ValueError:
+            what = f"tensor '{record.name}' (uid {record.uid}): dims {list(np.shape(value))}"
+            raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, f"{dims}") from None
         if array.size:
             places = element_places(dims, strides)
             self.memory.upload(address, scattered(array, places, dtype, bytes_))
@@ -262,6 +266,9 @@ def _number(record: TensorRecord, value: Any) -> float | int:
     value = record.value if value is None else value
     if value is None:
         raise DnncError(Status.BAD_PARAM, f"no value for tensor '{record.name}'", "a number")
+    if np.size(value) != 1:
+        what = f"{np.size(value)} values for tensor '{record.name}'"
+        raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, "a number")
     return np.asarray(value).reshape(()).item()
 
 

@@ -292,6 +292,15 @@ def test_arguments_that_the_code_does_not_take(fake, taken):
     dnnc.load(plan).bind({1: X, 2: Y}, WORKSPACE, sizes=SIZES)()
 
 
+def test_inputs_of_other_shapes():
+    ptx = b".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry small() { ret; }\n"
+    plan = dataclasses.replace(with_step(small(args=())), blobs=(*WHOLE.blobs[:3], ptx))
+    with pytest.raises(DnncError, match=r"'x' \(uid 1\): dims \[3\]; accepted: \[128, 64\]"):
+        run_plan(plan, {1: np.ones(3)}, sizes=SIZES)
+    with pytest.raises(DnncError, match="2 values for tensor 's'; accepted: a number"):
+        run_plan(plan, {1: np.ones((128, 64)), 3: [1, 2]}, sizes=SIZES)
+
+
 INSIDE = {
     "a memset to the end": with_step(memset(offset="M*128 - 4")),
     "a memset of nothing anywhere": with_step(memset(offset="M*9999", bytes="M - 128")),
