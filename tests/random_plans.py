@@ -39,6 +39,8 @@ from tests.runtime.fake_driver import FakeDriver
 
 # Processor seconds that one plan may take, through all.
 SECONDS = 5.0
+# Characters that one change may add.
+LARGEST = 10_000_000
 # Bytes by which the process may grow meanwhile.
 MEMORY = 1 << 30
 
@@ -186,7 +188,9 @@ class Mutation:
         elif choice == 3:
             draw.shuffle(value)
         else:
-            value[:] = [draw.choice(value)] * draw.choice([2, 100, 20000])
+            item, count = draw.choice(value), draw.choice([2, 100, 20000])
+            # The file is to be small: what was made many before is not made many times as many.
+            value[:] = [item] * (count if count * len(json.dumps(item)) < LARGEST else 2)
 
     def _change_object(self, value) -> None:
         draw = self.draw
@@ -360,9 +364,10 @@ def trial(fake=None):
 
 def attempt(made: Trial, data: bytes, seed: int) -> None:
     """Tries a mutation; what is neither a result nor a DnncError, or takes long, is an error."""
+    changed = mutated(data, seed)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     began = time.process_time()
-    made.run(mutated(data, seed), random.Random(seed))
+    made.run(changed, random.Random(seed))
     took = time.process_time() - began
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - grown) * 1024
     assert took < SECONDS, f"{took:.1f} s"
