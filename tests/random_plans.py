@@ -40,7 +40,7 @@ from tests.runtime.fake_driver import FakeDriver
 # Processor seconds that one plan may take, through all.
 SECONDS = 5.0
 # Characters that one change may add.
-LARGEST = 10_000_000
+LARGEST = 1_000_000
 # Bytes by which the process may grow meanwhile.
 MEMORY = 1 << 30
 

@@ -39,7 +39,7 @@ class Dim:
 
     def __new__(cls, name: str = "", *bounds: int, **named: int) -> Dim:
         if len(bounds) == 1 and "max" not in named:
-            raise _bad(
+            raise bad(
                 f"Dim({name!r}, {bounds[0]}), one bound without a name",
                 f"Dim({name!r}, max={bounds[0]}), or Dim({name!r}, MIN, MAX)",
             )

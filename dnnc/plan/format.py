@@ -242,10 +242,9 @@ class Bundle:
                 with open(self._source, "rb") as file:
                     file.seek(offset)
                     data = file.read(length)
-            except (OSError, ValueError) as error:
-                said = error.strerror if isinstance(error, OSError) else error
+            except OSError as error:
                 raise DnncError(
-                    Status.BAD_PARAM, f"can't be read: {said}", "a plan file", self.where
+                    Status.BAD_PARAM, f"can't be read: {error.strerror}", "a plan file", self.where
                 ) from error
         if len(data) != length:
             raise self._corrupt(f"ends after {offset + len(data)} bytes", "a whole file")

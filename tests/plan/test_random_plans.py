@@ -170,11 +170,6 @@ def test_plans_of_one_name_are_refused():
     refused_soon(data, "plans of the same name")
 
 
-def test_a_path_that_no_file_can_have():
-    with pytest.raises(DnncError, match="can't be read: embedded null byte"):
-        format.read("a\0b")
-
-
 # ---- what sizes decide
 
 
