@@ -44,7 +44,7 @@ def means_of_distances(fusion: Fusion) -> set[Op]:
     """The averages that squared distances look like being from."""
     distances = [op for op in reductions_of(fusion) if is_squared_distance(fusion, op)]
     above = {op for distance in distances for op in fusion.upstream(distance.x)}
-    return {op for op in above if isinstance(op, Reduction) and op.mode == "avg"}
+    return set[Op](op for op in above if isinstance(op, Reduction) and op.mode == "avg")
 
 
 def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
