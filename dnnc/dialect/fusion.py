@@ -32,6 +32,15 @@ class Fusion:
         return {tensor: op for op in self.ops for tensor in op.results}
 
     @cached_property
+    def readers(self) -> Mapping[Tensor, Sequence[Op]]:
+        """Tensor -> the operations of the fusion that have it as an operand, in order."""
+        found: dict[Tensor, list[Op]] = {}
+        for op in self.ops:
+            for tensor in dict.fromkeys(op.operands):
+                found.setdefault(tensor, []).append(op)
+        return found
+
+    @cached_property
     def inputs(self) -> tuple[Tensor, ...]:
         """Tensors that it reads from memory or as scalars, constants not."""
         read = dict.fromkeys(t for op in self.ops for t in op.operands)

@@ -16,7 +16,7 @@ from .conv_beside_sm90 import shape_of_knobs, side_by_side
 from .conv_exits_sm90 import booleans_of, whole_outputs
 from .conv_region_sm90 import panel_steps_of, pixels_move_by_tma, pixels_stored_by_tma
 from .engine import Knobs
-from .facts_sm90 import SPLITS, ProductFacts, instruction_of_types, promotes_sums, read_once
+from .facts_sm90 import SPLITS, ProductFacts, epilogue_loads, instruction_of_types, promotes_sums
 from .hopper_model import SECTOR_BYTES, HopperWork
 from .product import is_heavy
 from .surface import bytes_of
@@ -71,8 +71,7 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         ]
         for tensors, moves in (
             (whole_outputs(fusion), pixels_stored_by_tma),
-            # Warps that would load them compute X.
-            ([] if computes(fusion) else y_loads(fusion), pixels_move_by_tma),
+            (staged_y_loads(fusion), pixels_move_by_tma),
         )
     )
     whole, before = len(whole_outputs(fusion)), fusion.upstream(op.x)
@@ -97,15 +96,15 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         is_direct=(len(staged[0]) < whole, len(staged[1]) < whole),
         is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
         reductions=0,
+        along_row=0,
         width=0,
         is_grouped=False,
-        group_bytes=0,
+        groups=0,
         load_share=_load_share(shape, raws_of(fusion)[0].type.bits // 8, row.element_bytes),
         most_sums=_most_sums(fusion),
         rewrites=computes(fusion),
         beside=beside_bytes(fusion, shape.panel(row.element_bytes)),
         row_bytes=shape.panel_bytes(row.element_bytes),
-        may_stay=not all(read_once(fusion, t, op.y.shape) for t in y_loads(fusion)),
         groups_beside=beside,
     )
 
@@ -146,6 +145,11 @@ def y_loads(fusion: Fusion) -> list[Tensor]:
     dims = conv_of(fusion).y.shape
     after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
     return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
+
+
+def staged_y_loads(fusion: Fusion) -> list[Tensor]:
+    """Those that may go through shared memory; none where the warps that load compute X."""
+    return [] if computes(fusion) else epilogue_loads(fusion, has_exits=True)
 
 
 @remembered_at_sizes

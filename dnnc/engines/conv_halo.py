@@ -36,6 +36,7 @@ from ..expr import Expr, ceildiv, product
 from .conv import ConvShape, image_view
 from .conv_phases import Phase, phases_of
 
+CONSUMERS = 2  # warpgroups that multiply a tile
 MOST_TAPS = 64  # of a filter
 MOST_PHASES = 4  # of an image, each of which has a tensor map of its own
 _STEP = 8  # positions that an instruction counts in

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ..codegen.pipeline import Pipeline
-from ..codegen.tile_ring import TileRing
+from ..codegen.staged_store import TURNED_BYTES
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..expr import Expr, typical
 from ..target import Target
 from .conv import conv_of, shape_of
 from .conv_before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
 from .conv_exits_sm90 import booleans_of, keeps_pixels, whole_outputs
-from .conv_facts_sm90 import conv_facts_of, conv_row_of, conv_work_of, main_loop_knobs, y_loads
+from .conv_facts_sm90 import (
+    conv_facts_of,
+    conv_row_of,
+    conv_work_of,
+    main_loop_knobs,
+    staged_y_loads,
+    y_loads,
+)
 from .conv_halo import (
+    CONSUMERS,
     Halo,
     columns_refusal,
     halo_refusal,
@@ -24,13 +31,14 @@ from .conv_halo import (
     stays,
     tile_refusal,
 )
-from .conv_region_sm90 import rewriting_bytes
 from .conv_surface import MOST_PIXELS
 from .engine import Knobs, Reason
 from .hopper_model import HopperWork
 from .knobs_sm90 import BESIDE, STAGES, SWIZZLES
 from .product import knob_reason
+from .shared_layout_sm90 import SharedLayout, rewriting_bytes, tile_bytes
 from .surface import fewer_than, smem_reasons
+from .tile_sm90 import part_of
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32)  # of TILE_ROWS
 COLUMNS = (8, 16, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112)  # of TILE_COLS
@@ -116,7 +124,7 @@ def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, 
         return (knob_reason(what, f"TILE_M={pixels_of(halo)}"),)
     if too_many := _count_reasons(halo.counted(shape), columns):
         return too_many
-    return smem_reasons(_smem_bytes(halo, channels, knobs["STAGES"], fusion), target)
+    return smem_reasons(layout_of(knobs, fusion).bytes, target)
 
 
 def _count_reasons(positions: Expr, columns: int) -> tuple[Reason, ...]:
@@ -133,14 +141,34 @@ def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
     return tile_refusal(halo, conv_facts_of(fusion, 1).row)
 
 
-def _smem_bytes(halo: Halo, channels: int, stages: int, fusion: Fusion) -> int:
-    """No less than the kernel will need."""
-    loads = [t for t in y_loads(fusion) if image_moves(t, shape_of(conv_of(fusion)).groups)]
-    buffers = 2 * (len(whole_outputs(fusion)) + len(loads)) * halo.buffer_bytes
-    barriers = Pipeline.barrier_bytes(stages + halo.slots + 2) + TileRing.bytes()
-    barriers += TileRing.barrier_bytes() + 64
-    barriers += rewriting_bytes(halo.slots, 0) if computes(fusion) else 0
-    return stages * channels * halo.row_bytes + halo.slots * halo.slot_bytes + buffers + barriers
+def layout_of(knobs: Knobs, fusion: Fusion) -> SharedLayout:
+    """knobs: with TILE_ROWS > 0, of a tile that is taken."""
+    halo, is_dynamic = _halo_of_knobs(fusion, knobs), bool(knobs["SCHED_POLICY"])
+    return _layout(halo, knobs["TILE_N"], knobs["STAGES"], fusion, is_dynamic=is_dynamic)
+
+
+def _layout(
+    halo: Halo, channels: int, stages: int, fusion: Fusion, *, is_dynamic: bool = False
+) -> SharedLayout:
+    groups, columns = shape_of(conv_of(fusion)).groups, halo.parts * halo.positions
+    loads = [t for t in staged_y_loads(fusion) if image_moves(t, groups)]
+    return SharedLayout(
+        columns=columns,
+        part=part_of(channels, columns, CONSUMERS),
+        consumers=CONSUMERS,
+        sharers=CONSUMERS,
+        takes_turns=False,
+        stages=stages,
+        stage_bytes=tile_bytes(channels, halo.row_bytes),
+        producers=1,
+        staged_bytes=(TURNED_BYTES,) * len(whole_outputs(fusion)),
+        loaded_bytes=(TURNED_BYTES,) * len(loads),
+        is_dynamic=is_dynamic,
+        pixel_slots=halo.slots,
+        pixel_bytes=halo.slot_bytes,
+        halo_bytes=halo.buffer_bytes,
+        rewriting=rewriting_bytes(halo.slots, 0) if computes(fusion) else 0,
+    )
 
 
 # ---- candidates
@@ -205,7 +233,7 @@ def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
     fitting = [
         n
         for n in (*STAGES, *STAYING)
-        if _smem_bytes(halo, channels, n, fusion) <= target.smem_block_bytes
+        if _layout(halo, channels, n, fusion).bytes <= target.smem_block_bytes
     ]
     staying = [n for n in fitting if stays(shape, channels, n, panels)]
     return max(staying or [n for n in fitting if n in STAGES], default=0)

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..codegen import mbarrier, tma, wgmma
-from ..codegen.padding import WORD_BYTES
+from ..codegen import tma, wgmma
 from ..codegen.region import Region, identity_access
 from ..codegen.staged_store import TURNED_BYTES
 from ..dialect import dnn, structure
@@ -17,7 +16,7 @@ from ..expr import Expr, product
 from ..mlir import ir
 from .conv import ConvShape, conv_of_call, pixel_matrix
 from .conv_beside_sm90 import shape_of_knobs
-from .conv_halo import Halo, image_moves, parts_of, stays
+from .conv_halo import CONSUMERS, Halo, image_moves, parts_of, stays
 from .conv_operands_sm90 import filter_row_bytes
 from .engine import Knobs
 from .exits import exit_reductions
@@ -25,21 +24,15 @@ from .facts_sm90 import instruction_of_types, promotes_sums
 from .hopper_model import SECTOR_BYTES
 from .knobs_sm90 import TURNS, cluster_of, consumers_of, sides_of
 from .region_sm90 import product_calls, staged_loads
+from .shared_layout_sm90 import rewriting_bytes, tile_bytes
 from .surface import bytes_of
-from .tile_sm90 import (
-    Tiling,
-    chunk_columns,
-    slices_of,
-    stored_by_tma,
-    tile_bytes,
-)
+from .tile_sm90 import Tiling, stored_by_tma
 
 REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 KEPT = "kept"  # the path of an output that is such an X
 _MOST_PANELS = 3  # of a pixel, of which the last one's zeros are left out
 _MOST_SHARE = 3  # written for each byte that is read, of convolutions that mostly write
 _LARGE_BYTES = 100 << 20  # twice what the second cache of Hopper holds
-_CHUNK = 32  # columns of a buffer that are in registers at a time
 
 
 def conv_instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
@@ -106,7 +99,6 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
         outputs=outputs,
         staged_bytes=staged,
         loaded_bytes=loaded,
-        chunk=chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded]),
         pair=_pair(dims, groups, swaps=swaps),
         splits=splits,
         producers=1,
@@ -164,7 +156,7 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         rows=channels,
         columns=parts * halo.positions,
         swaps=True,
-        consumers=2,
+        consumers=CONSUMERS,
         stages=knobs["STAGES"],
         cluster=(1, 1),
         group_rows=max(1, knobs["SWIZZLE"] // channels),
@@ -175,7 +167,6 @@ def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: Conv
         outputs=outputs,
         staged_bytes=(TURNED_BYTES,) * outputs.count("tma"),
         loaded_bytes=(TURNED_BYTES,) * len(loads),
-        chunk=_CHUNK,
         pair=2,
         splits=1,
         producers=1,
@@ -268,11 +259,6 @@ def _raw_arguments(region: Region, x: Any, operand: DType) -> list[int]:
         if argument in read and tensor.shape == tuple(dims) and not tensor.is_by_value
     ]
     return sorted(found, key=lambda place: tensors[place][1].type.bits != operand.bits)
-
-
-def rewriting_bytes(slots: int, pixels: int) -> int:
-    """Of a barrier for each slot of raw tiles, and a word for each pixel of a tile."""
-    return slots * mbarrier.BYTES + pixels * WORD_BYTES
 
 
 def _output_path(tensor: Tensor, dims: Sequence[Expr], groups: int, *, swaps: bool) -> str:

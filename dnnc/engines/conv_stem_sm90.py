@@ -20,9 +20,7 @@ from ..codegen.cluster import residents
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops
 from ..codegen.output import Output
-from ..codegen.pipeline import Pipeline
 from ..codegen.region import Region
-from ..codegen.split import SplitSum
 from ..dialect.fusion import Fusion, remembered, remembered_at_sizes
 from ..dialect.ops import ConvFprop
 from ..dialect.tensor import Tensor, text
@@ -30,12 +28,13 @@ from ..errors import Status
 from ..expr import Expr, typical
 from ..target import Target
 from .conv import ConvShape, conv_of, conv_of_call, image_view, shape_of
-from .conv_facts_sm90 import split_of, y_loads
+from .conv_facts_sm90 import split_of
 from .conv_layouts import Copied, relaid_fusion, relaid_region
 from .conv_stem import MOST_CHANNELS, MOST_STEPS, Stem, stem_refusal
 from .conv_stem_kernel_sm90 import StemFilter, StemLoop, StemSpace, runs_operand
 from .conv_surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
 from .engine import Knob, Knobs, Prediction, Reason
+from .facts_sm90 import epilogue_loads
 from .hopper_model import HopperWork, hopper_tile
 from .launch_sm90 import emit_product
 from .matmul_sm90 import RATE_OF
@@ -43,15 +42,9 @@ from .matrices_sm90 import Matrices
 from .product import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from .region_sm90 import instruction_of, product_calls, staged_loads
 from .relaid import RelaidFusion
+from .shared_layout_sm90 import SharedLayout
 from .surface import bytes_of, smem_reasons, too_large_reasons
-from .tile_sm90 import (
-    LOAD_BUFFERS,
-    STORE_BUFFERS,
-    Tiling,
-    buffer_bytes,
-    chunk_columns,
-    consumers_of,
-)
+from .tile_sm90 import Tiling, consumers_of, part_of
 
 _PATTERN = "one conv_fprop of few channels, pointwise operations after it"
 _AXES = (2, 4, 3)  # of a view of an image: channels, columns, rows
@@ -140,7 +133,7 @@ class ConvStemSm90Engine:
         if stem.input_rows > tma.MAX_BOX:
             what = f"TILE_M={rows}, {stem.input_rows} rows of X"
             return (knob_reason(what, f"up to {tma.MAX_BOX} rows"),)
-        return smem_reasons(_smem_bytes(fusion, stem, columns, knobs["STAGES"]), target)
+        return smem_reasons(layout_of(fusion, knobs).bytes, target)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return list(self._candidates(fusion, target))
@@ -252,7 +245,8 @@ def _size_reasons(fusion: Fusion, target: Target) -> list[Reason]:
     if stem.input_rows > tma.MAX_BOX:
         what, supported = f"tiles of {stem.input_rows} rows of X", f"up to {tma.MAX_BOX}"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
-    return list(smem_reasons(_smem_bytes(fusion, stem, min(_COLUMNS), min(_STAGES)), target))
+    least = {"TILE_M": _ROWS[0], "TILE_N": min(_COLUMNS), "STAGES": min(_STAGES)}
+    return list(smem_reasons(layout_of(fusion, least).bytes, target))
 
 
 @remembered_at_sizes
@@ -266,16 +260,29 @@ def _work_of(fusion: Fusion) -> HopperWork:
     return HopperWork(positions, shape.k_group, depth, 1, moved, split=split)
 
 
-def _smem_bytes(fusion: Fusion, stem: Stem, columns: int, slots: int) -> int:
-    """No less than the kernel will need."""
-    stored = [t.type.bits // 8 for t in fusion.outputs if _is_staged(t)]
-    loaded = [t.type.bits // 8 for t in y_loads(fusion) if _moves(t)]
-    chunk = chunk_columns(columns, [*stored, *loaded])
-    buffers = STORE_BUFFERS * buffer_bytes(stored, chunk)
-    buffers += LOAD_BUFFERS * buffer_bytes(loaded, chunk)
-    barriers = Pipeline.barrier_bytes(slots + 1 + 2 * LOAD_BUFFERS) + SplitSum.barrier_bytes()
-    filter_ = stem.panels * columns * wgmma.ROW_BYTES
-    return filter_ + slots * stem.slot_bytes + 2 * buffers + barriers + 64
+def layout_of(fusion: Fusion, knobs: Knobs) -> SharedLayout:
+    """fusion: as it is laid anew."""
+    rows, columns = knobs["TILE_M"], knobs["TILE_N"]
+    stem = Stem.of(shape_of(conv_of(fusion)), rows // wgmma.M)
+    consumers = consumers_of(rows, columns)
+    return SharedLayout(
+        columns=columns,
+        part=part_of(rows, columns, consumers),
+        consumers=consumers,
+        sharers=consumers,
+        takes_turns=False,
+        stages=1,
+        stage_bytes=_filter_bytes(stem, columns),
+        producers=1,
+        staged_bytes=tuple(t.type.bits // 8 for t in fusion.outputs if _is_staged(t)),
+        loaded_bytes=tuple(t.type.bits // 8 for t in epilogue_loads(fusion) if _moves(t)),
+        pixel_slots=knobs["STAGES"],
+        pixel_bytes=stem.slot_bytes,
+    )
+
+
+def _filter_bytes(stem: Stem, columns: int) -> int:
+    return stem.panels * columns * wgmma.ROW_BYTES
 
 
 def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
@@ -293,7 +300,7 @@ def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
     ]
     loaded = [arguments[place].type.bits // 8 for place in loads]
     place = {"path": "runs", "raw": -1, "raw_offset": 0, "raw_bytes": 0, "offset": 0}
-    filter_bytes = stem.panels * columns * wgmma.ROW_BYTES
+    filter_bytes = _filter_bytes(stem, columns)
     return Tiling(
         row=row,
         rows=rows,
@@ -313,7 +320,6 @@ def _tiling_of(region: Region, knobs: Knobs) -> Tiling:
         outputs=paths,
         staged_bytes=tuple(stored),
         loaded_bytes=tuple(loaded),
-        chunk=chunk_columns(columns, [*stored, *loaded]),
         pair=2 if shape.k_group % 2 == 0 else 1,
         splits=1,
         producers=1,

@@ -68,18 +68,18 @@ class StageLoads:
     blocks: int
 
     def wait(self, number: int, cursor: Cursor) -> None:
-        if number % self.tiling.loads_per_stage == 0:
+        if number % self.tiling.shared.loads_per_stage == 0:
             self.stages.wait_full(cursor)
 
     def address(self, number: int, cursor: Cursor) -> Any:
         t = self.tiling
-        own = ops.mul(self.own, t.loads_per_stage * t.load_bytes)
-        before = number % t.loads_per_stage * t.load_bytes
+        own = ops.mul(self.own, t.shared.loads_per_stage * t.shared.load_bytes)
+        before = number % t.shared.loads_per_stage * t.shared.load_bytes
         return ops.add(self.stages.address(cursor), ops.add(own, before))
 
     def done(self, number: int, cursor: Cursor, lane: Any) -> Cursor:
         t = self.tiling
-        if (number + 1) % t.loads_per_stage and number + 1 < t.buffer_uses:
+        if (number + 1) % t.shared.loads_per_stage and number + 1 < t.shared.buffer_uses:
             return cursor
         nvvm.bar_warp_sync(ops.const(-1))
         self.stages.release(cursor, lane, self.blocks)

@@ -131,7 +131,7 @@ class Epilogue:
 
     def __post_init__(self) -> None:
         t = self.tiling
-        self.layout = AccumulatorLayout(t.own_columns)
+        self.layout = AccumulatorLayout(t.shared.own_columns)
         arguments = list(self.region.arguments.items())
         self.loads = [
             (arguments[place][0], StagedLoad(self._box(arguments[place][1]), t.is_turned))
@@ -147,7 +147,7 @@ class Epilogue:
         self.exits = Exits(self.kernel, self.region, t, self.matrices)
 
     def _box(self, tensor: Any) -> tma.Box:
-        return self.matrices.space.box(tensor, self.tiling.buffer_columns, wgmma.M)
+        return self.matrices.space.box(tensor, self.tiling.shared.buffer_columns, wgmma.M)
 
     def _store_map(self, store: StagedStore) -> Any:
         if self.tiling.groups:
@@ -168,24 +168,24 @@ class Epilogue:
             ring.wait_empty(here)
             ring.expect(here, self._loaded_bytes)
             self._load_buffer(ring.slot(here), tile, i, ring.full_barrier(here))
-            return here.next(t.load_buffers).values
+            return here.next(t.shared.load_buffers).values
 
-        return Cursor(*ops.for_(0, t.buffer_uses, 1, cursor.values, one))
+        return Cursor(*ops.for_(0, t.shared.buffer_uses, 1, cursor.values, one))
 
     def load_stage(
         self, stages: Pipeline, tiles: Sequence[TilePlace], cursor: Cursor, step: int
     ) -> None:
         """Starts the copies of a stage after a tile's last step, by one thread.
 
-        tiles: of the warpgroups that share it.  step: of `Tiling.load_steps`.
+        tiles: of the warpgroups that share it.  step: of `SharedLayout.load_steps`.
         """
         t = self.tiling
-        first = step * t.loads_per_stage
-        numbers = range(first, min(first + t.loads_per_stage, t.buffer_uses))
+        first = step * t.shared.loads_per_stage
+        numbers = range(first, min(first + t.shared.loads_per_stage, t.shared.buffer_uses))
         stages.expect(cursor, len(numbers) * len(tiles) * self._loaded_bytes)
         for own, tile in enumerate(tiles):
             for number in numbers:
-                before = (own * t.loads_per_stage + number - first) * t.load_bytes
+                before = (own * t.shared.loads_per_stage + number - first) * t.shared.load_bytes
                 place = byte_pointer(stages.slot(cursor), before)
                 self._load_buffer(place, tile, number, stages.full_barrier(cursor))
 
@@ -197,9 +197,9 @@ class Epilogue:
     def _load_buffer(self, place: Any, tile: TilePlace, number: Any, barrier: Any) -> None:
         """Starts the copies of a buffer; number: of a warpgroup's tile."""
         t = self.tiling
-        per_block = t.own_columns // t.buffer_columns
+        per_block = t.shared.own_columns // t.shared.buffer_columns
         block, inner = ops.div(number, per_block), ops.rem(number, per_block)
-        there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.buffer_columns))
+        there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.shared.buffer_columns))
         for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
             tma.load(place, map_, self._corner(load.box, there), barrier)
             place = byte_pointer(place, load.bytes)
@@ -213,8 +213,8 @@ class Epilogue:
         self.lane = ops.and_(self.thread, 31)
         self.own_exchange = self._exchange_of(own)
         self.store_policy = second_cache.given_up_first() if self.tiling.gives_up_stores else None
-        stores = ops.mul(own, self.tiling.store_buffers * self.tiling.store_bytes)
-        self.own_stores = ops.add(ops.add(self.address, self.tiling.stores_offset), stores)
+        stores = ops.mul(own, self.tiling.shared.store_buffers * self.tiling.shared.store_bytes)
+        self.own_stores = ops.add(ops.add(self.address, self.tiling.shared.stores_offset), stores)
 
     def _exchange_of(self, own: Any) -> RowExchange:
         """That of a consumer warpgroup."""
@@ -222,7 +222,7 @@ class Epilogue:
         barriers = RowExchange.barrier_bytes(t.exchanges)
         return replace(
             first,
-            memory=byte_pointer(first.memory, ops.mul(own, t.exchange_bytes)),
+            memory=byte_pointer(first.memory, ops.mul(own, t.shared.exchange_bytes)),
             barriers=byte_pointer(first.barriers, ops.mul(own, barriers)),
         )
 
@@ -249,7 +249,7 @@ class Epilogue:
         tile = _Tile(self, place, sums, turn)
         number = 0
         for block in range(t.blocks_of_rows):
-            for first in range(0, t.own_columns, t.buffer_columns):
+            for first in range(0, t.shared.own_columns, t.shared.buffer_columns):
                 there = place.moved(block * wgmma.M, first)
                 cursor = self._fill(tile, block, first, loads, cursor, number)
                 self._start(number, there)
@@ -268,13 +268,13 @@ class Epilogue:
     ) -> Cursor:
         """Works through the columns of a buffer, a chunk at a time."""
         t = self.tiling
-        for chunk in range(0, t.buffer_columns, t.chunk):
-            width = min(t.chunk, t.buffer_columns - chunk)
+        for chunk in range(0, t.shared.buffer_columns, t.shared.chunk):
+            width = min(t.shared.chunk, t.shared.buffer_columns - chunk)
             if loads is not None:
                 if chunk == 0:
                     loads.wait(number, cursor)
                 tile.take(loads.address(number, cursor), chunk, width)
-                if chunk + width == t.buffer_columns:
+                if chunk + width == t.shared.buffer_columns:
                     cursor = loads.done(number, cursor, self.lane)
             found = tile.values(block, first + chunk, width)
             if self.stores and chunk == 0:
@@ -285,8 +285,8 @@ class Epilogue:
 
     def _buffers(self, number: int) -> list[Any]:
         """Where each staged output goes."""
-        slot = number % self.tiling.store_buffers
-        buffer, found = ops.add(self.own_stores, slot * self.tiling.store_bytes), list[Any]()
+        slot = number % self.tiling.shared.store_buffers
+        buffer, found = ops.add(self.own_stores, slot * self.tiling.shared.store_bytes), list[Any]()
         for _, store in self.stores:
             found.append(buffer)
             buffer = ops.add(buffer, store.bytes)
@@ -294,9 +294,9 @@ class Epilogue:
 
     def _wait_for_buffer(self, number: int) -> None:
         """Waits until the copies of what the buffers held have read it."""
-        buffers = self.tiling.store_buffers
+        buffers = self.tiling.shared.store_buffers
         with ops.if_(ops.compare("eq", self.thread, 0)):
-            tma.wait_read(uses_since(number, self.tiling.buffer_uses, buffers) - 1)
+            tma.wait_read(uses_since(number, self.tiling.shared.buffer_uses, buffers) - 1)
         self.meet()
 
     def _start(self, number: int, there: TilePlace) -> None:
@@ -359,7 +359,7 @@ class _Tile:
         self.walk = Walk(e.kernel, leaves, e.region.symbols, self._reduce)
         self.targets = e.region.targets(e.kernel)
         self.bits = {
-            place: QuadBits(target, e.lane, t.own_columns)
+            place: QuadBits(target, e.lane, t.shared.own_columns)
             for place, (_, target) in enumerate(self.targets)
             if t.outputs[place] == "bits"
         }
@@ -377,7 +377,7 @@ class _Tile:
         self.column_end = column_end
         self.columns = [
             self._column(ops.add(start, 8 * (i // 2) + i % 2), t.pair)
-            for i in range(t.own_columns // 4)
+            for i in range(t.shared.own_columns // 4)
             if t.pair == 1 or i % 2 == 0
         ]
 
@@ -403,7 +403,7 @@ class _Tile:
         """Those of a row of the thread, of some columns (default: all)."""
         t = self.tiling
         per_block = 2 // t.pair
-        first, last = chunk // 8, (chunk + (width or t.own_columns)) // 8
+        first, last = chunk // 8, (chunk + (width or t.shared.own_columns)) // 8
         return [
             Fragment(
                 self.rows[block][half],
@@ -424,7 +424,7 @@ class _Tile:
             registers = blocks[fragment.block]
             leaf.current = ops.from_elements(registers[fragment.register :][:pair])
         for leaf, taken in zip(self.loaded, self.taken, strict=False):
-            place = fragment.register % (self.tiling.chunk // 2)
+            place = fragment.register % (self.tiling.shared.chunk // 2)
             both = taken[place // 4][place // 2 % 2]
             leaf.current = both if pair == 2 else ops.extract(both, place % 2)
 
@@ -470,7 +470,7 @@ class _Tile:
         self.epilogue.exits.fold(self, chunk)
         for (place, j, half), pieces in parts.items():
             found[place][j][half] = ops.concat(pieces)
-        if chunk + width == self.tiling.own_columns:
+        if chunk + width == self.tiling.shared.own_columns:
             self._store_rows(block)
         return found
 

@@ -52,7 +52,7 @@ class Exits(PartialExits):
     @property
     def _column_parts(self) -> Expr:
         t = self.tiling
-        return ceildiv(self.matrices.sizes[1], t.columns) * (t.columns // t.own_columns)
+        return ceildiv(self.matrices.sizes[1], t.columns) * (t.columns // t.shared.own_columns)
 
     # ---- in the first kernel
 
@@ -179,7 +179,7 @@ class Exits(PartialExits):
             part = ops.add(part, tile.batch[loop].index().base)
         if not found.keeps_column:
             part = ops.mul(part, kernel.size(self._column_parts))
-            part = ops.add(part, ops.div(tile.first_column, t.own_columns))
+            part = ops.add(part, ops.div(tile.first_column, t.shared.own_columns))
         if not found.keeps_row:
             part = ops.mul(part, kernel.size(self._row_parts))
             part = ops.add(part, ops.div(tile.first_row, t.part[0]))

@@ -13,9 +13,9 @@ from math import gcd
 
 from .. import dtypes
 from ..codegen import tma, wgmma
-from ..codegen.groups import GroupTable
 from ..dialect.fusion import Fusion, remembered
-from ..dialect.ops import Pointwise
+from ..dialect.op import Op
+from ..dialect.ops import Pointwise, Reduction
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
 from ..expr import Expr
@@ -53,10 +53,11 @@ class ProductFacts:
     swaps: values of SWAP_AB that boolean outputs take.  is_along_columns: whether the first output
     of the product's dims has contiguous columns.
     staged, loaded: by SWAP_AB, bytes of an element of outputs and of the epilogue's inputs that go
-    through shared memory.  may_stay: whether some of those inputs may be read from registers after
-    all, which is seen when the kernel is made.  is_direct: by SWAP_AB, whether outputs are stored
-    from registers.  can_turn: whether those of SWAP_AB=1 go through shared memory turned.
-    reductions: in the epilogue.  width: at most, of rows that are reduced and flow on; 0: none.
+    through shared memory, where nothing that computes operands loads.
+    is_direct: by SWAP_AB, whether outputs are stored from registers.
+    can_turn: whether those of SWAP_AB=1 go through shared memory turned.
+    reductions: in the epilogue; along_row: those of rows.  width: at most, of rows that are reduced
+    and flow on; 0: none.  groups: of rows, at most.
     load_share: of the copy engine's rate, and narrow: of A and B, see `hopper_model`.
     most_sums: that two rows of a thread may have: twice the registers.
     rewrites: whether warps of the producer compute A in shared memory.  beside: bytes of a row of
@@ -84,16 +85,16 @@ class ProductFacts:
     is_direct: tuple[bool, bool]
     is_heavy: bool
     reductions: int
+    along_row: int
     width: int
     is_grouped: bool
-    group_bytes: int
+    groups: int
     load_share: float
     narrow: tuple[bool, bool] = (False, False)
     most_sums: int = MOST_SUMS
     rewrites: bool = False
     beside: tuple[int, ...] = ()
     row_bytes: int = wgmma.ROW_BYTES
-    may_stay: bool = False
     groups_beside: int = 1
     has_integers: bool = False
     can_turn: bool = False
@@ -112,9 +113,8 @@ def facts_of(fusion: Fusion) -> ProductFacts:
     dims = op.c.shape
     whole = [t for t in fusion.outputs if t.shape == dims]
     sides = [(t, is_a) for m in found for t, is_a in ((m.a, True), (m.b, False))]
-    loads = _loads(fusion)
+    loads = epilogue_loads(fusion)
     can_turn = stages_turned(whole) and not is_grouped(fusion)
-    most_groups = groups_of(fusion).bounds()[1]
     return ProductFacts(
         row=row,
         products=len(found),
@@ -126,7 +126,11 @@ def facts_of(fusion: Fusion) -> ProductFacts:
         is_computed=(op.a in fusion.producers, op.b in fusion.producers),
         computes=computes_operands(fusion),
         is_async=(
-            all(_comes_by_tma(t, fusion, is_a=True) for t, is_a in sides if is_a),
+            all(
+                _comes_by_tma(t, fusion, is_a=True, starts_anywhere=is_grouped(fusion))
+                for t, is_a in sides
+                if is_a
+            ),
             all(_comes_by_tma(t, fusion, is_a=False) for t, is_a in sides if not is_a),
         ),
         along_rows=tuple(
@@ -151,14 +155,14 @@ def facts_of(fusion: Fusion) -> ProductFacts:
         is_direct=(_is_direct(whole, swaps=False), _is_direct(whole, swaps=not can_turn)),
         is_heavy=any(is_heavy(other) for other in fusion.ops),
         reductions=len(fusion.with_role("reduction")),
+        along_row=sum(_is_along_row(op) for op in fusion.ops),
         width=max(1, dims[-1].bounds()[1]) if flowing_reductions(fusion) else 0,
         is_grouped=is_grouped(fusion),
-        group_bytes=GroupTable.bytes(most_groups) if most_groups else 0,
+        groups=groups_of(fusion).bounds()[1],
         load_share=min(
             (load_share(pitch_bytes(t)) for t in (op.a, op.b) if _is_aligned(t)), default=1.0
         ),
         narrow=(not _is_aligned(op.a), not _is_aligned(op.b)),
-        may_stay=not all(read_once(fusion, t, dims) for t in loads),
         can_turn=can_turn,
         has_integers=any(
             t.type.is_integer and t.shape == operand.shape
@@ -200,25 +204,51 @@ def _staged(fusion: Fusion, whole: Sequence[Tensor], *, swaps: bool) -> tuple[in
     return tuple(t.type.bits // 8 for t in whole if stored_by_tma(t, swaps=swaps))
 
 
-def _loads(fusion: Fusion) -> list[Tensor]:
-    """What g2 reads of the product's dims, where every output has these; see `staged_loads`."""
-    dims = matmul_of(fusion).c.shape
-    if any(t.shape != dims for t in fusion.outputs):
+def epilogue_loads(fusion: Fusion, *, has_exits: bool = False) -> list[Tensor]:
+    """Inputs of the product's dims that only g2 reads, each at the product's own coordinates.
+
+    These are what `region_sm90.staged_loads` finds in the fusion's region.  has_exits: whether
+    reductions may be outputs; without that no input is staged beside outputs of other dims.
+    """
+    anchors = fusion.with_role("anchor")
+    dims = anchors[0].results[0].shape
+    if not has_exits and any(t.shape != dims for t in fusion.outputs):
         return []
-    operands = {t for m in matmuls_of(fusion) for t in (m.a, m.b)}
-    before = {t for each in operands for op in fusion.upstream(each) for t in op.read_operands}
-    after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
-    found = [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
-    return [t for t in found if t not in operands | before]
+    operands = {t for anchor in anchors for t in anchor.operands}
+    before = {t for each in operands for op in fusion.sources(each) for t in op.read_operands}
+    return [
+        t
+        for t in fusion.inputs
+        if t.shape == dims
+        and not t.is_by_value
+        and t not in operands | before
+        and _is_read_in_place(fusion, t, dims, has_exits=has_exits)
+    ]
 
 
-def read_once(fusion: Fusion, tensor: Tensor, dims: tuple[Expr, ...]) -> bool:
-    """Whether what follows a product of some dims reads a tensor at its own coordinates only."""
-    return all(
-        isinstance(op, Pointwise) and fusion.roles[op] == "g2" and op.results[0].shape == dims
-        for op in fusion.ops
-        if tensor in op.read_operands
-    )
+def _is_read_in_place(
+    fusion: Fusion, tensor: Tensor, dims: tuple[Expr, ...], *, has_exits: bool
+) -> bool:
+    """Whether all that is made of a tensor, up to outputs and exits, is pointwise, of some dims."""
+    found, pending = {tensor}, [tensor]
+    while pending:
+        read = pending.pop()
+        for op in fusion.readers.get(read, ()):
+            if read not in op.read_operands or (has_exits and isinstance(op, Reduction)):
+                continue
+            if not isinstance(op, Pointwise) or op.results[0].shape != dims:
+                return False
+            pending += [t for t in op.results if t not in found]
+            found.update(op.results)
+    return True
+
+
+def _is_along_row(op: Op) -> bool:
+    """Whether an operation reduces the rows of a product's dims."""
+    last = op.operands[0].rank - 1
+    return isinstance(op, Reduction) and [
+        axis for axis in op.axes if op.x.shape[axis].constant != 1 or axis == last
+    ] == [last]
 
 
 def _loaded(fusion: Fusion, loads: Sequence[Tensor], *, swaps: bool) -> tuple[int, ...]:

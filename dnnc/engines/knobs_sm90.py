@@ -4,35 +4,18 @@
 from __future__ import annotations
 
 import functools
-from itertools import combinations
 from itertools import product as product_of
 
-from ..codegen import mbarrier, tma, wgmma
-from ..codegen.padding import WORD_BYTES
-from ..codegen.pipeline import Pipeline
-from ..codegen.row_exchange import RowExchange
-from ..codegen.split import SplitSum
-from ..codegen.tile_ring import TileRing
-from ..codegen.turns import Turns
+from ..codegen import tma, wgmma
 from ..dialect.fusion import Fusion
 from ..target import Target
 from . import tile_sm90
 from .engine import Knobs, Reason
 from .facts_sm90 import MOST_SUMS, ProductFacts, promotes
 from .product import knob_reason, matmuls_of
+from .shared_layout_sm90 import SharedLayout, rewriting_bytes, slices_of, tile_bytes
 from .surface import smem_reasons
-from .tile_sm90 import (
-    LOAD_BUFFERS,
-    RAW_BUFFERS,
-    STORE_BUFFERS,
-    buffer_bytes,
-    chunk_columns,
-    exchanges,
-    is_turned,
-    loads_per_stage,
-    slices_of,
-    tile_bytes,
-)
+from .tile_sm90 import exchanges, is_turned, sums_bytes
 
 ROWS = (64, 128, 256)  # of the instruction's side of a tile
 COLUMNS = (8, 16, 32, 64, 96, 128, 192, 256)
@@ -71,10 +54,14 @@ def consumers_of(knobs: Knobs) -> int:
     return 2 if knobs["WARP_SPEC_CFG"] == TURNS else tile_sm90.consumers_of(*sides_of(knobs))
 
 
+def sharers_of(knobs: Knobs) -> int:
+    """Warpgroups that multiply a tile together."""
+    return 1 if knobs["WARP_SPEC_CFG"] == TURNS else consumers_of(knobs)
+
+
 def part_of(knobs: Knobs) -> tuple[int, int]:
     """Rows and columns of a tile that each of them has."""
-    sides = sides_of(knobs)
-    return sides if knobs["WARP_SPEC_CFG"] == TURNS else tile_sm90.part_of(*sides)
+    return tile_sm90.part_of(*sides_of(knobs), sharers_of(knobs))
 
 
 def producers_of(knobs: Knobs) -> int:
@@ -148,8 +135,8 @@ def legal_choices(
         }  # fmt: skip
         if _apart_from_smem(knobs, facts):
             continue
-        stage, rest = _smem_parts(knobs, facts)
-        fitting = (target.smem_block_bytes - rest) // stage
+        first, second = (layout_of({**knobs, "STAGES": n}, facts).bytes for n in (1, 2))
+        fitting = 1 + (target.smem_block_bytes - first) // (second - first)
         if fitting >= min(STAGES):  # as many as fit, up to what covers the latency of loads
             knobs["STAGES"] = max(n for n in STAGES if n <= fitting)
             found.append(knobs)
@@ -160,7 +147,7 @@ def legal_choices(
 
 
 def illegal_reasons(knobs: Knobs, facts: ProductFacts, target: Target) -> tuple[Reason, ...]:
-    return _apart_from_smem(knobs, facts) or smem_reasons(smem_bytes_of(knobs, facts), target)
+    return _apart_from_smem(knobs, facts) or smem_reasons(layout_of(knobs, facts).bytes, target)
 
 
 def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
@@ -211,10 +198,11 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         return (knob_reason("256 rows with unaligned operands", "up to 128"),)
     if reasons := _row_reasons(knobs, facts):
         return reasons
-    staged, loaded, chunk = _staged_bytes(knobs, facts)
-    if chunk * min([*staged, *loaded], default=16) < tma.ALIGNMENT:
+    layout = layout_of(knobs, facts)
+    least = min([*layout.staged_bytes, *layout.loaded_bytes], default=tma.ALIGNMENT)
+    if layout.chunk * least < tma.ALIGNMENT:
         # A row of a box has 16 bytes at least.
-        what = f"chunks of {chunk} columns of {min([*staged, *loaded])} bytes"
+        what = f"chunks of {layout.chunk} columns of {least} bytes"
         return (knob_reason(what, "tiles and slices of 16 columns or more"),)
     return ()
 
@@ -314,104 +302,61 @@ def _share_reasons(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
 # ---- shared memory
 
 
-def _staged_bytes(
-    knobs: Knobs, facts: ProductFacts, stays: frozenset[int] = frozenset()
-) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """(bytes of an element of each staged output, of each staged load, columns of a chunk).
-
-    stays: places of loads that are not staged after all.
-    """
-    _, columns = sides_of(knobs)
-    splits = knobs["SPLIT_K_SLC"]
-    staged = facts.staged[knobs["SWAP_AB"]]
-    loads = facts.loaded[knobs["SWAP_AB"]] if splits == 1 else ()
-    if leaves_few(knobs, facts):
-        staged, loads = (), ()
-    loaded = tuple(size for place, size in enumerate(loads) if place not in stays)
-    own = columns // slices_of(columns, splits)
-    return staged, loaded, chunk_columns(own, [*staged, *loaded])
-
-
 def leaves_few(knobs: Knobs, facts: ProductFacts) -> bool:
     """Whether results that could go through shared memory turned are few, and do not."""
     swaps, columns = bool(knobs["SWAP_AB"]), sides_of(knobs)[1]
     return swaps and facts.can_turn and not is_turned(columns, swaps=swaps, can_turn=True)
 
 
-def smem_bytes_of(knobs: Knobs, facts: ProductFacts) -> int:
-    """No less than the kernel will need; what stays unused is seen when it is made."""
-    stage, rest = _smem_parts(knobs, facts)
-    return knobs["STAGES"] * stage + rest
+def layout_of(knobs: Knobs, facts: ProductFacts) -> SharedLayout:
+    """The shared memory of a kernel with these knobs; of raw tiles, the most that it may have."""
+    swaps, (rows, columns) = knobs["SWAP_AB"], sides_of(knobs)
+    splits = knobs["SPLIT_K_SLC"]
+    staged, loaded = facts.staged[swaps], facts.loaded[swaps]
+    if splits > 1 or not _loads_are_async(knobs, facts):
+        loaded = ()
+    if leaves_few(knobs, facts):
+        staged, loaded = (), ()
+    spans = facts.along_row if facts.width > columns else 0
+    return SharedLayout(
+        columns=columns,
+        part=part_of(knobs),
+        consumers=consumers_of(knobs),
+        sharers=sharers_of(knobs),
+        takes_turns=knobs["WARP_SPEC_CFG"] == TURNS,
+        stages=knobs["STAGES"],
+        stage_bytes=_stage_bytes(knobs, facts),
+        producers=producers_of(knobs),
+        staged_bytes=staged,
+        loaded_bytes=loaded,
+        raw_bytes=_raw_bytes(knobs, facts),
+        splits=splits,
+        sums_bytes=sums_bytes(facts.products, rows, columns, splits),
+        peers=cluster_of(knobs)[1],
+        exchanges=exchanges(spans, part_of(knobs)[0] // wgmma.M),
+        groups=facts.groups,
+        is_dynamic=bool(knobs["SCHED_POLICY"]),
+        rewriting=rewriting_bytes(knobs["STAGES"], knobs["TILE_M"]) if facts.rewrites else 0,
+    )
 
 
-def _smem_parts(knobs: Knobs, facts: ProductFacts) -> tuple[int, int]:
-    """(bytes of a stage, of all else), the most that they may be."""
-    places = range(len(facts.loaded[knobs["SWAP_AB"]])) if facts.may_stay else ()
-    parts = [
-        _smem_parts_of(knobs, facts, frozenset(stays))
-        for count in range(len(places) + 1)
-        for stays in combinations(places, count)
-    ]
-    return parts[0][0], max(rest for _, rest in parts)
-
-
-def _smem_parts_of(knobs: Knobs, facts: ProductFacts, stays: frozenset[int]) -> tuple[int, int]:
+def _stage_bytes(knobs: Knobs, facts: ProductFacts) -> int:
     rows, columns = sides_of(knobs)
-    staged, loaded, chunk = _staged_bytes(knobs, facts, stays)
     firsts, seconds = facts.operands[::-1] if knobs["SWAP_AB"] else facts.operands
     row_bytes = facts.row_bytes
-    in_registers = knobs["WARP_SPEC_CFG"] == FRAGMENTS
-    if in_registers and (bits := facts.raw_bits[knobs["SWAP_AB"]]):
+    if knobs["WARP_SPEC_CFG"] == FRAGMENTS and (bits := facts.raw_bits[knobs["SWAP_AB"]]):
         row_bytes = bits // 8 * facts.row.panel_k
     stage = tile_bytes(rows * firsts, row_bytes)
     stage += tile_bytes(columns * seconds, facts.row_bytes // facts.groups_beside)
-    stage += sum(tile_bytes(knobs["TILE_M"], of_row) for of_row in facts.beside)
-    buffers = STORE_BUFFERS * buffer_bytes(staged, chunk)
-    load_buffers = 0 if _stages_bring(knobs, facts, stage, loaded, chunk) else LOAD_BUFFERS
-    buffers += load_buffers * buffer_bytes(loaded, chunk)
-    buffers += _exchange_bytes(knobs, facts)
-    producers = producers_of(knobs)
-    slots = producers * RAW_BUFFERS[producers]
-    consumers = consumers_of(knobs)
-    rest = consumers * buffers + SplitSum.barrier_bytes() + facts.group_bytes
-    rest += Pipeline.barrier_bytes(consumers * load_buffers + slots)
-    if not in_registers:
-        sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
-        raw = (tile_bytes(sides[is_a], facts.row.panel_k * size) for is_a, size in facts.raw)
-        rest += slots * sum(raw)
-    if facts.rewrites:
-        stage += mbarrier.BYTES
-        rest += knobs["TILE_M"] * WORD_BYTES
-    if knobs["WARP_SPEC_CFG"] == TURNS:
-        rest += Turns.barrier_bytes(consumers)
-    if knobs["SCHED_POLICY"]:
-        rest += TileRing.bytes() + TileRing.barrier_bytes()
-    if knobs["SPLIT_K_SLC"] > 1:
-        rest += facts.products * SplitSum.bytes(rows, columns)
-    return stage + Pipeline.barrier_bytes(1), rest
+    return stage + sum(tile_bytes(knobs["TILE_M"], of_row) for of_row in facts.beside)
 
 
-def _stages_bring(
-    knobs: Knobs, facts: ProductFacts, stage_bytes: int, loaded: tuple[int, ...], chunk: int
-) -> bool:
-    """Whether what epilogues read comes in the stages of the operands."""
-    if not loaded or facts.is_grouped or facts.rewrites:
-        return False
-    rows, columns = part_of(knobs)
-    uses, takes_turns = rows // wgmma.M * columns // chunk, knobs["WARP_SPEC_CFG"] == TURNS
-    sharers = 1 if takes_turns else consumers_of(knobs)
-    of_buffer = buffer_bytes(loaded, chunk)
-    return loads_per_stage(stage_bytes, of_buffer, uses, sharers, takes_turns) > 0
-
-
-def _exchange_bytes(knobs: Knobs, facts: ProductFacts) -> int:
-    """Of one warpgroup, where rows lie in several blocks."""
-    if facts.width <= sides_of(knobs)[1]:
+def _raw_bytes(knobs: Knobs, facts: ProductFacts) -> int:
+    """Of one slot of the raw ring, at most."""
+    if knobs["WARP_SPEC_CFG"] == FRAGMENTS:
         return 0
-    blocks = part_of(knobs)[0] // wgmma.M
-    count = exchanges(facts.reductions, blocks)
-    buffers = RowExchange.bytes(knobs["TILE_CGA_N"], count)
-    return buffers + RowExchange.barrier_bytes(count)
+    sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
+    return sum(tile_bytes(sides[is_a], facts.row.panel_k * size) for is_a, size in facts.raw)
 
 
 def most_columns(fusion: Fusion) -> int:

@@ -24,8 +24,8 @@ def emit_product(
     matrices_of: Callable[[Kernel, Region, Tiling], Matrices],
 ) -> None:
     """matrices_of: what the kernel multiplies; its operands take the kernel's first arguments."""
-    if tiling.smem_bytes > (most := output.target.smem_block_bytes):  # what `legal` has to see
-        what = f"{tiling.smem_bytes} bytes of shared memory"
+    if tiling.shared.bytes > (most := output.target.smem_block_bytes):  # what `legal` has to see
+        what = f"{tiling.shared.bytes} bytes of shared memory"
         raise DnncError(Status.INTERNAL_ERROR, what, f"at most {most} on {output.target}")
     kernel = output.kernel("", tiling.threads)
     kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`

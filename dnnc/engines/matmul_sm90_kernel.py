@@ -42,7 +42,7 @@ from .multiplier_sm90 import Multiplier
 from .producer_sm90 import Producer
 from .region_sm90 import OFFSETS
 from .tile_loop_sm90 import Role, Tiles, chosen, has_epilogue, own_part
-from .tile_sm90 import RAW_BUFFERS, Tiling
+from .tile_sm90 import Tiling
 
 _PRODUCER_BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
@@ -74,23 +74,22 @@ class Emitter:
 
     def emit(self) -> None:
         t = self.tiling
-        base = self.kernel.dynamic_shared(t.smem_bytes, 1024)
-        barriers = smem.byte_pointer(base, t.barriers_offset)
-        self.pipeline = Pipeline.of(base, t.stage_bytes, t.stages, barriers)
+        base = self.kernel.dynamic_shared(t.shared.bytes, 1024)
+        barriers = smem.byte_pointer(base, t.shared.barriers_offset)
+        self.pipeline = Pipeline.of(base, t.shared.stage_bytes, t.stages, barriers)
         self.load_rings = self._load_rings(base)
-        self.raw_buffers = RAW_BUFFERS[t.producers]
         self.raw_rings = [self._raw_ring(base, i) for i in range(t.producers)]
         self.split = SplitSum(
-            t.splits, t.slices, t.consumers * wgmma.WARPGROUP_THREADS,
-            smem.byte_pointer(base, t.split_offset),
-            smem.byte_pointer(base, t.split_barriers_offset),
+            t.splits, t.shared.slices, t.consumers * wgmma.WARPGROUP_THREADS,
+            smem.byte_pointer(base, t.shared.split_offset),
+            smem.byte_pointer(base, t.shared.split_barriers_offset),
         )  # fmt: skip
-        self.turns = Turns(t.consumers, smem.byte_pointer(base, t.turns_offset))
-        self.groups = self._group_table(smem.byte_pointer(base, t.groups_offset))
+        self.turns = Turns(t.consumers, smem.byte_pointer(base, t.shared.turns_offset))
+        self.groups = self._group_table(smem.byte_pointer(base, t.shared.groups_offset))
         self.rank = self.cluster.rank()
         self.exchange = RowExchange(
-            t.cluster[1], t.exchanges, smem.byte_pointer(base, t.exchange_offset),
-            smem.byte_pointer(base, t.exchange_barriers_offset),
+            t.cluster[1], t.exchanges, smem.byte_pointer(base, t.shared.exchange_offset),
+            smem.byte_pointer(base, t.shared.exchange_barriers_offset),
         )  # fmt: skip
         self.epilogue = Epilogue(
             self.kernel, self.region, t, self.matrices, smem.address(base),
@@ -125,31 +124,31 @@ class Emitter:
 
     def _raw_ring(self, base: Any, own: Any) -> Pipeline:
         """The ring of raw tiles of a producer."""
-        t = self.tiling
-        bytes_, barriers = self.raw_buffers * t.raw_bytes, Pipeline.barrier_bytes(self.raw_buffers)
+        s = self.tiling.shared
+        bytes_, barriers = s.raw_buffers * s.raw_bytes, Pipeline.barrier_bytes(s.raw_buffers)
         return Pipeline.of(
-            smem.byte_pointer(smem.byte_pointer(base, t.raw_offset), ops.mul(own, bytes_)),
-            t.raw_bytes,
-            self.raw_buffers,
+            smem.byte_pointer(smem.byte_pointer(base, s.raw_offset), ops.mul(own, bytes_)),
+            s.raw_bytes,
+            s.raw_buffers,
             smem.byte_pointer(
-                smem.byte_pointer(base, t.raw_barriers_offset), ops.mul(own, barriers)
+                smem.byte_pointer(base, s.raw_barriers_offset), ops.mul(own, barriers)
             ),
         )
 
     def _load_rings(self, base: Any) -> list[Pipeline]:
         """A ring of each consumer warpgroup for what its epilogues read."""
-        t = self.tiling
-        if not t.loads or not t.load_buffers:
+        s = self.tiling.shared
+        if not s.load_buffers:
             return []
-        first = t.barriers_offset + Pipeline.barrier_bytes(t.stages)
+        bytes_, barriers = s.load_buffers * s.load_bytes, Pipeline.barrier_bytes(s.load_buffers)
         return [
             Pipeline.of(
-                smem.byte_pointer(base, t.loads_offset + i * t.load_buffers * t.load_bytes),
-                t.load_bytes,
-                t.load_buffers,
-                smem.byte_pointer(base, first + i * Pipeline.barrier_bytes(t.load_buffers)),
+                smem.byte_pointer(base, s.loads_offset + i * bytes_),
+                s.load_bytes,
+                s.load_buffers,
+                smem.byte_pointer(base, s.load_barriers_offset + i * barriers),
             )
-            for i in range(t.consumers)
+            for i in range(s.consumers)
         ]
 
     def _tile_ring(self, base: Any) -> TileRing | None:
@@ -158,8 +157,8 @@ class Emitter:
         if not t.is_dynamic:
             return None
         return TileRing.of(
-            smem.byte_pointer(base, t.ring_offset),
-            smem.byte_pointer(base, t.ring_offset + TileRing.bytes()),
+            smem.byte_pointer(base, t.shared.ring_offset),
+            smem.byte_pointer(base, t.shared.ring_offset + TileRing.bytes()),
             self.kernel.workspace(self.workspace("tiles")),
             self.cluster.count(),
         )
@@ -170,9 +169,11 @@ class Emitter:
         if loop is None:
             return None
         pixels = Pipeline.of(
-            smem.byte_pointer(base, t.pixels_offset), t.pixels["slot_bytes"], t.pixels["slots"],
-            smem.byte_pointer(base, t.pixels_barriers_offset),
-        )  # fmt: skip
+            smem.byte_pointer(base, t.shared.pixels_offset),
+            t.shared.pixel_bytes,
+            t.shared.pixel_slots,
+            smem.byte_pointer(base, t.shared.pixels_barriers_offset),
+        )
         return loop(self.operands, self.pipeline, pixels)
 
     def _own_rewriter(self, base: Any) -> Rewriter | None:
@@ -180,7 +181,7 @@ class Emitter:
         rewriter = self.matrices.rewriter
         if rewriter is not None:
             ring = self.loop.pixels if self.loop else self.pipeline
-            rewriter.place(ring, smem.byte_pointer(base, self.tiling.rewriting_offset))
+            rewriter.place(ring, smem.byte_pointer(base, self.tiling.shared.rewriting_offset))
         return rewriter
 
     def _stream_sum(self) -> StreamSum | None:
@@ -229,7 +230,7 @@ class Emitter:
                 self.turns.make()
             if t.splits > 1:
                 self.split.make()
-            for ring in self.raw_rings if t.raw_bytes else []:
+            for ring in self.raw_rings if t.shared.raw_bytes else []:
                 ring.make(1, 1)
             for ring in self.load_rings:
                 ring.make(1, 4)
@@ -255,8 +256,8 @@ class Emitter:
     def _produce(self) -> None:
         Producer(
             self.tiling, self.matrices, self.pipeline, self.load_rings,
-            partial(self._raw_ring, self.base), self.raw_buffers, self.loop, self.rewriter,
-            self.tiles, self.epilogue, self.group, self.warp, self.rank,
+            partial(self._raw_ring, self.base), self.loop, self.rewriter, self.tiles,
+            self.epilogue, self.group, self.warp, self.rank,
         ).run()  # fmt: skip
 
     # ---- the consumers
@@ -281,13 +282,13 @@ class Emitter:
                 self._finish_split(place, sums, carried[0])
                 return [*places, ops.xor(carried[0], 1)]
             registers = [wgmma.unpacked(accumulator) for accumulator in sums]
-            if t.loads_per_stage:  # after the operands, in the same ring
+            if t.shared.loads_per_stage:  # after the operands, in the same ring
                 carried = [*places[:2], *carried]
             if stream is None:
                 kept = finish(place, registers, carried)
             else:
                 kept = self._finish_streamed(stream, place, registers, carried, finish)
-            if t.loads_per_stage:
+            if t.shared.loads_per_stage:
                 places, kept = [*kept[:2], *places[2:]], kept[2:]
             return [*multiplier.following(places, place), *kept]
 
@@ -347,26 +348,26 @@ class Emitter:
         t = self.tiling
         thread = ops.sub(ops.thread_id(), t.producers * wgmma.WARPGROUP_THREADS)
         self.split.exchange(sums, thread, phase)
-        has_slice = ops.less(self.rank, t.slices) if t.slices < t.splits else None
+        has_slice = ops.less(self.rank, t.shared.slices) if t.shared.slices < t.splits else None
         with ops.if_(has_slice):
-            registers = self.split.total(sums, t.own_columns, thread, self.rank)
-            own = place.moved(0, ops.mul(self.rank, t.own_columns))
+            registers = self.split.total(sums, t.shared.own_columns, thread, self.rank)
+            own = place.moved(0, ops.mul(self.rank, t.shared.own_columns))
             self.epilogue.run(own, self._by_product(registers), None, Cursor())
         self.split.free(thread)
 
     def _own_loads(self) -> Loads | None:
         """What this warpgroup's epilogues read."""
         t = self.tiling
-        if t.loads_per_stage:
+        if t.shared.loads_per_stage:
             own = self.own if t.sharers > 1 else 0
             return StageLoads(self.pipeline, t, own, self.cluster.tiles)
         if not self.load_rings:
             return None
-        first = self.load_rings[0]
-        data = smem.byte_pointer(first.data, ops.mul(self.own, t.load_buffers * t.load_bytes))
-        bytes_ = Pipeline.barrier_bytes(t.load_buffers)
+        first, s = self.load_rings[0], t.shared
+        data = smem.byte_pointer(first.data, ops.mul(self.own, s.load_buffers * s.load_bytes))
+        bytes_ = Pipeline.barrier_bytes(s.load_buffers)
         barriers = smem.byte_pointer(first.full, ops.mul(self.own, bytes_))
-        return RingLoads(Pipeline.of(data, t.load_bytes, t.load_buffers, barriers))
+        return RingLoads(Pipeline.of(data, s.load_bytes, s.load_buffers, barriers))
 
     def _by_product(self, sums: Sequence[Any]) -> list[list[Any]]:
         """[product][block of rows] of what there is for each accumulator."""

@@ -83,7 +83,7 @@ class Multiplier:
         if not self.tiling.takes_turns:
             return Cursor().values
         t = self.tiling
-        steps = ops.add(ops.sub(self.tiles.end_step, self.tiles.first_step), t.load_steps)
+        steps = ops.add(ops.sub(self.tiles.end_step, self.tiles.first_step), t.shared.load_steps)
         first = Cursor.at(ops.mul(self.own, steps), t.stages)
         return [*first.values, self.turns.first(self.own)]
 
@@ -92,7 +92,7 @@ class Multiplier:
         t = self.tiling
         if not t.takes_turns:
             return places
-        others = ops.mul(ops.add(place.steps, t.load_steps), t.consumers - 1)
+        others = ops.mul(ops.add(place.steps, t.shared.load_steps), t.consumers - 1)
         following = later(Cursor(*places[:2]), others, t.stages)
         return [*following.values, ops.xor(places[2], 1)]
 
@@ -131,7 +131,7 @@ class Multiplier:
         start = [*cursor.values, ops.const(-1), *self._undefined()]
         found = ops.for_(0, place.steps, len(self._panels), start, step)
         stage, phase, previous, *sums = found
-        has_more = t.load_steps > 0
+        has_more = t.shared.load_steps > 0
         if t.takes_turns and not has_more:
             self.turns.end(self.own, self.lane)
         sums = wgmma.wait_for(sums)
@@ -148,7 +148,7 @@ class Multiplier:
     def _end_turn(self, cursor: Cursor) -> None:
         """Once the stages after a tile's last step are there, of which another would take its own
         too early for loaded."""
-        for _ in range(self.tiling.load_steps):
+        for _ in range(self.tiling.shared.load_steps):
             self.pipeline.wait_full(cursor)
             cursor = cursor.next(self.tiling.stages)
         self.turns.end(self.own, self.lane)

@@ -29,7 +29,7 @@ class Producer:
     """By all threads of the producer warpgroups.
 
     pipeline: of the operands' stages.  load_rings: of what the epilogues of each consumer
-    warpgroup read.  raw_ring_of: a producer's ring of raw tiles, of so many `raw_buffers`.  loop:
+    warpgroup read.  raw_ring_of: a producer's ring of raw tiles.  loop:
     where pixels of a convolution come once for all taps.  rewriter: where warps compute an operand
     in shared memory.  group, warp: the thread's.  rank: of the block in its cluster.  raw_ring:
     this producer's, once it runs.
@@ -40,7 +40,6 @@ class Producer:
     pipeline: Pipeline
     load_rings: Sequence[Pipeline]
     raw_ring_of: Callable[[Any], Pipeline]
-    raw_buffers: int
     loop: Loop | None
     rewriter: Rewriter | None
     tiles: Tiles
@@ -98,7 +97,7 @@ class Producer:
         if self.loop:
             self.tiles.each(self.loop.start_loads(), self.loop.load_tile, Role.TAKER)
             return
-        has_raw = bool(t.raw_bytes)
+        has_raw = bool(t.shared.raw_bytes)
 
         def tile(place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
             *carried, turn = carried
@@ -116,7 +115,7 @@ class Producer:
                 if not has_raw:
                     return cursor.values
                 self._load_raw_again(place, i, raw, is_issuer)
-                return [*cursor.values, *raw.next(self.raw_buffers).values]
+                return [*cursor.values, *raw.next(self.tiling.shared.raw_buffers).values]
 
             carried = ops.for_(first, place.end_step, t.producers, carried, step)
             carried = [*self._load_after(place, Cursor(*carried[:2])).values, *carried[2:]]
@@ -131,13 +130,13 @@ class Producer:
     def _load_after(self, place: TilePlace, cursor: Cursor) -> Cursor:
         """Loads what a tile's epilogues read, where the operands' stages bring it."""
         t = self.tiling
-        if not t.load_steps:
+        if not t.shared.load_steps:
             return cursor
 
         def load() -> Sequence[Any]:
             tiles = [own_part(t, place, i) for i in range(t.sharers)]
             following = cursor
-            for step in range(t.load_steps):
+            for step in range(t.shared.load_steps):
                 self.pipeline.wait_empty(following)
                 self.epilogue.load_stage(self.pipeline, tiles, following, step)
                 following = following.next(t.stages)
@@ -167,11 +166,11 @@ class Producer:
 
     def _start_raw(self, place: TilePlace, first: Any, slot: Cursor, is_issuer: Any) -> None:
         """Starts the first loads of a tile, from a step on; the ring is empty."""
-        for i in range(self.raw_buffers):
+        for i in range(self.tiling.shared.raw_buffers):
             step = ops.add(first, i * self.tiling.producers)
             is_there = ops.less(step, place.end_step)
             self._load_raw(place, step, slot, ops.both(is_issuer, is_there))
-            slot = slot.next(self.raw_buffers)
+            slot = slot.next(self.tiling.shared.raw_buffers)
         # LLVM would give the threads that start nothing a wait of their own, before these loads.
         nvvm.bar_warp_sync(ops.const(-1))
 
@@ -181,7 +180,7 @@ class Producer:
             barrier_id=ops.add(ops.value_of(self.group), _PRODUCER_BARRIER),
             number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
         )
-        ahead = ops.add(step, self.raw_buffers * self.tiling.producers)
+        ahead = ops.add(step, self.tiling.shared.raw_buffers * self.tiling.producers)
         self._load_raw(place, ahead, slot, ops.both(is_issuer, ops.less(ahead, place.end_step)))
 
     def _load_stage(

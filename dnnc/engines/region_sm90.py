@@ -19,18 +19,16 @@ from ..expr import Expr
 from ..mlir import ir
 from .engine import Knobs
 from .knobs_sm90 import FRAGMENTS, TURNS, cluster_of, consumers_of, part_of, sides_of
+from .shared_layout_sm90 import tile_bytes
 from .tile_sm90 import (
     MOST_RAW_BITS,
     Tiling,
-    chunk_columns,
     exchanges,
     is_turned,
     moves_by_tma,
     moves_turned,
-    slices_of,
     stages_turned,
     stored_by_tma,
-    tile_bytes,
 )
 
 OFFSETS = 2  # operand of the call of a grouped product: the first row of each group
@@ -95,7 +93,6 @@ def tiling_of(region: Region, knobs: Knobs) -> Tiling:
         outputs=tuple(outputs),
         staged_bytes=tuple(staged),
         loaded_bytes=tuple(loaded),
-        chunk=chunk_columns(columns // slices_of(columns, splits), [*staged, *loaded]),
         splits=splits,
         producers=1 if is_async else knobs["WARP_SPEC_CFG"],
         # A group may end between two neighbours.

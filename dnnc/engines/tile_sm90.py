@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from math import gcd
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from ..codegen import tma, wgmma
-from ..codegen.groups import GroupTable
-from ..codegen.pipeline import Pipeline
-from ..codegen.row_exchange import RowExchange
 from ..codegen.split import SplitSum
-from ..codegen.staged_store import ALIGNMENT, TURNED_BYTES
-from ..codegen.tile_ring import TileRing
-from ..codegen.turns import Turns
+from ..codegen.staged_store import TURNED_BYTES
 from ..dialect.tensor import Tensor
+from .shared_layout_sm90 import SharedLayout
 
 # Registers a thread of the producers and of the two consumer warpgroups, by (producers, whether
 # they compute).  Together at most what the block is launched with, 168 a thread of three
@@ -26,14 +22,9 @@ REGISTERS = {(1, False): (40, 232), (1, True): (80, 208), (2, True): (56, 200)}
 # The same, where warps of the producer rewrite an operand, beside up to so many sums or more.
 _MOST_SUMS = 128
 _REWRITING_REGISTERS = {False: (80, 208), True: (56, 224)}
-LINE_BYTES = 128  # of a staged row at most: the widest swizzle
 MOST_COLUMNS = 256  # of an instruction
-STORE_BUFFERS = 2  # of a warpgroup
-LOAD_BUFFERS = 3
-LEAST_STAGES = 2  # of a ring of operands
 MOST_RAW_BITS = 32  # of an element of a raw tile: wider ones would leave room for nothing else
 _MOST_DIRECT_COLUMNS = 64  # of a tile of a swapped product: few rows are few results
-RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
 
 
 _FLAGS = (
@@ -54,9 +45,9 @@ class Tiling:
     loads: arguments, by place, that the epilogue reads through shared memory.
     outputs: path of each: "tma"; "direct", from registers; "bits", of booleans; "row", one element
     a row; "exit", of a reduction over several tiles; or "kept", of an operand that is computed.
-    chunk: columns that go through shared memory together.  staged_bytes, loaded_bytes: an element
-    of each staged output and load.  pair: neighbours in a row that the epilogue works on
-    together, 1 or 2.  splits: blocks of a cluster that share a tile's k.
+    staged_bytes, loaded_bytes: an element of each staged output and load.
+    pair: neighbours in a row that the epilogue works on together, 1 or 2.
+    splits: blocks of a cluster that share a tile's k.
     producers: warpgroups that load, each every other stage where there are two.
     groups: of rows, at most; 0: the rows are not grouped.
     exchanges: of row values between the blocks of a cluster that share rows, in a tile.
@@ -88,7 +79,6 @@ class Tiling:
     outputs: tuple[str, ...]
     staged_bytes: tuple[int, ...]
     loaded_bytes: tuple[int, ...]
-    chunk: int
     pair: int
     splits: int
     producers: int
@@ -109,15 +99,16 @@ class Tiling:
     @staticmethod
     def of(data: Mapping[str, Any], row: wgmma.Instruction) -> Tiling:
         """From the plain data of `plain`."""
-        fields: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in data.items()
         }
         for flag in _FLAGS:
-            fields[flag] = bool(fields[flag])
-        return Tiling(row=row, **fields)
+            values[flag] = bool(values[flag])
+        return Tiling(row=row, **values)
 
     def plain(self) -> dict[str, Any]:
-        return {name: _listed(value) for name, value in vars(self).items() if name != "row"}
+        names = (field.name for field in fields(self) if field.name != "row")
+        return {name: _listed(getattr(self, name)) for name in names}
 
     # ---- sizes
 
@@ -128,11 +119,7 @@ class Tiling:
     @property
     def part(self) -> tuple[int, int]:
         """Rows and columns of a warpgroup's part of a tile."""
-        if self.takes_turns:
-            return self.rows, self.columns
-        if self.rows == wgmma.M:
-            return self.rows, self.columns // self.consumers
-        return self.rows // self.consumers, self.columns
+        return part_of(self.rows, self.columns, self.sharers)
 
     @property
     def part_step(self) -> tuple[int, int]:
@@ -169,16 +156,6 @@ class Tiling:
         return self.row_bytes // wgmma.K_BYTES
 
     @property
-    def slices(self) -> int:
-        """Blocks that have an epilogue of a tile whose k is split, each of some columns."""
-        return slices_of(self.columns, self.splits)
-
-    @property
-    def own_columns(self) -> int:
-        """Columns of a warpgroup's epilogue."""
-        return self.part[1] // self.slices
-
-    @property
     def is_all_async(self) -> bool:
         return all(operand["path"] != "registers" for operand in self.operands)
 
@@ -197,18 +174,11 @@ class Tiling:
         return REGISTERS[self.producers, not self.is_all_async]
 
     @property
-    def stage_bytes(self) -> int:
-        return sum(operand["bytes"] for operand in self.operands)
+    def sums(self) -> int:
+        """Registers of a thread's sums."""
+        return len(self.products) * self.blocks_of_rows * self.part[1] // 2
 
-    @property
-    def raw_bytes(self) -> int:
-        """Of one slot of the raw ring."""
-        return sum(operand["raw_bytes"] for operand in self.operands)
-
-    @property
-    def buffer_columns(self) -> int:
-        """Columns of a buffer of staged outputs and loads: a chunk, or with a halo all."""
-        return self.part[1] if self.halo else self.chunk
+    # ---- shared memory
 
     @property
     def kept_columns(self) -> int:
@@ -216,157 +186,36 @@ class Tiling:
         pixel lies past the image, which cuts it off."""
         return self.halo["columns"] if self.halo else 0
 
-    @property
-    def store_buffers(self) -> int:
-        """Of a warpgroup."""
-        return 1 if self.halo else STORE_BUFFERS
-
-    @property
-    def load_buffers(self) -> int:
-        """Of a warpgroup's own ring; 0: it has none."""
-        if self.loads_per_stage:
-            return 0
-        return 1 if self.halo else LOAD_BUFFERS
-
-    @property
-    def buffer_uses(self) -> int:
-        """Times that a warpgroup's tile fills a buffer."""
-        return self.blocks_of_rows * self.own_columns // self.buffer_columns
-
-    @property
-    def loads_per_stage(self) -> int:
-        """Buffers of each warpgroup's loads in a stage that brings them, after a tile's last step;
-        0: they have a ring of their own."""
-        if not self.loads or self.pixels or self.groups:
-            return 0
-        return loads_per_stage(
-            self.stage_bytes, self.load_bytes, self.buffer_uses, self.sharers, self.takes_turns
+    @cached_property
+    def shared(self) -> SharedLayout:
+        return SharedLayout(
+            columns=self.columns,
+            part=self.part,
+            consumers=self.consumers,
+            sharers=self.sharers,
+            takes_turns=self.takes_turns,
+            stages=self.stages,
+            stage_bytes=sum(operand["bytes"] for operand in self.operands),
+            producers=self.producers,
+            staged_bytes=self.staged_bytes,
+            loaded_bytes=self.loaded_bytes,
+            raw_bytes=sum(operand["raw_bytes"] for operand in self.operands),
+            splits=self.splits,
+            sums_bytes=sums_bytes(len(self.products), self.rows, self.columns, self.splits),
+            peers=self.cluster[1],
+            exchanges=self.exchanges,
+            groups=self.groups,
+            is_dynamic=self.is_dynamic,
+            pixel_slots=self.pixels["slots"] if self.pixels else 0,
+            pixel_bytes=self.pixels["slot_bytes"] if self.pixels else 0,
+            halo_bytes=self.halo["buffer_bytes"] if self.halo else 0,
+            rewriting=self.rewriting,
         )
 
-    @property
-    def load_steps(self) -> int:
-        """Stages of a tile that bring what its epilogue reads."""
-        return -(-self.buffer_uses // self.loads_per_stage) if self.loads_per_stage else 0
 
-    @property
-    def store_bytes(self) -> int:
-        """Of one buffer of every staged output."""
-        if self.halo:
-            return len(self.staged_bytes) * self.halo["buffer_bytes"]
-        return buffer_bytes(self.staged_bytes, self.buffer_columns)
-
-    @property
-    def load_bytes(self) -> int:
-        """Of one buffer of every staged load."""
-        if self.halo:
-            return len(self.loaded_bytes) * self.halo["buffer_bytes"]
-        return buffer_bytes(self.loaded_bytes, self.buffer_columns)
-
-    @property
-    def pixels_offset(self) -> int:
-        """Of the ring of pixels with their halo."""
-        return self.stage_bytes * self.stages
-
-    @property
-    def stores_offset(self) -> int:
-        ring = self.pixels["slots"] * self.pixels["slot_bytes"] if self.pixels else 0
-        return self.pixels_offset + ring
-
-    @property
-    def loads_offset(self) -> int:
-        return self.stores_offset + self.consumers * self.store_buffers * self.store_bytes
-
-    @property
-    def barriers_offset(self) -> int:
-        return self.split_offset + self.split_bytes
-
-    @property
-    def raw_offset(self) -> int:
-        """Of the ring of raw tiles."""
-        return self.loads_offset + self.consumers * self.load_buffers * self.load_bytes
-
-    @property
-    def split_offset(self) -> int:
-        """Of the buffer through which split sums are added; its barriers come last."""
-        return self.raw_offset + self.producers * RAW_BUFFERS[self.producers] * self.raw_bytes
-
-    @property
-    def split_bytes(self) -> int:
-        if self.splits == 1:
-            return 0
-        return len(self.products) * SplitSum.bytes(self.rows, self.columns)
-
-    @property
-    def split_barriers_offset(self) -> int:
-        barriers = Pipeline.barrier_bytes(self.stages)
-        if self.loads:
-            barriers += self.consumers * Pipeline.barrier_bytes(self.load_buffers)
-        return self.barriers_offset + barriers
-
-    @property
-    def raw_barriers_offset(self) -> int:
-        return self.split_barriers_offset + SplitSum.barrier_bytes()
-
-    @property
-    def groups_offset(self) -> int:
-        """Of the table of groups."""
-        rings = self.producers * RAW_BUFFERS[self.producers]
-        return self.raw_barriers_offset + Pipeline.barrier_bytes(rings)
-
-    @property
-    def smem_bytes(self) -> int:
-        turns = Turns.barrier_bytes(self.consumers) if self.takes_turns else 0
-        return self.turns_offset + turns
-
-    @property
-    def rewriting_offset(self) -> int:
-        """Of barriers of raw tiles, and what their rewriting needs."""
-        slots = self.pixels["slots"] if self.pixels else 0
-        return self.pixels_barriers_offset + Pipeline.barrier_bytes(slots)
-
-    @property
-    def pixels_barriers_offset(self) -> int:
-        ring = TileRing.bytes() + TileRing.barrier_bytes()
-        return self.ring_offset + (ring if self.is_dynamic else 0)
-
-    @property
-    def ring_offset(self) -> int:
-        """Of the numbers of dynamic tiles, and of the barriers behind them."""
-        barriers = self.consumers * RowExchange.barrier_bytes(self.exchanges)
-        return self.exchange_barriers_offset + barriers
-
-    @property
-    def sums(self) -> int:
-        """Registers of a thread's sums."""
-        return len(self.products) * self.blocks_of_rows * self.part[1] // 2
-
-    @property
-    def turns_offset(self) -> int:
-        """Of the barriers of turns."""
-        return self.rewriting_offset + self.rewriting
-
-    @property
-    def exchange_bytes(self) -> int:
-        """Of one warpgroup's exchanges."""
-        return RowExchange.bytes(self.cluster[1], self.exchanges)
-
-    @property
-    def exchange_offset(self) -> int:
-        return self.groups_offset + (GroupTable.bytes(self.groups) if self.groups else 0)
-
-    @property
-    def exchange_barriers_offset(self) -> int:
-        return self.exchange_offset + self.consumers * self.exchange_bytes
-
-
-def loads_per_stage(
-    stage_bytes: int, load_bytes: int, uses: int, sharers: int, takes_turns: bool
-) -> int:
-    """See `Tiling.loads_per_stage`.  uses: of a tile, by each of so many sharers."""
-    most = min(stage_bytes // (sharers * load_bytes), uses)
-    if most and takes_turns and -(-uses // most) > LEAST_STAGES:
-        return 0  # all of a tile's are in the ring before the turn ends
-    return most
+def sums_bytes(products: int, rows: int, columns: int, splits: int) -> int:
+    """Of the sums of a tile that the blocks which share its k exchange."""
+    return products * SplitSum.bytes(rows, columns) if splits > 1 else 0
 
 
 def are_pairs(cluster: tuple[int, int], *, swaps: bool) -> bool:
@@ -379,12 +228,11 @@ def consumers_of(rows: int, columns: int) -> int:
     return 1 if rows == wgmma.M and columns <= MOST_COLUMNS else 2
 
 
-def part_of(rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of a tile that each of them has."""
-    consumers = consumers_of(rows, columns)
+def part_of(rows: int, columns: int, sharers: int) -> tuple[int, int]:
+    """Rows and columns of a tile that each of so many warpgroups has."""
     if rows == wgmma.M:
-        return rows, columns // consumers
-    return rows // consumers, columns
+        return rows, columns // sharers
+    return rows // sharers, columns
 
 
 def _listed(value: Any) -> Any:
@@ -396,25 +244,6 @@ def _listed(value: Any) -> Any:
 def exchanges(reductions: int, blocks_of_rows: int) -> int:
     """Of row values in a tile: each thread has an upper and a lower row in a block of 64."""
     return reductions * blocks_of_rows * 2
-
-
-def buffer_bytes(element_bytes: Sequence[int], chunk: int) -> int:
-    return sum(-(-wgmma.M * chunk * size // ALIGNMENT) * ALIGNMENT for size in element_bytes)
-
-
-def tile_bytes(rows: int, row_bytes: int) -> int:
-    """Of a tile of a stage or a raw tile, a whole number of its alignment."""
-    return -(-rows * row_bytes // ALIGNMENT) * ALIGNMENT
-
-
-def slices_of(columns: int, splits: int) -> int:
-    """A slice has whole blocks of 8 columns."""
-    return min(splits, columns // 8)
-
-
-def chunk_columns(columns: int, element_bytes: Sequence[int]) -> int:
-    """Columns whose rows fit the widest swizzle in every staged tensor."""
-    return gcd(columns, LINE_BYTES // max(element_bytes, default=2))
 
 
 def stages_turned(outputs: Sequence[Tensor]) -> bool:
