@@ -28,7 +28,7 @@ LAYERS = (
     ("keys",),
     ("store", "target", "tools", "options", "log", "rounding", "given"),
     ("dtypes", "expr"),
-    ("errors",),
+    ("errors", "stackless"),
     ("visible",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

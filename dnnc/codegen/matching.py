@@ -67,15 +67,20 @@ def unrounded(operation: Any) -> Any:
 
 def leads_to(source: Any, value: Any, stop: Any = None) -> bool:
     """Whether a value is computed from another, but not through `stop`."""
-    if value == source:
-        return True
-    if (stop is not None and value == stop) or isinstance(value.owner, ir.Block):
-        return False
-    operation = value.owner
-    operands = list(operation.operands)
-    if operation.name == "linalg.generic":
-        operands = [*inputs_of(operation), *extracts(operation)]
-    return any(leads_to(source, operand, stop) for operand in operands)
+    seen, pending = {value}, [value]
+    while pending:
+        value = pending.pop()
+        if value == source:
+            return True
+        if (stop is not None and value == stop) or isinstance(value.owner, ir.Block):
+            continue
+        operation = value.owner
+        operands = list(operation.operands)
+        if operation.name == "linalg.generic":
+            operands = [*inputs_of(operation), *extracts(operation)]
+        pending += (new := set(operands) - seen)
+        seen |= new
+    return False
 
 
 def extracts(operation: Any) -> list[Any]:

@@ -96,28 +96,43 @@ class Region:
     def accesses(
         self, value: Any, at: Access, stop: Callable[[Any], bool] = lambda value: False
     ) -> list[tuple[Any, Access]]:
-        """The leaves that a tensor's elements come from, and how each is addressed.
+        """The leaves that a tensor's elements come from, and how each is addressed, each once.
 
         at: how the tensor itself is addressed.  stop: values that count as leaves.
         """
-        if isinstance(value.owner, ir.Block) or stop(value):
-            return [(value, at)]
-        operation = value.owner
-        if operation.name != "linalg.generic":
-            return [(value, at)]
         found: list[tuple[Any, Access]] = []
-        # A reduction's loops beyond its result's are not loops of the iteration.
-        loops = list(at) + [("other",)] * (_loop_count(operation) - len(at))
-        if len(at) != _loop_count(operation):
-            loops = [("other",)] * _loop_count(operation)
-        for operand, map_ in zip(inputs_of(operation), indexing_maps(operation), strict=False):
-            found += self.accesses(operand, _composed(map_, loops), stop)
-        for view in operation.regions[0].blocks[0].operations:
-            if view.operation.name == "tensor.extract":
-                tensor = view.operation.operands[0]
-                rank = len(view.operation.operands) - 1
-                found += self.accesses(tensor, (("other",),) * rank, stop)
+        seen: set[tuple[Any, Access]] = set()
+        pending = [(value, at)]
+        while pending:
+            value, at = reached = pending.pop()
+            if reached in seen:
+                continue
+            seen.add(reached)
+            if stop(value) or not _is_generic(value):
+                found.append(reached)
+            else:
+                pending += reversed(_read_accesses(value.owner, at))
         return found
+
+
+def _is_generic(value: Any) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.generic"
+
+
+def _read_accesses(operation: Any, at: Access) -> list[tuple[Any, Access]]:
+    """What a generic reads for an element of its result, and how each is addressed."""
+    # A reduction's loops beyond its result's are not loops of the iteration.
+    count = _loop_count(operation)
+    loops = list(at) if len(at) == count else [("other",)] * count
+    found = [
+        (operand, _composed(map_, loops))
+        for operand, map_ in zip(inputs_of(operation), indexing_maps(operation), strict=False)
+    ]
+    for view in operation.regions[0].blocks[0].operations:
+        if view.operation.name == "tensor.extract":
+            tensor, *places = view.operation.operands
+            found.append((tensor, (("other",),) * len(places)))
+    return found
 
 
 def copy_region(module: Any, source: Tensor, result: Tensor, cast: Any = None) -> Region:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from ..dialect import structure
 from ..expr import Dim
 from ..mlir import arith, attributes_of, ir
+from ..stackless import Steps, evaluated
 from . import contraction, math, ops
 from . import index as idx
 from .index import Coordinate, Index
@@ -67,12 +68,7 @@ class Walk:
 
     def value(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Any:
         """The fragment of an SSA tensor at some coordinates."""
-        if width > 1 and all(coordinate.is_uniform for coordinate in at):
-            return ops.splat(self.value(tensor, at, 1), width)
-        key = (tensor, tuple(coordinate.key for coordinate in at), width)
-        if key not in self._known:
-            self._known[key] = self._computed(tensor, at, width)
-        return self._known[key]
+        return evaluated(self._value(tensor, at, width))
 
     def know(self, tensor: Any, at: Sequence[Coordinate], width: int, value: Any) -> None:
         """Gives it the fragment of a tensor that was read elsewhere."""
@@ -91,7 +87,17 @@ class Walk:
         """Drops what was computed: its block ends, and its values do not outlive it."""
         self._known.clear()
 
-    def _computed(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Any:
+    # Steps: see `stackless`.
+
+    def _value(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Steps[Any]:
+        if width > 1 and all(coordinate.is_uniform for coordinate in at):
+            return ops.splat((yield self._value(tensor, at, 1)), width)
+        key = (tensor, tuple(coordinate.key for coordinate in at), width)
+        if key not in self._known:
+            self._known[key] = yield self._computed(tensor, at, width)
+        return self._known[key]
+
+    def _computed(self, tensor: Any, at: Sequence[Coordinate], width: int) -> Steps[Any]:
         if tensor in self.leaves:
             return self.leaves[tensor].load(at, width)
         operation = tensor.owner
@@ -99,16 +105,21 @@ class Walk:
         if is_reduction(operation):
             assert self.reducer is not None, f"no way to reduce {tensor}"
             return self.reducer(self, operation, at, width)
-        operands = self.operands(operation, at, width)
-        return self.body(operation, operands, at, width)
+        operands = yield self._operands(operation, at, width)
+        return (yield self._body(operation, operands, at, width, None))
 
     def operands(self, operation: Any, loops: Sequence[Coordinate], width: int) -> list[Any]:
         """The fragments of a generic's inputs at its loops' coordinates."""
-        maps = indexing_maps(operation)
-        return [
-            self.value(operand, [_follow(result, loops) for result in map_.results], width)
-            for operand, map_ in zip(inputs_of(operation), maps, strict=False)
-        ]
+        return evaluated(self._operands(operation, loops, width))
+
+    def _operands(
+        self, operation: Any, loops: Sequence[Coordinate], width: int
+    ) -> Steps[list[Any]]:
+        maps, found = indexing_maps(operation), list[Any]()
+        for operand, map_ in zip(inputs_of(operation), maps, strict=False):
+            at = [_follow(result, loops) for result in map_.results]
+            found.append((yield self._value(operand, at, width)))
+        return found
 
     def body(
         self,
@@ -120,6 +131,16 @@ class Walk:
     ) -> Any:
         """A generic's body on fragments; operands: of its block arguments, as many as are used.
         result: a value of the body that is wanted in place of what it yields."""
+        return evaluated(self._body(operation, operands, loops, width, result))
+
+    def _body(
+        self,
+        operation: Any,
+        operands: Sequence[Any],
+        loops: Sequence[Coordinate],
+        width: int,
+        result: Any,
+    ) -> Steps[Any]:
         block = operation.regions[0].blocks[0]
         values: dict[Any, Any] = dict(zip(block.arguments, operands, strict=False))
         for view in block.operations:
@@ -127,7 +148,12 @@ class Walk:
             if op.name == "linalg.yield":
                 wanted = op.operands[0] if result is None else result
                 return ops.splat(self._fragment(wanted, values, width), width)
-            values[op.results[0]] = self._scalar_op(op, values, loops, width)
+            if op.name == "tensor.extract":
+                tensor, *places = op.operands
+                at = [self._index(i, values) for i in places]
+                values[op.results[0]] = yield self._value(tensor, at, width)
+            else:
+                values[op.results[0]] = self._scalar_op(op, values, loops, width)
         raise AssertionError("a body without linalg.yield")
 
     # ---- one operation of a body
@@ -137,9 +163,6 @@ class Walk:
     ) -> Any:
         if op.name == "linalg.index":
             return loops[ir.IntegerAttr(op.attributes["dim"]).value].index()
-        if op.name == "tensor.extract":
-            tensor, *at = op.operands
-            return self.value(tensor, [self._index(i, values) for i in at], width)
         if op.name == "arith.index_cast" and isinstance(op.results[0].type, ir.IndexType):
             return _index_of(self._fragment(op.operands[0], values, width))
         if op.name == "arith.constant" and isinstance(op.results[0].type, ir.IndexType):

@@ -57,17 +57,21 @@ def with_signs(ops: Sequence[Op], io_type: DType | None) -> list[Op]:
 
 
 def _dropped(s: Tensor, makers: _Makers) -> _Dropped | None:
-    product = makers.get(s)
-    if not isinstance(product, Pointwise) or product.mode != "mul" or product.b is None:
-        return None
-    for one, other in ((product.x, product.b), (product.b, product.x)):
-        if _is_number(other):
-            inner = _dropped(one, makers)
-            return inner and inner._replace(
-                numbers=(*inner.numbers, other), compute_type=product.compute_type
-            )
-        if _is_softmax(one, makers) and _is_mask(other, makers):
-            return _Dropped(one, other, (), product.compute_type)
+    numbers: list[Tensor] = []
+    first: Pointwise | None = None
+    while isinstance(product := makers.get(s), Pointwise) and product.mode == "mul":
+        first = first or product
+        for one, other in ((product.x, product.b), (product.b, product.x)):
+            if one is None or other is None:
+                return None
+            if _is_number(other):
+                numbers.append(other)
+                s = one
+                break
+            if _is_softmax(one, makers) and _is_mask(other, makers):
+                return _Dropped(one, other, tuple(reversed(numbers)), first.compute_type)
+        else:
+            return None
     return None
 
 

@@ -171,16 +171,22 @@ def partition(graph: OperationGraph, groups: Iterable[Sequence[Op]]) -> tuple[Fu
     An operation may be in several groups; the first of them stores what others read.
     """
     fusions: list[Fusion] = []
-    placed = [tuple(op for op in graph.live_ops if op in set(group)) for group in groups]
+    rank = {op: i for i, op in enumerate(graph.live_ops)}
+    placed = [tuple(sorted({op for op in group if op in rank}, key=rank.__getitem__))
+              for group in groups]  # fmt: skip
     made = [{tensor for op in ops for tensor in op.results} for ops in placed]
-    read = [
-        {t for op in ops for t in op.operands} - own for ops, own in zip(placed, made, strict=True)
-    ]
+    # A group that makes a tensor does not read it from memory.
+    read = {
+        tensor
+        for ops, own in zip(placed, made, strict=True)
+        for op in ops
+        for tensor in op.operands
+        if tensor not in own
+    }
     stored: set[Tensor] = set()
     for index, ops in enumerate(placed):
-        others = {t for i, tensors in enumerate(read) if i != index for t in tensors}
         results = (t for op in ops for t in op.results if t not in stored)
-        outputs = tuple(t for t in results if not t.is_virtual or t in others)
+        outputs = tuple(t for t in results if not t.is_virtual or t in read)
         stored.update(outputs)
         fusions.append(Fusion(index, ops, outputs))
     return tuple(fusions)

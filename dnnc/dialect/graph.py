@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -271,25 +272,30 @@ class OperationGraph:
 
     def _ordered(self) -> list[Op]:
         """The operations so that each comes after those it needs, ties as they were added."""
-        made = self.producers
-        left = list(self.ops)
-        done: set[Op] = set()
+        made, ops = self.producers, self.ops
+        place = {op: i for i, op in enumerate(ops)}
+        needed = [{place[made[t]] for t in op.operands if t in made} for op in ops]
+        waiting = [len(others) for others in needed]
+        readers: list[list[int]] = [[] for _ in ops]
+        for i, others in enumerate(needed):
+            for other in others:
+                readers[other].append(i)
+        ready = [i for i, count in enumerate(waiting) if not count]  # sorted: a heap
         ordered: list[Op] = []
-        while left:
-            ready = next(
-                (op for op in left if all(t not in made or made[t] in done for t in op.operands)),
-                None,
+        while ready:
+            first = heapq.heappop(ready)
+            ordered.append(ops[first])
+            for i in readers[first]:
+                waiting[i] -= 1
+                if not waiting[i]:
+                    heapq.heappush(ready, i)
+        if len(ordered) < len(ops):
+            left = (op.label for op, count in zip(ops, waiting, strict=True) if count)
+            raise self._error(
+                Status.NOT_SUPPORTED_GRAPH_PATTERN,
+                f"a cycle through {', '.join(left)}",
+                "a graph in which no operation needs its own result",
             )
-            if ready is None:
-                cycle = ", ".join(op.label for op in left)
-                raise self._error(
-                    Status.NOT_SUPPORTED_GRAPH_PATTERN,
-                    f"a cycle through {cycle}",
-                    "a graph in which no operation needs its own result",
-                )
-            left.remove(ready)
-            done.add(ready)
-            ordered.append(ready)
         return ordered
 
     def _infer(self) -> None:

@@ -15,7 +15,7 @@ has a part in, as dropout's mask.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from .. import dtypes
@@ -227,13 +227,39 @@ class _Reader:
 
     def _is_of_rows(self, tensor: Tensor, *stops: Reduction) -> bool:
         """Whether a tensor depends on scores through some reductions only."""
-        if tensor.shape[-1].constant != 1 and any(s in self.fusion.upstream(tensor) for s in stops):
-            return False
-        op = self.fusion.producers.get(tensor)
-        if op is None or op in stops:
-            return True
-        is_simple = isinstance(op, Pointwise) or op.role == "view"
-        return is_simple and all(self._is_of_rows(t, *stops) for t in op.operands)
+
+        def goes_on(tensor: Tensor, op: Op) -> bool | None:
+            return None if op in stops else self._is_simple(op)
+
+        def fits(tensor: Tensor) -> bool:
+            is_of_row = tensor.shape[-1].constant == 1
+            return is_of_row or not any(s in self.fusion.upstream(tensor) for s in stops)
+
+        return self._all_above(tensor, goes_on, fits)
+
+    def _all_above(
+        self,
+        tensor: Tensor,
+        goes_on: Callable[[Tensor, Op], bool | None],
+        fits: Callable[[Tensor], bool] = lambda tensor: True,
+    ) -> bool:
+        """Whether all tensors that one is made of fit, itself too, and the operations between.
+
+        goes_on: of a tensor and its producer, whether that fits; None: what it reads is not asked.
+        """
+        seen, pending = {tensor}, [tensor]
+        while pending:
+            tensor = pending.pop()
+            if not fits(tensor):
+                return False
+            op = self.fusion.producers.get(tensor)
+            found = None if op is None else goes_on(tensor, op)
+            if found is False:
+                return False
+            if op is not None and found:
+                pending += (new := set(op.operands) - seen)
+                seen |= new
+        return True
 
     def _verify_weights(
         self, second: Matmul, e: Tensor, maximum: Reduction, total: Reduction
@@ -302,10 +328,16 @@ class _Reader:
 
     def _comes_from(self, tensor: Tensor, e: Tensor) -> bool:
         """Whether a tensor is made of E element by element, not by its sum."""
-        op = self.fusion.producers.get(tensor)
-        if op is None or isinstance(op, Reduction):
-            return False
-        return any(t is e or self._comes_from(t, e) for t in op.operands)
+        seen, pending = {tensor}, [tensor]
+        while pending:
+            op = self.fusion.producers.get(pending.pop())
+            if op is None or isinstance(op, Reduction):
+                continue
+            if e in op.operands:
+                return True
+            pending += (new := set(op.operands) - seen)
+            seen |= new
+        return False
 
     def _verify_share(self, op: Op, along: Tensor, e: Tensor) -> None:
         is_share = isinstance(op, Pointwise) and (
@@ -458,18 +490,16 @@ class _Reader:
 
     def _is_made_of(self, tensor: Tensor, weights: Tensor | None) -> bool:
         """Whether a tensor comes from P and from memory only, element by element."""
-        op = self.fusion.producers.get(tensor)
-        if (
-            op is None
-            or tensor is weights
-            or (isinstance(op, Pointwise) and op.mode == "gen_index")
-        ):
-            return True
         producer = None if weights is None else self.fusion.producers[weights]
-        is_of_weights = producer in self._upstream(op)
-        is_simple = self._keeps_rows(op) if is_of_weights else self._is_simple(op)
-        is_known = is_simple or isinstance(op, Rng)
-        return is_known and all(self._is_made_of(t, weights) for t in op.operands)
+
+        def goes_on(tensor: Tensor, op: Op) -> bool | None:
+            if tensor is weights or (isinstance(op, Pointwise) and op.mode == "gen_index"):
+                return None
+            is_of_weights = producer in self._upstream(op)
+            is_simple = self._keeps_rows(op) if is_of_weights else self._is_simple(op)
+            return is_simple or isinstance(op, Rng)
+
+        return self._all_above(tensor, goes_on)
 
     def _verify_outputs(self, found: Attention, kept: Sequence[Tensor]) -> None:
         totals = {op.y for op in found.largest}

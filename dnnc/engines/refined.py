@@ -33,6 +33,7 @@ _Cuts = Mapping[_Axis, set[int]]
 REFINING = ("pointwise", "transpose")  # engines whose kernels are of refined fusions
 
 _WIDE = {32: dtypes.i32, 64: dtypes.i64}  # what stands for a row of so many bits
+_MOST_RESHAPES = 8  # in a row, through each of which coordinates get longer
 
 
 @remembered
@@ -172,6 +173,8 @@ def _finer_op(op: Op, others: Mapping[Tensor, Tensor], cuts: _Cuts) -> Op:
 def _with_wide_elements(fusion: Fusion) -> Fusion:
     """Elements that are moved, and nothing else, by whole short rows that both tensors have."""
     if not all(map(_moves, fusion.ops)) or len(fusion.inputs) != 1 or len(fusion.outputs) != 1:
+        return fusion
+    if sum(isinstance(op, Reshape) for op in fusion.ops) > _MOST_RESHAPES:
         return fusion
     (x,), (y,) = fusion.inputs, fusion.outputs
     strides = _strides_along(fusion, x, y)

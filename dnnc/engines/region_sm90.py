@@ -322,8 +322,12 @@ def row_reductions_that_flow(region: Region) -> int:
 
 def leads_to(source: Any, value: Any) -> bool:
     """Whether an SSA value is computed from another."""
-    if value == source:
-        return True
-    if isinstance(value.owner, ir.Block) or value.owner.name == "func.call":
-        return False
-    return any(leads_to(source, operand) for operand in inputs_of(value.owner))
+    seen, pending = {value}, [value]
+    while pending:
+        value = pending.pop()
+        if value == source:
+            return True
+        if not (isinstance(value.owner, ir.Block) or value.owner.name == "func.call"):
+            pending += (new := set(inputs_of(value.owner)) - seen)
+            seen |= new
+    return False

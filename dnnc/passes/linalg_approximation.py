@@ -7,9 +7,9 @@ approximately, need not be as exact as what an output in f32 shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator
 
-from ..dialect.fusion import Fusion
+from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
@@ -31,32 +31,50 @@ def approximation(op: Op, fusion: Fusion, scores: Collection[Op]) -> str:
 
 def stays_float(value: Tensor, fusion: Fusion) -> bool:
     """Whether all that is made of it is floats: 5.9999995 is no 5 then."""
-    return all(t.type.is_float for t in _made_of(value, fusion, lambda t: True))
+    return value in _floats(fusion)
 
 
 def _is_capped(value: Tensor, fusion: Fusion) -> bool:
     """Whether scores are products of it by numbers of at most `_LARGEST_CAP`."""
-    users = [op for op in fusion.ops if value in op.operands]
+    users = fusion.readers.get(value, ())
     return bool(users) and all(_cap_of(op, value) <= _LARGEST_CAP for op in users)
 
 
 def _is_rounded_later(value: Tensor, fusion: Fusion) -> bool:
     """Whether every way from it to memory passes a type of 16 bits or less."""
-    wide = [t for t in _made_of(value, fusion, lambda t: t.type.bits > 16) if t.type.bits > 16]
-    return not any(t in fusion.outputs for t in wide)
+    return value not in _wide_to_memory(fusion)
 
 
-def _made_of(value: Tensor, fusion: Fusion, goes_on: Callable[[Tensor], bool]) -> set[Tensor]:
-    """The value and what is made of it, but not of tensors where it does not go on."""
-    found, pending = {value}, [value]
-    while pending:
-        tensor = pending.pop()
-        if goes_on(tensor):
-            users = [op for op in fusion.ops if tensor in op.operands]
-            new = {result for op in users for result in op.results} - found
-            found |= new
-            pending += new
-    return found
+@remembered
+def _floats(fusion: Fusion) -> frozenset[Tensor]:
+    """Floats of which nothing but floats is made."""
+    found: set[Tensor] = set()
+    for tensor in _last_first(fusion):
+        if tensor.type.is_float and all(t in found for t in _made_of(tensor, fusion)):
+            found.add(tensor)
+    return frozenset(found)
+
+
+@remembered
+def _wide_to_memory(fusion: Fusion) -> frozenset[Tensor]:
+    """Tensors of more than 16 bits that reach memory through such alone."""
+    found: set[Tensor] = set()
+    outputs = set(fusion.outputs)
+    for tensor in _last_first(fusion):
+        is_wide = tensor.type.bits > 16
+        if is_wide and (tensor in outputs or any(t in found for t in _made_of(tensor, fusion))):
+            found.add(tensor)
+    return frozenset(found)
+
+
+def _last_first(fusion: Fusion) -> Iterator[Tensor]:
+    """Every tensor that the fusion makes, after all that is made of it."""
+    return (tensor for op in reversed(fusion.ops) for tensor in op.results)
+
+
+def _made_of(tensor: Tensor, fusion: Fusion) -> Iterator[Tensor]:
+    """The results of the operations that read a tensor."""
+    return (result for op in fusion.readers.get(tensor, ()) for result in op.results)
 
 
 def _cap_of(op: Op, value: Tensor) -> float:
