@@ -7,6 +7,7 @@ and the rest of the graph grows around them.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product as product_of
 
@@ -14,6 +15,7 @@ from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.ops import Matmul, Reduction, Sdpa
 from ..dialect.tensor import Tensor, is_in_tiles
+from .groups import GraphIndex
 
 _LIGHT = ("pointwise", "view")
 
@@ -54,11 +56,18 @@ class _Finder:
         for op in self.ops:
             for tensor in dict.fromkeys(op.operands):
                 self.readers.setdefault(tensor, []).append(op)
-        self.upstream: dict[Op, frozenset[Op]] = {}
+        # Sets of operations as numbers with a bit for each.
+        self.bit = {op: 1 << place for place, op in enumerate(self.ops)}
+        self.upstream, self.downstream = dict[Op, int](), dict.fromkeys(self.ops, 0)
         for op in self.ops:
-            before = self._needed(op)
-            above = (self.upstream[other] for other in before)
-            self.upstream[op] = frozenset(before).union(*above)
+            self.upstream[op] = 0
+            for other in self._needed(op):
+                self.upstream[op] |= self.bit[other] | self.upstream[other]
+        for op in reversed(self.ops):
+            for other in self._needed(op):
+                self.downstream[other] |= self.bit[op] | self.downstream[op]
+        self.reductions = sum(self.bit[op] for op in self.ops if isinstance(op, Reduction))
+        self.plain = sum(self.bit[op] for op in self.ops if op.role in (*_LIGHT, "reduction"))
 
     def _needed(self, op: Op) -> list[Op]:
         return [self.producers[t] for t in op.operands if t in self.producers]
@@ -68,15 +77,14 @@ class _Finder:
         products = [op for op in self.ops if isinstance(op, Matmul)]
         for second in products:
             for first in products:
-                between = self._between(first, second)
-                reductions = [op for op in between if isinstance(op, Reduction)]
-                is_plain = all(op.role in (*_LIGHT, "reduction") for op in between)
-                if len(reductions) > 1 and is_plain:
+                between = self.upstream[second] & self.downstream[first]
+                is_plain = not between & ~self.plain
+                if is_plain and (between & self.reductions).bit_count() > 1:
                     yield first, second
 
     def _between(self, first: Op, second: Op) -> list[Op]:
-        above = self.upstream[second]
-        return [op for op in self.ops if op in above and first in self.upstream[op]]
+        between = self.upstream[second] & self.downstream[first]
+        return [op for op in self.ops if self.bit[op] & between]
 
     def candidates(self, first: Op, second: Op) -> Iterator[list[Op]]:
         """What may be the attention of two products, the largest first: with light work on what
@@ -111,12 +119,11 @@ class _Finder:
     def _own(self, above: set[Op], core: set[Op]) -> set[Op]:
         """Of operations above a group, those whose results nothing else reads or asks for."""
         kept = set(above)
-        for op in reversed(self.ops):
-            if op in kept:
-                readers = {r for t in op.results for r in self.readers.get(t, ())}
-                is_own = all(t.is_virtual for t in op.results) and readers <= core | kept
-                if not is_own:
-                    kept.remove(op)
+        for op in sorted(above, key=self.bit.__getitem__, reverse=True):
+            readers = {r for t in op.results for r in self.readers.get(t, ())}
+            is_own = all(t.is_virtual for t in op.results) and readers <= core | kept
+            if not is_own:
+                kept.remove(op)
         return kept
 
     def _views_of(self, op: Op) -> set[Op]:
@@ -136,7 +143,7 @@ class _Finder:
         for op in self.ops:
             needed = self._needed(op)
             inside = bool(needed) and all(other in group or other in found for other in needed)
-            is_after = second in self.upstream[op]
+            is_after = bool(self.bit[second] & self.upstream[op])
             is_light = op.role == "pointwise" or is_in_tiles(op.results[0])
             if op not in group and inside and is_light and not is_after:
                 found.add(op)
@@ -148,24 +155,57 @@ def in_order(graph: OperationGraph, groups: Sequence[Sequence[Op]]) -> list[list
 
     A group that others come between is taken apart.
     """
-    place = {op: i for i, group in enumerate(groups) for op in group}
-    members = [list(group) for group in groups]
-    units = [*members, *([op] for op in graph.live_ops if op not in place)]
-    owner = {op: i for i, unit in enumerate(units) for op in unit}
-    producers = {t: op for op in graph.live_ops for t in op.results}
-    needs = [
-        {owner[producers[t]] for op in unit for t in op.operands if t in producers} - {i}
-        for i, unit in enumerate(units)
-    ]
-    rank = {op: i for i, op in enumerate(graph.live_ops)}
-    waiting, done, found = set(range(len(units))), set[int](), list[list[Op]]()
-    while waiting:
-        ready = [i for i in waiting if needs[i] <= done]
-        if not ready:
-            stuck = next(i for i in sorted(waiting) if len(units[i]) > 1)
-            return in_order(graph, [group for i, group in enumerate(members) if i != stuck])
-        best = min(ready, key=lambda i: rank[units[i][0]])
-        waiting.remove(best)
-        done.add(best)
-        found.append(units[best])
+    index, members = GraphIndex(graph), [list(group) for group in groups]
+    while True:
+        place = {op for group in members for op in group}
+        units = [*members, *([op] for op in index.ops if op not in place)]
+        found = _sorted(index, units)
+        if len(found) == len(units):
+            return [units[i] for i in found]
+        done = set(found)
+        del members[next(i for i in range(len(members)) if i not in done)]
+
+
+def _sorted(index: GraphIndex, units: Sequence[Sequence[Op]]) -> list[int]:
+    """The places of units, each after those that it needs, else as their first operations come;
+    without those that need each other in turn, and what comes after them."""
+    needs = _needs(index, units)
+    readers: list[list[int]] = [[] for _ in units]
+    for i, others in enumerate(needs):
+        for other in others:
+            readers[other].append(i)
+    waiting = [len(others) for others in needs]
+    ready = [(index.rank[unit[0]], i) for i, unit in enumerate(units) if not waiting[i]]
+    heapq.heapify(ready)
+    found: list[int] = []
+    while ready:
+        _, first = heapq.heappop(ready)
+        found.append(first)
+        for i in readers[first]:
+            waiting[i] -= 1
+            if not waiting[i]:
+                heapq.heappush(ready, (index.rank[units[i][0]], i))
     return found
+
+
+def depth_first(index: GraphIndex, units: Sequence[list[Op]]) -> list[list[Op]]:
+    """Units in order, each soon after what it needs, so that a stretch of them makes little that
+    others read."""
+    needs, found, seen = _needs(index, units), list[list[Op]](), set[int]()
+    for last in range(len(units)):
+        pending = [(last, False)]
+        while pending:
+            i, is_after_needs = pending.pop()
+            if is_after_needs:
+                found.append(units[i])
+            elif i not in seen:
+                seen.add(i)
+                pending.append((i, True))
+                pending += ((other, False) for other in sorted(needs[i], reverse=True))
+    return found
+
+
+def _needs(index: GraphIndex, units: Sequence[Sequence[Op]]) -> list[set[int]]:
+    """The places of the units that each needs."""
+    owner = {op: i for i, unit in enumerate(units) for op in unit}
+    return [{owner[op] for op in index.needed(unit)} - {i} for i, unit in enumerate(units)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ..dialect.fusion import Fusion
+from ..dialect.fusion_key import FusionKey, key_of
 from ..errata import Rule
 from ..target import Target
 from . import ENGINES, spills
@@ -82,6 +83,23 @@ def choices(
         found = [c for c in found if not spills.is_like(c.engine.name, c.knobs, inputs.spilling)]
     if errata.rules:
         found = [c for c in found if not errata.rule_for(c.engine.name, fusion, c.knobs, target)]
+    return found
+
+
+def choices_of_each(
+    fusions: Iterable[Fusion],
+    target: Target,
+    engines: Sequence[Engine] = ENGINES,
+    inputs: Inputs | None = None,
+) -> list[list[Choice]]:
+    """Those of each fusion; of equal ones engines are asked once."""
+    known: dict[FusionKey, list[Choice]] = {}
+    found: list[list[Choice]] = []
+    for fusion in fusions:
+        key = key_of(fusion)
+        if key not in known:
+            known[key] = choices(fusion, target, engines, inputs)
+        found.append([replace(choice, fusion=fusion) for choice in known[key]])
     return found
 
 

@@ -15,14 +15,21 @@ from .choice_text import choice_text
 from .engine import Engine, Knobs, Reason
 from .priors import prior_reasons
 
+MOST_OPS = 256  # of a fusion
+MOST_TENSORS = 384  # that a fusion reads and writes: 8 of 4096 bytes of parameters each
 _CHANGED = 3  # knobs that are tried together, beside the first values of the others
 _TOLD = 3  # clauses that rule out most
+
+
+def takes(engine: Engine, fusion: Fusion, target: Target) -> bool:
+    return not reasons_against(engine, fusion, target)
 
 
 def reasons_against(engine: Engine, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
     """Every clause that the fusion fails; empty: the engine takes it."""
     return (
-        _reordering_reasons(fusion)
+        _size_reasons(fusion)
+        or _reordering_reasons(fusion)
         or prior_reasons(engine.name, fusion)
         or engine.supports(fusion, target)
     )
@@ -65,6 +72,20 @@ def _tries(engine: Engine, fusion: Fusion, target: Target) -> Iterator[Knobs]:
         for changed in itertools.combinations(known, count):
             for values in itertools.product(*(knob.values[1:] for knob in changed)):
                 yield plain | {knob.name: v for knob, v in zip(changed, values, strict=True)}
+
+
+def _size_reasons(fusion: Fusion) -> tuple[Reason, ...]:
+    """The assembler takes more than twice the time for a kernel of twice the operations, and a
+    kernel's parameters have an end."""
+    counts = (
+        (len(fusion.ops), MOST_OPS, "operations"),
+        (len(fusion.inputs) + len(fusion.outputs), MOST_TENSORS, "tensors"),
+    )
+    return tuple(
+        Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "size", f"{count} {what}", f"up to {most}")
+        for count, most, what in counts
+        if count > most
+    )
 
 
 def _reordering_reasons(fusion: Fusion) -> tuple[Reason, ...]:

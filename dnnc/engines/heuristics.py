@@ -24,7 +24,7 @@ from ..options import DEFAULT_MODES
 from ..record import Entry, of_structure, typical_entry
 from ..target import Target
 from . import ENGINES, engine_named, wider
-from .choice import Choice, Refusal, barred_choices, choices, refusals
+from .choice import Choice, Refusal, barred_choices, choices, choices_of_each, refusals
 from .declined import reasons_against
 from .engine import Engine
 from .explicit import parsed_choice, with_knobs
@@ -438,7 +438,7 @@ def _grown_config(
         groups = grown_groups(graph, target, engines, *asked)
         if groups is None:
             return None
-        found = [choices(fusion, target, engines, inputs) for fusion in partition(graph, groups)]
+        found = choices_of_each(partition(graph, groups), target, engines, inputs)
         if all(found):
             made = tuple(ranked[0] for ranked in found)
             return EngineConfig(made, split_reason(graph, target)) if len(made) > 1 else None

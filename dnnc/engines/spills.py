@@ -27,16 +27,23 @@ _FUSION = re.compile(r"fusion(\d+)_")
 
 def spilling_choices(plan: Plan) -> tuple[str, ...]:
     """The texts of the choices whose kernels spill, each once."""
-    found: dict[str, None] = {}
+    return tuple(dict.fromkeys(text for _, text in spilling_fusions(plan)))
+
+
+def spilling_fusions(plan: Plan) -> list[tuple[int, str]]:
+    """(place in the partition, text of its choice) of each fusion whose kernels spill; of equal
+    fusions, which share kernels, the first."""
+    found: dict[tuple[int, str], None] = {}
     for program in plan.programs:
         for kernel in program.kernels:
-            place = _FUSION.match(kernel.name)
-            if not (kernel.spill_store_bytes or kernel.spill_load_bytes) or place is None:
+            match = _FUSION.match(kernel.name)
+            if not (kernel.spill_store_bytes or kernel.spill_load_bytes) or match is None:
                 continue
             records = [f for f in program.fusions if f.module == kernel.module]
-            record = records[int(place[1])]
-            found[choice_text(record.engine, record.knobs)] = None
-    return tuple(found)
+            place = int(match[1])
+            record = records[place]
+            found[place, choice_text(record.engine, record.knobs)] = None
+    return list(found)
 
 
 def spilled_bytes(plan: Plan) -> int:

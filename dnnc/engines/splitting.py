@@ -2,28 +2,32 @@
 
 What one fusion makes and another reads is stored in between.  Pointwise work on tensors that are
 in memory anyway costs less than that: each fusion that needs it does it again.
+
+The time of a search grows with the operations, not with their square: an engine is asked of one
+group at a time, of equal ones once, and a long row of operations joins a group in strides.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ..dialect.fusion import Fusion, partition
+from ..dialect.fusion_key import FusionKey, key_of
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..target import Target
-from .attention_groups import attention_groups, in_order
-from .declined import reasons_against
+from .attention_groups import attention_groups, depth_first, in_order
+from .declined import MOST_OPS, takes
 from .engine import Engine
+from .groups import GraphIndex, Groups, Overlapping, made_by, read_by
 from .surface import bytes_of
 
-Groups = list[list[Op]]
-
-
 Takes = Callable[[Fusion], bool]  # whether an engine takes a fusion
+
+_ONE_BY_ONE = 32  # operations of a group, from which on several join it at once
+_MOST_RECOMPUTED = MOST_OPS // 2  # operations of a group that computes again what others store
 
 
 def grown_groups(
@@ -38,90 +42,188 @@ def grown_groups(
     has_choice: asked of an engine and a fusion that its support surface has.
     None: there is an operation that no engine takes.
     """
+    known: dict[tuple[str, FusionKey], bool] = {}
 
-    def takes(fusion: Fusion) -> bool:
-        return any(
-            not reasons_against(engine, fusion, target) and has_choice(engine, fusion)
-            for engine in engines
-        )
+    def is_taken(engine: Engine, fusion: Fusion) -> bool:
+        key = (engine.name, key_of(fusion))
+        if key not in known:
+            known[key] = takes(engine, fusion, target) and has_choice(engine, fusion)
+        return known[key]
 
     def is_whole(group: Sequence[Op]) -> bool:
-        rest = [[op] for op in graph.live_ops if op not in group]
-        fusion = partition(graph, [group, *rest])[0]
-        return any(
-            not engine.inlines_anchors
-            and not reasons_against(engine, fusion, target)
-            and has_choice(engine, fusion)
-            for engine in engines
-        )
+        fusion = index.alone(group)
+        return any(not e.inlines_anchors and is_taken(e, fusion) for e in engines)
 
+    def any_takes(fusion: Fusion) -> bool:
+        return any(is_taken(engine, fusion) for engine in engines)
+
+    index = GraphIndex(graph)
     units = in_order(graph, attention_groups(graph, is_whole))
-    groups: Groups = []
-    producers = _producers(graph)
-    for unit in units:
-        needed = [
-            i
-            for i, group in enumerate(groups)
-            if any(producers.get(tensor) in group for op in unit for tensor in op.operands)
-        ]
-        place = max(needed, default=-1)
-        joined = [*groups[:place], [*groups[place], *unit], *groups[place + 1 :]] if groups else []
-        alone = [*groups[: place + 1], unit, *groups[place + 1 :]]
-        if len(unit) > 1:
-            groups.insert(place + 1, unit)
-        elif place >= 0 and _is_taken(graph, joined, place, takes):
-            groups[place] += unit
-        elif (beside := _sibling(graph, groups, place, unit[0], takes)) is not None:
-            groups[beside] += unit
-        elif _is_taken(graph, alone, place + 1, takes):
-            groups.insert(place + 1, unit)
-        else:
-            return None
-    changed = _recomputed(graph, groups, takes)
-    is_taken = (_is_taken(graph, changed, i, takes) for i in range(len(changed)))
-    return _merged(graph, changed if all(is_taken) else groups, takes)
-
-
-def _sibling(graph: OperationGraph, groups: Groups, place: int, op: Op, takes: Takes) -> int | None:
-    """Where pointwise work on what a group of one anchor gives can be done beside other such work
-    of the same dims."""
-    is_simple = place >= 0 and op.role == "pointwise"
-    if not is_simple or [other.role for other in groups[place]] != ["anchor"]:
+    if len(index.ops) > MOST_OPS:
+        units = depth_first(index, units)
+    groups = _Growth(index, any_takes).of(units)
+    if groups is None:
         return None
-    for i in range(place + 1, len(groups)):
-        shapes = {result.shape for other in groups[i] for result in other.results}
-        is_alike = all(other.role == "pointwise" for other in groups[i])
-        if is_alike and shapes == {op.results[0].shape}:
-            joined = [*groups[:i], [*groups[i], op], *groups[i + 1 :]]
-            if _is_taken(graph, joined, i, takes):
+    changed = _recomputed(index, groups, any_takes)
+    is_all_taken = all(map(any_takes, partition(graph, changed)))
+    return _merged(index, changed if is_all_taken else groups, any_takes)
+
+
+class _Growth:
+    """groups: in order, disjoint, so far.  place: of the group of an operation."""
+
+    def __init__(self, index: GraphIndex, takes: Takes):
+        self.index, self.takes = index, takes
+        self.groups: Groups = []
+        self.group_of: dict[Op, list[Op]] = {}
+        self._places: dict[int, int] = {}  # id of a group -> its place
+
+    def of(self, units: Sequence[Sequence[Op]]) -> Groups | None:
+        """None: there is a unit that no engine takes."""
+        at = 0
+        while at < len(units):
+            count = self._placed(units, at)
+            if not count:
+                return None
+            at += count
+        return self.groups
+
+    def _placed(self, units: Sequence[Sequence[Op]], at: int) -> int:
+        """How many units, from one on, found a place in a group; 0: none takes the first."""
+        unit = list(units[at])
+        place = self._last_needed(unit)
+        if len(unit) > 1:
+            self._insert(place + 1, unit)
+            return 1
+        if place >= 0 and (count := self._joining(units, at, place)):
+            return count
+        if (beside := self._sibling(place, unit[0])) is not None:
+            self._join(beside, unit)
+            return 1
+        newest = self._newest_alike(place, unit[0])
+        if newest is not None and (count := self._joining(units, at, newest)):
+            return count
+        if not self.takes(self.index.alone(unit)):
+            return 0
+        self._insert(place + 1, unit)
+        return 1
+
+    def _last_needed(self, unit: Sequence[Op]) -> int:
+        """The last group that a unit needs; -1: none."""
+        groups = (self.group_of[op] for op in self.index.needed(unit) if op in self.group_of)
+        return max((self._places[id(group)] for group in groups), default=-1)
+
+    def _joining(self, units: Sequence[Sequence[Op]], at: int, place: int) -> int:
+        """How many units from one on join a group; each of them needs none that comes later."""
+        group = self.groups[place]
+        stride = max(1, len(group) // 2) if len(group) >= _ONE_BY_ONE else 1
+        row = self._row(units, at, place, min(stride, MOST_OPS - len(group)))
+        while row:
+            if self._is_taken_with(place, row):
+                self._join(place, row)
+                return len(row)
+            row = row[: len(row) // 2]
+        return 0
+
+    def _row(self, units: Sequence[Sequence[Op]], at: int, place: int, most: int) -> list[Op]:
+        """Single operations from a unit on, up to so many, that need nothing made after a group
+        once those ahead of them have joined it."""
+        row, own = list(units[at]) if most else [], set(units[at])
+        for unit in units[at + 1 : at + most]:
+            needed = self.index.needed(unit)
+            others = [self._places[id(self.group_of[op])] for op in needed if op not in own]
+            needs_own = len(others) < len(needed) or place in others or self._goes_on(place, unit)
+            if len(unit) > 1 or not needs_own or max(others, default=-1) > place:
+                break
+            row += unit
+            own.update(unit)
+        return row
+
+    def _is_taken_with(self, place: int, ops: Sequence[Op]) -> bool:
+        group = self.groups[place]
+        return len(group) + len(ops) <= MOST_OPS and self.takes(self.index.alone([*group, *ops]))
+
+    def _join(self, place: int, ops: Sequence[Op]) -> None:
+        self.groups[place] += ops
+        self.group_of |= dict.fromkeys(ops, self.groups[place])
+
+    def _insert(self, place: int, unit: list[Op]) -> None:
+        self.groups.insert(place, unit)
+        self.group_of |= dict.fromkeys(unit, unit)
+        for later in range(place, len(self.groups)):
+            self._places[id(self.groups[later])] = later
+
+    def _sibling(self, place: int, op: Op) -> int | None:
+        """Where pointwise work on what a group of one anchor gives can be done beside other such
+        work of the same dims."""
+        is_simple = place >= 0 and op.role == "pointwise"
+        if not is_simple or [other.role for other in self.groups[place]] != ["anchor"]:
+            return None
+        for i in range(place + 1, len(self.groups)):
+            if _is_alike(self.groups[i], op) and self._is_taken_with(i, [op]):
                 return i
-    return None
+        return None
+
+    def _newest_alike(self, place: int, op: Op) -> int | None:
+        """The last group, of a graph too large for one, where it has pointwise work of the dims of
+        an operation: a row of operations goes on there that the group it needs has no room for."""
+        last = len(self.groups) - 1
+        is_full = place < 0 or len(self.groups[place]) >= MOST_OPS
+        return last if is_full and last > place and self._goes_on(last, [op]) else None
+
+    def _goes_on(self, place: int, unit: Sequence[Op]) -> bool:
+        """Whether an operation of a graph too large for one group may join one that it need not
+        read: the last, of pointwise work of the same dims."""
+        is_large, is_last = len(self.index.ops) > MOST_OPS, place == len(self.groups) - 1
+        is_single = len(unit) == 1 and unit[0].role == "pointwise"
+        return is_large and is_last and is_single and _is_alike(self.groups[place], unit[0])
 
 
-def _merged(graph: OperationGraph, groups: Groups, takes: Takes) -> Groups:
+def _is_alike(group: Sequence[Op], op: Op) -> bool:
+    """Whether a group is pointwise work of an operation's dims."""
+    shape = op.results[0].shape
+    return all(
+        other.role == "pointwise" and all(result.shape == shape for result in other.results)
+        for other in group
+    )
+
+
+def _merged(index: GraphIndex, groups: Groups, takes: Takes) -> Groups:
     """The groups, those together that reduce the same tensor: it is read once."""
-    while (pair := _reduce_the_same(graph, groups, takes)) is not None:
+    while (pair := _reduce_the_same(index, groups, takes)) is not None:
         first, second = pair
         own = {*groups[first], *groups[second]}
         groups = [group for i, group in enumerate(groups) if i != second]
-        groups[first] = [op for op in graph.live_ops if op in own]
+        groups[first] = index.ordered(own)
     return groups
 
 
-def _reduce_the_same(graph: OperationGraph, groups: Groups, takes: Takes) -> tuple[int, int] | None:
+def _reduce_the_same(index: GraphIndex, groups: Groups, takes: Takes) -> tuple[int, int] | None:
     """The places of two groups of sums, of which the second needs nothing made since the first,
     that an engine takes as one."""
     sums = [i for i, group in enumerate(groups) if _is_of_sums(group)]
-    for first, second in itertools.combinations(sums, 2):
-        since = {t for group in groups[first:second] for op in group for t in op.results}
-        read = set(_read(groups[second]))
-        shared = {t for t in read.intersection(_read(groups[first])) if not t.is_by_value}
-        if not since.isdisjoint(read) or not _is_reduced(shared, groups[second]):
-            continue
-        joined = [group for i, group in enumerate(groups) if i != second]
-        joined[first] = [*groups[first], *groups[second]]
-        if _is_taken(graph, joined, first, takes):
-            return first, second
+    read = {i: [t for t in read_by(groups[i]) if not t.is_by_value] for i in sums}
+    readers: dict[Tensor, list[int]] = {}
+    for i in sums:
+        for tensor in read[i]:
+            readers.setdefault(tensor, []).append(i)
+    makers: dict[Tensor, list[int]] = {}
+    for i, group in enumerate(groups):
+        for tensor in made_by(group):
+            makers.setdefault(tensor, []).append(i)
+    for first in sums:
+        seconds = {i for t in read[first] for i in readers[t] if i > first}
+        for second in sorted(seconds):
+            own = read_by(groups[second])
+            if any(first <= i < second for t in own for i in makers.get(t, ())):
+                continue
+            shared = set(read[first]).intersection(read[second])
+            if not _is_reduced(shared, groups[second]):
+                continue
+            joined = [group for i, group in enumerate(groups) if i != second]
+            joined[first] = [*groups[first], *groups[second]]
+            if takes(Overlapping(index, joined).fusion(first)):
+                return first, second
     return None
 
 
@@ -136,55 +238,46 @@ def _is_reduced(tensors: set[Tensor], group: Sequence[Op]) -> bool:
     return any(tensor.shape in reduced for tensor in tensors)
 
 
-def _producers(graph: OperationGraph) -> dict[Tensor, Op]:
-    return {tensor: op for op in graph.live_ops for tensor in op.results}
+# ---- what is computed again
 
 
-def _is_taken(graph: OperationGraph, groups: Groups, place: int, takes: Takes) -> bool:
-    """Whether an engine takes one of the groups, given what the rest of the graph reads."""
-    placed = {op for group in groups for op in group}
-    rest = [[op] for op in graph.live_ops if op not in placed]
-    fusion = partition(graph, [*groups, *rest])[place]
-    return takes(fusion)
-
-
-def _recomputed(graph: OperationGraph, groups: Groups, takes: Takes) -> Groups:
+def _recomputed(index: GraphIndex, groups: Groups, takes: Takes) -> Groups:
     """The groups, each with the work of others that it had better do itself.
 
     What a group takes over may read what was stored for the group that had it: once more, then.
     """
-    while (changed := _recomputed_once(graph, groups, takes)) != groups:
+    while (changed := _recomputed_once(index, groups, takes)) != groups:
         groups = changed
     return groups
 
 
-def _recomputed_once(graph: OperationGraph, groups: Groups, takes: Takes) -> Groups:
-    producers = _producers(graph)
-    stored = {t for group in groups for t in _passed_on(group, groups)}
+def _recomputed_once(index: GraphIndex, groups: Groups, takes: Takes) -> Groups:
+    current = Overlapping(index, groups)
+    stored = {t for group in groups for t in made_by(group) if current.is_read(t)}
     for place in range(len(groups)):
-        for tensor in _read(groups[place]):
-            if tensor not in stored or tensor not in producers or not tensor.is_virtual:
+        for tensor in read_by(current.groups[place]):
+            if tensor not in stored or not tensor.is_virtual:
                 continue
-            if _is_tested(tensor, groups[place], producers):
+            if _is_tested(tensor, current.groups[place], index):
                 continue
-            chain = _chain(tensor, producers, stored - {tensor})
-            if chain is None or not _is_cheaper(chain, tensor, groups[place]):
+            chain = _chain(tensor, index, stored)
+            if chain is None or not _is_cheaper(chain, tensor, current.groups[place]):
                 continue
-            own = {*groups[place], *chain}
-            changed = [*groups[:place], [op for op in graph.live_ops if op in own]]
-            changed += groups[place + 1 :]
-            if _is_taken(graph, changed, place, takes):
-                groups = changed
-    return _needed(graph, groups)
+            if len({*current.groups[place], *chain}) > _MOST_RECOMPUTED:
+                continue
+            before = current.change(place, [*current.groups[place], *chain])
+            if not takes(current.fusion(place)):
+                current.change(place, before)
+    return _needed(index.graph, current.groups)
 
 
-def _is_tested(tensor: Tensor, group: Sequence[Op], producers: Mapping[Tensor, Op]) -> bool:
+def _is_tested(tensor: Tensor, group: Sequence[Op], index: GraphIndex) -> bool:
     """Whether a group looks where a tensor equals what another group made, maybe of this tensor:
     an index does so with its maximum.
 
     Computed again it may differ in its last bit: what is approximate depends on a fusion's outputs.
     """
-    others = {t for t in _read(group) if t in producers and t is not tensor}
+    others = {t for t in read_by(group) if t in index.producers and t is not tensor}
     return any(
         isinstance(op, Pointwise)
         and op.mode in ("cmp_eq", "cmp_neq")
@@ -207,35 +300,24 @@ def _needed(graph: OperationGraph, groups: Groups) -> Groups:
         groups = kept
 
 
-def _read(group: Sequence[Op]) -> list[Tensor]:
-    made = {tensor for op in group for tensor in op.results}
-    return [t for t in dict.fromkeys(t for op in group for t in op.operands) if t not in made]
-
-
-def _passed_on(group: Sequence[Op], groups: Groups) -> set[Tensor]:
-    """What other groups read of a group's results."""
-    made = {tensor for op in group for tensor in op.results}
-    return made & {t for other in groups if other is not group for t in _read(other)}
-
-
-def _chain(tensor: Tensor, producers: dict[Tensor, Op], stored: set[Tensor]) -> list[Op] | None:
+def _chain(tensor: Tensor, index: GraphIndex, stored: set[Tensor]) -> list[Op] | None:
     """The operations from what is in memory to a tensor; None if there are others than pointwise
-    and view ones."""
-    found: list[Op] = []
+    and view ones.  stored: what is in memory, maybe the tensor too."""
+    found: dict[Op, None] = {}
     pending = [tensor]
     while pending:
-        op = producers.get(pending.pop())
+        op = index.producers.get(pending.pop())
         if op is None or op in found:
             continue
         if op.role not in ("pointwise", "view"):
             return None
-        found.append(op)
-        pending += [t for t in op.operands if t not in stored and t.is_virtual]
-    return found
+        found[op] = None
+        pending += [t for t in op.operands if t.is_virtual and (t is tensor or t not in stored)]
+    return list(found)
 
 
 def _is_cheaper(chain: Sequence[Op], tensor: Tensor, group: Sequence[Op]) -> bool:
     """Whether reading what a chain reads takes no more than storing and reading its result."""
-    known = set(_read(group))
-    more = [t for t in _read(chain) if t not in known and not t.is_constant]
+    known = set(read_by(group))
+    more = [t for t in read_by(chain) if t not in known and not t.is_constant]
     return bytes_of(more) <= 2 * bytes_of([tensor])
