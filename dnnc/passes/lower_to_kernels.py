@@ -3,7 +3,7 @@
 
 Precondition: fusions at the linalg stage with `dnn.engine` and `dnn.tile`.  Postcondition: a
 `gpu.module` of `llvm.func` kernels for the target, and a `dnn.program` that holds the steps in
-order; the fusions' functions are gone, the graph's function stays.
+order; the fusions' functions are gone, the graph's function stays.  Equal fusions share kernels.
 
     func.func private @g_fusion0(...) { linalg.generic ... }
 ->  gpu.module @kernels [#nvvm.target<chip = "sm_90a">] { llvm.func @g_fusion0(...) { ... } }
@@ -13,6 +13,7 @@ order; the fusions' functions are gone, the graph's function stays.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from ..codegen.output import Output
@@ -25,6 +26,7 @@ from ..mlir import gpu, ir
 from ..plan import codec
 from ..plan.plan import FusionRecord
 from ..target import Target
+from .equal_fusions import KernelsOfEqual
 from .fuse import target_of
 from .pass_base import Pass
 
@@ -47,6 +49,7 @@ class LowerToKernels(Pass):
         steps: list[Any] = []
         buffers: dict[str, Expr] = {}
         records: list[FusionRecord] = []
+        equal = KernelsOfEqual()
         suffix = structure.variant_suffix(module)
         functions = list(structure.fusion_functions(module))
         if not functions:
@@ -60,7 +63,8 @@ class LowerToKernels(Pass):
             engine = engine_named(engine_name)
             output = Output(gpu_module, target, f"fusion{index}_{engine_name}{suffix}")
             tile = structure.tile_of(function)
-            engine.emit(Region.of(function), knobs, tile, output)
+            emit = partial(engine.emit, Region.of(function), knobs, tile, output)
+            output = equal.output(function, output, emit)
             steps += output.steps
             buffers |= output.buffers
             labels, notes = (
