@@ -27,6 +27,7 @@ from .dialect.json_form import to_json
 from .dialect.prior import priors_of
 from .engines import heuristics, hints, spills
 from .engines.inputs import Inputs, inputs_of
+from .engines.rechoice import rechosen
 from .engines.variants import guarded_configs
 from .errors import DnncError, Status, cudnnGraphNotSupportedError
 from .mlir import ir
@@ -311,14 +312,15 @@ def _for_target(
     inputs = inputs_of(options)
     first = _decided(graph, target, options, inputs)
     report("choose", time.perf_counter() - began)
-    best = made = _of_decision(graph, target, first, store, report)
+    found, best = first, _of_decision(graph, target, first, store, report)
+    made = best
     for _ in range(spills.MOST_TRIES if is_free else 0):
         if not (spilling := spills.spilling_choices(made)):
             break
         _log.info("%s spills registers: %s", made.summary, ", ".join(spilling))
         inputs = replace(inputs, spilling=(*inputs.spilling, *spilling))
         try:
-            found = _decided(graph, target, options, inputs)
+            found = _decided_again(graph, target, options, inputs, found, made)
         except cudnnGraphNotSupportedError:
             break  # nothing else takes the graph
         if found.seconds > spills.MOST_SLOWER * first.seconds:
@@ -334,11 +336,13 @@ def _for_target(
 @dataclass(frozen=True)
 class _Decision:
     """options: with an explicit partition, and explicit choices for each guard.  seconds: that are
-    predicted, 0 where all was explicit.  warnings: for the log, if this is what is compiled."""
+    predicted, 0 where all was explicit.  warnings: for the log, if this is what is compiled.
+    config: of the heuristics, None where all was explicit."""
 
     options: Options
     seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+    config: heuristics.EngineConfig | None = None
 
 
 def _of_decision(
@@ -386,7 +390,35 @@ def _decided(graph: OperationGraph, target: Target, options: Options, inputs: In
         return _Decision(options)
     if options.partition:
         return _Decision(replace(options, guards=(("1", options.choices),)))
-    config = _best_config(graph, target, options, inputs)
+    return _of_config(graph, target, options, inputs, _best_config(graph, target, options, inputs))
+
+
+def _decided_again(
+    graph: OperationGraph,
+    target: Target,
+    options: Options,
+    inputs: Inputs,
+    before: _Decision,
+    made: Plan,
+) -> _Decision:
+    """What is chosen once kernels spill: of several fusions, another choice for those that do;
+    else, or where they have none, what the heuristics choose for the graph."""
+    config = before.config
+    if config is not None and len(config.choices) > 1:
+        changed = rechosen(config, made, target, inputs)
+        if changed is not None:
+            return _of_config(graph, target, options, inputs, changed)
+    return _decided(graph, target, options, inputs)
+
+
+def _of_config(
+    graph: OperationGraph,
+    target: Target,
+    options: Options,
+    inputs: Inputs,
+    config: heuristics.EngineConfig,
+) -> _Decision:
+    """With the configs for other sizes."""
     is_free = options.engine is None and not options.knobs
     warnings = (
         hints.hints(graph, config, target, options.modes, inputs)
@@ -400,7 +432,7 @@ def _decided(graph: OperationGraph, target: Target, options: Options, inputs: In
         partition=config.partition_text(graph),
         guards=tuple((g.guard, g.config.choice_text) for g in guarded),
     )
-    return _Decision(decided, config.seconds, warnings)
+    return _Decision(decided, config.seconds, warnings, config)
 
 
 def _best_config(
