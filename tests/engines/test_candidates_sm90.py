@@ -13,7 +13,7 @@ from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named, heuristics
 from dnnc.engines.facts_sm90 import facts_of
-from dnnc.engines.knobs_sm90 import smem_bytes_of
+from dnnc.engines.knobs_sm90 import layout_of
 from dnnc.engines.region_sm90 import instruction_of
 from dnnc.engines.tile_sm90 import Tiling
 from dnnc.options import Options
@@ -103,8 +103,8 @@ def test_every_candidate_is_tiled(name):
                     continue
                 made = engine.tile(region, knobs, target)
                 row = instruction_of(region, swaps=bool(knobs["SWAP_AB"]))
-                needed = Tiling.of(made, row).smem_bytes
-                assert needed <= smem_bytes_of(knobs, facts_of(fusion)), knobs
+                needed = Tiling.of(made, row).shared.bytes
+                assert needed <= layout_of(knobs, facts_of(fusion)).bytes, knobs
 
 
 def test_groups_side_by_side_with_residuals_fit_shared_memory():
