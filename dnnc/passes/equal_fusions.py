@@ -22,7 +22,7 @@ from ..plan.plan import Arg, Step
 _NAME = re.compile(r'dnn\.name = "(?:[^"\\]|\\.)*"(?:, )?')
 _UID = re.compile(r"\bdnn\.(uid|prior_of) = (-?\d+)")
 # Where a function stands, and how messages and records call its operations.
-_APART = ("dnn.fusion", "dnn.ops", "dnn.notes")
+_APART = ("dnn.fusion", "dnn.ops", "dnn.notes", "dnn.places")
 
 
 class KernelsOfEqual:
