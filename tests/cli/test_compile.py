@@ -41,7 +41,7 @@ def test_a_split_is_shown_with_its_reason(here):
     (here / "twice.py").write_text(SPLIT)
     result = dnnc("compile", "twice.py")
     assert "fusion0_" in result.stdout
-    assert "fusion1_" in result.stdout
+    assert "fusion1_" not in result.stdout  # equal to the first, whose kernel it launches
     assert (
         "split      sm_90a: no engine takes the graph as one fusion: pointwise (" in result.stdout
     )

@@ -77,7 +77,7 @@ def test_a_bundle(plan, folder, here):
     one = dnnc("inspect", "both.dnnplan", "--plan", "twice").stdout
     assert "plan 'twice'" in one
     assert "workspace 256 B" in one
-    assert "fusion1_" in one
+    assert "fusion0_" in one
     said = error_of(dnnc("inspect", "both.dnnplan", "--plan", "thrice"))
     assert "no plan 'thrice'; accepted: one of ffn, twice" in said
     assert "2 plans, and no name" in error_of(dnnc("inspect", "both.dnnplan", "--ptx"))

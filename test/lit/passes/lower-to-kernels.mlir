@@ -21,9 +21,15 @@ func.func @one_kernel(%x: tensor<64x128xf16>) -> tensor<64x128xf16> attributes {
 
 // -----
 
-// Two fusions are two kernels; the tensor between them is a pointer by its uid until
+// Two fusions that differ are two kernels; the tensor between them is a pointer by its uid until
 // assign-workspace.
-// CHECK-LABEL: func.func @two_kernels(%x: tensor<256x256xf16>, %w: tensor<256x256xf16>, %v: tensor<256x64xf16>) -> tensor<256x64xf16> attributes {dnn.graph} {
+// CHECK-LABEL: func.func @two_kernels(
+// CHECK: llvm.func @fusion0_matmul_sm80(
+// CHECK: llvm.func @fusion1_matmul_sm80(
+// CHECK: "dnn.program"()
+// CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion0_matmul_sm80"
+// CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion1_matmul_sm80"
+func.func @two_kernels(%x: tensor<256x256xf16>, %w: tensor<256x256xf16>, %v: tensor<256x64xf16>) -> tensor<256x64xf16> attributes {dnn.graph} {
   %0 = "dnn.matmul"(%x, %w) {compute_type = f32, tensors = [{uid = 9 : i64}]} : (tensor<256x256xf16>, tensor<256x256xf16>) -> tensor<256x256xf16>
   %1 = "dnn.matmul"(%0, %v) {compute_type = f32} : (tensor<256x256xf16>, tensor<256x64xf16>) -> tensor<256x64xf16>
   return %1 : tensor<256x64xf16>
@@ -36,14 +42,10 @@ func.func @one_kernel(%x: tensor<64x128xf16>) -> tensor<64x128xf16> attributes {
 // CHECK: llvm.func @fusion0_matmul_sm80(
 // CHECK-NOT: llvm.func @fusion1_matmul_sm80(
 // CHECK: "dnn.program"()
-// CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion0_matmul_sm80"
-// CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion0_matmul_sm80"
-func.func @a_kernel_twice(
-// CHECK: llvm.func @fusion0_matmul_sm80(
-// CHECK: llvm.func @fusion1_matmul_sm80(
-// CHECK: "dnn.program"()
-// CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion0_matmul_sm80"
-// CHECK-SAME: {kind = "pointer", uid = 9 : i64}{{.*}}kernel = "fusion1_matmul_sm80"
+// CHECK-SAME: {kind = "pointer", uid = 9 : i64}
+// CHECK-SAME: kernel = "fusion0_matmul_sm80"
+// CHECK-SAME: {kind = "pointer", uid = 9 : i64}
+// CHECK-SAME: kernel = "fusion0_matmul_sm80"
 func.func @a_kernel_twice(%x: tensor<256x256xf16>, %w: tensor<256x256xf16>) -> tensor<256x256xf16> attributes {dnn.graph} {
   %0 = "dnn.matmul"(%x, %w) {compute_type = f32, tensors = [{uid = 9 : i64}]} : (tensor<256x256xf16>, tensor<256x256xf16>) -> tensor<256x256xf16>
   %1 = "dnn.matmul"(%0, %w) {compute_type = f32} : (tensor<256x256xf16>, tensor<256x256xf16>) -> tensor<256x256xf16>
