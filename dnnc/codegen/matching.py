@@ -28,6 +28,11 @@ def source_of(value: Any) -> Any:
     return value
 
 
+def are_short(value: Any) -> bool:
+    """Whether elements have the digits of 16 bits, up to 11 of f32's 24."""
+    return str(source_of(value).type.element_type) in ("bf16", "f16")
+
+
 def pointwise(value: Any) -> Any:
     """The generic without a reduction that a value comes from; None: something else."""
     op = value.owner

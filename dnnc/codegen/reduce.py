@@ -23,6 +23,7 @@ from .walk import Walk, indexing_maps, init_of, inputs_of, reduced_axes
 Combine = Callable[[Any, Any], Any]
 UNROLL = 4  # fragments that `accumulate` loads together
 _WIDE_LANES = 2  # of a row's fragment where totals are of f64
+_SHORT_RUN = 16  # elements of few digits that are added up in f32
 _RUN = 16  # groups of these that it combines before they come to the total
 
 
@@ -64,15 +65,15 @@ def taken(operation: Any, value: Any, *, is_row: bool, inside: Any = None) -> An
     and an addition of two elements costs half a unit of their mean at most.
     """
     if not is_wide(operation):
-        return _if(inside, value, operation)
+        return where_inside(inside, value, operation)
     while is_row and (width := ops.width_of(value)) > _WIDE_LANES:
         halves = [ops.part(value, at, width // 2) for at in (0, width // 2)]
         value = arith.AddFOp(*halves).result
     type_ = ops.vector_type(ir.F64Type.get(), ops.width_of(value))
-    return arith.ExtFOp(type_, _if(inside, value, operation)).result
+    return arith.ExtFOp(type_, where_inside(inside, value, operation)).result
 
 
-def _if(inside: Any, value: Any, operation: Any) -> Any:
+def where_inside(inside: Any, value: Any, operation: Any) -> Any:
     """A fragment of elements; where there is none, what changes nothing."""
     if inside is None:
         return value
@@ -96,6 +97,22 @@ def combiner(walk: Walk, operation: Any) -> Combine:
         return walk.body(operation, [value, total], (), ops.width_of(total))
 
     return combine
+
+
+def total_of_short(values: Sequence[Any], combine: Combine, *, is_row: bool) -> Any:
+    """The total, in f64, of fragments of f32 whose elements have few digits
+    (`matching.are_short`): runs of `_SHORT_RUN` are added up in f32, which has the sum of like
+    elements, since a conversion to f64 takes as long as eight additions."""
+    width = ops.width_of(values[0])
+    run = max(1, _SHORT_RUN // width) if is_row else _SHORT_RUN
+    total = None
+    for first in range(0, len(values), run):
+        some = _together(combine, values[first : first + run])
+        some = lanes(some, combine) if is_row else some
+        type_ = ops.vector_type(ir.F64Type.get(), ops.width_of(some))
+        wide = arith.ExtFOp(type_, some).result
+        total = wide if total is None else combine(total, wide)
+    return total
 
 
 def lanes(value: Any, combine: Combine) -> Any:

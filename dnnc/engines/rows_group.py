@@ -9,6 +9,7 @@ from typing import Any
 from ..codegen import ops, reduce
 from ..codegen.index import Coordinate, Index
 from ..codegen.loops import coordinates_of
+from ..codegen.matching import are_short
 from ..codegen.walk import Walk, inputs_of
 from . import rows_extremes
 from .rows_tiling import Place
@@ -53,11 +54,7 @@ class Group:
             combines = [reduce.combiner(self.walk, op) for op in level]
             parts = []
             for op, combine in zip(level, combines, strict=True):
-                total = None
-                for at, is_inside in zip(places, inside, strict=True):
-                    value = self.taken(op, at, is_inside)
-                    total = value if total is None else combine(total, value)
-                parts.append(total)
+                parts.append(self._part(op, combine, places, inside))
             self.keep(level, place.totals.combine(f"level{number}", parts, combines, self.turn))
         added = [
             reduce.combiner(self.walk, op)(
@@ -79,6 +76,23 @@ class Group:
                 target.store(at, value, condition)
         self.store_of_rows()
         return added
+
+    def _part(
+        self, op: Any, combine: reduce.Combine, places: Sequence[Any], inside: Sequence[Any]
+    ) -> Any:
+        """This thread's part of a total."""
+        is_row = self.rows.is_row
+        if reduce.is_wide(op) and are_short(inputs_of(op)[0]):
+            values = [
+                reduce.where_inside(i, self.walk.value(inputs_of(op)[0], at, self.width), op)
+                for at, i in zip(places, inside, strict=True)
+            ]
+            return reduce.total_of_short(values, combine, is_row=is_row)
+        total = None
+        for at, is_inside in zip(places, inside, strict=True):
+            value = self.taken(op, at, is_inside)
+            total = value if total is None else combine(total, value)
+        return total
 
     # ---- what other ways through a row share
 
