@@ -18,7 +18,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..mlir import llvm, nvvm
 from ..target import WARP_THREADS
 from . import ops, reduce
 from .grid_barrier import GridBarrier
@@ -155,7 +154,7 @@ class GroupTotals:
         """The part of the lanes of a warp that share a column."""
         columns = self.shape.columns
         first = ops.and_(self.thread, columns - 1)
-        reference = [_from_lane(value, first) for value in quantity.reference(part)]
+        reference = [reduce.from_lane(value, first) for value in quantity.reference(part)]
         opened = quantity.opened(part, reference)
         merged = [
             reduce.across_lanes(value, lanes, combine, columns)
@@ -375,15 +374,3 @@ class GroupTotals:
 
 def _bits(type_: Any) -> int:
     return ops.element_of(type_).width
-
-
-def _from_lane(value: Any, lane: Any) -> Any:
-    """Another lane's fragment of f32."""
-    word, mask, clamp = ops.i32_type(), ops.const(-1), ops.const(WARP_THREADS - 1)
-
-    def moved(element: Any) -> Any:
-        given = llvm.BitcastOp(word, element).result
-        made = nvvm.shfl_sync(mask, given, ops.value_of(lane), clamp, nvvm.ShflKind.idx)
-        return llvm.BitcastOp(element.type, made).result
-
-    return ops.from_elements([moved(element) for element in ops.elements(value)])

@@ -127,15 +127,25 @@ def lanes(value: Any, combine: Combine) -> Any:
 
 def shuffle_xor(value: Any, distance: int) -> Any:
     """Another lane's scalar (32 or 64 bits)."""
+    return _shuffled(value, ops.const(distance), nvvm.ShflKind.bfly)
+
+
+def from_lane(value: Any, lane: Any) -> Any:
+    """A lane's fragment of 32 or 64 bits an element."""
+    moved = [_shuffled(e, ops.value_of(lane), nvvm.ShflKind.idx) for e in ops.elements(value)]
+    return ops.from_elements(moved)
+
+
+def _shuffled(value: Any, lane: Any, kind: Any) -> Any:
     bits = value.type.width
     word = ops.i32_type()
     if bits == 64:
         pair = llvm.BitcastOp(ir.VectorType.get([2], word), value).result
-        moved = ops.from_elements([shuffle_xor(part, distance) for part in ops.elements(pair)])
+        moved = ops.from_elements([_shuffled(part, lane, kind) for part in ops.elements(pair)])
         return llvm.BitcastOp(value.type, moved).result
     given = value if value.type == word else llvm.BitcastOp(word, value).result
-    mask, clamp = ops.const(-1), ops.const(31)
-    moved = nvvm.shfl_sync(mask, given, ops.const(distance), clamp, nvvm.ShflKind.bfly)
+    mask, clamp = ops.const(-1), ops.const(WARP_THREADS - 1)
+    moved = nvvm.shfl_sync(mask, given, lane, clamp, kind)
     return moved if value.type == word else llvm.BitcastOp(value.type, moved).result
 
 
@@ -147,6 +157,29 @@ def across_lanes(value: Any, count: int, combine: Combine, step: int = 1) -> Any
         value = combine(value, other)
         distance //= 2
     return value
+
+
+def scattered(
+    value: Any, lane: Any, count: int, combine: Combine, step: int
+) -> tuple[Any, Any, Any]:
+    """(what a lane has of a fragment combined as by `across_lanes`, the first of its elements,
+    whether no lane before it has the same).
+
+    lane: of the count.  Lanes exchange halves of what is left, so that a fragment of as many
+    elements as lanes takes about as many shuffles, not as many for each step.
+    """
+    first: Any = 0
+    while count > 1 and (width := ops.width_of(value)) > 1:
+        count //= 2
+        is_upper = ops.compare("ne", ops.and_(lane, count), 0)
+        halves = [ops.part(value, at, width // 2) for at in (0, width // 2)]
+        kept = arith.SelectOp(is_upper, halves[1], halves[0]).result
+        given = arith.SelectOp(is_upper, halves[0], halves[1]).result
+        moved = [shuffle_xor(e, step * count) for e in ops.elements(given)]
+        value = combine(kept, ops.from_elements(moved))
+        first = ops.add(first, ops.select(is_upper, width // 2, 0))
+    is_first = ops.compare("eq", ops.and_(lane, count - 1), 0) if count > 1 else None
+    return across_lanes(value, count, combine, step), first, is_first
 
 
 def across_rows(

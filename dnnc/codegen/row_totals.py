@@ -9,7 +9,7 @@ combination has one order, so that results repeat bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,13 +107,8 @@ class RowTotals:
             return list(values)
         count = parts_across(self.threads, self.rows)
         together = self.threads // count
-        values = [
-            reduce.across_lanes(value, together, combine, self.rows) if together > 1 else value
-            for value, combine in zip(values, combines, strict=True)
-        ]
-        is_giver = ops.compare("eq", ops.and_(self.lane, together - 1), 0)
         placed = []
-        for i, value in enumerate(values):
+        for i, (value, combine) in enumerate(zip(values, combines, strict=True)):
             width, element = ops.width_of(value), ops.element_of(value.type)
             size = element.width // 8
             turns = 1 if isinstance(turn, int) else 2
@@ -121,22 +116,48 @@ class RowTotals:
             buffer = self.kernel.shared(f"{name}_{i}", bytes_)
             base = ops.mul(turn, count * self.rows)
 
-            def pointer(other: Any, buffer=buffer, base=base, width=width, element=element) -> Any:
-                column = ops.add(ops.mul(other, self.rows), self.row)
-                return ops.gep(buffer, ops.mul(ops.add(base, column), width), element)
+            def pointer(
+                other: Any, at: Any = None, buffer=buffer, base=base, width=width, element=element
+            ) -> Any:
+                """Of a part: of this thread's row, or at an element of all rows' fragments."""
+                if at is None:
+                    at = ops.mul(self.row, width)
+                place = ops.mul(ops.add(base, ops.mul(other, self.rows)), width)
+                return ops.gep(buffer, ops.add(place, at), element)
 
-            alignment = min(16, size * width)
-            with ops.if_(is_giver if together > 1 else None):
-                ops.store(pointer(ops.div(self.lane, together)), value, alignment)
-            placed.append((pointer, alignment))
+            own, first, is_giver = value, 0, None
+            if together > 1:
+                lane = ops.and_(self.lane, together - 1)
+                own, first, is_giver = reduce.scattered(value, lane, together, combine, self.rows)
+            with ops.if_(is_giver):
+                at = ops.add(ops.mul(self.row, width), first)
+                place = pointer(ops.div(self.lane, together), at)
+                ops.store(place, own, min(16, size * ops.width_of(own)))
+            placed.append((pointer, min(16, size * width)))
         ops.barrier()
         found = []
         for (pointer, alignment), value, combine in zip(placed, values, combines, strict=True):
+            if together > 1 and self.rows * ops.width_of(value) <= WARP_THREADS:
+                found.append(self._by_lanes(pointer, count, value, combine))
+                continue
             total = ops.load(pointer(0), value.type, alignment)
             for other in range(1, count):
                 total = combine(total, ops.load(pointer(other), value.type, alignment))
             found.append(total)
         return found
+
+    def _by_lanes(
+        self, pointer: Callable[[Any, Any], Any], count: int, like: Any, combine: Combine
+    ) -> Any:
+        """The total of this thread's row; each lane of a warp combines an element's parts."""
+        width, element = ops.width_of(like), ops.element_of(like.type)
+        at = ops.and_(ops.thread_id(), self.rows * width - 1)
+        total = None
+        for other in range(count):
+            part = ops.load(pointer(other, at), element, element.width // 8)
+            total = part if total is None else combine(total, part)
+        first = ops.mul(self.row, width)
+        return ops.from_elements([reduce.from_lane(total, ops.add(first, i)) for i in range(width)])
 
 
 def gathered(buffer: Any, base: Any, count: int, type_: Any, combine: Combine) -> Any:
