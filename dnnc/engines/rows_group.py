@@ -28,7 +28,10 @@ class Group:
         self.place, self.turn, self.rows = place, turn, place.rows
         self.kernel, self.tiling, region = place.kernel, place.rows.tiling, place.rows.region
         self.kept, self.is_row_inside = place.row_of(number)
-        self.leaves: dict[Any, Any] = {**region.leaves(self.kernel), **leaves}
+        self.leaves: dict[Any, Any] = {
+            **region.leaves(self.kernel, is_exclusive=not self.rows.keeps_loads_early),
+            **leaves,
+        }
         self.staged = leaves
         self.walk = Walk(self.kernel, self.leaves, region.symbols)
         self.width = self.tiling.vector_elems

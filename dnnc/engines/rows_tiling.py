@@ -240,6 +240,16 @@ class Rows:
         """What extremes are of, which the last pass over a row goes through."""
         return [inputs_of(extreme.source)[0] for extreme in self.extremes]
 
+    @property
+    def keeps_loads_early(self) -> bool:
+        """Whether loads may not pass the first barrier.
+
+        Beside f64 the assembler moves those of what the end alone reads there, where they are
+        waited for.  Of a loop over rows they had better leave the loop.
+        """
+        is_wide = any(reduce.is_wide(op) for level in self.levels for op in level)
+        return is_wide and self.tiling.held > 0 and not self.tiling.blocks
+
     def is_beside(self, value: Any) -> bool:
         """Whether a value depends on a sum of columns, or is an extreme of all rows."""
         return self.is_of_columns(value) or any(value == e.result for e in self.extremes)
