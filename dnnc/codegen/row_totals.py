@@ -18,6 +18,8 @@ from . import cluster, mbarrier, ops, reduce
 from .kernel import Kernel
 from .reduce import Combine
 
+Finish = Callable[[Any], Any]
+
 _DIRECT = 8  # parts that every thread loads itself; of more, each lane loads some
 _MANY = 32  # threads that share a row across rows; of more, those of a warp combine first
 ROWS_ACROSS = 4  # fragments side by side in such a block
@@ -47,15 +49,28 @@ class RowTotals:
     rank: Any
 
     def combine(
-        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+        self,
+        name: str,
+        values: Sequence[Any],
+        combines: Sequence[Combine],
+        turn: Any,
+        finishes: Sequence[Finish] | None = None,
     ) -> list[Any]:
         """The rows' totals of several reductions at once; values: a thread's parts.
 
+        finishes: what is made of each total, for any number of its elements.
         name: of the exchange, unique in the kernel.  turn: 0 and 1 by turns where a kernel comes
         to an exchange again, so that it needs one barrier only.
         """
+        finishes = finishes or [_as_it_is] * len(values)
         if not self.is_along_row:
-            return self._through_columns(name, values, combines, turn)
+            return self._through_columns(name, values, combines, turn, finishes)
+        found = self._along_row(name, values, combines, turn)
+        return [finish(total) for finish, total in zip(finishes, found, strict=True)]
+
+    def _along_row(
+        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+    ) -> list[Any]:
         within = min(self.threads, WARP_THREADS)
         values = [reduce.lanes(v, c) for v, c in zip(values, combines, strict=True)]
         values = [reduce.across_lanes(v, within, c) for v, c in zip(values, combines, strict=True)]
@@ -101,10 +116,15 @@ class RowTotals:
             ops.store(mbarrier.remote(own, block), value, _size(value))
 
     def _through_columns(
-        self, name: str, values: Sequence[Any], combines: Sequence[Combine], turn: Any
+        self,
+        name: str,
+        values: Sequence[Any],
+        combines: Sequence[Combine],
+        turn: Any,
+        finishes: Sequence[Finish],
     ) -> list[Any]:
         if self.threads == 1:
-            return list(values)
+            return [finish(value) for finish, value in zip(finishes, values, strict=True)]
         count = parts_across(self.threads, self.rows)
         together = self.threads // count
         placed = []
@@ -136,18 +156,24 @@ class RowTotals:
             placed.append((pointer, min(16, size * width)))
         ops.barrier()
         found = []
-        for (pointer, alignment), value, combine in zip(placed, values, combines, strict=True):
+        each = zip(placed, values, combines, finishes, strict=True)
+        for (pointer, alignment), value, combine, finish in each:
             if together > 1 and self.rows * ops.width_of(value) <= WARP_THREADS:
-                found.append(self._by_lanes(pointer, count, value, combine))
+                found.append(self._by_lanes(pointer, count, value, combine, finish))
                 continue
             total = ops.load(pointer(0), value.type, alignment)
             for other in range(1, count):
                 total = combine(total, ops.load(pointer(other), value.type, alignment))
-            found.append(total)
+            found.append(finish(total))
         return found
 
     def _by_lanes(
-        self, pointer: Callable[[Any, Any], Any], count: int, like: Any, combine: Combine
+        self,
+        pointer: Callable[[Any, Any], Any],
+        count: int,
+        like: Any,
+        combine: Combine,
+        finish: Finish,
     ) -> Any:
         """The total of this thread's row; each lane of a warp combines an element's parts."""
         width, element = ops.width_of(like), ops.element_of(like.type)
@@ -156,8 +182,12 @@ class RowTotals:
         for other in range(count):
             part = ops.load(pointer(other, at), element, element.width // 8)
             total = part if total is None else combine(total, part)
-        first = ops.mul(self.row, width)
-        return ops.from_elements([reduce.from_lane(total, ops.add(first, i)) for i in range(width)])
+        made, first = finish(total), ops.mul(self.row, width)
+        return ops.from_elements([reduce.from_lane(made, ops.add(first, i)) for i in range(width)])
+
+
+def _as_it_is(total: Any) -> Any:
+    return total
 
 
 def gathered(buffer: Any, base: Any, count: int, type_: Any, combine: Combine) -> Any:

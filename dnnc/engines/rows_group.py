@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..codegen import ops, reduce
@@ -58,7 +58,11 @@ class Group:
             parts = []
             for op, combine in zip(level, combines, strict=True):
                 parts.append(self._part(op, combine, places, inside))
-            self.keep(level, place.totals.combine(f"level{number}", parts, combines, self.turn))
+            finishes = [self._finish(op) for op in level]
+            name = f"level{number}"
+            found = place.totals.combine(name, parts, combines, self.turn, finishes)
+            for op, made in zip(level, found, strict=True):
+                self.leaves[rows.means.get(op, op.results[0])] = reduce.Total(made)
         added = [
             reduce.combiner(self.walk, op)(
                 sums[i * t.held + u],
@@ -79,6 +83,13 @@ class Group:
                 target.store(at, value, condition)
         self.store_of_rows()
         return added
+
+    def _finish(self, op: Any) -> Callable[[Any], Any]:
+        """Makes the mean from a total, where nothing else is made of the total."""
+        if op not in self.rows.means:
+            return lambda total: total
+        owner = self.rows.means[op].owner
+        return lambda total: self.walk.body(owner, [total], (), ops.width_of(total))
 
     def _part(
         self, op: Any, combine: reduce.Combine, places: Sequence[Any], inside: Sequence[Any]

@@ -240,12 +240,20 @@ class Rows:
         """What extremes are of, which the last pass over a row goes through."""
         return [inputs_of(extreme.source)[0] for extreme in self.extremes]
 
+    @cached_property
+    def means(self) -> dict[Any, Any]:
+        """Maps a sum of f64 to its mean, where nothing else is made of the sum."""
+        sums = [op for level in self.levels for op in level if reduce.is_wide(op)]
+        found = {op: moments.average_alone(self.region, op) for op in sums}
+        return {op: mean for op, mean in found.items() if mean is not None}
+
     @property
     def keeps_loads_early(self) -> bool:
         """Whether loads may not pass the first barrier.
 
-        Beside f64 the assembler moves those of what the end alone reads there, where they are
-        waited for.  Of a loop over rows they had better leave the loop.
+        Beside f64 the assembler moves the loads that only the end uses (scales, biases) behind
+        barriers, and the kernel waits for them.  A kernel that loops over rows is left alone:
+        its loads of scales leave the loop.
         """
         is_wide = any(reduce.is_wide(op) for level in self.levels for op in level)
         return is_wide and self.tiling.held > 0 and not self.tiling.blocks

@@ -165,6 +165,27 @@ def test_channels(layout, engine):
     np.testing.assert_array_equal(mean, values[:1, :, :1, :1])
 
 
+@pytest.mark.parametrize("dims", [(2, 64, 14, 14), (3, 8, 7, 11)])
+def test_channels_of_16_bits(dims):
+    """A thread adds up 16 of them in f32, which costs a mean less than a unit."""
+    g = new_graph("bf16")
+    x = g.tensor(list(dims), strides(dims, "last"), name="x")
+    scale, bias = (g.tensor([1, dims[1], 1, 1], name=n) for n in "sb")
+    y, mean, *_ = g.batchnorm(input=x, scale=scale, bias=bias, epsilon=g.tensor_scalar(EPSILON))
+    y.set_output().set_name("y")
+    mean.set_output().set_name("mean").set_data_type("f32")
+    rng = np.random.default_rng(machine.current().seed)
+    spread = np.array([0, 0.02, 1, 30]).repeat(dims[1] // 4).reshape(1, -1, 1, 1)
+    whole = 100 + spread * rng.standard_normal(dims)
+    whole = (whole.astype(np.float32).view(np.uint32) & 0xFFFF0000).view(np.float32)
+    _, (y, mean) = run(g, {"x": whole, "s": 1.0, "b": 0.0}, ("y", "mean"), engine="rows")
+    exact = whole.mean((0, 2, 3), keepdims=True, dtype=np.float64)
+    assert np.all(abs(mean - exact) <= np.spacing(exact.astype(np.float32)))
+    assert_zero(y[:, : dims[1] // 4])
+    best = (whole - exact) / np.sqrt(whole.var((0, 2, 3), keepdims=True, dtype=float) + EPSILON)
+    np.testing.assert_allclose(y, best, rtol=2.0**-7, atol=2.0**-10)
+
+
 @pytest.mark.parametrize("engine", ["rows", "grid"])
 @pytest.mark.parametrize("layout", ["first", "last"])
 def test_gradients_of_channels(layout, engine):
