@@ -73,7 +73,12 @@ class Rooms:
         if len(recipe.box) > 2 and pitches[1] == pitches[2]:
             slack = pitches[1] * recipe.box[1]
         offset = self._plan.expression(recipe.offset)
-        empty = [f"{self._printer.expression(extent)} != 0" for extent in _that_may_be_0(dims)]
+        # As in Python: no kernel copies from a tensor without elements.
+        tensor = self._plan.tensor(recipe.uid) if recipe.uid >= 0 else None
+        sizes = dims if tensor is None else [*dims, *map(self._plan.expression, tensor.dims)]
+        empty = [
+            f"{self._printer.expression(n)} != 0" for n in dict.fromkeys(_that_may_be_0(sizes))
+        ]
         for line in self._inside(recipe.uid, offset, reach, slack):
             yield from [f"if ({' && '.join(empty)})", f"    {line}"] if empty else [line]
 
