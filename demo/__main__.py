@@ -22,6 +22,7 @@ The exit status is 0 when every error is within its bound.
 from __future__ import annotations
 
 import argparse
+import logging
 import statistics
 import sys
 import time
@@ -314,6 +315,7 @@ def show_sentences(chosen: Settings, ran: Ran) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     chosen = settings(arguments)
     began = time.perf_counter()
+    logging.getLogger("dnnc.hints").disabled = True  # the model's sizes are what they are
     worker.start()  # it loads the compiler while the model is read
     say((__doc__ or "").strip())
     try:

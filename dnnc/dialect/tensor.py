@@ -116,7 +116,7 @@ class Tensor:
             if not is_right or (isinstance(value, str) and not is_text(value)):
                 wanted = " or ".join(kind.__name__ for kind in accepted)
                 what = f"{name} = {value!a:.80} of a tensor"
-                raise DnncError(Status.BAD_PARAM, what, f"{wanted}, of at most 64 bits")
+                raise DnncError(Status.BAD_PARAM, what, f"{wanted}, of at most 64 bits", "tensor")
 
     def verify(self) -> None:
         """Checks what holds for any tensor, whatever operation uses it."""

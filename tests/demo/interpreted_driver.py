@@ -32,6 +32,7 @@ class InterpretedDriver:
             "entered": lambda place: contextlib.nullcontext(),
             "load_module": lambda code: parse(code.rstrip(b"\0").decode()),
             "kernel": lambda module, name: (module, name),
+            "parameter_bytes": lambda function: None,
             "allow_dynamic_smem": lambda function, bytes_: None,
             "allow_large_clusters": lambda function: None,
             "launch_config": self._config,

@@ -354,6 +354,7 @@ def run_blocks(g, engine, blocks, monkeypatch, **knobs):
     grid = tuple(map(evaluate, step.launch.grid))
     chosen = [block % grid[0] for block in blocks]
     monkeypatch.setattr(LAUNCH, "_batches", lambda *_: [chosen])
+    monkeypatch.setattr(LAUNCH, "_MOST_CTAS", grid[0])  # of which only these are run
     LAUNCH.launch(
         parse(work.ptx), step.launch.kernel, grid=grid, block=step.launch.block,
         params=[pack(arg, env) for arg in step.launch.args], memory=memory,

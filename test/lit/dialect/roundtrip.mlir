@@ -265,9 +265,9 @@ func.func @dbn_weight(%dy: tensor<4x6x3x2xf32>, %x: tensor<4x6x3x2xf32>, %mean: 
 }
 
 // CHECK-LABEL: func.func @peer_reduction
-// CHECK: "dnn.peer_reduction"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64}
+// CHECK: "dnn.peer_reduction"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {compute_type = f32, mode = "gradients", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64}
 func.func @peer_reduction(%a: tensor<1x3x1xf32>, %b: tensor<1x3x1xf32>, %c: tensor<2x12x1xf32>, %d: tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>) {
-  %0:2 = "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "add", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
+  %0:2 = "dnn.peer_reduction"(%a, %b, %c, %d) {compute_type = f32, mode = "gradients", operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, peer_rank = 1 : i64} : (tensor<1x3x1xf32>, tensor<1x3x1xf32>, tensor<2x12x1xf32>, tensor<2x12x1xf32>) -> (tensor<1x3x1xf32>, tensor<1x3x1xf32>)
   return %0#0, %0#1 : tensor<1x3x1xf32>, tensor<1x3x1xf32>
 }
 

@@ -8,8 +8,10 @@
 // LINALG-SAME: dnn.peers = {mode = "moments", rank = 1 : i64, result = "c"}
 // LINALG: ^bb0(%[[A:.*]]: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f32, %{{.*}}: f32):
 // LINALG: %[[OTHER:.*]] = tensor.extract
-// LINALG: %[[SUM:.*]] = arith.addf %[[OTHER]], %[[A]] : f32
-// LINALG: arith.divf %[[SUM]]
+// LINALG: %[[WIDE:.*]] = arith.extf %[[OTHER]] : f32 to f64
+// LINALG: %[[OWN:.*]] = arith.extf %[[A]] : f32 to f64
+// LINALG: %[[SUM:.*]] = arith.addf %[[WIDE]], %[[OWN]] : f64
+// LINALG: arith.mulf %[[SUM]]
 // LINALG: linalg.generic
 // LINALG-SAME: result = "d"}
 // LINALG-COUNT-2: math.fma
