@@ -184,12 +184,16 @@ def kernel(module: Any, name: str) -> Any:
     return _call("cuModuleGetFunction", module, name.encode())
 
 
+_MOST_PARAMETERS = 1 << 15  # bytes that all of a kernel's may have
+
+
 def parameter_bytes(function: Any) -> list[int] | None:
     """Bytes of each of a kernel's parameters; None where the driver does not tell (before 12.4)."""
     api = _api()
     ask = getattr(api, "cuFuncGetParamInfo", None)
     found: list[int] = []
-    while ask is not None:
+    # A driver that never says which is the last, as one that does nothing, does not tell.
+    while ask is not None and len(found) <= _MOST_PARAMETERS:
         try:
             result, _, bytes_ = ask(function, len(found))
         except RuntimeError:  # the bindings have the function, the driver has not
