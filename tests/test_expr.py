@@ -225,3 +225,9 @@ def test_compiled_expressions_refuse_to_divide_by_nothing():
         assert quotient({"M": 16}) == parse(text, DIMS).evaluate({"M": 16})
         with pytest.raises(DnncError, match="divides by 0"):
             quotient({"M": 8})
+
+
+@pytest.mark.parametrize("name", [7, None, "", "a b", "1st"])
+def test_a_name_is_an_identifier(name):
+    with pytest.raises(DnncError, match="a Python identifier"):
+        Dim(name, max=4)

@@ -23,6 +23,11 @@ _MOST_SHIFTED = 4096  # products that looking at bounds closely may write out
 DEVICE_VARIABLES = ("sm_count", "max_dynamic_smem_bytes")
 
 
+def _is_identifier(name: object) -> bool:
+    """Callers are not all typed."""
+    return isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+
+
 @dataclass(frozen=True)
 class Dim:
     """A size known only at run time.
@@ -46,7 +51,7 @@ class Dim:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.name):
+        if not _is_identifier(self.name):
             raise bad(f"Dim name {self.name!r}", "a Python identifier")
         if self.name in (*DEVICE_VARIABLES, *FUNCTIONS, "and"):
             raise bad(f"Dim name {self.name!r} is reserved", "another name")
