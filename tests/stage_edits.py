@@ -168,8 +168,10 @@ def _equal(one, other):
     """Whether two values are equal though they are two: tensors without elements yet."""
     if all(isinstance(v.owner, ir.Block) for v in (one, other)):  # a tensor's that is read twice
         parent = one.owner.owner
+        if parent.name != "linalg.generic":  # a function's arguments are no operands of it
+            return False
         read = [parent.operands[ir.BlockArgument(v).arg_number] for v in (one, other)]
-        return parent.name == "linalg.generic" and read[0] == read[1]
+        return read[0] == read[1]
     owners = [getattr(v.owner, "name", None) for v in (one, other)]
     return owners == ["tensor.empty"] * 2
 
