@@ -68,7 +68,7 @@ class Launched:
     sets: int
 
     def seconds_a_call(self, mode: str = "cool") -> float:
-        """Of one after the other; sustained: after all of them once."""
+        """Seconds of a call when all sets run in turn; sustained: after all ran once."""
         idle = IDLE_SECONDS * (mode == "cool")
         return _seconds(self._launch_all, int(mode == "sustained"), idle) / self.sets
 

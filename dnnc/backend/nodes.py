@@ -214,5 +214,5 @@ def _over_what_it_reads(ops: list[Op]) -> list[Op]:
 
 
 def _prior_of(y: Tensor) -> Tensor:
-    """What a result's memory holds before it is written."""
+    """The tensor of a result's memory before it is written."""
     return replace(y, uid=None, name="", is_output=False, prior_of=y.uid)

@@ -45,7 +45,7 @@ _THREE_TF32 = 2.0**-20
 def running_errors(
     graph: OperationGraph, inputs: Mapping[int, Array], sizes: Mapping[str, int]
 ) -> dict[Tensor, Array]:
-    """Of each output the error of its elements before it is rounded to its type."""
+    """The error of each output's elements before they are rounded to its type."""
     is_coarse = all(t.type.bits <= 16 for t in graph.outputs)
     own = set(graph.tensors)
     errors: dict[Tensor, Array] = {}

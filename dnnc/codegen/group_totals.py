@@ -108,7 +108,7 @@ class GroupTotals:
     is_spread: bool = False
 
     def totals(self, parts: Sequence[Part]) -> list[list[Any]]:
-        """What is found of each quantity, of the thread's column and all blocks."""
+        """The total of each quantity over all blocks, for the thread's column."""
         self._leave_warps(parts)
         ops.barrier()
         self._leave_block()
@@ -129,7 +129,7 @@ class GroupTotals:
         return [ops.load(pointer, t, min(_ALIGNMENT, size)) for pointer, t, size in places]
 
     def _of_each(self, found: Sequence[Any]) -> list[list[Any]]:
-        """What is found, quantity by quantity."""
+        """The totals, quantity by quantity."""
         left = list(found)
         return [[left.pop(0) for _ in quantity.types_found] for quantity in self.quantities]
 
