@@ -6,6 +6,7 @@ A graph file is text of a stage (.mlir, .ptx), a graph's JSON form (.json) or Py
 
 from __future__ import annotations
 
+import importlib.machinery
 import importlib.util
 import json
 import re
@@ -145,16 +146,23 @@ def _source_of_python(path: str) -> Source:
     return Source(path, _finalized(made, path), target=getattr(made, "named_target", None))
 
 
+class _NothingWritten(importlib.machinery.SourceFileLoader):
+    """Loads a module and leaves no byte code in the user's folder."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        pass
+
+
 def _built(path: str) -> Any:
     """Runs the file; gives what its build() returns."""
     file = Path(path).resolve()
-    spec = importlib.util.spec_from_file_location(file.stem, file)
+    loader = _NothingWritten(file.stem, str(file))
+    spec = importlib.util.spec_from_loader(file.stem, loader)
     assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.parent))  # the file may import what lies beside it
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
         build = getattr(module, "build", None)
         made = build() if callable(build) else None
     except DnncError as error:
