@@ -1,0 +1,295 @@
+"""Hashes of PTX, to show that a change of the code's structure changes no kernel.
+
+    python -m tests.golden_ptx write FILE [--every N] [--engine NAME] [--processes P]
+    python -m tests.golden_ptx check FILE [--processes P]
+    python -m tests.golden_ptx count FILE
+
+An entry is a graph, a target and a config: the best one, one of each further engine that takes the
+graph, and some with other knobs.  `write` goes on where a file ends, so that it can be stopped.
+`check` compiles the entries of a file again, with the configs that stand there, chooses the best
+one anew, and says which differ.  `count` says how many entries each engine and each value of a
+knob has.
+
+Hashed is PTX without comments, `.file` and `.loc`, its registers numbered by first use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tqdm import tqdm
+
+import dnnc
+from dnnc import compiler
+from dnnc import target as targets
+from dnnc.dialect import dnn
+from dnnc.errors import DnncError
+from dnnc.options import Options
+from dnnc.tuning.candidates import candidates
+from tests import (
+    random_attention,
+    random_conv_gradients,
+    random_convs,
+    random_epilogues,
+    random_fp8_attention,
+    random_graphs,
+    random_large_attention,
+)
+
+Build = Callable[[], Any]
+
+TARGETS = ("sm_90a", "sm_80", "sm_90a", "sm_90", "sm_90a", "sm_89", "sm_90a", "sm_100", "sm_120")
+CASE_LISTS = (
+    "all_cases", "hopper", "epilogues", "fused", "rows", "memory", "norms", "small", "conv",
+    "attention", "depthwise", "conv_more", "decode", "packed", "paged", "layouts",
+)  # fmt: skip
+MOST_RANKED = 48  # configs of a graph among which entries are drawn
+OTHER_KNOBS = 2  # entries with knobs that are not the best
+
+
+@dataclass(frozen=True)
+class Entry:
+    """graph: as `sources` names it.  is_best: the heuristics' choice.  digest: of the PTX, or the
+    error's text."""
+
+    graph: str
+    target: str
+    partition: str
+    choices: str
+    is_best: bool
+    digest: str
+
+
+# ---- graphs
+
+
+@cache
+def sources() -> dict[str, Build]:
+    """Name -> what builds the graph."""
+    return dict(_sources())
+
+
+def _sources() -> Iterator[tuple[str, Build]]:
+    from benchmarks import case_lists, graphs
+    from tests.dialect.examples import ALL_EXAMPLES
+
+    for op, index, build in ALL_EXAMPLES:
+        yield f"example {op}-{index}", build
+    for name in CASE_LISTS:
+        for case in getattr(case_lists, name)():
+            options = graphs.options(dnnc)
+            yield (
+                f"case {case.id}",
+                lambda case=case, options=options: (
+                    graphs.build(dnnc, dnnc.pygraph("bench", **options), case).graph
+                ),
+            )
+    for seed in range(60):
+        yield f"draw {seed}", lambda seed=seed: random_graphs.draw(seed).graph
+    for surface in random_graphs.INSIDE:
+        for seed in range(24):
+            yield (
+                f"inside {surface} {seed}",
+                lambda seed=seed, surface=surface: random_graphs.draw_inside(seed, surface).graph,
+            )
+    for name, surface in random_convs.SURFACES.items():
+        for seed in range(24):
+            yield (
+                f"conv {name} {seed}",
+                lambda seed=seed, surface=surface: (
+                    random_convs.draw(Random(seed), surface, "sm_90a").graph
+                ),
+            )
+    for seed in range(40):
+        yield f"product {seed}", lambda seed=seed: random_epilogues.product(seed)
+        yield f"convolution {seed}", lambda seed=seed: random_epilogues.convolution(seed)
+        for module in (random_attention, random_fp8_attention, random_large_attention):
+            yield (
+                f"{module.__name__.removeprefix('tests.random_')} {seed}",
+                lambda seed=seed, module=module: module.draw(Random(seed), 256).graph,
+            )
+    for op in ("conv_dgrad", "conv_wgrad"):
+        for seed in range(10):
+            yield (
+                f"gradient {op} {seed}",
+                lambda seed=seed, op=op: random_conv_gradients.draw(Random(seed), op).graph,
+            )
+
+
+def _graph(name: str) -> Any:
+    made = sources()[name]()
+    graph = getattr(made, "graph", made)
+    return getattr(graph, "graph", graph).finalize()
+
+
+# ---- entries
+
+
+def entries_of(name: str, target: str, engine: str = "") -> list[Entry]:
+    """The entries of a graph and a target, compiled.  engine: only those of this engine."""
+    graph, row = _graph(name), targets.of(target)
+    ranked = []
+    for modes in (("A", "FALLBACK"), ("B", "FALLBACK")):
+        try:
+            ranked += candidates(graph, row, modes=modes, most=MOST_RANKED)
+        except DnncError:
+            return []  # no engine takes it
+    best, others = ranked[0], ranked[1:]
+    Random(f"{name} {target}").shuffle(others)
+    kept, engines, more = [best], {_engines(best.choices)}, 0
+    for one in others:
+        if _engines(one.choices) not in engines:
+            engines.add(_engines(one.choices))
+            kept.append(one)
+        elif more < OTHER_KNOBS and (one.partition, one.choices) != (best.partition, best.choices):
+            more += 1
+            kept.append(one)
+    return [
+        Entry(name, target, one.partition, one.choices, one is best, _digest(graph, row, one))
+        for one in kept
+        if not engine or engine in _engines(one.choices)
+    ]
+
+
+def again(entry: Entry) -> Entry:
+    """The entry as the code is now."""
+    graph, row = _graph(entry.graph), targets.of(entry.target)
+    if entry.is_best:
+        config = candidates(graph, row, modes=("A", "FALLBACK"), most=1)[0]
+    else:
+        config = entry
+    return Entry(
+        entry.graph,
+        entry.target,
+        config.partition,
+        config.choices,
+        entry.is_best,
+        _digest(graph, row, config),
+    )
+
+
+def _engines(choices: str) -> tuple[str, ...]:
+    return tuple(sorted(set(re.findall(r"(?:^|\|)([a-z]\w*)", choices))))
+
+
+def _digest(graph: Any, target: Any, config: Any) -> str:
+    options = Options(partition=config.partition, choices=config.choices)
+    try:
+        with dnn.context():
+            work = compiler.advance(compiler.start(graph, target), "ptx", options)
+    except DnncError as error:
+        return " ".join(str(error).split())[:160]
+    return digest_of(work.ptx)
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_PLACE = re.compile(r"^\s*\.(?:file|loc)\b[^\n]*\n", re.M)
+_REGISTER = re.compile(r"%([a-z]+)(\d+)\b")
+
+
+def digest_of(ptx: str) -> str:
+    """The hash of what PTX does."""
+    numbers: dict[str, int] = {}
+
+    def renumbered(found: re.Match[str]) -> str:
+        number = numbers.setdefault(found[0], len(numbers))
+        return f"%{found[1]}{number}"
+
+    text = _REGISTER.sub(renumbered, _PLACE.sub("", _COMMENT.sub("", ptx)))
+    lines = (" ".join(line.split()) for line in text.splitlines())
+    return hashlib.sha256("\n".join(filter(None, lines)).encode()).hexdigest()[:24]
+
+
+# ---- the file
+
+
+def read(path: Path) -> list[Entry]:
+    """The entries of a file, a line of JSON each."""
+    return [Entry(**json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def write(options: argparse.Namespace) -> int:
+    known = {(e.graph, e.target) for e in read(options.file)} if options.file.exists() else set()
+    wanted = [
+        (name, TARGETS[(index + turn) % len(TARGETS)])
+        for index, name in enumerate(list(sources())[:: options.every])
+        for turn in (0, 1)
+    ]
+    wanted = [pair for pair in wanted if pair not in known]
+    with options.file.open("a") as file, ProcessPoolExecutor(options.processes) as pool:
+        waiting = [pool.submit(entries_of, *pair, options.engine) for pair in wanted]
+        for done in tqdm(as_completed(waiting), total=len(waiting), unit="graph"):
+            for entry in done.result():
+                file.write(json.dumps(asdict(entry)) + "\n")
+            file.flush()
+    return count(options)
+
+
+def check(options: argparse.Namespace) -> int:
+    every = read(options.file)[:: options.every]
+    different = 0
+    with ProcessPoolExecutor(options.processes) as pool:
+        for entry, now in tqdm(
+            zip(every, pool.map(again, every, chunksize=4), strict=True), total=len(every)
+        ):
+            if entry != now:
+                different += 1
+                tqdm.write(
+                    f"{entry.graph} @{entry.target} {entry.choices}: {_difference(entry, now)}"
+                )
+    print(f"{len(every)} entries, {different} differ")
+    return 1 if different else 0
+
+
+def _difference(before: Entry, now: Entry) -> str:
+    if (before.partition, before.choices) != (now.partition, now.choices):
+        return f"now {now.partition} {now.choices}"
+    return f"{before.digest} is now {now.digest}"
+
+
+def count(options: argparse.Namespace) -> int:
+    every = read(options.file)
+    engines = Counter(engine for entry in every for engine in _engines(entry.choices))
+    knobs = Counter(
+        knob for entry in every for knob in set(re.findall(r"[A-Z_]+=\d+", entry.choices))
+    )
+    print(f"{len(every)} entries, {len({e.digest for e in every})} hashes")
+    for counted in (engines, knobs):
+        print("  ".join(f"{name}: {number}" for name, number in sorted(counted.items())))
+    return 0
+
+
+DOORS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "write": write,
+    "check": check,
+    "count": count,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("door", choices=DOORS)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--every", type=int, default=1, help="take each n-th (default: 1)")
+    parser.add_argument("--engine", default="", help="write only entries of this engine")
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args()
+    return DOORS[options.door](options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
