@@ -19,10 +19,12 @@ import argparse
 import hashlib
 import json
 import re
+import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -57,6 +59,7 @@ CASE_LISTS = (
 )  # fmt: skip
 MOST_RANKED = 48  # configs of a graph among which entries are drawn
 OTHER_KNOBS = 2  # entries with knobs that are not the best
+MOST_SECONDS = 10.0  # of a processor, for one graph and target: what takes longer has no entry
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,27 @@ def _graph(name: str) -> Any:
 
 def entries_of(name: str, target: str, engine: str = "") -> list[Entry]:
     """The entries of a graph and a target, compiled.  engine: only those of this engine."""
+    with _limited():
+        try:
+            return _entries_of(name, target, engine)
+        except TimeoutError:
+            return []
+
+
+@contextmanager
+def _limited() -> Iterator[None]:
+    def end(number: int, frame: Any) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MOST_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _entries_of(name: str, target: str, engine: str) -> list[Entry]:
     graph, row = _graph(name), targets.of(target)
     ranked = []
     for modes in (("A", "FALLBACK"), ("B", "FALLBACK")):
