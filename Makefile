@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test pytest registers demo lint sanitize clean
+.PHONY: test pytest registers demo docs lint sanitize clean
 
 # Pyright has one core busy; the others test meanwhile.
 test: $(STAMP)
@@ -21,6 +21,10 @@ registers: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/python -m demo
+
+# The documentation site, in build/site.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

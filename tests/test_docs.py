@@ -6,6 +6,7 @@ the same folder.  A python block that begins with the name of a file is that fil
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,9 @@ from tests.tuning.fakes import FakeTimer
 
 DOCS = Path(__file__).parent.parent / "docs"
 PAGES = ["engines.md", "tuning.md", "pygraph.md", "cli.md", "attention.md", "convolution.md"]
+TUTORIALS = [f"tutorials/{path.name}" for path in sorted((DOCS / "tutorials").glob("*.md"))]
+_FILE = re.compile(r"# (\w+\.py)\n")
+_GRAPHS = ("ffn", "mlp", "norm", "attention", "block", "scale", "chain")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -38,16 +42,19 @@ def blocks(page):
     return [match.groups() for match in BLOCK.finditer((DOCS / page).read_text())]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES + TUTORIALS)
 def test_examples(page, gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(__import__("sys").modules, "ffn", raising=False)
+    for name in _GRAPHS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     names = {}
     for language, text in blocks(page):
         if language == "json":
             json.loads(text)
             (tmp_path / "errata.json").write_text(text)
+        elif language == "c":
+            continue  # a part of a program; docs/c.md has a whole one
         elif language == "sh":
             for line in text.splitlines():
                 words = line.split()
@@ -56,8 +63,8 @@ def test_examples(page, gpu, tmp_path, monkeypatch):
                 assert result.exit_code == 0, f"{line}\n{result.output}"
         else:
             assert language == "python", text
-            if text.startswith("# ffn.py\n"):
-                (tmp_path / "ffn.py").write_text(text)
+            if file := _FILE.match(text):
+                (tmp_path / file[1]).write_text(text)
             exec(compile(text, f"{page}: {text[:40]!r}", "exec"), names)
 
 

@@ -1,0 +1,1 @@
+"""The operations of cuDNN as a dialect: graphs, tensors, verifiers, references, MLIR."""
