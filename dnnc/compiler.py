@@ -63,7 +63,8 @@ class Compilation:
     """One graph on its way to one target.
 
     module: the MLIR module, up to nvvm; then only what belongs to the kernels.
-    seconds: stage -> how long it took.
+    seconds: stage -> how long it took.  places: where the graph's operations and tensors were made
+    (`OperationGraph.places`), None of one that was read from text.
     """
 
     target: Target
@@ -72,6 +73,7 @@ class Compilation:
     ptx: str = ""
     assembled: Assembled | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    places: dict[str, Any] | None = None
 
     # ---- its text forms
 
@@ -96,7 +98,7 @@ def start(graph: OperationGraph, target: Target, variant: int = 0) -> Compilatio
     if variant:
         number = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), variant)
         module.operation.attributes[structure.VARIANT] = number
-    return Compilation(target, "graph", module)
+    return Compilation(target, "graph", module, places=graph.places())
 
 
 def resume(text: str, target: Target | None = None) -> Compilation:
@@ -169,6 +171,8 @@ def _fused(work: Compilation, options: Options, store: Store) -> None:
     partition, choices = options.partition, options.choices
     if not partition:
         graph = dnn.from_mlir(work.module)
+        if work.places is not None:
+            graph.set_places(work.places)
         place = targets.with_sm_count(work.target, options.sm_count)
         config = _best_config(graph, place, options, inputs_of(options))
         partition, choices = config.partition_text(graph), config.choice_text
@@ -295,7 +299,8 @@ def compile_graph(
 
     target: `sm_90`, `sm_80,sm_90a`, or rows of `dnnc.target`.  store: keeps PTX and cubins
     (default: this process's memory).  report: called with (stage, seconds) after each stage.
-    A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
+    A graph that no engine takes is a cudnnGraphNotSupportedError with the nearest engine's reason;
+    its `details` have every engine's.
     """
     rows = [targets.with_sm_count(row, options.sm_count) for row in targets.rows_of(target)]
     graph.finalize()

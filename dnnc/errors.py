@@ -7,7 +7,9 @@ Every error has a status, what was wrong, what would be accepted, and where.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
+from .places import Place
 from .visible import visible
 
 
@@ -95,26 +97,45 @@ class DnncError(Exception):
     status: a `Status`.  what: what was wrong, with the values.  supported: what would be
     accepted ("" when nothing would).  where: op name, uid, constraint, file ("" when global).
     Of a `what` of several lines the first sums it up; what would be accepted is a line after them.
+    made_at: the line of the user's program that made what the error is about, if it is known.
+    details: the whole of what `what` sums up, as lines ("" when `what` is all).
 
     `DnncError(status, ...)` makes the subclass that `ERROR_CLASSES` names for the status.
     """
 
-    def __new__(cls, status: Status, what: str, supported: str = "", where: str = "") -> DnncError:
+    def __new__(cls, status: Status, *others: Any, **named: Any) -> DnncError:
         chosen = error_class(status) if cls is DnncError else cls
         return Exception.__new__(chosen)
 
-    def __init__(self, status: Status, what: str, supported: str = "", where: str = ""):
+    def __init__(
+        self,
+        status: Status,
+        what: str,
+        supported: str = "",
+        where: str = "",
+        *,
+        made_at: Place | None = None,
+        details: str = "",
+    ):
         super().__init__(status, what, supported, where)
         self.status = status
         self.what = what
         self.supported = supported
         self.where = where
+        self.made_at = made_at
+        self.details = details
 
-    def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
+    @property
+    def summary(self) -> str:
+        """The text without the hint at `details`."""
+        place = "".join(f"{part}: " for part in (self.made_at, self.where) if part)
         separator = "\n" if "\n" in self.what else "; "
         accepted = f"{separator}accepted: {self.supported}" if self.supported else ""
         return visible(f"{self.status.name}: {place}{self.what}{accepted}")
+
+    def __str__(self) -> str:
+        hint = "\nhint: the error's `details` list the rest" if self.details else ""
+        return f"{self.summary}{hint}"
 
 
 class cudnnGraphNotSupportedError(DnncError):

@@ -32,6 +32,7 @@ from .cache import place, plans
 from .dialect.graph import OperationGraph
 from .errors import DnncError, Status
 from .options import DEFAULTS, Options
+from .places import place_of_data
 from .plan import codec, format
 from .plan.plan import Plan
 from .store import MemoryStore, Store
@@ -252,6 +253,7 @@ def compile_graph(
         began = time.perf_counter()
         message = {
             "graph": graph.canonical_text(),
+            "places": graph.places(),
             "targets": [row.name for row in rows],
             "options": codec.encode(chosen),
             "cache": codec.encode(settings) if cache else "none",
@@ -273,28 +275,34 @@ def compile_graph(
 # ---- errors across the pipe
 
 
+_TEXTS = ("what", "supported", "where", "details")
+
+
 def _is_record(record: Any) -> bool:
     statuses = [status.value for status in Status]
     if not isinstance(record, dict) or record.get("status") not in statuses:
         return False
-    return all(isinstance(record.get(key), str) for key in ("what", "supported", "where"))
+    return all(isinstance(record.get(key), str) for key in _TEXTS)
 
 
 def _error_record(error: BaseException) -> dict[str, Any]:
     if isinstance(error, DnncError):
-        status, what = error.status, error.what
-        return {"status": status, "what": what, "supported": error.supported, "where": error.where}
+        texts = {key: getattr(error, key) for key in _TEXTS}
+        return {"status": error.status, **texts, "made_at": error.made_at}
     import traceback
 
     said = "".join(traceback.format_exception(error)).strip()
-    return {"status": Status.INTERNAL_ERROR, "what": said, "supported": "", "where": "compiler"}
+    texts = {**dict.fromkeys(_TEXTS, ""), "what": said, "where": "compiler"}
+    return {"status": Status.INTERNAL_ERROR, **texts}
 
 
 def _error_of(record: Any) -> DnncError:
     if not _is_record(record):
         what = f"the compile worker answered with the error {record!r:.80}"
         return DnncError(Status.INTERNAL_ERROR, what, "an error of dnnc", "code generation")
-    return DnncError(Status(record["status"]), record["what"], record["supported"], record["where"])
+    texts = {key: record[key] for key in _TEXTS}
+    made_at = place_of_data(record.get("made_at"))
+    return DnncError(Status(record["status"]), **texts, made_at=made_at)
 
 
 # ---- the child's side
@@ -306,6 +314,8 @@ def _serve(request: dict[str, Any], report: Report) -> bytes:
 
     options = codec.decode(Options, request["options"], "options")
     graph = from_json(json.loads(request["graph"]))
+    if "places" in request:  # of a graph that has them
+        graph.set_places(request["places"])
     rows = [targets.of(name) for name in request["targets"]]
     store = _store_of(request.get("cache"))
     return format.to_bytes(compile_graph(graph, rows, options, store=store, report=report))

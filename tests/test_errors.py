@@ -1,7 +1,10 @@
+import pickle
+
 import pytest
 
 from dnnc import errors
 from dnnc.errors import DnncError, Status
+from dnnc.places import Place
 
 
 def test_text_has_status_place_fault_and_what_is_accepted():
@@ -16,6 +19,16 @@ def test_text_of_several_lines_ends_in_what_is_accepted():
         "  one: reason",
         "accepted: others",
     ]
+
+
+def test_text_has_the_users_line_first_and_says_where_the_rest_is():
+    place = Place("/models/ffn.py", 12)
+    error = DnncError(Status.BAD_PARAM, "K = 72", "", "matmul", made_at=place, details="all of it")
+    assert error.summary == "BAD_PARAM: ffn.py:12: matmul: K = 72"
+    assert str(error).splitlines() == [error.summary, "hint: the error's `details` list the rest"]
+    assert str(DnncError(Status.BAD_PARAM, "K", made_at=place)) == "BAD_PARAM: ffn.py:12: K"
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), vars(again), str(again)) == (type(error), vars(error), str(error))
 
 
 @pytest.mark.parametrize(

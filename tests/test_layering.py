@@ -29,7 +29,7 @@ LAYERS = (
     ("store", "target", "tools", "options", "log", "rounding", "given"),
     ("dtypes", "expr"),
     ("errors", "stackless"),
-    ("visible",),
+    ("places", "visible"),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

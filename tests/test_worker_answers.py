@@ -26,6 +26,7 @@ def frame(message, payload=b"", length=None):
 
 
 GOOD_ERROR = {"status": int(Status.BAD_PARAM), "what": "w", "supported": "s", "where": "at"}
+GOOD_ERROR |= {"details": "d", "made_at": ["/models/ffn.py", 12]}
 FRAMES = {
     "no message": b"hello, world: a print",
     "a length of 2**63": frame(b"{}", length=1 << 63),
@@ -41,6 +42,7 @@ FRAMES = {
     "a log of another form": frame({"log": 5, "bytes": 0}),
     "a stage of another form": frame({"stage": [], "seconds": "x", "bytes": 0}),
     "an error of no status": frame({"error": {**GOOD_ERROR, "status": 10**9}, "bytes": 0}),
+    "an error without details": frame({"error": {**GOOD_ERROR, "details": 7}, "bytes": 0}),
     "an error that is a text": frame({"error": "bad", "bytes": 0}),
     "no plan": frame({"plan": True, "bytes": 4}, b"junk"),
     "nothing": b"",
@@ -90,9 +92,10 @@ def test_the_plan_of_another_graph_is_an_error(tmp_path):
 
 def test_an_error_is_raised_as_it_was_there(tmp_path):
     child = Answering(frame({"error": GOOD_ERROR, "bytes": 0}), tmp_path)
-    with pytest.raises(DnncError, match="BAD_PARAM: at: w; accepted: s"):
+    with pytest.raises(DnncError, match=r"BAD_PARAM: ffn\.py:12: at: w; accepted: s") as found:
         worker.compile_graph(graph(), "sm_80", cache=False, child=child)
     child.close()
+    assert (found.value.made_at, found.value.details) == (("/models/ffn.py", 12), "d")
 
 
 def test_a_message_is_read_as_it_was_sent():

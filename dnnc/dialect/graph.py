@@ -7,10 +7,12 @@ import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr
+from ..places import Place, place_of_data
 from . import prior
 from .op import Op
 from .tensor import SIGNED_ORDER, Tensor, is_text, stride_order, symbols_of
@@ -123,6 +125,8 @@ class OperationGraph:
             found += parts
             if parts != [op]:
                 self._composites.append((op, parts))
+                for part in parts:
+                    part.made_at = op.made_at
         found = in_steps(found)
         used = (t for op in found for t in (*op.operands, *op.results))
         give_uids(dict.fromkeys((*self.declared, *used)))
@@ -178,12 +182,9 @@ class OperationGraph:
             raise self._error(Status.BAD_PARAM, "no operations", "one operation at least")
         if len(self.ops) > MAX_OPS:
             raise self._error(Status.NOT_SUPPORTED, f"{len(self.ops)} operations", f"{MAX_OPS}")
-        for name in (self.name, *(op.name for op in self.ops)):
-            if not is_text(name):
-                what = f"name {name!a:.80}"
-                raise DnncError(Status.BAD_PARAM, what, "text of UTF-8", "graph")
-        for op in self.ops:
-            op.verify_fields()
+        _verify_name(self.name)
+        self._for_each_op(lambda op: _verify_name(op.name))
+        self._for_each_op(lambda op: op.verify_fields())
         for tensor in self.declared:
             tensor.verify_fields()
         self._expanded = self._text = None  # they are of the graph as it was
@@ -199,8 +200,20 @@ class OperationGraph:
             raise
         return undo
 
-    def _error(self, status: Status, what: str, supported: str = "") -> DnncError:
-        return DnncError(status, what, supported, f"graph '{self.name}'")
+    def _error(
+        self, status: Status, what: str, supported: str = "", made_at: Place | None = None
+    ) -> DnncError:
+        return DnncError(status, what, supported, f"graph '{self.name}'", made_at=made_at)
+
+    def _for_each_op(self, check: Callable[[Op], None]) -> None:
+        """Checks the operations in order; errors say where the one that they came of was made,
+        unless they say where its tensor was."""
+        for op in self.ops:
+            try:
+                check(op)
+            except DnncError as error:
+                error.made_at = error.made_at or op.made_at
+                raise
 
     def _as_stored(self) -> Callable[[], None]:
         """Operations on elements where tensors are vectorized or reordered, and those that give
@@ -290,11 +303,12 @@ class OperationGraph:
                 if not waiting[i]:
                     heapq.heappush(ready, i)
         if len(ordered) < len(ops):
-            left = (op.label for op, count in zip(ops, waiting, strict=True) if count)
+            left = [op for op, count in zip(ops, waiting, strict=True) if count]
             raise self._error(
                 Status.NOT_SUPPORTED_GRAPH_PATTERN,
-                f"a cycle through {', '.join(left)}",
+                f"a cycle through {', '.join(op.label for op in left)}",
                 "a graph in which no operation needs its own result",
+                left[0].made_at,
             )
         return ordered
 
@@ -304,19 +318,20 @@ class OperationGraph:
             if tensor.dtype is None and tensor not in made:
                 tensor.dtype = self.io_type
             tensor.normalize_value()
-        for op in self.ops:
-            for _, tensor in op.tensors("operand"):
-                tensor.verify()
-            op.infer()
-            for tensor in op.results:
-                if tensor.dtype is None:
-                    wanted = self.intermediate_type if tensor.is_virtual else self.io_type
-                    tensor.dtype = wanted or self.io_type
-                tensor.verify()
+        self._for_each_op(self._infer_op)
+
+    def _infer_op(self, op: Op) -> None:
+        for _, tensor in op.tensors("operand"):
+            tensor.verify()
+        op.infer()
+        for tensor in op.results:
+            if tensor.dtype is None:
+                wanted = self.intermediate_type if tensor.is_virtual else self.io_type
+                tensor.dtype = wanted or self.io_type
+            tensor.verify()
 
     def _verify(self) -> None:
-        for op in self.ops:
-            op.verify()
+        self._for_each_op(lambda op: op.verify())
         self._verify_ragged()
         if not self.outputs:
             raise self._error(
@@ -358,6 +373,22 @@ class OperationGraph:
                         "tensors of its own for each operation of several devices",
                     )
 
+    # ---- where a user's program made it
+
+    def places(self) -> dict[str, Any]:
+        """Where operations, in order, and tensors, by uid, were made: JSON data that goes beside
+        the graph's own to another process."""
+        tensors = {str(t.uid): t.made_at for t in self.tensors if t.made_at is not None}
+        return {"ops": [op.made_at for op in self.ops], "tensors": tensors}
+
+    def set_places(self, places: Any) -> OperationGraph:
+        """Takes what `places` gave of an equal graph; gives itself."""
+        for op, place in zip(self.ops, places["ops"], strict=True):
+            op.made_at = place_of_data(place)
+        for tensor in self.tensors:
+            tensor.made_at = place_of_data(places["tensors"].get(str(tensor.uid)))
+        return self
+
     # ---- identity
 
     def canonical_text(self) -> str:
@@ -386,6 +417,11 @@ class OperationGraph:
 
     def __repr__(self) -> str:
         return f"<OperationGraph '{self.name}': {', '.join(op.label for op in self.ops)}>"
+
+
+def _verify_name(name: str) -> None:
+    if not is_text(name):
+        raise DnncError(Status.BAD_PARAM, f"name {name!a:.80}", "text of UTF-8", "graph")
 
 
 def _expanded(ops: Iterable[Op]) -> Iterator[Op]:

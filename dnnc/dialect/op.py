@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
+from ..places import Place
 from .tensor import Tensor, is_text, text
 
 # Operands of one variadic field that the dialect declares (the dialect needs a bound, since
@@ -98,6 +99,7 @@ class Op:
     roles: what the op may be in a fusion: "anchor", "pointwise", "reduction" or "view".
     kind_field: the attribute that titles have ("" = none).
     is_composite: `expand` always replaces it, so that no fusion has it.
+    made_at: the line of the user's program that made it, for errors; None where it is not known.
     """
 
     op_name: ClassVar[str] = ""
@@ -110,6 +112,7 @@ class Op:
     _by_kind: ClassVar[Mapping[str, tuple[Field, ...]]] = {}
 
     name: str = ""
+    made_at: Place | None = None
 
     def __init_subclass__(cls) -> None:
         own = {
@@ -291,7 +294,7 @@ class Op:
         where = f"{self.label} ({constraint})"
         if status == Status.BAD_PARAM_SHAPE_MISMATCH and (known := self._described_operands()):
             where = f"{where} of {known}"
-        return DnncError(status, what, supported, where)
+        return DnncError(status, what, supported, where, made_at=self.made_at)
 
     def _described_operands(self) -> str:
         """a 'x' [8, 64], b 'w' [32, 64]; nothing of more than three, or if none has a name."""

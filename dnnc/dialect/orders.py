@@ -81,7 +81,7 @@ def require_known(tensors: Iterable[Tensor]) -> None:
     for tensor in filter(_is_ordered, tensors):
         problem = unknown_order(tensor)
         if problem is not None:
-            raise DnncError(Status.NOT_SUPPORTED_LAYOUT, *problem)
+            raise DnncError(Status.NOT_SUPPORTED_LAYOUT, *problem, made_at=tensor.made_at)
 
 
 def _is_ordered(tensor: Tensor) -> bool:

@@ -125,4 +125,5 @@ def verify_partition(graph: OperationGraph, computed_twice: Iterable[Op]) -> Non
                     f"{op.label} in several fusions, which reads what {tensor.label} held",
                     "in one of them",
                     f"graph '{graph.name}'",
+                    made_at=op.made_at,
                 )

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import dtypes
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Dim, Expr, Size, product
+from ..places import Place
 
 MAX_RANK = 8
 DEFAULT_ALIGNMENT = 16
@@ -37,6 +38,7 @@ class Tensor:
     reordering: cuDNN's order of elements in memory; see `orders`.
     vector_count: where it is not 1, dims and strides count vectors of so many elements along
     vector_dim, until the graph is finalized (`vectors`).
+    made_at: the line of the user's program that made it, for errors; None where it is not known.
     """
 
     uid: int | None = None
@@ -54,6 +56,7 @@ class Tensor:
     prior_of: int | None = None
     vector_count: int = 1
     vector_dim: int | None = None
+    made_at: Place | None = field(default=None, repr=False)
 
     @property
     def is_constant(self) -> bool:
@@ -116,7 +119,8 @@ class Tensor:
             if not is_right or (isinstance(value, str) and not is_text(value)):
                 wanted = " or ".join(kind.__name__ for kind in accepted)
                 what = f"{name} = {value!a:.80} of a tensor"
-                raise DnncError(Status.BAD_PARAM, what, f"{wanted}, of at most 64 bits", "tensor")
+                supported = f"{wanted}, of at most 64 bits"
+                raise DnncError(Status.BAD_PARAM, what, supported, "tensor", made_at=self.made_at)
 
     def verify(self) -> None:
         """Checks what holds for any tensor, whatever operation uses it."""
@@ -228,7 +232,7 @@ class Tensor:
         self.value = int(self.value)
 
     def error(self, status: Status, what: str, supported: str = "") -> DnncError:
-        return DnncError(status, what, supported, self.label)
+        return DnncError(status, what, supported, self.label, made_at=self.made_at)
 
     def elements(self) -> Expr:
         """How many elements it has."""

@@ -14,6 +14,7 @@ from ..dialect.attention import Attention
 from ..dialect.ops import Sdpa
 from ..dialect.tensor import Tensor, text
 from ..errors import DnncError, Status
+from ..places import current_place
 from . import enums
 from .graph_tensor import GraphTensor
 from .methods import compute_type_of
@@ -285,7 +286,8 @@ class Call:
 
     def result(self, label: str) -> GraphTensor:
         """A new virtual tensor of the graph."""
-        made = GraphTensor(is_virtual=True, name=f"{self.name}::{label}" if self.name else "")
+        name = f"{self.name}::{label}" if self.name else ""
+        made = GraphTensor(is_virtual=True, name=name, made_at=current_place())
         made._graph = self.graph
         return made
 
@@ -329,6 +331,7 @@ class Call:
             if field.name not in left_out and values.get(field.name) is None:
                 values[field.name] = self.result(field.name.upper())
         op = kind(**values)
+        op.made_at = current_place()
         op.verify_fields()
         self._settle(op)
         op.infer()
@@ -360,7 +363,9 @@ class Call:
 
     def _add(self, attention: Attention) -> None:
         """Moves the operations that were made to the graph."""
+        place = current_place()
         for op in attention.steps.ops:
+            op.made_at = place
             for tensor in (*op.operands, *op.results):
                 if isinstance(tensor, GraphTensor):
                     tensor._graph = self.graph

@@ -24,6 +24,7 @@ from ..dialect.json_form import from_json, to_json
 from ..dialect.op import Op
 from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
 from ..errors import DnncError, DnncTypeError, Status
+from ..places import current_place
 from ..target import Target
 from . import attention, attention_fp8, enums
 from .asked_target import AskedTarget
@@ -170,6 +171,7 @@ class pygraph:
 
     def _adopt(self, tensor: GraphTensor) -> GraphTensor:
         tensor._graph = self
+        tensor.made_at = current_place()
         self.graph.add_tensor(tensor)
         return tensor
 
@@ -262,7 +264,7 @@ class pygraph:
     def _append(self, kind: type[Op], values: dict[str, Any]) -> Any:
         """Adds an operation with new virtual results, and returns those."""
         self._require_unplanned()
-        name = values.get("name") or ""
+        name, place = values.get("name") or "", current_place()
         results: list[GraphTensor | None] = []
         left_out = kind.left_out(values)
         for field in kind.fields_of("result"):
@@ -274,11 +276,12 @@ class pygraph:
                 continue
             many = len(kind.fields_of("result")) > 1
             label = f"{name}::{field.name.upper()}" if many and name else name
-            made = GraphTensor(is_virtual=True, name=label)
+            made = GraphTensor(is_virtual=True, name=label, made_at=place)
             made._graph = self
             values[field.name] = made
             results.append(made)
         made = kind(**values)
+        made.made_at = place
         require_fit(self.graph, made)
         self.graph.add(made)
         self._infer_waiting()
@@ -309,7 +312,8 @@ class pygraph:
     def create_execution_plans(
         self, modes: Sequence[Any] = ("A", "FALLBACK"), *, tuning: Any = None, errata: Any = None
     ) -> None:
-        """Ranks the ways to run the graph, in mode order; none is an error with all reasons.
+        """Ranks the ways to run the graph, in mode order; none is an error with the nearest
+        engine's reason.
 
         tuning: a tuning record or its file, whose config for the graph comes first.
         errata: a file of rules that bar configs (default: what DNNC_ERRATA_FILE names).

@@ -108,9 +108,11 @@ class Packing:
             strides=packed_strides(tensor.shape, (0, *inner)),
             dtype=tensor.dtype or graph.graph.io_type,
             is_virtual=True,
+            made_at=tensor.made_at,
         )
         made._graph = graph
-        graph.graph.add(RaggedLoad(packed=tensor, y=made, **side.places(tensor)))
+        op = graph.graph.add(RaggedLoad(packed=tensor, y=made, **side.places(tensor)))
+        op.made_at = tensor.made_at
         return made
 
     def may_be_stored(self, tensor: Any, side: Side) -> None:
@@ -152,13 +154,14 @@ def _store(graph: OperationGraph, tensor: GraphTensor, side: Side) -> None:
     _require_alone(graph, tensor, type(maker))
     io_type = None if tensor.is_virtual else graph.io_type
     padded = GraphTensor(
-        name=_padded_name(tensor), dtype=tensor.dtype or io_type, is_virtual=True, dims=tensor.dims
-    )
+        name=_padded_name(tensor), dtype=tensor.dtype or io_type, is_virtual=True, dims=tensor.dims,
+        made_at=tensor.made_at,
+    )  # fmt: skip
     padded._graph = tensor._graph
     for field, made in maker.tensors("result"):
         if made is tensor:
             setattr(maker, field.name, padded)
-    graph.add(RaggedStore(x=padded, packed=tensor, **side.places(tensor)))
+    graph.add(RaggedStore(x=padded, packed=tensor, **side.places(tensor))).made_at = maker.made_at
     _pack(tensor, form)
 
 
