@@ -55,7 +55,8 @@ def compile(
     process that uses numba_cuda_mlir.  cache: take the plan from the cache if it is there, and
     keep it there; False to compile anew.
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
-    A graph that no engine takes is a cudnnGraphNotSupportedError with every engine's reason.
+    A graph that no engine takes is a cudnnGraphNotSupportedError with the nearest engine's reason;
+    its `details` have every engine's.
     """
     given.verify_integer(variants, "variants")
     if engine is not None:

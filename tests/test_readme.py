@@ -92,6 +92,17 @@ def test_the_table_is_what_was_measured():
     assert min(ratios) < 1  # an honest miss
 
 
+def test_the_refusal_is_printed_so(tmp_path, monkeypatch):
+    """Of the same graph in fp8, which an A100 can't convert."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "examples" / "ffn.py").read_text()
+    Path("ffn.py").write_text(text.replace('io_data_type="f16"', 'io_data_type="FP8_E4M3"'))
+    said = command("compile", "ffn.py", "--target", "a100").stderr
+    shown = [line for line in README.splitlines() if re.match(r"error: |  ffn\.py:", line)]
+    assert said.splitlines()[: len(shown)] == shown
+    assert len(shown) == 2
+
+
 def test_the_hint_is_printed_so():
     """The graph behind it is one of tests/engines/test_hints.py."""
     from dnnc.engines import heuristics, hints

@@ -190,9 +190,11 @@ def ranked(graph: OperationGraph, target: Target, mode: str) -> Sequence[Config]
 def _refused(graph: OperationGraph, target: Target, mode: str) -> DnncError:
     """Why a mode has no config."""
     from ..engines import heuristics
+    from ..engines.nearest import no_config_error
 
     inputs = _inputs()
     if next(heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs), None) is None:
-        return heuristics.no_config_error(graph, target, inputs)
-    reason = heuristics.split_reason(graph, target)
-    return DnncError(Status.NOT_SUPPORTED_GRAPH_PATTERN, reason, "mode FALLBACK", f"mode {mode}")
+        return no_config_error(graph, target, inputs)
+    reason, _, details = heuristics.split_reason(graph, target).partition("\n")
+    status, where = Status.NOT_SUPPORTED_GRAPH_PATTERN, f"mode {mode}"
+    return DnncError(status, reason, "mode FALLBACK", where, details=details)

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 from .. import __version__, log
 from ..errors import DnncError, Status
 from . import bench, bundle, cache, compile, engines, inspect, opt, run, tune
+from .arguments import EXPLAIN
 from .console import BROKEN_PIPE, INTERRUPTED, examples, show_error, to_nowhere
 
 # typer cuts the names of options in help that is narrower.
@@ -37,7 +38,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except DnncError as error:
-            show_error(error)
+            show_error(error, ctx.meta.get(EXPLAIN))
             raise typer.Exit(1) from error
         except BrokenPipeError as error:
             to_nowhere(sys.stdout)

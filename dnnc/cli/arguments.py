@@ -74,6 +74,25 @@ Sizes = Annotated[
     list[str] | None,
     typer.Option("--size", "-s", metavar="NAME=N", help="A size of the graph; repeatable."),
 ]
+
+
+def note_explain(context: typer.Context, value: bool) -> bool:
+    """Keeps the option for whoever prints the error that ends the command."""
+    context.meta[EXPLAIN] = value
+    return value
+
+
+# The key of the option's value in a command's context; commands without the option have none.
+EXPLAIN = "dnnc.explain"
+
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        callback=note_explain,
+        help="Where engines decline the graph: what each of them says, not the nearest alone.",
+    ),
+]
 PlanName = Annotated[
     str | None, typer.Option("--plan", metavar="NAME", help="Which plan of a bundle.")
 ]

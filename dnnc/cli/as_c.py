@@ -41,10 +41,13 @@ def read_plan(
     return replace(plan, programs=tuple(found)) if targets else plan
 
 
-def write(plan: Plan, path: str, times: Sequence[dict[str, float]] | None = None) -> None:
+def write(
+    plan: Plan, path: str, times: Sequence[dict[str, float]] | None = None, explain: bool = False
+) -> None:
     """Writes the header and the source, and says so: the files, what to call, the kernels.
 
     times: of the stages; none of them: the plan is from the cache.  None: it is from a file.
+    explain: whether the reasons of all engines are wanted.
     """
     written = write_c(path, plan)
     size = sum(each.stat().st_size for each in written)
@@ -54,6 +57,6 @@ def write(plan: Plan, path: str, times: Sequence[dict[str, float]] | None = None
     functions = ("load", "workspace_size", "run", "unload", "error_string")
     console.field("functions", ", ".join(f"{prefix}_{name}" for name in functions))
     console.field("build", f"cc -std=c99 -c {written[1]}; link with -lcuda")
-    print_kernels(plan)
+    print_kernels(plan, explain)
     if times is not None:
         print_times(plan, times)

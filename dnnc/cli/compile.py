@@ -27,6 +27,7 @@ from .arguments import (
     ORDER,
     SEPARATOR,
     Errata,
+    Explain,
     Modes,
     PlanName,
     Stage,
@@ -109,6 +110,7 @@ def compile_file(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compile anew, and keep nothing.")
     ] = False,
+    explain: Explain = False,
 ) -> None:
     """Compiles a graph to a plan, or prints any stage on the way.
 
@@ -131,7 +133,7 @@ def compile_file(
     if as_c.is_plan(graph, plan_name):
         wanted = [row.name for row in named or ()]
         plan = as_c.read_plan(graph, plan_name, wanted, emit, bool(engine or knobs))
-        as_c.write(plan, str(output or _default_c(graph, plan)))
+        as_c.write(plan, str(output or _default_c(graph, plan)), explain=explain)
         return
     is_whole = emit in (Stage.plan, Stage.c)
     choice: dict[str, Any] = {
@@ -142,7 +144,7 @@ def compile_file(
     }  # fmt: skip
     known = kept(graph, named, Options(**choice)) if is_whole and not no_cache else None
     if known is not None and (file := known.find()) is not None:
-        _write_kept(file, graph, emit, output)
+        _write_kept(file, graph, emit, output, explain)
         return
     is_compiled = emit in (Stage.cubin, Stage.plan, Stage.c)
     if is_compiled and not in_process and _is_likely_new(graph, no_cache):
@@ -169,11 +171,11 @@ def compile_file(
     if known is not None:
         known.keep(plan, source.stage)
     if emit is Stage.c:
-        as_c.write(plan, str(output or _default_c(graph, plan)), by_target)
+        as_c.write(plan, str(output or _default_c(graph, plan)), by_target, explain)
         return
     path = str(output or default_output(graph, plan))
     write(path, plan)
-    print_summary(plan, path, by_target)
+    print_summary(plan, path, by_target, explain)
 
 
 def _record_text(tuning: str | None) -> str:
@@ -185,15 +187,15 @@ def _record_text(tuning: str | None) -> str:
     return record.read(tuning).text()
 
 
-def _write_kept(file: bytes, graph: str, emit: Stage, output: Path | None) -> None:
+def _write_kept(file: bytes, graph: str, emit: Stage, output: Path | None, explain: bool) -> None:
     """Writes a plan of the cache as it was made, or as C."""
     plan = format.read(file)
     if emit is Stage.c:
-        as_c.write(plan, str(output or _default_c(graph, plan)), [])
+        as_c.write(plan, str(output or _default_c(graph, plan)), [], explain)
         return
     path = str(output or default_output(graph, plan))
     write_whole(path, file)
-    print_summary(plan, path, [])
+    print_summary(plan, path, [], explain)
 
 
 def _is_likely_new(graph: str, no_cache: bool) -> bool:

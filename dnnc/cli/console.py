@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import linecache
 import logging
 import os
 import sys
@@ -17,6 +18,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from ..errors import DnncError
+from ..places import Place
 from ..plan.plan import Plan
 from ..visible import visible
 from .tables import Column, Table
@@ -72,9 +74,27 @@ def columns() -> int | None:
     return out().width if sys.stdout.isatty() else None
 
 
-def show_error(error: DnncError) -> None:
-    """An error's text, without a trace."""
-    show_problem(str(error))
+def show_error(error: DnncError, explain: bool | None = None) -> None:
+    """An error's text, without a trace, and the line of the user's file that it is about.
+
+    explain: whether the command's --explain asks for the details; None: it has no such option.
+    """
+    show_problem(error.summary)
+    if error.made_at is not None:
+        _show_line(error.made_at)
+    if error.details and explain:
+        err().print(Text(visible(error.details)), soft_wrap=True)
+    elif error.details:
+        wanted = "dnnc engines GRAPH --explain" if explain is None else "--explain"
+        note(f"hint: {wanted} lists what each engine says")
+
+
+def _show_line(place: Place) -> None:
+    """A line of a file, where it can be read, by a path that terminals open."""
+    code = linecache.getline(place.file, place.line).strip()
+    here = os.getcwd() + os.sep
+    if code:
+        note(f"  {place.file.removeprefix(here)}:{place.line}: {code}")
 
 
 def show_problem(text: str) -> None:
@@ -235,6 +255,18 @@ def show_hints(plan: Plan) -> None:
     for program in plan.programs:
         for hint in program.warnings:
             field("hint", f"{program.target}: {hint}")
+
+
+def show_split(place: str, reason: str, explain: bool | None = None) -> None:
+    """Why a plan's program is several fusions: the sentence, and all of it if that is asked for.
+
+    explain: whether the command's --explain asks for it; None: it has no such option.
+    """
+    sentence, *others = reason.split("\n")
+    hint = " (--explain lists what each engine says)" if others and explain is False else ""
+    field("split", f"{place}{sentence}{hint}")
+    for line in others if explain else ():
+        field("", line)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from .arguments import (
     Modes,
     Targets,
     Tuning,
+    note_explain,
     parse_modes,
     target_or,
 )
@@ -51,20 +52,29 @@ def engines(
     mode: Modes = DEFAULT_MODES,
     tuning: Tuning = None,
     errata: Errata = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Also the engines that are made for other operations, and every clause that an "
+            "engine declines.",
+        ),
+    ] = False,
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Also every knob, the support surface of each engine, every config, what bounds "
-            "it, and what errata bar.",
+            callback=note_explain,
+            help="As --all; also every knob, the support surface of each engine, every config, "
+            "what bounds it, and what errata bar.",
         ),
     ] = False,
 ) -> None:
-    """Shows which engines take a graph, with their best knobs and the predicted time, and for each
-    other engine the clauses that refused it, with what would be accepted.
+    """Shows which engines take a graph, with their best knobs and the predicted time, and which
+    nearly do, nearest first: the clause that each declines, with what would be accepted.
 
     Then the configs that dnnc compile tries, in their order.  A graph that no config fits is an
-    error with every engine's reasons.  Nothing is compiled.
+    error with the nearest engine's reason.  Nothing is compiled.
     """
     from ..engines.inputs import inputs_of
     from ..options import Options
@@ -76,27 +86,32 @@ def engines(
     for place, row in enumerate(target_rows(single_target() if named is None else named)):
         if place:
             console.blank()
-        _show(source.graph, row, modes, inputs_of(options), explain)
+        _show(source.graph, row, modes, inputs_of(options), every or explain, explain)
 
 
 def _show(
-    graph: OperationGraph, target: Target, modes: Sequence[str], inputs: Inputs, explain: bool
+    graph: OperationGraph,
+    target: Target,
+    modes: Sequence[str],
+    inputs: Inputs,
+    every: bool,
+    explain: bool,
 ) -> None:
     from ..dialect.fusion import partition
-    from ..engines import heuristics
+    from ..engines import heuristics, nearest
 
     (whole,) = partition(graph, [graph.live_ops])
     console.heading(f"graph '{graph.name}' on {target.name}, as one fusion")
     console.field("operations", ", ".join(op.label for op in whole.ops))
     _show_fits(whole, target, inputs)
-    _show_refusals(whole, target)
+    _show_refusals(whole, target, every)
     if explain:
         _show_engines(whole, target, inputs)
     _show_barred(whole, target, inputs)
     configs = list(heuristics.configs(graph, target, modes, inputs))
     if not configs:
-        raise heuristics.no_config_error(graph, target, inputs)
-    _show_configs(configs, len(configs) if explain else _SHOWN, modes)
+        raise nearest.no_config_error(graph, target, inputs)
+    _show_configs(configs, modes, explain)
     if (entry := configs[0].measured) is not None:
         _show_tuned(graph, entry)
 
@@ -122,24 +137,38 @@ def _show_fits(fusion: Fusion, target: Target, inputs: Inputs) -> None:
         console.show(table)
 
 
-def _show_refusals(fusion: Fusion, target: Target) -> None:
-    """A line for each clause that an engine refused."""
-    from ..engines import heuristics
+def _show_refusals(fusion: Fusion, target: Target, every: bool) -> None:
+    """A line for each engine of such operations that declines, nearest first.
 
-    table = console.table("refuses it", "clause", "what is wrong", "accepted")
-    for refusal in heuristics.refusals(fusion, target):
+    every: a line for each clause of all engines.
+    """
+    from ..engines import nearest
+    from ..engines.choice import refusals
+
+    found = nearest.nearest_first(refusals(fusion, target))
+    near = [refusal for refusal in found if nearest.is_related(refusal)]
+    title = "declines it" if every else "nearly takes it"
+    table = console.table(title, "clause", "what is wrong", "accepted")
+    for refusal in found if every else near:
+        first = nearest.decisive_reason(refusal)
+        more = "" if every else nearest.more_clauses(refusal)
         name = f"{refusal.engine.name} ({refusal.engine.index})"
-        for place, reason in enumerate(refusal.reasons):
-            first = name if place == 0 else ""
-            table.add_row(first, reason.clause, reason.what, reason.supported)
+        table.add_row(name, first.clause, f"{first.what}{more}", first.supported)
+        for reason in refusal.reasons if every else ():
+            if reason is not first:
+                table.add_row("", reason.clause, reason.what, reason.supported)
     if table.rows:
         console.blank()
         console.show(table)
+    if (others := len(found) - len(near)) and not every:
+        console.blank()
+        said = console.counted(others, "engine is", "engines are")
+        console.field("", f"{said} made for other operations (--all lists them)")
 
 
 def _show_barred(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     """How many configs each rule bars."""
-    from ..engines.heuristics import barred_choices
+    from ..engines.choice import barred_choices
 
     counts = Counter((c.engine.name, rule) for c, rule in barred_choices(fusion, target, inputs))
     table = console.table("barred", ">configs", "by rule", "why")
@@ -172,8 +201,9 @@ def _show_engines(fusion: Fusion, target: Target, inputs: Inputs) -> None:
         console.show(table)
 
 
-def _show_configs(configs: Sequence[EngineConfig], count: int, modes: Sequence[str]) -> None:
+def _show_configs(configs: Sequence[EngineConfig], modes: Sequence[str], explain: bool) -> None:
     """The configs in order; of a split one, its fusions and the reason."""
+    count = len(configs) if explain else _SHOWN
     console.heading(f"\nconfigs in the order of compile (modes {', '.join(modes)})")
     table = console.table(">", "engine", "knobs", ">predicted", "bound by", "operations")
     for place, config in enumerate(configs[:count]):
@@ -191,7 +221,7 @@ def _show_configs(configs: Sequence[EngineConfig], count: int, modes: Sequence[s
     if len(configs) > count:
         console.field("", f"and {len(configs) - count} more (--explain lists them)")
     for reason in dict.fromkeys(c.split_reason for c in configs[:count] if c.split_reason):
-        console.field("split", reason)
+        console.show_split("", reason)  # the tables above hold the rest
 
 
 def _show_tuned(graph: OperationGraph, entry: Entry) -> None:

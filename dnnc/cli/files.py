@@ -20,6 +20,7 @@ from ..api import graph_of
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..frontends.device_properties import DeviceProperties
+from ..places import Place, is_own, place_of_raise
 from ..plan import format
 from ..plan.plan import Plan, Program
 
@@ -124,6 +125,12 @@ def _placed(error: DnncError, path: str) -> DnncError:
     return DnncError(error.status, what, error.supported, where)
 
 
+def _placed_in_python(error: DnncError, where: str) -> DnncError:
+    """The error with the line that it came of, or, where no line is known, with a place."""
+    error.made_at = error.made_at or place_of_raise(error.__traceback__)
+    return error if error.made_at is not None else _placed(error, where)
+
+
 def _graph_of_json(path: str) -> OperationGraph:
     from ..dialect.json_form import from_json
 
@@ -166,37 +173,45 @@ def _built(path: str) -> Any:
         build = getattr(module, "build", None)
         made = build() if callable(build) else None
     except DnncError as error:
-        raise _placed(error, path) from error
+        raise _placed_in_python(error, path) from error
     except (Exception, SystemExit) as error:
-        line = _line_in(error, str(file))
-        raise _not_a_graph_file(f"{type(error).__name__}: {error}{line}", path) from error
+        raise _failed_build(error, path, str(file)) from error
     finally:
         sys.path.remove(str(file.parent))
     if not callable(build):
-        raise _not_a_graph_file("no function build()", path)
+        raise DnncError(Status.BAD_PARAM, "no function build()", _WANTED, where=path)
     return made
 
 
-def _not_a_graph_file(what: str, path: str) -> DnncError:
-    wanted = "a function build() that returns a dnnc.pygraph when it is called without arguments"
-    return DnncError(Status.BAD_PARAM, what, wanted, where=path)
+_WANTED = "a function build() that returns a dnnc.pygraph when it is called without arguments"
 
 
-def _line_in(error: BaseException, file: str) -> str:
-    """Where in the file an exception came from."""
-    trace, found = error.__traceback__, 0
+def _failed_build(error: BaseException, path: str, file: str) -> DnncError:
+    """What an exception of the file's code, or of a method of dnnc that it called, becomes.
+
+    file: the path that the file's code objects have.
+    """
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename == file and error.lineno is not None:
+        made_at = Place(file, error.lineno)
+        return DnncError(Status.BAD_PARAM, what, _WANTED, made_at=made_at)
+    trace, last = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:
-            found = trace.tb_lineno
+            last = trace
         trace = trace.tb_next
-    return f" (line {found})" if found else ""
+    if last is None:
+        return DnncError(Status.BAD_PARAM, what, _WANTED, where=path)
+    is_refused = last.tb_next is not None and is_own(last.tb_next.tb_frame)
+    supported = "" if is_refused else _WANTED  # else what dnnc refused says what it accepts
+    return DnncError(Status.BAD_PARAM, what, supported, made_at=Place(file, last.tb_lineno))
 
 
 def _finalized(made: Any, path: str) -> OperationGraph:
     try:
         return graph_of(made)
     except DnncError as error:
-        raise _placed(error, f"{path}: build()") from error
+        raise _placed_in_python(error, f"{path}: build()") from error
 
 
 # ---- plans

@@ -12,7 +12,7 @@ from ..errors import DnncError, Status
 from ..plan import codec, format
 from ..plan.plan import Plan, Program
 from . import console, files
-from .arguments import PlanName
+from .arguments import Explain, PlanName
 from .sass import disassembled
 from .show_plan import show_bundle, show_plan
 from .show_stage import show_cubin, show_source
@@ -54,6 +54,7 @@ def inspect(
         str | None,
         typer.Option("--target", "-t", metavar="NAME", help="Only what is for this target."),
     ] = None,
+    explain: Explain = False,
 ) -> None:
     """Shows what is in a file: tensors, fusions with engine and knobs, launches, kernels with
     registers, spills and shared memory; of a bundle, its plans.
@@ -68,7 +69,7 @@ def inspect(
     accepted = (files.PLAN_SUFFIX, files.CUBIN_SUFFIX, *files.GRAPH_SUFFIXES)
     suffix = files.suffix_of(file, accepted)
     if suffix == files.PLAN_SUFFIX:
-        _inspect_plan(file, plan, target, part)
+        _inspect_plan(file, plan, target, part, explain)
     elif suffix == files.CUBIN_SUFFIX:
         _inspect_cubin(file, part)
     else:
@@ -85,7 +86,9 @@ def _absent(part: str, what: str, file: str) -> DnncError:
 # ---- plans
 
 
-def _inspect_plan(file: str, name: str | None, target: str | None, part: str) -> None:
+def _inspect_plan(
+    file: str, name: str | None, target: str | None, part: str, explain: bool
+) -> None:
     bundle = format.Bundle(file)
     if len(bundle.names) > 1 and name is None and not part:
         show_bundle(bundle)
@@ -99,7 +102,7 @@ def _inspect_plan(file: str, name: str | None, target: str | None, part: str) ->
     elif part:
         console.raw("".join(_codes(plan, programs, part)))
     else:
-        show_plan(plan, programs)
+        show_plan(plan, programs, explain)
 
 
 def _codes(plan: Plan, programs: Sequence[Program], part: str) -> Iterator[str]:

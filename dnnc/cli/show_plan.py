@@ -27,8 +27,8 @@ def show_bundle(bundle: Bundle) -> None:
     console.show(table)
 
 
-def show_plan(plan: Plan, programs: Sequence[Program]) -> None:
-    """Everything of a plan but its code."""
+def show_plan(plan: Plan, programs: Sequence[Program], explain: bool = False) -> None:
+    """Everything of a plan but its code; explain: whether with the reasons of all engines."""
     console.heading(f"plan '{plan.name}'")
     console.field("key", plan.key)
     console.field("made by", ", ".join(f"{name} {v}" for name, v in plan.tools.items()))
@@ -38,7 +38,7 @@ def show_plan(plan: Plan, programs: Sequence[Program]) -> None:
         console.field("in place", f"output uid {output} may be the buffer of input uid {source}")
     _show_tensors(plan.tensors)
     for program in programs:
-        _show_program(plan, program)
+        _show_program(plan, program, explain)
 
 
 def _name(tensor: TensorRecord) -> str:
@@ -70,14 +70,14 @@ def _show_tensors(tensors: Sequence[TensorRecord]) -> None:
 # ---- programs
 
 
-def _show_program(plan: Plan, program: Program) -> None:
+def _show_program(plan: Plan, program: Program, explain: bool) -> None:
     console.heading(f"\nprogram {program.target}: {rule_text(program)}")
     for module in program.modules:
         sizes = [f"cubin {len(plan.blobs[module.cubin]):,} B"]
         sizes += [f"PTX {len(plan.blobs[module.ptx]):,} B"] if module.ptx >= 0 else []
         console.field("code", ", ".join(sizes))
     if program.split_reason:
-        console.field("split", program.split_reason)
+        console.show_split("", program.split_reason, explain)
     for hint in program.warnings:
         console.field("hint", hint)
     console.blank()

@@ -9,21 +9,26 @@ from ..plan.plan import FusionRecord, Kernel, Plan, Program
 from . import console
 
 
-def print_summary(plan: Plan, path: str, times: Sequence[dict[str, float]]) -> None:
-    """The file, then a line a kernel, then the times of the stages."""
+def print_summary(
+    plan: Plan, path: str, times: Sequence[dict[str, float]], explain: bool = False
+) -> None:
+    """The file, then a line a kernel, then the times of the stages.
+
+    explain: whether the reasons of all engines are wanted.
+    """
     size = Path(path).stat().st_size
     console.heading(f"{path}: plan '{plan.name}', {size:,} bytes, key {plan.key[:12]}")
-    print_kernels(plan)
+    print_kernels(plan, explain)
     print_times(plan, times)
 
 
-def print_kernels(plan: Plan) -> None:
+def print_kernels(plan: Plan, explain: bool = False) -> None:
     """A line a kernel, why there are several, and what would make them faster."""
     _print_kernels(plan)
     console.show_hints(plan)
     for program in plan.programs:
         if program.split_reason:
-            console.field("split", f"{program.target}: {program.split_reason}")
+            console.show_split(f"{program.target}: ", program.split_reason, explain)
 
 
 def print_times(plan: Plan, times: Sequence[dict[str, float]]) -> None:

@@ -59,13 +59,14 @@ class Refusal:
 
     engine: Engine
     fusion: Fusion
+    target: Target
     reasons: tuple[Reason, ...]
 
 
 def refusals(fusion: Fusion, target: Target) -> list[Refusal]:
     """The reasons of every engine that declines the fusion, or has no configuration of it."""
-    found = [Refusal(e, fusion, reasons_without_choice(e, fusion, target)) for e in ENGINES]
-    return [refusal for refusal in found if refusal.reasons]
+    asked = ((engine, reasons_without_choice(engine, fusion, target)) for engine in ENGINES)
+    return [Refusal(engine, fusion, target, reasons) for engine, reasons in asked if reasons]
 
 
 def choices(

@@ -73,7 +73,7 @@ def before_reasons(fusion: Fusion) -> list[Reason]:
     op = conv_of(fusion)
     for other in fusion.upstream(op.x):
         if not isinstance(other, Pointwise) or other.mode == "gen_index":
-            return [pattern_reason(f"{other.label} before {op.label}", _SUPPORTED)]
+            return [pattern_reason(f"{other.label} before {op.label}", _SUPPORTED, other)]
     for tensor in fusion.read_inputs(conv_of(fusion).x):
         if not _is_read_as_supported(tensor, op.x):
             return [pattern_reason(f"{tensor.label} of dims {text(tensor.shape)}", _SUPPORTED)]

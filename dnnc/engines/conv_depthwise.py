@@ -59,6 +59,8 @@ class ConvDepthwiseEngine:
 
     name: str = "conv_depthwise"
     index: int = 12
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         f"one conv_fprop of one to three spatial dims, with up to {_MOST_GROUP} input channels a "

@@ -57,6 +57,8 @@ class ConvGroupedSm80Engine:
 
     name: str = "conv_grouped_sm80"
     index: int = 18
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one conv_fprop of one to three spatial dims, of several groups of "

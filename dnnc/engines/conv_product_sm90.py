@@ -48,6 +48,8 @@ class ConvProductSm90Engine:
 
     name: str = "conv_product_sm90"
     index: int = 17
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = "sm_90a"
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one tap, stride 1, no padding and one group, of one to three "

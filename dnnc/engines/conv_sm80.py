@@ -93,6 +93,8 @@ class ConvSm80Engine:
 
     name: str = "conv_sm80"
     index: int = 13
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, once or "

@@ -105,6 +105,8 @@ class ConvSm90Engine:
 
     name: str = "conv_sm90"
     index: int = 11
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = "sm_90a"
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "

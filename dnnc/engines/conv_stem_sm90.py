@@ -69,6 +69,8 @@ class ConvStemSm90Engine:
 
     name: str = "conv_stem_sm90"
     index: int = 14
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = "sm_90a"
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of two spatial dims and one group; X and W of f16 or bf16, sums in "

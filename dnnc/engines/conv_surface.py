@@ -12,7 +12,7 @@ from ..expr import Expr
 from ..target import Target
 from .conv import ConvShape, conv_of, shape_of
 from .engine import Reason
-from .surface import fewer_than, pattern_reason
+from .surface import fewer_than, pattern_reason, target_reasons
 
 MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 _MOST_PLACES = 1 << 30  # along an axis, with padding: places may lie outside by as many
@@ -34,8 +34,9 @@ def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tu
 
 def neighbour_reasons(fusion: Fusion, pattern: str) -> list[Reason]:
     """What beside the convolution is no pointwise operation and no view."""
-    strange = [op.label for op in fusion.ops if op.role not in ("anchor", "pointwise", "view")]
-    return [pattern_reason(", ".join(strange), pattern)] if strange else []
+    strange = [op for op in fusion.ops if op.role not in ("anchor", "pointwise", "view")]
+    what = ", ".join(op.label for op in strange)
+    return [pattern_reason(what, pattern, strange[0])] if strange else []
 
 
 def hopper_reasons(
@@ -52,10 +53,7 @@ def hopper_reasons(
     meets, asked where there is nothing else.  before: what is wrong with operations before X; None:
     there may be none.
     """
-    op, reasons = conv_of(fusion), list[Reason]()
-    if target.name != "sm_90a":
-        status = Status.NOT_SUPPORTED_ARCH_MISMATCH
-        reasons.append(Reason(status, "architecture", str(target), "sm_90a"))
+    op, reasons = conv_of(fusion), target_reasons("sm_90a", target)
     for name, operand in (("X", op.x), ("W", op.w)):
         if before and name == "X" and operand in fusion.producers:
             reasons += before(fusion)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from ..dialect.fusion import Fusion
+from ..dialect.op import Op
 from ..errors import Status
 from ..target import Target
 
@@ -19,12 +20,14 @@ class Reason:
 
     status: a kind of NOT_SUPPORTED.  clause: the clause of the support surface that failed,
     stable, for tests and filters.  what: what was wrong.  supported: what would be accepted.
+    about: the operation that is in the way, where it is one.
     """
 
     status: Status
     clause: str
     what: str
     supported: str
+    about: Op | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.clause}: {self.what}; accepted: {self.supported}"
@@ -54,6 +57,8 @@ class Engine(Protocol):
     """One way to run fusions.  `supports` and `legal` are its support surface, whole.
 
     name: as `--engine` takes it.  index: global and stable, as cuDNN's engine indices are.
+    families: what its kernels are made for, of those that `nearest.families_of` gives a fusion.
+    only_target: the name of the one target that it is for, "" where it is for all.
     support: lines for the support table.
     inlines_anchors: it works from an anchor's linalg decomposition, not on the call.
     all_knobs: every knob that it has for some fusion and target, with all values.
@@ -66,6 +71,12 @@ class Engine(Protocol):
 
     @property
     def index(self) -> int: ...
+
+    @property
+    def families(self) -> tuple[str, ...]: ...
+
+    @property
+    def only_target(self) -> str: ...
 
     @property
     def support(self) -> tuple[str, ...]: ...

@@ -38,6 +38,13 @@ class FallbackEngine(PointwiseEngine):
 
     name: str = "fallback"
     index: int = 2
+    families: tuple[str, ...] = (
+        "product",
+        "convolution",
+        "convolution gradient",
+        "packing",
+        "reduction",
+    )
     inlines_anchors: bool = True
     reducer: Reducer | None = reduce.serial
     support: tuple[str, ...] = (
@@ -56,14 +63,14 @@ class FallbackEngine(PointwiseEngine):
                 "pointwise, view, matmul, moe_grouped_matmul, conv_fprop, conv_dgrad, conv_wgrad, "
                 "ragged_store, reduction"
             )
-            reasons.append(pattern_reason(what, supported))
+            reasons.append(pattern_reason(what, supported, strange[0]))
         if not sums and not strange:
             reasons.append(pattern_reason("no sum", "a matmul, a convolution or a reduction"))
         for op in sums:
             nested = [other for other in sums if other in self._below(fusion, op)]
             if nested:
                 what = f"{op.label} needs {nested[0].label}"
-                reasons.append(pattern_reason(what, "sums that do not need each other"))
+                reasons.append(pattern_reason(what, "sums that do not need each other", op))
         first = fusion.outputs[0]
         if any(output.shape != first.shape for output in fusion.outputs):
             reasons.append(pattern_reason("outputs of different dims", "outputs of equal dims"))

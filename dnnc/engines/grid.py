@@ -81,6 +81,8 @@ class GridEngine:
 
     name: str = "grid"
     index: int = 8
+    families: tuple[str, ...] = ("reduction",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "reductions of equal dims and axes, also of what other such reductions give, whose "

@@ -24,12 +24,13 @@ from ..options import DEFAULT_MODES
 from ..record import Entry, of_structure, typical_entry
 from ..target import Target
 from . import ENGINES, engine_named, wider
-from .choice import Choice, Refusal, barred_choices, choices, choices_of_each, refusals
+from .choice import Choice, choices, choices_of_each, refusals
 from .declined import reasons_against
 from .engine import Engine
 from .explicit import parsed_choice, with_knobs
 from .info import behavior_notes
 from .inputs import Inputs, inputs_of
+from .nearest import declined_text, every_reason, no_config_error, subject
 from .splitting import grown_groups
 from .splitting_by_axes import groups_by_axes
 from .surface import memory_seconds
@@ -449,15 +450,18 @@ def _grown_config(
 
 
 def split_reason(graph: OperationGraph, target: Target) -> str:
-    """Why a graph is not run as one fusion."""
+    """Why a graph is not run as one fusion: a sentence, and where no engine takes it, a line more
+    for each clause that each engine declines, nearest engine first."""
     (whole,) = partition(graph, [graph.live_ops])
-    declined = [f"{r.engine.name} ({r.reasons[0]})" for r in refusals(whole, target)]
+    declined = refusals(whole, target)
     if len(declined) < len(ENGINES):
         return (
             "asked for, predicted to be faster than one fusion, or one fusion spills registers or "
             "rounds operands to fewer bits"
         )
-    return f"no engine takes the graph as one fusion: {'; '.join(declined)}"
+    said, reason = declined_text(declined)
+    sentence = f"no engine takes the graph as one fusion: {said}; accepted: {reason.supported}"
+    return "\n".join([sentence, *every_reason(declined)])
 
 
 def best_config(
@@ -471,7 +475,8 @@ def best_config(
 ) -> EngineConfig:
     """The first config, of an engine and with knobs where they are given.
 
-    No config is a NOT_SUPPORTED error with the reasons of every engine.
+    No config is a NOT_SUPPORTED error with the nearest engine's reason; its `details` have those
+    of every engine.
     """
     if engine is not None or knobs:
         return _explicit_config(graph, target, modes, engine, knobs or {}, inputs)
@@ -509,55 +514,6 @@ def _explicit_config(
             f"engine {name}: {'; '.join(map(str, reasons))}",
             "",
             f"graph '{graph.name}'",
+            made_at=subject(reasons[0], whole).made_at,
         )
     return EngineConfig((with_knobs(chosen, whole, knobs, target, inputs),))
-
-
-def no_config_error(
-    graph: OperationGraph, target: Target, inputs: Inputs | None = None
-) -> DnncError:
-    """Why nothing runs the graph: each operation that no engine takes, with all reasons, and the
-    errata that bar what one would take; an engine a line."""
-    alone = partition(graph, [[op] for op in graph.live_ops])
-    lines: list[str] = []
-    status = Status.NOT_SUPPORTED_GRAPH_PATTERN
-    for fusion in alone:
-        rules = dict.fromkeys(rule for _, rule in barred_choices(fusion, target, inputs))
-        if rules and not choices(fusion, target, inputs=inputs):
-            status = Status.NOT_SUPPORTED
-            lines += [f"{fusion.ops[0].label}:", *(f"  barred by {rule}" for rule in rules)]
-        found = refusals(fusion, target)
-        if len(found) == len(ENGINES):
-            status = _status_of(found)
-            said = (f"  {r.engine.name}: {r.reasons[0]}" for r in found)
-            lines += [f"{fusion.ops[0].label}:", *said]
-    supported = "operations of the support table (dnnc engines GRAPH explains each)"
-    if not lines:
-        lines = _reasons_together(graph, alone, target)
-        supported = "heuristic mode FALLBACK, which gives engines a part of the graph each"
-    return DnncError(
-        status,
-        "\n  ".join([f"no engine for {target}:", *lines]),
-        supported,
-        f"graph '{graph.name}'",
-    )
-
-
-def _reasons_together(graph: OperationGraph, alone: Sequence[Fusion], target: Target) -> list[str]:
-    """Why none takes the whole graph, of engines that take its product or other anchor, or, of a
-    graph without, its first operation."""
-    (whole,) = partition(graph, [graph.live_ops])
-    first = next((fusion for fusion in alone if fusion.with_role("anchor")), alone[0])
-    others = {refusal.engine for refusal in refusals(first, target)}
-    said = (f"  {r.engine.name}: {r.reasons[0]}" for r in refusals(whole, target)
-            if r.engine not in others)  # fmt: skip
-    return ["each operation has one, but not all of them together:", *said]
-
-
-def _status_of(found: Sequence[Refusal]) -> Status:
-    """The status of the engine that came closest: it has a reason other than its pattern."""
-    for refusal in found:
-        for reason in refusal.reasons:
-            if reason.status != Status.NOT_SUPPORTED_GRAPH_PATTERN:
-                return reason.status
-    return Status.NOT_SUPPORTED_GRAPH_PATTERN

@@ -25,6 +25,7 @@ from . import heuristics
 from .choice import refusals
 from .heuristics import WORTH_A_LOOK, EngineConfig
 from .inputs import Inputs
+from .nearest import nearest_first
 
 _LEAST_GAIN = 1.15
 _WIDE_BYTES = 16  # of the accesses of TMA, cp.async and vector loads
@@ -75,7 +76,8 @@ def slow_products(config: EngineConfig, target: Target) -> tuple[str, ...]:
             continue
         # What declines another pattern says nothing of this one.
         other = Status.NOT_SUPPORTED_GRAPH_PATTERN
-        found = (r for r in refusals(choice.fusion, target) if r.reasons[0].status is not other)
+        every = nearest_first(refusals(choice.fusion, target))
+        found = (r for r in every if r.reasons[0].status is not other)
         said = "; ".join(f"{r.engine.name}: {r.reasons[0]}" for r in found)
         said = said or "no other engine has such operations, or not in one fusion"
         about = _seconds_text(choice.prediction.seconds)

@@ -64,6 +64,8 @@ class MatmulSm80Engine:
 
     name: str = "matmul_sm80"
     index: int = 4
+    families: tuple[str, ...] = ("product",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one matmul of f16, bf16, f32 (as tf32, once or in three products) or i8 operands, sums "

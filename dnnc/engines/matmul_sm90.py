@@ -64,7 +64,7 @@ from .product import (
     tile_reasons,
 )
 from .region_sm90 import instruction_of, tiling_of
-from .surface import bytes_of, pattern_reason, too_large_reasons
+from .surface import bytes_of, pattern_reason, target_reasons, too_large_reasons
 from .tile_sm90 import Tiling
 
 _MOST_PRODUCTS = 2
@@ -78,6 +78,8 @@ class MatmulSm90Engine:
 
     name: str = "matmul_sm90"
     index: int = 5
+    families: tuple[str, ...] = ("product",)
+    only_target: str = "sm_90a"
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one matmul of f16, bf16, f32 (as tf32, a numerical note), i8, or fp8 operands "
@@ -99,11 +101,7 @@ class MatmulSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if refused := products_reasons(fusion, _MOST_PRODUCTS):
             return refused
-        reasons: list[Reason] = []
-        if target.name != "sm_90a":
-            reasons.append(
-                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
-            )
+        reasons = target_reasons(self.only_target, target)
         first, *others = matmuls_of(fusion)
         for op in (first, *others):
             reasons += self._operand_reasons(op)

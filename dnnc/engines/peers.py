@@ -49,6 +49,8 @@ class PeersEngine:
 
     name: str = "peers"
     index: int = 10
+    families: tuple[str, ...] = ("exchange",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one peer_reduction alone: the exchange of batchnorm and batchnorm_backward with "

@@ -44,6 +44,8 @@ class PointwiseEngine:
 
     name: str = "pointwise"
     index: int = 1
+    families: tuple[str, ...] = ("pointwise",)
+    only_target: str = ""
     inlines_anchors: bool = False
     reducer: Reducer | None = None
     support: tuple[str, ...] = (

@@ -40,7 +40,7 @@ def epilogue_reasons(fusion: Fusion, op: Op) -> list[Reason]:
         is_after = any(op in fusion.upstream(t) for t in other.operands)
         if is_after and (other.role != "pointwise" or any(t.shape != dims for t in other.results)):
             what = f"{other.label} of dims {text(other.results[0].shape)} after the product"
-            return [pattern_reason(what, f"pointwise operations of dims {text(dims)}")]
+            return [pattern_reason(what, f"pointwise operations of dims {text(dims)}", other)]
     for output in fusion.outputs:
         producer = fusion.producers[output]
         if producer is not op and op not in fusion.upstream(output):
@@ -61,15 +61,16 @@ def products_reasons(fusion: Fusion, most: int) -> tuple[Reason, ...]:
     for op in found:
         if type(op) is not type(found[0]) or _offsets(op) is not _offsets(found[0]):
             what = f"{op.label} and {found[0].label}"
-            return (pattern_reason(what, "matmuls, or grouped products of the same offsets"),)
+            return (pattern_reason(what, "matmuls, or grouped products of the same offsets", op),)
         if op.c.shape != found[0].c.shape:
-            return (pattern_reason(f"products of dims {text(op.c.shape)} and others", supported),)
+            what = f"products of dims {text(op.c.shape)} and others"
+            return (pattern_reason(what, supported, op),)
         depths = [other.a.shape[-1] for other in (op, found[0])]
         if depths[0] != depths[1]:
             what = f"products of K = {depths[0]} and {depths[1]}"
-            return (pattern_reason(what, "products of one K"),)
+            return (pattern_reason(what, "products of one K", op),)
         if any(other in fusion.upstream(t) for t in op.operands for other in found):
-            return (pattern_reason(f"{op.label} needs another product", supported),)
+            return (pattern_reason(f"{op.label} needs another product", supported, op),)
     return ()
 
 
@@ -130,19 +131,19 @@ def reducing_epilogue_reasons(
         is_after = bool(made & upstream)
         if isinstance(op, Reduction) and (not is_after or op.x.shape != dims):
             what = f"{op.label} of dims {text(op.x.shape)}"
-            return [pattern_reason(what, f"reductions of the product's dims {text(dims)}")]
+            return [pattern_reason(what, f"reductions of the product's dims {text(dims)}", op)]
         if is_after and op.role not in ("pointwise", "reduction"):
-            return [pattern_reason(f"{op.label} after the product", "pointwise, reduction")]
+            return [pattern_reason(f"{op.label} after the product", "pointwise, reduction", op)]
         if is_after and any(t.shape not in (dims, *reduced) for t in op.results):
             what = f"{op.label} of dims {text(op.results[0].shape)} after the product"
-            return [pattern_reason(what, f"pointwise operations of dims {text(dims)}")]
+            return [pattern_reason(what, f"pointwise operations of dims {text(dims)}", op)]
     for op in flowing_reductions(fusion):
         width = dims[-1].bounds()[1]
         axes = [axis for axis in op.axes if dims[axis].constant != 1]
         if axes != [len(dims) - 1] or width > most_columns:
             what = f"{op.label} over axes {axes} of {text(dims)}, used by what follows"
             rows = f"reductions of rows of up to {most_columns} elements"
-            return [pattern_reason(what, rows if most_columns else "reductions at the exit")]
+            return [pattern_reason(what, rows if most_columns else "reductions at the exit", op)]
     return _order_reasons(fusion) or _result_reasons(fusion) or _output_reasons(fusion, made, kept)
 
 
@@ -167,7 +168,8 @@ def _order_reasons(fusion: Fusion) -> list[Reason]:
             before = next((r for r in flowing if r in fusion.upstream(op.x)), None)
             if before is not None and op.y.shape != before.y.shape:
                 what = f"{op.label} of what {before.label} leads to"
-                return [pattern_reason(what, "reductions at the exit, or of rows that flow on")]
+                wanted = "reductions at the exit, or of rows that flow on"
+                return [pattern_reason(what, wanted, op)]
     return []
 
 

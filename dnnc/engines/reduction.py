@@ -67,6 +67,8 @@ class ReductionEngine:
 
     name: str = "reduction"
     index: int = 3
+    families: tuple[str, ...] = ("reduction",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one or more reductions of equal dims and axes, any mode; pointwise and view operations "
@@ -81,7 +83,7 @@ class ReductionEngine:
         reasons: list[Reason] = []
         heavy = fusion.with_role("anchor")
         if heavy:
-            reasons.append(pattern_reason(heavy[0].label, "reduction, pointwise, view"))
+            reasons.append(pattern_reason(heavy[0].label, "reduction, pointwise, view", heavy[0]))
         if not reductions:
             return (*reasons, pattern_reason("no reduction", "one reduction at least"))
         reasons += agreement_reasons(reductions)
@@ -97,7 +99,8 @@ class ReductionEngine:
             if not above or op.role == "anchor":
                 continue
             if op.role == "reduction":
-                return [pattern_reason(f"{op.label} needs {above[0].label}", "one level of sums")]
+                what = f"{op.label} needs {above[0].label}"
+                return [pattern_reason(what, "one level of sums", op)]
             if op.role == "view" or any(t.shape != y.shape for t in op.results):
                 what = f"{op.label} of dims {text(op.results[0].shape)} after {above[0].label}"
                 return [

@@ -57,6 +57,7 @@ class ResampleEngine(PointwiseEngine):
 
     name: str = "resample"
     index: int = 7
+    families: tuple[str, ...] = ("resampling",)
     reducer: Reducer | None = _windows
     support: tuple[str, ...] = (
         "one or more resample or resample_backward operations, none of which needs another; any "

@@ -83,6 +83,8 @@ class RowsEngine:
 
     name: str = "rows"
     index: int = 6
+    families: tuple[str, ...] = ("reduction",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "reductions of equal dims and axes, also of what other such reductions give (softmax, "

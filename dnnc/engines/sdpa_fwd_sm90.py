@@ -52,6 +52,7 @@ from .surface import (
     LAUNCH_SECONDS,
     bytes_of,
     smem_reasons,
+    target_reasons,
 )
 
 _KEYS = (128, 64, 80, 96, 112, 144, 160, 176, 192, 48, 32)
@@ -84,6 +85,8 @@ class SdpaFwdSm90Engine:
 
     name: str = "sdpa_fwd_sm90"
     index: int = 15
+    families: tuple[str, ...] = ("attention",)
+    only_target: str = "sm_90a"
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, "
@@ -102,11 +105,7 @@ class SdpaFwdSm90Engine:
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         if declined := attention_reasons(fusion):
             return declined
-        reasons = list[Reason]()
-        if target.name != "sm_90a":
-            reasons.append(
-                Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), "sm_90a")
-            )
+        reasons = target_reasons(self.only_target, target)
         if attention_of(fusion).keeps_weights:
             what, supported = "weights as an output", "dropout's mask, or sdpa_sm80"
             reasons.append(Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "outputs", what, supported))

@@ -67,6 +67,8 @@ class SdpaSm80Engine:
 
     name: str = "sdpa_sm80"
     index: int = 16
+    families: tuple[str, ...] = ("attention",)
+    only_target: str = ""
     inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, sums "

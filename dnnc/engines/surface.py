@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..codegen.kernel import MOST_COUNT, bits_of_count
 from ..dialect.fusion import Fusion, remembered
+from ..dialect.op import Op
 from ..dialect.ops import Reshape
 from ..dialect.tensor import Tensor
 from ..errors import Status
@@ -80,9 +81,16 @@ def fewer_than(limit: int, count: Expr) -> str:
     return f"fewer than {limit}" + (f": a smaller max of {', '.join(dims)}" if dims else "")
 
 
-def pattern_reason(what: str, supported: str) -> Reason:
-    """The fusion's operations are not of the engine's pattern."""
-    return Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "operations", what, supported)
+def pattern_reason(what: str, supported: str, about: Op | None = None) -> Reason:
+    """The fusion's operations are not of the engine's pattern; about: the one that is not."""
+    return Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, "operations", what, supported, about)
+
+
+def target_reasons(only: str, target: Target) -> list[Reason]:
+    """Why an engine that is only for one target is not for this one."""
+    if target.name == only:
+        return []
+    return [Reason(Status.NOT_SUPPORTED_ARCH_MISMATCH, "architecture", str(target), only)]
 
 
 def boolean_reason(output: Tensor) -> Reason:

@@ -77,6 +77,7 @@ class TransposeEngine(PointwiseEngine):
 
     name: str = "transpose"
     index: int = 9
+    families: tuple[str, ...] = ("pointwise",)
     support: tuple[str, ...] = (
         "graphs that pointwise takes, without boolean outputs, in which inputs run along another "
         "axis than the outputs: all of those along the same one",

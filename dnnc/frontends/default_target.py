@@ -59,7 +59,7 @@ def compiled_for_default(
     """The plan of a graph that names no target; compile_for makes it for some rows.
 
     A graph that one of a portable plan's rows can't run gets code for the others, which is logged
-    with the reason.  One that none can run is an error with the reasons of the last.
+    with the reason.  One that none can run is the error of the last.
     """
     rows = default_rows()
     try:
@@ -73,7 +73,7 @@ def compiled_for_default(
         if fitting == rows:
             raise
     for error in refused:
-        _log.warning("%s", " ".join(str(error).split()))
+        _log.warning("%s", error.summary)
     return compile_for(fitting)
 
 
@@ -86,6 +86,7 @@ def _fitting_rows(
     """
     from ..engines import heuristics
     from ..engines.inputs import inputs_of
+    from ..engines.nearest import no_config_error
 
     inputs = inputs_of(options)
     oldest, hopper = targets.of_list(targets.PORTABLE)
@@ -96,5 +97,5 @@ def _fitting_rows(
             if next(iter(heuristics.configs(graph, row, options.modes, inputs)), None) is not None:
                 found.append(row)
                 break
-            refused.append(heuristics.no_config_error(graph, row, inputs))
+            refused.append(no_config_error(graph, row, inputs))
     return tuple(found), refused

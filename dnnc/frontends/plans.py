@@ -33,6 +33,7 @@ class PlanList:
     ):
         from ..engines import heuristics
         from ..engines.inputs import inputs_of
+        from ..engines.nearest import no_config_error
 
         self.graph = graph
         self.targets = tuple(targets)
@@ -46,7 +47,7 @@ class PlanList:
         self._built: dict[int, Any] = {}
         self._selected: int | None = None
         if not self.configs:
-            raise heuristics.no_config_error(graph, self.targets[0], self.inputs)
+            raise no_config_error(graph, self.targets[0], self.inputs)
 
     def config(self, index: int) -> Any:
         if not 0 <= index < len(self.configs):
@@ -209,13 +210,16 @@ class PlanList:
         from ..dialect.fusion import partition
         from ..engines import heuristics, info
         from ..engines.declined import reasons_against
+        from ..engines.nearest import subject
 
         engine = info.engine_at(engine_id)
         (whole,) = partition(self.graph, [self.graph.live_ops])
         reasons = reasons_against(engine, whole, self.targets[0])
         if reasons:
             raise DnncError(
-                reasons[0].status, f"engine {engine.name}: {'; '.join(map(str, reasons))}"
+                reasons[0].status,
+                f"engine {engine.name}: {'; '.join(map(str, reasons))}",
+                made_at=subject(reasons[0], whole).made_at,
             )
         choice = heuristics.with_knobs(engine, whole, knobs, self.targets[0], self.inputs)
         self.configs.append(heuristics.EngineConfig((choice,)))

@@ -2,7 +2,7 @@
 """select-engine: gives each fusion an engine and its knobs.
 
 Precondition: fusions.  Postcondition: each fusion's function has `dnn.engine` and `dnn.knobs`.
-A fusion that no engine takes is an error with the reason of each.
+A fusion that no engine takes is an error with the nearest engine's reason.
 
     func.func private @g_fusion0(...) attributes {dnn.fusion = 0}
 ->  ... attributes {dnn.engine = "pointwise", dnn.fusion = 0, dnn.knobs = {LOAD_SIZE = 16}}
@@ -17,7 +17,9 @@ from .. import target as targets
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..engines import heuristics
+from ..engines.choice import refusals
 from ..engines.inputs import Inputs, inputs_of_files
+from ..engines.nearest import declined_text, every_reason
 from ..errors import DnncError, Status
 from ..target import Target
 from .fuse import target_of
@@ -76,12 +78,13 @@ def _ops(function: Any) -> list[str]:
 def _best(fusion: Fusion, target: Target, inputs: Inputs) -> heuristics.Choice:
     found = heuristics.choices(fusion, target, inputs=inputs)
     if not found:
-        said = heuristics.refusals(fusion, target)
-        each = (f"{r.engine.name}: {', '.join(map(str, r.reasons))}" for r in said)
+        refused = refusals(fusion, target)
+        said, reason = declined_text(refused)
         raise DnncError(
-            said[0].reasons[0].status,
-            "\n  ".join([f"no engine for {target}:", *each]),
-            "a fusion that an engine takes",
+            reason.status,
+            f"no engine for {target} takes it: {said}",
+            reason.supported,
             repr(fusion),
+            details="\n".join(every_reason(refused)),
         )
     return found[0]

@@ -231,7 +231,8 @@ class Program:
 
     capability: compute capability.  exact: runs on that one alone; otherwise its cubins run on
     later minor versions of the same major version too.
-    split_reason: why the graph is more than one fusion ("" when it is one).
+    split_reason: why the graph is more than one fusion ("" when it is one): a sentence, on lines
+    after it what each engine said.
     warnings: what the log said of the choices when they were made.
     """
 
@@ -256,7 +257,8 @@ class Program:
             knobs = (f"{k}={v}" for k, v in sorted(fusion.knobs.items()))
             configs.setdefault(fusion.module, []).append(" ".join([fusion.engine, *knobs]))
         text = f"{self.target}: " + " or ".join(map(" + ".join, configs.values()))
-        return f"{text} ({self.split_reason})" if self.split_reason else text
+        sentence, _, _ = self.split_reason.partition("\n")
+        return f"{text} ({sentence})" if sentence else text
 
 
 @dataclass(frozen=True, repr=False)

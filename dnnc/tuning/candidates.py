@@ -48,10 +48,11 @@ def candidates(
 ) -> list[Candidate]:
     """The first configs of the heuristic modes, so many for each set of sizes, each once.
 
-    A graph that no engine takes is an error with every engine's reason.
+    A graph that no engine takes is an error with the nearest engine's reason.
     """
     from ..engines import heuristics
     from ..engines.inputs import inputs_of
+    from ..engines.nearest import no_config_error
 
     inputs = inputs_of(options or Options())
     found: dict[tuple[str, str], dict[int, float]] = {}
@@ -62,7 +63,7 @@ def candidates(
             texts = (config.partition_text(graph), config.choice_text)
             found.setdefault(texts, {})[at] = config.seconds
     if not found:
-        raise heuristics.no_config_error(graph, target, inputs)
+        raise no_config_error(graph, target, inputs)
     return [Candidate(*texts, predicted) for texts, predicted in found.items()]
 
 

@@ -1,6 +1,7 @@
 """Runs the command line: here, or in a process of its own."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,12 +82,15 @@ def dnnc_process(*arguments, stdin=None, **environment):
     )
 
 
-def error_of(result, status=1, *, is_one_line=True):
-    """The error that a command ended with: its line on stderr, nothing on stdout."""
+def error_of(result, status=1):
+    """The error that a command ended with: its line on stderr, nothing on stdout.
+
+    After it there may be the line of a graph file that it is about, and a hint.
+    """
     assert result.exit_code == status, result.output
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
-    line = result.stderr.strip()
+    line, *others = result.stderr.strip().splitlines()
     assert line.startswith("error: ")
-    assert ("\n" not in line) is is_one_line
+    assert all(re.match(r"  \S+:\d+: |hint: ", other) for other in others)
     return line.removeprefix("error: ")

@@ -44,9 +44,15 @@ def test_a_split_is_shown_with_its_reason(here):
     result = dnnc("compile", "twice.py")
     assert "fusion0_" in result.stdout
     assert "fusion1_" not in result.stdout  # equal to the first, whose kernel it launches
-    assert (
-        "split      sm_90a: no engine takes the graph as one fusion: pointwise (" in result.stdout
-    )
+    said = "no engine takes the graph as one fusion: matmul_sm90, the nearest, declines operations:"
+    assert f"split      sm_90a: {said} matmul 'second' needs another product; " in result.stdout
+    assert "sdpa_sm80: operations" not in result.stdout
+    for _ in range(2):  # the second is of the cache
+        explained = dnnc("compile", "twice.py", "--explain").stdout
+        for engine in ("matmul_sm80", "sdpa_sm80", "peers"):
+            assert f"\n           {engine}: operations: " in explained
+    assert "sdpa_sm80: operations: " in dnnc("inspect", "twice.dnnplan", "--explain").stdout
+    assert "(--explain lists what each engine says)" in dnnc("inspect", "twice.dnnplan").stdout
 
 
 def test_engine_and_knobs_are_taken(ffn, here):
@@ -212,19 +218,42 @@ def test_wrong_use_exits_with_2(arguments, ffn, here):
     assert list(here.iterdir()) == []
 
 
+NEAREST = (
+    "NOT_SUPPORTED_LAYOUT: refused.py:6: graph 'refused': no engine for sm_90a takes "
+    "pointwise:cmp_gt 'sign': pointwise, the nearest, declines boolean output: a boolean output "
+    "with gaps, or several in different orders of the axes; accepted: packed boolean outputs with "
+    "the same order of axes"
+)
+
+
 def test_a_graph_that_no_engine_takes(here):
     (here / "refused.py").write_text(REFUSED)
     (here / "refused.dnnplan").write_bytes(b"as it was")
-    said = error_of(dnnc("compile", "refused.py"), is_one_line=False)
-    summary, operation, *engines, accepted = said.splitlines()
-    assert summary == "NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90a:"
-    assert operation == "  pointwise:cmp_gt 'sign':"
-    assert [line.split(":")[0].strip() for line in engines] == [e.name for e in ENGINES]
-    assert engines[0].startswith(
-        "    pointwise: boolean output: a boolean output with gaps, or several"
-    )
-    assert accepted.startswith("accepted: operations of the support table")
+    result = dnnc("compile", "refused.py")
+    assert error_of(result) == NEAREST
+    _, source, hint = result.stderr.splitlines()
+    assert source == '  refused.py:6: y = g.cmp_gt(g.tensor([4, 6]), 0, name="sign")'
+    assert hint == "hint: --explain lists what each engine says"
     assert (here / "refused.dnnplan").read_bytes() == b"as it was"
+
+
+def test_a_graph_that_no_engine_takes_explained(here):
+    (here / "refused.py").write_text(REFUSED)
+    explained = dnnc("compile", "refused.py", "--explain").stderr
+    summary, _, operation, first, *others = explained.splitlines()
+    assert summary == f"error: {NEAREST}"
+    assert operation == "pointwise:cmp_gt 'sign':"
+    assert first.startswith("  pointwise: boolean output: a boolean output with gaps, or several")
+    assert {line.split(":")[0].strip() for line in (first, *others)} == {e.name for e in ENGINES}
+    # A command without the option names one that has it.
+    hint = dnnc("run", "refused.py", "--random", "-d", "interpreter").stderr.splitlines()[-1]
+    assert hint == "hint: dnnc engines GRAPH --explain lists what each engine says"
+
+
+@pytest.mark.parametrize("arguments", [["--emit", "fused"], ["--in-process", "--no-cache"]])
+def test_wherever_it_is_refused_the_line_is_named(arguments, here):
+    (here / "refused.py").write_text(REFUSED)
+    assert error_of(dnnc("compile", "refused.py", *arguments)) == NEAREST
 
 
 def test_a_text_goes_on_to_later_stages_only(ffn):

@@ -22,10 +22,14 @@ def test_what_takes_a_graph_and_what_refuses_it(ffn):
     (takes,) = (line for line in lines if line.startswith("matmul_sm80 (4) "))
     assert "us latency" in takes  # one tile does not fill a device
     assert "TILE_M=" in takes
+    assert "matmul_sm90 (5) architecture sm_80 sm_90a" in lines  # which nearly takes it
+    assert not any(line.startswith("pointwise (1)") for line in lines)
+    assert "15 engines are made for other operations (--all lists them)" in lines
     refuses = (
         "pointwise (1) operations matmul 'mm' pointwise, transpose, slice, reshape, concatenate"
     )
-    assert refuses in lines
+    for option in ("--all", "--explain"):
+        assert refuses in rows(dnnc("engines", ffn, "-t", "sm_80", option))
     assert "configs in the order of compile (modes A, FALLBACK)" in lines
     assert any(line.startswith("0 matmul_sm80 ") and line.endswith(" all") for line in lines)
 
@@ -100,11 +104,16 @@ def test_a_graph_that_nothing_takes(here):
     (here / "refused.py").write_text(REFUSED)
     result = dnnc("engines", "refused.py")
     assert result.exit_code == 1
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "nearly takes it clause what is wrong accepted" in lines
+    near = [line.split()[0] for line in lines if re.match(r"\w+ \(\d+\)", line)]
+    assert near == ["pointwise", "transpose"]
+    assert "takes it predicted" not in result.stdout
+    said = "error: NOT_SUPPORTED_LAYOUT: refused.py:6: graph 'refused': no engine for sm_90a takes"
+    assert result.stderr.startswith(said)
+    result = dnnc("engines", "refused.py", "--all")
     for engine in ENGINES:
         assert f"{engine.name} ({engine.index})" in result.stdout
-    assert result.stderr.startswith(
-        "error: NOT_SUPPORTED_LAYOUT: graph 'refused': no engine for sm_90a:\n"
-    )
 
 
 @pytest.mark.parametrize("target", ["sm_1", "sm_80,,sm_90"])

@@ -1,5 +1,8 @@
 """Graph files that are wrong, each an error that names the file and what would be accepted."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from .commands import FFN, dnnc, error_of
@@ -18,13 +21,26 @@ PYTHON = {
     ),
     "an exception": (
         "def build():\n    return 1 / 0\n",
-        "BAD_PARAM: g.py: ZeroDivisionError: division by zero (line 2)",
+        f"BAD_PARAM: g.py:2: ZeroDivisionError: division by zero; accepted: {NO_BUILD}",
     ),
-    "a syntax error": ("def build(:\n", "BAD_PARAM: g.py: SyntaxError: invalid syntax"),
+    "a syntax error": ("\ndef build(:\n", "BAD_PARAM: g.py:2: SyntaxError: invalid syntax"),
+    "a keyword that no method has": (
+        FFN.replace('name="mm"', 'nam="mm"'),
+        "BAD_PARAM: g.py:11: TypeError: pygraph.matmul() has no keyword 'nam' (did you mean "
+        "'name'?); accepted: A, B, compute_data_type, name",
+    ),
+    "a bad argument": (
+        FFN.replace("[1, M, hidden]", "[1, 1.5, hidden]"),
+        "BAD_PARAM: g.py:9: tensor: a size of 1.5; accepted: an integer or a dnnc.Dim",
+    ),
+    "what only the whole graph shows": (
+        FFN.replace("    return g", "    g.tensor([2], uid=3), g.tensor([2], uid=3)\n    return g"),
+        "BAD_PARAM_DUPLICATED_ENTRIES: g.py:12: tensor with uid 3: uid 3 is also that of ''",
+    ),
     "a graph that is wrong": (
         FFN.replace("g.tensor([1, hidden, inner]", "g.tensor([1, 3, inner]"),
-        "BAD_PARAM_SHAPE_MISMATCH: g.py: matmul 'mm' (C2) of A 'x' [1, M, 64], B 'w' [1, 3, 128]: "
-        "K of A is 64, K of B is 3",
+        "BAD_PARAM_SHAPE_MISMATCH: g.py:11: matmul 'mm' (C2) of A 'x' [1, M, 64], B 'w' "
+        "[1, 3, 128]: K of A is 64, K of B is 3",
     ),
 }  # fmt: skip
 
@@ -33,7 +49,24 @@ PYTHON = {
 def test_python(case, here):
     text, said = PYTHON[case]
     (here / "g.py").write_text(text)
-    assert said in error_of(dnnc("inspect", "g.py"))
+    result = dnnc("inspect", "g.py")
+    assert error_of(result).startswith(said)
+    if found := re.search(r"g\.py:(\d+)", said):
+        code = text.splitlines()[int(found[1]) - 1].strip()
+        assert f"\n  g.py:{found[1]}: {code}\n" in result.stderr
+
+
+def test_the_line_of_a_file_that_a_python_file_imports(here):
+    """The innermost of the user's own functions, wherever it is."""
+    (here / "parts").mkdir()
+    (here / "parts" / "layer.py").write_text(
+        "def layer(g, x):\n    w = g.tensor([1, 3, 128], name='w')\n    return g.matmul(x, w)\n"
+    )
+    text = FFN.replace("import dnnc\n", "import dnnc\nfrom parts.layer import layer\n")
+    (here / "g.py").write_text(text.replace('g.matmul(x, w, name="mm")', "layer(g, x)"))
+    result = dnnc("inspect", "g.py")
+    assert error_of(result).startswith("BAD_PARAM_SHAPE_MISMATCH: layer.py:3: matmul (C2) of A 'x'")
+    assert result.stderr.endswith(f"\n  {Path('parts/layer.py')}:3: return g.matmul(x, w)\n")
 
 
 def test_a_python_file_may_import_what_lies_beside_it(here):

@@ -249,7 +249,8 @@ def test_an_engine_without_a_config_says_what_rules_them_out():
     assert not info(engine, whole, SM90A).knobs
     with pytest.raises(dnnc.DnncError, match=r"no configuration .* sums in two rows of a thread"):
         heuristics.best_config(graph, SM90A, engine="matmul_sm90")
-    assert "matmul_sm90 (configurations: " in heuristics.best_config(graph, SM90A).split_reason
+    said = "matmul_sm90, the nearest, declines configurations: "
+    assert said in heuristics.best_config(graph, SM90A).split_reason
 
 
 def test_knobs_of_which_some_are_legal_are_worth_naming(monkeypatch):
@@ -298,8 +299,8 @@ def test_a_graph_that_no_engine_takes_whole_is_told_why_and_which_mode_splits_it
     with pytest.raises(dnnc.cudnnGraphNotSupportedError) as error:
         heuristics.best_config(graph, targets.of("sm_90a"), ["A"])
     said = str(error.value)
-    assert "matmul_sm90: operations: reduction:avg" in said
-    assert "accepted: reductions of rows of up to 768 elements" in said
-    assert "conv_sm90" not in said
-    assert "heuristic mode FALLBACK" in said
+    assert "matmul_sm90, the nearest, declines operations: reduction:avg" in said
+    assert "accepted: reductions of rows of up to 768 elements; or heuristic mode FALLBACK" in said
+    assert "matmul_sm80" not in said
+    assert error.value.details.splitlines()[1].startswith("matmul_sm80: operations: ")
     assert len(heuristics.best_config(graph, targets.of("sm_90a"), ["FALLBACK"]).choices) > 1

@@ -29,7 +29,7 @@ func.func @prologue_product_epilogue(%x: tensor<8x16xf16> {dnn.uid = 1 : i64}, %
 // -----
 
 // A product after a product needs a second fusion, and the module says why.
-// CHECK: dnn.split_reason = "no engine takes the graph as one fusion: {{.*}}matmul_sm80 (
+// CHECK: dnn.split_reason = "no engine takes the graph as one fusion: matmul_sm90, the nearest, {{.*}}matmul_sm80: operations:
 // CHECK-LABEL: func.func private @two_products_fusion0(
 // CHECK: "dnn.matmul"{{.*}}node = "first"{{.*}}role = "anchor"
 // CHECK-LABEL: func.func private @two_products_fusion1(
