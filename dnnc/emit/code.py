@@ -1,6 +1,6 @@
 """The code of a plan as C: byte arrays, and tables of which device takes what.
 
-The order of the table is the rule by which the runtime chooses (`runtime.executor.choose_program`,
+The order of the table is the rule by which the runtime chooses (`runtime.loaded.choose_program`,
 docs/plan-format.md): the first row that fits a device is taken.
 """
 

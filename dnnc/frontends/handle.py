@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import DnncError, DnncTypeError, Status
 
@@ -30,9 +31,15 @@ def destroy_handle(handle: Handle) -> None:
     _verified(handle).is_open = False
 
 
-def set_stream(handle: Handle, stream: int) -> None:
-    """Makes later executions with the handle launch on a stream (its integer handle)."""
-    _verified(handle).stream = int(stream)
+def set_stream(handle: Handle, stream: Any) -> None:
+    """Makes later executions with the handle launch on a stream.
+
+    stream: a `torch.cuda.Stream`, an object with `__cuda_stream__`, a stream of CuPy or
+    cuda-bindings, an integer handle, or None: the legacy default stream.
+    """
+    from ..runtime.streams import handle_of
+
+    _verified(handle).stream = handle_of(stream)
 
 
 def get_stream(handle: Handle) -> int:

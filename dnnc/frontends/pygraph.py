@@ -481,6 +481,18 @@ class pygraph:
 
     # ---- execution
 
+    def __call__(self, /, *inputs: Any, **options: Any) -> Any:
+        """Calls the selected plan with arrays and returns its output, as `ExecutionPlan.__call__`.
+
+        The graph is built where it is not.  Without `stream`, a graph with a handle launches on the
+        handle's stream.
+        """
+        if self._plans is None:
+            self.build()
+        if self.handle is not None:
+            options.setdefault("stream", get_stream(self.handle))
+        return self.plan(*inputs, **options)
+
     def execute(
         self,
         variant_pack: Mapping[Any, Any],

@@ -21,12 +21,12 @@ class Layout:
     """Where the arguments of a launch lie, in one block with the driver's array of pointers ahead.
 
     All is filled by one call: a `struct` format has the whole block.
-    bytes: of each argument.
+    bytes: of each argument.  offsets: of each in the block.
     """
 
     def __init__(self, args: Sequence[Arg]):
         self.bytes: list[int] = []
-        self._offsets: list[int] = []
+        self.offsets: list[int] = []
         codes = [f"<{len(args)}Q"]
         end = 8 * len(args)
         for arg in args:
@@ -34,7 +34,7 @@ class Layout:
             alignment = _MAP_ALIGNMENT if arg.kind == "tensor_map" else _ALIGNMENT
             gap = -end % alignment
             codes.append(f"{gap}x{code}")
-            self._offsets.append(end + gap)
+            self.offsets.append(end + gap)
             self.bytes.append(struct.calcsize(f"<{code}"))
             end += gap + self.bytes[-1]
         self._struct = struct.Struct("".join(codes))
@@ -46,17 +46,26 @@ class Layout:
         base = ctypes.addressof(memory)
         start = -base % _MAP_ALIGNMENT
         address = base + start
-        pointers = [address + offset for offset in self._offsets]
+        pointers = [address + offset for offset in self.offsets]
         self._struct.pack_into(memory, start, *pointers, *values)
-        return Block(memory, address)
+        return Block(memory, start, address, self.offsets)
 
 
 class Block:
     """Arguments in memory; address: of the array of pointers to them, as the driver takes it."""
 
-    def __init__(self, memory: Any, address: int):
-        self._memory = memory
+    def __init__(self, memory: Any, start: int, address: int, offsets: Sequence[int]):
+        self._memory, self._start, self._offsets = memory, start, offsets
         self.address = address
+
+    def memory_of(self, place: int) -> int:
+        """The host address of the argument at a place."""
+        return self.address + self._offsets[place]
+
+    def word_of(self, place: int) -> memoryview:
+        """The first 64 bits of the argument at a place, as a memory of one integer to write."""
+        start = self._start + self._offsets[place]
+        return memoryview(self._memory).cast("B")[start : start + 8].cast("Q")
 
 
 def _code(arg: Arg) -> str:

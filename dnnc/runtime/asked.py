@@ -31,12 +31,3 @@ def verify_device(device: Any) -> None:
     """A device is an ordinal."""
     if device is not None and (not given.is_integer(device) or not 0 <= device < 1 << 31):
         raise given.error(device, "the ordinal of a device", "device")
-
-
-def verify_stream(stream: Any) -> None:
-    """A stream is a handle: an integer, or what the driver's bindings make."""
-    if type(stream).__module__.partition(".")[0] == "cuda":
-        return
-    if not given.is_integer(stream) or not 0 <= stream < _WORD:
-        wanted = "a CUDA stream's handle, as torch.cuda.current_stream().cuda_stream"
-        raise given.error(stream, wanted, "stream")

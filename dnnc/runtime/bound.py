@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import asked, driver
-from .laid_out import KernelStep, Steps
+from . import driver
+from .laid_out import KernelStep, MemsetStep, Steps
+from .streams import handle_of
 
 
 class BoundPlan:
@@ -17,13 +18,14 @@ class BoundPlan:
     is what it was afterwards.  A call writes nothing of it, so threads may call it at the same
     time; what their kernels do to one set of buffers is for the caller's streams to order.
 
-    stream: what it launches on.  calls: (the driver's function, arguments) of each step, in order.
+    stream: the handle of what it launches on.  calls: (the driver's function, arguments) of each
+    step, in order.
     """
 
-    def __init__(self, place: driver.Device, steps: Steps, stream: int, keep: Any = None):
-        """keep: buffers to keep alive."""
+    def __init__(self, place: driver.Device, steps: Steps, stream: Any, keep: Any = None):
+        """stream: as `handle_of` takes it.  keep: buffers to keep alive."""
         self._keep = keep
-        self._plan_steps = steps
+        self._steps = list(steps)
         self._configs = [
             driver.launch_config(step.sized.grid, step.sized.smem, step.sized.launch)
             for step in steps
@@ -33,19 +35,26 @@ class BoundPlan:
         self._context = place.context
         self.set_stream(stream)
 
-    def set_stream(self, stream: int) -> None:
-        """Makes later calls launch on another stream; not while another thread calls it."""
-        asked.verify_stream(stream)
-        self.stream = stream
+    def set_stream(self, stream: Any) -> None:
+        """Makes later calls launch on another stream; not while another thread calls it.
+
+        stream: a `torch.cuda.Stream`, an object with `__cuda_stream__`, a stream of CuPy or
+        cuda-bindings, an integer handle, or None: the legacy default stream.
+        """
+        self.stream = handle_of(stream)
+        self._kept_stream = stream  # objects of some libraries destroy their stream when they end
         for config in self._configs:
-            config.hStream = stream
+            config.hStream = self.stream
         configs = iter(self._configs)
         self.calls: list[tuple[Any, tuple[Any, ...]]] = [
             (self._launch, (next(configs), step.sized.function, step.arguments.address, 0))
             if isinstance(step, KernelStep)
-            else (self._memset, (step.address, step.value, step.bytes, stream))
-            for step in self._plan_steps
+            else self._memset_call(step)
+            for step in self._steps
         ]
+
+    def _memset_call(self, step: MemsetStep) -> tuple[Any, tuple[Any, ...]]:
+        return self._memset, (step.address, step.value, step.bytes, self.stream)
 
     def __call__(self, context: Any = None) -> None:
         """context: the thread's current one, where the caller has just asked for it."""

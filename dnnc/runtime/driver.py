@@ -14,9 +14,7 @@ from typing import Any, NamedTuple
 from ..errors import DnncError, Status
 from ..plan import bounds
 from ..plan.plan import TENSOR_MAP_TYPES, Launch, TensorMap
-
-# CUDA driver API: a stream that is the default one, and what a stream says while it captures.
-DEFAULT_STREAM = 0
+from .streams import DEFAULT_STREAM
 
 
 @functools.cache
@@ -372,6 +370,16 @@ def tensor_map_encoder(recipe: TensorMap) -> Encoder:
         return ctypes.string_at(made.getPtr(), 128)
 
     return encode
+
+
+def tensor_map_in(memory: int) -> Any:
+    """The tensor map whose 128 bytes lie at a host address, a multiple of 64."""
+    return _api().CUtensorMap(_ptr=memory)
+
+
+def map_mover() -> Callable[..., Any]:
+    """cuTensorMapReplaceAddress, of a `tensor_map_in` and an address, in the manner of `calls`."""
+    return _api().cuTensorMapReplaceAddress
 
 
 # ---- CUDA graphs

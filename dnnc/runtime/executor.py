@@ -7,15 +7,13 @@ import operator
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
-from .. import log
 from ..errors import DnncError, Status
-from ..given import verify_sizes
+from ..given import verify_mapping, verify_sizes
 from ..plan import format
-from ..plan.plan import Launch, Plan, Program
+from ..plan.plan import Plan, TensorRecord
 from . import asked, cuda_graphs, driver
 from .bound import BoundPlan
 from .buffers import (
@@ -30,15 +28,13 @@ from .buffers import (
     verify_buffer,
     verify_workspace,
 )
+from .calling import CURRENT, Caller
+from .entry import Entry
 from .laid_out import Bound, Steps, lay_out
-from .recent import Recent
+from .loaded import Loaded, choose_program
 from .seen import Seen
-from .sized import Sized, Sizer
-
-_log = log.logger(__name__)
-
-# How many sets of sizes, and tensor maps, a plan remembers on a device.
-_REMEMBERED = 256
+from .sized import Sized
+from .streams import DEFAULT_STREAM, handle_of
 
 
 def load(source: str | os.PathLike[str] | bytes | Plan, name: str | None = None) -> ExecutionPlan:
@@ -49,55 +45,6 @@ def load(source: str | os.PathLike[str] | bytes | Plan, name: str | None = None)
     SERIALIZATION_VERSION_MISMATCH.
     """
     return ExecutionPlan(source if isinstance(source, Plan) else format.read(source, name))
-
-
-def choose_program(plan: Plan, capability: tuple[int, int]) -> tuple[Program, bool]:
-    """(the plan's program for a compute capability, whether its PTX must be compiled first).
-
-    A cubin of the capability itself is best, exact ones first; then one of an earlier minor
-    version; then PTX of an earlier architecture.  None fitting is NOT_SUPPORTED_ARCH_MISMATCH.
-    """
-    cubins = [
-        p
-        for p in plan.programs
-        if tuple(p.capability) == capability
-        or (not p.exact and p.capability[0] == capability[0] and p.capability[1] < capability[1])
-    ]
-    if cubins:
-        return max(cubins, key=lambda p: (tuple(p.capability), p.exact)), False
-    later = [
-        p
-        for p in plan.programs
-        if tuple(p.capability) < capability and all(m.ptx_runs_later for m in p.modules)
-    ]
-    if later:
-        return max(later, key=lambda p: tuple(p.capability)), True
-    raise DnncError(
-        Status.NOT_SUPPORTED_ARCH_MISMATCH,
-        f"plan '{plan.name}' has no code for compute capability {capability[0]}.{capability[1]}",
-        ", ".join(p.target for p in plan.programs),
-        f"plan '{plan.name}'",
-    )
-
-
-@dataclass
-class _Loaded:
-    """A plan's program on one device, and what was worked out for sizes there.
-
-    smem: bytes of dynamic shared memory that launches of a kernel may ask for.
-    """
-
-    device: driver.Device
-    program: Program
-    kernels: dict[str, Any]
-    sizer: Any = None
-    smem: dict[str, int] = field(default_factory=dict)
-    sized: Recent[Sized] = field(default_factory=lambda: Recent(_REMEMBERED))
-    maps: Recent[bytes] = field(default_factory=lambda: Recent(_REMEMBERED))
-
-    @cached_property
-    def static_smem(self) -> dict[str, int]:
-        return {k.name: k.static_smem_bytes for k in self.program.kernels}
 
 
 @dataclass(frozen=True)
@@ -120,11 +67,12 @@ class ExecutionPlan:
 
     def __init__(self, plan: Plan):
         self.plan = plan
-        self._loaded: dict[int, _Loaded] = {}
+        self._loaded: dict[int, Loaded] = {}
         self._loading: dict[int, threading.Lock] = {}
         self._lock = threading.Lock()
         self._seen = Seen()
         self._current: Any = None
+        self._caller: Caller | None = None
         self._places: dict[Any, int] = {t.uid: i for i, t in enumerate(plan.tensors)}
         for i, tensor in enumerate(plan.tensors):
             if tensor.name and plan.tensor(tensor.name) is not None:
@@ -140,6 +88,22 @@ class ExecutionPlan:
 
     def __repr__(self) -> str:
         return f"<executable {self.plan!r}>"
+
+    @property
+    def inputs(self) -> tuple[TensorRecord, ...]:
+        """The inputs in the order in which a call takes them: by uid.
+
+        Tensors that were given no uid have them in the order in which they were declared.
+        """
+        return self._by_uid("input")
+
+    @property
+    def outputs(self) -> tuple[TensorRecord, ...]:
+        """The outputs in the order in which a call returns them: by uid, as `inputs`."""
+        return self._by_uid("output")
+
+    def _by_uid(self, role: str) -> tuple[TensorRecord, ...]:
+        return tuple(sorted((t for t in self.plan.tensors if t.role == role), key=lambda t: t.uid))
 
     def serialize(self) -> bytes:
         """The bytes of a `.dnnplan` file with the plan, for `load`."""
@@ -216,6 +180,84 @@ class ExecutionPlan:
             for variant in program.variants
         )
 
+    # ---- calling
+
+    def __call__(
+        self,
+        /,
+        *inputs: Any,
+        outputs: Any = None,
+        workspace: Any = None,
+        stream: Any = CURRENT,
+        sizes: Mapping[str, int] | None = None,
+        **named: Any,
+    ) -> Any:
+        """Launches the plan on arrays and returns its output; of several outputs, a named tuple.
+
+        inputs: arrays in the order of `self.inputs`, without by-value numbers that have a default.
+        named: inputs by the names of their tensors, those numbers among them.
+        outputs: the caller's own: an array, a sequence in the order of `self.outputs`, or a mapping
+        from names; those left out or None are allocated with the graph's dims and strides by the
+        library of the first input that is an array of PyTorch, CuPy or JAX.
+        workspace: as that of `execute`; None: allocated by that library where it is needed.
+        stream: as that of `execute`; left out: the stream that the library's own operations run on.
+        sizes: as those of `execute`.
+        It waits for the device where the library is JAX, which shows no stream.
+        """
+        if self._caller is None:
+            self._caller = Caller(self)
+        return self._caller(inputs, named, outputs, workspace, stream, sizes)
+
+    def sized_for(
+        self, pack: Mapping[Any, Any], sizes: Mapping[str, int] | None
+    ) -> tuple[driver.Device, Sized]:
+        """(the device of a call, the plan there at its sizes); outputs may be left out."""
+        found = self._given(pack, is_whole=False)
+        place = self._device_of(found, None)
+        with driver.entered(place):
+            return place, self._load(place).at(self._sizes(found.buffers, sizes))
+
+    def entry(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        *,
+        numbers: Mapping[Any, float | int] | None = None,
+        peers: Mapping[int, Mapping[int, int]] | None = None,
+        device: int | None = None,
+    ) -> Entry:
+        """A way to launch on addresses that the caller has checked: `entry(addresses, workspace,
+        stream)`.
+
+        sizes: values of the plan's symbols.  numbers: by-value tensors -> numbers; those left out
+        have their defaults.  peers: as those of `bind`.  device: an ordinal; None: that of the
+        current context.
+        """
+        asked.verify_peers(peers)
+        asked.verify_device(device)
+        values = self._numbers(numbers or {})
+        place = driver.device(device)
+        with driver.entered(place):
+            loaded = self._load(place)
+            sized = loaded.at(self._sizes([NO_BUFFER] * len(self.plan.tensors), sizes))
+        tensors = [t for t in (*self.inputs, *self.outputs) if not t.is_by_value]
+        return Entry(loaded, sized, tensors, values, peers or {})
+
+    def _numbers(self, numbers: Mapping[Any, float | int]) -> dict[int, float | int]:
+        """The numbers of by-value tensors by uid."""
+        verify_mapping(numbers, "by-value tensor -> number", "numbers")
+        values = {t.uid: t.value for t in self.plan.tensors if t.is_by_value}
+        for key, value in numbers.items():
+            record = self.record(key)
+            if not record.is_by_value:
+                wanted = "a by-value tensor"
+                raise DnncError(Status.BAD_PARAM, "a buffer", wanted, label(record))
+            values[record.uid] = value
+        return {t.uid: number_of(t, values[t.uid]) for t in self.plan.tensors if t.is_by_value}
+
+    def record(self, key: Any) -> TensorRecord:
+        """The tensor with a uid or a unique name, or of an object with a uid."""
+        return self.plan.tensors[self._place(key)]
+
     # ---- binding
 
     def bind(
@@ -223,7 +265,7 @@ class ExecutionPlan:
         pack: Mapping[Any, Any],
         workspace: Any = None,
         *,
-        stream: int = driver.DEFAULT_STREAM,
+        stream: Any = DEFAULT_STREAM,
         sizes: Mapping[str, int] | None = None,
         peers: Mapping[int, Mapping[int, int]] | None = None,
         device: int | None = None,
@@ -232,9 +274,11 @@ class ExecutionPlan:
 
         pack: uid, unique name or tensor -> device array or address; a number for by-value ones.
         workspace: a device array or address of at least `workspace_size` bytes, aligned to 256;
-        None where that is 0.  stream: a CUDA stream handle.  sizes: values of symbols that no
-        buffer shows.  A buffer of a wrong data type, dims, strides, alignment or device, one
-        that is missing or unknown, and outputs that overlap are BAD_PARAM errors.
+        None where that is 0.  stream: a `torch.cuda.Stream`, an object with `__cuda_stream__`, a
+        stream of CuPy or cuda-bindings, an integer handle, or None: the legacy default stream.
+        sizes: values of symbols that no buffer shows.
+        A buffer of a wrong data type, dims, strides, alignment or device, one that is missing or
+        unknown, and outputs that overlap are BAD_PARAM errors.
         """
         place, steps = self._lay_out(pack, workspace, sizes, peers, device)
         return BoundPlan(place, steps, stream, keep=(pack, workspace))
@@ -263,15 +307,18 @@ class ExecutionPlan:
         pack: Mapping[Any, Any],
         workspace: Any = None,
         *,
-        stream: int = driver.DEFAULT_STREAM,
+        stream: Any = DEFAULT_STREAM,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
         """Binds and launches on a stream; allocates no device memory and does not wait.
 
+        pack, workspace, stream, sizes: as those of `bind`.
         What was bound and found right before is launched without another check, as long as
         addresses, dims, strides, data types, devices, numbers, sizes and stream are the same.
         The device is that of the arrays; of addresses alone, that of the current context.
         """
+        if type(stream) is not int:
+            stream = handle_of(stream)
         if self._current is None:
             self._current = driver.calls().current
         result, context = self._current()
@@ -288,7 +335,6 @@ class ExecutionPlan:
         asked.verify_pack(pack)
         if sizes is not None:
             verify_sizes(sizes)
-        asked.verify_stream(stream)
 
         def bind() -> BoundPlan:
             # It keeps no buffer alive: those of a later call are its caller's.
@@ -394,14 +440,14 @@ class ExecutionPlan:
 
     def _bind(
         self,
-        loaded: _Loaded,
+        loaded: Loaded,
         given: _Given,
         sizes: Mapping[str, int],
         workspace: Buffer,
         peers: Mapping[int, Mapping[int, int]],
     ) -> Steps:
         place = loaded.device
-        known = self._sized(loaded, sizes)
+        known = loaded.at(sizes)
         spans = list(self._spans(known, given, place.ordinal))
         verify_apart(spans, self.plan.may_alias)
         base = 0
@@ -422,9 +468,7 @@ class ExecutionPlan:
             verify_buffer(tensor, buffer, device)
             yield Span(tensor.record, buffer.address, tensor.bytes)
 
-    # ---- code on the device
-
-    def _load(self, place: driver.Device) -> _Loaded:
+    def _load(self, place: driver.Device) -> Loaded:
         """The plan on a device, whose context is current; loading waits for no other device's."""
         loaded = self._loaded.get(place.ordinal)
         if loaded is not None:
@@ -433,54 +477,5 @@ class ExecutionPlan:
             lock = self._loading.setdefault(place.ordinal, threading.Lock())
         with lock:
             if place.ordinal not in self._loaded:
-                self._loaded[place.ordinal] = self._load_now(place)
+                self._loaded[place.ordinal] = Loaded(self.plan, place)
             return self._loaded[place.ordinal]
-
-    def _load_now(self, place: driver.Device) -> _Loaded:
-        program, from_ptx = choose_program(self.plan, place.capability)
-        blobs = self.plan.blobs
-        modules = [
-            driver.load_module(blobs[m.ptx] + b"\0" if from_ptx else blobs[m.cubin])
-            for m in program.modules
-        ]
-        # All of them now: a size that takes another kernel is not to wait for its code.
-        kernels = {k.name: driver.kernel(modules[k.module], k.name) for k in program.kernels}
-        loaded = _Loaded(place, program, kernels)
-
-        def function(launch: Launch, smem: int) -> Any:
-            return self._function(loaded, launch, smem)
-
-        loaded.sizer = Sizer(self.plan, program, place, kernels, function)
-        _log.info(
-            "plan '%s' on device %d: %s of %s",
-            self.plan.name, place.ordinal,
-            "PTX, compiled by the driver" if from_ptx else "cubin", program.target,
-        )  # fmt: skip
-        return loaded
-
-    def _sized(self, loaded: _Loaded, sizes: Mapping[str, int]) -> Sized:
-        key = tuple(sorted(sizes.items()))
-        found = loaded.sized.get(key)
-        if found is None:
-            _log.debug("plan '%s' at sizes %s", self.plan.name, sizes)
-            found = loaded.sizer.at(sizes)
-            loaded.sized.add(key, found)
-        return found
-
-    def _function(self, loaded: _Loaded, launch: Launch, smem: int) -> Any:
-        """A kernel that may be launched so; what it was allowed before stays allowed."""
-        found = loaded.kernels[launch.kernel]
-        with self._lock:
-            if launch.kernel not in loaded.smem:
-                static = loaded.static_smem[launch.kernel]
-                loaded.smem[launch.kernel] = _SMEM_WITHOUT_ASKING - static
-                if launch.cluster != (1, 1, 1):
-                    driver.allow_large_clusters(found)
-            if smem > loaded.smem[launch.kernel]:
-                driver.allow_dynamic_smem(found, smem)
-                loaded.smem[launch.kernel] = smem
-        return found
-
-
-# CUDA: more shared memory than this, static and dynamic, is for kernels that were allowed it.
-_SMEM_WITHOUT_ASKING = 48 * 1024

@@ -79,12 +79,12 @@ def _kernel(step: SizedLaunch, bound: Bound, maps: Recent[bytes]) -> KernelStep:
 
 # Where the map of a tensor without elements begins whose address is 0, as an empty torch tensor's
 # is: the driver takes no 0.  Nothing is moved by such a map.
-_NOWHERE = 256
+NOWHERE = 256
 
 
 def _encoded(map_: SizedMap, bound: Bound, maps: Recent[bytes]) -> bytes:
     base = bound.address(map_.recipe.uid)
-    address = base + map_.offset if base else _NOWHERE
+    address = base + map_.offset if base else NOWHERE
     key = (map_.encode, address, map_.dims, map_.strides)
     found = maps.get(key)
     if found is None:

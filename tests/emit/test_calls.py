@@ -12,7 +12,7 @@ from dnnc.compiler import compile_graph
 from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.runtime import load
-from dnnc.runtime.executor import choose_program
+from dnnc.runtime.loaded import choose_program
 from tests.attention_plans import decode_plan, prefill_plan
 from tests.engines.test_grid import batchnorm
 from tests.engines.test_grouped_matmul import operands

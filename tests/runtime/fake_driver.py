@@ -6,6 +6,7 @@ more shared memory than its kernel was allowed.
 """
 
 import ctypes
+import hashlib
 import itertools
 import threading
 from collections import Counter
@@ -205,8 +206,21 @@ class FakeDriver:
         return self._encode("im2col", *arguments)
 
     def _encode(self, mode, dtype, rank, address, dims, strides, *others):
-        self.tensor_maps.append((mode, address, list(map(int, dims)), list(map(int, strides))))
-        return OK, real.CUtensorMap()
+        recipe = (mode, address, list(map(int, dims)), list(map(int, strides)))
+        self.tensor_maps.append(recipe)
+        made = real.CUtensorMap()
+        # Its address first, which can be replaced; then what tells its other parts apart.
+        rest = hashlib.sha256(repr((mode, *recipe[2:], str(dtype), rank)).encode()).digest()
+        ctypes.memmove(made.getPtr(), address.to_bytes(8, "little") + rest, 40)
+        return OK, made
+
+    def _cuTensorMapReplaceAddress(self, map_, address):
+        if not isinstance(address, int):
+            raise TypeError("as the binding of it")
+        if map_.getPtr() % 64 or address % 16:
+            return (WRONG_VALUE,)
+        ctypes.memmove(map_.getPtr(), address.to_bytes(8, "little"), 8)
+        return (OK,)
 
     # ---- launches
 

@@ -12,7 +12,7 @@ from dnnc.plan import format
 from dnnc.plan.plan import TensorRecord
 from dnnc.runtime import driver, load
 from dnnc.runtime.buffers import buffer_of, signature_of, verify_buffer
-from dnnc.runtime.executor import choose_program
+from dnnc.runtime.loaded import choose_program
 from dnnc.runtime.sized import SizedTensor
 from tests.plan.plans import WHOLE
 

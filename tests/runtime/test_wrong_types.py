@@ -55,7 +55,7 @@ WRONG = {
     ],
     "workspace": [*(v for v in NOTHING), -1, 0, 1 << 64, True, 1],
     "sizes": [5, *NOTHING, {"M": "x"}, {"M": 2.5}, {"M": None}, {"M": True}, {5: 5}, {"M": []}],
-    "stream": [None, *NOTHING, -1, 1 << 64, True, {}],
+    "stream": [*NOTHING, -1, 1 << 64, True, {}, Array(X, [1], "<f4"), Raising()],
     "device": [*NOTHING, -1, 1 << 40, True, {}],
     "peers": [5, *NOTHING, {1: 5}, {1: {2: "x"}}, {1: {2: -1}}, {1: {2: None}}, {1: [0xA000]}],
 }  # fmt: skip
