@@ -210,12 +210,13 @@ class ExecutionPlan:
 
     def sized_for(
         self, pack: Mapping[Any, Any], sizes: Mapping[str, int] | None
-    ) -> tuple[driver.Device, Sized]:
-        """(the device of a call, the plan there at its sizes); outputs may be left out."""
+    ) -> tuple[Loaded, Sized]:
+        """(the plan on the device of a call, that at its sizes); outputs may be left out."""
         found = self._given(pack, is_whole=False)
         place = self._device_of(found, None)
         with driver.entered(place):
-            return place, self._load(place).at(self._sizes(found.buffers, sizes))
+            loaded = self._load(place)
+            return loaded, loaded.at(self._sizes(found.buffers, sizes))
 
     def entry(
         self,
@@ -234,13 +235,22 @@ class ExecutionPlan:
         """
         asked.verify_peers(peers)
         asked.verify_device(device)
-        values = self._numbers(numbers or {})
         place = driver.device(device)
         with driver.entered(place):
             loaded = self._load(place)
             sized = loaded.at(self._sizes([NO_BUFFER] * len(self.plan.tensors), sizes))
+        return self.entry_of(loaded, sized, numbers, peers)
+
+    def entry_of(
+        self,
+        loaded: Loaded,
+        sized: Sized,
+        numbers: Mapping[Any, float | int] | None = None,
+        peers: Mapping[int, Mapping[int, int]] | None = None,
+    ) -> Entry:
+        """The entry of what `sized_for` gives; see `entry`."""
         tensors = [t for t in (*self.inputs, *self.outputs) if not t.is_by_value]
-        return Entry(loaded, sized, tensors, values, peers or {})
+        return Entry(loaded, sized, tensors, self._numbers(numbers or {}), peers or {})
 
     def _numbers(self, numbers: Mapping[Any, float | int]) -> dict[int, float | int]:
         """The numbers of by-value tensors by uid."""

@@ -193,15 +193,16 @@ def described_as(tensors: Sequence[Any]) -> Callable[..., bool]:
     is_torchs = guards and all(isinstance(t, sys.modules["torch"].Tensor) for t in tensors)
     if is_torchs and len({*map(id, tensors)}) == len(tensors):  # it takes each object once only
         return guards(*tensors).check
-    known = list(map(_description, tensors))
+    known = list(map(description, tensors))
 
     def check(*given: Any) -> bool:
-        return list(map(_description, given)) == known
+        return list(map(description, given)) == known
 
     return check
 
 
-def _description(tensor: Any) -> tuple[Any, ...]:
+def description(tensor: Any) -> tuple[Any, ...]:
+    """The dims, strides, data type and device of a torch tensor."""
     return tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 

@@ -8,10 +8,12 @@ from dnnc.runtime import load
 from tests.plan.plans import WHOLE
 
 from .fake_driver import Array, FakeDriver
+from .test_cuda_graphs import without_peers
 
 X, Y, WORKSPACE = 0x10000, 0x800000, 0x1000000
 SIZES = {"M": 128, "N": 2}
 PACK = {1: X, 2: Y}
+ALONE = without_peers()  # which execute and calls run
 
 NOTHING = [2.5, "x", b"x", [], object(), float("nan"), lambda: 0, [("a", 1)], np.zeros(3)]
 
@@ -99,9 +101,46 @@ def test_bind(what, place):
 def test_execute(what, place):
     """Twice, so that what is remembered of calls meets it too."""
     pack, options = arguments(what, WRONG[what][place])
-    plan = load(WHOLE)
+    plan = load(ALONE)
+    taken = what == "key" and WRONG[what][place] in (None, True)
     for _ in range(2):
-        assert is_refused(lambda: plan.execute(pack, **options))
+        assert is_refused(lambda: plan.execute(pack, **options)) != taken
+
+
+CALL = {"outputs": Y, "workspace": None, "sizes": {"M": 64, "N": 1}}
+
+
+@pytest.mark.parametrize(
+    ("what", "place"), [c for c in CASES if c[0] in ("address", "number", "sizes", "stream")]
+)
+def test_call(what, place):
+    """As an input, as an output, and as what is given by name; twice."""
+    value, plan = WRONG[what][place], load(WHOLE)
+    calls = {
+        "address": [lambda: plan(value, **CALL), lambda: plan(X, **{**CALL, "outputs": value})],
+        "number": [lambda: plan(X, s=value, **CALL)],
+    }
+    for call in calls.get(what, [lambda: plan(X, **{**CALL, what: value})]) * 2:
+        assert is_refused(call)
+
+
+@pytest.mark.parametrize("value", WRONG["workspace"], ids=lambda v: f"{v!a:.12}")
+def test_a_calls_workspace(value):
+    """One that is needed: a plan without any looks at none."""
+    plan = load(ALONE)
+    plan(X, outputs=Y, workspace=WORKSPACE, sizes=SIZES)
+    assert is_refused(lambda: plan(X, outputs=Y, workspace=value, sizes=SIZES))
+
+
+ENTRY = {"sizes": SIZES, "device": 0, "peers": {1: {2: 0xA000}}}
+
+
+@pytest.mark.parametrize(
+    ("what", "place"), [c for c in CASES if c[0] in ("sizes", "device", "peers")]
+)
+def test_entry(what, place):
+    value = WRONG[what][place]
+    assert is_refused(lambda: load(WHOLE).entry(**{**ENTRY, what: value}))
 
 
 def test_execute_after_a_call_that_is_remembered():
