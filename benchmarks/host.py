@@ -80,11 +80,25 @@ def _ours(case: Any, buffers: Any, stream: Any) -> dict[str, Callable[[], object
     addresses = {tensor: array.data_ptr() for tensor, array in arrays.items()}
     bound = plan.bind(addresses, stream=stream.cuda_stream)
     ((launch, arguments),) = bound.calls  # the same kernel, configuration and arguments
+    entry, by_uid = plan.entry(), {tensor.uid: array for tensor, array in arrays.items()}
+    inputs = [by_uid[tensor.uid] for tensor in plan.inputs]
+    given = tuple(by_uid[tensor.uid].data_ptr() for tensor in entry.tensors)
+    largest = max(array.numel() * array.element_size() for array in arrays.values())
+    bytes_ = new_sizes.MOVES * new_sizes.MOVE_BYTES + largest
+    room = [torch.zeros(bytes_, dtype=torch.uint8, device="cuda") for _ in given]
+    first, later = (new_sizes.moving([each.data_ptr() for each in room]) for _ in range(2))
+    uids = [tensor.uid for tensor in entry.tensors]
     return {
         host_table.BARE: lambda: launch(*arguments),
         host_table.BOUND: bound,
         host_table.TENSORS: lambda: plan.execute(arrays, stream=stream.cuda_stream),
         host_table.ADDRESSES: lambda: plan.execute(addresses, stream=stream.cuda_stream),
+        host_table.CALL: lambda: plan(*inputs),
+        host_table.ENTRY: lambda: entry(given, 0, stream.cuda_stream),
+        host_table.NEW_ADDRESSES: lambda: entry(next(later), 0, stream.cuda_stream),
+        host_table.FIRST_ADDRESSES: lambda: plan.execute(
+            dict(zip(uids, next(first), strict=True)), stream=stream.cuda_stream
+        ),
     }
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import new_sizes
-from .host_table import ADDRESSES, BARE, BOUND
+from .host_table import ADDRESSES, BARE, BOUND, ENTRY, FIRST_ADDRESSES, NEW_ADDRESSES
 from .results import Results
 
 SOURCE = Path(__file__).with_name("idle_driver.c")
@@ -70,6 +70,15 @@ def _measure(rounds: int) -> dict[str, dict[str, float]]:
         BOUND: bound,
         ADDRESSES: lambda: executable.execute(pack, stream=STREAM, sizes=sizes),
     }
+    entry = executable.entry(sizes)
+    by_uid = {tensor.uid: address for tensor, address in pack.items()}
+    addresses = tuple(by_uid[tensor.uid] for tensor in entry.tensors)
+    new = new_sizes.moving(addresses)
+    calls[ENTRY] = lambda: entry(addresses, 0, STREAM)
+    calls[NEW_ADDRESSES] = lambda: entry(next(new), 0, STREAM)
+    calls[FIRST_ADDRESSES] = lambda: executable.execute(
+        dict(zip(by_uid, next(new), strict=True)), stream=STREAM, sizes=sizes
+    )
     rows = {name: {"host_us": _least(call, rounds)} for name, call in calls.items()}
     for name, way in (("a symbol", _through_symbol), ("override_shapes", _through_overrides)):
         other = new_sizes.SymbolicPlan("sm_90a", STREAM)  # which has seen no size
@@ -81,12 +90,15 @@ def _addresses(plan: new_sizes.SymbolicPlan) -> dict[Any, int]:
     return {tensor: (i + 1) << 32 for i, tensor in enumerate(plan.tensors.values())}
 
 
-def _least(call: Callable[[], object], rounds: int, calls: int = 1000) -> float:
-    """Microseconds a call of the quickest round: what else runs here only adds."""
+def _least(call: Callable[[], object], rounds: int, calls: int = 200) -> float:
+    """Microseconds a call of the quickest round: what else runs here only adds.
+
+    A round is short, so that one of them runs without another process in its time.
+    """
     found: list[float] = []
     for _ in range(20):
         call()
-    for _ in range(rounds):
+    for _ in range(5 * rounds):
         began = time.perf_counter()
         for _ in range(calls):
             call()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dnnc
@@ -67,6 +68,15 @@ class SymbolicPlan:
 
     def _pack(self, arrays: Arrays) -> dict[Any, Any]:
         return {tensor: arrays[name] for name, tensor in self.tensors.items()}
+
+
+MOVES, MOVE_BYTES = 1000, 256  # more than a plan remembers
+
+
+def moving(addresses: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Addresses that all move on from one to the next; none is one that a plan remembers."""
+    steps = range(0, MOVES * MOVE_BYTES, MOVE_BYTES)
+    return itertools.cycle([tuple([each + step for each in addresses]) for step in steps])
 
 
 def row_counts(count: int = COUNT, seed: int = 0) -> list[int]:

@@ -41,6 +41,9 @@ def test_ratios_of_host_times():
     assert ratios == {f"{host_table.BOUND} / {host_table.BARE}": {"ratio": 1.25, "most": 1.3}}
     rows[host_table.CUDNN] = {"host_us": 16.0}
     assert [row["ratio"] for row in host_table.ratios(rows).values()] == [1.25, 0.312, 0.438]
+    rows[host_table.NEW_ADDRESSES] = {"host_us": 6.5}
+    beyond = f"{host_table.NEW_ADDRESSES} - {host_table.BARE}, us"
+    assert host_table.ratios(rows)[beyond] == {"ratio": 2.5, "most": 3.0}
     assert host_table.markdown({"rows": {**rows, **ratios}}).splitlines()[-3:] == [
         "| ratio | | at most |",
         "|---|---:|---:|",
