@@ -59,15 +59,16 @@ def test_the_commands_of_60_seconds_run(folder, monkeypatch):
     assert "good" in checked
 
 
-def test_the_pytorch_script_names_the_plans_tensors(folder, monkeypatch):
+def test_the_pytorch_script_gives_the_plans_inputs(folder, monkeypatch):
     monkeypatch.chdir(folder)
     _, script = blocks("python")
     compile(script, "README", "exec")
-    plan = dnnc.read_plan("ffn.dnnplan")
-    (pack,) = re.findall(r"execute\(\{(.*?)\}", script)
-    assert set(re.findall(r'"(\w+)":', pack)) == {tensor.name for tensor in plan.tensors}
+    plan = dnnc.load("ffn.dnnplan")
+    ((output, inputs),) = re.findall(r"(\w+) = plan\((.*?)\)", script)
+    assert inputs.split(", ") == [tensor.name for tensor in plan.inputs]
+    assert [output] == [tensor.name for tensor in plan.outputs]
     # nn.Linear keeps [out, in]; its transpose has the strides that the graph gives w.
-    (w,) = [tensor for tensor in plan.tensors if tensor.name == "w"]
+    w = plan.record("w")
     assert (w.dims[1:], w.strides[1:]) == (("384", "1536"), ("1", "384"))
 
 

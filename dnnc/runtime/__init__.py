@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .bound import BoundPlan
 from .bundle import LoadedBundle, load_bundle
+from .entry import Entry
 from .executor import ExecutionPlan, load
 
-__all__ = ["BoundPlan", "ExecutionPlan", "LoadedBundle", "load", "load_bundle"]
+__all__ = ["BoundPlan", "Entry", "ExecutionPlan", "LoadedBundle", "load", "load_bundle"]

@@ -9,29 +9,34 @@ import pytest
 from tests.support.documents import examples
 
 from .fake_driver import FakeDriver, FakeTorchTensor
+from .fake_libraries import FakeTorch
 
 
-class FakeTorch:
-    """As much of torch as the example needs: tensors at new addresses; stream 7."""
+class ExampleTorch(FakeTorch):
+    """As much of torch as the example needs."""
 
-    float16 = "torch.float16"
     testing = SimpleNamespace(assert_close=lambda found, wanted: None)
-    cuda = SimpleNamespace(
-        synchronize=lambda: None, current_stream=lambda: SimpleNamespace(cuda_stream=7)
-    )
 
     def __init__(self):
-        self.end = 0x10000
+        super().__init__()
+        self.cuda.synchronize = lambda: None
+        self.cuda.current_stream = lambda device=0: Stream()
 
     def randn(self, rows, columns, device, dtype):
-        self.end += 0x100000
-        return Tensor(self.end, (rows, columns), (columns, 1), dtype)
+        return Tensor(self.memory.take(), (rows, columns), (columns, 1), dtype)
 
     def empty_like(self, other):
         return self.randn(*other.shape, "cuda", other.dtype)
 
     def relu(self, value):
         return value
+
+
+class Stream:
+    cuda_stream = 7
+
+
+Stream.__module__ = "torch.cuda"
 
 
 class Tensor(FakeTorchTensor):
@@ -47,7 +52,7 @@ def fake(monkeypatch):
     made = FakeDriver(argument_bytes={"fusion0_pointwise": (8,) * 3})
     made.install(monkeypatch)
     monkeypatch.setattr(cuda.bindings, "driver", made)
-    monkeypatch.setitem(sys.modules, "torch", FakeTorch())
+    monkeypatch.setitem(sys.modules, "torch", ExampleTorch())
     return made
 
 
@@ -55,10 +60,11 @@ def test_the_example_runs(fake):
     (code,) = examples("execution.md")
     exec(compile(code, "docs/execution.md", "exec"), {})
     assert {launch.stream for launch in fake.launches} == {7}
-    # Three executes, two sizes among them; the bound plan; the graph, before and after its update.
-    assert len(fake.launches) == 6
-    grids = [launch.grid for launch in fake.launches]
-    assert grids[0] == grids[2] == grids[3] == grids[4] == grids[5] != grids[1]
-    assert fake.launches[2].args == fake.launches[3].args == fake.launches[4].args
-    assert fake.launches[5].args != fake.launches[4].args
+    # A call; three executes, two sizes among them; the bound plan; the entry; the graph, before and
+    # after its update.
+    called, first, small, again, bound, entry, graph, updated = fake.launches
+    assert small.grid != called.grid
+    assert {launch.grid for launch in fake.launches} == {small.grid, called.grid}
+    assert again.args == bound.args == entry.args == graph.args
+    assert len({launch.args for launch in (called, first, again, updated)}) == 4
     assert len(fake.modules) == 1
