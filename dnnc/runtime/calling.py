@@ -70,11 +70,12 @@ class Caller:
     ) -> Any:
         """See `ExecutionPlan.__call__`."""
         pack = self._pack(inputs, named)
-        library = next(filter(None, map(library_of, map(type, pack.values()))), None)
         results = self._given_outputs(outputs)
         pack |= {uid: array for uid, array in results.items() if array is not None}
-        if library is not None:
-            library.prepare(pack.values())
+        libraries = [each for each in map(library_of, map(type, pack.values())) if each is not None]
+        library = libraries[0] if libraries else None
+        for each in dict.fromkeys(libraries):
+            each.prepare(pack.values())
         kind = self._kind(pack, sizes)
         place, sized = kind.loaded.device, kind.sized
         is_current = isinstance(stream, str) and stream == CURRENT
@@ -97,7 +98,7 @@ class Caller:
             self._plan.execute(pack, workspace, stream=handle, sizes=sizes)
             if is_all_new and kind.tensors:
                 kind.entry = self._plan.entry_of(kind.loaded, kind.sized)
-        if library is not None and library.waits:
+        if any([each.waits for each in libraries]):
             with driver.entered(place):
                 driver.synchronize(handle)
         found = tuple(results.values())

@@ -50,11 +50,14 @@ class Entry:
         # Those that no thread is launching now.
         self._free: list[_Launches] = []
 
-    def __call__(self, addresses: Sequence[int], workspace: int | None = 0, stream: Any = 0):
+    def __call__(
+        self, addresses: Sequence[int], workspace: int | None = 0, stream: Any = 0
+    ) -> None:
         """Launches on a stream; allocates no device memory and does not wait.
 
         addresses: a tuple or list of integers, one for each of `tensors`.  workspace: an address,
-        0 or None where no bytes are needed.  stream: as `execute` takes it.
+        0 or None where no bytes are needed.  stream: as `execute` takes it.  A tuple and an integer
+        handle are quickest.
         """
         try:
             result, context = self._current()
@@ -84,8 +87,7 @@ class Entry:
         except DnncError:
             raise
         except Exception as error:
-            self._explain(addresses, workspace, error)
-            raise
+            raise self._explained(addresses, workspace, error) from error
 
     def _ready(
         self, launches: _Launches | None, addresses: Any, workspace: Any, stream: Any
@@ -121,17 +123,20 @@ class Entry:
         wanted = f"{self.workspace_bytes} bytes"
         return DnncError(Status.BAD_PARAM, "none is given", wanted, "workspace of an entry")
 
-    def _explain(self, addresses: Any, workspace: Any, error: Exception) -> None:
-        """Raises the error of what is no address, if there is such."""
-        named = zip([*map(label, self.tensors), "workspace"], [*addresses, workspace], strict=True)
-        for where, value in named:
+    def _explained(self, addresses: Any, workspace: Any, error: Exception) -> DnncError:
+        """The error of what is no address."""
+        own = _as_tuple(addresses)
+        labels = [*map(label, self.tensors), "workspace"]
+        for where, value in zip(labels, (*own, workspace), strict=False):
             if not given.is_integer(value) or not 0 <= value < 1 << 64:
-                raise given.error(value, "an address, as an integer", where) from error
+                return given.error(value, "an address, as an integer", where)
+        what = f"{type(error).__name__}: {error}"
+        return DnncError(Status.BAD_PARAM, what, "addresses as Python's integers", "entry")
 
 
 def _as_tuple(addresses: Any) -> tuple[Any, ...]:
-    """A list of addresses as a tuple; of a dictionary it would be the keys."""
-    if not isinstance(addresses, list):
+    """Addresses as a tuple; those of a dictionary would be its keys."""
+    if not isinstance(addresses, tuple | list):
         raise given.error(addresses, "a tuple or list of addresses", "entry")
     return tuple(addresses)
 

@@ -70,7 +70,8 @@ class _Torch(Library):
             if getattr(array, "requires_grad", False):
                 raise DnncError(
                     Status.NOT_SUPPORTED,
-                    "a tensor that requires a gradient, which plans do not give",
+                    f"a tensor of dims {list(array.shape)} that requires a gradient: plans give "
+                    "none",
                     "tensor.detach(), or a call under torch.no_grad()",
                     "call of a plan",
                 )
@@ -150,9 +151,9 @@ def _is_packed(dims: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
-_LIBRARIES = {
-    "torch": _Torch("torch"), "cupy": _CuPy("cupy"), "jax": _Jax("jax"), "jaxlib": _Jax("jax"),
-}  # fmt: skip
+_JAX = _Jax("jax")
+# By the module that has the class of an array.
+_LIBRARIES = {"torch": _Torch("torch"), "cupy": _CuPy("cupy"), "jax": _JAX, "jaxlib": _JAX}
 
 
 @functools.cache

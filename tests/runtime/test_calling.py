@@ -346,6 +346,9 @@ def test_jax(fake, monkeypatch):
     y = load(plan_of(record(1, "x", "input"), record(2, "y", "output")))(jax.array((5, 64), "<f2"))
     assert y.__cuda_array_interface__["shape"] == (5, 64)
     assert (jax.waits, waited) == (2, [0])
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch())
+    assert load(SUM)(tensor(W), jax.array((5, 64), "<f2")).allocated_on == CURRENT
+    assert (jax.waits, waited) == (3, [0, CURRENT])
     turned = plan_of(record(1, "x", "input"), record(2, "y", "output", ("M", "3"), ("1", "M")))
     with pytest.raises(DnncError, match=r"strides \[1, 5\]; accepted: row-major in JAX"):
         load(turned)(jax.array((5, 64), "<f2"))

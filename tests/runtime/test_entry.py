@@ -4,6 +4,7 @@ import random
 import threading
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from dnnc.errors import DnncError
@@ -115,6 +116,7 @@ WRONG = {
     "too large": ((X, 1 << 64), "a int"),
     "float": ((X + 0.5, Y), "a float"),
     "mapping": ({1: X, 2: Y}, "a dict; accepted: a tuple or list"),
+    "array": (np.array([X, Y]), "a ndarray; accepted: a tuple or list"),
     "number": (5, "a int 5; accepted: a tuple or list"),
 }
 
