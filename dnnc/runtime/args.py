@@ -12,8 +12,9 @@ from ..errors import DnncError, Status
 from ..plan.arguments import pack_number
 from ..plan.plan import Arg
 
-# Tensor maps must lie at multiples of 64 bytes, other arguments at multiples of their size.
-_MAP_BYTES, _MAP_ALIGNMENT, _ALIGNMENT = 128, 64, 16
+# cuda.h aligns tensor maps to 128 bytes, to 64 before CUDA 13; other arguments lie at multiples of
+# their size.
+_MAP_BYTES, _MAP_ALIGNMENT, _ALIGNMENT = 128, 128, 16
 _SCALARS = {"i32": "i", "i64": "q"}
 
 

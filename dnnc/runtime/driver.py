@@ -373,7 +373,7 @@ def tensor_map_encoder(recipe: TensorMap) -> Encoder:
 
 
 def tensor_map_in(memory: int) -> Any:
-    """The tensor map whose 128 bytes lie at a host address, a multiple of 64."""
+    """The tensor map whose 128 bytes lie at a host address, a multiple of 128."""
     return _api().CUtensorMap(_ptr=memory)
 
 

@@ -51,21 +51,27 @@ class Entry:
         self._free: list[_Launches] = []
 
     def __call__(
-        self, addresses: Sequence[int], workspace: int | None = 0, stream: Any = 0
+        self,
+        addresses: Sequence[int],
+        workspace: int | None = 0,
+        stream: Any = 0,
+        context: Any = None,
     ) -> None:
         """Launches on a stream; allocates no device memory and does not wait.
 
         addresses: a tuple or list of integers, one for each of `tensors`.  workspace: an address,
         0 or None where no bytes are needed.  stream: as `execute` takes it.  A tuple and an integer
-        handle are quickest.
+        handle are quickest.  context: the thread's current one, where the caller has just asked for
+        it.
         """
         try:
-            result, context = self._current()
-            if result:
-                raise driver.call_failed(self._current, result)
+            if context is None:
+                result, context = self._current()
+                if result:
+                    raise driver.call_failed(self._current, result)
             if context != self._context:
                 with driver.entered(self._loaded.device):
-                    self(addresses, workspace, stream)
+                    self(addresses, workspace, stream, self._context)
                 return
             try:
                 # A thread has the arguments for itself until the driver has copied them.

@@ -210,8 +210,8 @@ def test_a_map_that_was_moved_is_one_encoded_anew(recipe):
     }[recipe.mode]  # fmt: skip
     data = torch.zeros(1 << 20, device="cuda")
     before, after = (encode(data.data_ptr() + shift, *sizes) for shift in (0, 4096))
-    memory = ctypes.create_string_buffer(192)
-    address = ctypes.addressof(memory) + -ctypes.addressof(memory) % 64
+    memory = ctypes.create_string_buffer(256)
+    address = ctypes.addressof(memory) + -ctypes.addressof(memory) % 128
     ctypes.memmove(address, before, 128)
     (result,) = driver.map_mover()(driver.tensor_map_in(address), data.data_ptr() + 4096)
     assert not result

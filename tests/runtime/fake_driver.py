@@ -217,7 +217,7 @@ class FakeDriver:
     def _cuTensorMapReplaceAddress(self, map_, address):
         if not isinstance(address, int):
             raise TypeError("as the binding of it")
-        if map_.getPtr() % 64 or address % 16:
+        if map_.getPtr() % 128 or address % 16:
             return (WRONG_VALUE,)
         ctypes.memmove(map_.getPtr(), address.to_bytes(8, "little"), 8)
         return (OK,)

@@ -47,7 +47,7 @@ def test_steps_run_in_order_with_their_arguments(fake):
     assert (launch.kernel, launch.smem) == ("main", 229440)
     assert (launch.grid, launch.block, launch.cluster) == ((132, 1, 2), (384, 1, 1), (2, 1, 1))
     assert (launch.cooperative, launch.programmatic, launch.stream) == (True, True, 77)
-    assert all(address % 64 == 0 for address in launch.addresses[:2])  # tensor maps
+    assert all(address % 128 == 0 for address in launch.addresses[:2])  # tensor maps
     assert all(address % 16 == 0 for address in launch.addresses)
     values = launch.args
     assert struct.unpack("<Q", values[2])[0] == Y + 256
