@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 
 from .. import __version__, log
 from ..errors import DnncError, Status
-from . import bench, bundle, cache, compile, engines, inspect, opt, run, tune
+from . import bench, bundle, cache, compile, engines, inspect, opt, run, tune, view
 from .arguments import EXPLAIN
 from .console import BROKEN_PIPE, INTERRUPTED, examples, show_error, to_nowhere
 
@@ -101,5 +101,5 @@ def dnnc(
     """Compiles, shows, checks and runs operation graphs."""
 
 
-for module in (compile, opt, inspect, engines, run, bench, tune, bundle, cache):
+for module in (compile, opt, inspect, view, engines, run, bench, tune, bundle, cache):
     module.register(app)

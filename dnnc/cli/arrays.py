@@ -19,6 +19,7 @@ from ..dialect.reference import drawn, solve_sizes
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import DnncError, Status
+from ..expr import Dim
 from ..plan.format import write_whole
 from ..rounding import round_to, widen
 from . import console, files
@@ -124,31 +125,49 @@ def sizes_of(
     graph: OperationGraph, inputs: Mapping[int, Array], given: Mapping[str, int]
 ) -> dict[str, int]:
     """Values of the graph's symbols, of `given` and the inputs' dims; each in its range."""
+    _verify_names(graph, given)
+    shapes = {graph.tensor(uid): np.shape(array) for uid, array in inputs.items()}
+    found = solve_sizes(shapes, given)
+    for name, dim in graph.symbols.items():
+        if name not in found:
+            raise DnncError(
+                Status.BAD_PARAM,
+                f"the size {name} is not given",
+                f"--size {name}=N, {_range_text(dim)}, or an input that shows it",
+                f"graph '{graph.name}'",
+            )
+    _verify_ranges(graph, found)
+    return found
+
+
+def verify_sizes(graph: OperationGraph, given: Mapping[str, int]) -> None:
+    """Sizes that are given are of the graph's symbols, each in its range."""
+    _verify_names(graph, given)
+    _verify_ranges(graph, given)
+
+
+def _verify_names(graph: OperationGraph, given: Mapping[str, int]) -> None:
     unknown = [name for name in given if name not in graph.symbols]
     if unknown:
         known = ", ".join(graph.symbols) or "none: every size is fixed"
         raise DnncError(Status.BAD_PARAM, f"no size is called {unknown[0]!r}", known, "--size")
-    shapes = {graph.tensor(uid): np.shape(array) for uid, array in inputs.items()}
-    found = solve_sizes(shapes, given)
-    for name, dim in graph.symbols.items():
-        wanted = f"{dim.min} to {dim.max}"
-        wanted += f", a multiple of {dim.multiple_of}" if dim.multiple_of > 1 else ""
-        value = found.get(name)
-        if value is None:
-            raise DnncError(
-                Status.BAD_PARAM,
-                f"the size {name} is not given",
-                f"--size {name}=N, {wanted}, or an input that shows it",
-                f"graph '{graph.name}'",
-            )
+
+
+def _verify_ranges(graph: OperationGraph, sizes: Mapping[str, int]) -> None:
+    for name, value in sizes.items():
+        dim = graph.symbols[name]
         if not dim.min <= value <= dim.max or value % dim.multiple_of:
             raise DnncError(
                 Status.BAD_PARAM_SHAPE_MISMATCH,
                 f"{name} = {value}",
-                wanted,
+                _range_text(dim),
                 f"graph '{graph.name}'",
             )
-    return found
+
+
+def _range_text(dim: Dim) -> str:
+    multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of > 1 else ""
+    return f"{dim.min} to {dim.max}{multiple}"
 
 
 def verify_inputs(

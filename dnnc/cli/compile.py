@@ -150,8 +150,8 @@ def compile_file(
     if is_compiled and not in_process and _is_likely_new(graph, no_cache):
         worker.start()  # it loads the compiler while this process reads the graph
     source = files.read_source(graph)
-    _verify_stage(source, emit, bool(engine or knobs))
-    rows = _rows(source, named)
+    verify_stage(source, emit, bool(engine or knobs))
+    rows = rows_of(source, named)
     if rows is None and not is_whole:
         rows = (targets.of(single_target()),)
     choice["sm_count"] = targets.other_sm_count(rows or ())
@@ -162,7 +162,7 @@ def compile_file(
         return
     if rows is not None and emit is Stage.cubin:
         _verify_one_cubin(rows, output)
-    plan, by_target = _compiled_with_times(source, rows, choice, in_process, cache=not no_cache)
+    plan, by_target = compiled_with_times(source, rows, choice, in_process, cache=not no_cache)
     if emit is Stage.cubin:
         code = plan.blobs[plan.programs[0].modules[0].cubin]
         write_whole(str(output), code)
@@ -206,7 +206,7 @@ def _is_likely_new(graph: str, no_cache: bool) -> bool:
 # ---- arguments
 
 
-def _verify_stage(source: Source, emit: Stage, has_choice: bool) -> None:
+def verify_stage(source: Source, emit: Stage, has_choice: bool) -> None:
     """A text goes on to later stages only; its engines are chosen at stage graph."""
     at = ORDER.index(Stage(source.stage))
     if ORDER.index(emit) < at:
@@ -225,7 +225,7 @@ def _verify_stage(source: Source, emit: Stage, has_choice: bool) -> None:
         )
 
 
-def _rows(source: Source, named: Sequence[Target] | None) -> tuple[Target, ...] | None:
+def rows_of(source: Source, named: Sequence[Target] | None) -> tuple[Target, ...] | None:
     """The targets: those asked for, else what the file names; only a graph's may change.
 
     None where there is neither.
@@ -279,7 +279,7 @@ def _texts(
     return found
 
 
-def _compiled_with_times(
+def compiled_with_times(
     source: Source,
     rows: tuple[Target, ...] | None,
     choice: dict[str, Any],

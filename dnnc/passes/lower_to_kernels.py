@@ -71,7 +71,12 @@ class LowerToKernels(Pass):
                 tuple(structure.from_attribute(_attribute(function, key)))
                 for key in ("dnn.ops", "dnn.notes")
             )
-            records.append(FusionRecord(labels, engine_name, engine.index, knobs, notes))
+            records.append(
+                FusionRecord(
+                    labels, engine_name, engine.index, knobs, notes,
+                    places=tuple(_attribute(function, structure.PLACES)), steps=len(output.steps),
+                )
+            )  # fmt: skip
         for op in list(module.body.operations):
             attributes = op.operation.attributes
             if "dnn.fusion" in attributes or "dnn.anchor" in attributes:

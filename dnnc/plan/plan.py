@@ -211,10 +211,12 @@ class Module:
 
 @dataclass(frozen=True)
 class FusionRecord:
-    """What was decided for one fusion, for `inspect`.
+    """What was decided for one fusion, for `inspect` and `view`.
 
     ops: labels of its operations.  engine, index, knobs: the choice.  notes: numerical notes.
     module: place of the module that has its kernels.
+    places: of its operations, among those of the graph that an output needs.  steps: how many
+    steps of its config are its own.  Both are empty in plans of earlier versions.
     """
 
     ops: tuple[str, ...]
@@ -223,6 +225,8 @@ class FusionRecord:
     knobs: Mapping[str, int]
     notes: tuple[str, ...] = ()
     module: int = 0
+    places: tuple[int, ...] = ()
+    steps: int = 0
 
 
 @dataclass(frozen=True)
