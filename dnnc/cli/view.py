@@ -131,6 +131,7 @@ def view(
         raise DnncError(Status.BAD_PARAM, f"--plan {plan} of a graph", files.PLAN_SUFFIX, file)
     else:
         source = files.read_source(file)
+        verify_sizes(source.graph, sizes)
         choice: dict[str, Any] = {
             "modes": modes, "engine": engine, "knobs": knobs,
             "tuning": tuning_text(source.graph, tuning), "errata": errata_text(errata),

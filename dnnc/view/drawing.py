@@ -20,6 +20,9 @@ from ..dialect.tensor import Tensor, text
 # Boxes that are drawn; of a larger graph only the fusions are, and of a still larger one nothing.
 MOST_BOXES = 400
 
+# Kinds of boxes that are tensors; the others are operations, by role, and fusions.
+TENSORS = ("input", "scalar", "stored", "output")
+
 # Pixels, which are Graphviz's points: a character of 12 px in a monospaced font, a line, margins.
 _CHARACTER, _LINE, _PAD_X, _PAD_Y = 7.3, 17.0, 12.0, 7.0
 _MOST_CHARACTERS = 34
@@ -42,6 +45,11 @@ class Box:
     @property
     def middle(self) -> float:
         return self.x + self.width / 2
+
+    @property
+    def corner(self) -> float:
+        """The radius of its corners: tensors are pills."""
+        return self.height / 2 if self.kind in TENSORS else 6
 
 
 @dataclass(frozen=True)
@@ -269,7 +277,9 @@ def _layout(network: _Network) -> dict[str, Any]:
             inside, name=f"cluster{index}", label=_room(lines), labelloc="t", margin=_FRAME_PAD
         )
     for key, (source, target) in enumerate(network.edges):
-        made.add_edge(f"n{source}", f"n{target}", key=f"e{key}")
+        # What is computed goes straight down; inputs stand beside their readers.
+        weight = 1 if network.nodes[source].kind in ("input", "scalar") else 20
+        made.add_edge(f"n{source}", f"n{target}", key=f"e{key}", weight=weight)
     return json.loads(made.draw(format="json", prog="dot"))
 
 

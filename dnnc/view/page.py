@@ -25,6 +25,7 @@ from .roofline import Roofline, roofline_of
 from .work import Work, bandwidth
 
 _FOLDER = Path(__file__).parent
+_HALF = 500  # pixels that a drawing has beside the roofline
 _PACKAGES = ("jinja2", "pygraphviz")
 
 
@@ -48,6 +49,16 @@ class Section:
     parts: ProgramParts
     rule: str
     texts: Sequence[Text]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether each variant has one part: their cards need no headings."""
+        return all(len(case.parts) == 1 for case in self.parts.cases)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the drawing needs the whole width."""
+        return self.drawing is not None and self.drawing.width > _HALF
 
     @cached_property
     def drawing(self) -> Drawing | None:
@@ -108,7 +119,14 @@ def _template() -> Any:
         lstrip_blocks=True,
     )
     made.filters.update(
-        si=si, percent=percent, seconds=_seconds, count=_count, dims=_dims, knobs=_knobs
+        si=si,
+        percent=percent,
+        seconds=_seconds,
+        count=_count,
+        dims=_dims,
+        knobs=_knobs,
+        sizes=_sizes,
+        bytes=_bytes_text,
     )
     made.globals.update(
         smem=_smem_text, grid=_grid_text, roof_share=_roof_share, bandwidth=bandwidth
@@ -141,10 +159,20 @@ def _dims(sizes: Sequence[object]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
+def _sizes(sizes: Mapping[str, int]) -> str:
+    """tokens = 1,024, heads = 8"""
+    return ", ".join(f"{name} = {size:,}" for name, size in sizes.items())
+
+
 def _knobs(knobs: Mapping[str, int]) -> list[str]:
     """TILE_M=128, ..., the tile first."""
     names = sorted(knobs, key=lambda name: (not name.startswith("TILE_"), name))
     return [f"{name}={knobs[name]}" for name in names]
+
+
+def _bytes_text(text: str) -> str:
+    """25,690,112 B, or an expression of the sizes."""
+    return f"{int(text):,} B" if text.isdecimal() else f"{text} B"
 
 
 def _grid_text(plan: Plan, launch: Launch, case: Case, target: Target) -> str:
@@ -161,11 +189,10 @@ def _grid_text(plan: Plan, launch: Launch, case: Case, target: Target) -> str:
 
 def _smem_text(kernel: Kernel, launch: Launch) -> str:
     """Bytes of shared memory of a block, static and dynamic."""
-    dynamic = launch.dynamic_smem_bytes
+    static, dynamic = kernel.static_smem_bytes, launch.dynamic_smem_bytes
     if dynamic.isdecimal():
-        return f"{kernel.static_smem_bytes + int(dynamic):,} B"
-    static = f"{kernel.static_smem_bytes:,} + " if kernel.static_smem_bytes else ""
-    return f"{static}{dynamic} B"
+        return _bytes_text(str(static + int(dynamic)))
+    return f"{static:,} + {dynamic} B" if static else f"{dynamic} B"
 
 
 def _roof_share(work: Work, seconds: float, target: Target) -> float:

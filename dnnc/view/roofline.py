@@ -11,8 +11,9 @@ from .numbers import si
 from .parts import Part
 from .work import Roof, bandwidth
 
-WIDTH, HEIGHT = 460.0, 340.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52.0, 14.0, 14.0, 46.0
+WIDTH, HEIGHT = 400.0, 320.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 8.0, 12.0, 44.0
+_CHARACTER = 6.6  # of 12 px, on average
 # Dots that would cover each other are moved apart by so much, for as many tries.
 _APART, _TRIES = 17.0, 40
 
@@ -29,12 +30,13 @@ class Tick:
 
 @dataclass(frozen=True)
 class Line:
-    """A roof.  points: of a polyline.  x, y: where its text ends."""
+    """A roof.  points: of a polyline.  x, y, anchor: where its text is, and which end of it."""
 
     points: str
     text: str
     x: float
     y: float
+    anchor: str
 
 
 @dataclass(frozen=True)
@@ -93,13 +95,14 @@ def roofline_of(parts: Iterable[Part], target: Target) -> Roofline | None:
     slope = bandwidth(target)
     roofs = list(dict.fromkeys(work.roof for _, work, _ in known))
     places = [work.intensity for _, work, _ in known if work.operations]
-    x_low, x_high = _decades([*places, *(roof.rate / slope for roof in roofs)])
+    ridges = [roof.rate / slope for roof in roofs]
+    x_low, x_high = _range([*places, *ridges, min(ridges) / 10])
     # What moves bytes alone stands at the left edge, as if each had that many operations.
     points = [
         (work.intensity or x_low, (work.operations or x_low * work.bytes) / seconds)
         for _, work, seconds in known
     ]
-    y_low, y_high = _decades([*(y for _, y in points), *(roof.rate for roof in roofs)])
+    y_low, y_high = _range([*(y for _, y in points), *(roof.rate for roof in roofs)])
     axes = _Axes(x_low, x_high, y_low, y_high)
     dots: list[Dot] = []
     for (part, work, _), (x, y) in zip(known, points, strict=True):
@@ -125,14 +128,19 @@ def _lines(roofs: Sequence[Roof], slope: float, axes: _Axes) -> Iterable[Line]:
     """Memory's slope up to the highest roof, then each roof from the slope on."""
     most = max(roof.rate for roof in roofs)
     start = max(axes.x_low, axes.y_low / slope)
-    ends = [(start, start * slope), (most / slope, most)]
-    middle = math.sqrt(ends[0][0] * ends[1][0])
-    x, y = axes.at(middle, middle * slope)
-    yield Line(_points(axes, ends), f"memory, {si(slope)}B/s", x - 6, y - 6)
+    text = f"memory, {si(slope)}B/s"
+    # Nothing is above the slope, which rises: it is highest where its text ends.
+    left = axes.at(start, start * slope)[0] + 8
+    share = (left + len(text) * _CHARACTER - _LEFT) / (WIDTH - _LEFT - _RIGHT)
+    x = axes.x_low * (axes.x_high / axes.x_low) ** share
+    y = axes.at(x, min(x * slope, most))[1] - 8
+    yield Line(
+        _points(axes, [(start, start * slope), (most / slope, most)]), text, left, y, "start"
+    )
     for roof in roofs:
         ends = [(roof.rate / slope, roof.rate), (axes.x_high, roof.rate)]
         x, y = axes.at(*ends[1])
-        yield Line(_points(axes, ends), f"{roof.name}, {si(roof.rate)}OP/s", x, y - 5)
+        yield Line(_points(axes, ends), f"{roof.name}, {si(roof.rate)}OP/s", x, y - 6, "end")
 
 
 def _points(axes: _Axes, ends: Sequence[_Point]) -> str:
@@ -155,13 +163,13 @@ def _share(value: float, low: float, high: float) -> float:
     return math.log(value / low) / math.log(high / low)
 
 
-def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Powers of ten around values, with some room above."""
-    low = math.floor(math.log10(min(values)) - 0.05)
-    high = math.ceil(math.log10(max(values)) + 0.15)
-    return 10.0**low, 10.0 ** max(high, low + 2)
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """An axis around values: three decades at least, with some room."""
+    low, high = min(values) / 2.5, max(values) * 2.5
+    return min(low, high / 1e3), high
 
 
 def _powers(low: float, high: float) -> list[float]:
-    first, last = round(math.log10(low)), round(math.log10(high))
+    """Powers of ten between two values."""
+    first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
     return [10.0**power for power in range(first, last + 1)]

@@ -15,12 +15,15 @@ from ..dialect.ops import (
     ResampleBackward,
 )
 from ..dialect.ops.conv import Convolution
+from ..dialect.tensor import Tensor
 from ..engines.matmul_sm90 import RATE_OF
 from ..engines.surface import bytes_of
 from ..expr import typical
 from ..target import Target
 
 TENSOR_CORE = "TENSOR_CORE"  # the numerical note of kernels that use them
+# Keys of a target's rates -> what a page calls them, in the order in which operands decide.
+_TENSOR_CORE_RATES = (("f16", "16 bits"), ("bf16", "16 bits"), ("f32", "tf32"), ("i8", "8 bits"))
 
 
 @dataclass(frozen=True)
@@ -83,10 +86,17 @@ def _roof(fusion: Fusion, notes: tuple[str, ...], target: Target) -> Roof:
     """Tensor cores at the rate of the product's operands, else arithmetic on f32."""
     products = [op for op in fusion.ops if isinstance(op, Matmul | MoeGroupedMatmul | Convolution)]
     if TENSOR_CORE in notes and products:
-        types = {tensor.type for tensor in products[0].operands[:2]}
+        types = {_loaded(fusion, tensor).type for tensor in products[0].operands[:2]}
         found = {RATE_OF[kind] for kind in types if kind in RATE_OF}
         # Operands of two types are multiplied as 16 bits if one has them, else as the wider one.
-        for rate, shown in (("f16", "f16, bf16"), ("f32", "tf32"), ("i8", "8 bits")):
+        for rate, shown in _TENSOR_CORE_RATES:
             if rate in found:
                 return Roof(f"tensor cores, {shown}", target.mma_tflops[rate] * 1e12)
     return Roof("f32 arithmetic", target.f32_tflops * 1e12)
+
+
+def _loaded(fusion: Fusion, tensor: Tensor) -> Tensor:
+    """What an operand is loaded as: views of a tensor are read from it."""
+    while (op := fusion.producers.get(tensor)) is not None and op.role == "view":
+        tensor = op.operands[0]
+    return tensor
