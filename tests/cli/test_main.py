@@ -14,7 +14,7 @@ from dnnc.engines import heuristics
 
 from .commands import ROOT, dnnc, dnnc_process
 
-COMMANDS = ("compile", "opt", "inspect", "engines", "run", "bench")
+COMMANDS = ("compile", "opt", "inspect", "view", "engines", "run", "bench")
 
 
 def test_without_arguments_it_shows_the_commands():

@@ -165,7 +165,18 @@ def test_run_bench_and_tune_show_all(plan, ffn, here, monkeypatch, gpu):
     assert_whole(monkeypatch, command(*tune), titles="remark")
 
 
-COMMANDS = ("compile", "opt", "inspect", "engines", "run", "bench", "tune", "bundle", "cache")
+COMMANDS = (
+    "compile",
+    "opt",
+    "inspect",
+    "view",
+    "engines",
+    "run",
+    "bench",
+    "tune",
+    "bundle",
+    "cache",
+)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -87,7 +87,16 @@ WHOLE = Plan(
                 ),
             ),
             fusions=(
-                FusionRecord(("matmul 'fc'",), "matmul_sm90", 7, {"TILE_M": 128}, ("TENSOR_CORE",)),
+                FusionRecord(
+                    ("matmul 'fc'",),
+                    "matmul_sm90",
+                    7,
+                    {"TILE_M": 128},
+                    ("TENSOR_CORE",),
+                    0,
+                    (0,),
+                    2,
+                ),
             ),
         ),
         Program(
