@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,7 +30,7 @@ def register(app: typer.Typer) -> None:
         "bench",
         bench,
         "dnnc bench ffn.dnnplan --size M=4096",
-        "dnnc bench ffn.py --rounds 21 --target sm_90a",
+        "dnnc bench ffn.py --rounds 21 --target sm_90a --plot ffn.svg",
     )
 
 
@@ -39,6 +40,13 @@ def bench(
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Timed rounds.")] = 7,
     target: OneTarget = None,
     plan: PlanName = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw the rounds: a .svg, .png or .pdf file; needs the extra bench.",
+        ),
+    ] = None,
 ) -> None:
     """Times a plan on the GPU, with random inputs: bound calls between two synchronizations.
 
@@ -47,7 +55,11 @@ def bench(
     """
     from ..runtime import driver
     from .on_device import loaded
+    from .plot import plot as draw
+    from .plot import require_plot
 
+    if plot is not None:
+        require_plot(plot)
     sizes = parse_settings(size or [], "--size")
     place = driver.device()
     problem = read_problem(file, plan)
@@ -57,6 +69,11 @@ def bench(
     with loaded(made, arrays, found) as work:
         seconds, calls = _timed(work, rounds)
         _show(seconds, calls, work.element_bytes)
+        if plot is not None:
+            at = "".join(f", {name} = {value:,}" for name, value in found.items())
+            title = f"{made.name}{at} on {place.name}"
+            draw(plot, title, seconds, calls, work.element_bytes)
+            console.field("plot", str(plot))
 
 
 def _timed(work: Loaded, rounds: int) -> tuple[list[float], int]:

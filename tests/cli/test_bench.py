@@ -1,5 +1,6 @@
 """`dnnc bench`: on a stand-in for a GPU, whose times mean nothing."""
 
+import importlib.util
 import re
 
 import pytest
@@ -48,3 +49,47 @@ def test_a_size_that_is_not_given(plan, gpu):
 
 def test_rounds_are_at_least_one(plan, gpu):
     assert dnnc("bench", plan, "--size", "M=3", "--rounds", 0).exit_code == 2
+
+
+def test_a_plot_of_the_rounds(plan, gpu, here, monkeypatch):
+    result = dnnc("bench", plan, "--size", "M=3", "--rounds", 2, "--plot", "ffn.svg")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[-1] == "plot       ffn.svg"
+    svg = (here / "ffn.svg").read_text()
+    assert "ffn, M = 3 on an interpreted device" in svg
+    (median,) = re.findall(r"median ([\d.]+ \w+), [\d.]+", svg)
+    assert lines[1].split(maxsplit=1)[1].startswith(f"{median} a call")
+
+
+def test_names_in_a_plot_are_text(here):
+    """Of mathematics, which matplotlib refuses where it is none, and of markup."""
+    from dnnc.cli.plot import plot
+
+    name = "$\\frac{<script>$ \x1b[31m"
+    plot(here / "a.svg", name, [1e-5, 3e-5, 2e-5], 10, 1000)
+    svg = (here / "a.svg").read_text()
+    assert "$\\frac{&lt;script&gt;$ \\x1b[31m" in svg
+    assert "median 20 us, 0.05 GB/s" in svg
+    assert "<script" not in svg
+    first = svg
+    plot(here / "a.svg", name, [1e-5, 3e-5, 2e-5], 10, 1000)
+    assert (here / "a.svg").read_text() == first
+
+
+@pytest.mark.parametrize("path", ["a.txt", "a"])
+def test_a_plot_of_another_format(path, plan, gpu, here):
+    said = error_of(dnnc("bench", plan, "--size", "M=3", "--plot", path))
+    assert said.endswith("accepted: .svg, .png, .pdf")
+    assert not gpu.launches
+    assert not list(here.iterdir())
+
+
+def test_a_plot_without_matplotlib(plan, gpu, here, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name)
+    )
+    said = error_of(dnnc("bench", plan, "--size", "M=3", "--plot", "a.svg"))
+    assert said.endswith('matplotlib not installed; accepted: pip install "dnnc[bench]"')
+    assert not gpu.launches
