@@ -126,6 +126,9 @@ def parser() -> argparse.ArgumentParser:
     alone.add_argument("--rounds", type=int, default=15, help="default: %(default)s")
     compile_ = command("compile", "compile times, without a GPU")
     compile_.add_argument("--rounds", type=int, default=9, help="default: %(default)s")
+    commands.add_parser(
+        "plots", help="bar charts of results files for docs/performance; needs matplotlib"
+    )
     report = commands.add_parser("report", help="Markdown tables of results files")
     report.add_argument("files", nargs="+", type=Path)
     report.add_argument("--match", default="", help="regular expression over case ids")
@@ -145,6 +148,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.command == "report":
         for path in given.files:
             print(tables(path, given.match))
+        return 0
+    if given.command == "plots":
+        from .plots import write_plots
+
+        for path in write_plots():
+            print(f"{path.name}: {path.stat().st_size:,} bytes")
         return 0
     if given.command == "compile":
         from . import compile_times
