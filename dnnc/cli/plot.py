@@ -51,14 +51,11 @@ def plot(path: Path, title: str, seconds: Sequence[float], calls: int, bytes_: i
         axes = figure.add_subplot()
         axes.bar(rounds, [1e6 * value for value in seconds], color=_BAR)
         axes.axhline(1e6 * median, color=_MEDIAN, linewidth=1.2)
-        axes.set_title(visible(title), loc="left", fontsize=11)
+        said = f"median {console.seconds_text(median)}, {bytes_ / median / 1e9:.4g} GB/s"
+        axes.set_title(f"{visible(title)}\n{said}", loc="left", fontsize=10, wrap=True)
         axes.set_xlabel(f"round of {console.counted(calls, 'call')}")
         axes.set_ylabel("microseconds a call")
         axes.set_xticks(list(rounds) if len(rounds) <= 15 else [1, len(rounds)])
-        said = f"median {console.seconds_text(median)}, {bytes_ / median / 1e9:.4g} GB/s"
-        axes.annotate(
-            said, (1, 1.02), xycoords="axes fraction", ha="right", color=_MEDIAN, fontsize=9
-        )
         axes.spines[["top", "right"]].set_visible(False)
         made = io.BytesIO()
         kind = path.suffix.removeprefix(".")

@@ -93,8 +93,9 @@ def page(
 ) -> str:
     """The HTML of a plan.  graph: the plan's own, finalized.  plan_bytes: of its file."""
     return _template().render(
-        plan=plan, graph=graph, sections=sections, plan_bytes=plan_bytes, style=_style()
-    )
+        plan=plan, graph=graph, sections=sections, plan_bytes=plan_bytes, style=_style(),
+        smem=_smem_text, grid=_grid_text, roof_share=_roof_share, bandwidth=bandwidth,
+    )  # fmt: skip
 
 
 def _head(part: Part) -> tuple[str, str]:
@@ -127,9 +128,6 @@ def _template() -> Any:
         knobs=_knobs,
         sizes=_sizes,
         bytes=_bytes_text,
-    )
-    made.globals.update(
-        smem=_smem_text, grid=_grid_text, roof_share=_roof_share, bandwidth=bandwidth
     )
     return made.get_template("page.html")
 
