@@ -6,9 +6,11 @@ from __future__ import annotations
 import importlib.util
 import io
 import statistics
+import textwrap
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ..errors import DnncError, Status
 from ..plan.format import write_whole
@@ -16,6 +18,7 @@ from ..visible import visible
 from . import console
 
 _FORMATS = (".svg", ".png", ".pdf")
+_TITLE_CHARACTERS = 80  # of a line
 _BAR, _MEDIAN = "#2360c4", "#b25a00"
 
 
@@ -44,7 +47,7 @@ def plot(path: Path, title: str, seconds: Sequence[float], calls: int, bytes_: i
     median = statistics.median(seconds)
     rounds = range(1, len(seconds) + 1)
     # Names of plans may hold what is mathematics to matplotlib; they are text.
-    style = {"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "dnnc"}
+    style: Any = {"text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "dnnc"}
     with warnings.catch_warnings(), matplotlib.rc_context(style):
         warnings.simplefilter("ignore")  # of characters that no font has
         figure = Figure(figsize=(6.4, 3.6), layout="constrained")
@@ -52,7 +55,8 @@ def plot(path: Path, title: str, seconds: Sequence[float], calls: int, bytes_: i
         axes.bar(rounds, [1e6 * value for value in seconds], color=_BAR)
         axes.axhline(1e6 * median, color=_MEDIAN, linewidth=1.2)
         said = f"median {console.seconds_text(median)}, {bytes_ / median / 1e9:.4g} GB/s"
-        axes.set_title(f"{visible(title)}\n{said}", loc="left", fontsize=10, wrap=True)
+        lines = [*textwrap.wrap(visible(title), _TITLE_CHARACTERS), said]
+        axes.set_title("\n".join(lines), loc="left", fontsize=10)
         axes.set_xlabel(f"round of {console.counted(calls, 'call')}")
         axes.set_ylabel("microseconds a call")
         axes.set_xticks(list(rounds) if len(rounds) <= 15 else [1, len(rounds)])

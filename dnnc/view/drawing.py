@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from ..dialect.fusion import Fusion
 from ..dialect.graph import OperationGraph
@@ -234,9 +234,13 @@ def _placed(network: _Network) -> Drawing:
         x0, y0, x1, y1 = _numbers(objects[f"cluster{index}"]["bb"])
         whole = ", ".join(lines)
         frames.append(_at("frame", x0, height - y1, x1 - x0, y1 - y0, lines, whole))
+    number_of = {each["_gvid"]: each["name"].removeprefix("n") for each in found["objects"]}
     arrows = tuple(
-        Arrow(_path(edge["pos"], height), whole)
-        for edge, whole in zip(found.get("edges", ()), network.edges.values(), strict=True)
+        Arrow(
+            _path(edge["pos"], height),
+            network.edges[int(number_of[edge["tail"]]), int(number_of[edge["head"]])],
+        )
+        for edge in found.get("edges", ())
     )
     margin = 2 * _EDGE
     return Drawing(width + margin, height + margin, tuple(frames), tuple(boxes), arrows)
@@ -253,8 +257,7 @@ def _at(
 ) -> Box:
     first = y + _PAD_Y + 0.75 * _LINE
     placed = tuple((_rounded(first + i * _LINE), line) for i, line in enumerate(lines))
-    numbers = (_rounded(number) for number in (x, y, width, height))
-    return Box(kind, *numbers, placed, whole)
+    return Box(kind, _rounded(x), _rounded(y), _rounded(width), _rounded(height), placed, whole)
 
 
 def _rounded(number: float) -> float:
@@ -280,7 +283,7 @@ def _layout(network: _Network) -> dict[str, Any]:
         # What is computed goes straight down; inputs stand beside their readers.
         weight = 1 if network.nodes[source].kind in ("input", "scalar") else 20
         made.add_edge(f"n{source}", f"n{target}", key=f"e{key}", weight=weight)
-    return json.loads(made.draw(format="json", prog="dot"))
+    return json.loads(cast(str, made.draw(format="json", prog="dot")))
 
 
 def _room(lines: Sequence[str]) -> str:

@@ -111,7 +111,7 @@ def _head(part: Part) -> tuple[str, str]:
 def _template() -> Any:
     import jinja2
 
-    made = jinja2.Environment(
+    made: Any = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -119,16 +119,10 @@ def _template() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        si=si,
-        percent=percent,
-        seconds=_seconds,
-        count=_count,
-        dims=_dims,
-        knobs=_knobs,
-        sizes=_sizes,
-        bytes=_bytes_text,
-    )
+    made.filters |= {
+        "si": si, "percent": percent, "seconds": _seconds, "count": _count, "dims": _dims,
+        "knobs": _knobs, "sizes": _sizes, "bytes": _bytes_text,
+    }  # fmt: skip
     return made.get_template("page.html")
 
 
