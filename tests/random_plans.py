@@ -2,9 +2,9 @@
 
     python -m tests.random_plans SEED [COUNT]     tries COUNT plans (default 1000) from a seed on
 
-Each mutated plan goes through all that a user does with a file: it is read, shown, written as C,
-bound with a stand-in for the driver and, where it is small, run in the interpreter.  Each of these
-gives a result or a DnncError, soon.
+Each mutated plan goes through all that a user does with a file: it is read, shown, made a page,
+written as C, bound with a stand-in for the driver and, where it is small, run in the interpreter.
+Each of these gives a result or a DnncError, soon.
 """
 
 from __future__ import annotations
@@ -28,14 +28,19 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc.cli.show_plan import show_plan
+from dnnc.dialect.json_form import from_json
 from dnnc.emit import c_text
 from dnnc.errors import DnncError
 from dnnc.interpreter import plans as interpreter
 from dnnc.interpreter.launch import launch
 from dnnc.plan import format
 from dnnc.runtime.executor import ExecutionPlan
+from dnnc.target import of as target_of
+from dnnc.view.page import Section, page
+from dnnc.view.parts import ProgramParts
 from tests.plan.plans import WHOLE
 from tests.runtime.fake_driver import FakeDriver
+from tests.view.pages import Page
 
 # Processor seconds that one plan may take, through all.
 SECONDS = 5.0
@@ -298,6 +303,7 @@ class Trial:
         if plan is None:
             return
         self.step("show", functools.partial(self._show, plan))
+        self.step("page", functools.partial(self._page, plan))
         self.step("C", lambda: "".join(c_text(plan, "made")).encode())
         self.step("write", lambda: format.read(format.to_bytes(plan)))
         sizes = sizes_of(plan, draw)
@@ -311,6 +317,16 @@ class Trial:
             show_plan(plan, plan.programs)
         strange = [c for c in said.getvalue() if c not in "\n\t" and not c.isprintable()]
         assert not strange, strange
+        return True
+
+    @staticmethod
+    def _page(plan):
+        graph = from_json(plan.graph)
+        sections = [
+            Section(ProgramParts(plan, program, graph, target_of(program.target), {}), "", ())
+            for program in plan.programs
+        ]
+        Page(page(plan, graph, sections, 0).encode().decode())
         return True
 
     def _bind(self, plan, sizes):

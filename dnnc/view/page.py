@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,7 @@ def _head(part: Part) -> tuple[str, str]:
 # ---- the template
 
 
+@cache
 def _template() -> Any:
     import jinja2
 
