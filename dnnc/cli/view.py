@@ -21,6 +21,7 @@ from . import console, files
 from .arguments import (
     DEFAULT_MODES,
     Errata,
+    Explain,
     GraphOrPlan,
     Modes,
     PlanName,
@@ -98,6 +99,7 @@ def view(
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compile anew, and keep nothing.")
     ] = False,
+    explain: Explain = False,  # of a refusal; the page has all reasons
 ) -> None:
     """Writes a page of HTML that shows what a graph is compiled to; it loads nothing.
 
