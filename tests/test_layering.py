@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent / "dnnc"
 
 # A layer may import those after it.  Within one layer imports are free.
 LAYERS = (
-    ("cli", "torch", "tuning", "view"),
+    ("cli", "torch", "tuning", "view", "cudnn"),
     ("api",),
     ("backend",),
     ("frontends",),
@@ -43,7 +43,7 @@ ONLY = {
     "runtime": LEAVES,
     "interpreter": LEAVES,
 }
-USERS_OF_RUNTIME = {"cli", "torch", "tuning", "backend", "frontends", "runtime"}
+USERS_OF_RUNTIME = {"cli", "torch", "tuning", "cudnn", "backend", "frontends", "runtime"}
 USERS_OF_INTERPRETER = {"cli", "interpreter"}
 
 

@@ -48,6 +48,13 @@ def sdpa_fp8(
     score_max: Any = None,
     score_sum_exp: Any = None,
     sink_token: Any = None,
+    *,
+    max_total_seq_len_q: Any = None,
+    max_total_seq_len_kv: Any = None,
+    cu_seq_len_q: Any = None,
+    cu_seq_len_kv: Any = None,
+    stats_use_log2: bool = False,
+    implementation: Any = enums.attention_implementation.AUTO,
 ) -> list[Any]:
     """Attention of FP8_E4M3 or FP8_E5M2; gives [O, stats or None, amax_s, amax_o].
 
@@ -60,6 +67,7 @@ def sdpa_fp8(
     FAST_FLOAT_FOR_FP8: sums may stay in the tensor cores' accumulators.
     """
     call = Call(self, name, "sdpa_fp8")
+    enums.member_of("implementation", implementation, enums.attention_implementation)
     made = call.attend(
         SdpaFp8,
         {
@@ -67,7 +75,8 @@ def sdpa_fp8(
             "sink_token": sink_token, "descale_q": descale_q, "descale_k": descale_k,
             "descale_v": descale_v, "descale_s": descale_s, "scale_s": scale_s, "scale_o": scale_o,
         },
-        lengths=(use_padding_mask, (seq_len_q, seq_len_kv), (None, None)),
+        lengths=(use_padding_mask, (seq_len_q, seq_len_kv), (cu_seq_len_q, cu_seq_len_kv)),
+        totals=(max_total_seq_len_q, max_total_seq_len_kv),
         has_stats=call.wants_stats(generate_stats, is_inference),
         diagonal=(use_causal_mask, use_causal_mask_bottom_right, diagonal_alignment, right_bound),
         window=left_bound if sliding_window is None else sliding_window,
@@ -76,6 +85,7 @@ def sdpa_fp8(
         score_mod=fn,
         results={"rng_dump": rng_dump, "score_max": score_max, "score_sum_exp": score_sum_exp},
         use_alibi_mask=bool(use_alibi_mask),
+        stats_use_log2=bool(stats_use_log2),
         compute_type=compute_type_of(self, compute_data_type, SdpaFp8),
     )  # fmt: skip
     return [*made[:2], *made[-2:]]

@@ -8,9 +8,9 @@ from typing import Any
 from ..errors import DnncError, DnncTypeError, Status
 
 
-@dataclass
+@dataclass(eq=False)
 class Handle:
-    """Where a graph's plans run.
+    """Where a graph's plans run; two handles are the same only if they are the same object.
 
     stream: a CUDA stream handle, 0 for the default stream.  device: an ordinal, None for the
     device of the current context.

@@ -20,6 +20,7 @@ class PlanList:
     configs: all that were found; `barred` holds the indices that filters took out, so that
     indices stay as they are.  Configs are those of the first target; a plan for several targets
     takes the same engine and knobs where they are legal, else the best there.
+    modes: heuristic modes; without one the list begins empty, for `append`.
     options: errata and tuning record of the ranking.
     workspace_limit, smem_limit: bytes that a plan may need, of a block for shared memory.
     """
@@ -39,14 +40,15 @@ class PlanList:
         self.targets = tuple(targets)
         self._modes = tuple(modes)
         self.inputs = inputs_of(options)
-        self.configs = list(heuristics.configs(graph, self.targets[0], modes, self.inputs))
+        ranked = heuristics.configs(graph, self.targets[0], modes, self.inputs) if modes else ()
+        self.configs = list(ranked)
         self.barred: set[int] = set()
         self._conditions: list[Callable[[Any], bool]] = []
         self.workspace_limit: int | None = None
         self._smem_limit: int | None = None
         self._built: dict[int, Any] = {}
         self._selected: int | None = None
-        if not self.configs:
+        if modes and not self.configs:
             raise no_config_error(graph, self.targets[0], self.inputs)
 
     def config(self, index: int) -> Any:

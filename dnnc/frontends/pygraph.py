@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -114,10 +115,10 @@ class pygraph:
             return functools.partial(self._refuse, name)
         raise AttributeError(f"'pygraph' object has no attribute {name!r}")
 
-    def _refuse(self, name: str, *_: Any, **__: Any) -> None:
+    def _refuse(self, method: str, /, *_: Any, **__: Any) -> None:
         raise DnncError(
             Status.NOT_SUPPORTED_GRAPH_PATTERN,
-            f"operation {name}",
+            f"operation {method}",
             "operations of the support table",
             f"graph '{self.graph.name}'",
         )
@@ -195,13 +196,12 @@ class pygraph:
         import numpy as np
 
         if isinstance(source, np.ndarray | np.generic) or _is_host_tensor(source):
-            array = np.asarray(source)
-            if array.size != 1:
-                raise DnncError(
-                    Status.BAD_PARAM, f"a host array of {array.size} elements", "one element", name
-                )
-            made = self.tensor([1] * max(1, array.ndim), data_type=array.dtype, name=name)
-            made.is_by_value, made.value = True, array.reshape(()).item()
+            dims = tuple(source.shape)
+            if math.prod(dims) != 1:
+                what = f"a host array of {math.prod(dims)} elements"
+                raise DnncError(Status.BAD_PARAM, what, "one element", name)
+            made = self.tensor([1] * max(1, len(dims)), data_type=source.dtype, name=name)
+            made.is_by_value, made.value = True, source.item()
             return made
         from ..runtime.buffers import buffer_of
 
@@ -376,7 +376,8 @@ class pygraph:
     # ---- plans
 
     def get_execution_plan_count(self) -> int:
-        return len(self._planned().configs)
+        """How many plans there are; 0 before `create_execution_plans`."""
+        return 0 if self._plans is None else len(self._plans.configs)
 
     def get_plan_name_at_index(self, index: int) -> str:
         """eng4_STAGES=3_TILE_M=128...: the engine's index and its knobs."""
@@ -392,8 +393,10 @@ class pygraph:
         return config.choices[0].engine.index, config.knobs
 
     def create_execution_plan(self, engine_id: int, knobs: Mapping[Any, int]) -> None:
-        """Appends a plan of an engine with knobs set."""
-        self._planned().append(engine_id, {text_of(k): v for k, v in knobs.items()})
+        """Appends a plan of an engine with knobs set; the list need not be ranked before."""
+        if self._plans is None:
+            self._plans = self._unranked()
+        self._plans.append(engine_id, {text_of(k): v for k, v in knobs.items()})
 
     def get_engine_count(self) -> int:
         """One more than the largest engine index; not every index below has an engine."""
@@ -403,7 +406,15 @@ class pygraph:
 
     def get_engine_info(self, engine_id: int) -> Any:
         """What an engine says of the graph as one fusion: a `dnnc.engines.info.EngineInfo`."""
-        return self._planned().info_of(engine_id)
+        plans = self._unranked() if self._plans is None else self._plans
+        return plans.info_of(engine_id)
+
+    def _unranked(self) -> Any:
+        """A list of plans with none in it."""
+        from .plans import PlanList
+
+        self.build_operation_graph()
+        return PlanList(self.graph, self._targets(), ())
 
     def get_knobs_for_engine(self, engine_id: int) -> list[enums.knob]:
         """The knobs that an engine has for the graph as one fusion; none if it declines that."""
@@ -411,7 +422,7 @@ class pygraph:
             enums.knob(
                 enums.knob_type(k.name), k.max_value, k.min_value, k.stride, k.values, k.default
             )
-            for k in self._planned().info_of(engine_id).knobs
+            for k in self.get_engine_info(engine_id).knobs
         ]
 
     def get_behavior_notes(self) -> list[enums.behavior_note]:

@@ -292,6 +292,21 @@ def free(address: int) -> None:
     _call("cuMemFree", address)
 
 
+def allocate_on(stream: int, bytes_: int) -> int:
+    """Device memory that is there for what a stream does from now on."""
+    return int(_call("cuMemAllocAsync", bytes_, stream))
+
+
+def free_on(stream: int, address: int) -> None:
+    """Gives memory of `allocate_on` back after what a stream does until now."""
+    _call("cuMemFreeAsync", address, stream)
+
+
+def copy_on(stream: int, target: int, source: int, bytes_: int) -> None:
+    """Copies device memory in the order of a stream."""
+    _call("cuMemcpyDtoDAsync", target, source, bytes_, stream)
+
+
 def memory_device(address: int) -> int | None:
     """The device that an address belongs to; None for memory that CUDA does not know."""
     api = _api()

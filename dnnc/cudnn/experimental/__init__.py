@@ -1,0 +1,5 @@
+"""Operations of arrays, outside graphs, which cudnn-frontend calls experimental."""
+
+from . import ops
+
+__all__ = ["ops"]

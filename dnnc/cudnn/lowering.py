@@ -1,0 +1,319 @@
+# pyright: basic
+"""From a recorded graph to a `dnnc.pygraph`, which infers, checks, plans and compiles.
+
+What cudnn-frontend takes and `dnnc.pygraph` does not is put right here, method by method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from ..dialect.tensor import sizes
+from ..errors import DnncError, DnncTypeError, Status
+from ..frontends import pygraph as own
+from . import enums
+from .operations import OPERATIONS, VALIDATE, Operation
+from .recording import Recording
+from .tensors import Node, Tensor, plain
+
+# Dims and strides in place of a tensor's own.
+Layouts = Mapping[Tensor, tuple[Sequence[int], Sequence[int]]]
+
+
+class Lowered:
+    """The `dnnc.pygraph` of a recording.
+
+    graph: the pygraph.  tensors: its tensors by those of the recording.
+    """
+
+    def __init__(self, graph: own.pygraph, layouts: Layouts | None = None):
+        self.graph = graph
+        self.tensors: dict[Tensor, Any] = {}
+        self._layouts = layouts or {}
+
+    def add(self, nodes: Sequence[Node]) -> None:
+        """Adds nodes in order; the first that can't be added is the error."""
+        for node in nodes:
+            try:
+                self._add(node)
+            except DnncError as error:
+                raise _about(error, node) from error
+
+    def _add(self, node: Node) -> None:
+        row = OPERATIONS[node.method]
+        if row.missing is not None and row.missing.step == VALIDATE:
+            raise refusal(node)
+        given = {port: self._value(value) for port, value in node.arguments.items()}
+        given = _ADAPTERS.get(node.method, _unchanged)(self, node, given)
+        made = getattr(self.graph, node.method)(**given, **self._common(row, node))
+        results = made if isinstance(made, list) else [made]
+        for port, result in zip(row.results, results, strict=False):
+            if port in node.outputs:
+                self._describe(node.outputs[port], result)
+
+    def _common(self, row: Operation, node: Node) -> dict[str, Any]:
+        found: dict[str, Any] = {"name": node.name}
+        if "compute_data_type" in row.arguments and node.method not in _WITHOUT_TYPE:
+            found["compute_data_type"] = enums.own_type(node.own_type, node.name)
+        return found
+
+    def _value(self, value: Any) -> Any:
+        """An argument as `dnnc.pygraph` takes it."""
+        if isinstance(value, Tensor):
+            return self.tensor(value)
+        if isinstance(value, list | tuple):
+            return type(value)([self._value(item) for item in value])
+        if isinstance(value, enums.data_type):
+            return enums.own_type(enums.type_of(value))
+        return value.name if isinstance(value, Enum) else value
+
+    # ---- tensors
+
+    def tensor(self, tensor: Tensor) -> Any:
+        """The tensor of the pygraph; one that no node made is declared there."""
+        found = self.tensors.get(tensor)
+        if found is None:
+            found = self.tensors[tensor] = self._declared(tensor)
+        return found
+
+    def _declared(self, tensor: Tensor) -> Any:
+        if tensor.scalar_type is not None:
+            made = self.graph.tensor_scalar(
+                tensor.pass_by_value or 0,
+                tensor.scalar_type.name,
+                enums.own_type(tensor.data_type, tensor.label),
+            )
+            return made.set_name(tensor.name).set_uid(tensor.uid)
+        dim, stride = self._layouts.get(tensor, (tensor.dim, tensor.stride))
+        made = self.graph.tensor(
+            dim,
+            stride,
+            enums.own_type(tensor.data_type, tensor.label),
+            tensor.is_virtual,
+            tensor.is_pass_by_value,
+            reordering_type=tensor.reordering_type.name,
+            name=tensor.name,
+            uid=tensor.uid,
+        )
+        if tensor.is_pass_by_value:
+            made.value = tensor.pass_by_value
+        self._set_memory(tensor, made)
+        return made
+
+    def _set_memory(self, tensor: Tensor, made: Any) -> None:
+        """What says how a tensor lies in memory, beside strides."""
+        if tensor.alignment is not None:
+            made.set_alignment(tensor.alignment)
+        if tensor.vectors is not None:
+            made.set_vector_count_and_dimension(*tensor.vectors)
+        if tensor.ragged_offset is not None:
+            made.set_ragged_offset(self.tensor(tensor.ragged_offset))
+            made.set_ragged_offset_multiplier(tensor.ragged_offset_multiplier)
+
+    def _describe(self, tensor: Tensor, made: Any) -> None:
+        """Gives a result what its caller said of it."""
+        self.tensors[tensor] = made
+        made.set_name(tensor.name).set_uid(tensor.uid)
+        if tensor.type_assigned:
+            made.set_data_type(enums.own_type(tensor.data_type, tensor.label))
+        if tensor.reordering_type.name != "NONE":
+            made.set_reordering_type(tensor.reordering_type.name)
+        dim, stride = self._layouts.get(tensor, (None, None))
+        if dim is None and tensor.dim_assigned:
+            dim = tensor.dim
+        if stride is None and tensor.stride_assigned:
+            stride = tensor.stride
+        if dim is not None:
+            made.set_dim(dim)
+        if stride is not None:
+            made.set_stride(stride)
+        made.set_output(not tensor.is_virtual)
+        self._set_memory(tensor, made)
+
+    def written(self, tensor: Tensor) -> Any:
+        """A tensor that its caller declared and an operation writes."""
+        made = self.tensor(tensor)
+        return made.set_output(not tensor.is_virtual)
+
+    # ---- what was inferred
+
+    def read_back(self, is_packed_now: bool = False) -> None:
+        """Gives the recording's tensors the dims, strides and types that were inferred.
+
+        is_packed_now: whether packed tensors have the dims of their rows by now, which are the
+        pygraph's alone.
+        """
+        for tensor, made in self.tensors.items():
+            if tensor.data_type is None and made.dtype is not None:
+                tensor.data_type = enums.type_of_own(made.dtype)
+            if is_packed_now and tensor.ragged_offset is not None:
+                continue
+            if not tensor.dim_assigned and made.dims is not None:
+                tensor.dim = [plain(size) for size in made.dims]
+            if not tensor.stride_assigned and made.strides is not None:
+                tensor.stride = [plain(size) for size in made.strides]
+
+    # ---- score modifications
+
+    def modification(self, node: Node, function: Callable[[Any, Any], Any]) -> Any:
+        """A score modification as `dnnc.pygraph` calls it.
+
+        The caller's function gets a recording and a tensor of the scores, and may use tensors of
+        the graph that it was made in; what it records is added then.
+        """
+
+        def modified(_: Any, scores: Any) -> Any:
+            owner = next(iter(node.outputs.values())).owner
+            context = owner.context
+            recording = Recording(
+                context.io_data_type, context.intermediate_data_type, context.compute_data_type,
+                owner._uids, owner._bindings,
+            )  # fmt: skip
+            given = recording.tensor(
+                [plain(size) for size in scores.shape],
+                [plain(size) for size in scores.layout],
+                enums.type_of_own(scores.dtype),
+                is_virtual=True,
+                name=scores.name,
+            )
+            self.tensors[given] = scores
+            found = function(recording, given)
+            if not isinstance(found, Tensor):
+                what = f"a score modification that gives a {type(found).__name__}"
+                raise DnncTypeError(Status.BAD_PARAM, what, "a tensor", node.name)
+            self.add(recording.nodes)
+            return self.tensor(found)
+
+        return modified
+
+
+def refusal(node: Node) -> DnncError:
+    """The error of an operation that dnnc lacks."""
+    missing = OPERATIONS[node.method].missing
+    assert missing is not None, "the caller has looked"
+    status = Status.NOT_SUPPORTED_GRAPH_PATTERN
+    return DnncError(status, missing.reason, "the operations of docs/support.md", _place(node))
+
+
+def _place(node: Node) -> str:
+    return f"{node.method} '{node.name}'"
+
+
+def _about(error: DnncError, node: Node) -> DnncError:
+    """The error, with the operation where it says no place."""
+    if error.where:
+        return error
+    return type(error)(error.status, error.what, error.supported, _place(node))
+
+
+# ---- methods that differ
+
+Given = dict[str, Any]
+
+
+def _unchanged(_: Lowered, __: Node, given: Given) -> Given:
+    return given
+
+
+def _without(given: Given, *names: str) -> Given:
+    return {name: value for name, value in given.items() if name not in names}
+
+
+def _matmul(_: Lowered, __: Node, given: Given) -> Given:
+    """`padding` is a value beyond sizes that a call can't give here, as in cudnn-frontend."""
+    return _without(given, "padding")
+
+
+def _reduction(_: Lowered, node: Node, given: Given) -> Given:
+    if given.pop("group_offset", None) is not None:
+        what = "group_offset: sums of groups"
+        raise DnncError(Status.NOT_SUPPORTED, what, "none", _place(node))
+    return given
+
+
+def _needs_scale(_: Lowered, node: Node, given: Given) -> Given:
+    if given.get("scale") is None:
+        raise DnncError(Status.NOT_SUPPORTED, "no scale", "a scale, of ones", _place(node))
+    return given
+
+
+def _rmsnorm_backward(lowered: Lowered, node: Node, given: Given) -> Given:
+    given.setdefault("has_dbias", True)
+    return _needs_scale(lowered, node, given)
+
+
+def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
+    written = OPERATIONS[node.method].written
+    found = {
+        name: lowered.written(node.arguments[name]) if name in written else value
+        for name, value in given.items()
+    }
+    # How scores are rounded is the engine's.
+    found.pop("unfuse_fma", None)
+    modification = "fn" if node.method == "sdpa_fp8" else "score_mod"
+    function = found.get(modification)
+    if function is not None:
+        found[modification] = lowered.modification(node, function)
+        if not found.get("use_padding_mask"):
+            # Lengths are then only what the function reads, which has them already.
+            found = _without(found, "seq_len_q", "seq_len_kv")
+    has_pages = any(found.get(f"paged_attention_{k}_table") is not None for k in "kv")
+    if not has_pages:
+        # It bounds the keys of pages; without pages it says what K's dims say.
+        found.pop("paged_attention_max_seq_len_kv", None)
+    return found
+
+
+def _sdpa_fp8(lowered: Lowered, node: Node, given: Given) -> Given:
+    if given.pop("sf_o", None) is not None:
+        what = "sf_o: block scales of O are of sm_100"
+        raise DnncError(Status.NOT_SUPPORTED, what, "scale_o", _place(node))
+    for name in ("softmax_precision", "attn_scale_prefolded"):
+        if given.pop(name, None):
+            what = f"{name}: only cudnn-frontend's own kernels for sm_100 have it"
+            raise DnncError(Status.NOT_SUPPORTED, what, "a softmax in FLOAT", _place(node))
+    return _sdpa(lowered, node, given)
+
+
+_Adapter = Callable[[Lowered, Node, Given], Given]
+
+_ADAPTERS: Mapping[str, _Adapter] = {
+    "matmul": _matmul,
+    "reduction": _reduction,
+    "layernorm": _needs_scale,
+    "layernorm_backward": _needs_scale,
+    "rmsnorm": _needs_scale,
+    "rmsnorm_backward": _rmsnorm_backward,
+    "sdpa": _sdpa,
+    "sdpa_fp8": _sdpa_fp8,
+}
+
+# Methods of `dnnc.pygraph` without a compute type.
+_WITHOUT_TYPE = ("concatenate",)
+
+
+def layouts_of(
+    tensors: Mapping[int, Tensor],
+    uids: Sequence[int] | None,
+    shapes: Sequence[Sequence[int]] | None,
+    strides: Sequence[Sequence[int]] | None,
+) -> Layouts:
+    """The dims and strides that a call gives in place of a graph's own."""
+    listed = [] if uids is None else [int(uid) for uid in uids]
+    for name, rows in (("override_shapes", shapes), ("override_strides", strides)):
+        if rows is None or len(rows) != len(listed):
+            what = f"{0 if rows is None else len(rows)} {name} of {len(listed)} override_uids"
+            raise DnncError(Status.BAD_PARAM, what, "one for each uid", "execute")
+    found: dict[Tensor, tuple[Sequence[int], Sequence[int]]] = {}
+    for uid, shape, stride in zip(listed, shapes or (), strides or (), strict=True):
+        tensor = tensors.get(uid)
+        if tensor is None:
+            what = f"override of uid {uid}, which no tensor has"
+            raise DnncError(Status.BAD_PARAM, what, "a uid of the graph", "execute")
+        if len(sizes(shape)) != len(sizes(stride)):
+            what = f"shape {list(shape)} and strides {list(stride)}"
+            raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, "one rank", tensor.label)
+        found[tensor] = (tuple(map(int, shape)), tuple(map(int, stride)))
+    return found
