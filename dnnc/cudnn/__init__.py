@@ -27,7 +27,7 @@ from .enums import (
     scalar_type,
     tensor_reordering,
 )
-from .graphs import PlanConfig, knob, pygraph
+from .graphs import pygraph
 from .handles import (
     DeviceInfo,
     Handle,
@@ -40,6 +40,7 @@ from .handles import (
 )
 from .install import install
 from .operations import NodeType
+from .planning import PlanConfig, knob
 from .recording import GraphContext
 from .tensors import Node, Tensor
 from .wrapper import Graph

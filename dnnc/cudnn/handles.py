@@ -87,9 +87,9 @@ class Handle:
         return f"Handle({self.backend_handle}, device {self.own.device}, stream {self.stream})"
 
 
-def create_handle() -> Handle:
-    """A handle on the default stream of the current device."""
-    return Handle(next(_COUNT))
+def create_handle(device: int | None = None) -> Handle:
+    """A handle on the default stream of a device (default: the current one)."""
+    return Handle(next(_COUNT), device)
 
 
 def destroy_handle(handle: Handle) -> None:

@@ -11,10 +11,12 @@ from enum import Enum
 from typing import Any
 
 from ..dialect.tensor import sizes
-from ..errors import DnncError, DnncTypeError, Status
+from ..errors import DnncError, DnncTypeError, Status, cudnnGraphNotSupportedError
+from ..expr import Dim
 from ..frontends import pygraph as own
 from . import enums
-from .operations import OPERATIONS, VALIDATE, Operation
+from .operations import OPERATIONS, Operation
+from .packs import ROWS
 from .recording import Recording
 from .tensors import Node, Tensor, plain
 
@@ -43,15 +45,15 @@ class Lowered:
 
     def _add(self, node: Node) -> None:
         row = OPERATIONS[node.method]
-        if row.missing is not None and row.missing.step == VALIDATE:
-            raise refusal(node)
+        if row.missing is not None:
+            raise Unserved(node)
         given = {port: self._value(value) for port, value in node.arguments.items()}
         given = _ADAPTERS.get(node.method, _unchanged)(self, node, given)
         made = getattr(self.graph, node.method)(**given, **self._common(row, node))
         results = made if isinstance(made, list) else [made]
         for port, result in zip(row.results, results, strict=False):
             if port in node.outputs:
-                self._describe(node.outputs[port], result)
+                self._describe(node, port, result)
 
     def _common(self, row: Operation, node: Node) -> dict[str, Any]:
         found: dict[str, Any] = {"name": node.name}
@@ -86,7 +88,7 @@ class Lowered:
                 enums.own_type(tensor.data_type, tensor.label),
             )
             return made.set_name(tensor.name).set_uid(tensor.uid)
-        dim, stride = self._layouts.get(tensor, (tensor.dim, tensor.stride))
+        dim, stride = self._layout(tensor)
         made = self.graph.tensor(
             dim,
             stride,
@@ -112,12 +114,14 @@ class Lowered:
             made.set_ragged_offset(self.tensor(tensor.ragged_offset))
             made.set_ragged_offset_multiplier(tensor.ragged_offset_multiplier)
 
-    def _describe(self, tensor: Tensor, made: Any) -> None:
+    def _describe(self, node: Node, port: str, made: Any) -> None:
         """Gives a result what its caller said of it."""
+        tensor = node.outputs[port]
         self.tensors[tensor] = made
         made.set_name(tensor.name).set_uid(tensor.uid)
-        if tensor.type_assigned:
-            made.set_data_type(enums.own_type(tensor.data_type, tensor.label))
+        kind = tensor.data_type if tensor.type_assigned else _type_of_result(node, port, tensor)
+        if kind is not None:
+            made.set_data_type(enums.own_type(kind, tensor.label))
         if tensor.reordering_type.name != "NONE":
             made.set_reordering_type(tensor.reordering_type.name)
         dim, stride = self._layouts.get(tensor, (None, None))
@@ -136,6 +140,21 @@ class Lowered:
         """A tensor that its caller declared and an operation writes."""
         made = self.tensor(tensor)
         return made.set_output(not tensor.is_virtual)
+
+    def _layout(self, tensor: Tensor) -> tuple[Sequence[Any], Sequence[Any]]:
+        return self._layouts.get(tensor, (tensor.dim, tensor.stride))
+
+    def rows(self, tensors: Sequence[Tensor]) -> Dim | None:
+        """How many rows packed tensors have: a symbol, which the bytes of their buffers tell.
+
+        None where none is packed, and where rows are not the outermost part of memory, so that no
+        number of bytes is one of rows.
+        """
+        packed = [t for t in tensors if t.ragged_offset is not None and len(t.dim) == 4]
+        if not packed or not all(_is_by_rows(*self._layout(tensor)) for tensor in packed):
+            return None
+        batch, _, rows, _ = self._layout(tensors[0])[0]
+        return Dim(f"{ROWS}{tensors[0].uid}", max=batch * rows)
 
     # ---- what was inferred
 
@@ -189,12 +208,38 @@ class Lowered:
         return modified
 
 
-def refusal(node: Node) -> DnncError:
-    """The error of an operation that dnnc lacks."""
-    missing = OPERATIONS[node.method].missing
-    assert missing is not None, "the caller has looked"
-    status = Status.NOT_SUPPORTED_GRAPH_PATTERN
-    return DnncError(status, missing.reason, "the operations of docs/support.md", _place(node))
+def _is_by_rows(dim: Sequence[Any], stride: Sequence[Any]) -> bool:
+    is_fixed = all(isinstance(size, int) for size in (*dim, *stride))
+    return is_fixed and stride[2] == max(stride[1:])
+
+
+class Unserved(cudnnGraphNotSupportedError):
+    """The error of an operation that dnnc lacks.
+
+    step: the step that raises it.
+    """
+
+    def __new__(cls, node: Node) -> Unserved:
+        return Exception.__new__(cls)
+
+    def __init__(self, node: Node):
+        missing = OPERATIONS[node.method].missing
+        assert missing is not None, "the caller has looked"
+        status = Status.NOT_SUPPORTED_GRAPH_PATTERN
+        accepted = "the operations of docs/support.md"
+        super().__init__(status, missing.reason, accepted, _place(node))
+        self.step = missing.step
+
+
+def _type_of_result(node: Node, port: str, tensor: Tensor) -> enums.data_type | None:
+    """The type of a result that its caller gave none: the graph's, whatever the operation gives.
+
+    None: what the operation gives, of a slice, which has its input's, and of virtual statistics.
+    """
+    if node.method == "slice" or (tensor.is_virtual and port != next(iter(node.outputs))):
+        return None
+    context = tensor.owner.context
+    return context.intermediate_data_type if tensor.is_virtual else context.io_data_type
 
 
 def _place(node: Node) -> str:
@@ -203,7 +248,7 @@ def _place(node: Node) -> str:
 
 def _about(error: DnncError, node: Node) -> DnncError:
     """The error, with the operation where it says no place."""
-    if error.where:
+    if error.where or isinstance(error, Unserved):
         return error
     return type(error)(error.status, error.what, error.supported, _place(node))
 
@@ -233,6 +278,24 @@ def _reduction(_: Lowered, node: Node, given: Given) -> Given:
     return given
 
 
+def _convolution(_: Lowered, node: Node, given: Given) -> Given:
+    has_padding = "padding" in given or {"pre_padding", "post_padding"} <= given.keys()
+    wanted = {"padding": has_padding, "stride": "stride" in given, "dilation": "dilation" in given}
+    for name, is_given in wanted.items():
+        if not is_given:
+            raise DnncError(Status.BAD_PARAM, f"no {name}", "one for each axis", _place(node))
+    return given
+
+
+def _slice(_: Lowered, node: Node, given: Given) -> Given:
+    x, slices = node.arguments["input"], given.get("slices") or ()
+    rank = len(x.get_dim())
+    if rank and len(slices) != rank:
+        what, wanted = f"{len(slices)} slices of {rank} dims", "one for each dim"
+        raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, wanted, _place(node))
+    return given
+
+
 def _needs_scale(_: Lowered, node: Node, given: Given) -> Given:
     if given.get("scale") is None:
         raise DnncError(Status.NOT_SUPPORTED, "no scale", "a scale, of ones", _place(node))
@@ -259,11 +322,22 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
         if not found.get("use_padding_mask"):
             # Lengths are then only what the function reads, which has them already.
             found = _without(found, "seq_len_q", "seq_len_kv")
+    for parameter, tensors in _sides(node):
+        if found.get(parameter) is None and (rows := lowered.rows(tensors)) is not None:
+            found[parameter] = rows
     has_pages = any(found.get(f"paged_attention_{k}_table") is not None for k in "kv")
     if not has_pages:
         # It bounds the keys of pages; without pages it says what K's dims say.
         found.pop("paged_attention_max_seq_len_kv", None)
     return found
+
+
+def _sides(node: Node) -> list[tuple[str, list[Tensor]]]:
+    """The tensors of queries and of keys, with the argument that says how many rows there are."""
+    queries = [node.arguments.get("q"), *node.outputs.values()]
+    keys = [node.arguments.get("k"), node.arguments.get("v")]
+    named = (("max_total_seq_len_q", queries), ("max_total_seq_len_kv", keys))
+    return [(name, [t for t in side if isinstance(t, Tensor)]) for name, side in named]
 
 
 def _sdpa_fp8(lowered: Lowered, node: Node, given: Given) -> Given:
@@ -281,6 +355,8 @@ _Adapter = Callable[[Lowered, Node, Given], Given]
 
 _ADAPTERS: Mapping[str, _Adapter] = {
     "matmul": _matmul,
+    **dict.fromkeys(("conv_fprop", "conv_dgrad", "conv_wgrad"), _convolution),
+    "slice": _slice,
     "reduction": _reduction,
     "layernorm": _needs_scale,
     "layernorm_backward": _needs_scale,

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from . import moments
+
 _FAMILIES = (
     "COMPOSITE CONV_FPROP CONV_DGRAD CONV_WGRAD GENSTATS RESHAPE SLICE CONCATENATE TRANSPOSE ROPE "
     "ROPE_BWD MOE_GROUPED_MATMUL_BWD MATMUL MATMUL_FP8 POINTWISE REDUCTION RMSNORM RMSNORM_BWD "
@@ -25,15 +27,13 @@ _FAMILIES = (
 
 NodeType: Any = Enum("NodeType", _FAMILIES)
 
-VALIDATE, PLANNING = "validate", "create_execution_plans"
-
 
 @dataclass(frozen=True)
 class Missing:
     """Why dnnc lacks an operation, and the step that refuses a graph with it."""
 
     reason: str
-    step: str = VALIDATE
+    step: str = moments.VALIDATE
 
 
 Given = Mapping[str, Any]
@@ -158,7 +158,7 @@ _SM_100 = "of sm_100: its formats and tensor-core instructions are not on Hopper
 _RECURRENT = "a linear recurrence, which cudnn-frontend's own kernels for sm_100 serve"
 _GRADIENT = "the gradient of attention, which dnnc has no engine for yet"
 _ROPE = "rotary embedding as one operation; slices, mul, add and concatenate make it"
-_SERVED_ELSEWHERE = Missing(_RECURRENT, PLANNING)
+_SERVED_ELSEWHERE = Missing(_RECURRENT, moments.PLAN)
 
 _MASKS = (
     "use_causal_mask use_causal_mask_bottom_right {window} diagonal_alignment {left} {right} "
@@ -280,18 +280,18 @@ OPERATIONS: Mapping[str, Operation] = {
         _row(
             "moe_grouped_matmul_bwd", "MOE_GROUPED_MATMUL_BWD",
             "doutput token first_token_offset", "dweight",
-            missing=Missing("the gradient of a grouped matmul's weights"),
+            missing=Missing("the gradient of a grouped matmul's weights", moments.BUILD),
         ),
         _row("rope", "ROPE", "input freqs output_scale rope_dim", "OUT_0",
-             missing=Missing(_ROPE)),
+             missing=Missing(_ROPE, moments.BUILD)),
         _row("rope_backward", "ROPE_BWD", "dY freqs output_scale rope_dim", "OUT_0",
-             missing=Missing(_ROPE)),
+             missing=Missing(_ROPE, moments.BUILD)),
         _row("block_scale_dequantize", "BLOCK_SCALE_DEQUANTIZE",
              "input descale block_size is_negative_scale", "OUT_0",
-             missing=Missing(_SM_100, PLANNING)),
+             missing=Missing(_SM_100, moments.PLAN)),
         _row("block_scale_quantize", "BLOCK_SCALE_QUANTIZE",
              "input group_offset block_size axis transpose", "Y scale",
-             missing=Missing(_SM_100, PLANNING)),
+             missing=Missing(_SM_100, moments.PLAN)),
         _row("sdpa", "SDPA", _SDPA, "O Stats", {"Stats": _has_stats},
              written="rng_dump score_max score_sum_exp"),
         _row("sdpa_fp8", "SDPA_FP8", _SDPA_FP8, "O Stats Amax_S Amax_O", {"Stats": _has_stats},

@@ -4,24 +4,27 @@
 A buffer may have any dims, strides and data type.  It has to be memory of the device, aligned, and
 to hold the bytes that its tensor takes.  An output may lie where an input lies: an input that the
 plan could overwrite before it has read it is copied first, to memory that is allocated in the
-order of the stream.
+order of the stream.  Packed sequences have as many rows as their buffers hold.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..errors import DnncError, Status
-from ..plan.plan import TensorRecord
+from ..plan.plan import Symbol, TensorRecord
 from ..runtime import ExecutionPlan, driver
 from ..runtime.buffers import label
 from ..runtime.recent import Recent
-from .arrays import memory_of, number_of
+from .arrays import Memory, memory_of, number_of
 from .enums import type_of
 from .tensors import Tensor
+
+# What the names of symbols begin with that are the rows of packed sequences.
+ROWS = "packed_rows_"
 
 # How many sets of addresses are remembered as lying apart.
 _REMEMBERED = 256
@@ -73,12 +76,29 @@ def _ordered(buffers: Any, uids: Any) -> dict[int, Any]:
     return dict(zip(map(int, uids), buffers, strict=True))
 
 
+class Given(NamedTuple):
+    """What a call binds, checked.
+
+    values: address or number by uid.  sizes: of the plan's symbols.  bytes: that each tensor takes.
+    """
+
+    values: dict[int, Any]
+    sizes: Mapping[str, int] | None
+    bytes: Mapping[int, int]
+
+
 class AddressedPlan:
     """A plan that is executed on buffers by their addresses; threads may share it."""
 
     def __init__(self, plan: ExecutionPlan):
         self.plan = plan
-        self._bytes = {record.uid: _needed(plan, record) for record in plan.plan.tensors}
+        records = plan.plan.tensors
+        self._buffers = [record for record in records if not record.is_by_value]
+        self._numbers = [record for record in records if record.is_by_value]
+        self._extents = {record.uid: _Extent(plan, record) for record in self._buffers}
+        self._rows = [s for s in plan.plan.symbols if s.name.startswith(ROWS)]
+        self._fixed = None if plan.plan.symbols else self._needed({})
+        self._allowed = {frozenset(pair) for pair in plan.plan.may_alias}
         self._apart: Recent[bool] = Recent(_REMEMBERED)
 
     @functools.cached_property
@@ -94,26 +114,25 @@ class AddressedPlan:
     ) -> None:
         """Launches on a stream.  pack: by uid; what no operation uses is ignored.  sizes: of
         symbols, where buffers' dims don't tell them."""
-        given, space = self._given(pack), self._workspace(workspace)
-        sizes = self._sizes(pack, sizes)
-        key = tuple(given.values())
+        given, space = self._given(pack, sizes), self.workspace(workspace)
+        key = (*given.values.values(), *(given.sizes or {}).values())
         if self._apart.get(key) is None:
             if copied := self._overwritten(given):
-                self._execute_copied(given, copied, space, stream, sizes)
+                self._execute_copied(given, copied, space, stream)
                 return
             self._apart.add(key, True)
-        self.plan.execute(given, space, stream=stream, sizes=sizes)
+        self.plan.execute(given.values, space, stream=stream, sizes=given.sizes)
 
-    def _sizes(
-        self, pack: Mapping[int, Any], sizes: Mapping[str, int] | None
-    ) -> Mapping[str, int] | None:
-        """The values of symbols, of which the dims of buffers may tell some."""
-        if not self.plan.plan.symbols:
-            return None
-        known = {record.uid for record in self.plan.plan.tensors}
-        return self.plan.sizes({uid: v for uid, v in pack.items() if uid in known}, sizes)
+    def apart(self, pack: Mapping[int, Any], sizes: Mapping[str, int] | None = None) -> Given:
+        """What a pack binds; an output that overwrites an input is NOT_SUPPORTED."""
+        given = self._given(pack, sizes)
+        for uid in self._overwritten(given):
+            what = "an output lies where it does, and nodes of a CUDA graph copy nothing"
+            record = next(record for record in self._buffers if record.uid == uid)
+            raise DnncError(Status.NOT_SUPPORTED, what, "buffers apart", label(record))
+        return given
 
-    def _workspace(self, workspace: Any) -> int | None:
+    def workspace(self, workspace: Any) -> int | None:
         """The address of a workspace that is large enough."""
         if workspace is None or (type(workspace) is int and not workspace):
             return None
@@ -124,91 +143,116 @@ class AddressedPlan:
             raise DnncError(Status.BAD_PARAM_SIZE_INSUFFICIENT, what, wanted, "execute")
         return found.address or None
 
-    def given(self, pack: Mapping[int, Any]) -> dict[int, Any]:
-        """Addresses and numbers for every tensor of the plan, of outputs that overwrite no input;
-        others are NOT_SUPPORTED."""
-        given = self._given(pack)
-        for uid in self._overwritten(given):
-            record = next(t for t in self.plan.plan.tensors if t.uid == uid)
-            what = "an output lies where it does, and nodes of a CUDA graph copy nothing"
-            raise DnncError(Status.NOT_SUPPORTED, what, "buffers apart", label(record))
-        return given
-
-    def _given(self, pack: Mapping[int, Any]) -> dict[int, Any]:
-        given: dict[int, Any] = {}
-        for record in self.plan.plan.tensors:
+    def _given(self, pack: Mapping[int, Any], sizes: Mapping[str, int] | None) -> Given:
+        values: dict[int, Any] = {}
+        memories: dict[int, Memory] = {}
+        for record in self._buffers:
             value = pack.get(record.uid)
-            if record.is_by_value:
-                if value is not None:
-                    kind = type_of(record.dtype)
-                    given[record.uid] = number_of(value, kind, label(record))
-                continue
             if value is None:
                 what = "missing from the variant pack"
                 raise DnncError(Status.BAD_PARAM, what, "a buffer", label(record))
-            found = memory_of(value, label(record))
-            needed = self._bytes[record.uid]
-            if found.bytes is not None and found.bytes < needed:
-                raise DnncError(
-                    Status.BAD_PARAM_SIZE_INSUFFICIENT,
-                    f"a buffer of {found.bytes} bytes",
-                    f"{needed} bytes",
-                    label(record),
-                )
-            given[record.uid] = found.address or value  # without elements it may have none
-        return given
+            found = memories[record.uid] = memory_of(value, label(record))
+            values[record.uid] = found.address or value  # without elements it may have none
+        for record in self._numbers:
+            if (value := pack.get(record.uid)) is not None:
+                values[record.uid] = number_of(value, type_of(record.dtype), label(record))
+        known = None if self._fixed is not None else self._sizes(pack, memories, sizes)
+        needed = self._needed(known or {}) if self._fixed is None else self._fixed
+        for record in self._buffers:
+            held = memories[record.uid].bytes
+            if held is not None and held < needed[record.uid]:
+                what, wanted = f"a buffer of {held} bytes", f"{needed[record.uid]} bytes"
+                status = Status.BAD_PARAM_SIZE_INSUFFICIENT
+                raise DnncError(status, what, wanted, label(record))
+        return Given(values, known, needed)
 
-    def _overwritten(self, given: Mapping[int, Any]) -> list[int]:
+    def _needed(self, sizes: Mapping[str, int]) -> dict[int, int]:
+        return {uid: extent.bytes(sizes) for uid, extent in self._extents.items()}
+
+    # ---- sizes
+
+    def _sizes(
+        self,
+        pack: Mapping[int, Any],
+        memories: Mapping[int, Memory],
+        sizes: Mapping[str, int] | None,
+    ) -> Mapping[str, int]:
+        """The values of symbols: rows of packed sequences by the bytes that buffers have, others
+        as they are given, or by the dims of buffers."""
+        rows = {symbol.name: self._rows_of(symbol, memories) for symbol in self._rows}
+        known = {record.uid: pack[record.uid] for record in self._buffers}
+        return self.plan.sizes(known, {**(sizes or {}), **rows})
+
+    def _rows_of(self, symbol: Symbol, memories: Mapping[int, Memory]) -> int:
+        """As many rows as all buffers have of which the symbol is the number of rows."""
+        found = symbol.max
+        for record in self._buffers:
+            held = memories[record.uid].bytes
+            if symbol.name in record.dims and held is not None:
+                found = min(found, self._extents[record.uid].rows(symbol.name, held))
+        return max(found, symbol.min)
+
+    # ---- outputs in the place of inputs
+
+    def _overwritten(self, given: Given) -> list[int]:
         """The inputs that an output overlaps, but in ways the plan allows."""
         spans = [
-            (record, given[record.uid], given[record.uid] + self._bytes[record.uid])
-            for record in self.plan.plan.tensors
-            if not record.is_by_value and self._bytes[record.uid]
+            (record, start, start + given.bytes[record.uid])
+            for record in self._buffers
+            if given.bytes[record.uid]
+            for start in (given.values[record.uid],)
         ]
         outputs = [span for span in spans if span[0].role == "output"]
-        allowed = {frozenset(pair) for pair in self.plan.plan.may_alias}
         return [
             record.uid
             for record, start, end in spans
             if record.role != "output"
             and any(
                 max(start, first) < min(end, last)
-                and not (start == first and frozenset((record.uid, other.uid)) in allowed)
+                and not (start == first and frozenset((record.uid, other.uid)) in self._allowed)
                 for other, first, last in outputs
             )
         ]
 
     def _execute_copied(
-        self,
-        given: dict[int, Any],
-        copied: Sequence[int],
-        workspace: int | None,
-        stream: int,
-        sizes: Mapping[str, int] | None,
+        self, given: Given, copied: Sequence[int], workspace: int | None, stream: int
     ) -> None:
         """Launches on copies of some inputs, which are freed in the order of the stream."""
-        place = driver.device(driver.memory_device(given[copied[0]]))
+        place = driver.device(driver.memory_device(given.values[copied[0]]))
         copies: dict[int, int] = {}
         with driver.entered(place):
             try:
                 for uid in copied:
-                    copies[uid] = driver.allocate_on(stream, self._bytes[uid])
-                    driver.copy_on(stream, copies[uid], given[uid], self._bytes[uid])
-                self.plan.execute({**given, **copies}, workspace, stream=stream, sizes=sizes)
+                    copies[uid] = driver.allocate_on(stream, given.bytes[uid])
+                    driver.copy_on(stream, copies[uid], given.values[uid], given.bytes[uid])
+                values = {**given.values, **copies}
+                self.plan.execute(values, workspace, stream=stream, sizes=given.sizes)
             finally:
                 for address in copies.values():
                     driver.free_on(stream, address)
 
 
-def _needed(plan: ExecutionPlan, record: TensorRecord) -> int:
-    """Bytes from a tensor's first element to its last; 0 for one whose sizes are not fixed."""
-    found = [plan.plan.expression(text).constant for text in (*record.dims, *record.strides)]
-    sizes = [size for size in found if size is not None]
-    if record.is_by_value or len(sizes) < len(found):
-        return 0
-    rank = len(record.dims)
-    dims, strides = sizes[:rank], sizes[rank:]
-    if 0 in dims:
-        return 0
-    last = sum((n - 1) * step for n, step in zip(dims, strides, strict=True))
-    return dtypes.of(record.dtype).storage_bytes(last + 1)
+class _Extent:
+    """How many bytes a tensor takes, for values of the plan's symbols."""
+
+    def __init__(self, plan: ExecutionPlan, record: TensorRecord):
+        self._names = record.dims
+        self._dims = [plan.plan.expression(text) for text in record.dims]
+        self._strides = [plan.plan.expression(text) for text in record.strides]
+        self._dtype = dtypes.of(record.dtype)
+
+    def bytes(self, sizes: Mapping[str, int]) -> int:
+        """From the first element to the last."""
+        dims = [size.evaluate(sizes) for size in self._dims]
+        if 0 in dims:
+            return 0
+        strides = [size.evaluate(sizes) for size in self._strides]
+        last = sum((n - 1) * step for n, step in zip(dims, strides, strict=True))
+        return self._dtype.storage_bytes(last + 1)
+
+    def rows(self, symbol: str, held: int) -> int:
+        """The most that a symbol, the number of rows, may be for so many bytes."""
+        axis = self._names.index(symbol)
+        one = self.bytes({symbol: 1})
+        step = self._strides[axis].evaluate({symbol: 1}) * self._dtype.bits // 8
+        return 1 + (held - one) // step

@@ -56,13 +56,14 @@ class Memset(NamedTuple):
 class FakeDriver:
     """Installed in place of cuda.bindings.driver by `install`.
 
-    launches, memsets, modules, tensor_maps: what there was.  calls: how often each function was
+    launches, memsets, modules, tensor_maps, allocated, copies, freed: what there was.  calls: how often each function was
     called.  memory_of: address -> device, None for the host; others are of device `home`.
     foreign: contexts that are not the primary ones -> their device.
     """
 
     def __init__(self, capability=(9, 0), ordinal=0, devices=2, argument_bytes=ARGUMENT_BYTES):
         self.launches, self.memsets, self.modules, self.tensor_maps = [], [], [], []
+        self.allocated, self.copies, self.freed = [], [], []
         self.calls = Counter()
         self.memory_of = {}
         self.capability, self.home, self.devices = capability, ordinal, devices
@@ -257,6 +258,20 @@ class FakeDriver:
         if not self.current:
             return (NO_CONTEXT,)
         self.memsets.append(Memset(address, value, count, stream))
+        return (OK,)
+
+    # ---- memory in the order of a stream
+
+    def _cuMemAllocAsync(self, count, stream):
+        self.allocated.append((count, stream))
+        return OK, 0x7_0000_0000 + 0x100_0000 * len(self.allocated)
+
+    def _cuMemcpyDtoDAsync(self, target, source, count, stream):
+        self.copies.append((target, source, count, stream))
+        return (OK,)
+
+    def _cuMemFreeAsync(self, address, stream):
+        self.freed.append((address, stream))
         return (OK,)
 
     # ---- graphs
