@@ -214,7 +214,8 @@ class pygraph(Planning):
         plan = self._by_address(self._own.plan)
         given = plan.apart(by_uid(self.find_tensor, self._bindings, pack))
         getattr(plan.plan, method)(
-            given.values, plan.workspace(workspace), cuda_graph, sizes=given.sizes,
+            {**given.addresses, **given.numbers}, plan.workspace(workspace), cuda_graph,
+            sizes=given.sizes,
             device=None if chosen is None else own_of(chosen).device,
         )  # fmt: skip
 

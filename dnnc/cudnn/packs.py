@@ -79,10 +79,11 @@ def _ordered(buffers: Any, uids: Any) -> dict[int, Any]:
 class Given(NamedTuple):
     """What a call binds, checked.
 
-    values: address or number by uid.  sizes: of the plan's symbols.  bytes: that each tensor takes.
+    addresses, numbers: by uid.  sizes: of the plan's symbols.  bytes: that each tensor takes.
     """
 
-    values: dict[int, Any]
+    addresses: dict[int, int]
+    numbers: dict[int, Any]
     sizes: Mapping[str, int] | None
     bytes: Mapping[int, int]
 
@@ -115,13 +116,19 @@ class AddressedPlan:
         """Launches on a stream.  pack: by uid; what no operation uses is ignored.  sizes: of
         symbols, where buffers' dims don't tell them."""
         given, space = self._given(pack, sizes), self.workspace(workspace)
-        key = (*given.values.values(), *(given.sizes or {}).values())
+        key = (*given.addresses.values(), *(given.sizes or {}).values())
         if self._apart.get(key) is None:
             if copied := self._overwritten(given):
                 self._execute_copied(given, copied, space, stream)
                 return
             self._apart.add(key, True)
-        self.plan.execute(given.values, space, stream=stream, sizes=given.sizes)
+        self._launch(given, given.addresses, space, stream)
+
+    def _launch(
+        self, given: Given, addresses: Mapping[int, int], workspace: int | None, stream: int
+    ) -> None:
+        pack = {**addresses, **given.numbers}
+        self.plan.execute(pack, workspace, stream=stream, sizes=given.sizes)
 
     def apart(self, pack: Mapping[int, Any], sizes: Mapping[str, int] | None = None) -> Given:
         """What a pack binds; an output that overwrites an input is NOT_SUPPORTED."""
@@ -144,27 +151,25 @@ class AddressedPlan:
         return found.address or None
 
     def _given(self, pack: Mapping[int, Any], sizes: Mapping[str, int] | None) -> Given:
-        values: dict[int, Any] = {}
         memories: dict[int, Memory] = {}
         for record in self._buffers:
             value = pack.get(record.uid)
             if value is None:
                 what = "missing from the variant pack"
                 raise DnncError(Status.BAD_PARAM, what, "a buffer", label(record))
-            found = memories[record.uid] = memory_of(value, label(record))
-            values[record.uid] = found.address or value  # without elements it may have none
-        for record in self._numbers:
-            if (value := pack.get(record.uid)) is not None:
-                values[record.uid] = number_of(value, type_of(record.dtype), label(record))
+            memories[record.uid] = memory_of(value, label(record))
+        numbers = {
+            record.uid: number_of(value, type_of(record.dtype), label(record))
+            for record in self._numbers
+            if (value := pack.get(record.uid)) is not None
+        }
         known = None if self._fixed is not None else self._sizes(pack, memories, sizes)
         needed = self._needed(known or {}) if self._fixed is None else self._fixed
-        for record in self._buffers:
-            held = memories[record.uid].bytes
-            if held is not None and held < needed[record.uid]:
-                what, wanted = f"a buffer of {held} bytes", f"{needed[record.uid]} bytes"
-                status = Status.BAD_PARAM_SIZE_INSUFFICIENT
-                raise DnncError(status, what, wanted, label(record))
-        return Given(values, known, needed)
+        addresses = {
+            record.uid: _verified(memories[record.uid], needed[record.uid], record)
+            for record in self._buffers
+        }
+        return Given(addresses, numbers, known, needed)
 
     def _needed(self, sizes: Mapping[str, int]) -> dict[int, int]:
         return {uid: extent.bytes(sizes) for uid, extent in self._extents.items()}
@@ -200,7 +205,7 @@ class AddressedPlan:
             (record, start, start + given.bytes[record.uid])
             for record in self._buffers
             if given.bytes[record.uid]
-            for start in (given.values[record.uid],)
+            for start in (given.addresses[record.uid],)
         ]
         outputs = [span for span in spans if span[0].role == "output"]
         return [
@@ -218,18 +223,32 @@ class AddressedPlan:
         self, given: Given, copied: Sequence[int], workspace: int | None, stream: int
     ) -> None:
         """Launches on copies of some inputs, which are freed in the order of the stream."""
-        place = driver.device(driver.memory_device(given.values[copied[0]]))
+        place = driver.device(driver.memory_device(given.addresses[copied[0]]))
         copies: dict[int, int] = {}
         with driver.entered(place):
             try:
                 for uid in copied:
                     copies[uid] = driver.allocate_on(stream, given.bytes[uid])
-                    driver.copy_on(stream, copies[uid], given.values[uid], given.bytes[uid])
-                values = {**given.values, **copies}
-                self.plan.execute(values, workspace, stream=stream, sizes=given.sizes)
+                    driver.copy_on(stream, copies[uid], given.addresses[uid], given.bytes[uid])
+                self._launch(given, {**given.addresses, **copies}, workspace, stream)
             finally:
                 for address in copies.values():
                     driver.free_on(stream, address)
+
+
+# The address of a tensor without elements, where its array has none.
+_NOWHERE = 256
+
+
+def _verified(memory: Memory, needed: int, record: TensorRecord) -> int:
+    """The address of memory that holds the bytes of a tensor."""
+    if memory.bytes is not None and memory.bytes < needed:
+        what, wanted = f"a buffer of {memory.bytes} bytes", f"{needed} bytes"
+        raise DnncError(Status.BAD_PARAM_SIZE_INSUFFICIENT, what, wanted, label(record))
+    if needed and not memory.address:
+        status = Status.BAD_PARAM_NULL_POINTER
+        raise DnncError(status, "address 0", "a device address", label(record))
+    return memory.address or _NOWHERE
 
 
 class _Extent:

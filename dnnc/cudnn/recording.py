@@ -392,13 +392,15 @@ def _method(row: Operation, name: str) -> Callable[..., Any]:
 def _as_1_32(row: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Positional arguments in the order of 1.32, of a call in the order of 1.23 to 1.31.
 
-    Those put the phase of a norm first, and the mode of a reduction second.
+    Those put the phase of a norm first, the mode of a reduction second, and that of a reshape last.
     """
     if "norm_forward_phase" in row.arguments and args and _names(norm_forward_phase, args[0]):
         return args[1:], {**kwargs, "norm_forward_phase": args[0]}
     if row.method == "reduction" and len(args) > 1 and _names(reduction_mode, args[1]):
         later = zip(("compute_data_type", "name", "group_offset"), args[2:], strict=False)
         return args[:1], {**kwargs, "mode": args[1], **dict(later)}
+    if row.method == "reshape" and len(args) > 1 and _names(reshape_mode, args[1]):
+        return (args[0], *args[2:]), {**kwargs, "reshape_mode": args[1]}
     return args, kwargs
 
 
@@ -411,22 +413,20 @@ _NUMBERS = ("swish_beta", "top_k")
 
 
 def _sorted_out(row: Operation, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments where they belong: older orders exchange names, types, numbers and modes."""
+    """The arguments where they belong: older orders exchange names, types and numbers."""
     number = next((name for name in _NUMBERS if name in row.arguments), None)
-    slots = [k for k in ("name", "compute_data_type", number, "reshape_mode") if k in given]
+    slots = [k for k in ("name", "compute_data_type", number) if k in given]
     checked = [k for k in slots if k != "compute_data_type" and given[k] is not None]
-    if all(_slot_of(row, given[k], number) == k for k in checked):
+    if all(_slot_of(given[k], number) == k for k in checked):
         return given
     for value in [given.pop(k) for k in slots]:
         if value is not None:
-            given[_slot_of(row, value, number)] = value
+            given[_slot_of(value, number)] = value
     return given
 
 
-def _slot_of(row: Operation, value: Any, number: str | None) -> str:
+def _slot_of(value: Any, number: str | None) -> str:
     """The argument that a value is for, by its type."""
-    if "reshape_mode" in row.arguments and _names(reshape_mode, value):
-        return "reshape_mode"
     if isinstance(value, str):
         return "name"
     if isinstance(value, int | float) and number is not None:

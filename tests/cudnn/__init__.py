@@ -1,0 +1,1 @@
+"""`dnnc.cudnn`: names, steps and rules of cudnn-frontend 1.32."""

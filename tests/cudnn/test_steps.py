@@ -1,0 +1,190 @@
+"""When a graph is refused, and how: as cudnn-frontend 1.32 was seen to do it."""
+
+import pytest
+
+import dnnc.cudnn as cudnn
+from dnnc.cudnn import moments
+from dnnc.cudnn.operations import OPERATIONS
+from tests.cudnn.graphs import D, channel, image, new, output
+
+UNSUPPORTED = cudnn.cudnnGraphNotSupportedError
+STEPS = ("validate", "build_operation_graph", "create_execution_plans")
+EACH = {"padding": [1, 1], "stride": [1, 1], "dilation": [1, 1]}
+
+
+def unset_dim(g):
+    return g.reshape(image(g))
+
+
+# Name -> (what is built, the step that refuses it, the class of the error).
+REFUSED = {
+    "inner sizes": (
+        lambda g: g.matmul(g.tensor([1, 8, 16]), g.tensor([1, 8, 16])), "validate", ValueError,
+    ),
+    "shapes": (lambda g: g.add(g.tensor([4, 8]), g.tensor([4, 7])), "validate", ValueError),
+    "no dims": (unset_dim, "validate", ValueError),
+    "ranks of a product": (
+        lambda g: g.matmul(g.tensor([1, 8, 16]), g.tensor([1, 1, 16, 8])),
+        "build_operation_graph", RuntimeError,
+    ),
+    "reduced dims": (
+        lambda g: g.reduction(image(g), mode=cudnn.reduction_mode.ADD).set_dim([1, 3, 1, 1]),
+        "build_operation_graph", RuntimeError,
+    ),
+    "channels": (
+        lambda g: g.conv_fprop(image(g), g.tensor([16, 6, 3, 3]), **EACH),
+        "build_operation_graph", RuntimeError,
+    ),
+    "no padding": (
+        lambda g: g.conv_fprop(image(g), g.tensor([16, 8, 1, 1])), "validate", ValueError,
+    ),
+    "sizes of a reshape": (
+        lambda g: g.reshape(image(g)).set_dim([3, 5]).set_stride([5, 1]),
+        "build_operation_graph", RuntimeError,
+    ),
+    "permutation": (
+        lambda g: g.transpose(image(g), [0, 0, 1, 2]), "validate", RuntimeError,
+    ),
+    "few slices": (lambda g: g.slice(image(g), [slice(0, 1)]), "validate", ValueError),
+    "no phase": (
+        lambda g: g.layernorm(image(g), channel(g), channel(g), channel(g))[0],
+        "validate", TypeError,
+    ),
+    "no scale": (
+        lambda g: g.layernorm(
+            norm_forward_phase=cudnn.norm_forward_phase.INFERENCE, input=image(g),
+            epsilon=g.tensor_scalar(1e-5),
+        )[0],
+        "create_execution_plans", UNSUPPORTED,
+    ),
+    "a type of sm_100": (
+        lambda g: g.identity(image(g, data_type=D.FP4_E2M1)), "create_execution_plans", UNSUPPORTED,
+    ),
+    "neither stats nor inference": (
+        lambda g: g.sdpa(image(g), image(g), image(g))[0], "validate", ValueError,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_graph_is_refused_at_the_step(case):
+    g = new()
+    build, step, kind = REFUSED[case]
+    output(build(g))
+    for name in STEPS[: STEPS.index(step)]:
+        getattr(g, name)()
+    for _ in range(2):  # a second call says the same
+        with pytest.raises(kind) as raised:
+            getattr(g, step)()
+    assert isinstance(raised.value, UNSUPPORTED) == (kind is UNSUPPORTED)
+
+
+@pytest.mark.parametrize("method", [m for m, row in OPERATIONS.items() if row.missing])
+def test_what_dnnc_lacks_is_refused_with_the_reason(method):
+    g = new()
+    x = image(g)
+    made = getattr(g, method)(x, x)
+    output(made[0] if isinstance(made, list) else made)
+    step = OPERATIONS[method].missing.step
+    for name in STEPS[: STEPS.index(step)]:
+        getattr(g, name)()
+    with pytest.raises(UNSUPPORTED, match=f"{method} '{method}.0'"):
+        getattr(g, step)()
+
+
+def test_a_graph_without_operations_or_outputs_is_refused_late():
+    g = new()
+    g.validate()
+    with pytest.raises(RuntimeError, match="without operations"):
+        g.build_operation_graph()
+    g.relu(image(g))
+    g.build_operation_graph()
+    with pytest.raises(UNSUPPORTED, match="virtual"):
+        g.create_execution_plans()
+
+
+def test_a_graph_that_was_refused_can_be_put_right():
+    g = new()
+    y = output(unset_dim(g))
+    with pytest.raises(ValueError, match="dims"):
+        g.validate()
+    y.set_dim([16, 24]).set_stride([24, 1])
+    g.create_execution_plans()
+
+
+def test_results_have_the_types_of_the_graph():
+    g = new()
+    x = image(g)
+    larger = g.cmp_gt(x, x)
+    index = output(g.gen_index(g.binary_select(x, x, larger), axis=1))
+    g.validate()
+    assert (larger.get_data_type(), index.get_data_type()) == (D.FLOAT, D.HALF)
+    assert index.get_stride() == [192, 1, 48, 8]
+    bits = output(new().cmp_gt(image(g), image(g)), D.BOOLEAN)
+    assert bits.get_data_type() is D.BOOLEAN
+
+
+def test_plans_are_counted_from_the_start():
+    g = new()
+    assert (g.get_execution_plan_count(), g.plans) == (0, [])
+    output(g.relu(image(g)))
+    with pytest.raises(RuntimeError, match="create_execution_plans"):
+        g.select_plan(0)
+    g.build_operation_graph()
+    assert g.get_execution_plan_count() == 0
+    g.create_execution_plans([cudnn.heur_mode.OPENSOURCE, cudnn.heur_mode.A])
+    count = g.get_execution_plan_count()
+    assert count == len(g.plans) == len(g.backend_plan_entries()) > 1
+    assert g.selected_engine is None
+    for use in (g.get_plan_name_at_index, g.get_engine_and_knobs_at_index, g.select_plan):
+        with pytest.raises(IndexError):
+            use(count)
+
+
+def test_filters_may_come_before_the_plans():
+    g = new()
+    output(g.relu(image(g)))
+    g.build_operation_graph()
+    name = "eng"
+    assert g.deselect_engines([name]) is g
+    g.select_numeric_notes([cudnn.numerical_note.STRICT_NAN_PROP])
+    g.create_execution_plans()
+    with pytest.raises(UNSUPPORTED, match="filters bar all"):
+        g.check_support()
+
+
+def test_an_engine_can_be_asked_and_taken_without_a_ranking():
+    ranked, g = new(), new()
+    for graph in (ranked, g):
+        output(graph.relu(image(graph)))
+    ranked.create_execution_plans()
+    engine, knobs = ranked.get_engine_and_knobs_at_index(1)
+    g.build_operation_graph()
+    known = {knob.type: knob for knob in g.get_knobs_for_engine(engine)}
+    assert set(knobs) <= set(known) <= set(cudnn.knob_type)
+    assert all(known[k].min_value <= v <= known[k].max_value for k, v in knobs.items())
+    g.create_execution_plan(engine, knobs)
+    assert g.plans == [cudnn.PlanConfig(engine, knobs, 0)]
+    assert g.get_plan_name_at_index(0) == ranked.get_plan_name_at_index(1)
+    with pytest.raises(RuntimeError, match="engine 1000"):
+        g.get_knobs_for_engine(1000)
+    with pytest.raises(RuntimeError, match="engine 1000"):
+        g.create_execution_plan(1000, {})
+
+
+def test_places_of_errors_are_understood():
+    g = new()
+    output(unset_dim(g))
+    with pytest.raises(ValueError, match=r"\(C1\)") as raised:
+        g.validate()
+    assert moments._place(raised.value.where) == ("reshape", "C1")
+    assert moments._place("tensor 'x' (uid 1)") == ("tensor", "")
+
+
+def test_a_graph_asks_for_the_retention_it_was_given(monkeypatch):
+    monkeypatch.delenv("CUDNN_CUDA_GRAPH_RETENTION", raising=False)
+    modes = cudnn.cuda_graph_retention
+    assert new().get_cuda_graph_retention() is modes.PER_GRAPH
+    assert new(cuda_graph_retention=modes.NONE).get_cuda_graph_retention() is modes.NONE
+    monkeypatch.setenv("CUDNN_CUDA_GRAPH_RETENTION", "NONE")
+    assert new().get_cuda_graph_retention() is modes.NONE
