@@ -73,15 +73,19 @@ def destroy_default_handle() -> None:
 
 def _empty_like(tensor: Tensor) -> Any:
     """A torch tensor for a tensor of the graph."""
+    torch = _torch()
     kind = cudnn_to_torch_data_type(tensor.get_data_type())
     if kind is None:
         what = f"{tensor.label} has the type {tensor.get_data_type().name}, which torch has not"
         raise DnncError(Status.BAD_PARAM, what, "an output that the caller gives", "Graph")
-    return _torch().empty_strided(tensor.get_dim(), tensor.get_stride(), device="cuda", dtype=kind)
+    return torch.empty_strided(tensor.get_dim(), tensor.get_stride(), device="cuda", dtype=kind)
 
 
 def _empty_bytes(count: int) -> Any:
-    return _torch().empty(count, device="cuda", dtype=_torch().uint8) if count else None
+    if not count:
+        return None
+    torch = _torch()
+    return torch.empty(count, device="cuda", dtype=torch.uint8)
 
 
 class Graph:

@@ -151,12 +151,8 @@ def test_methods_say_what_they_do(method):
     assert OPERATIONS[method].results[0] in getattr(cudnn.pygraph, method).__doc__
 
 
-def test_install_makes_import_cudnn_find_it(monkeypatch):
-    for name in [name for name in sys.modules if name.split(".")[0] == "cudnn"]:
-        monkeypatch.delitem(sys.modules, name)
-    for part in ("", ".datatypes", ".wrapper", ".experimental", ".experimental.ops"):
-        monkeypatch.setitem(sys.modules, f"cudnn{part}", None)
-        del sys.modules[f"cudnn{part}"]
+@pytest.mark.usefixtures("no_cudnn")
+def test_install_makes_import_cudnn_find_it():
     dnnc.cudnn.install()
     import cudnn as installed
     from cudnn.datatypes import is_torch_available
