@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from .. import dtypes
 from ..dialect.tensor import sizes
 from ..errors import DnncError, DnncTypeError, Status, cudnnGraphNotSupportedError
 from ..expr import Dim
@@ -156,6 +157,14 @@ class Lowered:
         batch, _, rows, _ = self._layout(tensors[0])[0]
         return Dim(f"{ROWS}{tensors[0].uid}", max=batch * rows)
 
+    def as_int32(self, tensor: Tensor) -> Any:
+        """Lengths as `dnnc.pygraph` takes them: those of INT64 are cast in the graph."""
+        made = self.tensor(tensor)
+        if tensor.data_type is not enums.data_type.INT64:
+            return made
+        cast = self.graph.identity(made, compute_data_type=dtypes.i32)
+        return cast.set_data_type(dtypes.i32)
+
     # ---- what was inferred
 
     def read_back(self, is_packed_now: bool = False) -> None:
@@ -234,9 +243,12 @@ class Unserved(cudnnGraphNotSupportedError):
 def _type_of_result(node: Node, port: str, tensor: Tensor) -> enums.data_type | None:
     """The type of a result that its caller gave none: the graph's, whatever the operation gives.
 
-    None: what the operation gives, of a slice, which has its input's, and of virtual statistics.
+    None: what the operation gives, of a slice, which has its input's, of attention's statistics,
+    which are FLOAT, and of other operations' virtual ones.
     """
-    if node.method == "slice" or (tensor.is_virtual and port != next(iter(node.outputs))):
+    is_statistic = port != next(iter(node.outputs))
+    is_attention = node.method.startswith("sdpa")
+    if node.method == "slice" or (is_statistic and (is_attention or tensor.is_virtual)):
         return None
     context = tensor.owner.context
     return context.intermediate_data_type if tensor.is_virtual else context.io_data_type
@@ -315,6 +327,9 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
     }
     # How scores are rounded is the engine's.
     found.pop("unfuse_fma", None)
+    for name in _LENGTHS:
+        if isinstance(length := node.arguments.get(name), Tensor):
+            found[name] = lowered.as_int32(length)
     modification = "fn" if node.method == "sdpa_fp8" else "score_mod"
     function = found.get(modification)
     if function is not None:
@@ -330,6 +345,9 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
         # It bounds the keys of pages; without pages it says what K's dims say.
         found.pop("paged_attention_max_seq_len_kv", None)
     return found
+
+
+_LENGTHS = ("seq_len_q", "seq_len_kv", "cu_seq_len_q", "cu_seq_len_kv")
 
 
 def _sides(node: Node) -> list[tuple[str, list[Tensor]]]:

@@ -32,8 +32,10 @@ _DESCRIPTORS = {
     ("reshape", "C1"),
 }
 
-# Operations whose constraints cudnn-frontend checks itself, when it validates.
+# Operations whose constraints cudnn-frontend checks itself, when it validates; those of numbers of
+# heads and of ALiBi are cudnnGraphNotSupportedErrors there.
 _VALIDATED = ("sdpa", "sdpa_fp8")
+_UNSUPPORTED = ("C2", "C10")
 
 
 def refusal(error: DnncError) -> Refusal:
@@ -41,6 +43,8 @@ def refusal(error: DnncError) -> Refusal:
     operation, constraint = _place(error.where)
     if error.status.category is Status.NOT_SUPPORTED:
         return Refusal(VALIDATE if operation in _VALIDATED else PLAN, error)
+    if operation in _VALIDATED and constraint in _UNSUPPORTED:
+        return Refusal(VALIDATE, _as_unsupported(error))
     is_shape = error.status is Status.BAD_PARAM_SHAPE_MISMATCH
     if is_shape and (operation, constraint) in _DESCRIPTORS:
         return Refusal(BUILD, as_runtime(error))
@@ -52,6 +56,11 @@ def refusal(error: DnncError) -> Refusal:
 def as_runtime(error: DnncError) -> DnncError:
     """The error as a RuntimeError."""
     return DnncRuntimeError(error.status, error.what, error.supported, error.where)
+
+
+def _as_unsupported(error: DnncError) -> DnncError:
+    status = Status.NOT_SUPPORTED_GRAPH_PATTERN
+    return cudnnGraphNotSupportedError(status, error.what, error.supported, error.where)
 
 
 def unsupported(what: str, supported: str, where: str) -> Refusal:

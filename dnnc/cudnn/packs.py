@@ -189,11 +189,17 @@ class AddressedPlan:
         return self.plan.sizes(known, {**(sizes or {}), **rows})
 
     def _rows_of(self, symbol: Symbol, memories: Mapping[int, Memory]) -> int:
-        """As many rows as all buffers have of which the symbol is the number of rows."""
+        """As many rows as all buffers have of which the symbol is the number of rows.
+
+        An address alone has those of its allocation, so that no kernel reads past that.
+        """
         found = symbol.max
         for record in self._buffers:
-            held = memories[record.uid].bytes
-            if symbol.name in record.dims and held is not None:
+            if symbol.name not in record.dims:
+                continue
+            address, held = memories[record.uid]
+            held = driver.bytes_from(address) if held is None else held
+            if held is not None:
                 found = min(found, self._extents[record.uid].rows(symbol.name, held))
         return max(found, symbol.min)
 

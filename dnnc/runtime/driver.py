@@ -316,6 +316,23 @@ def memory_device(address: int) -> int | None:
     return None if failed else ordinal.value
 
 
+def bytes_from(address: int) -> int | None:
+    """How many bytes CUDA allocated from an address on; None for memory that it does not know."""
+    api = _api()
+    kinds = api.CUpointer_attribute
+    found: list[int] = []
+    for kind in (
+        kinds.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+        kinds.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+    ):
+        value = ctypes.c_uint64()
+        if _pointer_attribute(api)(ctypes.byref(value), int(kind), int(address)):
+            return None
+        found.append(value.value)
+    start, count = found
+    return start + count - address
+
+
 @functools.cache
 def _pointer_attribute(api: Any) -> Callable[..., int]:
     """The driver's cuPointerGetAttribute: versions of cuda-bindings read the ordinal from a field

@@ -11,6 +11,7 @@ from dnnc.cudnn.arrays import described, memory_of
 from dnnc.cudnn.packs import ROWS, AddressedPlan
 from tests.cudnn.graphs import D, new, output
 from tests.runtime.fake_driver import Array, FakeDriver, FakeTorchTensor
+from tests.support.checked import check
 
 X, Z, Y = 0x10000, 0x20000, 0x30000
 BYTES = 8 * 64 * 4
@@ -235,6 +236,8 @@ def test_rows_of_packed_sequences_are_as_many_as_buffers_hold(fake):
         assert given.sizes == {f"{ROWS}1": wanted}
         assert given.bytes[1] == wanted * 8 * 4
     assert plan.apart({1: X, 2: Y}).sizes == {f"{ROWS}1": 32}
+    fake.ranges[Y] = 9 * 8 * 4 + 1
+    assert plan.apart({1: X, 2: Y}).sizes == {f"{ROWS}1": 9}
     with pytest.raises(ValueError, match="a buffer of 16 bytes"):
         plan.apart({1: Array(X, (4,), "<f4"), 2: Y})
 
@@ -261,6 +264,24 @@ def test_packed_tensors_keep_the_dims_they_were_declared_with():
     assert (o.get_dim(), o.get_stride()) == ([2, 2, 64, 32], [4096, 32, 64, 1])
     assert g.find_tensor("q").get_dim() == [2, 2, 64, 32]
     assert set(g._own.graph.symbols) == {f"{ROWS}{g.find_tensor(name).uid}" for name in "qk"}
+
+
+def test_lengths_may_be_of_64_bits():
+    g = new(target="sm_80")
+    rng = np.random.default_rng(0)
+    inputs, operands = {}, []
+    for _ in "qkv":
+        operands.append(g.tensor([2, 1, 24, 16]))
+        inputs[operands[-1].uid] = rng.uniform(-2, 2, (2, 1, 24, 16)).astype(np.float16)
+    lengths = g.tensor([2, 1, 1, 1], data_type=D.INT64)
+    inputs[lengths.uid] = np.array([5, 24]).reshape(2, 1, 1, 1)
+    o, _ = g.sdpa(
+        *operands, generate_stats=False, use_padding_mask=True, seq_len_q=lengths,
+        seq_len_kv=lengths,
+    )  # fmt: skip
+    output(o)
+    g.validate()
+    check(g._own, inputs=inputs, target="sm_80")
 
 
 # ---- bytes

@@ -60,6 +60,16 @@ REFUSED = {
     "a type of sm_100": (
         lambda g: g.identity(image(g, data_type=D.FP4_E2M1)), "create_execution_plans", UNSUPPORTED,
     ),
+    "heads": (
+        lambda g: g.sdpa(
+            image(g), g.tensor([2, 3, 4, 6]), g.tensor([2, 3, 4, 6]), generate_stats=False
+        )[0],
+        "validate", UNSUPPORTED,
+    ),
+    "ALiBi without a bound": (
+        lambda g: g.sdpa(*(image(g) for _ in "qkv"), generate_stats=False, use_alibi_mask=True)[0],
+        "validate", UNSUPPORTED,
+    ),
     "neither stats nor inference": (
         lambda g: g.sdpa(image(g), image(g), image(g))[0], "validate", ValueError,
     ),
@@ -179,6 +189,37 @@ def test_places_of_errors_are_understood():
         g.validate()
     assert moments._place(raised.value.where) == ("reshape", "C1")
     assert moments._place("tensor 'x' (uid 1)") == ("tensor", "")
+
+
+def test_score_modifications_use_tensors_of_the_graph():
+    g = new()
+    q, k, v = (g.tensor([2, 2, 128, 64]) for _ in "qkv")
+    lengths = [g.tensor([2, 1, 1, 1], data_type=D.INT32) for _ in "qk"]
+    slope = g.tensor([1, 2, 1, 1], data_type=D.FLOAT, name="slope")
+    seen = []
+
+    def modified(graph, scores):
+        seen.append((scores.get_dim(), scores.get_data_type()))
+        assert lengths[0].get_dim() == [2, 1, 1, 1]
+        return graph.mul(a=graph.tanh(scores, name="soft"), b=slope)
+
+    o, stats = g.sdpa(
+        q, k, v, generate_stats=True, score_mod=modified, seq_len_q=lengths[0],
+        seq_len_kv=lengths[1], name="n",
+    )  # fmt: skip
+    output(o)
+    g.validate()
+    assert set(map(str, seen)) == {"([2, 2, 128, 128], <data_type.FLOAT: 1>)"}
+    assert (o.get_dim(), o.get_data_type()) == ([2, 2, 128, 64], D.HALF)
+    assert stats.get_data_type() is D.FLOAT
+    text = repr(g)
+    assert '"name": "soft"' in text
+    assert '"name": "slope"' in text
+    other = new()
+    output(other.sdpa(*(image(other) for _ in "qkv"), generate_stats=False,
+                      score_mod=lambda graph, scores: 1.0)[0])  # fmt: skip
+    with pytest.raises(TypeError, match="score modification"):
+        other.validate()
 
 
 def test_a_graph_asks_for_the_retention_it_was_given(monkeypatch):

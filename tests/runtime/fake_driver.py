@@ -22,6 +22,10 @@ NO_CONTEXT = real.CUresult.CUDA_ERROR_INVALID_CONTEXT
 WRONG_HANDLE = real.CUresult.CUDA_ERROR_INVALID_HANDLE
 WRONG_VALUE = real.CUresult.CUDA_ERROR_INVALID_VALUE
 _IDS = real.CUlaunchAttributeID
+_RANGE = (
+    real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+    real.CUpointer_attribute.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+)
 
 # cuPointerGetAttribute, as C calls it.
 POINTER_ATTRIBUTE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64)
@@ -56,8 +60,9 @@ class Memset(NamedTuple):
 class FakeDriver:
     """Installed in place of cuda.bindings.driver by `install`.
 
-    launches, memsets, modules, tensor_maps, allocated, copies, freed: what there was.  calls: how often each function was
-    called.  memory_of: address -> device, None for the host; others are of device `home`.
+    launches, memsets, modules, tensor_maps, allocated, copies, freed: what there was.
+    calls: how often each function was called.  ranges: address -> bytes of its allocation from
+    there on.  memory_of: address -> device, None for the host; others are of device `home`.
     foreign: contexts that are not the primary ones -> their device.
     """
 
@@ -65,7 +70,7 @@ class FakeDriver:
         self.launches, self.memsets, self.modules, self.tensor_maps = [], [], [], []
         self.allocated, self.copies, self.freed = [], [], []
         self.calls = Counter()
-        self.memory_of = {}
+        self.memory_of, self.ranges = {}, {}
         self.capability, self.home, self.devices = capability, ordinal, devices
         self.argument_bytes = argument_bytes
         self.max_dynamic_smem_bytes = 232448
@@ -164,11 +169,18 @@ class FakeDriver:
         assert name == b"cuPointerGetAttribute"
         return OK, ctypes.cast(self._pointer_attribute, ctypes.c_void_p).value, 0
 
-    def _memory_of(self, ordinal, kind, address):
+    def _memory_of(self, value, kind, address):
+        if real.CUpointer_attribute(kind) in _RANGE:
+            if address not in self.ranges:
+                return int(WRONG_VALUE)
+            is_start = real.CUpointer_attribute(kind) == _RANGE[0]
+            told = address - 256 if is_start else self.ranges[address] + 256
+            ctypes.cast(value, ctypes.POINTER(ctypes.c_uint64))[0] = told
+            return int(OK)
         found = self.memory_of.get(address, self.home)
         if found is None:
             return int(WRONG_VALUE)
-        ctypes.cast(ordinal, ctypes.POINTER(ctypes.c_int))[0] = found
+        ctypes.cast(value, ctypes.POINTER(ctypes.c_int))[0] = found
         return int(OK)
 
     # ---- code
