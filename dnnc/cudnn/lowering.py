@@ -174,14 +174,14 @@ class Lowered:
         pygraph's alone.
         """
         for tensor, made in self.tensors.items():
-            if tensor.data_type is None and made.dtype is not None:
-                tensor.data_type = enums.type_of_own(made.dtype)
+            if not tensor.type_assigned and (dtype := made.get_data_type()) is not None:
+                tensor.data_type = enums.type_of_own(dtype)
             if is_packed_now and tensor.ragged_offset is not None:
                 continue
-            if not tensor.dim_assigned and made.dims is not None:
-                tensor.dim = [plain(size) for size in made.dims]
-            if not tensor.stride_assigned and made.strides is not None:
-                tensor.stride = [plain(size) for size in made.strides]
+            if not tensor.dim_assigned:
+                tensor.dim = made.get_dim()
+            if not tensor.stride_assigned and len(stride := made.get_stride()) == len(tensor.dim):
+                tensor.stride = stride
 
     # ---- score modifications
 
@@ -241,17 +241,15 @@ class Unserved(cudnnGraphNotSupportedError):
 
 
 def _type_of_result(node: Node, port: str, tensor: Tensor) -> enums.data_type | None:
-    """The type of a result that its caller gave none: the graph's, whatever the operation gives.
+    """The type of an output that its caller gave none: the graph's, whatever the operation gives.
 
-    None: what the operation gives, of a slice, which has its input's, of attention's statistics,
-    which are FLOAT, and of other operations' virtual ones.
+    None: what the operation gives, of a slice, which has its input's, and of attention's
+    statistics, which are FLOAT; and of a virtual tensor, for `dnnc.pygraph` to choose.
     """
-    is_statistic = port != next(iter(node.outputs))
-    is_attention = node.method.startswith("sdpa")
-    if node.method == "slice" or (is_statistic and (is_attention or tensor.is_virtual)):
+    is_statistic = node.method.startswith("sdpa") and port != "O"
+    if tensor.is_virtual or is_statistic or node.method == "slice":
         return None
-    context = tensor.owner.context
-    return context.intermediate_data_type if tensor.is_virtual else context.io_data_type
+    return tensor.owner.context.io_data_type
 
 
 def _place(node: Node) -> str:

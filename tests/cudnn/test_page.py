@@ -22,4 +22,4 @@ def test_examples_run():
 
 def test_the_page_says_what_differs():
     text = (DOCS / PAGE).read_text()
-    assert text.endswith(differences.markdown()), "python -m dnnc.cudnn.differences"
+    assert differences.markdown() in text, "python -m dnnc.cudnn.differences"
