@@ -26,7 +26,7 @@ from .tensors import Tensor
 # What the names of symbols begin with that are the rows of packed sequences.
 ROWS = "packed_rows_"
 
-# How many sets of addresses are remembered as lying apart.
+# How many calls are remembered.
 _REMEMBERED = 256
 
 
@@ -100,7 +100,8 @@ class AddressedPlan:
         self._rows = [s for s in plan.plan.symbols if s.name.startswith(ROWS)]
         self._fixed = None if plan.plan.symbols else self._needed({})
         self._allowed = {frozenset(pair) for pair in plan.plan.may_alias}
-        self._apart: Recent[bool] = Recent(_REMEMBERED)
+        # Calls that were found right, by what `_told` says of their buffers: their addresses.
+        self._seen: Recent[dict[int, int]] = Recent(_REMEMBERED)
 
     @functools.cached_property
     def _workspace_bytes(self) -> int:
@@ -115,14 +116,28 @@ class AddressedPlan:
     ) -> None:
         """Launches on a stream.  pack: by uid; what no operation uses is ignored.  sizes: of
         symbols, where buffers' dims don't tell them."""
-        given, space = self._given(pack, sizes), self.workspace(workspace)
-        key = (*given.addresses.values(), *(given.sizes or {}).values())
-        if self._apart.get(key) is None:
-            if copied := self._overwritten(given):
-                self._execute_copied(given, copied, space, stream)
-                return
-            self._apart.add(key, True)
+        space = self.workspace(workspace)
+        key = self._key(pack)
+        seen = None if key is None else self._seen.get(key)
+        if seen is not None:
+            self.plan.execute({**seen, **self._numbers_of(pack)}, space, stream=stream)
+            return
+        given = self._given(pack, sizes)
+        if copied := self._overwritten(given):
+            self._execute_copied(given, copied, space, stream)
+            return
+        if key is not None:
+            self._seen.add(key, given.addresses)
         self._launch(given, given.addresses, space, stream)
+
+    def _key(self, pack: Mapping[int, Any]) -> Any:
+        """What tells a call's buffers; None where that takes a closer look."""
+        if self._fixed is None:
+            return None
+        try:
+            return tuple([_told(pack[record.uid]) for record in self._buffers])
+        except (KeyError, AttributeError):
+            return None
 
     def _launch(
         self, given: Given, addresses: Mapping[int, int], workspace: int | None, stream: int
@@ -158,11 +173,7 @@ class AddressedPlan:
                 what = "missing from the variant pack"
                 raise DnncError(Status.BAD_PARAM, what, "a buffer", label(record))
             memories[record.uid] = memory_of(value, label(record))
-        numbers = {
-            record.uid: number_of(value, type_of(record.dtype), label(record))
-            for record in self._numbers
-            if (value := pack.get(record.uid)) is not None
-        }
+        numbers = self._numbers_of(pack)
         known = None if self._fixed is not None else self._sizes(pack, memories, sizes)
         needed = self._needed(known or {}) if self._fixed is None else self._fixed
         addresses = {
@@ -170,6 +181,13 @@ class AddressedPlan:
             for record in self._buffers
         }
         return Given(addresses, numbers, known, needed)
+
+    def _numbers_of(self, pack: Mapping[int, Any]) -> dict[int, Any]:
+        return {
+            record.uid: number_of(value, type_of(record.dtype), label(record))
+            for record in self._numbers
+            if (value := pack.get(record.uid)) is not None
+        }
 
     def _needed(self, sizes: Mapping[str, int]) -> dict[int, int]:
         return {uid: extent.bytes(sizes) for uid, extent in self._extents.items()}
@@ -240,6 +258,11 @@ class AddressedPlan:
             finally:
                 for address in copies.values():
                     driver.free_on(stream, address)
+
+
+def _told(value: Any) -> Any:
+    """An address, or that and the size of a torch tensor."""
+    return value if type(value) is int else (value.data_ptr(), value.nbytes)
 
 
 # The address of a tensor without elements, where its array has none.

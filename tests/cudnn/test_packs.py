@@ -1,6 +1,8 @@
 """Executing by address: what may be bound, what is refused, and outputs in the place of inputs."""
 
+import math
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -160,6 +162,40 @@ def test_an_output_may_lie_on_an_input_where_the_plan_says_so(fake):
     assert not fake.copies
     g.execute({1: X, y: X + 1024})
     assert len(fake.copies) == 1
+
+
+class Sized(FakeTorchTensor):
+    """A tensor that says how many bytes it has."""
+
+    @property
+    def nbytes(self):
+        return 4 * math.prod(self.shape)
+
+    def element_size(self):
+        return 4
+
+    def storage_offset(self):
+        return 0
+
+    def untyped_storage(self):
+        return SimpleNamespace(nbytes=lambda: self.nbytes)
+
+
+Sized.__module__ = "torch"
+
+
+def test_a_call_like_an_earlier_one_is_told_by_its_buffers(launched):
+    def pack(rows=8):
+        places = {1: X, 2: Z, 3: Y}
+        return {uid: Sized(a, (rows, 64), (64, 1), "torch.float32") for uid, a in places.items()}
+
+    for number in (1.0, 2.0):
+        assert sorted(launched({**pack(), 4: number})) == [X, Z, Y]
+    assert sorted(launched({**pack(), 3: X + 4096})) == [X, X + 4096, Z]
+    with pytest.raises(ValueError, match="1024 bytes; accepted: 2048"):
+        launched({**pack(), 2: pack(4)[2]})
+    with pytest.raises(ValueError, match="missing"):
+        launched({1: X, 2: Z})
 
 
 def test_launches_are_on_the_stream_of_the_handle(launched, fake):

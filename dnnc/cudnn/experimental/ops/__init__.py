@@ -1,7 +1,8 @@
 # pyright: basic
 """Norms and grouped products of torch tensors, each as a graph that is built once for its shapes.
 
-Results are new torch tensors on the current stream of the inputs' device.  They have no gradients.
+Results are new torch tensors on the current stream of the inputs' device.  There are no gradients:
+an input that asks for them is NOT_SUPPORTED where torch records them.
 """
 
 from __future__ import annotations
@@ -140,6 +141,9 @@ def swiglu_mlp(x: Any, Wg: Any, Wu: Any, Wd: Any) -> Any:
 def _executed(graph: pygraph, arrays: dict[str, Any], made: Any) -> Any:
     """The result, after a launch on the current stream."""
     torch = importlib.import_module("torch")
+    if torch.is_grad_enabled() and any(array.requires_grad for array in arrays.values()):
+        what = "an input that requires a gradient"
+        raise DnncError(Status.NOT_SUPPORTED, what, "torch.no_grad(), or detach()", "experimental")
     bytes_ = graph.get_workspace_size()
     space = torch.empty(bytes_, dtype=torch.uint8, device=made.device) if bytes_ else None
     handle = get_default_handle(torch.cuda.current_stream(made.device))
