@@ -29,7 +29,6 @@ _STEPS = {
 }
 
 REFUSED = (
-    Difference("a norm without a scale", "refused by `create_execution_plans`; give ones"),
     Difference("`reduction(group_offset=)`, `sdpa_fp8(sf_o=)`, `softmax_precision`, "
                "`attn_scale_prefolded`, `kv_mask`",
                "refused: only cudnn-frontend's own kernels for sm_100 have them"),

@@ -157,6 +157,13 @@ class Lowered:
         batch, _, rows, _ = self._layout(tensors[0])[0]
         return Dim(f"{ROWS}{tensors[0].uid}", max=batch * rows)
 
+    def ones(self, like: Tensor, axes: Sequence[int]) -> Any:
+        """Ones of a tensor's sizes along some axes, and of 1 along others; they take no memory."""
+        graph, x = self.graph, self.tensor(like)
+        parts = [slice(None) if axis in axes else slice(0, 1) for axis in range(x.rank)]
+        index = graph.gen_index(graph.slice(x, parts), axis=0).set_data_type(dtypes.f32)
+        return graph.cmp_ge(index, 0.0).set_data_type(dtypes.f32)
+
     def as_int32(self, tensor: Tensor) -> Any:
         """Lengths as `dnnc.pygraph` takes them: those of INT64 are cast in the graph."""
         made = self.tensor(tensor)
@@ -306,15 +313,33 @@ def _slice(_: Lowered, node: Node, given: Given) -> Given:
     return given
 
 
-def _needs_scale(_: Lowered, node: Node, given: Given) -> Given:
-    if given.get("scale") is None:
-        raise DnncError(Status.NOT_SUPPORTED, "no scale", "a scale, of ones", _place(node))
-    return given
+def _norm(lowered: Lowered, node: Node, given: Given) -> Given:
+    """A norm, or its gradient, may have no scale: then that is ones, over the normalized axes."""
+    if given.get("scale") is not None:
+        return given
+    x = node.arguments.get("input")
+    if not isinstance(x, Tensor) or not (dims := x.get_dim()):
+        raise DnncError(Status.BAD_PARAM, "no dims of the input", "an input", _place(node))
+    return {**given, "scale": lowered.ones(x, _normalized(node, dims))}
+
+
+def _normalized(node: Node, dims: Sequence[Any]) -> list[int]:
+    """The axes that a norm without a scale is over: those that its statistics, where they are
+    known, have not; else all after the first."""
+    stats = [
+        tensor
+        for tensors in (node.outputs, node.inputs)
+        for port in ("mean", "inv_var", "inv_variance")
+        if (tensor := tensors.get(port)) is not None and tensor.dim_assigned
+    ]
+    if not stats:
+        return list(range(1, len(dims)))
+    return [axis for axis, size in enumerate(stats[0].dim) if size == 1]
 
 
 def _rmsnorm_backward(lowered: Lowered, node: Node, given: Given) -> Given:
-    given.setdefault("has_dbias", True)
-    return _needs_scale(lowered, node, given)
+    given.setdefault("has_dbias", "scale" in given)
+    return _norm(lowered, node, given)
 
 
 def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
@@ -374,9 +399,7 @@ _ADAPTERS: Mapping[str, _Adapter] = {
     **dict.fromkeys(("conv_fprop", "conv_dgrad", "conv_wgrad"), _convolution),
     "slice": _slice,
     "reduction": _reduction,
-    "layernorm": _needs_scale,
-    "layernorm_backward": _needs_scale,
-    "rmsnorm": _needs_scale,
+    **dict.fromkeys(("layernorm", "layernorm_backward", "rmsnorm"), _norm),
     "rmsnorm_backward": _rmsnorm_backward,
     "sdpa": _sdpa,
     "sdpa_fp8": _sdpa_fp8,

@@ -6,6 +6,7 @@ import dnnc.cudnn as cudnn
 from dnnc.cudnn import moments
 from dnnc.cudnn.operations import OPERATIONS
 from tests.cudnn.graphs import D, channel, image, new, output
+from tests.support.checked import check
 
 UNSUPPORTED = cudnn.cudnnGraphNotSupportedError
 STEPS = ("validate", "build_operation_graph", "create_execution_plans")
@@ -49,13 +50,6 @@ REFUSED = {
     "no phase": (
         lambda g: g.layernorm(image(g), channel(g), channel(g), channel(g))[0],
         "validate", TypeError,
-    ),
-    "no scale": (
-        lambda g: g.layernorm(
-            norm_forward_phase=cudnn.norm_forward_phase.INFERENCE, input=image(g),
-            epsilon=g.tensor_scalar(1e-5),
-        )[0],
-        "create_execution_plans", UNSUPPORTED,
     ),
     "a type of sm_100": (
         lambda g: g.identity(image(g, data_type=D.FP4_E2M1)), "create_execution_plans", UNSUPPORTED,
@@ -220,6 +214,43 @@ def test_score_modifications_use_tensors_of_the_graph():
                       score_mod=lambda graph, scores: 1.0)[0])  # fmt: skip
     with pytest.raises(TypeError, match="score modification"):
         other.validate()
+
+
+NORMS = {
+    "rows": ("layernorm", [6, 8, 1, 1], [8, 1, 8, 8], None, [6, 1, 1, 1]),
+    "tokens": ("rmsnorm", [2, 3, 16], [48, 16, 1], [2, 3, 1], [2, 3, 1]),
+    "all but the batch": ("rmsnorm", [2, 3, 16], [48, 16, 1], None, [2, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("case", NORMS)
+def test_norms_may_have_no_scale(case):
+    """Then they are over all axes but the first, or those that statistics have not."""
+    method, dims, strides, asked, stats = NORMS[case]
+    g = new(target="sm_80")
+    results = getattr(g, method)(
+        input=g.tensor(dims, strides), norm_forward_phase=cudnn.norm_forward_phase.TRAINING,
+        epsilon=g.tensor_scalar(1e-3),
+    )  # fmt: skip
+    for result in results:
+        output(result, D.HALF if result is results[0] else D.FLOAT)
+    if asked:
+        results[-1].set_dim(asked).set_stride([3, 1, 1])
+    g.validate()
+    assert results[-1].get_dim() == stats
+    check(g._own, target="sm_80")
+
+
+def test_gradients_of_norms_may_have_no_scale():
+    g = new()
+    x, stat = g.tensor([6, 8, 1, 1]), g.tensor([6, 1, 1, 1], data_type=D.FLOAT)
+    for dx, *others in (
+        g.layernorm_backward(x, x, None, stat, stat),
+        g.rmsnorm_backward(x, x, None, stat, has_dbias=False),
+    ):
+        assert others == [None, None]
+        output(dx)
+    g.create_execution_plans()
 
 
 def test_a_graph_asks_for_the_retention_it_was_given(monkeypatch):
