@@ -18,10 +18,27 @@ sliding_window diagonal_alignment left_bound right_bound dropout rng_dump paged_
 paged_attention_v_table paged_attention_max_seq_len_kv compute_data_type name fn generate_stats
 score_max score_sum_exp sink_token
 """.split()
+LATER = """
+max_total_seq_len_q max_total_seq_len_kv cu_seq_len_q cu_seq_len_kv stats_use_log2 implementation
+""".split()
 
 
 def test_parameters_are_those_of_cudnn_frontend():
-    assert list(inspect.signature(dnnc.pygraph.sdpa_fp8).parameters) == ["self", *PARAMETERS]
+    found = inspect.signature(dnnc.pygraph.sdpa_fp8).parameters
+    assert list(found) == ["self", *PARAMETERS, *LATER]
+    assert all(found[name].kind is inspect.Parameter.KEYWORD_ONLY for name in LATER)
+
+
+def test_statistics_and_packed_sequences_are_as_in_sdpa():
+    g = new_graph(dtypes.f8e4m3)
+    o, *_ = called(
+        g, cu_seq_len_q=g.tensor([3, 1, 1, 1], data_type="i32"),
+        cu_seq_len_kv=g.tensor([3, 1, 1, 1], data_type="i32"), max_total_seq_len_q=8,
+        stats_use_log2=True, implementation="UNIFIED",
+    )  # fmt: skip
+    assert g.graph.producers[o].stats_use_log2
+    with pytest.raises(ValueError, match="implementation"):
+        called(g, implementation="FAST")
 
 
 def called(g, **arguments):
