@@ -54,7 +54,7 @@ _LAZY = {
 
 
 # Packages that are imported when they are first used.
-_PACKAGES = ("backend",)
+_PACKAGES = ("backend", "cudnn")
 
 # Names that are shorter where they are defined.
 _RENAMED = {"read_plan": "read", "write_plan": "write"}

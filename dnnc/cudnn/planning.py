@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from ..dialect.graph import OperationGraph
 from ..errors import DnncError, DnncRuntimeError, Status
 from ..frontends import pygraph as own
 from ..frontends.enums import knob as own_knob
@@ -156,6 +157,16 @@ class Planning(Recording):
         self._raise_at(moments.BUILD, moments.PLAN)
         assert self._lowered is not None, "validate makes it"
         return self._lowered.graph
+
+    @property
+    def graph(self) -> OperationGraph:
+        """The graph as dnnc's own functions take it: `dnnc.compile`, `dnnc.reference`."""
+        return self._own.graph
+
+    @property
+    def named_target(self) -> Any:
+        """What the graph names to be compiled for, as `dnnc.compile` takes it."""
+        return self._own.named_target
 
     def create_execution_plans(self, heuristics: Sequence[Any] | None = None) -> None:
         """Ranks the ways to run the graph, in mode order; none is an error with all reasons."""

@@ -11,6 +11,7 @@ import dnnc
 import dnnc.cudnn as cudnn
 from dnnc.cudnn.arrays import described, memory_of
 from dnnc.cudnn.packs import ROWS, AddressedPlan
+from tests.cli.commands import dnnc as command
 from tests.cudnn.graphs import D, new, output
 from tests.runtime.fake_driver import Array, FakeDriver, FakeTorchTensor
 from tests.support.checked import check
@@ -367,6 +368,24 @@ def test_the_json_of_a_graph_is_planned_as_any_other(built, fake):
     g.execute({1: X, 2: Z, 3: Y})
     assert g.key() == built.key()
     assert fake.launches
+
+
+def test_functions_and_commands_of_dnnc_take_a_graph(tmp_path):
+    g = sums()
+    x, z = (np.full((8, 64), value, np.float32) for value in (1.0, 3.0))
+    (y,) = dnnc.reference(g, {"x": x, 2: z}).values()
+    assert (y == 5.0).all()
+    assert dnnc.compile(g).programs[0].target == "sm_90"
+    file = tmp_path / "g.py"
+    file.write_text(
+        "import dnnc.cudnn as cudnn\n\n\ndef build():\n"
+        "    g = cudnn.pygraph('g', cudnn.data_type.HALF)\n"
+        "    g.relu(g.tensor([8, 64]), name='r').set_output(True)\n"
+        "    return g\n"
+    )
+    result = command("compile", str(file), "--target", "sm_90", "--emit", "graph")
+    assert result.exit_code == 0, result.output
+    assert '"r::OUT_0"' in result.output
 
 
 # ---- arrays
