@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
 
@@ -26,8 +29,24 @@ class Place(NamedTuple):
         return f"{os.path.basename(self.file)}:{self.line}"
 
 
+# What stands for the line that is being run.
+_noted: ContextVar[Place | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def noted(place: Place | None) -> Generator[None]:
+    """Inside, `current_place` gives a place that was taken down before; None: the running line."""
+    token = _noted.set(place)
+    try:
+        yield
+    finally:
+        _noted.reset(token)
+
+
 def current_place() -> Place | None:
     """The line that is being run of the innermost function outside the package."""
+    if (place := _noted.get()) is not None:
+        return place
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None and is_own(frame):
         frame = frame.f_back

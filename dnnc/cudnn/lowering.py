@@ -15,6 +15,7 @@ from ..dialect.tensor import sizes
 from ..errors import DnncError, DnncTypeError, Status, cudnnGraphNotSupportedError
 from ..expr import Dim
 from ..frontends import pygraph as own
+from ..places import noted
 from . import enums
 from .operations import OPERATIONS, Operation
 from .packs import ROWS
@@ -40,9 +41,11 @@ class Lowered:
         """Adds nodes in order; the first that can't be added is the error."""
         for node in nodes:
             try:
-                self._add(node)
+                with noted(node.place):
+                    self._add(node)
             except DnncError as error:
-                raise _about(error, node) from error
+                _tell(error, node)
+                raise
 
     def _add(self, node: Node) -> None:
         row = OPERATIONS[node.method]
@@ -78,7 +81,8 @@ class Lowered:
         """The tensor of the pygraph; one that no node made is declared there."""
         found = self.tensors.get(tensor)
         if found is None:
-            found = self.tensors[tensor] = self._declared(tensor)
+            with noted(tensor.place):
+                found = self.tensors[tensor] = self._declared(tensor)
         return found
 
     def _declared(self, tensor: Tensor) -> Any:
@@ -214,7 +218,8 @@ class Lowered:
                 name=scores.name,
             )
             self.tensors[given] = scores
-            found = function(recording, given)
+            with noted(None):
+                found = function(recording, given)
             if not isinstance(found, Tensor):
                 what = f"a score modification that gives a {type(found).__name__}"
                 raise DnncTypeError(Status.BAD_PARAM, what, "a tensor", node.name)
@@ -243,7 +248,7 @@ class Unserved(cudnnGraphNotSupportedError):
         assert missing is not None, "the caller has looked"
         status = Status.NOT_SUPPORTED_GRAPH_PATTERN
         accepted = "the operations of docs/support.md"
-        super().__init__(status, missing.reason, accepted, _place(node))
+        super().__init__(status, missing.reason, accepted, _place(node), made_at=node.place)
         self.step = missing.step
 
 
@@ -263,11 +268,10 @@ def _place(node: Node) -> str:
     return f"{node.method} '{node.name}'"
 
 
-def _about(error: DnncError, node: Node) -> DnncError:
-    """The error, with the operation where it says no place."""
-    if error.where or isinstance(error, Unserved):
-        return error
-    return type(error)(error.status, error.what, error.supported, _place(node))
+def _tell(error: DnncError, node: Node) -> None:
+    """Names the operation and its line in an error that says none."""
+    error.where = error.where or _place(node)
+    error.made_at = error.made_at or node.place
 
 
 # ---- methods that differ

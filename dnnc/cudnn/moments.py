@@ -55,12 +55,17 @@ def refusal(error: DnncError) -> Refusal:
 
 def as_runtime(error: DnncError) -> DnncError:
     """The error as a RuntimeError."""
-    return DnncRuntimeError(error.status, error.what, error.supported, error.where)
+    return _like(error, DnncRuntimeError, error.status)
 
 
 def _as_unsupported(error: DnncError) -> DnncError:
-    status = Status.NOT_SUPPORTED_GRAPH_PATTERN
-    return cudnnGraphNotSupportedError(status, error.what, error.supported, error.where)
+    return _like(error, cudnnGraphNotSupportedError, Status.NOT_SUPPORTED_GRAPH_PATTERN)
+
+
+def _like(error: DnncError, kind: type[DnncError], status: Status) -> DnncError:
+    """The error as one of another class."""
+    texts = (error.what, error.supported, error.where)
+    return kind(status, *texts, made_at=error.made_at, details=error.details)
 
 
 def unsupported(what: str, supported: str, where: str) -> Refusal:

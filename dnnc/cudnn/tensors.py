@@ -10,6 +10,7 @@ from typing import Any
 from ..dialect.tensor import packed_strides, sizes
 from ..errors import DnncError, DnncRuntimeError, Status
 from ..expr import Expr
+from ..places import current_place
 from .enums import data_type, member_of, tensor_reordering, type_of
 
 
@@ -20,6 +21,7 @@ class Tensor:
     uid: its number in variant packs.  name: a label.
     dim_assigned, stride_assigned, type_assigned, uid_assigned: whether the caller said so.
     is_result: whether a node makes it, so that dims and strides may be inferred.
+    place: the line of the caller's program that made it.
     pass_by_value: the number of a scalar.  scalar_type: whether a pack may replace that.
     """
 
@@ -56,6 +58,7 @@ class Tensor:
         self.alignment_value = alignment_value
         self.alignment: int | None = None
         self.is_result = False
+        self.place = current_place()
         self.vectors: tuple[int, int] | None = None
         self.owner = owner
 
@@ -223,6 +226,7 @@ class Node:
     method: the name of the method that made it.  node_type: its family.  arguments: what the method
     was given, by name.  inputs, outputs: tensors by port.  params: all else that was given.
     own_type: the compute type that the call named.  compute_data_type: that, or the graph's.
+    place: the line of the caller's program that made it.
     """
 
     def __init__(
@@ -237,6 +241,7 @@ class Node:
         self.inputs: dict[str, Tensor] = {}
         self.outputs: dict[str, Tensor] = {}
         self.params: dict[str, Any] = {}
+        self.place = current_place()
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}, {self.node_type.name})"

@@ -1,5 +1,7 @@
 """When a graph is refused, and how: as cudnn-frontend 1.32 was seen to do it."""
 
+import inspect
+
 import pytest
 
 import dnnc.cudnn as cudnn
@@ -174,6 +176,25 @@ def test_an_engine_can_be_asked_and_taken_without_a_ranking():
         g.get_knobs_for_engine(1000)
     with pytest.raises(RuntimeError, match="engine 1000"):
         g.create_execution_plan(1000, {})
+
+
+def test_errors_name_the_line_of_the_program():
+    lines = []
+
+    def line():
+        lines.append(inspect.currentframe().f_back.f_lineno)
+
+    g = new()
+    x = g.tensor([4, 8])
+    line(), output(g.add(x, g.tensor([4, 7])))
+    with pytest.raises(ValueError, match="dim 1") as raised:
+        g.validate()
+    assert raised.value.made_at == (__file__, lines[0])
+    g = new()
+    line(), output(g.rope(image(g), image(g)))
+    with pytest.raises(UNSUPPORTED) as raised:
+        g.build_operation_graph()
+    assert raised.value.made_at == (__file__, lines[1])
 
 
 def test_places_of_errors_are_understood():
