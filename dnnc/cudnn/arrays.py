@@ -100,7 +100,7 @@ def _extent(dims: Any, strides: Any, itemsize: int | None) -> int | None:
     return itemsize * (1 + sum((n - 1) * step for n, step in zip(dims, steps, strict=True)))
 
 
-def number_of(value: Any, kind: data_type | None, where: str) -> Any:
+def bound_number(value: Any, kind: data_type | None, where: str) -> Any:
     """What is bound to a by-value tensor: a number, an array of the host, or the address of one."""
     if type(value) is int:
         return _number_at(value, kind, where)

@@ -17,9 +17,20 @@ from .. import dtypes
 from ..errors import DnncError, Status
 from ..plan.plan import Symbol, TensorRecord
 from ..runtime import ExecutionPlan, driver
-from ..runtime.buffers import label
+from ..runtime.buffers import (
+    NO_BUFFER,
+    Buffer,
+    Span,
+    label,
+    number_of,
+    placed,
+    verify_apart,
+    verify_workspace,
+)
+from ..runtime.entry import Entry
+from ..runtime.laid_out import NOWHERE
 from ..runtime.recent import Recent
-from .arrays import Memory, memory_of, number_of
+from .arrays import Memory, bound_number, memory_of
 from .enums import type_of
 from .tensors import Tensor
 
@@ -80,12 +91,14 @@ class Given(NamedTuple):
     """What a call binds, checked.
 
     addresses, numbers: by uid.  sizes: of the plan's symbols.  bytes: that each tensor takes.
+    device: where the buffers are.
     """
 
     addresses: dict[int, int]
-    numbers: dict[int, Any]
+    numbers: dict[int, float | int]
     sizes: Mapping[str, int] | None
     bytes: Mapping[int, int]
+    device: driver.Device
 
 
 class AddressedPlan:
@@ -93,15 +106,16 @@ class AddressedPlan:
 
     def __init__(self, plan: ExecutionPlan):
         self.plan = plan
-        records = plan.plan.tensors
+        records = (*plan.inputs, *plan.outputs)  # in the order of an entry's addresses
         self._buffers = [record for record in records if not record.is_by_value]
         self._numbers = [record for record in records if record.is_by_value]
         self._extents = {record.uid: _Extent(plan, record) for record in self._buffers}
         self._rows = [s for s in plan.plan.symbols if s.name.startswith(ROWS)]
         self._fixed = None if plan.plan.symbols else self._needed({})
         self._allowed = {frozenset(pair) for pair in plan.plan.may_alias}
-        # Calls that were found right, by what `_told` says of their buffers: their addresses.
-        self._seen: Recent[dict[int, int]] = Recent(_REMEMBERED)
+        # Calls that were found right, by what `_told` says of their buffers.
+        self._seen: Recent[tuple[driver.Device, tuple[int, ...]]] = Recent(_REMEMBERED)
+        self._entries: Recent[Entry] = Recent(_REMEMBERED)
 
     @functools.cached_property
     def _workspace_bytes(self) -> int:
@@ -117,33 +131,58 @@ class AddressedPlan:
         """Launches on a stream.  pack: by uid; what no operation uses is ignored.  sizes: of
         symbols, where buffers' dims don't tell them."""
         space = self.workspace(workspace)
-        key = self._key(pack)
+        key = self._key(pack, space)
         seen = None if key is None else self._seen.get(key)
         if seen is not None:
-            self.plan.execute({**seen, **self._numbers_of(pack)}, space, stream=stream)
+            device, addresses = seen
+            self._entry(device, None, self._numbers_of(pack))(addresses, space, stream)
             return
         given = self._given(pack, sizes)
         if copied := self._overwritten(given):
             self._execute_copied(given, copied, space, stream)
             return
+        addresses = self._launch(given, given.addresses, space, stream)
         if key is not None:
-            self._seen.add(key, given.addresses)
-        self._launch(given, given.addresses, space, stream)
+            self._seen.add(key, (given.device, addresses))
 
-    def _key(self, pack: Mapping[int, Any]) -> Any:
+    def _key(self, pack: Mapping[int, Any], space: int | None) -> Any:
         """What tells a call's buffers; None where that takes a closer look."""
         if self._fixed is None:
             return None
         try:
-            return tuple([_told(pack[record.uid]) for record in self._buffers])
+            return space, *[_told(pack[record.uid]) for record in self._buffers]
         except (KeyError, AttributeError):
             return None
 
     def _launch(
-        self, given: Given, addresses: Mapping[int, int], workspace: int | None, stream: int
-    ) -> None:
-        pack = {**addresses, **given.numbers}
-        self.plan.execute(pack, workspace, stream=stream, sizes=given.sizes)
+        self, given: Given, own: Mapping[int, int], space: int | None, stream: int
+    ) -> tuple[int, ...]:
+        """Launches on addresses that lie apart; gives them in the entry's order."""
+        spans = [Span(r, own[r.uid], given.bytes[r.uid]) for r in self._buffers]
+        verify_apart(spans, self.plan.plan.may_alias)
+        entry = self._entry(given.device, given.sizes, given.numbers)
+        if entry.workspace_bytes:
+            buffer = NO_BUFFER if space is None else Buffer(space)
+            ordinal, where = given.device.ordinal, f"workspace of plan '{self.plan.plan.name}'"
+            verify_workspace(buffer, entry.workspace_bytes, spans, ordinal, where)
+        addresses = tuple([own[record.uid] for record in self._buffers])
+        entry(addresses, space, stream)
+        return addresses
+
+    def _entry(
+        self,
+        device: driver.Device,
+        sizes: Mapping[str, int] | None,
+        numbers: Mapping[int, float | int],
+    ) -> Entry:
+        """Launches for these sizes and numbers, which are worked out once."""
+        told = [(uid, n.hex() if isinstance(n, float) else n) for uid, n in numbers.items()]
+        key = (device.ordinal, *told, *(sizes or {}).items())
+        found = self._entries.get(key)
+        if found is None:
+            found = self.plan.entry(sizes, numbers=numbers, device=device.ordinal)
+            self._entries.add(key, found)
+        return found
 
     def apart(self, pack: Mapping[int, Any], sizes: Mapping[str, int] | None = None) -> Given:
         """What a pack binds; an output that overwrites an input is NOT_SUPPORTED."""
@@ -173,18 +212,21 @@ class AddressedPlan:
                 what = "missing from the variant pack"
                 raise DnncError(Status.BAD_PARAM, what, "a buffer", label(record))
             memories[record.uid] = memory_of(value, label(record))
-        numbers = self._numbers_of(pack)
         known = None if self._fixed is not None else self._sizes(pack, memories, sizes)
         needed = self._needed(known or {}) if self._fixed is None else self._fixed
-        addresses = {
-            record.uid: _verified(memories[record.uid], needed[record.uid], record)
-            for record in self._buffers
-        }
-        return Given(addresses, numbers, known, needed)
+        addresses: dict[int, int] = {}
+        ordinal: int | None = None
+        for record in self._buffers:
+            own = addresses[record.uid] = _verified(
+                memories[record.uid], needed[record.uid], record
+            )
+            if needed[record.uid] and not record.is_peer:
+                ordinal = _verified_device(own, ordinal, record)
+        return Given(addresses, self._numbers_of(pack), known, needed, driver.device(ordinal))
 
-    def _numbers_of(self, pack: Mapping[int, Any]) -> dict[int, Any]:
+    def _numbers_of(self, pack: Mapping[int, Any]) -> dict[int, float | int]:
         return {
-            record.uid: number_of(value, type_of(record.dtype), label(record))
+            record.uid: number_of(record, bound_number(value, type_of(record.dtype), label(record)))
             for record in self._numbers
             if (value := pack.get(record.uid)) is not None
         }
@@ -247,9 +289,8 @@ class AddressedPlan:
         self, given: Given, copied: Sequence[int], workspace: int | None, stream: int
     ) -> None:
         """Launches on copies of some inputs, which are freed in the order of the stream."""
-        place = driver.device(driver.memory_device(given.addresses[copied[0]]))
         copies: dict[int, int] = {}
-        with driver.entered(place):
+        with driver.entered(given.device):
             try:
                 for uid in copied:
                     copies[uid] = driver.allocate_on(stream, given.bytes[uid])
@@ -265,10 +306,6 @@ def _told(value: Any) -> Any:
     return value if type(value) is int else (value.data_ptr(), value.nbytes)
 
 
-# The address of a tensor without elements, where its array has none.
-_NOWHERE = 256
-
-
 def _verified(memory: Memory, needed: int, record: TensorRecord) -> int:
     """The address of memory that holds the bytes of a tensor."""
     if memory.bytes is not None and memory.bytes < needed:
@@ -277,7 +314,20 @@ def _verified(memory: Memory, needed: int, record: TensorRecord) -> int:
     if needed and not memory.address:
         status = Status.BAD_PARAM_NULL_POINTER
         raise DnncError(status, "address 0", "a device address", label(record))
-    return memory.address or _NOWHERE
+    if memory.address % record.alignment:
+        status, wanted = Status.BAD_PARAM_MISALIGNED_POINTER, f"a multiple of {record.alignment}"
+        raise DnncError(status, f"address {memory.address:#x}", f"{wanted} bytes", label(record))
+    return memory.address or NOWHERE
+
+
+def _verified_device(address: int, other: int | None, record: TensorRecord) -> int:
+    """The device of an address; other: that of other buffers."""
+    found = placed(Buffer(address), label(record)).device
+    assert found is not None, "placed says it"
+    if other not in (None, found):
+        what = f"a buffer on device {found}"
+        raise DnncError(Status.BAD_PARAM, what, f"device {other}", label(record))
+    return found
 
 
 class _Extent:

@@ -135,6 +135,21 @@ def test_memory_of_the_host_is_refused(built, fake):
         built.execute({1: FakeTorchTensor(X, (8, 64), (64, 1), "torch.float32", "cpu"), 2: Z, 3: Y})
 
 
+def test_outputs_have_places_of_their_own(fake):
+    g = new(io_data_type=D.FLOAT, target="sm_90")
+    x = g.tensor([8, 64], uid=1)
+    y, z = output(g.relu(x)), output(g.exp(x))
+    with pytest.raises(ValueError, match="its buffer overlaps that of"):
+        g.execute({x: X, y: Y, z: Y + 1024})
+    fake.memory_of[Z] = 1
+    with pytest.raises(ValueError, match="a buffer on device 1; accepted: device 0"):
+        g.execute({x: X, y: Y, z: Z})
+    fake.memory_of[Z] = None
+    with pytest.raises(ValueError, match="no memory of a CUDA device"):
+        g.execute({x: X, y: Y, z: Z})
+    assert not fake.launches
+
+
 def test_a_number_may_be_where_an_int_says(launched, fake):
     host = np.array([1.5], np.float32)
     for bound in (host.ctypes.data, 1.5, host):
