@@ -117,6 +117,8 @@ class Planning(Recording):
         if self._lowered is None:
             lowered = self._new_lowered()
             self._refusal = self._refused(lowered)
+            if self._refusal is not None:
+                self._set_types()
             self._lowered = lowered
         self._raise_at(moments.VALIDATE)
 
@@ -138,6 +140,14 @@ class Planning(Recording):
         except DnncError as error:
             return moments.refusal(error)
         return None
+
+    def _set_types(self) -> None:
+        """Gives results the graph's types where a refusal left them without one."""
+        for node in self._recorded:
+            for tensor in node.outputs.values():
+                context, is_virtual = self.context, tensor.is_virtual
+                chosen = context.intermediate_data_type if is_virtual else context.io_data_type
+                tensor.data_type = tensor.data_type or chosen
 
     def _raise_at(self, *steps: str) -> None:
         if self._refusal is not None and self._refusal.step in steps:

@@ -1,0 +1,66 @@
+"""Graphs against what cudnn-frontend was recorded to infer and to refuse: tests/frontend_oracle."""
+
+import pytest
+
+import dnnc.cudnn as cudnn
+
+steps = pytest.importorskip("tests.frontend_oracle.steps")
+
+# Cases that dnnc refuses otherwise: it takes no operands of two ranks, strides of 0, sizes below 1
+# or virtual inputs, and says so when it validates; no part of an axis is reduced to.
+OTHER_REFUSALS = {
+    "add/rank", "add/rank_first", "add/zero", "add/zero_second", "add_virtual/rank",
+    "add_virtual/rank_first", "add_virtual/zero", "add_virtual/zero_second",
+    "arguments/negative_dim", "arguments/virtual", "arguments/zero_dim", "random/108",
+    "reduction/part", "reduction/rank", "slice/empty", "transpose/far",
+}  # fmt: skip
+
+# Cases whose results differ: those, what dnnc lacks, what it refuses before dims are known, and
+# strides that cudnn-frontend forgets.
+OTHER_RESULTS = {
+    "block_scale_dequantize/rows", "block_scale_quantize/rows", "conv_fprop/channels",
+    "matmul/ranks", "moe_grouped_matmul/gather", "moe_grouped_matmul_bwd/plain", "random/56",
+    "random/144", "rope/bshd", "rope_backward/bshd",
+    *OTHER_REFUSALS,
+}  # fmt: skip
+
+CASES = {
+    name: case
+    for name, case in steps.recorded()["cases"].items()
+    if {"results", "error"} & case.keys()
+}
+
+
+def layout(_, tensor):
+    return tensor.get_dim(), tensor.get_stride(), tensor.get_data_type().name
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    module = steps.Module(cudnn, {"target": "sm_90a"}, layout)
+    return {name: module.outcome(case) for name, case in CASES.items()}
+
+
+def test_a_graph_is_refused_as_it_is_there_or_taken(outcomes):
+    """dnnc takes graphs that cudnn-frontend, or the library under it, has no place for."""
+    other = {
+        name
+        for name, found in outcomes.items()
+        if "error" in found and found["error"] != CASES[name].get("error")
+    }
+    assert other <= OTHER_REFUSALS
+
+
+def test_results_are_those_of_cudnn_frontend(outcomes):
+    other = {
+        name
+        for name, found in outcomes.items()
+        if "results" in CASES[name] and found.get("results") != CASES[name]["results"]
+    }
+    assert other <= OTHER_RESULTS
+
+
+def test_most_refusals_are_there_too(outcomes):
+    refused = [name for name in CASES if CASES[name].get("error", [""])[0] == "validate"]
+    same = [name for name in refused if outcomes[name].get("error") == CASES[name]["error"]]
+    assert len(same) > len(refused) / 3
