@@ -15,6 +15,7 @@ from ..dialect.tensor import sizes
 from ..errors import DnncError, DnncTypeError, Status, cudnnGraphNotSupportedError
 from ..expr import Dim
 from ..frontends import pygraph as own
+from ..frontends.graph_tensor import GraphTensor
 from ..places import noted
 from . import enums
 from .operations import OPERATIONS, Operation
@@ -141,8 +142,11 @@ class Lowered:
         made.set_output(not tensor.is_virtual)
         self._set_memory(tensor, made)
 
-    def written(self, tensor: Tensor) -> Any:
+    def written(self, name: str, tensor: Any) -> Any:
         """A tensor that its caller declared and an operation writes."""
+        if not isinstance(tensor, Tensor):
+            what = f"{name} is a {type(tensor).__name__}"
+            raise DnncTypeError(Status.BAD_PARAM, what, "a tensor of the graph")
         made = self.tensor(tensor)
         return made.set_output(not tensor.is_virtual)
 
@@ -161,11 +165,11 @@ class Lowered:
         batch, _, rows, _ = self._layout(tensors[0])[0]
         return Dim(f"{ROWS}{tensors[0].uid}", max=batch * rows)
 
-    def ones(self, like: Tensor, axes: Sequence[int]) -> Any:
+    def ones(self, like: Any, axes: Sequence[int]) -> Any:
         """Ones of a tensor's sizes along some axes, and of 1 along others; they take no memory."""
-        graph, x = self.graph, self.tensor(like)
-        parts = [slice(None) if axis in axes else slice(0, 1) for axis in range(x.rank)]
-        index = graph.gen_index(graph.slice(x, parts), axis=0).set_data_type(dtypes.f32)
+        graph = self.graph
+        parts = [slice(None) if axis in axes else slice(0, 1) for axis in range(like.rank)]
+        index = graph.gen_index(graph.slice(like, parts), axis=0).set_data_type(dtypes.f32)
         return graph.cmp_ge(index, 0.0).set_data_type(dtypes.f32)
 
     def as_int32(self, tensor: Tensor) -> Any:
@@ -287,6 +291,11 @@ def _without(given: Given, *names: str) -> Given:
     return {name: value for name, value in given.items() if name not in names}
 
 
+def _dims_of(value: Any) -> list[Any]:
+    """The dims of a tensor of the pygraph, as far as they are known; none of anything else."""
+    return value.get_dim() if isinstance(value, GraphTensor) else []
+
+
 def _matmul(_: Lowered, __: Node, given: Given) -> Given:
     """`padding` is a value beyond sizes that a call can't give here, as in cudnn-frontend."""
     return _without(given, "padding")
@@ -309,8 +318,8 @@ def _convolution(_: Lowered, node: Node, given: Given) -> Given:
 
 
 def _slice(_: Lowered, node: Node, given: Given) -> Given:
-    x, slices = node.arguments["input"], given.get("slices") or ()
-    rank = len(x.get_dim())
+    slices = given.get("slices") or ()
+    rank = len(_dims_of(given.get("input")))
     if rank and len(slices) != rank:
         what, wanted = f"{len(slices)} slices of {rank} dims", "one for each dim"
         raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, wanted, _place(node))
@@ -321,8 +330,9 @@ def _norm(lowered: Lowered, node: Node, given: Given) -> Given:
     """A norm, or its gradient, may have no scale: then that is ones, over the normalized axes."""
     if given.get("scale") is not None:
         return given
-    x = node.arguments.get("input")
-    if not isinstance(x, Tensor) or not (dims := x.get_dim()):
+    x = given.get("input")
+    dims = _dims_of(x)
+    if not dims:
         raise DnncError(Status.BAD_PARAM, "no dims of the input", "an input", _place(node))
     return {**given, "scale": lowered.ones(x, _normalized(node, dims))}
 
@@ -349,7 +359,7 @@ def _rmsnorm_backward(lowered: Lowered, node: Node, given: Given) -> Given:
 def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
     written = OPERATIONS[node.method].written
     found = {
-        name: lowered.written(node.arguments[name]) if name in written else value
+        name: lowered.written(name, node.arguments[name]) if name in written else value
         for name, value in given.items()
     }
     # How scores are rounded is the engine's.

@@ -250,7 +250,7 @@ def test_norms_may_have_no_scale(case):
     method, dims, strides, asked, stats = NORMS[case]
     g = new(target="sm_80")
     results = getattr(g, method)(
-        input=g.tensor(dims, strides), norm_forward_phase=cudnn.norm_forward_phase.TRAINING,
+        input=g.relu(g.tensor(dims, strides)), norm_forward_phase=cudnn.norm_forward_phase.TRAINING,
         epsilon=g.tensor_scalar(1e-3),
     )  # fmt: skip
     for result in results:
@@ -272,6 +272,27 @@ def test_gradients_of_norms_may_have_no_scale():
         assert others == [None, None]
         output(dx)
     g.create_execution_plans()
+
+
+KINDS = (TypeError, ValueError, RuntimeError, UNSUPPORTED)
+
+
+@pytest.mark.parametrize("method", OPERATIONS)
+def test_wrong_arguments_end_in_errors_of_the_frontends_classes(method):
+    """Each argument in turn is of another kind than any method takes there."""
+    row = OPERATIONS[method]
+    for argument in row.arguments:
+        for value in (object(), "x", [None], -1, (0.5, None), {}):
+            g = new()
+            given = {name: image(g) for name in row.arguments[:3] if name not in ("name", "axis")}
+            given.update({name: image(g) for name in row.required} | {argument: value})
+            try:
+                made = getattr(g, method)(**given)
+                for result in made if isinstance(made, list) else [made]:
+                    result and output(result)
+                g.build_operation_graph()
+            except KINDS:
+                continue
 
 
 def test_a_graph_asks_for_the_retention_it_was_given(monkeypatch):
