@@ -55,7 +55,7 @@ class Lowered:
         given = {port: self._value(value) for port, value in node.arguments.items()}
         given = _ADAPTERS.get(node.method, _unchanged)(self, node, given)
         made = getattr(self.graph, node.method)(**given, **self._common(row, node))
-        results = made if isinstance(made, list) else [made]
+        results = made if isinstance(made, tuple) else [made]
         for port, result in zip(row.results, results, strict=False):
             if port in node.outputs:
                 self._describe(node, port, result)

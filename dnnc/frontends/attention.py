@@ -14,8 +14,17 @@ from ..dialect.attention import Attention
 from ..dialect.ops import Sdpa
 from ..dialect.tensor import Tensor, text
 from ..errors import DnncError, Status
+from ..expr import Size
 from ..places import current_place
 from . import enums
+from .argument_types import (
+    AttentionImplementation,
+    DataType,
+    DiagonalAlignment,
+    Dropout,
+    Operand,
+    ScoreModification,
+)
 from .graph_tensor import GraphTensor
 from .methods import compute_type_of
 from .ragged import Side, side_of
@@ -25,47 +34,47 @@ _RANK = 4
 
 def sdpa(
     self: Any,
-    q: Any,
-    k: Any,
-    v: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
     is_inference: bool | None = None,
-    attn_scale: Any = None,
-    bias: Any = None,
-    block_mask: Any = None,
+    attn_scale: Operand | None = None,
+    bias: Tensor | None = None,
+    block_mask: Tensor | None = None,
     use_alibi_mask: bool = False,
     use_padding_mask: bool = False,
-    seq_len_q: Any = None,
-    seq_len_kv: Any = None,
+    seq_len_q: Tensor | None = None,
+    seq_len_kv: Tensor | None = None,
     use_causal_mask: bool = False,
     use_causal_mask_bottom_right: bool = False,
     sliding_window_length: int | None = None,
-    diagonal_alignment: Any = enums.diagonal_alignment.TOP_LEFT,
+    diagonal_alignment: DiagonalAlignment = enums.diagonal_alignment.TOP_LEFT,
     diagonal_band_left_bound: int | None = None,
     diagonal_band_right_bound: int | None = None,
-    dropout: tuple[Any, ...] | None = None,
-    rng_dump: Any = None,
-    paged_attention_k_table: Any = None,
-    paged_attention_v_table: Any = None,
+    dropout: Dropout | None = None,
+    rng_dump: Tensor | None = None,
+    paged_attention_k_table: Tensor | None = None,
+    paged_attention_v_table: Tensor | None = None,
     paged_attention_max_seq_len_kv: int | None = None,
-    compute_data_type: Any = None,
+    compute_data_type: DataType | None = None,
     name: str = "",
-    score_mod: Callable[[Any, Any], Any] | None = None,
+    score_mod: ScoreModification | None = None,
     generate_stats: bool | None = None,
-    implementation: Any = enums.attention_implementation.AUTO,
-    score_max: Any = None,
-    score_sum_exp: Any = None,
-    sink_token: Any = None,
+    implementation: AttentionImplementation = enums.attention_implementation.AUTO,
+    score_max: Tensor | None = None,
+    score_sum_exp: Tensor | None = None,
+    sink_token: Tensor | None = None,
     unfuse_fma: bool = False,
     *,
-    max_total_seq_len_q: Any = None,
-    max_total_seq_len_kv: Any = None,
-    cu_seq_len_q: Any = None,
-    cu_seq_len_kv: Any = None,
+    max_total_seq_len_q: Size | None = None,
+    max_total_seq_len_kv: Size | None = None,
+    cu_seq_len_q: Tensor | None = None,
+    cu_seq_len_kv: Tensor | None = None,
     stats_use_log2: bool = False,
-    softmax_precision: Any = None,
+    softmax_precision: DataType | None = None,
     attn_scale_prefolded: bool = False,
-    kv_mask: Any = None,
-) -> list[Any]:
+    kv_mask: Tensor | None = None,
+) -> tuple[GraphTensor, GraphTensor | None]:
     """Scaled dot-product attention, softmax(attn_scale * Q K^T ...) V; gives [O, stats or None].
 
     q [B, Hq, Sq, D], k [B, Hk, Skv, D], v [B, Hv, Skv, Dv], O [B, Hq, Sq, Dv], any strides; Hk and
@@ -123,7 +132,7 @@ def sdpa(
         stats_use_log2=bool(stats_use_log2),
         compute_type=compute_type_of(self, compute_data_type, Sdpa),
     )
-    return made[:2]
+    return made[0], made[1]
 
 
 # What only cudnn-frontend's other engines have, and what to do instead.

@@ -3,59 +3,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..dialect.ops import SdpaFp8
+from ..dialect.tensor import Tensor
+from ..expr import Size
 from . import enums
+from .argument_types import (
+    AttentionImplementation,
+    DataType,
+    DiagonalAlignment,
+    Dropout,
+    Operand,
+    ScoreModification,
+)
 from .attention import Call
+from .graph_tensor import GraphTensor
 from .methods import compute_type_of
 
 
 def sdpa_fp8(
     self: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    descale_q: Any,
-    descale_k: Any,
-    descale_v: Any,
-    descale_s: Any,
-    scale_s: Any,
-    scale_o: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    descale_q: Tensor,
+    descale_k: Tensor,
+    descale_v: Tensor,
+    descale_s: Tensor,
+    scale_s: Tensor,
+    scale_o: Tensor,
     is_inference: bool | None = None,
-    attn_scale: Any = None,
-    bias: Any = None,
+    attn_scale: Operand | None = None,
+    bias: Tensor | None = None,
     use_alibi_mask: bool = False,
     use_padding_mask: bool = False,
-    seq_len_q: Any = None,
-    seq_len_kv: Any = None,
+    seq_len_q: Tensor | None = None,
+    seq_len_kv: Tensor | None = None,
     use_causal_mask: bool = False,
     use_causal_mask_bottom_right: bool = False,
     sliding_window: int | None = None,
-    diagonal_alignment: Any = enums.diagonal_alignment.TOP_LEFT,
+    diagonal_alignment: DiagonalAlignment = enums.diagonal_alignment.TOP_LEFT,
     left_bound: int | None = None,
     right_bound: int | None = None,
-    dropout: tuple[Any, ...] | None = None,
-    rng_dump: Any = None,
-    paged_attention_k_table: Any = None,
-    paged_attention_v_table: Any = None,
+    dropout: Dropout | None = None,
+    rng_dump: Tensor | None = None,
+    paged_attention_k_table: Tensor | None = None,
+    paged_attention_v_table: Tensor | None = None,
     paged_attention_max_seq_len_kv: int | None = None,
-    compute_data_type: Any = None,
+    compute_data_type: DataType | None = None,
     name: str = "",
-    fn: Callable[[Any, Any], Any] | None = None,
+    fn: ScoreModification | None = None,
     generate_stats: bool | None = None,
-    score_max: Any = None,
-    score_sum_exp: Any = None,
-    sink_token: Any = None,
+    score_max: Tensor | None = None,
+    score_sum_exp: Tensor | None = None,
+    sink_token: Tensor | None = None,
     *,
-    max_total_seq_len_q: Any = None,
-    max_total_seq_len_kv: Any = None,
-    cu_seq_len_q: Any = None,
-    cu_seq_len_kv: Any = None,
+    max_total_seq_len_q: Size | None = None,
+    max_total_seq_len_kv: Size | None = None,
+    cu_seq_len_q: Tensor | None = None,
+    cu_seq_len_kv: Tensor | None = None,
     stats_use_log2: bool = False,
-    implementation: Any = enums.attention_implementation.AUTO,
-) -> list[Any]:
+    implementation: AttentionImplementation = enums.attention_implementation.AUTO,
+) -> tuple[GraphTensor, GraphTensor | None, GraphTensor, GraphTensor]:
     """Attention of FP8_E4M3 or FP8_E5M2; gives [O, stats or None, amax_s, amax_o].
 
     What is not said here is as in `sdpa`: dims, masks, lengths, packed sequences, the score
@@ -88,7 +98,7 @@ def sdpa_fp8(
         stats_use_log2=bool(stats_use_log2),
         compute_type=compute_type_of(self, compute_data_type, SdpaFp8),
     )  # fmt: skip
-    return [*made[:2], *made[-2:]]
+    return made[0], made[1], made[-2], made[-1]
 
 
 def methods() -> dict[str, Any]:

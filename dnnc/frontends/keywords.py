@@ -11,18 +11,20 @@ from typing import Any
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def explain_keywords(kind: type, but: Collection[str] = ()) -> None:
+def explain_keywords(kind: type, but: Collection[str] = (), shown: str = "") -> None:
     """Has a class's public methods, and what makes its objects, name the nearest known keyword.
 
-    but: methods that are left as they are, which every microsecond counts in.
+    but: methods that are left as they are, which every microsecond counts in.  shown: what errors
+    call the class (default: its name).
     """
     made: dict[Any, Callable[..., Any]] = {}  # of two names for one method there is one
     for name, method in list(vars(kind).items()):
         is_public = name == "__init__" or not name.startswith("_")
         if is_public and name not in but and inspect.isfunction(method):
-            shown = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
+            of = shown or kind.__name__
             if method not in made:
-                made[method] = _explaining(method, shown)
+                called = of if name == "__init__" else f"{of}.{name}"
+                made[method] = _explaining(method, called)
             setattr(kind, name, made[method])
 
 

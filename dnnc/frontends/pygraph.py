@@ -16,7 +16,7 @@ import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..dialect import draft
@@ -27,7 +27,8 @@ from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
 from ..errors import DnncError, DnncTypeError, Status
 from ..places import current_place
 from ..target import Target
-from . import attention, attention_fp8, enums
+from . import enums
+from .argument_types import DataType, Sizes
 from .asked_target import AskedTarget
 from .device_properties import DeviceProperties, create_device_properties
 from .enums import text_of
@@ -35,7 +36,7 @@ from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
 from .inference import infer_again, infer_waiting, require_fit
 from .keywords import explain_keywords
-from .methods import methods
+from .operations import Operations
 from .overrides import Overrides
 from .ragged import Packing
 
@@ -62,7 +63,7 @@ def _named(notes: Sequence[Any], kind: Any) -> set[str]:
     return names
 
 
-class pygraph:
+class pygraph(Operations):
     """An operation graph and its plans.
 
     name: a label.  io_data_type, intermediate_data_type: of non-virtual and virtual tensors that
@@ -81,9 +82,9 @@ class pygraph:
     def __init__(
         self,
         name: str = "graph",
-        io_data_type: Any = None,
-        intermediate_data_type: Any = None,
-        compute_data_type: Any = None,
+        io_data_type: DataType | None = None,
+        intermediate_data_type: DataType | None = None,
+        compute_data_type: DataType | None = None,
         handle: Handle | None = None,
         sm_count: int | None = None,
         sm_version: int | None = None,
@@ -110,10 +111,13 @@ class pygraph:
         self._overrides: Overrides | None = None
         self._packing = Packing()
 
-    def __getattr__(self, name: str) -> Any:
-        if name in _NOT_YET:
-            return functools.partial(self._refuse, name)
-        raise AttributeError(f"'pygraph' object has no attribute {name!r}")
+    if not TYPE_CHECKING:  # type checkers know no method but those that there are
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _NOT_YET:
+                return functools.partial(self._refuse, name)
+            said = f"'pygraph' object has no attribute {name!r}"
+            raise AttributeError(said, name=name, obj=self)
 
     def _refuse(self, method: str, /, *_: Any, **__: Any) -> None:
         raise DnncError(
@@ -127,9 +131,9 @@ class pygraph:
 
     def tensor(
         self,
-        dim: Sequence[Any],
-        stride: Sequence[Any] | None = None,
-        data_type: Any = None,
+        dim: Sizes,
+        stride: Sizes | None = None,
+        data_type: DataType | None = None,
         is_virtual: bool = False,
         is_pass_by_value: bool = False,
         ragged_offset: GraphTensor | None = None,
@@ -285,7 +289,7 @@ class pygraph:
         require_fit(self.graph, made)
         self.graph.add(made)
         self._infer_waiting()
-        return results[0] if len(results) == 1 else results
+        return results[0] if len(results) == 1 else tuple(results)
 
     def _infer_waiting(self) -> None:
         """Infers what the operands' dims allow, so that users can read dims as they build."""
@@ -703,7 +707,5 @@ def _is_host_tensor(value: Any) -> bool:
     return getattr(device, "type", None) == "cpu"
 
 
-for _name, _method in {**methods(), **attention.methods(), **attention_fp8.methods()}.items():
-    setattr(pygraph, _name, _method)
 explain_keywords(pygraph, but=("execute", "execute_plan_at_index"))
 explain_keywords(GraphTensor)

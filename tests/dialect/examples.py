@@ -694,7 +694,7 @@ def broken(build):
     def make():
         g = new_graph()
         made = build(g)
-        for tensor in made if isinstance(made, list) else [made]:
+        for tensor in made if isinstance(made, tuple) else [made]:
             if tensor is not None:
                 tensor.set_output(True)
         return g

@@ -184,7 +184,7 @@ def test_pooling_reads_and_writes_whole_fragments(count):
 
     g = new_graph(intermediate_data_type="i8")
     y = op(g, vectorized(g, (2, 64, 6, 8), count))
-    (y[0] if isinstance(y, list) else y).set_output().set_vector_count_and_dimension(count, 1)
+    (y[0] if isinstance(y, tuple) else y).set_output().set_vector_count_and_dimension(count, 1)
     bits = 8 * min(16, count)
     assert accesses(check(g)) == ({bits}, {bits})
 

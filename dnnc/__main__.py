@@ -1,0 +1,5 @@
+"""`python -m dnnc`: the command line."""
+
+from .cli import main
+
+main()
