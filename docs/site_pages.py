@@ -48,6 +48,7 @@ def _reference() -> str:
         # A tool that reads source wants the module of the definition, not one that passes it on.
         found = getattr(getattr(dnnc, name), "__module__", module)
         lines += [f"## dnnc.{name}", "", f"::: {found}.{defined}", ""]
+    lines += ["## Operations of a pygraph", "", "::: dnnc.frontends.operations.Operations", ""]
     return "\n".join(lines)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent / "dnnc"
 
 # A layer may import those after it.  Within one layer imports are free.
 LAYERS = (
-    ("cli", "torch", "tuning", "view", "cudnn"),
+    ("__main__", "cli", "torch", "tuning", "view", "cudnn"),
     ("api",),
     ("backend",),
     ("frontends",),

@@ -37,7 +37,7 @@ def test_files_of_the_current_folder_are_not_imported(tmp_path):
         "    g = dnnc.pygraph('g', io_data_type='FLOAT', intermediate_data_type='FLOAT')\n"
         "    g.exp(g.tensor([3, 11])).set_output()\n    return g\n"
     )
-    command = [sys.executable, "-P", "-m", "dnnc.cli", "compile", "graph.py", "-t", "sm_80"]
+    command = [sys.executable, "-P", "-m", "dnnc", "compile", "graph.py", "-t", "sm_80"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "graph.dnnplan").exists()

@@ -10,6 +10,7 @@ import typer
 
 from .. import options
 from .. import target as targets
+from . import completion
 
 # Between the texts of several targets, and the parts of a file that `dnnc opt` splits.
 SEPARATOR = "// -----"
@@ -41,6 +42,7 @@ Targets = Annotated[
         " names, else the device that is here,"
         f" else {targets.PORTABLE} for a plan and {targets.SINGLE} for a text][/]",
         show_default=False,
+        autocompletion=completion.target_lists,
     ),
 ]
 OneTarget = Annotated[
@@ -50,11 +52,35 @@ OneTarget = Annotated[
         "-t",
         metavar="NAME",
         help="Which of a plan's targets; what a graph is compiled for.",
+        autocompletion=completion.target_names,
+    ),
+]
+EngineName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="An engine for the whole graph.",
+        autocompletion=completion.engines,
+    ),
+]
+Knobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--knob",
+        "-k",
+        metavar="NAME=N",
+        help="A knob of the engine; repeatable.",
+        autocompletion=completion.knobs,
     ),
 ]
 Modes = Annotated[
     str,
-    typer.Option("--mode", metavar="MODE,...", help="Heuristic modes: INSTANT, A, B, FALLBACK."),
+    typer.Option(
+        "--mode",
+        metavar="MODE,...",
+        help="Heuristic modes: INSTANT, A, B, FALLBACK.",
+        autocompletion=completion.modes,
+    ),
 ]
 Tuning = Annotated[
     str | None,

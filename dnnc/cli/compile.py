@@ -26,8 +26,10 @@ from .arguments import (
     DEFAULT_MODES,
     ORDER,
     SEPARATOR,
+    EngineName,
     Errata,
     Explain,
+    Knobs,
     Modes,
     PlanName,
     Stage,
@@ -73,13 +75,8 @@ def compile_file(
             help=f"Stop at a stage and write that: {', '.join(Stage)}.",
         ),
     ] = Stage.plan,
-    engine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="An engine for the whole graph.")
-    ] = None,
-    knob: Annotated[
-        list[str] | None,
-        typer.Option("--knob", "-k", metavar="NAME=N", help="A knob of the engine; repeatable."),
-    ] = None,
+    engine: EngineName = None,
+    knob: Knobs = None,
     mode: Modes = DEFAULT_MODES,
     variants: Annotated[
         int,

@@ -11,7 +11,7 @@ import typer
 from ..errors import DnncError, Status
 from ..plan import codec, format
 from ..plan.plan import Plan, Program
-from . import console, files
+from . import completion, console, files
 from .arguments import Explain, PlanName
 from .sass import disassembled
 from .show_plan import show_bundle, show_plan
@@ -52,7 +52,13 @@ def inspect(
     plan: PlanName = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", "-t", metavar="NAME", help="Only what is for this target."),
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="NAME",
+            help="Only what is for this target.",
+            autocompletion=completion.target_names,
+        ),
     ] = None,
     explain: Explain = False,
 ) -> None:

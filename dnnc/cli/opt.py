@@ -13,7 +13,7 @@ import typer
 from ..errors import DnncError, Status
 from ..frontends.device_properties import target_rows
 from ..target import Target, other_sm_count
-from . import console, files
+from . import completion, console, files
 from .arguments import SEPARATOR, target_or
 from .diagnostics import Diagnostic, differences, expected_in
 
@@ -46,6 +46,7 @@ def opt(
             help="Passes in order, options in braces: fuse{modes=B},select-engine.  Ours are "
             "listed above; any other name is a pass of MLIR.  \\[default: none]",
             show_default=False,
+            autocompletion=completion.passes,
         ),
     ] = "",
     split_input_file: Annotated[
@@ -71,6 +72,7 @@ def opt(
             metavar="NAME",
             help="Compile for another architecture than FILE names, or for a device: the JSON of "
             "its properties, or a .json file with it.",
+            autocompletion=completion.target_names,
         ),
     ] = None,
 ) -> None:

@@ -14,7 +14,7 @@ import typer
 from .. import target as targets
 from ..errors import DnncError
 from ..frontends.default_target import single_target
-from . import console, files
+from . import completion, console, files
 from .arguments import Errata, Modes, parse_modes, target_or
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def tune(
             "[dim]\\[default: what GRAPH names, else the device's; "
             f"with --compile-only {targets.SINGLE} without one][/]",
             show_default=False,
+            autocompletion=completion.target_names,
         ),
     ] = None,
     size: Annotated[

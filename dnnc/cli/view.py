@@ -20,9 +20,11 @@ from ..target import Target
 from . import console, files
 from .arguments import (
     DEFAULT_MODES,
+    EngineName,
     Errata,
     Explain,
     GraphOrPlan,
+    Knobs,
     Modes,
     PlanName,
     Stage,
@@ -63,13 +65,8 @@ def register(app: typer.Typer) -> None:
 def view(
     file: GraphOrPlan,
     target: Targets = None,
-    engine: Annotated[
-        str | None, typer.Option(metavar="NAME", help="An engine for the whole graph.")
-    ] = None,
-    knob: Annotated[
-        list[str] | None,
-        typer.Option("--knob", "-k", metavar="NAME=N", help="A knob of the engine; repeatable."),
-    ] = None,
+    engine: EngineName = None,
+    knob: Knobs = None,
     mode: Modes = DEFAULT_MODES,
     size: Annotated[
         list[str] | None,

@@ -32,6 +32,6 @@ def command(name):
 
 
 config.substitutions += [
-    (command("dnnc"), f"{sys.executable} -m dnnc.cli"),
+    (command("dnnc"), f"{sys.executable} -m dnnc"),
     (command("filecheck"), filecheck),
 ]

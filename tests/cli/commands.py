@@ -74,7 +74,7 @@ def dnnc(*arguments, stdin=None):
 def dnnc_process(*arguments, stdin=None, **environment):
     """The same in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-m", "dnnc.cli", *map(str, arguments)],
+        [sys.executable, "-m", "dnnc", *map(str, arguments)],
         input=stdin,
         capture_output=True,
         text=True,

@@ -21,7 +21,7 @@ SHOWN = r"\x1b[31mred\x07\r\x9b1m\u202ename\x7f\x00"
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "dnnc.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "dnnc", *map(str, arguments)]
 
 
 def ended(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE):

@@ -198,7 +198,7 @@ def test_the_width_is_that_of_the_terminal(plan):
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
     environment = {k: v for k, v in os.environ.items() if k not in ("COLUMNS", "LINES")}
     started = subprocess.Popen(
-        [sys.executable, "-m", "dnnc.cli", "inspect", str(plan), "-t", "sm_80"],
+        [sys.executable, "-m", "dnnc", "inspect", str(plan), "-t", "sm_80"],
         stdout=theirs,
         env={**environment, "PYTHONPATH": str(ROOT), "TERM": "dumb"},
     )

@@ -70,7 +70,7 @@ def test_a_graph_from_elsewhere_is_executed(plan_file):
 
 def test_plans_of_a_bundle_are_executed(plan_file, tmp_path):
     bundle = tmp_path / "model.dnnplan"
-    command = [sys.executable, "-m", "dnnc.cli", "bundle", str(bundle)]
+    command = [sys.executable, "-m", "dnnc", "bundle", str(bundle)]
     subprocess.run([*command, f"a={plan_file}", f"b={plan_file}"], check=True)
     plans = dnnc.load_bundle(bundle)
     for name in plans:

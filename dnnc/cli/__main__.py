@@ -1,5 +1,0 @@
-"""`python -m dnnc.cli`."""
-
-from . import main
-
-main()
