@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from dnnc.frontends import argument_types
-from dnnc.frontends.pygraph import Operations
+from dnnc.frontends.operations import Operations
 from dnnc.frontends.signatures import CONSTRAINTS, is_required, signatures
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,14 +6,19 @@ the site does not know where the repository is, unless `repo_url` says so.
 
 from __future__ import annotations
 
+import inspect
 import posixpath
 import re
+from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
 
 import dnnc
+from dnnc.frontends import enums
+from dnnc.frontends.operations import Operations
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -48,8 +53,26 @@ def _reference() -> str:
         # A tool that reads source wants the module of the definition, not one that passes it on.
         found = getattr(getattr(dnnc, name), "__module__", module)
         lines += [f"## dnnc.{name}", "", f"::: {found}.{defined}", ""]
-    lines += ["## Operations of a pygraph", "", "::: dnnc.frontends.operations.Operations", ""]
+    lines += ["## Operations of a pygraph", "", *_operations()]
     return "\n".join(lines)
+
+
+def _operations() -> Iterator[str]:
+    """The methods that a pygraph has for operations: no source has them, so they are asked."""
+    for name, method in sorted(vars(Operations).items()):
+        if inspect.isfunction(method):
+            signature = inspect.signature(method)
+            listed = [_parameter(p) for p in signature.parameters.values() if p.name != "self"]
+            result = f") -> {signature.return_annotation}"
+            yield from (f"### {name}", "", "```python", f"{name}(", *listed, result, "```")
+            yield from ("```text", inspect.cleandoc(method.__doc__ or ""), "```", "")
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    default = parameter.default
+    value = enums.text_of(default) if isinstance(default, Enum) else default
+    given = "" if default is parameter.empty else f" = {value!r}"
+    return f"    {parameter.name}: {parameter.annotation}{given},"
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:

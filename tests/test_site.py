@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dnnc
+from dnnc.frontends.operations import Operations
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,6 +36,8 @@ def test_the_reference_has_every_public_name(site):
     text = (site / "reference" / "index.html").read_text()
     headings = set(re.findall(r'<h2 id="[^"]*">dnnc\.(\w+)', text))
     assert headings == set(dnnc._LAZY)
+    operations = {name for name in vars(Operations) if not name.startswith("_")}
+    assert operations <= set(re.findall(r'<h3 id="[^"]*">(\w+)', text))
 
 
 def test_links_to_files_that_are_no_pages_are_words(site):

@@ -14,9 +14,6 @@ from typing import Any
 from ..dtypes import DType
 from ..expr import Expr
 from .op import Op
-from .ops.pointwise import Pointwise
-from .ops.reduction import Reduction
-from .ops.views import Reshape
 from .tensor import Tensor, packed_strides
 
 
@@ -118,3 +115,9 @@ class Steps:
         made = self.virtual(value.type)
         made.dims, made.strides = ones, packed_strides(ones)
         return self._added(Reshape(x=value, y=made, reshape_mode="VIEW_ONLY"), made)
+
+
+# Operations that are made of steps import this module: they come once it has what they import.
+from .ops.pointwise import Pointwise  # noqa: E402
+from .ops.reduction import Reduction  # noqa: E402
+from .ops.views import Reshape  # noqa: E402
