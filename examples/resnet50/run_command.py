@@ -18,10 +18,12 @@ from .forward import ANY, Forward, batches_of, plans_of
 from .network import ELEMENT_BYTES, Layer, Operation, bytes_of, elements, flops_of, network_of
 
 if TYPE_CHECKING:
+    from dnnc.runtime import LoadedBundle
+
     from .device import Device
 
 
-def _bundle(name: str, path: Path) -> dnnc.Bundle:
+def _bundle(name: str, path: Path) -> LoadedBundle:
     try:
         return dnnc.load_bundle(path)
     except DnncError:

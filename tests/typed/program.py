@@ -71,7 +71,9 @@ def run(path: Path, arrays: Mapping[str, Any]) -> int:
     try:
         plan = dnnc.compile(g, "sm_80,sm_90a")
         dnnc.write_plan(path, plan)
-        dnnc.load(path).execute(arrays)
+        loaded = dnnc.load(path)
+        loaded.execute(arrays)
+        loaded(arrays["x"], arrays["w"])
     except dnnc.DnncError as error:
         return 1 if error.status == dnnc.Status.BAD_PARAM else 2
     outputs = dnnc.reference(g, arrays)
