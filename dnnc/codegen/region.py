@@ -19,6 +19,7 @@ from .walk import Leaf, indexing_maps, inputs_of
 # Where a leaf is read from, along each of its axes: ("loop", axis of the iteration),
 # ("zero",) for a broadcast, or ("other",) for anything that is worked out.
 Access = tuple[tuple[Any, ...], ...]
+Reached = set[tuple[Any, Access]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +95,19 @@ class Region:
         return dnn.read_layout(value.type, self.symbols)[0]
 
     def accesses(
-        self, value: Any, at: Access, stop: Callable[[Any], bool] = lambda value: False
+        self,
+        value: Any,
+        at: Access,
+        stop: Callable[[Any], bool] = lambda value: False,
+        seen: Reached | None = None,
     ) -> list[tuple[Any, Access]]:
         """The leaves that a tensor's elements come from, and how each is addressed, each once.
 
-        at: how the tensor itself is addressed.  stop: values that count as leaves.
+        at: how the tensor itself is addressed.  stop: values that count as leaves.  seen: what
+        earlier calls have reached, which is left out; what this one reaches is added.
         """
         found: list[tuple[Any, Access]] = []
-        seen: set[tuple[Any, Access]] = set()
+        seen = set() if seen is None else seen
         pending = [(value, at)]
         while pending:
             value, at = reached = pending.pop()
@@ -113,6 +119,16 @@ class Region:
             else:
                 pending += reversed(_read_accesses(value.owner, at))
         return found
+
+    def reads(self) -> list[tuple[Any, Access]]:
+        """The leaves that elements of the outputs come from, and how each is addressed, where an
+        element stands for its own coordinates."""
+        seen: Reached = set()
+        return [
+            found
+            for value, tensor in self.outputs
+            for found in self.accesses(value, identity_access(tensor.rank), seen=seen)
+        ]
 
 
 def _is_generic(value: Any) -> bool:
@@ -128,11 +144,19 @@ def _read_accesses(operation: Any, at: Access) -> list[tuple[Any, Access]]:
         (operand, _composed(map_, loops))
         for operand, map_ in zip(inputs_of(operation), indexing_maps(operation), strict=False)
     ]
-    for view in operation.regions[0].blocks[0].operations:
-        if view.operation.name == "tensor.extract":
-            tensor, *places = view.operation.operands
-            found.append((tensor, (("other",),) * len(places)))
+    found += ((tensor, (("other",),) * len(places)) for tensor, *places in _extractions(operation))
     return found
+
+
+def read_values(operation: Any) -> list[Any]:
+    """The tensors whose elements a generic reads."""
+    return [*inputs_of(operation), *(tensor for tensor, *_ in _extractions(operation))]
+
+
+def _extractions(operation: Any) -> list[Any]:
+    """[tensor, place along each axis] of each element that a generic's body takes of a tensor."""
+    body = operation.regions[0].blocks[0].operations
+    return [view.operation.operands for view in body if view.operation.name == "tensor.extract"]
 
 
 def copy_region(module: Any, source: Tensor, result: Tensor, cast: Any = None) -> Region:

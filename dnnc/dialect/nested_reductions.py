@@ -12,7 +12,9 @@ instead of all that was normalised.  Of an amax, max or min such a kernel may ta
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
+from ..expr import Expr
 from .expansion import Steps
 from .op import Op
 from .ops.reduction import Reduction
@@ -29,22 +31,29 @@ def in_steps(ops: Sequence[Op]) -> list[Op]:
     """The operations, in order, with such reductions in the place of those that they stand for."""
     producers = {tensor: op for op in ops for tensor in op.results}
     reductions = [op for op in ops if isinstance(op, Reduction) and op.axes]
+    axes: dict[tuple[Expr, ...], set[tuple[int, ...]]] = {}  # dims -> those they are reduced over
+    for op in reductions:
+        axes.setdefault(op.x.shape, set()).add(op.axes)
     found: list[Op] = []
     for op in ops:
-        first = _inner_axes(op, reductions, producers) if isinstance(op, Reduction) else ()
+        first: tuple[int, ...] = ()
+        if isinstance(op, Reduction):
+            narrower = {a for a in axes.get(op.x.shape, ()) if {*a} < {*op.axes}}
+            first = _inner_axes(op, narrower, reductions, producers)
         found += _two_steps(op, first) if isinstance(op, Reduction) and first else [op]
     return found
 
 
 def _inner_axes(
-    op: Reduction, reductions: Sequence[Reduction], producers: Mapping[Tensor, Op]
+    op: Reduction,
+    narrower: AbstractSet[tuple[int, ...]],
+    reductions: Sequence[Reduction],
+    producers: Mapping[Tensor, Op],
 ) -> tuple[int, ...]:
-    """Those of a reduction's axes, not all, over which what it reduces was reduced before."""
-    narrower = [
-        other.axes
-        for other in reductions
-        if other.x.shape == op.x.shape and {*other.axes} < {*op.axes}
-    ]
+    """Those of a reduction's axes, not all, over which what it reduces was reduced before.
+
+    narrower: parts of its axes over which tensors of the same dims are reduced.
+    """
     if op.mode not in _SECOND or op.index is not None or not narrower:
         return ()
     above = _upstream(op.x, producers)

@@ -7,9 +7,10 @@ its `verify`, `infer` and `reference` are the only statement of what it means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Self, dataclass_transform
 
 from ..dtypes import DType
@@ -110,6 +111,7 @@ class Op:
     role: str = "anchor"
     fields: ClassVar[tuple[Field, ...]] = ()
     _by_kind: ClassVar[Mapping[str, tuple[Field, ...]]] = {}
+    _present: ClassVar[Mapping[str, Callable[[Any], tuple[Tensor, ...]]]] = {}
 
     name: str = ""
     made_at: Place | None = None
@@ -125,6 +127,7 @@ class Op:
         cls.fields = (*inherited, *own.values())
         kinds = dict.fromkeys(field.kind for field in cls.fields)
         cls._by_kind = {kind: tuple(f for f in cls.fields if f.kind == kind) for kind in kinds}
+        cls._present = {kind: _present(cls.fields_of(kind)) for kind in ("operand", "result")}
 
     def __init__(self, *, name: str = "", **values: Any):
         self.name = name
@@ -168,20 +171,9 @@ class Op:
                 if tensor is not None:
                     yield field, tensor
 
-    def _present(self, kind: str) -> tuple[Tensor, ...]:
-        """The tensors alone, which are asked for all the time."""
-        found: list[Tensor] = []
-        for field in self.fields_of(kind):
-            value = getattr(self, field.name)
-            if field.variadic:
-                found += [tensor for tensor in value if tensor is not None]
-            elif value is not None:
-                found.append(value)
-        return tuple(found)
-
     @property
     def operands(self) -> tuple[Tensor, ...]:
-        return self._present("operand")
+        return self._present["operand"](self)
 
     @property
     def read_operands(self) -> tuple[Tensor, ...]:
@@ -190,7 +182,7 @@ class Op:
 
     @property
     def results(self) -> tuple[Tensor, ...]:
-        return self._present("result")
+        return self._present["result"](self)
 
     def replace_tensors(self, others: Mapping[Tensor, Tensor]) -> None:
         """Puts others in the places of those tensors that have one."""
@@ -333,6 +325,29 @@ class Op:
                 ", ".join(map(str, accepted)),
                 Status.NOT_SUPPORTED_DATA_TYPE,
             )
+
+
+def _present(fields: Sequence[Field]) -> Callable[[Any], tuple[Tensor, ...]]:
+    """A function that gives an operation's tensors in some fields, those that are present.
+
+    Operations are asked for them all the time, so that it does no more than a class needs.
+    """
+    if not fields:
+        return lambda op: ()
+    values: Any = attrgetter(*(field.name for field in fields))
+    if len(fields) == 1 and not fields[0].variadic:
+        return lambda op: () if (tensor := values(op)) is None else (tensor,)
+    if not any(field.variadic for field in fields):
+        return lambda op: _without_none(values(op))
+    return lambda op: _without_none([
+        tensor
+        for field in fields
+        for tensor in (getattr(op, field.name) if field.variadic else (getattr(op, field.name),))
+    ])  # fmt: skip
+
+
+def _without_none(tensors: Iterable[Tensor | None]) -> tuple[Tensor, ...]:
+    return tuple([tensor for tensor in tensors if tensor is not None])
 
 
 def _name_of(tensor: Tensor) -> str:

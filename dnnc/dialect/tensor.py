@@ -249,7 +249,9 @@ class Tensor:
 
 def is_text(value: object) -> bool:
     """Whether a value is text that can be written as UTF-8: half a surrogate pair can't."""
-    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+    if not isinstance(value, str):
+        return False
+    return value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 _NONE = type(None)
@@ -347,6 +349,8 @@ def symbols_of(tensors: Iterable[Tensor]) -> dict[str, Dim]:
     found: dict[str, Dim] = {}
     for tensor in tensors:
         for expr in (*(tensor.dims or ()), *(tensor.strides or ())):
+            if expr.constant is not None:
+                continue
             for dim in sorted(expr.dims(), key=lambda dim: dim.name):
                 if found.setdefault(dim.name, dim) != dim:
                     raise tensor.error(

@@ -28,7 +28,7 @@ def takes(engine: Engine, fusion: Fusion, target: Target) -> bool:
 def reasons_against(engine: Engine, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
     """Every clause that the fusion fails; empty: the engine takes it."""
     return (
-        _size_reasons(fusion)
+        size_reasons(fusion)
         or _reordering_reasons(fusion)
         or prior_reasons(engine.name, fusion)
         or engine.supports(fusion, target)
@@ -74,7 +74,7 @@ def _tries(engine: Engine, fusion: Fusion, target: Target) -> Iterator[Knobs]:
                 yield plain | {knob.name: v for knob, v in zip(changed, values, strict=True)}
 
 
-def _size_reasons(fusion: Fusion) -> tuple[Reason, ...]:
+def size_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     """The assembler takes more than twice the time for a kernel of twice the operations, and a
     kernel's parameters have an end."""
     counts = (

@@ -165,10 +165,9 @@ def iteration(region: Region, load_bytes: int) -> tuple[list[list[int]], int]:
     tensors = [tensor for _, tensor in region.outputs]
     first = tensors[0]
     accesses: list[tuple[Tensor, Access]] = [(t, identity_access(t.rank)) for t in tensors]
-    for value, tensor in region.outputs:
-        for leaf, access in region.accesses(value, identity_access(tensor.rank)):
-            if leaf in region.arguments:
-                accesses.append((region.arguments[leaf], access))
+    for leaf, access in region.reads():
+        if leaf in region.arguments:
+            accesses.append((region.arguments[leaf], access))
     if first.elements().constant == 1:
         return [], 1
     booleans = [t for t in tensors if t.type.kind == "b"]

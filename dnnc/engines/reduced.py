@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeGuard
 
-from ..codegen.region import Access, Region, identity_access
+from ..codegen.region import Access, Reached, Region, identity_access, read_values
 from ..codegen.walk import inputs_of
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
@@ -30,13 +30,12 @@ def reductions_of(fusion: Fusion) -> Sequence[Reduction]:
 
 def is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
     """Whether it looks like a sum of (x - mean)^2; see `codegen.moments` for what is one."""
-    makers = {t: made for made in fusion.ops for t in made.results}
-    square = makers.get(op.x)
+    square = fusion.producers.get(op.x)
     if op.mode == "norm2":
         return isinstance(square, Pointwise) and square.mode == "sub"
     if not isinstance(square, Pointwise) or square.mode != "mul" or len({*square.operands}) > 1:
         return False
-    centred = makers.get(square.operands[0])
+    centred = fusion.producers.get(square.operands[0])
     return isinstance(centred, Pointwise) and centred.mode == "sub"
 
 
@@ -142,9 +141,10 @@ def accesses_of(region: Region, reductions: Sequence[Any]) -> list[tuple[Tensor,
     after them over the kept ones."""
     found: list[tuple[Tensor, Access]] = []
     totals = {op.results[0] for op in reductions}
+    seen: Reached = set()
 
     def add(value: Any, access: Access) -> None:
-        for leaf, path in region.accesses(value, access, stop=lambda v: v in totals):
+        for leaf, path in region.accesses(value, access, stop=totals.__contains__, seen=seen):
             if leaf in region.arguments:
                 found.append((region.arguments[leaf], path))
 
@@ -168,16 +168,15 @@ def region_levels(
 
     together: a reduction -> another one, at whose level it is computed whatever it needs.
     """
-    made = {op.results[0]: op for op in reductions}
+    made = set(reductions)
     depths: dict[Any, int] = {}
-    for op in reductions:  # in the order of the function, each after those it needs
-        if together and op in together:
-            depths[op] = depths[together[op]]
-            continue
-        value = inputs_of(op)[0]
-        whole = identity_access(len(region.dims_of(value)))
-        reached = region.accesses(value, whole, stop=made.__contains__)
-        depths[op] = 1 + max((depths[made[v]] for v, _ in reached if v in made), default=0)
+    below: dict[Any, int] = {}  # value -> the depth of the deepest reduction that it needs
+    for op in region.generics():  # in the order of the function, each after those it needs
+        depth = max((below.get(value, 0) for value in read_values(op)), default=0)
+        below |= dict.fromkeys(op.results, depth)
+        if op in made:
+            depths[op] = depths[together[op]] if together and op in together else 1 + depth
+            below[op.results[0]] = depths[op]
     return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
 
 
@@ -213,9 +212,10 @@ def reads_of_passes(
     passes: list[dict[Any, set[Access]]] = []
     for group in values:
         found: dict[Any, set[Access]] = {}
+        seen: Reached = set()
         for value in group:
             whole = identity_access(len(dims))
-            for leaf, access in region.accesses(value, whole, stop=stop.__contains__):
+            for leaf, access in region.accesses(value, whole, stop=stop.__contains__, seen=seen):
                 if leaf in region.arguments:
                     found.setdefault(leaf, set()).add(access)
         passes.append(found)

@@ -14,7 +14,7 @@ from ..codegen.exponentials import sums_of_exponentials
 from ..codegen.index import Coordinate
 from ..codegen.kernel import Kernel
 from ..codegen.loops import Loops, coordinates_of
-from ..codegen.region import Access, Region, identity_access
+from ..codegen.region import Access, Reached, Region, identity_access
 from ..codegen.row_totals import RowTotals
 from ..codegen.walk import inputs_of, is_reduction, reduced_axes
 from ..dialect.tensor import Tensor
@@ -120,7 +120,7 @@ def split_region(region: Region) -> tuple[list[Any], list[Any], list[Extreme]]:
     """(reductions along rows, sums of columns, extremes of all rows) of a region; see
     `rows_facts`, which asks the fusion the same."""
     reductions = [op for op in region.generics() if is_reduction(op)]
-    needed = [op for op in reductions if _flows_on(region, op)]
+    needed = _flowing_on(region, reductions)
     dims = region.dims_of(inputs_of(reductions[0])[0])
     wide = [axis for axis, n in enumerate(dims) if n.constant != 1]
     first = (needed or reductions)[0]
@@ -166,16 +166,19 @@ def _is_read_beside(region: Region, extreme: Extreme) -> bool:
     return users != [mapped] or any(value == total for value, _ in region.outputs)
 
 
-def _flows_on(region: Region, reduction: Any) -> bool:
-    """Whether its result goes into work of its input's dims, or into another reduction."""
-    dims = region.dims_of(inputs_of(reduction)[0])
-    made = {reduction.results[0]}
-    for op in region.generics():
-        if op != reduction and made.intersection(inputs_of(op)):
-            made.add(op.results[0])
-            if is_reduction(op) or region.dims_of(op.results[0]) == dims:
-                return True
-    return False
+def _flowing_on(region: Region, reductions: Sequence[Any]) -> list[Any]:
+    """The reductions whose result goes into work of their input's dims, or into another one."""
+    reached: dict[Any, set[Any]] = {}  # value -> the dims of what is made of it; None: a reduction
+    for op in reversed(region.generics()):
+        result = op.results[0]
+        own = None if is_reduction(op) else region.dims_of(result)
+        for value in inputs_of(op):
+            reached.setdefault(value, set()).update({own}, reached.get(result, ()))
+    return [
+        op for op in reductions
+        if not reached.get(op.results[0], set()).isdisjoint(
+            {None, region.dims_of(inputs_of(op)[0])})
+    ]  # fmt: skip
 
 
 class Rows:
@@ -223,8 +226,10 @@ class Rows:
         dims = tuple(self.dims)
         sources += [value for value, tensor in self.region.outputs if tensor.shape == dims]
         found: dict[Any, set[Access]] = {}
+        seen: Reached = set()
         for value in sources:
-            for leaf, access in self.region.accesses(value, full, stop=stop.__contains__):
+            reads = self.region.accesses(value, full, stop=stop.__contains__, seen=seen)
+            for leaf, access in reads:
                 if leaf in self.region.arguments:
                     found.setdefault(leaf, set()).add(access)
         return found

@@ -17,9 +17,10 @@ from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
+from ..expr import Expr
 from ..target import Target
 from .attention_groups import attention_groups, depth_first, in_order
-from .declined import MOST_OPS, takes
+from .declined import MOST_OPS, size_reasons, takes
 from .engine import Engine
 from .groups import GraphIndex, Groups, Overlapping, made_by, read_by
 from .surface import bytes_of
@@ -55,7 +56,8 @@ def grown_groups(
         return any(not e.inlines_anchors and is_taken(e, fusion) for e in engines)
 
     def any_takes(fusion: Fusion) -> bool:
-        return any(is_taken(engine, fusion) for engine in engines)
+        # Counting is less work than a key of the fusion.
+        return not size_reasons(fusion) and any(is_taken(engine, fusion) for engine in engines)
 
     index = GraphIndex(graph)
     units = in_order(graph, attention_groups(graph, is_whole))
@@ -77,6 +79,8 @@ class _Growth:
         self.groups: Groups = []
         self.group_of: dict[Op, list[Op]] = {}
         self._places: dict[int, int] = {}  # id of a group -> its place
+        # Id of a group of pointwise work of equal dims -> those dims.
+        self._dims: dict[int, tuple[Expr, ...]] = {}
 
     def of(self, units: Sequence[Sequence[Op]]) -> Groups | None:
         """None: there is a unit that no engine takes."""
@@ -144,12 +148,18 @@ class _Growth:
         return len(group) + len(ops) <= MOST_OPS and self.takes(self.index.alone([*group, *ops]))
 
     def _join(self, place: int, ops: Sequence[Op]) -> None:
-        self.groups[place] += ops
-        self.group_of |= dict.fromkeys(ops, self.groups[place])
+        group = self.groups[place]
+        group += ops
+        self.group_of |= dict.fromkeys(ops, group)
+        if not all(self._is_alike(group, op) for op in ops):
+            self._dims.pop(id(group), None)
 
     def _insert(self, place: int, unit: list[Op]) -> None:
         self.groups.insert(place, unit)
         self.group_of |= dict.fromkeys(unit, unit)
+        self._dims[id(unit)] = unit[0].results[0].shape
+        if not all(self._is_alike(unit, op) for op in unit):
+            del self._dims[id(unit)]
         for later in range(place, len(self.groups)):
             self._places[id(self.groups[later])] = later
 
@@ -160,7 +170,7 @@ class _Growth:
         if not is_simple or [other.role for other in self.groups[place]] != ["anchor"]:
             return None
         for i in range(place + 1, len(self.groups)):
-            if _is_alike(self.groups[i], op) and self._is_taken_with(i, [op]):
+            if self._is_alike(self.groups[i], op) and self._is_taken_with(i, [op]):
                 return i
         return None
 
@@ -176,16 +186,12 @@ class _Growth:
         read: the last, of pointwise work of the same dims."""
         is_large, is_last = len(self.index.ops) > MOST_OPS, place == len(self.groups) - 1
         is_single = len(unit) == 1 and unit[0].role == "pointwise"
-        return is_large and is_last and is_single and _is_alike(self.groups[place], unit[0])
+        return is_large and is_last and is_single and self._is_alike(self.groups[place], unit[0])
 
-
-def _is_alike(group: Sequence[Op], op: Op) -> bool:
-    """Whether a group is pointwise work of an operation's dims."""
-    shape = op.results[0].shape
-    return all(
-        other.role == "pointwise" and all(result.shape == shape for result in other.results)
-        for other in group
-    )
+    def _is_alike(self, group: Sequence[Op], op: Op) -> bool:
+        """Whether an operation, and all of a group, are pointwise work of equal dims."""
+        dims = self._dims.get(id(group))
+        return op.role == "pointwise" and all(result.shape == dims for result in op.results)
 
 
 def _merged(index: GraphIndex, groups: Groups, takes: Takes) -> Groups:

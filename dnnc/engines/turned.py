@@ -10,7 +10,7 @@ for a fusion, by its operations, and for its region, by linalg maps, is the same
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -70,19 +70,17 @@ class Sweep:
     def of_fusion(fusion: Fusion) -> Sweep:
         """Over axes that are fine enough for all of its tensors."""
         fusion = refined(fusion)
-        found = (read for output in fusion.outputs for read in _reads(fusion, output))
-        return Sweep(fusion.outputs[0].shape, fusion.outputs, _distinct(found))
+        return Sweep(fusion.outputs[0].shape, fusion.outputs, tuple(_reads(fusion)))
 
     @staticmethod
     def of_region(region: Region) -> Sweep:
-        found = (
+        found = tuple(
             Read(leaf, region.arguments[leaf], access)
-            for value, tensor in region.outputs
-            for leaf, access in region.accesses(value, identity_access(tensor.rank))
+            for leaf, access in region.reads()
             if leaf in region.arguments
         )
         outputs = tuple(tensor for _, tensor in region.outputs)
-        return Sweep(outputs[0].shape, outputs, _distinct(found))
+        return Sweep(outputs[0].shape, outputs, found)
 
     @property
     def model(self) -> Tensor:
@@ -161,28 +159,25 @@ class Sweep:
         return total
 
 
-def _distinct(reads: Iterable[Read]) -> tuple[Read, ...]:
-    """Each once: a source is one object wherever it stands."""
-    return tuple({(read.source, read.access): read for read in reads}.values())
-
-
-def _reads(fusion: Fusion, output: Tensor) -> Iterator[Read]:
-    """How the elements of an output are made of inputs, operation by operation."""
-    pending = [(output, identity_access(output.rank))]
-    seen = set(pending)
-    while pending:
-        tensor, access = pending.pop()
-        op = fusion.producers.get(tensor)
-        if op is None:
-            yield Read(tensor, tensor, access)
-            continue
-        found = [
-            (operand, _operand_access(op, operand, tensor, access))
-            for operand in op.read_operands
-            if not operand.is_constant
-        ]
-        pending += [item for item in found if item not in seen]
-        seen.update(found)
+def _reads(fusion: Fusion) -> Iterator[Read]:
+    """Each way in which the elements of the outputs are made of inputs, operation by operation."""
+    seen: set[tuple[Tensor, Access]] = set()
+    for output in fusion.outputs:
+        pending = [(output, identity_access(output.rank))]
+        while pending:
+            reached = tensor, access = pending.pop()
+            if reached in seen:
+                continue
+            seen.add(reached)
+            op = fusion.producers.get(tensor)
+            if op is None:
+                yield Read(tensor, tensor, access)
+                continue
+            pending += [
+                (operand, _operand_access(op, operand, tensor, access))
+                for operand in op.read_operands
+                if not operand.is_constant
+            ]
 
 
 def _operand_access(op: Op, operand: Tensor, result: Tensor, access: Access) -> Access:

@@ -109,6 +109,8 @@ class GraphTensor(Tensor):
         self._vectors = (count, dimension)
         self.vector_count, self.vector_dim = count, None if count == 1 else dimension
         self.infer_again()
+        if self._graph is not None:
+            self._graph._waiting.again()
         return self._inferred_on()
 
     def get_name(self) -> str:

@@ -31,9 +31,36 @@ def infer_again(graph: OperationGraph) -> None:
 
 def infer_waiting(graph: OperationGraph) -> None:
     """Infers what the operands' dims allow, operation by operation."""
-    for op in graph.ops:
-        if any(t.dims is None or t.strides is None for t in op.results):
-            _infer_early(op)
+    Waiting().infer(graph)
+
+
+class Waiting:
+    """The operations of a growing graph whose results' dims or strides are still open.
+
+    A step of building looks at these and at new ones, not at the whole graph.
+    """
+
+    def __init__(self) -> None:
+        self._ops: list[Op] = []
+        self._seen = 0  # operations of the graph that were looked at
+
+    def again(self) -> None:
+        """Has every operation looked at again, since what was inferred is forgotten."""
+        self._ops, self._seen = [], 0
+
+    def infer(self, graph: OperationGraph) -> None:
+        """Infers what the operands' dims allow, operation by operation."""
+        left: list[Op] = []
+        for op in (*self._ops, *graph.ops[self._seen :]):
+            if _is_open(op):
+                _infer_early(op)
+                if _is_open(op):
+                    left.append(op)
+        self._ops, self._seen = left, len(graph.ops)
+
+
+def _is_open(op: Op) -> bool:
+    return any(t.dims is None or t.strides is None for t in op.results)
 
 
 def require_fit(graph: OperationGraph, op: Op) -> None:

@@ -34,7 +34,7 @@ from .device_properties import DeviceProperties, create_device_properties
 from .enums import text_of
 from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
-from .inference import infer_again, infer_waiting, require_fit
+from .inference import Waiting, infer_again, require_fit
 from .keywords import explain_keywords
 from .operations import Operations
 from .overrides import Overrides
@@ -110,6 +110,7 @@ class pygraph(Operations):
         self._plans: Any = None
         self._overrides: Overrides | None = None
         self._packing = Packing()
+        self._waiting = Waiting()
 
     if not TYPE_CHECKING:  # type checkers know no method but those that there are
 
@@ -293,7 +294,7 @@ class pygraph(Operations):
 
     def _infer_waiting(self) -> None:
         """Infers what the operands' dims allow, so that users can read dims as they build."""
-        infer_waiting(self.graph)
+        self._waiting.infer(self.graph)
 
     # ---- planning
 
@@ -306,6 +307,7 @@ class pygraph(Operations):
         self._require_unplanned()
         self._packing.apply(self.graph)
         infer_again(self.graph)
+        self._waiting.again()
 
     def build_operation_graph(self) -> None:
         """Validates and fixes the graph: uids are assigned, operations ordered."""
@@ -673,6 +675,7 @@ class pygraph(Operations):
 
     def _become(self, data: Any) -> None:
         self.graph = from_json(data, GraphTensor)
+        self._waiting.again()
         for tensor in self.graph.tensors:
             if isinstance(tensor, GraphTensor):
                 tensor._graph = self

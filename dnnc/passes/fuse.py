@@ -69,10 +69,11 @@ class Fuse(Pass):
 def write_fusions(module: Any, graph: OperationGraph, fusions: Sequence[Fusion]) -> list[Any]:
     """The functions of a graph's fusions, at the end of the module."""
     place_of = {op: place for place, op in enumerate(graph.live_ops)}
+    symbols = graph.symbols
     made = []
     for fusion in fusions:
         name = dnn.symbol_name(graph.name)
-        function = structure.write_fusion(module, name, fusion, graph.symbols)
+        function = structure.write_fusion(module, name, fusion, symbols)
         function.attributes["dnn.ops"] = structure.to_attribute([op.label for op in fusion.ops])
         places = tuple(place_of[op] for op in fusion.ops)
         function.attributes[structure.PLACES] = dnn.attribute_of(places, tuple)
