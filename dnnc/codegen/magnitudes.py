@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..mlir import ir
+from ..stackless import Steps, evaluated
 from .matching import operand_of, pointwise
 from .region import Region
 
@@ -28,12 +29,16 @@ class Magnitudes:
 
     region: Region
     is_score: Callable[[Any], bool]
+    _known: dict[Any, float] = field(default_factory=dict[Any, float])  # tensor -> its bound
 
     def of(self, operation: Any, value: Any) -> float:
         """A bound of a value in the body of a generic; infinite numbers are left out."""
+        return evaluated(self._of(operation, value))
+
+    def _of(self, operation: Any, value: Any) -> Steps[float]:
         operand = operand_of(operation, value)
         if operand is not None:
-            return self._of_tensor(operand)
+            return (yield self._of_tensor(operand))
         owner = value.owner
         if isinstance(owner, ir.Block):
             return math.inf
@@ -44,17 +49,23 @@ class Magnitudes:
         if owner.name == "linalg.index":
             return self._of_index(operation, owner)
         if owner.name == "tensor.extract":
-            return self._of_tensor(owner.operands[0])
+            return (yield self._of_tensor(owner.operands[0]))
         rule = _RULES.get(owner.name)
-        return math.inf if rule is None else rule([self.of(operation, v) for v in owner.operands])
+        if rule is None:
+            return math.inf
+        bounds = list[float]()
+        for operand in owner.operands:
+            bounds.append((yield self._of(operation, operand)))
+        return rule(bounds)
 
     def is_share_of_distance(self, operation: Any, value: Any) -> bool:
         """Whether a value is a number of each head, no constant, times a place: ALiBi, whose slopes
         are taken to be ordinary numbers."""
-        operand = operand_of(operation, value)
-        if operand is not None:
-            made = pointwise(operand)
-            return made is not None and self.is_share_of_distance(made, yielded(made))
+        while (operand := operand_of(operation, value)) is not None:
+            operation = pointwise(operand)
+            if operation is None:
+                return False
+            value = yielded(operation)
         owner = value.owner
         if isinstance(owner, ir.Block) or owner.name != "arith.mulf":
             return False
@@ -67,13 +78,17 @@ class Magnitudes:
             for slope, place in ((a, b), (b, a))
         )
 
-    def _of_tensor(self, tensor: Any) -> float:
+    def _of_tensor(self, tensor: Any) -> Steps[float]:
         if self.is_score(tensor):
             return 0.0
         made = None if tensor in self.region.arguments else pointwise(tensor)
         if str(tensor.type.element_type) == "i1":
             return 1.0
-        return math.inf if made is None else self.of(made, yielded(made))
+        if made is None:
+            return math.inf
+        if tensor not in self._known:
+            self._known[tensor] = yield self._of(made, yielded(made))
+        return self._known[tensor]
 
     def _of_index(self, operation: Any, index: Any) -> float:
         size = self.region.dims_of(operation.results[0])[_axis(index)].constant
@@ -106,19 +121,28 @@ class Magnitudes:
     ) -> bool:
         """Whether all leaves of a value are as asked; of_tensor: None for one that is looked into,
         as far as it is not in memory."""
-        operand = operand_of(operation, value)
-        if operand is not None:
-            found = of_tensor(operand)
-            made = None if operand in self.region.arguments else pointwise(operand)
-            if found is not None or made is None:
-                return bool(found)
-            return self._all(made, yielded(made), of_tensor, of_index)
-        owner = value.owner
-        if isinstance(owner, ir.Block) or owner.name == "tensor.extract":
-            return False
-        if owner.name == "linalg.index":
-            return of_index(owner)
-        return all(self._all(operation, v, of_tensor, of_index) for v in owner.operands)
+        pending, seen = [(operation, value)], set[Any]()
+        while pending:
+            operation, value = pending.pop()
+            operand = operand_of(operation, value)
+            owner = value.owner
+            if operand is not None:
+                found = of_tensor(operand)
+                made = None if operand in self.region.arguments else pointwise(operand)
+                if found is None and made is not None:
+                    if operand not in seen:
+                        pending.append((made, yielded(made)))
+                    seen.add(operand)
+                elif not found:
+                    return False
+            elif isinstance(owner, ir.Block) or owner.name == "tensor.extract":
+                return False
+            elif owner.name == "linalg.index":
+                if not of_index(owner):
+                    return False
+            else:
+                pending += ((operation, each) for each in owner.operands)
+        return True
 
 
 def yielded(operation: Any) -> Any:

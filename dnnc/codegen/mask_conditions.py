@@ -173,6 +173,22 @@ def negated(condition: Condition) -> Condition:
     return Anything()
 
 
+# Comparisons of a condition that is followed: calls that follow it go no deeper.
+MOST_PARTS = 64
+
+
+def is_followed(condition: Condition) -> bool:
+    """Whether it has few enough comparisons: what is joined of what is joined grows fast."""
+    pending, count = [condition], 0
+    while pending and count <= MOST_PARTS:
+        part = pending.pop()
+        if isinstance(part, Both | Either):
+            pending += part.parts
+        else:
+            count += 1
+    return count <= MOST_PARTS
+
+
 def conjuncts(condition: Condition) -> list[Condition]:
     """Conditions that all have to hold."""
     if isinstance(condition, Both):

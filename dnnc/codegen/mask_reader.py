@@ -8,11 +8,12 @@ long as they are integers that f32 holds: below 2^24.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..expr import Expr
 from ..mlir import ir
+from ..stackless import Steps, evaluated
 from . import ops
 from .mask_conditions import (
     BLOCKS,
@@ -28,9 +29,10 @@ from .mask_conditions import (
     Linear,
     Numbers,
     Varying,
+    is_followed,
     negated,
 )
-from .region import Access, Region, identity_access
+from .region import Access, Region, identity_access, read_values
 from .walk import indexing_maps, inputs_of, is_reduction
 
 _EXACT = 1 << 24  # integers below it are f32 numbers
@@ -79,6 +81,7 @@ class MaskReader:
 
     region: Region
     dims: Sequence[Expr]
+    _found: dict[Any, Any] = field(default_factory=dict[Any, Any])  # (tensor, places) -> what it is
 
     @property
     def rank(self) -> int:
@@ -86,20 +89,23 @@ class MaskReader:
 
     def condition(self, value: Any, access: Access) -> Condition:
         """Of a boolean tensor, addressed so by the scores' loops."""
-        found = self._value(value, access)
+        found = evaluated(self._value(value, access))
         return found if isinstance(found, Condition) else Anything()
 
     def form(self, value: Any, access: Access) -> Linear | None:
         """An integer as a linear form; None: it is none."""
-        found = self._value(value, access)
+        found = evaluated(self._value(value, access))
         return found if isinstance(found, Linear) else None
 
-    def _value(self, value: Any, at: Access) -> _Known | None:
+    def _value(self, value: Any, at: Access) -> Steps[_Known | None]:
         """A tensor at some coordinates; None: not known."""
-        found = None if value in self.region.arguments else self._made(value, at)
-        return self._term(value, at) if found is None else found
+        key = (value, at)
+        if key not in self._found:
+            found = None if value in self.region.arguments else (yield self._made(value, at))
+            self._found[key] = self._term(value, at) if found is None else found
+        return self._found[key]
 
-    def _made(self, value: Any, at: Access) -> _Known | None:
+    def _made(self, value: Any, at: Access) -> Steps[_Known | None]:
         """Of a tensor that is computed, if its operations are known."""
         operation = value.owner
         if isinstance(operation, ir.Block) or operation.name != "linalg.generic":
@@ -114,7 +120,7 @@ class MaskReader:
         for argument, operand, map_ in zip(
             block.arguments, inputs_of(operation), maps, strict=False
         ):
-            known[argument] = self._value(operand, places_of(map_, at))
+            known[argument] = yield self._value(operand, places_of(map_, at))
         for view in block.operations:
             op = view.operation
             if op.name == "linalg.yield":
@@ -169,7 +175,10 @@ class MaskReader:
         return self._noted(found, *operands) if len(operands) == 2 else found
 
     def _checked(self, found: _Known | None) -> _Known | None:
-        """What a rule gives; None of what f32 may round, but for a term, or 32 bits not hold."""
+        """What a rule gives; None of what f32 may round, but for a term, or 32 bits not hold, and
+        of a condition that is too long to be followed."""
+        if isinstance(found, Both | Either):
+            return found if is_followed(found) else None
         if isinstance(found, Linear | Varying):
             factors = [abs(factor) for factor, *_ in Varying.of(found).loaded]
             is_held = self._places(found) < WRAPS and max(factors, default=0) <= _MOST_FACTOR
@@ -205,14 +214,17 @@ class MaskReader:
 
 def _is_walked(value: Any) -> bool:
     """Whether a walk needs no products and no reductions for a tensor."""
-    operation = value.owner
-    if isinstance(operation, ir.Block):
-        return True
-    if operation.name != "linalg.generic" or is_reduction(operation):
-        return False
-    body = operation.regions[0].blocks[0].operations
-    taken = [view.operation.operands[0] for view in body if view.operation.name == "tensor.extract"]
-    return all(map(_is_walked, [*inputs_of(operation), *taken]))
+    pending, seen = [value], {value}
+    while pending:
+        operation = pending.pop().owner
+        if isinstance(operation, ir.Block):
+            continue
+        if operation.name != "linalg.generic" or is_reduction(operation):
+            return False
+        read = [value for value in read_values(operation) if value not in seen]
+        pending += read
+        seen.update(read)
+    return True
 
 
 def places_of(map_: Any, at: Access) -> Access:
