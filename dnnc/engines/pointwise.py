@@ -36,6 +36,7 @@ from .surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_
 from .turned import Sweep
 
 _THREADS = 256
+_MOST_HELD = 192  # registers of a thread, for elements that are to be stored
 
 
 @dataclass(frozen=True)
@@ -234,15 +235,24 @@ def _emit_fragments(
     count: Any,
     unroll: int,
 ) -> None:
-    """All loads of the unrolled fragments stand ahead of the first store."""
+    """All loads of the unrolled fragments stand ahead of the first store, unless registers can't
+    hold what is stored: then each output is, before the next one is computed."""
+    held_bits = unroll * loops.width * sum(target.tensor.type.bits for _, target in targets)
+    is_held = held_bits <= 32 * _MOST_HELD
     ready = []
     for u in range(unroll):
         fragment = ops.add(thread, u * kernel.threads)
         # A fragment past the end repeats the last one, so that loads need no condition.
         clamped = ops.minimum(fragment, ops.sub(count, 1))
         at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
-        values = [walk.value(value, at, loops.width) for value, _ in targets]
-        ready.append((ops.less(fragment, count), at, values))
+        if is_held:
+            values = [walk.value(value, at, loops.width) for value, _ in targets]
+            ready.append((ops.less(fragment, count), at, values))
+            continue
+        with ops.if_(ops.less(fragment, count)):
+            for value, target in targets:
+                target.store(at, walk.value(value, at, loops.width))
+            walk.forget()
     for condition, at, values in ready:
         with ops.if_(condition):
             for (_, target), value in zip(targets, values, strict=True):
