@@ -192,7 +192,8 @@ def depth_first(index: GraphIndex, units: Sequence[list[Op]]) -> list[list[Op]]:
     """Units in order, each soon after what it needs, so that a stretch of them makes little that
     others read."""
     needs, found, seen = _needs(index, units), list[list[Op]](), set[int]()
-    for last in range(len(units)):
+    inner = set[int]().union(*needs)  # a walk that began at these would go through layers
+    for last in (i for i in range(len(units)) if i not in inner):
         pending = [(last, False)]
         while pending:
             i, is_after_needs = pending.pop()

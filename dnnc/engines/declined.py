@@ -16,6 +16,7 @@ from .engine import Engine, Knobs, Reason
 from .priors import prior_reasons
 
 MOST_OPS = 256  # of a fusion
+MOST_REDUCTIONS = 32  # of a fusion: a thread has a running total of each in a register
 MOST_TENSORS = 384  # that a fusion reads and writes: 8 of 4096 bytes of parameters each
 _CHANGED = 3  # knobs that are tried together, beside the first values of the others
 _TOLD = 3  # clauses that rule out most
@@ -79,6 +80,7 @@ def size_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     kernel's parameters have an end."""
     counts = (
         (len(fusion.ops), MOST_OPS, "operations"),
+        (len(fusion.with_role("reduction")), MOST_REDUCTIONS, "reductions"),
         (len(fusion.inputs) + len(fusion.outputs), MOST_TENSORS, "tensors"),
     )
     return tuple(

@@ -79,6 +79,7 @@ class _Growth:
         self.groups: Groups = []
         self.group_of: dict[Op, list[Op]] = {}
         self._places: dict[int, int] = {}  # id of a group -> its place
+        self._full: set[int] = set()  # ids of groups that had no room for an operation
         # Id of a group of pointwise work of equal dims -> those dims.
         self._dims: dict[int, tuple[Expr, ...]] = {}
 
@@ -99,7 +100,7 @@ class _Growth:
         if len(unit) > 1:
             self._insert(place + 1, unit)
             return 1
-        if place >= 0 and (count := self._joining(units, at, place)):
+        if place >= 0 and not self._is_full(place) and (count := self._joining(units, at, place)):
             return count
         if (beside := self._sibling(place, unit[0])) is not None:
             self._join(beside, unit)
@@ -109,8 +110,14 @@ class _Growth:
             return count
         if not self.takes(self.index.alone(unit)):
             return 0
-        self._insert(place + 1, unit)
+        # A row of operations goes on in the last group, which what needs it can join.
+        is_new = self._is_large and (place < 0 or self._is_full(place))
+        self._insert(len(self.groups) if is_new else place + 1, unit)
         return 1
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self.index.ops) > MOST_OPS
 
     def _last_needed(self, unit: Sequence[Op]) -> int:
         """The last group that a unit needs; -1: none."""
@@ -127,7 +134,14 @@ class _Growth:
                 self._join(place, row)
                 return len(row)
             row = row[: len(row) // 2]
+        if size_reasons(self.index.alone([*group, *units[at]])):
+            self._full.add(id(group))
         return 0
+
+    def _is_full(self, place: int) -> bool:
+        """Whether a group had no room for an operation.  Those that come later do not join it: what
+        they need, and what needs them, would be in groups apart."""
+        return id(self.groups[place]) in self._full
 
     def _row(self, units: Sequence[Sequence[Op]], at: int, place: int, most: int) -> list[Op]:
         """Single operations from a unit on, up to so many, that need nothing made after a group
@@ -178,15 +192,17 @@ class _Growth:
         """The last group, of a graph too large for one, where it has pointwise work of the dims of
         an operation: a row of operations goes on there that the group it needs has no room for."""
         last = len(self.groups) - 1
-        is_full = place < 0 or len(self.groups[place]) >= MOST_OPS
+        is_full = place < 0 or self._is_full(place)
         return last if is_full and last > place and self._goes_on(last, [op]) else None
 
     def _goes_on(self, place: int, unit: Sequence[Op]) -> bool:
         """Whether an operation of a graph too large for one group may join one that it need not
         read: the last, of pointwise work of the same dims."""
-        is_large, is_last = len(self.index.ops) > MOST_OPS, place == len(self.groups) - 1
+        is_last = place == len(self.groups) - 1
         is_single = len(unit) == 1 and unit[0].role == "pointwise"
-        return is_large and is_last and is_single and self._is_alike(self.groups[place], unit[0])
+        return (
+            self._is_large and is_last and is_single and self._is_alike(self.groups[place], unit[0])
+        )
 
     def _is_alike(self, group: Sequence[Op], op: Op) -> bool:
         """Whether an operation, and all of a group, are pointwise work of equal dims."""
