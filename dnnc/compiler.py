@@ -9,6 +9,7 @@ compilation is a pure function of the graph, the target, the options and the too
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -27,7 +28,7 @@ from .dialect.json_form import to_json
 from .dialect.prior import priors_of
 from .engines import heuristics, hints, spills
 from .engines.inputs import Inputs, inputs_of
-from .engines.rechoice import rechosen
+from .engines.unspilled import Door, unspilled
 from .engines.variants import guarded_configs
 from .errors import DnncError, Status, cudnnGraphNotSupportedError
 from .mlir import ir
@@ -313,50 +314,61 @@ def _for_target(
 ) -> Plan:
     """The plan of one target; of what the heuristics choose, one that does not spill registers."""
     began = time.perf_counter()
-    is_free = not (options.partition or options.guards or options.knobs)
-    inputs = inputs_of(options)
-    first = _decided(graph, target, options, inputs)
-    report("choose", time.perf_counter() - began)
-    found, best = first, _of_decision(graph, target, first, store, report)
-    made = best
-    for _ in range(spills.MOST_TRIES if is_free else 0):
-        if not (spilling := spills.spilling_choices(made)):
-            break
-        _log.info("%s spills registers: %s", made.summary, ", ".join(spilling))
-        inputs = replace(inputs, spilling=(*inputs.spilling, *spilling))
-        try:
-            found = _decided_again(graph, target, options, inputs, found, made)
-        except cudnnGraphNotSupportedError:
-            break  # nothing else takes the graph
-        if found.seconds > spills.MOST_SLOWER * first.seconds:
-            break
-        made = _of_decision(graph, target, found, store, report)
-        best = min(best, made, key=spills.spilled_bytes)
-    for program in best.programs:
+    if options.partition or options.guards:
+        made = _of_choices(graph, target, _explicit(options), store, report)
+    else:
+        made = _chosen(graph, target, options, store, report)
+    for program in made.programs:
         hints.warned(program.warnings)
-    _log.info("%s in %.0f ms", best.summary, 1e3 * (time.perf_counter() - began))
-    return best
+    _log.info("%s in %.0f ms", made.summary, 1e3 * (time.perf_counter() - began))
+    return made
 
 
-@dataclass(frozen=True)
-class _Decision:
-    """options: with an explicit partition, and explicit choices for each guard.  seconds: that are
-    predicted, 0 where all was explicit.  warnings: for the log, if this is what is compiled.
-    config: of the heuristics, None where all was explicit."""
+def _explicit(options: Options) -> Options:
+    """Options of a partition, with choices for each guard."""
+    if not options.guards:
+        return replace(options, guards=(("1", options.choices),))
+    if not options.partition or options.guards[-1][0] != "1":
+        raise DnncError(
+            Status.BAD_PARAM,
+            f"guards {[guard for guard, _ in options.guards]} of partition {options.partition!r}",
+            "a partition, and guards of which the last is 1",
+        )
+    return options
 
-    options: Options
-    seconds: float = 0.0
-    warnings: tuple[str, ...] = ()
-    config: heuristics.EngineConfig | None = None
 
-
-def _of_decision(
-    graph: OperationGraph, target: Target, decision: _Decision, store: Store, report: Report
+def _chosen(
+    graph: OperationGraph, target: Target, options: Options, store: Store, report: Report
 ) -> Plan:
-    """The plan of explicit choices, with what was said of them."""
-    plan = _of_choices(graph, target, decision.options, store, report)
-    (program,) = plan.programs
-    return replace(plan, programs=(replace(program, warnings=decision.warnings),))
+    """The plan of what the heuristics choose, as far as the options leave it open."""
+    began = time.perf_counter()
+    inputs = inputs_of(options)
+    first = _best_config(graph, target, options, inputs)
+
+    def whole(config: heuristics.EngineConfig, inputs: Inputs) -> Plan:
+        nonlocal began
+        warnings, explicit = _decided(graph, target, options, inputs, config)
+        report("choose", time.perf_counter() - began)
+        plan = _of_choices(graph, target, explicit, store, report)
+        began = time.perf_counter()
+        (program,) = plan.programs
+        return replace(plan, programs=(replace(program, warnings=warnings),))
+
+    def others(inputs: Inputs) -> Iterator[heuristics.EngineConfig]:
+        with contextlib.suppress(cudnnGraphNotSupportedError):  # nothing else takes the graph
+            yield _best_config(graph, target, options, inputs)
+
+    door = Door(
+        target,
+        whole,
+        lambda part, config: _of_choices(
+            part, target, _explicit(config.options(part)), store, lambda *_: None
+        ),
+        others,
+    )
+    found = unspilled(first, inputs, door, 0 if options.knobs else spills.MOST_TRIES)
+    assert found is not None, "it is to be had"
+    return found[1]
 
 
 def _of_choices(
@@ -382,48 +394,14 @@ def _of_choices(
     return _guarded(parts, explicit.guards)
 
 
-def _decided(graph: OperationGraph, target: Target, options: Options, inputs: Inputs) -> _Decision:
-    """What the heuristics choose, as far as the options leave it open."""
-    if options.guards:
-        if not options.partition or options.guards[-1][0] != "1":
-            raise DnncError(
-                Status.BAD_PARAM,
-                f"guards {[guard for guard, _ in options.guards]} of partition"
-                f" {options.partition!r}",
-                "a partition, and guards of which the last is 1",
-            )
-        return _Decision(options)
-    if options.partition:
-        return _Decision(replace(options, guards=(("1", options.choices),)))
-    return _of_config(graph, target, options, inputs, _best_config(graph, target, options, inputs))
-
-
-def _decided_again(
-    graph: OperationGraph,
-    target: Target,
-    options: Options,
-    inputs: Inputs,
-    before: _Decision,
-    made: Plan,
-) -> _Decision:
-    """What is chosen once kernels spill: of several fusions, another choice for those that do;
-    else, or where they have none, what the heuristics choose for the graph."""
-    config = before.config
-    if config is not None and len(config.choices) > 1:
-        changed = rechosen(config, made, target, inputs)
-        if changed is not None:
-            return _of_config(graph, target, options, inputs, changed)
-    return _decided(graph, target, options, inputs)
-
-
-def _of_config(
+def _decided(
     graph: OperationGraph,
     target: Target,
     options: Options,
     inputs: Inputs,
     config: heuristics.EngineConfig,
-) -> _Decision:
-    """With the configs for other sizes."""
+) -> tuple[tuple[str, ...], Options]:
+    """(what is to be said of a config, explicit options of it with configs for other sizes)"""
     is_free = options.engine is None and not options.knobs
     warnings = (
         hints.hints(graph, config, target, options.modes, inputs)
@@ -432,12 +410,8 @@ def _of_config(
     )
     most = options.most_variants if is_free else 1
     guarded = guarded_configs(graph, target, config, most=most, inputs=inputs)
-    decided = replace(
-        options,
-        partition=config.partition_text(graph),
-        guards=tuple((g.guard, g.config.choice_text) for g in guarded),
-    )
-    return _Decision(decided, config.seconds, warnings, config)
+    guards = tuple((g.guard, g.config.choice_text) for g in guarded)
+    return warnings, replace(options, partition=config.partition_text(graph), guards=guards)
 
 
 def _best_config(

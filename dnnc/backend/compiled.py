@@ -8,28 +8,38 @@ from typing import Any
 
 from .. import keys
 from .. import target as targets
-from ..options import Options
 from ..plan.plan import Plan
-from .engines import Config
-
-
-def _options(config: Config) -> Options:
-    """The config as options of a compilation: it alone, for all sizes."""
-    partition = config.config.partition_text(config.graph)
-    return Options(partition=partition, choices=config.config.choice_text)
+from .engines import CHOSEN, Config, default_inputs, others
 
 
 def key_of(config: Config) -> str:
     """What the plan of a config depends on, hashed; also for those that outlive this process."""
     text, target = config.graph.canonical_text(), config.target.name
-    return keys.hash_of(keys.plan_key(text, [target], _options(config)), keys.installation())
+    options = config.config.options(config.graph)
+    return keys.hash_of(keys.plan_key(text, [target], options), keys.installation())
 
 
 def plan_of(config: Config) -> Plan:
-    """The plan of a config, from memory if this process has compiled it."""
+    """The plan of a config, from memory if this process has compiled it.
+
+    An engine's config is compiled as it is.  In one that the heuristics choose, fusions whose
+    kernels spill registers get other choices.
+    """
+    from ..engines.unspilled import Door, unspilled
     from ..worker import compile_graph
 
-    return compile_graph(config.graph, config.target, _options(config))
+    graph, target = config.graph, config.target
+    if config.index != CHOSEN:
+        return compile_graph(graph, target, config.config.options(graph))
+    door = Door(
+        target,
+        lambda tried, inputs: compile_graph(graph, target, tried.options(graph)),
+        lambda part, tried: compile_graph(part, target, tried.options(part)),
+        lambda inputs: others(graph, target, inputs),
+    )
+    found = unspilled(config.config, default_inputs(), door)
+    assert found is not None, "it is to be had"
+    return found[1]
 
 
 def _sizes(plan: Plan, target: str) -> dict[str, int]:

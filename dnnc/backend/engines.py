@@ -9,7 +9,7 @@ part of the graph.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,7 @@ def engine_count() -> int:
     return max(engine.index for engine in ENGINES) + 1
 
 
-def _inputs() -> Any:
+def default_inputs() -> Any:
     """What configs are chosen by: the errata of the package and of the user's file."""
     from ..engines.inputs import inputs_of
     from ..errata import text_of
@@ -108,7 +108,7 @@ def default_config(graph: OperationGraph, target: Target, index: int) -> Config:
 
     if index != CHOSEN:
         return config_with(graph, target, index, {})
-    found = heuristics.best_config(graph, target, _MODES_OF_CHOSEN, inputs=_inputs())
+    found = heuristics.best_config(graph, target, _MODES_OF_CHOSEN, inputs=default_inputs())
     return Config(graph, target, CHOSEN, found)
 
 
@@ -126,7 +126,7 @@ def config_with(
         what = "knobs of engine 0, the heuristics' choice"
         raise DnncError(Status.NOT_SUPPORTED, what, "knobs of an engine by its own index")
     engine, whole = _engine_of(graph, target, index)
-    inputs = _inputs()
+    inputs = default_inputs()
     try:
         named = {knob_name(kind): value for kind, value in knobs.items()}
         choice = heuristics.with_knobs(engine, whole, named, target, inputs)
@@ -178,7 +178,7 @@ def ranked(graph: OperationGraph, target: Target, mode: str) -> Sequence[Config]
     from ..engines import heuristics
 
     mode = mode if mode in heuristics.MODES else "A"  # INSTANT, where there is no such mode
-    found = tuple(heuristics.configs(graph, target, (mode,), _inputs()))
+    found = tuple(heuristics.configs(graph, target, (mode,), default_inputs()))
     if not found:
         raise _refused(graph, target, mode)
     return tuple(
@@ -187,12 +187,19 @@ def ranked(graph: OperationGraph, target: Target, mode: str) -> Sequence[Config]
     )
 
 
+def others(graph: OperationGraph, target: Target, inputs: Any) -> Iterable[Any]:
+    """The configs that stand for the heuristics' choice, best first, by other inputs."""
+    from ..engines import heuristics
+
+    return heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs)
+
+
 def _refused(graph: OperationGraph, target: Target, mode: str) -> DnncError:
     """Why a mode has no config."""
     from ..engines import heuristics
     from ..engines.nearest import no_config_error
 
-    inputs = _inputs()
+    inputs = default_inputs()
     if next(heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs), None) is None:
         return no_config_error(graph, target, inputs)
     reason, _, details = heuristics.split_reason(graph, target).partition("\n")

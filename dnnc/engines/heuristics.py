@@ -20,7 +20,7 @@ from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
-from ..options import DEFAULT_MODES
+from ..options import DEFAULT_MODES, Options
 from ..record import Entry, of_structure, typical_entry
 from ..target import Target
 from . import ENGINES, engine_named, wider
@@ -111,6 +111,12 @@ class EngineConfig:
     def choice_text(self) -> str:
         """The choices as the option of pass `select-engine`: engine:KNOB=value:..., by |."""
         return "|".join(choice.text for choice in self.choices)
+
+    def options(self, graph: OperationGraph, guards: tuple[tuple[str, str], ...] = ()) -> Options:
+        """The config, or those that guards name beside it, as options of a compilation."""
+        return Options(
+            partition=self.partition_text(graph), choices=self.choice_text, guards=guards
+        )
 
 
 def parsed_partition(text: str, graph: OperationGraph) -> list[list[Op]]:

@@ -63,7 +63,7 @@ def is_like(engine: str, knobs: Mapping[str, int], spilling: Sequence[str]) -> b
 
 
 def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
-    """Accumulators of a thread, where knobs say so; else 0."""
+    """Accumulators of a thread, or what it works on at once, where knobs say so; else 0."""
     if engine in ("matmul_sm90", "conv_product_sm90"):
         return accumulators(knobs)
     if engine == "conv_sm90":
@@ -76,6 +76,8 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
     if engine == "conv_depthwise":
         sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
         return sums * max(1, knobs["OCCUPANCY"])  # of a multiprocessor's registers
+    if engine == "pointwise":
+        return knobs["ARRAY_SIZE_PER_THREAD"] * knobs["LOAD_SIZE"]
     if engine == "conv_grouped_sm80":
         return knobs["TILE_ROWS"] * knobs["TILE_N"]
     if engine in ("matmul_sm80", "conv_stem_sm90"):

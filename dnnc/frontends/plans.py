@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..dialect.graph import OperationGraph
@@ -88,24 +87,15 @@ class PlanList:
     def _select(self, all_of_them: bool) -> None:
         if self._selected in self.barred:
             self._selected = None
-        spilling = _Spilling(self.configs)
         for index in self._left():
-            if not all_of_them and spilling.passes_over(index):
-                continue
-            if not self._fits(self.executable(index)):
-                # Alone it may need less than with the configs for other sizes.
-                self._built[index] = self._compiled(index, ())
-                if not self._fits(self._built[index]):
-                    self.barred.add(index)
-                    continue
-            if not all_of_them and spilling.is_found(index, self._built[index].plan):
-                continue
+            if all_of_them:
+                found = index if self._is_built(index) else None
+            else:
+                found = self._unspilled(index)
             if self._selected is None:
-                self._selected = index
-            if not all_of_them:
+                self._selected = found
+            if self._selected is not None and not all_of_them:
                 return
-        if self._selected is None and spilling.least is not None:
-            self._selected = self._apart(spilling)
         if self._selected is None:
             raise DnncError(
                 Status.NOT_SUPPORTED,
@@ -113,28 +103,52 @@ class PlanList:
                 f"workspace {self.workspace_limit}, shared memory {self._smem_limit}",
             )
 
-    def _apart(self, spilling: _Spilling) -> int:
-        """The index of a split whose kernels do not spill, where mode FALLBACK was asked for and
-        every config that was built does; else of the one that spills least."""
-        from ..engines import heuristics
+    def _is_built(self, index: int) -> bool:
+        """Whether a config's plan, which is built, is within the limits; else it is barred."""
+        if self._fits(self.executable(index)):
+            return True
+        # Alone it may need less than with the configs for other sizes.
+        self._built[index] = self._compiled(self.config(index), ())
+        if not self._fits(self._built[index]):
+            self.barred.add(index)
+            return False
+        return True
 
-        assert spilling.least is not None, "one was built"
-        if "FALLBACK" not in self._modes:
-            return spilling.least
-        inputs = replace(self.inputs, spilling=(*self.inputs.spilling, *spilling.texts))
+    def _unspilled(self, index: int) -> int | None:
+        """The index of a config whose kernels do not spill, a config to begin with; of the one that
+        spills least, where all do.  None: the config's plan is not within the limits."""
+        from ..engines import heuristics
+        from ..engines.unspilled import Door, unspilled
+
         target = self.targets[0]
-        found = heuristics.configs(self.graph, target, ["FALLBACK"], inputs)
-        known = {config.name for config in self.configs}
-        for config in found:
-            if config.name in known or any(condition(config) for condition in self._conditions):
-                continue
+
+        def whole(config: Any, inputs: Any) -> Plan | None:
+            place = self._index_of(config)
+            if place not in self._built:
+                self._built[place] = self._compiled(config, self._guards(config, inputs))
+            return self._built[place].plan if self._is_built(place) else None
+
+        door = Door(
+            target,
+            whole,
+            lambda part, config: self._plan(part, config.options(part)),
+            lambda inputs: heuristics.configs(self.graph, target, self._modes, inputs),
+            self._is_allowed,
+        )
+        found = unspilled(self.config(index), self.inputs, door)
+        return None if found is None else self._index_of(found[0])
+
+    def _index_of(self, config: Any) -> int:
+        """The place of a config in the list, at the end of which it is put if it is new."""
+        names = [known.name for known in self.configs]
+        if config.name not in names:
             self.configs.append(config)
-            index = len(self.configs) - 1
-            if spilling.passes_over(index) or not self._fits(self.executable(index)):
-                continue
-            if not spilling.is_found(index, self._built[index].plan):
-                return index
-        return spilling.least
+            names.append(config.name)
+        return names.index(config.name)
+
+    def _is_allowed(self, config: Any) -> bool:
+        barred = {self.configs[index].name for index in self.barred}
+        return config.name not in barred and not any(c(config) for c in self._conditions)
 
     def limit_smem(self, bytes_: int) -> None:
         """Bars plans whose blocks need more shared memory: by their knobs, and when built."""
@@ -158,26 +172,24 @@ class PlanList:
                 Status.BAD_PARAM, f"plan {index} is barred by a filter", f"one of {self._left()}"
             )
         if index not in self._built:
+            config = self.config(index)
             is_best = index == min(self._left(), default=-1)
-            guards = self._guards(self.config(index)) if is_best else ()
-            self._built[index] = self._compiled(index, guards)
+            guards = self._guards(config, self.inputs) if is_best else ()
+            self._built[index] = self._compiled(config, guards)
         return self._built[index]
 
-    def _compiled(self, index: int, guards: tuple[tuple[str, str], ...]) -> Any:
-        from ..options import Options
+    def _compiled(self, config: Any, guards: tuple[tuple[str, str], ...]) -> Any:
         from ..runtime import ExecutionPlan
+
+        return ExecutionPlan(self._plan(self.graph, config.options(self.graph, guards)))
+
+    def _plan(self, graph: OperationGraph, options: Options) -> Plan:
         from ..worker import compile_graph
 
-        config = self.config(index)
-        options = Options(
-            partition=config.partition_text(self.graph),
-            choices=config.choice_text,
-            guards=guards,
-        )
-        return ExecutionPlan(compile_graph(self.graph, self.targets, options))
+        return compile_graph(graph, self.targets, options)
 
-    def _guards(self, config: Any) -> tuple[tuple[str, str], ...]:
-        """Of the best plan that is left: it may hold others of them for other sizes."""
+    def _guards(self, config: Any, inputs: Any) -> tuple[tuple[str, str], ...]:
+        """Of the plan that is to be run: it may hold other configs for other sizes."""
         from ..engines import variants
 
         target, *others = self.targets
@@ -188,7 +200,7 @@ class PlanList:
             return not any(condition(other) for condition in self._conditions)
 
         found = variants.guarded_configs(
-            self.graph, target, config, is_allowed=is_allowed, inputs=self.inputs
+            self.graph, target, config, is_allowed=is_allowed, inputs=inputs
         )
         return tuple((entry.guard, entry.config.choice_text) for entry in found)
 
@@ -233,48 +245,6 @@ class PlanList:
 
         (whole,) = partition(self.graph, [self.graph.live_ops])
         return info.info(info.engine_at(engine_id), whole, self.targets[0], self.inputs)
-
-
-class _Spilling:
-    """Configs that were built and spill registers, and what need not be built because of them.
-
-    least: the index of the one that spills least; None: there is none.  texts: of their choices.
-    """
-
-    def __init__(self, configs: Sequence[Any]):
-        self._configs = configs
-        self.texts: tuple[str, ...] = ()
-        self._seconds: float | None = None  # of the first that was built, as predicted
-        self._fewest = 0
-        self._tries = 0
-        self.least: int | None = None
-
-    def passes_over(self, index: int) -> bool:
-        """Whether a config would spill as well, or is no better than one that does."""
-        from ..engines import spills
-
-        if not self.texts:
-            return False
-        config = self._configs[index]
-        is_slow = config.seconds > spills.MOST_SLOWER * (self._seconds or 0.0)
-        is_like = any(spills.is_like(c.engine.name, c.knobs, self.texts) for c in config.choices)
-        return is_slow or is_like or self._tries >= spills.MOST_TRIES
-
-    def is_found(self, index: int, plan: Plan) -> bool:
-        """Whether a plan spills; it is remembered then."""
-        from ..engines import spills
-
-        found = spills.spilling_choices(plan)
-        if not found:
-            return False
-        spilled = spills.spilled_bytes(plan)
-        if self.least is None or spilled < self._fewest:
-            self.least, self._fewest = index, spilled
-        if self._seconds is None:
-            self._seconds = self._configs[index].seconds
-        self.texts += found
-        self._tries += 1
-        return True
 
 
 def _smem_bytes(plan: Plan) -> int:
