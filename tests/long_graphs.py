@@ -42,6 +42,25 @@ def tree(count: int) -> Any:
     return g
 
 
+def outputs(count: int) -> Any:
+    """A chain of which every link is an output."""
+    g = _new()
+    value = g.tensor([256, 128])
+    for _ in range(count):
+        value = g.tanh(value).set_output()
+    return g
+
+
+def reduced(count: int) -> Any:
+    """A chain of which every link, and its maximum of each row, is an output."""
+    g = _new()
+    value = g.tensor([256, 128])
+    for _ in range(count // 2):
+        value = g.tanh(value).set_output()
+        g.reduction(value, "max").set_dim([256, 1]).set_output()
+    return g
+
+
 def behind_product(count: int) -> Any:
     g = _new()
     value = g.matmul(g.tensor([1, 64, 64]), g.tensor([1, 64, 64]))
@@ -96,8 +115,8 @@ def reshapes(count: int) -> Any:
     return g
 
 
-def scores(count: int, *, masks: bool = False) -> Any:
-    """An attention whose scores, or whose mask, are a chain."""
+def scores(count: int, *, masks: bool = False, biased: bool = False) -> Any:
+    """An attention whose scores, or whose mask, or what is added to whose scores, are a chain."""
     g = _new()
     q, k, v = (g.tensor([1, 1, 64, 64]) for _ in "qkv")
     s = g.matmul(q, g.transpose(k, [0, 1, 3, 2]))
@@ -107,6 +126,11 @@ def scores(count: int, *, masks: bool = False) -> Any:
         for i in range(count // 3):
             holds = g.logical_and(holds, g.cmp_ge(g.add(row, i), column))
         s = g.binary_select(s, -1e9, holds)
+    elif biased:
+        left = right = g.tanh(g.tensor([1, 1, 64, 64]))
+        for _ in range(count // 3):
+            left, right = g.add(left, right), g.sub(g.mul(left, 0.5), right)
+        s = g.add(s, g.add(left, right))
     else:
         for _ in range(count):
             s = g.mul(s, 0.99)
@@ -118,6 +142,10 @@ def scores(count: int, *, masks: bool = False) -> Any:
 
 def masks(count: int) -> Any:
     return scores(count, masks=True)
+
+
+def biases(count: int) -> Any:
+    return scores(count, biased=True)
 
 
 def layers(count: int, width: int = 768, tokens: int = 2048) -> Any:
@@ -138,5 +166,6 @@ def layers(count: int, width: int = 768, tokens: int = 2048) -> Any:
 
 
 DEEP = (
-    chain, ladder, tree, behind_product, before_product, rows, views, reshapes, scores, masks,
+    chain, ladder, tree, outputs, reduced, behind_product, before_product, rows, views, reshapes,
+    scores, masks, biases,
 )  # fmt: skip

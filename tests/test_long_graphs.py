@@ -18,7 +18,7 @@ from dnnc.dialect.fusion import Fusion, partition
 from dnnc.dialect.fusion_key import key_of
 from dnnc.dialect.json_form import from_json
 from dnnc.engines import heuristics, splitting
-from dnnc.engines.declined import MOST_OPS
+from dnnc.engines.declined import MOST_OPS, MOST_REDUCTIONS
 from dnnc.engines.matmul_sm90 import MatmulSm90Engine
 from dnnc.options import Options
 from dnnc.target import of
@@ -56,7 +56,11 @@ def calls(function):
     return pstats.Stats(profile).total_calls  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("draw", [long_graphs.chain, long_graphs.ladder, long_graphs.tree])
+@pytest.mark.parametrize(
+    "draw",
+    [long_graphs.chain, long_graphs.ladder, long_graphs.tree, long_graphs.outputs,
+     long_graphs.reduced],
+)  # fmt: skip
 def test_work_grows_with_the_operations(draw):
     """Four times the operations take four times the calls, not sixteen times."""
     to_ptx(draw(50).graph.finalize(), "sm_90")
@@ -144,12 +148,45 @@ def test_fusions_are_no_larger_than_kernels_take():
     assert "operations" in config.split_reason
 
 
+def test_a_tree_is_split_at_few_tensors():
+    """Operations are grouped with those that they need, not with others as far from the end."""
+    config = heuristics.best_config(long_graphs.tree(900).graph.finalize(), of("sm_90"))
+    assert len(config.choices) == 4
+    assert sum(len(choice.fusion.outputs) for choice in config.choices) < 30
+
+
+def test_fusions_without_room_are_not_joined():
+    """What comes after the last reduction that a kernel takes is in another one with its own."""
+    config = heuristics.best_config(long_graphs.reduced(200).graph.finalize(), of("sm_90"))
+    counts = [len(choice.fusion.with_role("reduction")) for choice in config.choices]
+    assert max(counts) == MOST_REDUCTIONS
+    assert len(counts) < 8
+
+
+@pytest.mark.registers
+def test_many_outputs_do_not_spill():
+    """A hundred values that wait in registers to be stored would be 400 registers."""
+    plan = compiler.compile_graph(long_graphs.outputs(100).graph, "sm_90")
+    (kernel,) = plan.programs[0].kernels
+    assert kernel.spill_store_bytes == 0
+
+
+def test_outputs_that_are_stored_one_by_one_are_right():
+    g = dnnc.pygraph("stored", io_data_type="f16", intermediate_data_type="f32")
+    value = g.tensor([3, 72])
+    for i in range(60):
+        value = g.add(value, 0.1 * i).set_output()
+    check(g, target="sm_80")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("draw", "count", "most"),
     [
         (long_graphs.chain, 200, 2), (long_graphs.chain, 2000, 30), (long_graphs.ladder, 2000, 30),
-        (long_graphs.tree, 2000, 30), (long_graphs.layers, 16, 6), (long_graphs.layers, 24, 9),
+        (long_graphs.tree, 2000, 15), (long_graphs.layers, 16, 6), (long_graphs.layers, 24, 9),
+        (long_graphs.outputs, 200, 2), (long_graphs.outputs, 2000, 30),
+        (long_graphs.reduced, 200, 2), (long_graphs.reduced, 2000, 30),
     ],
 )  # fmt: skip
 def test_processor_seconds(draw, count, most):
