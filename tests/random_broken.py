@@ -137,11 +137,11 @@ def _dim_past_31_bits(builder: Builder) -> Callable[[], None]:
 
 
 @breakage
-def _stride_of_zero_or_less(builder: Builder) -> Callable[[], None]:
+def _stride_below_zero(builder: Builder) -> Callable[[], None]:
     x = _input(builder, lambda t: any(n.constant not in (None, 1) for n in t.shape))
     axes = [axis for axis, n in enumerate(x.shape) if n.constant not in (None, 1)]
     strides = list(x.layout)
-    strides[pick(builder.rng, axes)] = Expr.of(pick(builder.rng, (0, -1, -3)))
+    strides[pick(builder.rng, axes)] = Expr.of(pick(builder.rng, (-1, -3, -64)))
     return _setting(x, strides=tuple(strides))
 
 
@@ -152,9 +152,39 @@ def _strides_of_another_rank(builder: Builder) -> Callable[[], None]:
 
 
 @breakage
-def _rank_of_nine_or_none(builder: Builder) -> Callable[[], None]:
-    rank = pick(builder.rng, (0, 9, 12))
+def _result_of_stride_zero(builder: Builder) -> Callable[[], None]:
+    y = _output(builder, lambda t: t.dims and any(n.constant not in (None, 1) for n in t.dims))
+    axes = [axis for axis, n in enumerate(y.shape) if n.constant not in (None, 1)]
+    strides = list(packed_strides(y.shape))
+    strides[pick(builder.rng, axes)] = Expr.of(0)
+    return _setting(y, strides=tuple(strides))
+
+
+@breakage
+def _rank_of_nine(builder: Builder) -> Callable[[], None]:
+    rank = pick(builder.rng, (9, 12))
     return _adding(builder, lambda g: g.abs(g.tensor([2] * rank)))
+
+
+@breakage
+def _axes_of_rank_none(builder: Builder) -> Callable[[], None]:
+    make = pick(
+        builder.rng,
+        (
+            lambda g: g.softmax(g.tensor([])),
+            lambda g: g.transpose(g.tensor([]), []),
+            lambda g: g.slice(g.tensor([]), []),
+            lambda g: g.gen_index(g.tensor([]), 0),
+            lambda g: g.concatenate([g.tensor([]), g.tensor([])], 0),
+            lambda g: g.matmul(g.tensor([]), g.tensor([3, 4])),
+            lambda g: g.conv_fprop(g.tensor([]), g.tensor([4, 4, 1, 1])),
+            lambda g: g.rmsnorm("INFERENCE", g.tensor([]), g.tensor([]), epsilon=1e-5)[0],
+            lambda g: g.sdpa(*(g.tensor([]) for _ in range(3)), generate_stats=False)[0],
+            lambda g: g.genstats(g.tensor([]))[0],
+            lambda g: g.rng(1, 2, dim=[]),
+        ),
+    )
+    return _adding(builder, make)
 
 
 @breakage
@@ -393,8 +423,8 @@ def _operands_that_do_not_broadcast(builder: Builder) -> Callable[[], None]:
 
 
 @breakage
-def _operands_of_unequal_ranks(builder: Builder) -> Callable[[], None]:
-    return _adding(builder, lambda g: g.mul(g.tensor([3, 4]), g.tensor([4])))
+def _operands_that_do_not_broadcast(builder: Builder) -> Callable[[], None]:
+    return _adding(builder, lambda g: g.mul(g.tensor([3, 4]), g.tensor([3])))
 
 
 @breakage
@@ -441,8 +471,8 @@ def _product_of_unequal_batches(builder: Builder) -> Callable[[], None]:
 
 
 @breakage
-def _product_of_unequal_ranks(builder: Builder) -> Callable[[], None]:
-    shapes = pick(builder.rng, (([3, 4], [2, 4, 5]), ([4], [4]), ([3, 4], [4])))
+def _product_of_vectors(builder: Builder) -> Callable[[], None]:
+    shapes = pick(builder.rng, (([3, 4], [2, 5, 5]), ([4], [4]), ([3, 4], [4])))
     return _adding(builder, lambda g: g.matmul(*(g.tensor(s) for s in shapes)))
 
 

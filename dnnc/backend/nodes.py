@@ -66,6 +66,7 @@ class Node:
         """Itself, when its operations hold by themselves."""
         for op in map(of_elements, self.make(Tensors(), 0)):
             op.verify_fields()
+            op.verify_rank_0()
             op.infer()
             op.verify()
         return self

@@ -66,9 +66,9 @@ def _build(given: Given) -> TensorSpec:
             "STRIDES", f"{len(strides)} strides of {len(dims)} dimensions", "one a dimension",
             Status.BAD_PARAM_SHAPE_MISMATCH,
         )  # fmt: skip
-    for suffix, sizes in (("DIMENSIONS", dims), ("STRIDES", strides)):
-        if any(size.constant is not None and size.constant < 1 for size in sizes):
-            raise given.error(suffix, text(sizes), "positive numbers")
+    for suffix, sizes, least in (("DIMENSIONS", dims, 1), ("STRIDES", strides, 0)):
+        if any(size.constant is not None and size.constant < least for size in sizes):
+            raise given.error(suffix, text(sizes), f"numbers of at least {least}")
     dtype = _dtype(given)
     _verify_alignment(given, dtype)
     vector_count = given.one("VECTOR_COUNT")

@@ -85,7 +85,7 @@ def compare(
         if tensor.uid in undefined:
             actual = np.where(undefined[tensor.uid], stored[tensor.uid], actual)
         if tensor.type.is_float:
-            bound = bound_of(graph, tensor, sizes) + of_operands.get(tensor, 0.0)
+            bound = bound_of(graph, tensor, sizes) + of_operands.get(graph.form_of(tensor), 0.0)
             found.append(_of_floats(tensor, actual, exact[tensor.uid], running[tensor], bound))
         else:
             low, high = ends(exact[tensor.uid], running[tensor], tensor.type)
@@ -145,7 +145,7 @@ def rounded_operands(
     Rounding errors are as random as the terms' signs, or alike where the terms are alike: of
     A @ B, A rounded by r at most, r * hypot(1, ||sqrt(A**2 @ B**2)|| / ||A @ B||).
     """
-    own = set(graph.tensors)
+    own = {graph.form_of(tensor) for tensor in graph.tensors}
     found: dict[Tensor, float] = {}
     computed = set[Tensor]()
     for step in single_steps(graph, inputs, sizes=sizes):

@@ -47,7 +47,7 @@ def running_errors(
 ) -> dict[Tensor, Array]:
     """The error of each output's elements before they are rounded to its type."""
     is_coarse = all(t.type.bits <= 16 for t in graph.outputs)
-    own = set(graph.tensors)
+    own = {graph.form_of(tensor) for tensor in graph.tensors}
     errors: dict[Tensor, Array] = {}
     unrounded: dict[Tensor, Array] = {}
     computed = set[Tensor]()
@@ -63,7 +63,12 @@ def running_errors(
                 errors[tensor] = _stored(exact, error, tensor.type)
         if step.op.role != "view" or not computed.isdisjoint(step.op.operands):
             computed.update(step.op.results)
-    return {tensor: unrounded[tensor] for tensor in graph.outputs if tensor in unrounded}
+    found: dict[Tensor, Array] = {}
+    for tensor in graph.outputs:
+        form = graph.form_of(tensor)
+        if form in unrounded:
+            found[tensor] = np.reshape(unrounded[form], np.shape(unrounded[form])[: tensor.rank])
+    return found
 
 
 def ends(exact: Array, error: Array, dtype: DType) -> tuple[Array, Array]:

@@ -296,8 +296,13 @@ def _dims_of(value: Any) -> list[Any]:
     return value.get_dim() if isinstance(value, GraphTensor) else []
 
 
-def _matmul(_: Lowered, __: Node, given: Given) -> Given:
-    """`padding` is a value beyond sizes that a call can't give here, as in cudnn-frontend."""
+def _matmul(_: Lowered, node: Node, given: Given) -> Given:
+    """`padding` is a value beyond sizes that a call can't give here, as in cudnn-frontend, whose
+    operands have equal ranks; a pygraph broadcasts the batches of others."""
+    a, b = (_dims_of(given.get(name)) for name in ("A", "B"))
+    if a and b and len(a) != len(b):
+        what, where = f"A of {len(a)} dims, B of {len(b)}", f"{_place(node)} (C1)"
+        raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, what, "equal ranks", where)
     return _without(given, "padding")
 
 

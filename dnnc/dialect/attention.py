@@ -22,7 +22,7 @@ from .ops.block_mask_load import SDPA_BLOCK, BlockMaskLoad
 from .ops.matmul import Matmul
 from .ops.paged_cache_load import PagedCacheLoad
 from .ops.views import Transpose
-from .tensor import Tensor
+from .tensor import Tensor, strides_like
 
 if TYPE_CHECKING:
     from .ops.sdpa import Sdpa
@@ -76,9 +76,9 @@ class Attention:
     def _transposed(self, k: Tensor) -> Tensor:
         """A view of K: its elements stay where they are."""
         order = (*_BATCH_AND_HEADS, _COLUMN, _ROW)
-        strides = tuple(k.layout[axis] for axis in order)
+        strides = strides_like(k)
         kt = self.steps.virtual(k.dtype)
-        kt.strides = strides
+        kt.strides = tuple(strides[axis] for axis in order)
         self.steps.add(Transpose(x=k, y=kt, permutation=order))
         return kt
 

@@ -136,6 +136,7 @@ def _verifier(kind: type[Op]) -> Any:
             made = _read_op(op.operation, kind, {}, _symbols_around(op.operation))
             for tensor in (*made.operands, *made.results):
                 tensor.verify()
+            made.verify_rank_0()
             made.verify()
         except KeyError:
             return True  # an attribute is missing: MLIR's own verifier reports it next

@@ -6,7 +6,7 @@ import hashlib
 import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..dtypes import DType
@@ -43,6 +43,7 @@ class OperationGraph:
         self._loose: list[Tensor] = []
         self._expanded: list[Op] | None = None
         self._composites: list[tuple[Op, list[Op]]] = []
+        self._forms: Mapping[Tensor, Tensor] = {}
         self._text: str | None = None
 
     # ---- building
@@ -106,7 +107,7 @@ class OperationGraph:
 
     def _live(self, ops: Sequence[Op]) -> list[Op]:
         producers, live = {t: op for op in ops for t in op.results}, set[Op]()
-        pending = list(self.outputs)
+        pending = [self._forms.get(tensor, tensor) for tensor in self.outputs]
         while pending:
             op = producers.get(pending.pop())
             if op is not None and op not in live:
@@ -115,22 +116,30 @@ class OperationGraph:
         return [op for op in ops if op in live]
 
     def _expansion(self) -> list[Op]:
-        """The operations, composite ones replaced; new tensors have uids that are free."""
-        from .nested_reductions import in_steps  # written with operations, which need NumPy
+        """The operations, composite ones replaced, on plain operands; new tensors have uids that
+        are free."""
+        # Written with operations, which need NumPy.
+        from .nested_reductions import in_steps
+        from .plain_operands import plain
 
-        found: list[Op] = []
-        self._composites = []
-        for op in self.ops:
-            parts = list(_expanded([op]))
-            found += parts
-            if parts != [op]:
-                self._composites.append((op, parts))
-                for part in parts:
-                    part.made_at = op.made_at
-        found = in_steps(found)
-        used = (t for op in found for t in (*op.operands, *op.results))
+        expanded = [(op, list(_expanded([op]))) for op in self.ops]
+        for op, parts in expanded:
+            for part in parts:
+                part.made_at = op.made_at
+        found = plain(in_steps([part for _, parts in expanded for part in parts]))
+        self._forms = found.forms
+        self._composites = [
+            (op, [step for part in parts for step in found.places.get(part, ())])
+            for op, parts in expanded
+            if parts != [op]
+        ]
+        used = (t for op in found.ops for t in (*op.operands, *op.results))
         give_uids(dict.fromkeys((*self.declared, *used)))
-        return found
+        return found.ops
+
+    def form_of(self, tensor: Tensor) -> Tensor:
+        """What stands for a tensor in `live_ops`: itself, or one of its uid (`plain_operands`)."""
+        return self._forms.get(tensor, tensor) if self.live_ops else tensor
 
     @property
     def composites(self) -> list[tuple[Op, list[Op]]]:
@@ -323,12 +332,20 @@ class OperationGraph:
     def _infer_op(self, op: Op) -> None:
         for _, tensor in op.tensors("operand"):
             tensor.verify()
+        op.verify_rank_0()
         op.infer()
         for tensor in op.results:
             if tensor.dtype is None:
                 wanted = self.intermediate_type if tensor.is_virtual else self.io_type
                 tensor.dtype = wanted or self.io_type
             tensor.verify()
+            if tensor.repeated_axes:
+                raise tensor.error(
+                    Status.NOT_SUPPORTED_LAYOUT,
+                    f"strides {[str(s) for s in tensor.layout]} of a result put two elements in "
+                    "one place",
+                    "strides of 0 for inputs alone",
+                )
 
     def _verify(self) -> None:
         self._for_each_op(lambda op: op.verify())

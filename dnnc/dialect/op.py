@@ -101,6 +101,7 @@ class Op:
     kind_field: the attribute that titles have ("" = none).
     is_composite: `expand` always replaces it, so that no fusion has it.
     made_at: the line of the user's program that made it, for errors; None where it is not known.
+    scalars: operands of one element, which may have no dims.  takes_rank_0: all tensors may.
     """
 
     op_name: ClassVar[str] = ""
@@ -108,6 +109,8 @@ class Op:
     prefix: ClassVar[str] = ""
     kind_field: ClassVar[str] = ""
     is_composite: ClassVar[bool] = False
+    scalars: ClassVar[tuple[str, ...]] = ()
+    takes_rank_0: ClassVar[bool] = False
     role: str = "anchor"
     fields: ClassVar[tuple[Field, ...]] = ()
     _by_kind: ClassVar[Mapping[str, tuple[Field, ...]]] = {}
@@ -264,6 +267,17 @@ class Op:
             if field.kind != "attribute":
                 self._require_tensors(field)
         self.require_attribute_choices()
+
+    def verify_rank_0(self) -> None:
+        """A tensor whose dims are known, and are none, is where the operation takes such.
+
+        What infers and verifies other operations relies on one dim at least.
+        """
+        for kind in ("operand", "result"):
+            for field, tensor in self.tensors(kind):
+                if tensor.dims == () and not self.takes_rank_0 and field.name not in self.scalars:
+                    what = f"{field.parameter} {tensor.label} of rank 0"
+                    raise self.error(field.name, what, "rank 1 to 8", Status.NOT_SUPPORTED_SHAPE)
 
     def _require_tensors(self, field: Field) -> None:
         value = getattr(self, field.name)

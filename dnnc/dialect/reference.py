@@ -87,6 +87,9 @@ def _steps(
     found = solve_sizes({t: np.shape(v) for t, v in values.items()}, sizes)
     for tensor, value in values.items():
         _require_dims(tensor, np.shape(value), found)
+    if ops is not graph.ops:
+        forms = {tensor: graph.form_of(tensor) for tensor in values}
+        values = {form: in_form(tensor, values[tensor], form) for tensor, form in forms.items()}
     for tensor in dict.fromkeys(tensor for op in ops for tensor in op.operands):
         if tensor.is_constant:
             values[tensor] = np.full([1] * tensor.rank, tensor.value)
@@ -100,6 +103,18 @@ def _steps(
         ]
         values |= {tensor: widen(rounded) for tensor, _, rounded in results}
         yield Step(op, operands, results, found)
+
+
+def in_form(tensor: Tensor, value: Array, form: Tensor) -> Array:
+    """An input's value as that of the tensor that stands for it in `live_ops`."""
+    if form is tensor:
+        return value
+    repeated = tensor.repeated_axes
+    once = tuple(slice(0, 1) if axis in repeated else slice(None) for axis in range(tensor.rank))
+    found = np.asarray(value)[once]
+    dims = [1 if a in repeated else n for a, n in enumerate(found.shape)]
+    dims = [1] * (form.rank - tensor.rank) + dims
+    return found.reshape(dims) if found.size else np.zeros(dims, found.dtype)
 
 
 def solve_sizes(

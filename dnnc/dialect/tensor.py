@@ -135,9 +135,9 @@ class Tensor:
                 f"data type {self.type.cudnn}, which is a compute type only",
                 ", ".join(map(str, dtypes.ALL)),
             )
-        if not 1 <= self.rank <= MAX_RANK:
+        if self.rank > MAX_RANK:
             raise self.error(
-                Status.NOT_SUPPORTED_SHAPE, f"rank {self.rank}", f"rank 1 to {MAX_RANK}"
+                Status.NOT_SUPPORTED_SHAPE, f"rank {self.rank}", f"rank 0 to {MAX_RANK}"
             )
         if len(self.layout) != self.rank:
             raise self.error(
@@ -152,13 +152,13 @@ class Tensor:
             if high >= 1 << 31:
                 said = f"dim {extent!s:.80} up to {hex(high):.40}"
                 raise self.error(Status.NOT_SUPPORTED_SHAPE, said, "dims below 2**31")
-        for extent, stride in zip(self.shape, self.layout, strict=True):
+        for stride in self.layout:
             low, high = stride.bounds()
             if high >= 1 << 63:
                 said = f"stride of {hex(high):.40}"
                 raise self.error(Status.NOT_SUPPORTED_LAYOUT, said, "strides below 2**63")
-            if low < 0 or (low < 1 and extent.constant != 1 and stride.constant is not None):
-                raise self.error(Status.BAD_PARAM, f"stride {stride}", "positive strides")
+            if low < 0:
+                raise self.error(Status.BAD_PARAM, f"stride {stride}", "strides of at least 0")
         if self.alignment < 1 or self.alignment & (self.alignment - 1):
             raise self.error(
                 Status.BAD_PARAM, f"alignment {self.alignment}", "a power of two, in bytes"
@@ -209,6 +209,12 @@ class Tensor:
             raise self.error(
                 Status.NOT_SUPPORTED_LAYOUT, "ragged, of vectors", "ragged tensors of elements"
             )
+        if self.dims is not None and self.strides is not None and self.repeated_axes:
+            raise self.error(
+                Status.NOT_SUPPORTED_LAYOUT,
+                f"vectors of strides {text(self.strides)}",
+                "strides of at least 1",
+            )
 
     def take_form(self, dims: tuple[Expr, ...], strides: tuple[Expr, ...]) -> None:
         """Counts elements from now on, no vectors."""
@@ -241,6 +247,15 @@ class Tensor:
     def span(self) -> Expr:
         """Elements from its first to its last in memory, both counted (0 for an empty one)."""
         return sum(((d - 1) * s for d, s in zip(self.shape, self.layout, strict=True)), Expr.of(1))
+
+    @property
+    def repeated_axes(self) -> tuple[int, ...]:
+        """The axes along which each element is the same place in memory: those of stride 0."""
+        return tuple(
+            axis
+            for axis, (extent, stride) in enumerate(zip(self.shape, self.layout, strict=False))
+            if _is_repeated(extent, stride)
+        )
 
     def is_dense(self) -> bool:
         """Whether its elements fill their span without gaps, in some order of the dims."""
@@ -308,19 +323,35 @@ def packed_strides(dims: Sequence[Size], order: Sequence[int] | None = None) -> 
 def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...]:
     """The axes from the largest stride to the smallest, ties in the order given.
 
-    A stride of a symbol is ranked by its value at the middle of every symbol's range.
+    A stride of a symbol is ranked by its value at the middle of every symbol's range.  An axis of
+    stride 0 follows the axis before it; the first one is outermost.
     """
     middle = {
         dim.name: max(1, (dim.min + dim.max) // 2)
         for expr in (*dims, *strides)
         for dim in expr.dims()
     }
-    return tuple(
-        sorted(
-            range(len(dims)),
-            key=lambda axis: (-strides[axis].evaluate(middle), dims[axis].constant == 1, axis),
-        )
+    repeated = [axis for axis in range(len(dims)) if _is_repeated(dims[axis], strides[axis])]
+    order = sorted(
+        (axis for axis in range(len(dims)) if axis not in repeated),
+        key=lambda axis: (-strides[axis].evaluate(middle), dims[axis].constant == 1, axis),
     )
+    for axis in repeated:
+        order.insert(order.index(axis - 1) + 1 if axis else 0, axis)
+    return tuple(order)
+
+
+def _is_repeated(extent: Expr, stride: Expr) -> bool:
+    """Whether all elements along an axis are one place in memory."""
+    return stride.constant == 0 and extent.constant != 1
+
+
+def strides_like(model: Tensor) -> tuple[Expr, ...]:
+    """Strides of a result of the model's dims that lies in memory as the model does; packed where
+    several of the model's elements are one place."""
+    if not model.repeated_axes:
+        return model.layout
+    return packed_strides(model.shape, stride_order(model.shape, model.layout))
 
 
 def dense_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...] | None:
@@ -337,6 +368,23 @@ def dense_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...
             return None
         running = running * dims[axis]
     return order
+
+
+def with_rank(sizes: Sequence[Expr], rank: int) -> tuple[Expr, ...]:
+    """Dims, or strides, of so many axes: with dims of 1 ahead."""
+    return (*(Expr.of(1),) * (rank - len(sizes)), *sizes)
+
+
+def broadcast_dims(shapes: Iterable[Sequence[Expr]]) -> tuple[Expr, ...]:
+    """The dims of operands together: leading dims of 1 are implied, and of each axis the first
+    dim that is not 1 counts, which the others have to equal."""
+    listed = list(shapes)
+    rank = max(map(len, listed))
+    dims: list[Expr] = []
+    for axis in range(-rank, 0):
+        own = [shape[axis] for shape in listed if len(shape) >= -axis]
+        dims.append(next((extent for extent in own if extent.constant != 1), Expr.of(1)))
+    return tuple(dims)
 
 
 def text(values: Iterable[Size]) -> str:

@@ -39,7 +39,7 @@ def groups_by_axes(graph: OperationGraph) -> list[list[Op]] | None:
     if order is None or len(order) < 2:
         return None
     wanted = {axes: [op.operands[0] for op in parts.reductions[axes]] for axes in order}
-    for output in graph.outputs:
+    for output in map(graph.form_of, graph.outputs):
         if output in parts.axes_of:
             continue
         needed = parts.needed([output])

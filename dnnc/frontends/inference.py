@@ -68,7 +68,7 @@ def require_fit(graph: OperationGraph, op: Op) -> None:
 
     What else may be wrong is left to `validate`: types and results may be set later.
     """
-    if any(len(t.dims or ()) != len(t.strides or ()) or not t.dims for t in op.operands):
+    if any(len(t.dims or ()) != len(t.strides or ()) or t.dims is None for t in op.operands):
         return
     if not _has_single_symbols(op):
         return
@@ -77,6 +77,7 @@ def require_fit(graph: OperationGraph, op: Op) -> None:
     try:
         trial = vectors.of_elements(trial)
         _with_types(trial.operands, graph)
+        trial.verify_rank_0()
         trial.infer()
         _with_types(trial.results, graph)
         trial.verify()
@@ -104,7 +105,7 @@ def _infer_early(op: Op) -> None:
 
     What can't be inferred yet is left to `validate`, which reports it.
     """
-    if any(len(t.dims or ()) != len(t.strides or ()) or not t.dims for t in op.operands):
+    if any(len(t.dims or ()) != len(t.strides or ()) or t.dims is None for t in op.operands):
         return  # `validate` says what is missing
     open_fields = [
         (tensor, [f for f in ("dims", "strides", "dtype") if getattr(tensor, f) is None])
@@ -112,6 +113,7 @@ def _infer_early(op: Op) -> None:
     ]
     with contextlib.suppress(DnncError, ValueError):
         on_elements = vectors.of_elements(op)
+        on_elements.verify_rank_0()
         on_elements.infer()
         for elements, tensor in zip(on_elements.results, op.results, strict=True):
             vectors.fold(elements, tensor)

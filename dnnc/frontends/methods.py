@@ -23,6 +23,7 @@ from ..dialect.ops import (
     OPS,
     Batchnorm,
     BatchnormBackward,
+    Broadcast,
     Concatenate,
     ConvDgrad,
     ConvFprop,
@@ -45,6 +46,7 @@ from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, DnncTypeError, Status
 from ..expr import Expr
+from . import broadcasts
 from .enums import CONVOLUTION_MODES, choice_of
 
 _LARGE = 1 << 63
@@ -255,7 +257,8 @@ def _pointwise_method(mode: Mode, name: str, operands: tuple[str, ...]) -> Any:
 
     doc = (
         f"{mode.formula}, element by element; dims of 1 broadcast.\n\n"
-        f"{', '.join(operands)}: tensors of one rank, or numbers.  Result: their broadcast dims.\n"
+        f"{', '.join(operands)}: tensors, or numbers; leading dims of 1 are implied.\n"
+        f"Result: their broadcast dims.\n"
         f"Source: {mode.cudnn}."
     )
     return _make(name, [*parameters, *_COMMON], doc, body)
@@ -334,8 +337,9 @@ def _slice(graph: Any, given: dict[str, Any]) -> Any:
             f"a list of at most {x.rank} Python slices, of steps of at least 1",
         )
     bounds = [_bounds(dims[axis].constant, s, axis) for axis, s in enumerate(slices)]
-    starts, stops, steps = zip(*bounds, strict=True)
-    values = {"x": x, "starts": starts, "stops": stops, "steps": steps, "name": given["name"]}
+    starts, stops, steps = ([bound[i] for bound in bounds] for i in range(3))
+    taken = {"starts": tuple(starts), "stops": tuple(stops), "steps": tuple(steps)}
+    values = {"x": x, **taken, "name": given["name"]}
     return graph._append(Slice, values)
 
 
@@ -474,6 +478,9 @@ _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = 
         for kind in (ConvFprop, ConvDgrad, ConvWgrad)
     },
     Slice: ([_parameter("input"), _parameter("slices", ()), *_COMMON], _slice),
+    Broadcast: (
+        [_parameter("input"), _parameter("dim"), _parameter("name", "")], broadcasts.broadcast
+    ),
     Concatenate: (
         [_parameter("inputs"), _parameter("axis"), _parameter("in_place_index", None),
          _parameter("name", "")],

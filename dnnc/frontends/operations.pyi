@@ -41,7 +41,8 @@ class Operations:
     ) -> GraphTensor:
         """C = A @ B over the last two dims; the leading dims are batches and broadcast.
 
-        A [..., M, K], B [..., K, N], C [..., M, N].  Where a batch dim of A or B divides C's, as many
+        A [..., M, K], B [..., K, N], C [..., M, N].  An operand of fewer dims has batch dims of 1 ahead
+        of its own.  Where a batch dim of A or B divides C's, as many
         matrices of C that follow each other share one of its own: matrix b of C takes b // (C / own),
         as the query heads of grouped attention share those of keys.  Engines see such a product as one
         of more batch dims, between reshapes.  Products are summed in the compute type.
@@ -231,6 +232,22 @@ class Operations:
 
         Returns:
             [d0, ..., c0 + c1 + ..., ..., dn]
+        """
+    def broadcast(self, input: Tensor, dim: Sizes, name: str = "") -> GraphTensor:
+        """Y repeats X along each axis where X has dim 1, or no dim.
+
+        X [d0 or 1, ..., dn or 1], Y [..., d0, ..., dn]: the last dims stand below each other, as in
+        NumPy.  Engines see the pointwise operation identity, or X itself as the operand of pointwise
+        operations whose other operands have Y's dims.
+        Source: NumPy's broadcast_to, StableHLO's broadcast_in_dim; cuDNN has no such operation.
+
+        Arguments:
+            input: the input
+            dim: dims of the result
+            name: a label; results are named after it
+
+        Returns:
+            the result
         """
     def conv_fprop(
         self,
@@ -1908,7 +1925,8 @@ class Operations:
     ) -> GraphTensor:
         """x + b, element by element; dims of 1 broadcast.
 
-        a, b: tensors of one rank, or numbers.  Result: their broadcast dims.
+        a, b: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ADD.
 
         Arguments:
@@ -1929,7 +1947,8 @@ class Operations:
     ) -> GraphTensor:
         """x + b, element by element; dims of 1 broadcast.
 
-        input, bias: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, bias: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ADD.
 
         Arguments:
@@ -1946,7 +1965,8 @@ class Operations:
     ) -> GraphTensor:
         """x * b, element by element; dims of 1 broadcast.
 
-        a, b: tensors of one rank, or numbers.  Result: their broadcast dims.
+        a, b: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_MUL.
 
         Arguments:
@@ -1967,7 +1987,8 @@ class Operations:
     ) -> GraphTensor:
         """x * b, element by element; dims of 1 broadcast.
 
-        input, scale: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, scale: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_MUL.
 
         Arguments:
@@ -1988,7 +2009,8 @@ class Operations:
     ) -> GraphTensor:
         """min(x, b), element by element; dims of 1 broadcast.
 
-        input0, input1: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input0, input1: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_MIN.
 
         Arguments:
@@ -2009,7 +2031,8 @@ class Operations:
     ) -> GraphTensor:
         """max(x, b), element by element; dims of 1 broadcast.
 
-        input0, input1: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input0, input1: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_MAX.
 
         Arguments:
@@ -2026,7 +2049,8 @@ class Operations:
     ) -> GraphTensor:
         """x + b * b, element by element; dims of 1 broadcast.
 
-        a, b: tensors of one rank, or numbers.  Result: their broadcast dims.
+        a, b: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ADD_SQUARE.
 
         Arguments:
@@ -2043,7 +2067,8 @@ class Operations:
     ) -> GraphTensor:
         """x / b, element by element; dims of 1 broadcast.
 
-        a, b: tensors of one rank, or numbers.  Result: their broadcast dims.
+        a, b: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_DIV.
 
         Arguments:
@@ -2064,7 +2089,8 @@ class Operations:
     ) -> GraphTensor:
         """the rest of x / b, with the sign of x, element by element; dims of 1 broadcast.
 
-        input0, input1: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input0, input1: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_MOD.
 
         Arguments:
@@ -2085,7 +2111,8 @@ class Operations:
     ) -> GraphTensor:
         """x ** b, element by element; dims of 1 broadcast.
 
-        input0, input1: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input0, input1: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_POW.
 
         Arguments:
@@ -2102,7 +2129,8 @@ class Operations:
     ) -> GraphTensor:
         """x - b, element by element; dims of 1 broadcast.
 
-        a, b: tensors of one rank, or numbers.  Result: their broadcast dims.
+        a, b: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SUB.
 
         Arguments:
@@ -2123,7 +2151,8 @@ class Operations:
     ) -> GraphTensor:
         """the angle of (b, x), element by element; dims of 1 broadcast.
 
-        input0, input1: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input0, input1: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ATAN2.
 
         Arguments:
@@ -2140,7 +2169,8 @@ class Operations:
     ) -> GraphTensor:
         """x ** 0.5, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SQRT.
 
         Arguments:
@@ -2156,7 +2186,8 @@ class Operations:
     ) -> GraphTensor:
         """|x|, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ABS.
 
         Arguments:
@@ -2172,7 +2203,8 @@ class Operations:
     ) -> GraphTensor:
         """x rounded up, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_CEIL.
 
         Arguments:
@@ -2188,7 +2220,8 @@ class Operations:
     ) -> GraphTensor:
         """cos x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_COS.
 
         Arguments:
@@ -2204,7 +2237,8 @@ class Operations:
     ) -> GraphTensor:
         """e ** x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_EXP.
 
         Arguments:
@@ -2220,7 +2254,8 @@ class Operations:
     ) -> GraphTensor:
         """x rounded down, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_FLOOR.
 
         Arguments:
@@ -2236,7 +2271,8 @@ class Operations:
     ) -> GraphTensor:
         """the natural logarithm of x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_LOG.
 
         Arguments:
@@ -2252,7 +2288,8 @@ class Operations:
     ) -> GraphTensor:
         """-x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_NEG.
 
         Arguments:
@@ -2268,7 +2305,8 @@ class Operations:
     ) -> GraphTensor:
         """x ** -0.5, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_RSQRT.
 
         Arguments:
@@ -2284,7 +2322,8 @@ class Operations:
     ) -> GraphTensor:
         """sin x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SIN.
 
         Arguments:
@@ -2300,7 +2339,8 @@ class Operations:
     ) -> GraphTensor:
         """tan x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_TAN.
 
         Arguments:
@@ -2316,7 +2356,8 @@ class Operations:
     ) -> GraphTensor:
         """erf x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ERF.
 
         Arguments:
@@ -2332,7 +2373,8 @@ class Operations:
     ) -> GraphTensor:
         """x, in the result's type, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_IDENTITY.
 
         Arguments:
@@ -2348,7 +2390,8 @@ class Operations:
     ) -> GraphTensor:
         """1 / x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_RECIPROCAL.
 
         Arguments:
@@ -2370,7 +2413,8 @@ class Operations:
     ) -> GraphTensor:
         """min(x, upper) if x >= lower else lower + slope * (x - lower), element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_RELU_FWD.
 
         Arguments:
@@ -2389,7 +2433,8 @@ class Operations:
     ) -> GraphTensor:
         """tanh x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_TANH_FWD.
 
         Arguments:
@@ -2405,7 +2450,8 @@ class Operations:
     ) -> GraphTensor:
         """1 / (1 + e ** -x), element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SIGMOID_FWD.
 
         Arguments:
@@ -2425,7 +2471,8 @@ class Operations:
     ) -> GraphTensor:
         """x if x > 0 else alpha * (e ** x - 1), element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ELU_FWD.
 
         Arguments:
@@ -2442,7 +2489,8 @@ class Operations:
     ) -> GraphTensor:
         """x / 2 * (1 + erf(x / sqrt 2)), element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_GELU_FWD.
 
         Arguments:
@@ -2462,7 +2510,8 @@ class Operations:
     ) -> GraphTensor:
         """log(1 + e ** (beta * x)) / beta, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SOFTPLUS_FWD.
 
         Arguments:
@@ -2483,7 +2532,8 @@ class Operations:
     ) -> GraphTensor:
         """x / (1 + e ** (-beta * x)), element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SWISH_FWD.
 
         Arguments:
@@ -2500,7 +2550,8 @@ class Operations:
     ) -> GraphTensor:
         """x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x**3))), element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_GELU_APPROX_TANH_FWD.
 
         Arguments:
@@ -2523,7 +2574,8 @@ class Operations:
     ) -> GraphTensor:
         """dy where lower < x < upper, slope * dy below, 0 above, element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_RELU_BWD.
 
         Arguments:
@@ -2547,7 +2599,8 @@ class Operations:
     ) -> GraphTensor:
         """dy * (1 - tanh(x)**2), element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_TANH_BWD.
 
         Arguments:
@@ -2568,7 +2621,8 @@ class Operations:
     ) -> GraphTensor:
         """dy * s * (1 - s), s = sigmoid x, element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SIGMOID_BWD.
 
         Arguments:
@@ -2590,7 +2644,8 @@ class Operations:
     ) -> GraphTensor:
         """dy if x > 0 else dy * alpha * e ** x, element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_ELU_BWD.
 
         Arguments:
@@ -2612,7 +2667,8 @@ class Operations:
     ) -> GraphTensor:
         """dy * (cdf(x) + x * pdf(x)) of the normal distribution, element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_GELU_BWD.
 
         Arguments:
@@ -2634,7 +2690,8 @@ class Operations:
     ) -> GraphTensor:
         """dy * sigmoid(beta * x), element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SOFTPLUS_BWD.
 
         Arguments:
@@ -2657,7 +2714,8 @@ class Operations:
     ) -> GraphTensor:
         """dy * (s + beta * x * s * (1 - s)), s = sigmoid(beta * x), element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_SWISH_BWD.
 
         Arguments:
@@ -2679,7 +2737,8 @@ class Operations:
     ) -> GraphTensor:
         """dy * the slope of gelu_approx_tanh at x, element by element; dims of 1 broadcast.
 
-        loss, input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        loss, input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_GELU_APPROX_TANH_BWD.
 
         Arguments:
@@ -2700,7 +2759,8 @@ class Operations:
     ) -> GraphTensor:
         """x == b, element by element; dims of 1 broadcast.
 
-        input, comparison: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, comparison: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_CMP_EQ.
 
         Arguments:
@@ -2721,7 +2781,8 @@ class Operations:
     ) -> GraphTensor:
         """x != b, element by element; dims of 1 broadcast.
 
-        input, comparison: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, comparison: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_CMP_NEQ.
 
         Arguments:
@@ -2742,7 +2803,8 @@ class Operations:
     ) -> GraphTensor:
         """x > b, element by element; dims of 1 broadcast.
 
-        input, comparison: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, comparison: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_CMP_GT.
 
         Arguments:
@@ -2763,7 +2825,8 @@ class Operations:
     ) -> GraphTensor:
         """x >= b, element by element; dims of 1 broadcast.
 
-        input, comparison: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, comparison: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_CMP_GE.
 
         Arguments:
@@ -2784,7 +2847,8 @@ class Operations:
     ) -> GraphTensor:
         """x < b, element by element; dims of 1 broadcast.
 
-        input, comparison: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, comparison: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_CMP_LT.
 
         Arguments:
@@ -2805,7 +2869,8 @@ class Operations:
     ) -> GraphTensor:
         """x <= b, element by element; dims of 1 broadcast.
 
-        input, comparison: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input, comparison: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_CMP_LE.
 
         Arguments:
@@ -2822,7 +2887,8 @@ class Operations:
     ) -> GraphTensor:
         """x and b, element by element; dims of 1 broadcast.
 
-        a, b: tensors of one rank, or numbers.  Result: their broadcast dims.
+        a, b: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_LOGICAL_AND.
 
         Arguments:
@@ -2839,7 +2905,8 @@ class Operations:
     ) -> GraphTensor:
         """x or b, element by element; dims of 1 broadcast.
 
-        a, b: tensors of one rank, or numbers.  Result: their broadcast dims.
+        a, b: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_LOGICAL_OR.
 
         Arguments:
@@ -2856,7 +2923,8 @@ class Operations:
     ) -> GraphTensor:
         """not x, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_LOGICAL_NOT.
 
         Arguments:
@@ -2876,7 +2944,8 @@ class Operations:
     ) -> GraphTensor:
         """the index along an axis, element by element; dims of 1 broadcast.
 
-        input: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_GEN_INDEX.
 
         Arguments:
@@ -2898,7 +2967,8 @@ class Operations:
     ) -> GraphTensor:
         """x where t is not 0, else b, element by element; dims of 1 broadcast.
 
-        input0, input1, mask: tensors of one rank, or numbers.  Result: their broadcast dims.
+        input0, input1, mask: tensors, or numbers; leading dims of 1 are implied.
+        Result: their broadcast dims.
         Source: CUDNN_POINTWISE_BINARY_SELECT.
 
         Arguments:

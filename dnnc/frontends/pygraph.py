@@ -27,7 +27,7 @@ from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
 from ..errors import DnncError, DnncTypeError, Status
 from ..places import current_place
 from ..target import Target
-from . import enums
+from . import broadcasts, enums
 from .argument_types import DataType, Sizes
 from .asked_target import AskedTarget
 from .device_properties import DeviceProperties, create_device_properties
@@ -229,6 +229,20 @@ class pygraph(Operations):
         kind = enums.member_of("scalar_type", scalar_type, enums.scalar_type)
         made.is_by_value = kind == enums.scalar_type.RUNTIME_PARAM.value
         return made
+
+    def constant(
+        self,
+        value: float | int,
+        dim: Sizes = (),
+        data_type: DataType | None = None,
+        name: str = "",
+    ) -> GraphTensor:
+        """A tensor of one number.
+
+        dim: its dims; none by default.  data_type: FLOAT by default, INT32 of an int, BOOLEAN of a
+        bool.  The number is part of the kernels that read the tensor; no memory holds it.
+        """
+        return broadcasts.constant(self, value, dim, data_type, name)
 
     def query_tensor_attributes_of_uid(self, uid: int) -> Tensor:
         """The tensor with a uid; unknown ones are an error."""

@@ -64,6 +64,7 @@ _OTHERS = {
     "resample.padding_mode": ("PaddingMode | None", "what is around X; default: the mode's own"),
     "resample.generate_index": ("bool", "whether MAXPOOL has an index"),
     "reduction.generate_index": ("bool", "whether there is an index, of min, max and amax"),
+    "broadcast.dim": ("Sizes", "dims of the result"),
     "rng.seed": ("Operand", "[1, ..., 1], INT64, or a number"),
     "rng.offset": ("Operand", "[1, ..., 1], INT64, or a number"),
     "rng.dim": ("Sizes | None", "dims of the result; None: set_dim sets them"),

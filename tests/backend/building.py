@@ -266,6 +266,8 @@ _MODES_OF_NORMS = {
 
 def inexpressible(graph):
     """What cuDNN 9.19's descriptors can't say of a graph, "" if they can."""
+    if any(tensor.rank == 0 for tensor in graph.tensors):
+        return "a tensor without dims"
     for op in graph.ops:
         if op.op_name not in SPELLED:
             return op.op_name

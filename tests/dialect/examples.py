@@ -8,7 +8,7 @@ import dnnc
 from dnnc import dtypes
 from dnnc.dialect.pointwise_modes import MODES
 
-from . import attention_examples, conv_gradient_examples
+from . import attention_examples, broadcast_examples, conv_gradient_examples
 
 M = dnnc.Dim("M", min=1, max=512)
 B = dnnc.Dim("B", min=1, max=64, multiple_of=2)
@@ -506,6 +506,7 @@ EXAMPLES = {
         matmul_of_fp8(dtypes.fast_float_for_fp8),
         matmul_of_shared_matrices,
         matmul_of_shared_integers,
+        *broadcast_examples.MATMUL,
     ],
     "moe_grouped_matmul": [
         grouped_matmul([1, 7, 5], [4, 5, 3], name="experts"),
@@ -518,6 +519,7 @@ EXAMPLES = {
         scalar_operands,
         integer_arithmetic,
         strided_operands,
+        *broadcast_examples.POINTWISE,
     ],
     "reduction": [
         *(reduction_of(m.value) for m in dnnc.reduction_mode),
@@ -527,11 +529,13 @@ EXAMPLES = {
         reduction_with_index([4, 5, 6], [0, 1, 2], "amax", dtypes.bf16),
         reduction_with_index([4, 6], [0], "max", dtypes.i32, compute=dtypes.i32),
         reduction_with_index([4, 1, 6], [1], "min"),
+        *broadcast_examples.REDUCTION,
     ],
     "transpose": [transpose],
     "slice": [slice_with_steps],
     "reshape": [reshape_views, reshape_logical],
     "concatenate": [concatenate, concatenate_symbols],
+    "broadcast": broadcast_examples.EXAMPLES,
     "conv_fprop": [
         conv_2d,
         conv_1d_turned,
@@ -839,7 +843,7 @@ def wide(tensor):
 
 
 BROKEN = {
-    ("matmul", "C1"): broken(lambda g: matmul(g, [2, 3, 4], [4, 5])),
+    ("matmul", "C1"): broken(lambda g: matmul(g, [4], [4, 5], [5])),
     ("matmul", "C2"): broken(lambda g: matmul(g, [3, 4], [5, 6])),
     ("matmul", "C3"): broken(lambda g: matmul(g, [2, 3, 4], [3, 4, 5])),
     ("matmul", "C4"): broken(lambda g: matmul(g, [3, 4], [4, 5], [3, 6])),
@@ -890,6 +894,8 @@ BROKEN = {
     ("concatenate", "C5"): broken(
         lambda g: concatenate_of(g, [[2, 3], [2, 3]], 0, in_place_index=0)
     ),
+    ("broadcast", "C1"): broken(lambda g: g.broadcast(g.tensor([2, 4]), [3, 4])),
+    ("broadcast", "C2"): broken(lambda g: wide(g.broadcast(g.tensor([4]), [3, 4]))),
     ("conv_fprop", "C1"): broken(lambda g: conv(g, stride=[1])),
     ("conv_fprop", "C2"): broken(lambda g: conv(g, stride=[1, 0])),
     ("conv_fprop", "C3"): broken(lambda g: conv(g, w=(6, 3, 3, 3))),

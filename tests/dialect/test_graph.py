@@ -102,13 +102,50 @@ def test_dims_below_one_are_refused(dims):
     assert "dim" in refused(g.graph).what
 
 
-@pytest.mark.parametrize("strides", [[0, 1], [-4, 1], [4, 0]])
-def test_strides_that_are_not_positive_are_refused(strides):
+def test_negative_strides_are_refused():
     g = new_graph()
-    finish(g, g.exp(g.tensor([3, 4], strides)))
+    finish(g, g.exp(g.tensor([3, 4], [-4, 1])))
     error = refused(g.graph)
-    assert "stride" in error.what
-    assert error.supported == "positive strides"
+    assert "stride -4" in error.what
+    assert error.supported == "strides of at least 0"
+
+
+@pytest.mark.parametrize("is_output", [True, False])
+@pytest.mark.parametrize("dims", [[3, 4], [dnnc.Dim("M"), 4]])
+def test_results_of_stride_0_are_refused(dims, is_output):
+    g = new_graph()
+    y = g.exp(g.tensor(dims)).set_stride([0, 1])
+    finish(g, y if is_output else g.exp(y))
+    error = refused(g.graph)
+    assert error.status is Status.NOT_SUPPORTED_LAYOUT
+    assert "two elements in one place" in error.what
+
+
+@pytest.mark.parametrize(
+    ("strides", "order"),
+    [
+        ([0, 8, 1], (0, 1, 2)),
+        ([8, 0, 1], (0, 1, 2)),
+        ([1, 8, 0], (1, 2, 0)),
+        ([0, 1, 4], (0, 2, 1)),
+    ],
+)
+def test_results_of_inputs_of_stride_0_are_packed(strides, order):
+    """An axis that repeats lies behind the one before it; the first is outermost."""
+    g = new_graph()
+    x = g.tensor([2, 3, 4], strides)
+    y = g.exp(x)
+    finish(g, y)
+    g.graph.finalize()
+    assert y.strides == packed_strides(x.shape, order)
+
+
+def test_operations_that_need_axes_refuse_rank_0():
+    g = new_graph()
+    finish(g, g.softmax(g.tensor([])))
+    error = refused(g.graph)
+    assert error.status is Status.NOT_SUPPORTED_SHAPE
+    assert "rank 0" in error.what
 
 
 def test_more_dims_than_strides_are_refused():

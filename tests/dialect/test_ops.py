@@ -92,8 +92,8 @@ def test_docstrings_state_shapes_source_and_constraints(op):
 def test_descriptor_names_are_unique(op):
     # cuDNN has no descriptor of them; of sdpa_fp8 it has sdpa's, with attributes we don't know
     ours = (
-        "softmax_backward", "block_mask_load", "peer_reduction", "ragged_load", "ragged_store",
-        "sdpa_fp8",
+        "broadcast", "softmax_backward", "block_mask_load", "peer_reduction", "ragged_load",
+        "ragged_store", "sdpa_fp8",
     )  # fmt: skip
     assert op.backend.startswith("OPERATION_") or op.op_name in ours
     names = [field.backend for field in op.fields if field.backend]
@@ -112,7 +112,8 @@ def random_inputs(graph, sizes, seed=0):
     rng = np.random.default_rng(seed)
     inputs = {}
     for tensor in graph.inputs:
-        shape = [n.evaluate(sizes) for n in tensor.shape]
+        dims = [n.evaluate(sizes) for n in tensor.shape]
+        shape = [1 if axis in tensor.repeated_axes else n for axis, n in enumerate(dims)]
         restricted = drawn(graph, tensor, rng, sizes)
         if restricted is not None:
             inputs[tensor.uid] = restricted
@@ -122,6 +123,8 @@ def random_inputs(graph, sizes, seed=0):
             inputs[tensor.uid] = rng.integers(-9, 10, shape)
         else:
             inputs[tensor.uid] = rng.uniform(0.25, 2.0, shape)
+        if tensor.repeated_axes:
+            inputs[tensor.uid] = np.broadcast_to(inputs[tensor.uid], dims)
     return inputs
 
 

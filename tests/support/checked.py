@@ -15,7 +15,8 @@ def random_inputs(graph, sizes, seed=0, low=-2.0, high=2.0):
     rng = np.random.default_rng(seed + machine.current().seed)
     inputs = {}
     for tensor in graph.inputs:
-        shape = [n.evaluate(sizes) for n in tensor.shape]
+        dims = [n.evaluate(sizes) for n in tensor.shape]
+        shape = [1 if axis in tensor.repeated_axes else n for axis, n in enumerate(dims)]
         restricted = drawn(graph, tensor, rng, sizes)
         if restricted is not None:
             inputs[tensor.uid] = restricted
@@ -25,6 +26,8 @@ def random_inputs(graph, sizes, seed=0, low=-2.0, high=2.0):
             inputs[tensor.uid] = rng.integers(0 if tensor.type.kind == "u" else -9, 10, shape)
         else:
             inputs[tensor.uid] = rng.uniform(low, high, shape).astype(tensor.type.numpy)
+        if tensor.repeated_axes:
+            inputs[tensor.uid] = np.broadcast_to(inputs[tensor.uid], dims)
     return inputs
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from dnnc import mlir
 from dnnc.dialect import dnn, json_form, structure
+from dnnc.dialect.reference import in_form
 from dnnc.mlir import ir
 from dnnc.passes.fuse import Fuse
 from dnnc.passes.lower_to_linalg import LowerToLinalg
@@ -125,14 +126,14 @@ def run(graph, inputs):
     for tensor in map(graph.tensor, taken):
         value = np.asarray(inputs[tensor.uid])
         stored = round_to(value if value.dtype == bool else widen(value), tensor.type)
-        shape = [n.constant for n in tensor.shape]
-        arrays.append(np.ascontiguousarray(np.broadcast_to(stored, shape)))
+        whole = np.broadcast_to(stored, [n.constant for n in tensor.shape])
+        arrays.append(np.ascontiguousarray(in_form(tensor, whole, graph.form_of(tensor))))
+    results = [graph.tensor(uid) for uid in made]
     outputs = {
-        t.uid: np.zeros([n.constant for n in t.shape], t.type.numpy)
-        for t in map(graph.tensor, made)
+        t.uid: np.zeros([n.constant for n in graph.form_of(t).shape], t.type.numpy) for t in results
     }
     memrefs = [descriptor(array) for array in (*arrays, *outputs.values())]
     address = engine.get_function_address("_mlir_ciface_main")
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(memrefs))(address)
     function(*(ctypes.addressof(m) for m in memrefs))
-    return outputs
+    return {t.uid: outputs[t.uid].reshape([n.constant for n in t.shape]) for t in results}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..op import Op
 from .batch_norm import Batchnorm, BatchnormInference, BnFinalize, DbnWeight, Genstats
 from .block_mask_load import BlockMaskLoad
+from .broadcast import Broadcast
 from .conv import ConvDgrad, ConvFprop, ConvWgrad
 from .matmul import Matmul
 from .moe_grouped_matmul import MoeGroupedMatmul
@@ -37,6 +38,7 @@ OPS: tuple[type[Op], ...] = (
     Slice,
     Reshape,
     Concatenate,
+    Broadcast,
     ConvFprop,
     ConvDgrad,
     ConvWgrad,

@@ -13,14 +13,15 @@ from ...errors import Status
 from ...expr import Expr
 from ...rounding import round_to, to_int32_saturated, to_int32_wrapped, widen
 from ..op import Op, attribute, operand, result
-from ..tensor import MAX_RANK, Tensor, packed_strides, text
+from ..tensor import MAX_RANK, Tensor, packed_strides, strides_like, text, with_rank
 from .views import Reshape
 
 
 class Matmul(Op):
     """C = A @ B over the last two dims; the leading dims are batches and broadcast.
 
-    A [..., M, K], B [..., K, N], C [..., M, N].  Where a batch dim of A or B divides C's, as many
+    A [..., M, K], B [..., K, N], C [..., M, N].  An operand of fewer dims has batch dims of 1 ahead
+    of its own.  Where a batch dim of A or B divides C's, as many
     matrices of C that follow each other share one of its own: matrix b of C takes b // (C / own),
     as the query heads of grouped attention share those of keys.  Engines see such a product as one
     of more batch dims, between reshapes.  Products are summed in the compute type.
@@ -29,7 +30,7 @@ class Matmul(Op):
     Source: cuDNN graph API, Matmul operation.
 
     Constraints:
-    (C1) ranks are equal and at least 2.
+    (C1) ranks are at least 2.
     (C2) K of A equals K of B.
     (C3) each batch dim of A and B is C's, 1, or a fixed number that divides C's.
     (C4) C's dims are the larger of the batch dims, M, N.
@@ -57,16 +58,22 @@ class Matmul(Op):
             self.c.strides = packed_strides(self.c.shape)
 
     def _dims(self) -> tuple[Expr, ...]:
-        """C's dims, of operands of equal ranks."""
-        pairs = zip(self.a.shape[:-2], self.b.shape[:-2], strict=True)
-        return (*(_larger(a, b) for a, b in pairs), self.a.shape[-2], self.b.shape[-1])
+        """C's dims."""
+        batches = (_larger(a, b) for a, b in self._batch_pairs())
+        return (*batches, self.a.shape[-2], self.b.shape[-1])
+
+    def _batch_pairs(self) -> list[tuple[Expr, Expr]]:
+        """The batch dims of A and B, which have one for each of C's."""
+        rank = max(self.a.rank, self.b.rank)
+        a, b = (with_rank(tensor.shape, rank)[:-2] for tensor in (self.a, self.b))
+        return list(zip(a, b, strict=True))
 
     def _verify_ranks(self) -> None:
-        if self.a.rank != self.b.rank or self.a.rank < 2:  # matmul_c1
+        if min(self.a.rank, self.b.rank) < 2:  # matmul_c1
             raise self.error(
                 "C1",
                 f"A {text(self.a.shape)}, B {text(self.b.shape)}",
-                "equal ranks of at least 2",
+                "ranks of at least 2",
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
 
@@ -97,7 +104,8 @@ class Matmul(Op):
     def _verify_result_dims(self) -> None:
         wanted = self._dims()
         for tensor in (self.a, self.b):  # matmul_c3
-            for axis, (extent, whole) in enumerate(zip(tensor.shape[:-2], wanted, strict=False)):
+            own = with_rank(tensor.shape, len(wanted))[:-2]
+            for axis, (extent, whole) in enumerate(zip(own, wanted, strict=False)):
                 if extent != whole and not _divides(extent, whole):
                     raise self.error(
                         "C3",
@@ -122,7 +130,7 @@ class Matmul(Op):
 
     def groups(self) -> Mapping[int, int]:
         """Batch axis -> the smaller dim of A and B, where it divides the other and is not 1."""
-        pairs = enumerate(zip(self.a.shape[:-2], self.b.shape[:-2], strict=True))
+        pairs = enumerate(self._batch_pairs())
         sizes = {axis: (a.constant or 0, b.constant or 0) for axis, (a, b) in pairs}
         return {axis: min(pair) for axis, pair in sizes.items() if 1 < min(pair) < max(pair)}
 
@@ -131,7 +139,8 @@ class Matmul(Op):
         groups = self.groups()
         if not groups:
             return None
-        a, b, c = (_split(tensor, groups) for tensor in (self.a, self.b, self.c))
+        rank = self.c.rank
+        a, b, c = (_split(tensor, rank, groups) for tensor in (self.a, self.b, self.c))
         first, second, last = (
             Reshape(x=x, y=y, reshape_mode="LOGICAL")
             for x, y in ((self.a, a), (self.b, b), (c, self.c))
@@ -163,11 +172,12 @@ def _divides(extent: Expr, whole: Expr) -> bool:
     return own == 1 or (bool(own) and all_of_it is not None and all_of_it % own == 0)
 
 
-def _split(tensor: Tensor, groups: Mapping[int, int]) -> Tensor:
-    """A view of a tensor with each axis of groups as two: the groups, and what is in each."""
+def _split(tensor: Tensor, rank: int, groups: Mapping[int, int]) -> Tensor:
+    """A view of a tensor, of a rank, with each axis of groups as two: groups, and their members."""
     dims: list[Expr] = []
     strides: list[Expr] = []
-    for axis, (extent, stride) in enumerate(zip(tensor.shape, tensor.layout, strict=True)):
+    whole = zip(with_rank(tensor.shape, rank), with_rank(strides_like(tensor), rank), strict=True)
+    for axis, (extent, stride) in enumerate(whole):
         if axis not in groups:
             dims.append(extent)
             strides.append(stride)
@@ -181,7 +191,9 @@ def _split(tensor: Tensor, groups: Mapping[int, int]) -> Tensor:
 
 def _shared(a: Any, b: Any) -> tuple[Any, Any]:
     """Operands whose batch dims are equal or 1: each matrix as often as it is shared."""
-    for axis in range(a.ndim - 2):
+    rank = max(a.ndim, b.ndim)
+    a, b = (np.reshape(array, (1,) * (rank - array.ndim) + array.shape) for array in (a, b))
+    for axis in range(rank - 2):
         small, large = sorted((a.shape[axis], b.shape[axis]))
         if 1 < small < large:
             a, b = (np.repeat(array, large // array.shape[axis], axis=axis) for array in (a, b))

@@ -13,7 +13,7 @@ from ...errors import Status
 from ...expr import Expr
 from ..expansion import Steps
 from ..op import Op
-from ..tensor import Tensor, packed_strides, text
+from ..tensor import Tensor, packed_strides, strides_like, text
 
 Dims = tuple[Expr, ...]
 
@@ -53,7 +53,7 @@ def fill_like(tensor: Tensor | None, model: Tensor) -> None:
     if tensor.dims is None:
         tensor.dims = model.dims
     if tensor.strides is None:
-        tensor.strides = model.strides
+        tensor.strides = None if model.strides is None else strides_like(model)
 
 
 def fill(tensor: Tensor | None, dims: Dims, dtype: DType | None) -> None:
@@ -75,6 +75,8 @@ def float64(arrays: Iterable[Any]) -> list[Any]:
 
 class Norm(Op):
     """The checks of an operation whose other tensors have dims that follow from its input's."""
+
+    scalars = ("epsilon", "momentum", "accum_count")
 
     compute_type: DType
 

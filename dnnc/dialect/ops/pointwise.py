@@ -13,7 +13,7 @@ from ...expr import Expr
 from ...rounding import to_int32_saturated, to_int32_wrapped
 from ..op import Op, attribute, operand, result
 from ..pointwise_modes import BY_NAME, Mode
-from ..tensor import Tensor, packed_strides, stride_order, text
+from ..tensor import Tensor, broadcast_dims, packed_strides, stride_order, text
 
 _COMPUTE_TYPES = {
     "float": (dtypes.f32, dtypes.f64),
@@ -36,14 +36,16 @@ _PARAMETERS = {
 class Pointwise(Op):
     """Y = mode(X), mode(X, B) or mode(X, B, T), element by element; dims of 1 broadcast.
 
-    X, B, T, Y [d0, ..., dn].  The operands are converted to the compute type, the result from
-    it to Y's type.  Backward modes take dY as X and the forward input as B.
+    X, B, T, Y [d0, ..., dn].  An operand of fewer dims has dims of 1 ahead of its own.  The
+    operands are converted to the compute type, the result from it to Y's type.  Backward modes
+    take dY as X and the forward input as B.
     Source: cuDNN graph API, Pointwise operation; modes: `cudnnPointwiseMode_t`.
 
     Constraints:
     (C1) the mode is known and has as many operands as are given.
-    (C2) ranks are equal, and each operand's dim is Y's or 1.
-    (C3) Y's dims are the operands' broadcast dims.
+    (C2) each operand's dim is Y's or 1; the last dims stand below each other.
+    (C3) Y's dims are the operands' broadcast dims; those of identity may be larger, or more, where
+         X's are 1.
     (C4) the compute type is one that the mode has: FLOAT and DOUBLE; INT32 too for arithmetic
          that integers know; BOOLEAN too for logic, selection and identity.  A comparison in
          BOOLEAN, as cuDNN's examples have it, is one in FLOAT if an operand is of a float type,
@@ -54,6 +56,7 @@ class Pointwise(Op):
 
     op_name = "pointwise"
     kind_field = "mode"
+    takes_rank_0 = True
     backend = "OPERATION_POINTWISE"
     role = "pointwise"
 
@@ -109,30 +112,23 @@ class Pointwise(Op):
         if self.y.dims is None:
             self.y.dims = self._broadcast_dims()
         if self.y.strides is None:
-            twin = next((t for t in self.operands if t.dims == self.y.dims and t.strides), None)
-            model = twin or next((t for t in self.operands if t.rank == self.y.rank), None)
-            order = stride_order(model.shape, model.layout) if model else None
-            self.y.strides = (
-                twin.layout if twin and twin.is_dense() else packed_strides(self.y.shape, order)
-            )
+            self.y.strides = self.inferred_strides(self.y.shape)
         if self.y.dtype is None and self.y.is_virtual:
             if self.row.result == "bool":
                 self.y.dtype = dtypes.i1
             elif self.mode == "gen_index":
                 self.y.dtype = dtypes.i32
 
+    def inferred_strides(self, dims: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        """Strides of a result of these dims: the operand's of the same dims, or packed in the
+        order of the axes of one of as many."""
+        twin = next((t for t in self.operands if t.dims == dims and t.strides), None)
+        model = twin or next((t for t in self.operands if t.rank == len(dims)), None)
+        order = stride_order(model.shape, model.layout) if model else None
+        return twin.layout if twin and twin.is_dense() else packed_strides(dims, order)
+
     def _broadcast_dims(self) -> tuple[Expr, ...]:
-        rank = max(operand.rank for operand in self.operands)
-        if any(operand.rank != rank for operand in self.operands):
-            shapes = ", ".join(text(operand.shape) for operand in self.operands)
-            raise self.error(
-                "C2", f"operands {shapes}", "equal ranks", Status.BAD_PARAM_SHAPE_MISMATCH
-            )
-        dims: list[Expr] = []
-        for axis in range(rank):
-            wide = [t.shape[axis] for t in self.operands if t.shape[axis].constant != 1]
-            dims.append(wide[0] if wide else Expr.of(1))
-        return tuple(dims)
+        return broadcast_dims(operand.shape for operand in self.operands)
 
     def verify(self) -> None:
         self.require_attribute_choices()
@@ -148,20 +144,24 @@ class Pointwise(Op):
                 Status.NOT_SUPPORTED_DATA_TYPE,
             )
         if self.mode == "gen_index" and not 0 <= (self.axis or 0) < self.x.rank:  # pointwise_c5
-            raise self.error("C5", f"axis={self.axis}", f"0 to {self.x.rank - 1}")
+            known = f"0 to {self.x.rank - 1}" if self.x.rank else "an operand with axes"
+            raise self.error("C5", f"axis={self.axis}", known)
         self._verify_parameters()
 
     def _verify_dims(self) -> None:
-        dims = self._broadcast_dims()  # pointwise_c2: equal ranks
+        dims = self._broadcast_dims()
         for tensor in self.operands:  # pointwise_c2
-            for axis, extent in enumerate(tensor.shape):
-                if extent != dims[axis] and extent.constant != 1:
+            for axis in range(-tensor.rank, 0):
+                extent, wanted = tensor.shape[axis], dims[axis]
+                if extent != wanted and extent.constant != 1:
                     raise self.error(
                         "C2",
-                        f"dim {axis} of {tensor.label} is {extent}, not {dims[axis]}",
-                        f"{dims[axis]} or 1",
+                        f"dim {axis + tensor.rank} of {tensor.label} is {extent}, not {wanted}",
+                        f"{wanted} or 1",
                         Status.BAD_PARAM_SHAPE_MISMATCH,
                     )
+        if self.mode == "identity" and self.y.rank >= len(dims):
+            dims = broadcast_dims((dims, self.y.shape))
         if self.y.shape != dims:  # pointwise_c3
             raise self.error(
                 "C3",
@@ -181,6 +181,9 @@ class Pointwise(Op):
             raise self.error("C6", "axis is not given", f"0 to {self.x.rank - 1}")
 
     def reference(self, *operands: Any, **context: Any) -> Any:
+        if self.mode == "identity" and self.x.shape != self.y.shape:
+            dims = [extent.evaluate(context["sizes"]) for extent in self.y.shape]
+            operands = (np.broadcast_to(operands[0], dims),)
         if self.mode == "identity" and self.x.type == self.y.type:
             return np.array(operands[0])
         arrays = [_operand(array, self.compute_type) for array in operands]

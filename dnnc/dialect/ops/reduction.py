@@ -101,6 +101,7 @@ class Reduction(Op):
 
     op_name = "reduction"
     kind_field = "mode"
+    takes_rank_0 = True
     backend = "OPERATION_REDUCTION"
 
     x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")

@@ -51,6 +51,7 @@ class Rng(Op):
     """
 
     op_name = "rng"
+    scalars = ("seed", "offset")
     kind_field = "distribution"
     backend = "OPERATION_RNG"
     prefix = "OPERATION_RNG"

@@ -76,6 +76,7 @@ class Sdpa(Norm):
     """
 
     op_name = "sdpa"
+    scalars = ("attn_scale", "seed", "offset")
     is_composite = True
     backend = "OPERATION_SDPA_FWD"
     operand_types: ClassVar[tuple[DType, ...]] = (dtypes.f16, dtypes.bf16, dtypes.f32)

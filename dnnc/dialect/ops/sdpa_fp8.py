@@ -41,6 +41,7 @@ class SdpaFp8(Sdpa):
     """
 
     op_name = "sdpa_fp8"
+    scalars = (*Sdpa.scalars, *_SCALES)
     backend = ""
     operand_types: ClassVar[tuple[DType, ...]] = (dtypes.f8e4m3, dtypes.f8e5m2)
 

@@ -197,6 +197,7 @@ class Reshape(View):
     """
 
     op_name = "reshape"
+    takes_rank_0 = True
     backend = "OPERATION_RESHAPE"
 
     reshape_mode: str = attribute(

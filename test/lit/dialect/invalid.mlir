@@ -2,9 +2,9 @@
 
 // One operation a part, named for the constraint that it breaks.
 
-func.func @matmul_c1(%a: tensor<2x3x4xf32>, %b: tensor<4x5xf32>) {
-  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C1): A [2, 3, 4], B [4, 5]; accepted: equal ranks of at least 2}}
-  "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<2x3x4xf32>, tensor<4x5xf32>) -> tensor<2x3x5xf32>
+func.func @matmul_c1(%a: tensor<4xf32>, %b: tensor<4x5xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: matmul (C1): A [4], B [4, 5]; accepted: ranks of at least 2}}
+  "dnn.matmul"(%a, %b) {compute_type = f32} : (tensor<4xf32>, tensor<4x5xf32>) -> tensor<5xf32>
   return
 }
 
@@ -341,6 +341,30 @@ func.func @concatenate_c4(%a: tensor<2x3xf32>, %b: tensor<2x3xf16>) {
 func.func @concatenate_c5(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) {
   // expected-error@+1 {{NOT_SUPPORTED: concatenate (C5): in_place_index=0; accepted: no in_place_index: the result has its own buffer}}
   "dnn.concatenate"(%a, %b) {axis = 0 : i64, in_place_index = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<4x3xf32>
+  return
+}
+
+// -----
+
+func.func @broadcast_c1(%a: tensor<2x4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: broadcast (C1): X has dims [2, 4]; accepted: dims of [3, 4], or 1, or no leading dims}}
+  "dnn.broadcast"(%a) : (tensor<2x4xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @broadcast_c2(%a: tensor<4xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: broadcast (C2): Y has data type f16; accepted: f32}}
+  "dnn.broadcast"(%a) : (tensor<4xf32>) -> tensor<3x4xf16>
+  return
+}
+
+// -----
+
+func.func @softmax_of_rank_0(%a: tensor<f32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_SHAPE: softmax (x): input a tensor without a name of rank 0; accepted: rank 1 to 8}}
+  "dnn.softmax"(%a) {algorithm = "ACCURATE", axis = array<i64: 0>, compute_type = f32} : (tensor<f32>) -> tensor<f32>
   return
 }
 
@@ -1591,7 +1615,7 @@ func.func @layout_symbol_that_no_symbol_names(%a: tensor<2x?xf32, #dnn.layout<af
 // -----
 
 func.func @negative_stride(%a: tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 3, -3, 1)>>>) {
-  // expected-error@+1 {{BAD_PARAM: a tensor without a name: stride -3; accepted: positive strides}}
+  // expected-error@+1 {{BAD_PARAM: a tensor without a name: stride -3; accepted: strides of at least 0}}
   "dnn.transpose"(%a) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32, #dnn.layout<affine_map<() -> (2, 3, -3, 1)>>>) -> tensor<3x2xf32>
   return
 }

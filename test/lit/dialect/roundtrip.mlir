@@ -96,6 +96,13 @@ func.func @concatenate(%x: tensor<2x3xf32>, %y: tensor<2x4xf32>) -> tensor<2x7xf
   return %0 : tensor<2x7xf32>
 }
 
+// CHECK-LABEL: func.func @broadcast
+// CHECK: "dnn.broadcast"(%{{.*}}) : (tensor<f32>) -> tensor<2x7xf32>
+func.func @broadcast(%x: tensor<f32>) -> tensor<2x7xf32> {
+  %0 = "dnn.broadcast"(%x) : (tensor<f32>) -> tensor<2x7xf32>
+  return %0 : tensor<2x7xf32>
+}
+
 // CHECK-LABEL: func.func @conv_fprop
 // CHECK: "dnn.conv_fprop"(%{{.*}}, %{{.*}}) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 2>, post_padding = array<i64: 2, 1>, pre_padding = array<i64: 1, 0>, stride = array<i64: 2, 1>}
 func.func @conv_fprop(%x: tensor<2x4x7x6xf32>, %w: tensor<6x2x3x2xf32>) -> tensor<2x6x4x5xf32> {
