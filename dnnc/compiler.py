@@ -31,6 +31,7 @@ from .engines.inputs import Inputs, inputs_of
 from .engines.unspilled import Door, unspilled
 from .engines.variants import guarded_configs
 from .errors import DnncError, Status, cudnnGraphNotSupportedError
+from .expr import bounds_of
 from .mlir import ir
 from .options import DEFAULTS, Options
 from .passes import unchanged
@@ -41,6 +42,7 @@ from .plan.plan import (
     Kernel,
     Module,
     Plan,
+    ProductBound,
     Program,
     Step,
     Symbol,
@@ -485,6 +487,7 @@ def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
         name=graph.name,
         graph=to_json(graph),
         symbols=tuple(Symbol(d.name, d.min, d.max, d.multiple_of) for d in graph.symbols.values()),
+        bounds=tuple(ProductBound(str(b), b.max) for b in bounds_of(graph.symbols.values())),
         tensors=_tensor_records(graph),
         programs=(made,),
         may_alias=_aliases(graph),

@@ -28,7 +28,7 @@ from typing import Any, cast
 from . import __version__, given, log
 from .dialect.canonical_order import canonical_order
 from .dialect.graph import OperationGraph
-from .dialect.json_form import ops_to_json
+from .dialect.json_form import ops_to_json, symbol_to_json
 from .dialect.op import Op
 from .errors import DnncError, Status
 from .expr import Dim, parse, typical_dim
@@ -253,7 +253,8 @@ def structure(graph: OperationGraph) -> dict[str, Any]:
     }
     tensors = {tensor["uid"]: tensor for tensor in data["tensors"]}
     return {
-        "symbols": sorted(str(asdict(dim)) for dim in renamed.values()),
+        "symbols": sorted(str(symbol_to_json(dim)) for dim in renamed.values()),
+        **_renamed_bounds(data, renamed),
         "tensors": [_plain_tensor(tensors[uid], numbers, renamed) for uid in order],
         "ops": [_plain_op(op, numbers) for op in data["ops"]],
     }
@@ -318,6 +319,11 @@ def _symbol_names(data: Mapping[str, Any], order: Sequence[int]) -> dict[str, st
 def _renamed(sizes: Sequence[int | str], dims: Mapping[str, Dim]) -> list[int | str]:
     """Sizes in the structure's symbols; written anew, since the order of terms goes by names."""
     return [size if isinstance(size, int) else str(parse(size, dims)) for size in sizes]
+
+
+def _renamed_bounds(data: Mapping[str, Any], dims: Mapping[str, Dim]) -> dict[str, Any]:
+    bounds = [{**b, "product": str(parse(b["product"], dims))} for b in data.get("bounds", ())]
+    return {"bounds": sorted(map(str, bounds))} if bounds else {}
 
 
 def _plain_tensor(

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import keys
 from .. import target as targets
+from ..expr import most_of
 from ..plan.plan import Plan
 from .engines import CHOSEN, Config, default_inputs, others
 
@@ -42,17 +43,16 @@ def plan_of(config: Config) -> Plan:
     return found[1]
 
 
-def _sizes(plan: Plan, target: str) -> dict[str, int]:
-    """The largest of every size, and the limits of the target's usual part."""
+def _limits(target: str) -> dict[str, int]:
+    """The limits of the target's usual part."""
     row = targets.of(target)
-    known = {"sm_count": row.sm_count, "max_dynamic_smem_bytes": row.smem_block_bytes}
-    return {symbol.name: symbol.max for symbol in plan.symbols} | known
+    return {"sm_count": row.sm_count, "max_dynamic_smem_bytes": row.smem_block_bytes}
 
 
 def workspace_bytes(plan: Plan) -> int:
     """What every execution of a plan can do with, on a device like the target's usual part."""
     return max(
-        plan.expression(variant.workspace_bytes).evaluate(_sizes(plan, program.target))
+        most_of(plan.expression(variant.workspace_bytes), plan.dims, _limits(program.target))
         for program in plan.programs
         for variant in program.variants
     )
@@ -66,9 +66,9 @@ def shared_bytes(plan: Plan) -> int:
 def _shared(plan: Plan) -> Iterator[int]:
     for program in plan.programs:
         static: dict[str, Any] = {k.name: k.static_smem_bytes for k in program.kernels}
-        sizes = _sizes(plan, program.target)
+        limits = _limits(program.target)
         for variant in program.variants:
             for step in variant.steps:
                 if step.launch is not None:
-                    dynamic = plan.expression(step.launch.dynamic_smem_bytes).evaluate(sizes)
-                    yield static[step.launch.kernel] + dynamic
+                    dynamic = plan.expression(step.launch.dynamic_smem_bytes)
+                    yield static[step.launch.kernel] + most_of(dynamic, plan.dims, limits)

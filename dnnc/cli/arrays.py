@@ -19,7 +19,7 @@ from ..dialect.reference import drawn, solve_sizes
 from ..dialect.tensor import Tensor, text
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from ..expr import Dim
+from ..expr import Dim, bounds_of, verify_products
 from ..plan.format import write_whole
 from ..rounding import round_to, widen
 from . import console, files
@@ -163,6 +163,7 @@ def _verify_ranges(graph: OperationGraph, sizes: Mapping[str, int]) -> None:
                 _range_text(dim),
                 f"graph '{graph.name}'",
             )
+    verify_products(bounds_of(graph.symbols.values()), sizes, f"graph '{graph.name}'")
 
 
 def _range_text(dim: Dim) -> str:

@@ -34,6 +34,8 @@ def show_plan(plan: Plan, programs: Sequence[Program], explain: bool = False) ->
     console.field("made by", ", ".join(f"{name} {v}" for name, v in plan.tools.items()))
     for symbol in plan.symbols:
         console.field("size", _symbol_text(symbol))
+    for bound in plan.products:
+        console.field("size", f"{bound}: at most {bound.max}")
     for output, source in plan.may_alias:
         console.field("in place", f"output uid {output} may be the buffer of input uid {source}")
     _show_tensors(plan.tensors)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
+from ..expr import bounds_of
 from ..frontends.device_properties import target_rows
 from . import console
 from .files import Source
@@ -23,6 +24,8 @@ def show_source(source: Source) -> None:
     for dim in source.graph.symbols.values():
         multiple = f", a multiple of {dim.multiple_of}" if dim.multiple_of > 1 else ""
         console.field("size", f"{dim.name}: {dim.min} to {dim.max}{multiple}")
+    for bound in bounds_of(source.graph.symbols.values()):
+        console.field("size", f"{bound}: at most {bound.max}")
     _show_tensors(source.graph)
     _show_ops(source.graph)
     if source.text:

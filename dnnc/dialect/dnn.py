@@ -9,6 +9,7 @@ strides, over the symbols in that order:
         (1, s0, 384, s0 * 384, 384, 1)>>> {dnn.uid = 1 : i64, dnn.name = "x"}, ...) -> ...
         attributes {dnn.graph, dnn.symbols = [#dnn.symbol<"M", 1 : i64, 65536 : i64, 8 : i64>]}
 
+Products of sizes that are bounded stand beside: dnn.bounds = [#dnn.bound<["B", "M"], 4096 : i64>].
 What belongs to a value and not to its type (uid, name, alignment, ...) is an attribute of the
 function's argument, or of the operation that makes it (`tensors`, one dictionary a result).
 A value that is not returned is virtual.
@@ -41,6 +42,7 @@ from .attributes import (
     typed,
     value_attributes,
 )
+from .bound_attributes import with_bounds, write_bounds
 from .graph import OperationGraph
 from .op import MAX_VARIADIC, Field, Op
 from .ops import BY_NAME, OPS
@@ -91,6 +93,9 @@ Symbol = define(
     {"name": ir.StringAttr, "min": ir.IntegerAttr, "max": ir.IntegerAttr,
      "multiple_of": ir.IntegerAttr},
 )  # fmt: skip
+
+# Of a product of symbols, by their names, the largest value.
+ProductBound = define(Dnn.Attribute, "bound", {"factors": ir.ArrayAttr, "max": ir.IntegerAttr})
 
 # A compute type that no builtin type stands for.
 FastFloatForFp8 = define(Dnn.Type, dtypes.fast_float_for_fp8.name, {})
@@ -338,6 +343,7 @@ def begin_function(
             for d in symbols.values()
         ]
     )
+    write_bounds(function, symbols.values(), ProductBound)
     return function
 
 
@@ -439,7 +445,7 @@ def read_symbols(function: Any) -> list[Dim]:
     if len({dim.name for dim in found}) != len(found):
         names = [dim.name for dim in found]
         raise DnncError(Status.BAD_PARAM, f"dnn.symbols {names}", "each name once")
-    return found
+    return with_bounds(found, function, ProductBound)
 
 
 def _symbols_around(operation: Any) -> list[Dim]:

@@ -27,6 +27,7 @@ def copied(graph: OperationGraph) -> tuple[OperationGraph, dict[Tensor, Tensor]]
         if tensor.ragged_offset is not None:
             tensor.ragged_offset = tensors.get(tensor.ragged_offset, tensor.ragged_offset)
         made.add_tensor(tensor)
+    made.bounds = [*graph.bounds]
     for op in graph.ops:
         made.add(op.with_tensors(tensors))
     return made, tensors
@@ -46,6 +47,7 @@ def to_json(graph: OperationGraph) -> dict[str, Any]:
         "symbols": [
             json_form.symbol_to_json(d) for d in sorted(symbols, key=lambda d: (d.name, d.max))
         ],
+        **json_form.bounds_to_json(sorted(bound for bound, _ in graph.bounds)),
         "tensors": [_tensor_to_json(tensor) for tensor in as_it_is.declared],
         "ops": [json_form.op_to_json(op) for op in as_it_is.ops],
     }

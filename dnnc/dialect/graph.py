@@ -7,11 +7,12 @@ import heapq
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from ..expr import Dim, Expr
+from ..expr import Bound, Dim, Expr, Size, bound_of, bounded, with_dims
 from ..places import Place, place_of_data
 from . import prior
 from .op import Op
@@ -41,6 +42,7 @@ class OperationGraph:
         self.ops: list[Op] = []
         self.is_finalized = False
         self._loose: list[Tensor] = []
+        self.bounds: list[tuple[Bound, Mapping[str, Dim]]] = []
         self._expanded: list[Op] | None = None
         self._composites: list[tuple[Op, list[Op]]] = []
         self._forms: Mapping[Tensor, Tensor] = {}
@@ -59,6 +61,14 @@ class OperationGraph:
         self._require_open()
         self._loose.append(tensor)
         return tensor
+
+    def bound(self, product: Size, *, max: int) -> None:
+        """States that a product of sizes is `max` at most, as of batch * length.
+
+        Kernels may rely on it; whoever runs the plan with larger sizes gets an error.
+        """
+        self._require_open()
+        self.bounds.append(bound_of(product, max))
 
     def _require_open(self) -> None:
         if self.is_finalized:
@@ -196,6 +206,7 @@ class OperationGraph:
         self._for_each_op(lambda op: op.verify_fields())
         for tensor in self.declared:
             tensor.verify_fields()
+        self._bound_sizes()
         self._expanded = self._text = None  # they are of the graph as it was
         undo = self._as_stored()
         try:
@@ -208,6 +219,26 @@ class OperationGraph:
             undo()
             raise
         return undo
+
+    def _bound_sizes(self) -> None:
+        """Gives the tensors' symbols the bounds of products that they are factors of."""
+        if not self.bounds:
+            return
+        known = {name: replace(dim, within=()) for name, dim in symbols_of(self.tensors).items()}
+        for bound, dims in self.bounds:
+            for name, dim in dims.items():
+                if known.get(name) != replace(dim, within=()):
+                    raise self._error(
+                        Status.BAD_PARAM,
+                        f"a bound of {bound}, with {dim!r}",
+                        f"{known[name]!r}" if name in known else f"sizes {', '.join(known)}",
+                    )
+        dims = bounded(known, [bound for bound, _ in self.bounds])
+        for tensor in self.declared:
+            if tensor.dims is not None:
+                tensor.dims = tuple(with_dims(size, dims) for size in tensor.dims)
+            if tensor.strides is not None:
+                tensor.strides = tuple(with_dims(size, dims) for size in tensor.strides)
 
     def _error(
         self, status: Status, what: str, supported: str = "", made_at: Place | None = None

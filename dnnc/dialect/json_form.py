@@ -2,6 +2,7 @@
 
 {"dnnc_graph": 1, "name": str,
  "symbols": [{"name", "min", "max", "multiple_of"}],
+ "bounds": [{"product": "batch*length", "max": int}], where there are any,
  "tensors": [{"uid", "name", "dims", "strides", "dtype", and what differs from the defaults}],
  "ops": [{"op", "name", "operands": {field: uid or [uid]}, "results": {...}, "attributes": {...}}]}
 A size is a number or the text of an expression over the symbols.
@@ -15,7 +16,7 @@ from typing import Any, cast
 from .. import dtypes, expr
 from ..dtypes import DType
 from ..errors import DnncError, Status
-from ..expr import Dim, Expr
+from ..expr import Bound, Dim, Expr, bounds_of
 from .graph import OperationGraph
 from .op import Op
 from .ops import BY_NAME
@@ -23,8 +24,9 @@ from .tensor import DEFAULT_ALIGNMENT, Tensor, symbols_of
 
 VERSION = 1
 
-_GRAPH_KEYS = ("dnnc_graph", "name", "symbols", "tensors", "ops")
+_GRAPH_KEYS = ("dnnc_graph", "name", "symbols", "bounds", "tensors", "ops")
 _SYMBOL_KEYS = ("name", "min", "max", "multiple_of")
+_BOUND_KEYS = ("product", "max")
 _OP_KEYS = ("op", "name", "operands", "results", "attributes")
 
 # Tensor field -> its default, for the fields that JSON leaves out when they have it.
@@ -52,8 +54,10 @@ def to_json(graph: OperationGraph) -> dict[str, Any]:
 def ops_to_json(ops: Sequence[Op]) -> dict[str, Any]:
     """Operations, with their tensors in order of use and their symbols by name."""
     tensors = tuple(dict.fromkeys(t for op in ops for t in (*op.operands, *op.results)))
+    symbols = symbols_of(tensors)
     return {
-        "symbols": [symbol_to_json(d) for _, d in sorted(symbols_of(tensors).items())],
+        "symbols": [symbol_to_json(d) for _, d in sorted(symbols.items())],
+        **bounds_to_json(bounds_of(symbols.values())),
         "tensors": [_tensor_to_json(tensor) for tensor in tensors],
         "ops": [op_to_json(op) for op in ops],
     }
@@ -61,6 +65,13 @@ def ops_to_json(ops: Sequence[Op]) -> dict[str, Any]:
 
 def symbol_to_json(dim: Dim) -> dict[str, Any]:
     return {"name": dim.name, "min": dim.min, "max": dim.max, "multiple_of": dim.multiple_of}
+
+
+def bounds_to_json(bounds: Sequence[Bound]) -> dict[str, Any]:
+    """The field of bounds of products; nothing where there are none."""
+    if not bounds:
+        return {}
+    return {"bounds": [{"product": str(bound), "max": bound.max} for bound in bounds]}
 
 
 def from_json(data: Any, tensor_type: type[Tensor] = Tensor) -> OperationGraph:
@@ -82,6 +93,12 @@ def from_json(data: Any, tensor_type: type[Tensor] = Tensor) -> OperationGraph:
         if dims.setdefault(dim.name, dim) is not dim:
             raise _bad("symbol", f"{dim.name} twice", "each name once")
     graph = OperationGraph(_name(record.get("name", "graph"), "graph"))
+    for entry in _list(record, "bounds", "graph") if "bounds" in record else ():
+        bound = _record(entry, "bound")
+        _require_known(bound, _BOUND_KEYS, "bound")
+        fields = {key: bound.get(key) for key in _BOUND_KEYS}
+        _require_types(fields, {"product": str, "max": int}, "bound")
+        graph.bound(expr.parse(bound["product"], dims), max=bound["max"])
     tensors: dict[int, Tensor] = {}
     ragged: list[tuple[Tensor, int]] = []
     for entry in _list(record, "tensors", "graph"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import dtypes
@@ -393,14 +393,19 @@ def text(values: Iterable[Size]) -> str:
 
 
 def symbols_of(tensors: Iterable[Tensor]) -> dict[str, Dim]:
-    """The symbols that the tensors use, by name; one name for two ranges is BAD_PARAM."""
+    """The symbols that the tensors use, by name; one name for two ranges is BAD_PARAM.
+
+    Of a graph that was validated before, and has tensors more now, some symbols have bounds of
+    products yet that others get.
+    """
     found: dict[str, Dim] = {}
     for tensor in tensors:
         for expr in (*(tensor.dims or ()), *(tensor.strides or ())):
             if expr.constant is not None:
                 continue
             for dim in sorted(expr.dims(), key=lambda dim: dim.name):
-                if found.setdefault(dim.name, dim) != dim:
+                known = found.setdefault(dim.name, dim)
+                if known != dim and replace(known, within=()) != replace(dim, within=()):
                     raise tensor.error(
                         Status.BAD_PARAM_DUPLICATED_ENTRIES,
                         f"{dim!r} and {found[dim.name]!r} have one name",

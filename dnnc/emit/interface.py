@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..errors import DnncError, Status
+from ..expr import Bound
 from ..plan.plan import Arg, Launch, Plan, Program, Symbol, TensorRecord
 from . import names
 
@@ -100,6 +101,11 @@ class Interface:
             "sm_count": "s->sm_count",
             "max_dynamic_smem_bytes": "s->max_dynamic_smem_bytes",
         }
+
+    def bounds_of(self, argument: Argument) -> list[Bound]:
+        """The bounds of products whose last factor a size is."""
+        name = argument.symbol.name if argument.symbol is not None else ""
+        return [bound for bound in self.plan.products if bound.factors[-1] == name]
 
     def tensor(self, uid: int, rank: int = -1) -> str:
         """The member of the arguments that holds a tensor; none is BAD_PARAM."""
@@ -212,6 +218,13 @@ def _errors(interface: Interface) -> Iterator[Error]:
     yield Error("NO_MEMORY", Status.INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no host memory")
     for argument, capital in zip(interface.arguments, interface.capitals, strict=False):
         yield from _argument_errors(argument, capital)
+        if bounds := interface.bounds_of(argument):
+            wanted = ", ".join(f"{bound} <= {bound.max}" for bound in bounds)
+            yield Error(
+                f"PRODUCT_{capital}",
+                STEP * argument.place + Status.BAD_PARAM_OUT_OF_BOUND,
+                f"a product of sizes is not {wanted}",
+            )
     yield from _workspace_errors(STEP * (len(interface.arguments) + 1), interface.capitals[-1])
 
 

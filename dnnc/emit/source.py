@@ -105,6 +105,12 @@ def _sizes_check(interface: Interface) -> Iterator[str]:
             rest = f" || {name} % {multiple} != 0" if multiple > 1 else ""
             yield f"    if ({name} < {symbol.min} || {name} > {symbol.max}{rest})"
             yield f"        return $SIZE_{capital};"
+    for argument, capital in zip(interface.arguments, interface.capitals, strict=False):
+        for bound in interface.bounds_of(argument):
+            *others, last = (interface.members[name] for name in bound.factors)
+            are_some = " && ".join(f"{name} != 0" for name in dict.fromkeys(others))
+            yield f"    if ({are_some} && {last} > {' / '.join([str(bound.max), *others])})"
+            yield f"        return $PRODUCT_{capital};"
     yield "    s->sm_count = plan->sm_count;"
     yield "    s->max_dynamic_smem_bytes = plan->max_dynamic_smem_bytes;"
     yield "    s->is_bad = 0;"

@@ -4,13 +4,20 @@ A graph's sizes and strides, a plan's grids, workspace, arguments and guards are
 """
 
 from .evaluators import Evaluator, Guard, compiled
+from .products import (
+    bound_of,
+    bounded,
+    bounds_of,
+    most_of,
+    verify_products,
+    with_dims,
+)
 from .size import (
     DEVICE_VARIABLES,
+    Bound,
     Dim,
     Expr,
     Size,
-    assumed,
-    assuming,
     at_least,
     ceildiv,
     device_dim,
@@ -19,13 +26,13 @@ from .size import (
     maximum,
     minimum,
     product,
-    typical,
-    typical_dim,
 )
 from .text import parse, parse_guard
+from .typical import assumed, assuming, typical, typical_dim, typical_sizes
 
 __all__ = [
     "DEVICE_VARIABLES",
+    "Bound",
     "Dim",
     "Evaluator",
     "Expr",
@@ -34,6 +41,9 @@ __all__ = [
     "assumed",
     "assuming",
     "at_least",
+    "bound_of",
+    "bounded",
+    "bounds_of",
     "ceildiv",
     "compiled",
     "device_dim",
@@ -41,9 +51,13 @@ __all__ = [
     "magic_shift",
     "maximum",
     "minimum",
+    "most_of",
     "parse",
     "parse_guard",
     "product",
     "typical",
     "typical_dim",
+    "typical_sizes",
+    "verify_products",
+    "with_dims",
 ]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
-from types import MappingProxyType
 
 from ..errors import DnncError, Status
 
 MAX_TERMS = 1024  # of a product that is written out
 MAX_DEPTH = 32  # of calls in calls; nothing that walks an expression goes deeper
 _MOST_FACTORS = 8  # of a product whose bounds are looked at closely
+_MOST_CALLS = 2  # in such a product, and in each other there
 _MOST_SHIFTED = 4096  # products that looking at bounds closely may write out
 
 # Names that a plan's expressions may use beside the graph's symbols; the runtime sets them.
@@ -28,19 +26,35 @@ def _is_identifier(name: object) -> bool:
     return isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
 
 
+@dataclass(frozen=True, order=True)
+class Bound:
+    """A product of sizes is `max` at most.
+
+    factors: names of sizes, sorted; one twice where it is a factor twice.
+    """
+
+    factors: tuple[str, ...]
+    max: int
+
+    def __str__(self) -> str:
+        return "*".join(self.factors)
+
+
 @dataclass(frozen=True)
 class Dim:
     """A size known only at run time.
 
     Two tensors that share a `Dim` share the size.  min, max: inclusive range, in elements
     (defaults 1 and 65536).  multiple_of: every value is a multiple of it (default 1).
-    A single bound has to be named: Dim("n", max=4096).
+    A single bound has to be named: Dim("n", max=4096).  within: bounds of products that it is a
+    factor of, which `pygraph.bound` gives it.
     """
 
     name: str
     min: int = 1
     max: int = 65536
     multiple_of: int = 1
+    within: tuple[Bound, ...] = field(default=(), repr=False, kw_only=True)
 
     def __new__(cls, name: str = "", *bounds: int, **named: int) -> Dim:
         if len(bounds) == 1 and "max" not in named:
@@ -101,13 +115,14 @@ class Call:
     """An operation that the normal form can't look into: `//`, `%`, `min`, `max`, `ceildiv`.
 
     depth: how many calls stand in each other.  weight: how many symbols and calls there are.  Both
-    count this one.
+    count this one.  is_bounded: see `Expr.is_bounded`.
     """
 
     function: str
     args: tuple[Expr, ...]
     depth: int = field(init=False, compare=False, repr=False)
     weight: int = field(init=False, compare=False, repr=False)
+    is_bounded: bool = field(init=False, compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +130,7 @@ class Call:
         for name, value in (
             ("depth", 1 + max([arg.depth for arg in self.args])),
             ("weight", 1 + sum([arg.weight for arg in self.args])),
+            ("is_bounded", any([arg.is_bounded for arg in self.args])),
             ("_hash", hash((self.function, self.args))),
         ):
             object.__setattr__(self, name, value)
@@ -272,6 +288,15 @@ class Expr:
                 weight += atom.weight if isinstance(atom, Call) else 1
         return weight
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a size in it is a factor of a product that is bounded."""
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if atom.within if isinstance(atom, Dim) else atom.is_bounded:
+                    return True
+        return False
+
     def dims(self) -> frozenset[Dim]:
         """Every symbol in it."""
         found: set[Dim] = set()
@@ -380,37 +405,6 @@ def magic_shift(divisor: Size) -> Expr:
     return fold("magic_shift", Expr.of(divisor))
 
 
-_assumed: ContextVar[Mapping[str, int]] = ContextVar("assumed", default=MappingProxyType({}))
-
-
-@contextlib.contextmanager
-def assuming(sizes: Mapping[str, int]) -> Generator[None]:
-    """Inside, predictions are for these sizes of symbols, as near as their ranges allow."""
-    token = _assumed.set({**_assumed.get(), **sizes})
-    try:
-        yield
-    finally:
-        _assumed.reset(token)
-
-
-def assumed() -> tuple[tuple[str, int], ...]:
-    """What is assumed now, as (name, size) pairs in the order of the names."""
-    sizes = _assumed.get()
-    return tuple(sorted(sizes.items())) if sizes else ()
-
-
-def typical(size: Expr) -> int:
-    """A size for predictions: each symbol at what is assumed, or at 1024, within its range."""
-    if size.constant is not None:
-        return size.constant
-    return size.evaluate({dim.name: typical_dim(dim) for dim in size.dims()})
-
-
-def typical_dim(dim: Dim) -> int:
-    value = min(max(_assumed.get().get(dim.name, 1024), dim.least), dim.greatest)
-    return max(dim.multiple_of, value // dim.multiple_of * dim.multiple_of)
-
-
 def device_dim(name: str) -> Dim:
     """The symbol of a device variable (`sm_count`, ...), as expressions of a plan use it."""
     dim = object.__new__(Dim)
@@ -510,9 +504,48 @@ def _sum_of_spans(expr: Expr, spans: Mapping[Atom, tuple[int, int]]) -> tuple[in
     low = high = 0
     for monomial, coefficient in expr.terms:
         span = reduce(_span_product, (spans[atom] for atom in monomial), (1, 1))
+        if span[0] >= 0 and len(monomial) > 1 and Expr(((monomial, 1),)).is_bounded:
+            span = span[0], min(span[1], _most(monomial))
         ends = sorted((span[0] * coefficient, span[1] * coefficient))
         low, high = low + ends[0], high + ends[1]
     return low, high
+
+
+def _most(monomial: Monomial) -> int:
+    """The largest value of a product of factors by what bounds products; none is negative."""
+    found = math.prod(_atom_bounds(atom)[1] for atom in monomial)
+    if len(monomial) > _MOST_FACTORS:
+        return found
+    for bound in {b for atom in monomial if isinstance(atom, Dim) for b in atom.within}:
+        rest = list(monomial)
+        for name in bound.factors:
+            factor = next((a for a in rest if isinstance(a, Dim) and a.name == name), None)
+            if factor is None:
+                break
+            rest.remove(factor)
+        else:
+            found = min(found, bound.max * _most(tuple(rest)))
+    calls = [atom for atom in monomial if isinstance(atom, Call)]
+    for call in calls if len(calls) <= _MOST_CALLS else ():
+        if call.is_bounded and call.depth <= _MOST_CALLS:
+            rest = list(monomial)
+            rest.remove(call)
+            found = min([found, *_most_with(call, Expr(((tuple(rest), 1),)))])
+    return found
+
+
+def _most_with(call: Call, factor: Expr) -> list[int]:
+    """[the largest value of call * factor, by factor * arguments]; [] of other calls."""
+    a, b = call.args[0], call.args[-1]
+    if len(a.terms) + len(b.terms) > _MOST_FACTORS:
+        return []
+    if call.function in ("min", "max"):
+        return [FUNCTIONS[call.function](*((factor * arg).bounds()[1] for arg in (a, b)))]
+    divisor = b.constant or 0
+    if call.function not in ("//", "ceildiv") or divisor < 1:
+        return []
+    rest = divisor - 1 if call.function == "ceildiv" else 0
+    return [(factor * (a + rest)).bounds()[1] // divisor]
 
 
 def _shifted(expr: Expr, by: Mapping[Atom, int]) -> Expr:

@@ -244,6 +244,16 @@ class pygraph(Operations):
         """
         return broadcasts.constant(self, value, dim, data_type, name)
 
+    def bound(self, product: Any, *, max: int) -> pygraph:
+        """States that a product of sizes is `max` at most, as `g.bound(batch * length, max=65536)`.
+
+        Two sizes that may both be large would have a product beyond what engines take.  A plan
+        refuses sizes whose product is larger.
+        """
+        self._require_unplanned()
+        self.graph.bound(product, max=max)
+        return self
+
     def query_tensor_attributes_of_uid(self, uid: int) -> Tensor:
         """The tensor with a uid; unknown ones are an error."""
         return self.graph.tensor(uid)

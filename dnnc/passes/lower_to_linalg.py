@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..dialect import dnn, structure
+from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import (
     BlockMaskLoad,
@@ -117,7 +118,7 @@ def _lower_fusion(module: Any, old: Any) -> None:
     kept = {
         key: value
         for key, value in attributes_of(old.operation).items()
-        if key.startswith("dnn.") and key != "dnn.symbols"
+        if key.startswith("dnn.") and key not in ("dnn.symbols", BOUNDS)
     }
     inputs = list(dnn.read_arguments(old).values())
     results = structure.read_results(old)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..dialect import dnn, structure
 from ..dialect.attributes import VALUE_FIELDS, attribute_value, dict_of, list_of, text_of, typed
+from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
 from ..dialect.ops import BY_NAME
 from ..errors import DnncError, Status
@@ -77,11 +78,12 @@ _OF_FUNCTION: Mapping[str, Check] = {
     "arg_attrs": list_of,
     "res_attrs": list_of,
 }
-_OF_GRAPH = {**_OF_FUNCTION, "dnn.graph": _unit, "dnn.symbols": list_of}
+_OF_GRAPH = {**_OF_FUNCTION, "dnn.graph": _unit, "dnn.symbols": list_of, BOUNDS: list_of}
 _OF_FUSION = {
     **_OF_FUNCTION,
     "dnn.fusion": _integer,
     "dnn.symbols": list_of,
+    BOUNDS: list_of,
     "dnn.ops": _texts,
     structure.PLACES: _integers,
     "dnn.engine": text_of,

@@ -1,7 +1,8 @@
 """Frozen records to JSON and back, checked against the records' own types.
 
 A field at its default is left out.  A reader ignores fields that it does not know, except those
-that the record lists under "required": a writer lists there what a reader may not skip.
+that the record lists under "required": a writer lists there what a reader may not skip, which is
+what the metadata of a field say ("required").
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ Record = TypeVar("Record")
 def encode(value: Any) -> Any:
     """The JSON of a record, or of a value that stands in one."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: encode(getattr(value, field.name))
+        written = [
+            field
             for field in dataclasses.fields(value)
             if field.metadata.get("json", True) and not _is_default(value, field)
-        }
+        ]
+        required = [field.name for field in written if field.metadata.get("required", False)]
+        fields = {field.name: encode(getattr(value, field.name)) for field in written}
+        return {**fields, "required": required} if required else fields
     if isinstance(value, tuple | list):
         return [encode(item) for item in cast(Any, value)]
     if isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import DnncError, Status
-from ..expr import Dim, Expr, Guard, parse, parse_guard
+from ..expr import Bound, Dim, Expr, Guard, bound_of, bounded, bounds_of, parse, parse_guard
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,14 @@ class Symbol:
     @property
     def dim(self) -> Dim:
         return Dim(self.name, self.min, self.max, self.multiple_of)
+
+
+@dataclass(frozen=True)
+class ProductBound:
+    """A product of symbols, as "batch*length", is `max` at most."""
+
+    product: str
+    max: int
 
 
 @dataclass(frozen=True)
@@ -271,6 +279,7 @@ class Plan:
 
     graph: the JSON form of the operation graph.  tensors: those with role input and output are
     bound by the caller.  may_alias: (output, input) uids that may be one buffer.
+    bounds: of products of symbols.
     key: hash of everything that the compilation depended on.
     tools: name -> version of what made it.  blobs: cubins and PTX, by index.
     """
@@ -283,6 +292,7 @@ class Plan:
     may_alias: tuple[tuple[int, int], ...] = ()
     key: str = ""
     tools: Mapping[str, str] = field(default_factory=dict)
+    bounds: tuple[ProductBound, ...] = field(default=(), metadata={"required": True})
     blobs: tuple[bytes, ...] = field(default=(), metadata={"json": False})
 
     def serialize(self) -> bytes:
@@ -301,7 +311,13 @@ class Plan:
     @functools.cached_property
     def dims(self) -> dict[str, Dim]:
         """Symbol name -> symbol, for parsing expressions."""
-        return {symbol.name: symbol.dim for symbol in self.symbols}
+        dims = {symbol.name: symbol.dim for symbol in self.symbols}
+        return bounded(dims, [bound_of(parse(b.product, dims), b.max)[0] for b in self.bounds])
+
+    @functools.cached_property
+    def products(self) -> tuple[Bound, ...]:
+        """The bounds of products of symbols."""
+        return bounds_of(self.dims.values())
 
     def __repr__(self) -> str:
         """Without the code and the graph, which are long."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DnncError, Status
+from ..expr import most_of, verify_products
 from ..given import verify_mapping, verify_sizes
 from ..plan import format
 from ..plan.plan import Plan, TensorRecord
@@ -125,6 +126,7 @@ class ExecutionPlan:
                 found[name] = dims[axis]
         for symbol in self.plan.symbols:
             self._verify_size(symbol, found.get(symbol.name))
+        verify_products(self.plan.products, found, f"plan '{self.plan.name}'")
         return found
 
     def _known_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
@@ -168,14 +170,15 @@ class ExecutionPlan:
         for symbol in self.plan.symbols:
             if symbol.name in given:
                 self._verify_size(symbol, given[symbol.name])
-        found = {s.name: s.max for s in self.plan.symbols} | given
+        verify_products(self.plan.products, given, f"plan '{self.plan.name}'")
+        found = dict(given)
         programs = self.plan.programs
         if driver.is_available():
             place = driver.device(device)
             found |= place.variables
             programs = (choose_program(self.plan, place.capability)[0],)
         return max(
-            self.plan.expression(variant.workspace_bytes).evaluate(found)
+            most_of(self.plan.expression(variant.workspace_bytes), self.plan.dims, found)
             for program in programs
             for variant in program.variants
         )

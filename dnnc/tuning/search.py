@@ -13,7 +13,7 @@ from .. import tools
 from ..api import graph_of
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
-from ..expr import typical_dim
+from ..expr import bounds_of, typical_sizes, verify_products
 from ..frontends.device_properties import DeviceProperties, target_rows
 from ..options import Options
 from ..record import Record
@@ -135,7 +135,6 @@ def _ranked(
 
 def _every_size(graph: OperationGraph, sizes: Sizes | Sequence[Sizes] | None) -> list[Sizes]:
     """The sets of sizes, each whole."""
-    assumed = {name: typical_dim(dim) for name, dim in graph.symbols.items()}
     given = [sizes] if isinstance(sizes, Mapping) else list(sizes or [{}])
     found: list[Sizes] = []
     for values in given:
@@ -147,7 +146,8 @@ def _every_size(graph: OperationGraph, sizes: Sizes | Sequence[Sizes] | None) ->
             if not dim.min <= size <= dim.max or size % dim.multiple_of:
                 wanted = f"{dim.min} to {dim.max}, a multiple of {dim.multiple_of}"
                 raise DnncError(Status.BAD_PARAM_SHAPE_MISMATCH, f"{name} = {size}", wanted)
-        whole = {**assumed, **values}
+        whole = typical_sizes(graph.symbols, values)
+        verify_products(bounds_of(graph.symbols.values()), whole, "sizes")
         if whole not in found:
             found.append(whole)
     return found

@@ -54,6 +54,12 @@ def both_repeat(g):
     return g.add(g.tensor([B, M], [1, 0]), g.tensor([B, M], [0, 1]))
 
 
+def bounded_product(g):
+    """M * B is as large as a test's sizes make it."""
+    g.bound(M * B, max=20)
+    return g.add(g.tensor([B, M, 3]), g.tensor([3]))
+
+
 def select_by_constant(g):
     mask = g.cmp_gt(g.gen_index(g.constant(0, [M, 6]), 1), g.constant(2, [6]))
     return g.binary_select(g.tensor([M, 6]), g.constant(-1.5, [M, 6]), mask)
@@ -69,6 +75,7 @@ POINTWISE = [
     of(chain_of_fewer_dims),
     of(read_in_two_ranks),
     of(both_repeat),
+    of(bounded_product),
 ]
 
 RANK_0 = [

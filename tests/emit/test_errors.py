@@ -6,7 +6,17 @@ import dataclasses
 import pytest
 
 from dnnc.errors import DnncError, Status
-from dnnc.plan.plan import Arg, Launch, Memset, Step, Symbol, TensorMap, TensorRecord, Variant
+from dnnc.plan.plan import (
+    Arg,
+    Launch,
+    Memset,
+    ProductBound,
+    Step,
+    Symbol,
+    TensorMap,
+    TensorRecord,
+    Variant,
+)
 from dnnc.runtime import load
 from tests.plan.plans import WHOLE
 
@@ -75,6 +85,22 @@ def test_arguments(change, error, loaded, monkeypatch):
     (row,) = [row for row in loaded.interface.errors if row.name == error]
     if not error.startswith("NULL_WORKSPACE"):  # one name, whether it is 0 or left out
         assert row.value % 10000 == status
+
+
+def test_a_product_of_sizes(tmp_path, fake_object, monkeypatch):
+    plan = dataclasses.replace(WHOLE, bounds=(ProductBound("M*N", 256),))
+    made = Built(plan, tmp_path, fake_object, "products")
+    made.device(**H100)
+    assert made.load() == "SUCCESS"
+    assert made.run(GOOD, WORKSPACE) == "SUCCESS"
+    values = {**GOOD, "M": 8, "N": 33}
+    assert made.run(values, WORKSPACE) == "PRODUCT_N"
+    recorder = Recorder(**H100)
+    recorder.install(monkeypatch)
+    recorder.sizes = kernel_sizes(plan)
+    status = status_of_python(values, WORKSPACE, plan)
+    (row,) = [row for row in made.interface.errors if row.name == "PRODUCT_N"]
+    assert (row.value % 10_000, row.text) == (status, "a product of sizes is not M*N <= 256")
 
 
 def test_a_buffer_of_another_device(loaded):

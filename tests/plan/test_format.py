@@ -14,7 +14,17 @@ from dnnc import dtypes
 from dnnc.errors import DnncError, Status
 from dnnc.plan import codec, format
 from dnnc.plan.arguments import pack_number
-from dnnc.plan.plan import Arg, FusionRecord, Launch, Memset, Plan, Program, Step, Variant
+from dnnc.plan.plan import (
+    Arg,
+    FusionRecord,
+    Launch,
+    Memset,
+    Plan,
+    ProductBound,
+    Program,
+    Step,
+    Variant,
+)
 
 from .plans import WHOLE
 
@@ -262,6 +272,24 @@ def test_what_refers_to_nothing_is_refused(plan, what):
     assert what in str(caught.value)
     assert caught.value.status.category is Status.BAD_PARAM
     assert caught.value.where == "plan"
+
+
+def test_bounds_of_products_are_a_field_that_no_reader_may_skip():
+    plan = dataclasses.replace(WHOLE, bounds=(ProductBound("M*N", 4096),))
+    data = codec.encode(plan)
+    assert data["required"] == ["bounds"]
+    assert "required" not in codec.encode(WHOLE)
+    again = format.read(format.to_bytes(plan))
+    assert again == plan
+    assert again.expression("ceildiv(M*N, 8)").bounds() == (1, 512)
+
+
+@pytest.mark.parametrize("product", ["M*K", "M", "M+N", "-M*N", "M*(N"])
+def test_bounds_of_anything_but_products_of_symbols_are_refused(product):
+    plan = dataclasses.replace(WHOLE, bounds=(ProductBound(product, 4096),))
+    with pytest.raises(DnncError) as caught:
+        format.read(format.to_bytes(plan))
+    assert caught.value.status is Status.BAD_PARAM
 
 
 @pytest.mark.parametrize("required", [5, [{}], "name", [7]])

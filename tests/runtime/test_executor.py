@@ -9,7 +9,7 @@ import pytest
 from dnnc import dtypes
 from dnnc.errors import DnncError, Status
 from dnnc.plan import format
-from dnnc.plan.plan import TensorRecord
+from dnnc.plan.plan import ProductBound, TensorRecord
 from dnnc.runtime import driver, load
 from dnnc.runtime.buffers import buffer_of, signature_of, verify_buffer
 from dnnc.runtime.loaded import choose_program
@@ -20,6 +20,7 @@ from .fake_driver import Array, FakeDriver, FakeTorchTensor
 
 X, Y, WORKSPACE = 0x10000, 0x800000, 0x1000000
 SIZES = {"M": 128, "N": 2}
+VARIANTS = WHOLE.programs[0].variants
 
 
 @pytest.fixture
@@ -37,6 +38,29 @@ def bind(plan=WHOLE, pack=None, workspace=WORKSPACE, sizes=SIZES, **options):
     pack = {1: X, 2: Y} if pack is None else pack
     peers = {1: {2: 0xA000}}
     return load(plan).bind(pack, workspace, sizes=sizes, peers=peers, **options)
+
+
+def test_sizes_keep_to_the_bounds_of_their_products(fake):
+    plan = dataclasses.replace(WHOLE, bounds=(ProductBound("M*N", 512),))
+    bind(plan)
+    with pytest.raises(DnncError) as caught:
+        bind(plan, sizes={"M": 136, "N": 4})
+    assert caught.value.status is Status.BAD_PARAM_OUT_OF_BOUND
+    assert caught.value.what == "M*N = 544 (M = 136, N = 4)"
+    assert caught.value.supported == "M*N <= 512"
+    with pytest.raises(DnncError, match="M\\*N"):
+        load(plan).workspace_size({"M": 136, "N": 4})
+
+
+def test_workspaces_are_of_products_within_their_bounds(fake):
+    """Without sizes: as large as sizes within the bound may need, no more than each at its max."""
+    variants = [dataclasses.replace(v, workspace_bytes="M*N*4 + sm_count") for v in VARIANTS]
+    programs = (dataclasses.replace(WHOLE.programs[0], variants=tuple(variants)),)
+    free = dataclasses.replace(WHOLE, programs=programs)
+    bounded = dataclasses.replace(free, bounds=(ProductBound("M*N", 512),))
+    own = load(bounded).workspace_size({"M": 512, "N": 1})
+    assert load(bounded).workspace_size() == own
+    assert load(free).workspace_size() - own == (4096 * 64 - 512) * 4
 
 
 def test_steps_run_in_order_with_their_arguments(fake):

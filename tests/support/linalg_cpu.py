@@ -56,6 +56,7 @@ def with_sizes(graph, sizes):
         record["dims"] = [n.evaluate(sizes) for n in tensor.shape]
         record["strides"] = [s.evaluate(sizes) for s in tensor.layout]
     data["symbols"] = []
+    data.pop("bounds", None)
     return json_form.from_json(data)
 
 

@@ -370,6 +370,14 @@ func.func @softmax_of_rank_0(%a: tensor<f32>) {
 
 // -----
 
+func.func @bounds_of_no_symbol(%a: tensor<4xf32>) attributes {dnn.symbols = [#dnn.symbol<"M", 1 : i64, 8 : i64, 1 : i64>], dnn.bounds = [#dnn.bound<["M", "N"], 8 : i64>]} {
+  // expected-error@+1 {{BAD_PARAM: dnn.bounds of ['N']; accepted: M}}
+  "dnn.broadcast"(%a) : (tensor<4xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
 func.func @conv_fprop_c1(%a: tensor<2x4x7x7xf32>, %b: tensor<6x4x3x3xf32>) {
   // expected-error@+1 {{BAD_PARAM: conv_fprop (C1): stride [1]; accepted: 2 values}}
   "dnn.conv_fprop"(%a, %b) {compute_type = f32, convolution_mode = "CROSS_CORRELATION", dilation = array<i64: 1, 1>, post_padding = array<i64: 0, 0>, pre_padding = array<i64: 0, 0>, stride = array<i64: 1>} : (tensor<2x4x7x7xf32>, tensor<6x4x3x3xf32>) -> tensor<2x6x5x5xf32>

@@ -97,8 +97,9 @@ func.func @concatenate(%x: tensor<2x3xf32>, %y: tensor<2x4xf32>) -> tensor<2x7xf
 }
 
 // CHECK-LABEL: func.func @broadcast
+// CHECK-SAME: dnn.bounds = [#dnn.bound<["B", "M"], 64 : i64>]
 // CHECK: "dnn.broadcast"(%{{.*}}) : (tensor<f32>) -> tensor<2x7xf32>
-func.func @broadcast(%x: tensor<f32>) -> tensor<2x7xf32> {
+func.func @broadcast(%x: tensor<f32>) -> tensor<2x7xf32> attributes {dnn.symbols = [#dnn.symbol<"B", 1 : i64, 64 : i64, 2 : i64>, #dnn.symbol<"M", 1 : i64, 512 : i64, 1 : i64>], dnn.bounds = [#dnn.bound<["B", "M"], 64 : i64>]} {
   %0 = "dnn.broadcast"(%x) : (tensor<f32>) -> tensor<2x7xf32>
   return %0 : tensor<2x7xf32>
 }
