@@ -146,11 +146,11 @@ def _finished(op: type[Op], given: Given, values: dict[str, Any]) -> Node:
         values["generate_index"] = "IDXDESC" in given
     if op.op_name == "rmsnorm_backward":
         values["has_dbias"] = "DBIAS_DESC" in given
-    if op.backend.startswith("OPERATION_CONVOLUTION"):
-        values = {n: _packed_groups(given, v, spatial) for n, v in values.items()}
+    is_convolution = op.backend.startswith("OPERATION_CONVOLUTION")
+    groups = _joined_groups(given, values, spatial) if is_convolution else {}
     scale = Scale(given.one("ALPHA"), given.one("BETA")) if _is_scaled(op) else Scale()
     _verify_beta(op, given, values, scale)
-    node = Node(partial(made, op, values, scale), refusal, is_in_place(op, values))
+    node = Node(partial(made, op, values, scale, groups), refusal, is_in_place(op, values))
     return node.verified()
 
 
@@ -174,15 +174,8 @@ def _verify_beta(op: type[Op], given: Given, values: Mapping[str, Any], scale: S
 
 def _refusal(op: type[Op], given: Given, values: Mapping[str, Any]) -> Refusal | None:
     """Why no graph may have it, though its attributes are as they should be."""
-    name = given.kind.prefix
-    if _is_scaled(op) and (len(given.all("ALPHA")) > 1 or len(given.all("BETA")) > 1):
-        return unsupported(f"{name}_ALPHA", "several factors", "one factor")
-    if op.op_name == "matmul":
-        return _matmul_refusal(given, values)
-    return None
-
-
-def _matmul_refusal(given: Given, values: Mapping[str, Any]) -> Refusal | None:
+    if op.op_name != "matmul":
+        return None
     if values.get("PADDING_VALUE", 0.0) != 0:
         return unsupported("MATMUL_PADDING_VALUE", f"{values['PADDING_VALUE']}", "0")
     if given.one("IRREGULARLY_STRIDED_BATCH_COUNT") != 1:
@@ -207,37 +200,42 @@ def _whole_windows(values: dict[str, Any]) -> None:
     values["denominator"] = common
 
 
-def _packed_groups(given: Given, value: Any, spatial: int) -> Any:
-    """A tensor [N, G, C, ...] of a grouped convolution as [N, G * C, ...], if it is packed so.
+def _joined_groups(given: Given, values: dict[str, Any], spatial: int) -> dict[str, int]:
+    """Makes tensors [N, G, C, ...] of a convolution [N, G * C, ...] where their strides allow it.
 
-    Filters are [G, K, C, ...] and become [G * K, C, ...].
+    Gives field -> axis of the groups for the tensors whose groups lie apart.  Filters are
+    [G, K, C, ...] and become [G * K, C, ...].
     """
-    if not isinstance(value, TensorSpec) or len(value.dims) != spatial + 3:
-        return value
-    is_filter = value in (given.payload(end) for end in ("W", "DW") if _has(given, end))
-    at = 0 if is_filter else 1
-    outer, inner = value.dims[at : at + 2]
-    stride, inner_stride = value.strides[at : at + 2]
-    if outer.constant != 1 and stride != inner * inner_stride:
-        raise DnncError(
-            Status.NOT_SUPPORTED_LAYOUT,
-            f"groups of tensor {value.uid} are {stride} elements apart",
-            f"{inner * inner_stride}: groups that lie one behind the other",
-            given.kind.type.name,
-        )
-    if value.vector_dim == at:
-        raise DnncError(
-            Status.NOT_SUPPORTED_LAYOUT,
-            f"vectors of groups of tensor {value.uid}",
-            f"vectors along dimension {at + 1}",
-            given.kind.type.name,
-        )
-    dims = (*value.dims[:at], outer * inner, *value.dims[at + 2 :])
-    strides = (*value.strides[:at], inner_stride, *value.strides[at + 2 :])
-    vector_dim = value.vector_dim
-    if vector_dim is not None and vector_dim > at:
+    apart: dict[str, int] = {}
+    for name, value in values.items():
+        if not isinstance(value, TensorSpec) or len(value.dims) != spatial + 3:
+            continue
+        is_filter = value in (given.payload(end) for end in ("W", "DW") if _has(given, end))
+        axis = 0 if is_filter else 1
+        if value.vector_dim == axis:
+            raise DnncError(
+                Status.NOT_SUPPORTED_LAYOUT,
+                f"vectors of groups of tensor {value.uid}",
+                f"vectors along dimension {axis + 1}",
+                given.kind.type.name,
+            )
+        outer, inner = value.dims[axis : axis + 2]
+        stride, inner_stride = value.strides[axis : axis + 2]
+        if outer.constant == 1 or stride == inner * inner_stride:
+            values[name] = _packed_groups(value, axis)
+        else:
+            apart[name] = axis
+    return apart
+
+
+def _packed_groups(spec: TensorSpec, axis: int) -> TensorSpec:
+    """The tensor with its groups, along an axis, as a part of the channels behind them."""
+    dims = (*spec.dims[:axis], spec.dims[axis] * spec.dims[axis + 1], *spec.dims[axis + 2 :])
+    strides = (*spec.strides[:axis], *spec.strides[axis + 1 :])
+    vector_dim = spec.vector_dim
+    if vector_dim is not None and vector_dim > axis:
         vector_dim -= 1
-    return replace(value, dims=dims, strides=strides, vector_dim=vector_dim, had_groups=True)
+    return replace(spec, dims=dims, strides=strides, vector_dim=vector_dim, had_groups=True)
 
 
 def _has(given: Given, suffix: str) -> bool:

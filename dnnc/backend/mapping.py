@@ -15,7 +15,7 @@ from enum import IntEnum
 from . import enums
 from .attributes import ENUM_OF
 from .enums import cudnnBackendAttributeType_t as Type
-from .tables import BOOLEAN, DESCRIPTOR, FRACTION, INT32, INT64, REAL, SOME, Row, tensor_row
+from .tables import BOOLEAN, DESCRIPTOR, FRACTION, INT32, INT64, REAL, Row, tensor_row
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,8 @@ DEFAULTS: dict[str, IntEnum | int] = {
 _NAN = Row("NAN_PROPAGATION", Type.CUDNN_TYPE_NAN_PROPOGATION)
 _SPATIAL_DIMS = Row("SPATIAL_DIMS", INT64, required=True)
 _MODE_OF_NORM = Row("MODE", Type.CUDNN_TYPE_NORM_MODE, required=True)
-_SCALED = [Row("ALPHA", REAL, SOME, required=True), Row("BETA", REAL, SOME, required=True)]
+# The reference says "one or more elements", not what several would mean; cuDNN takes one.
+_SCALED = [Row("ALPHA", REAL, required=True), Row("BETA", REAL, required=True)]
 _MAYBE_SCALED = [Row("ALPHA", REAL, default=1.0), Row("BETA", REAL, default=0.0)]
 
 # Attributes beside those of the fields: of parameters' descriptors, and of operations.

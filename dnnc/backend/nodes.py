@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..dialect.op import Op
 from ..dialect.ops import Pointwise
-from ..dialect.tensor import Tensor, packed_strides, sizes
-from ..dialect.vectors import of_elements
+from ..dialect.ops.views import Reshape
+from ..dialect.tensor import Tensor, packed_strides, sizes, stride_order
+from ..dialect.vectors import elements_of, of_elements
 from ..dtypes import DType
 from ..errors import Status
 from .tensors import TensorSpec, conflict
@@ -91,21 +92,60 @@ class Scale(NamedTuple):
 
 
 def made(
-    op: type[Op], values: Mapping[str, Any], scale: Scale, tensors: Tensors, peer_rank: int
+    op: type[Op],
+    values: Mapping[str, Any],
+    scale: Scale,
+    groups: Mapping[str, int],
+    tensors: Tensors,
+    peer_rank: int,
 ) -> list[Op]:
-    """An operation of a graph's tensors, and those that scale its result."""
+    """An operation of a graph's tensors, and those that scale its result.
+
+    groups: field -> axis along which groups of a tensor lie apart, which reshapes join.
+    """
     given = {name: _tensor(value, tensors) for name, value in values.items()}
     if given.get("peer_stats"):
         given["peer_rank"] = peer_rank
     if isinstance(given.get("seed"), int):
         given["seed"] = constant(given["seed"], dtypes.i64, 1)
     if scale == Scale():
-        return _over_what_it_reads([op(**given)])
+        return _over_what_it_reads(_between_reshapes(op, given, groups))
     field = op.fields_of("result")[0].name
     compute = given["compute_type"]
     kept = given[field]
-    given[field] = _virtual_like(kept, compute)
-    return [op(**given), *_scaled(given[field], scale, kept, compute)]
+    unscaled = given[field] = _virtual_like(kept, compute)
+    ops = _between_reshapes(op, given, groups)
+    return [*ops, *_scaled(unscaled, scale, kept, compute)]
+
+
+def _between_reshapes(
+    op: type[Op], given: Mapping[str, Any], groups: Mapping[str, int]
+) -> list[Op]:
+    """The operation, with reshapes that join groups which lie apart with the channels behind."""
+    fields, ahead, behind = dict(given), list[Op](), list[Op]()
+    results = [field.name for field in op.fields_of("result")]
+    for name, axis in groups.items():
+        tensor = given[name]
+        joined = fields[name] = _joined(tensor, axis)
+        if name in results:
+            behind.append(Reshape(x=joined, y=tensor, reshape_mode="LOGICAL"))
+        else:
+            ahead.append(Reshape(x=tensor, y=joined, reshape_mode="LOGICAL"))
+    return [*ahead, op(**fields), *behind]
+
+
+def _joined(tensor: Tensor, axis: int) -> Tensor:
+    """A virtual tensor of the elements, with an axis and the next as one.
+
+    Its axes are in the order that they have in memory, so that channels which come last stay there.
+    """
+    elements = elements_of(tensor) if tensor.is_vectorized else tensor
+    dims = elements.shape
+    order = [a - (a > axis) for a in stride_order(dims, elements.layout) if a != axis]
+    dims = (*dims[:axis], dims[axis] * dims[axis + 1], *dims[axis + 2 :])
+    return Tensor(
+        dims=dims, strides=packed_strides(dims, order), dtype=tensor.dtype, is_virtual=True
+    )
 
 
 def is_in_place(op: type[Op], values: Mapping[str, Any]) -> bool:

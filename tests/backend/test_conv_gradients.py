@@ -30,8 +30,11 @@ FILTER = ("FILTER", "X", "DW", "DY", W)
 OPS = {"DATA": "conv_dgrad", "FILTER": "conv_wgrad"}
 
 
-def gradient(of, dims=None, alpha=1.0, beta=0.0, virtual=False):
-    """One convolution of stride [2, 1], padding 1 before and [1, 0] after, turned."""
+def gradient(of, dims=None, alpha=1.0, beta=0.0, virtual=False, gap=0):
+    """One convolution of stride [2, 1], padding 1 before and [1, 0] after, turned.
+
+    gap: elements between groups that are a dim.
+    """
     kind, *ends, result = of
     parameters = made(
         b.CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
@@ -45,7 +48,11 @@ def gradient(of, dims=None, alpha=1.0, beta=0.0, virtual=False):
     )
     prefix = f"OPERATION_CONVOLUTION_BWD_{kind}"
     tensors = [
-        (name_of(prefix, end), D, [tensor(uid, n, virtual=virtual and uid == result)])
+        (
+            name_of(prefix, end),
+            D,
+            [tensor(uid, n, strides_of(uid, n, gap), virtual=virtual and uid == result)],
+        )
         for end, (uid, n) in zip(ends, (dims or PACKED).items(), strict=True)
     ]
     return made(
@@ -55,6 +62,15 @@ def gradient(of, dims=None, alpha=1.0, beta=0.0, virtual=False):
         (name_of(prefix, "ALPHA"), b.CUDNN_TYPE_FLOAT, [alpha]),
         (name_of(prefix, "BETA"), b.CUDNN_TYPE_DOUBLE, [beta]),
     )
+
+
+def strides_of(uid, dims, gap):
+    """Packed strides, with a gap behind each group of a tensor whose groups are a dim."""
+    strides = [1] * len(dims)
+    for axis in reversed(range(len(dims) - 1)):
+        is_groups = axis == (0 if uid == W else 1)
+        strides[axis] = strides[axis + 1] * dims[axis + 1] + gap * is_groups
+    return strides
 
 
 def drawn():
@@ -90,6 +106,16 @@ def test_groups_may_be_a_dim(of):
     del inputs[of[-1]]
     packed, grouped = (referenced(gradient(of, dims), inputs) for dims in (PACKED, WITH_GROUPS))
     np.testing.assert_array_equal(packed, grouped)
+
+
+@pytest.mark.parametrize("of", [DATA, FILTER], ids=["data", "filter"])
+def test_groups_may_lie_apart(of):
+    inputs = drawn()
+    del inputs[of[-1]]
+    packed = referenced(gradient(of, PACKED), inputs)
+    given = {uid: array.reshape(WITH_GROUPS[uid]) for uid, array in inputs.items()}
+    apart = referenced(gradient(of, WITH_GROUPS, gap=6), given)
+    np.testing.assert_allclose(apart.ravel(), packed.ravel(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("of", [DATA, FILTER], ids=["data", "filter"])

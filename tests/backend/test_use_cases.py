@@ -12,6 +12,7 @@ import dnnc
 from dnnc import DnncError, Status
 from dnnc.backend import *
 from dnnc.engines import ENGINES
+from dnnc.interpreter.plans import run_plan
 from dnnc.runtime import driver
 from tests.demo.interpreted_driver import InterpretedDriver
 from tests.support.compare import assert_close
@@ -219,24 +220,51 @@ def test_tensors_that_are_no_convolution_are_bad_parameters():
     assert "SPATIAL_DIMS = 3" in caught.value.supported
 
 
-def test_groups_that_lie_apart_are_refused():
-    x = create_descriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR)
-    dims = GROUPED[0]
+@pytest.mark.parametrize("apart", ["x", "w", "y", "xwy"])
+def test_groups_may_lie_apart(apart):
+    """A reshape joins them with the channels; the tensor keeps the dims of its descriptor."""
+    ends = zip("xwy", GROUPED, PACKED, strict=True)
+    tensors, inputs, shapes = [], {}, {}
+    rng = np.random.default_rng(11)
+    for uid, dims, joined in ends:
+        is_apart = uid in apart
+        strides = apart_by(8, dims, 0 if uid == "w" else 1) if is_apart else packed(dims)
+        tensors.append(tensor(ord(uid), dims, strides, alignment=4))
+        inputs[ord(uid)] = rng.standard_normal(joined, np.float32)
+        shapes[ord(uid)] = dims if is_apart else joined
+    fprop = fprop_9_3_1(*tensors, convolution_9_3_1(), beta=0.5, alpha=2.5)
+    op_graph = operation_graph_9_3_1(dnnc.create_handle(), fprop)
+    graph = operation_graph(op_graph)
+    assert [op.op_name for op in graph.ops].count("reshape") == len(apart)
+    joined = operation_graph(convolved(PACKED, 0.5, 2.5))
+    exact = dnnc.reference(joined, inputs, exact_outputs=True)[ord("y")]
+    given = {uid: array.reshape(shapes[uid]) for uid, array in inputs.items()}
+    found = dnnc.reference(graph, given, exact_outputs=True)[ord("y")]
+    np.testing.assert_array_equal(found.ravel(), exact.ravel())
+    if apart == "xwy":
+        (config, *_) = heuristics(op_graph)
+        plan = execution_plan(plan_9_3_3(config)[0]).plan
+        y = run_plan(plan, given)[ord("y")]
+        assert_close(y.reshape(PACKED[2]), exact, dnnc.data_type.FLOAT, slack=8.0)
+
+
+def apart_by(gap, dims, axis):
+    """Strides of a tensor in which the parts along an axis have a gap between them."""
     strides = packed(dims)
-    strides[0], strides[1] = 2 * strides[0], strides[1] + 8
-    for name, kind, count, value in (
-        (CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, CUDNN_DATA_FLOAT),
-        (CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 6, dims),
-        (CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 6, strides),
-        (CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, ord("x")),
-        (CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, 4),
-    ):
-        set_attribute(x, name, kind, count, value)
-    finalize(x)
-    others = [tensor_9_3_1(u, shape) for u, shape in zip("wy", GROUPED[1:], strict=True)]
-    with pytest.raises(DnncError) as caught:
-        fprop_9_3_1(x, *others, convolution_9_3_1())
-    assert caught.value.status is Status.NOT_SUPPORTED_LAYOUT
+    strides[axis] += gap
+    for outer in reversed(range(axis)):
+        strides[outer] = strides[outer + 1] * dims[outer + 1]
+    return strides
+
+
+@pytest.mark.parametrize("end", ["ALPHA", "BETA"])
+def test_one_factor_is_taken(end):
+    """The reference says one or more elements and not what more mean; cuDNN 9.19.1 takes one."""
+    fprop = create_descriptor(CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
+    name = cudnnBackendAttributeName_t[f"CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_{end}"]
+    with pytest.raises(DnncError, match=f"{end}.*2 elements.*accepted: 1") as caught:
+        set_attribute(fprop, name, CUDNN_TYPE_FLOAT, 2, [1.0, 1.0])
+    assert caught.value.status is Status.BAD_PARAM
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])

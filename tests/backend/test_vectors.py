@@ -25,9 +25,9 @@ from .building import (
 from .test_same_text import nameless, text
 
 
-def vectors(uid, dims, count, along=1, dtype=b.CUDNN_DATA_INT8):
+def vectors(uid, dims, count, along=1, dtype=b.CUDNN_DATA_INT8, strides=None):
     return tensor(
-        uid, dims, None, dtype,
+        uid, dims, strides, dtype,
         (b.CUDNN_ATTR_TENSOR_VECTOR_COUNT, I64, [count]),
         (b.CUDNN_ATTR_TENSOR_VECTORIZED_DIMENSION, I64, [along]),
     )  # fmt: skip
@@ -116,6 +116,22 @@ def test_groups_may_be_a_dim_beside_vectors():
     with pytest.raises(DnncError, match="vectors of groups of tensor 0") as caught:
         convolution(*(vectors(i, n, 4, 1) for i, n in enumerate(grouped)))
     assert caught.value.status is Status.NOT_SUPPORTED_LAYOUT
+
+
+def test_groups_of_vectors_may_lie_apart():
+    x, w, y = [1, 2, 2, 3, 4], [2, 4, 2, 3, 3], [1, 2, 1, 3, 4]
+    apart = [60, 30, 12, 4, 1]  # six vectors between groups
+
+    def found(strides, array):
+        tensors = vectors(0, x, 4, 2, strides=strides), vectors(1, w, 4, 2), vectors(2, y, 4, 2)
+        graph = b.operation_graph(graph_of(convolution(*tensors)))
+        return dnnc.reference(graph, {0: array, 1: weights}, exact_outputs=True)[2]
+
+    rng = np.random.default_rng(5)
+    elements = rng.integers(-3, 4, size=[1, 4, 4, 3, 4])
+    weights = rng.integers(-3, 4, size=[8, 2, 4, 3, 3])
+    packed = found(None, elements)
+    assert np.array_equal(found(apart, elements.reshape(1, 2, 2, 4, 3, 4)), packed)
 
 
 def test_one_uid_of_other_vectors_is_refused():
