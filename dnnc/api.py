@@ -19,16 +19,18 @@ from .target import Target
 
 if TYPE_CHECKING:
     from .frontends.device_properties import DeviceProperties
+    from .frontends.enums import heur_mode
     from .record import Record
 
 
+@given.checked
 def compile(
     graph: Any,
     target: str | os.PathLike[str] | DeviceProperties | None = None,
     *,
     engine: str | None = None,
     knobs: Mapping[str, int] | None = None,
-    modes: Sequence[str] = DEFAULT_MODES,
+    modes: Sequence[str | heur_mode] = DEFAULT_MODES,
     variants: int = DEFAULTS.most_variants,
     tuning: str | os.PathLike[str] | Record | None = None,
     errata: str | os.PathLike[str] | None = None,
@@ -58,15 +60,8 @@ def compile(
     A graph that no engine takes is a cudnnGraphNotSupportedError with the nearest engine's reason;
     its `details` have every engine's.
     """
-    given.verify_integer(variants, "variants")
-    if engine is not None:
-        given.verify_text(engine, "engine")
     if knobs is not None:
-        given.verify_mapping(knobs, "knob -> integer", "knobs")
-        for value in knobs.values():
-            given.verify_integer(value, "knobs")
-    given.verify_text(device, "device")
-    given.verify_text(driver, "driver")
+        given.verify_knobs(knobs)
     if variants < 1:
         raise DnncError(Status.BAD_PARAM, f"variants={variants}", "1 or more")
     if driver and not driver[0].isdecimal():
@@ -133,6 +128,7 @@ def errata_text(source: str | os.PathLike[str] | None = None) -> str:
     return errata.text_of(source)
 
 
+@given.checked
 def reference(
     graph: Any,
     inputs: Mapping[Any, Any],

@@ -26,8 +26,9 @@ LAYERS = (
     ("emit",),
     ("plan",),
     ("keys",),
-    ("store", "target", "tools", "options", "log", "rounding", "given"),
+    ("store", "target", "tools", "options", "log", "rounding"),
     ("dtypes", "expr"),
+    ("given",),
     ("errors", "stackless"),
     ("places", "visible"),
 )

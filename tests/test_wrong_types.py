@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dnnc
+import dnnc.tuning
 from dnnc.errors import DnncError
 
 WRONG = [
@@ -37,7 +38,19 @@ def is_told(error):
 @pytest.mark.parametrize("value", WRONG, ids=lambda v: f"{v!a:.12}")
 @pytest.mark.parametrize(
     "name",
-    ["target", "engine", "knobs", "modes", "variants", "tuning", "errata", "device", "driver"],
+    [
+        "target",
+        "engine",
+        "knobs",
+        "modes",
+        "variants",
+        "tuning",
+        "errata",
+        "device",
+        "driver",
+        "in_process",
+        "cache",
+    ],
 )
 def test_compile(name, value):
     """No plan is made: there is no such engine."""
@@ -58,6 +71,102 @@ def test_what_is_no_graph_and_no_plan(value):
         lambda v: dnnc.write_c("/nonexistent/folder/plan", v),
     ):  # fmt: skip
         assert isinstance(raised(call, value), DnncError)
+
+
+# ---- every door, by what its annotations say
+
+FITTING = {
+    "bool": [True],
+    "int": [5, -1, 1 << 70, 10**400],
+    "float": [5, -1, 2.5, 1 << 70, 10**400, float("nan")],
+    "str": ["x", "\ud800"],
+    "Sequence[int]": [[], ()],
+    "Sequence[str]": [[], (), ["a"]],
+    "Sequence[Any]": [[], (), ["a"]],
+    "None": [None],
+}
+
+# What every microsecond counts in checks when it sees something new; streams are of many types.
+BY_HAND = {"pygraph.execute", "pygraph.execute_plan_at_index", "dnnc.set_stream"}
+
+
+def doors():
+    """Name -> function, (instance to call it on)."""
+    found = {f"dnnc.{name}": (getattr(dnnc, name), ()) for name in dnnc._LAZY}
+    found |= {f"tuning.{n}": (getattr(dnnc.tuning, n), ()) for n in dnnc.tuning._LAZY}
+    g = graph()
+    for instance in (g, g.tensor([1])):
+        kind = type(instance)
+        for name in vars(kind):
+            if not name.startswith("_"):
+                found[f"{kind.__name__}.{name}"] = (getattr(kind, name), (instance,))
+    found["pygraph"] = (dnnc.pygraph.__init__, (None,))
+    found["OperationGraph"] = (dnnc.OperationGraph.__init__, (None,))
+    return {n: f for n, f in found.items() if inspect.isfunction(f[0]) and n not in BY_HAND}
+
+
+DOORS = doors()
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_refuses_what_its_annotations_exclude(door):
+    """The error names the parameter; other arguments need not be there."""
+    function, instance = DOORS[door]
+    for parameter in inspect.signature(function).parameters.values():
+        members = str(parameter.annotation).split(" | ")
+        if not all(member in FITTING for member in members):
+            continue
+        fitting = [repr(value) for member in members for value in FITTING[member]]
+        for value in WRONG:
+            if repr(value) not in fitting:
+                error = raised(lambda v, n=parameter.name: function(*instance, **{n: v}), value)
+                said = f"{parameter.name}={value!a:.30}: {error!r:.200}"
+                assert isinstance(error, DnncError), said
+                assert error.where == parameter.name, said
+                assert error.supported, said
+
+
+def test_doors_that_have_options_are_among_them():
+    assert {"dnnc.compile", "dnnc.autotune", "dnnc.reference", "dnnc.load"} <= set(DOORS)
+    assert {"pygraph", "pygraph.tensor", "pygraph.sdpa", "pygraph.relu"} <= set(DOORS)
+    assert {"GraphTensor.set_output", "tuning.time_candidates"} <= set(DOORS)
+
+
+@pytest.mark.parametrize("bound", ["min", "max", "multiple_of"])
+def test_bounds_of_a_symbol_are_integers(bound):
+    for value in WRONG:
+        if repr(value) not in map(repr, FITTING["int"]):
+            error = raised(lambda v: dnnc.Dim("n", **{"max": 64, bound: v}), value)
+            assert isinstance(error, DnncError)
+            assert bound in error.where
+
+
+def test_dims_that_no_tensor_has_are_refused_where_it_is_made():
+    g = graph()
+    for dim in ([-1], [0, 4], [1 << 70], [1 << 31], [1] * 9):
+        with pytest.raises(DnncError, match=r"'w'.*(dim|rank) ") as caught:
+            g.tensor(dim, name="w")
+        assert "'w'" in caught.value.where
+    with pytest.raises(DnncError, match=r"'w'.*stride"):
+        g.tensor([4, 4], [-4, 1], name="w")
+
+
+@pytest.mark.parametrize("name", ["override_uids", "override_shapes", "override_strides"])
+def test_overrides(name, planned):
+    for value in WRONG:
+        if value is None:
+            continue
+        given = {"override_uids": [3], name: value}
+        error = raised(lambda v, given=given: planned.execute({}, **given), value)
+        assert isinstance(error, DnncError), f"{name}={value!a:.30}: {error!r:.200}"
+
+
+@pytest.fixture(scope="module")
+def planned():
+    g = dnnc.pygraph(target="sm_80", io_data_type="f16")
+    g.relu(g.tensor([dnnc.Dim("n", max=64), 16], uid=3)).set_output()
+    g.build()
+    return g
 
 
 REFERENCES = {

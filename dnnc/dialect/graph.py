@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import given
 from ..dtypes import DType
 from ..errors import DnncError, Status
 from ..expr import Bound, Dim, Expr, Size, bound_of, bounded, with_dims
@@ -29,6 +30,7 @@ class OperationGraph:
     open get (non-virtual tensors, virtual tensors, operations).
     """
 
+    @given.checked
     def __init__(
         self,
         name: str = "graph",

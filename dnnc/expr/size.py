@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 
+from .. import given
 from ..errors import DnncError, Status
 
 MAX_TERMS = 1024  # of a product that is written out
@@ -69,6 +70,8 @@ class Dim:
             raise bad(f"Dim name {self.name!r}", "a Python identifier")
         if self.name in (*DEVICE_VARIABLES, *FUNCTIONS, "and"):
             raise bad(f"Dim name {self.name!r} is reserved", "another name")
+        for bound in ("min", "max", "multiple_of"):
+            given.verify_integer(getattr(self, bound), f"Dim {self.name}: {bound}")
         if self.min < 0 or self.multiple_of < 1 or self.greatest < self.least:
             raise bad(
                 f"Dim {self.name}: min={self.min}, max={self.max}, multiple_of={self.multiple_of}",

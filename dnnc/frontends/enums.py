@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, cast
 
-from .. import dtypes
+from .. import dtypes, given
 from ..errors import DnncError, Status
 
 
@@ -229,24 +229,15 @@ def member_of(parameter: str, value: object, kind: type[Enum]) -> str:
     return found
 
 
-def listed(values: object) -> list[Any]:
-    """The values of a list; a text alone is an error: it would be taken for its characters."""
-    if isinstance(values, str | Enum):
-        text = text_of(values)
-        raise DnncError(Status.BAD_PARAM, f"the text {text!r}", f"a list: [{text!r}]")
-    if not isinstance(values, Iterable):
-        raise DnncError(Status.BAD_PARAM, f"a {type(values).__name__}", "a list")
-    return list(cast("Iterable[Any]", values))
-
-
 def modes_of(values: object) -> tuple[str, ...]:
     """The names of heuristic modes; what is none, or no mode at all, is BAD_PARAM."""
     known = [mode.value for mode in heur_mode]
-    names = tuple(choice_of(value, known) for value in listed(values))
+    given.verify_list(values, "modes")
+    names = tuple(choice_of(value, known) for value in cast("Iterable[object]", values))
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         what = f"heuristic mode {unknown[0]!r}" if unknown else "no heuristic modes"
-        raise DnncError(Status.BAD_PARAM, what, ", ".join(known))
+        raise DnncError(Status.BAD_PARAM, what, ", ".join(known), "modes")
     return names
 
 

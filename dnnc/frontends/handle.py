@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from .. import given
 from ..errors import DnncError, DnncTypeError, Status
 
 
@@ -21,8 +22,11 @@ class Handle:
     is_open: bool = True
 
 
+@given.checked
 def create_handle(device: int | None = None) -> Handle:
     """A handle on the default stream of a device (default: the current one)."""
+    if device is not None and device < 0:
+        raise DnncError(Status.BAD_PARAM, f"device {device}", "0 or more, or None")
     return Handle(device=device)
 
 

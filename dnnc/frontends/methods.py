@@ -47,6 +47,7 @@ from ..dialect.tensor import Tensor
 from ..errors import DnncError, DnncTypeError, Status
 from ..expr import Expr
 from . import broadcasts
+from ..given import is_integer, is_list
 from .enums import CONVOLUTION_MODES, choice_of
 
 _LARGE = 1 << 63
@@ -56,11 +57,15 @@ _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _FAST = (Matmul, ConvFprop, ConvDgrad, ConvWgrad, SdpaFp8)
 
 
-def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, _KEYWORD, default=default)
+def _parameter(
+    name: str, default: Any = inspect.Parameter.empty, annotation: Any = inspect.Parameter.empty
+) -> inspect.Parameter:
+    return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
 
 
-_COMMON = [_parameter("compute_data_type", None), _parameter("name", "")]
+_NAME = _parameter("name", "", "str")
+_COMMON = [_parameter("compute_data_type", None), _NAME]
+_GENERATE_INDEX = _parameter("generate_index", False, "bool")
 
 
 def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: Any) -> Any:
@@ -71,11 +76,16 @@ def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: An
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = dict(bound.arguments)
+        if values.get("compute_data_type") is not None:  # also where nothing is computed
+            dtypes.of(values["compute_data_type"])
         return body(values.pop("self"), values)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = doc
     method.__signature__ = signature  # type: ignore[attr-defined]
+    method.__annotations__ = {
+        p.name: p.annotation for p in parameters if p.annotation is not p.empty
+    }
     return method
 
 
@@ -96,11 +106,9 @@ def _value(field: Field, given: Any) -> Any:
 
 def integers(parameter: str, given: Any) -> tuple[int, ...]:
     """A list of integers, of any kind that Python takes as indices; nothing else is rounded."""
-    try:
-        items = tuple(given)
-    except TypeError:
-        raise _no_integer(parameter, given, "a list of integers") from None
-    return tuple(_integer(parameter, item) for item in items)
+    if not is_list(given):
+        raise _no_integer(parameter, given, "a list of integers")
+    return tuple(_integer(parameter, item) for item in given)
 
 
 def _each(given: Any, count: int) -> Any:
@@ -121,10 +129,9 @@ def _dims_of(tensor: Tensor, method: str) -> tuple[Expr, ...]:
 
 
 def _integer(parameter: str, given: Any) -> int:
-    try:
-        found = operator.index(given)
-    except TypeError:
-        raise _no_integer(parameter, given, "an integer") from None
+    if not is_integer(given):
+        raise _no_integer(parameter, given, "an integer")
+    found = operator.index(given)
     if not -_LARGE <= found < _LARGE:
         raise _no_integer(parameter, given, "an integer of 64 bits")
     return found
@@ -158,8 +165,16 @@ def _parameters(kind: type[Op]) -> list[inspect.Parameter]:
     for f in _fields(kind):
         follows = bool(found) and found[-1].default is not inspect.Parameter.empty
         has_default = f.optional or _has_default(f) or follows
-        found.append(_parameter(f.parameter, *([f.default] if has_default else [])))
+        default = f.default if has_default else inspect.Parameter.empty
+        found.append(_parameter(f.parameter, default, _annotation(f)))
     return found
+
+
+def _annotation(field: Field) -> Any:
+    """What a method's caller may give (`given.checked`); other types `_value` converts."""
+    is_flag = field.kind == "attribute" and field.type is bool
+    may_be_absent = field.optional or field.default is None
+    return "bool" + " | None" * may_be_absent if is_flag else inspect.Parameter.empty
 
 
 def _require(fields: Sequence[Field], given: Mapping[str, Any]) -> None:
@@ -327,7 +342,7 @@ def _convolution(kind: type[Convolution]) -> Callable[..., Any]:
 def _slice(graph: Any, given: dict[str, Any]) -> Any:
     x = graph._operand(given["input"], 1)
     dims = _dims_of(x, "slice")
-    listed = given["slices"] or ()
+    listed = () if given["slices"] is None else given["slices"]
     slices = list(listed) if isinstance(listed, Sequence) else [listed, *([None] * x.rank)]
     slices += [slice(None)] * (x.rank - len(slices))
     if len(slices) != x.rank or not all(isinstance(s, slice) and s.step != 0 for s in slices):
@@ -403,8 +418,9 @@ def _over_axes(kind: type[Op]) -> Callable[..., Any]:
 
 def _reduction(graph: Any, given: dict[str, Any]) -> Any:
     """Y alone, or [Y, Index] where an index is asked for."""
-    made = _op_body(Reduction)(graph, {**given, "generate_index": given["generate_index"] or None})
-    return made if given["generate_index"] else made[0].set_name(given["name"])
+    has_index = bool(given["generate_index"])
+    made = _op_body(Reduction)(graph, {**given, "generate_index": has_index or None})
+    return made if has_index else made[0].set_name(given["name"])
 
 
 _WINDOW = ("pre_padding", "post_padding", "stride", "window")
@@ -483,7 +499,7 @@ _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = 
     ),
     Concatenate: (
         [_parameter("inputs"), _parameter("axis"), _parameter("in_place_index", None),
-         _parameter("name", "")],
+         _NAME],
         _concatenate,
     ),
     **{
@@ -495,13 +511,13 @@ _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = 
         for kind in (Batchnorm, BatchnormBackward)
     },
     Reduction: (
-        [_parameter("input"), _parameter("mode"), *_COMMON, _parameter("generate_index", False)],
+        [_parameter("input"), _parameter("mode"), *_COMMON, _GENERATE_INDEX],
         _reduction,
     ),
     Resample: (
         [_parameter("input"), _parameter("resample_mode"),
          *(_parameter(name) for name in _WINDOW), _parameter("padding_mode", None),
-         _parameter("generate_index", False), *_COMMON],
+         _GENERATE_INDEX, *_COMMON],
         _resampling(Resample),
     ),
     ResampleBackward: (
@@ -514,7 +530,7 @@ _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = 
     Rng: (
         [_parameter("seed"), _parameter("offset", 0), _parameter("distribution", "BERNOULLI"),
          *(_parameter(f.name, None) for f in Rng.fields_of("attribute") if f.optional),
-         _parameter("dim", None), _parameter("stride", None), _parameter("name", "")],
+         _parameter("dim", None), _parameter("stride", None), _NAME],
         _rng,
     ),
     InstancenormBackward: (

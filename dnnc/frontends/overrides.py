@@ -8,6 +8,7 @@ from ..dialect.graph import OperationGraph
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
 from ..expr import Expr
+from ..given import checked
 
 Rows = Sequence[Sequence[int]]
 
@@ -30,9 +31,14 @@ class Overrides:
         self, uids: Sequence[int], shapes: Rows | None, strides: Rows | None
     ) -> Mapping[str, int]:
         """The sizes of symbols; overrides that a plan can't follow are SHAPE_MISMATCH errors."""
-        key = (tuple(uids), _frozen(shapes), _frozen(strides))
-        found = self._known.get(key)
+        try:
+            key = (tuple(uids), _frozen(shapes), _frozen(strides))
+            found = self._known.get(key)
+        except TypeError:
+            _verify_types(uids, shapes, strides)
+            raise
         if found is None:
+            _verify_types(uids, shapes, strides)
             found = self._sizes(uids, shapes, strides)
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
@@ -60,6 +66,15 @@ class Overrides:
         if found is None:
             found = self._tensors[uid] = self.graph.tensor(uid)
         return found
+
+
+@checked
+def _verify_types(
+    override_uids: Sequence[int],
+    override_shapes: Sequence[Sequence[int]] | None,
+    override_strides: Sequence[Sequence[int]] | None,
+) -> None:
+    """Leaves the checks to its annotations."""
 
 
 def _frozen(rows: Rows | None) -> object:

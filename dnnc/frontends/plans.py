@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import given
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..options import DEFAULTS, Options
@@ -51,6 +52,7 @@ class PlanList:
             raise no_config_error(graph, self.targets[0], self.inputs)
 
     def config(self, index: int) -> Any:
+        given.verify_integer(index, "index")
         if not 0 <= index < len(self.configs):
             raise IndexError(f"plan {index}: there are {len(self.configs)}")
         return self.configs[index]
@@ -167,6 +169,7 @@ class PlanList:
 
     def executable(self, index: int) -> Any:
         """The execution plan of a config that no filter bars, compiled on first use."""
+        given.verify_integer(index, "index")
         if index in self.barred:
             raise DnncError(
                 Status.BAD_PARAM, f"plan {index} is barred by a filter", f"one of {self._left()}"

@@ -16,9 +16,10 @@ import functools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes
+from .. import dtypes, given
 from ..dialect import draft
 from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
@@ -48,8 +49,8 @@ _NOT_YET = (
 )  # fmt: skip
 
 
-def _bytes(value: Any) -> int:
-    if not isinstance(value, int) or value < 0:
+def _bytes(value: int) -> int:
+    if value < 0:
         raise DnncError(Status.BAD_PARAM, f"{value!r} bytes", "0 or more")
     return value
 
@@ -57,7 +58,7 @@ def _bytes(value: Any) -> int:
 def _named(notes: Sequence[Any], kind: Any) -> set[str]:
     """The names of notes; what is none of an enumeration's is an error."""
     known = [note.value for note in kind]
-    names = {enums.choice_of(note, known) for note in enums.listed(notes)}
+    names = {enums.choice_of(note, known) for note in notes}
     if unknown := sorted(names - set(known)):
         raise DnncError(Status.BAD_PARAM, f"notes {', '.join(unknown)}", ", ".join(known))
     return names
@@ -169,6 +170,8 @@ class pygraph(Operations):
             reordering=enums.choice_of(reordering_type, enums.REORDERINGS),
             ragged_offset=ragged_offset,
         )
+        # All but the data type, which a graph may give, is known here, and refused here.
+        replace(made, dtype=dtypes.f32).verify()
         made.ragged_offset_multiplier = ragged_offset_multiplier
         made._is_laid_out = True
         if vector_count != 1:
@@ -216,7 +219,10 @@ class pygraph(Operations):
         return self.tensor(buffer.dims, buffer.strides, buffer.dtype, name=name)
 
     def tensor_scalar(
-        self, value: float | int, scalar_type: Any = "COMPILE_TIME_CONST", data_type: Any = None
+        self,
+        value: float | int | bool,
+        scalar_type: Any = "COMPILE_TIME_CONST",
+        data_type: Any = None,
     ) -> GraphTensor:
         """A number as a tensor of dims [1].
 
@@ -424,6 +430,7 @@ class pygraph(Operations):
 
     def create_execution_plan(self, engine_id: int, knobs: Mapping[Any, int]) -> None:
         """Appends a plan of an engine with knobs set; the list need not be ranked before."""
+        given.verify_knobs(knobs)
         if self._plans is None:
             self._plans = self._unranked()
         self._plans.append(engine_id, {text_of(k): v for k, v in knobs.items()})
@@ -470,8 +477,8 @@ class pygraph(Operations):
 
     def deselect_engines(self, names: Sequence[str]) -> pygraph:
         """Bars plans whose name holds one of the texts."""
-        listed = enums.listed(names)
-        return self._bar(lambda config: any(name in config.name for name in listed))
+        parts = tuple(names)
+        return self._bar(lambda config: any(part in config.name for part in parts))
 
     def deselect_workspace_greater_than(self, bytes_: int) -> pygraph:
         """Bars plans that need more workspace; known when they are built."""
@@ -577,8 +584,9 @@ class pygraph(Operations):
         handle: Handle | None,
         sizes: Mapping[str, int] | None,
     ) -> None:
-        chosen = handle or self.handle
-        plan.execute(pack, workspace, stream=get_stream(chosen) if chosen else 0, sizes=sizes)
+        chosen = self.handle if handle is None else handle
+        stream = 0 if chosen is None else get_stream(chosen)
+        plan.execute(pack, workspace, stream=stream, sizes=sizes)
 
     def _overridden(
         self,
@@ -645,7 +653,7 @@ class pygraph(Operations):
         )  # fmt: skip
 
     def _device_of(self, handle: Handle | None) -> int | None:
-        chosen = handle or self.handle
+        chosen = self.handle if handle is None else handle
         if chosen is None:
             return None
         get_stream(chosen)  # which refuses a handle that was destroyed

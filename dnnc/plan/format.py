@@ -174,6 +174,7 @@ class Bundle:
     def names(self) -> tuple[str, ...]:
         return tuple(entry.name for entry in self._entries)
 
+    @given.checked
     def plan(self, name: str | None = None) -> Plan:
         """The plan of this name (default: the only one), its sections verified."""
         found = [entry for entry in self._entries if name in (None, entry.name)]
@@ -266,6 +267,7 @@ def _depth(data: Any) -> int:
     return depth
 
 
+@given.checked
 def read(source: str | os.PathLike[str] | bytes, name: str | None = None) -> Plan:
     """The plan of a file, or one plan of a bundle by its name."""
     return Bundle(source).plan(name)

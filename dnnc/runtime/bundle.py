@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 
+from .. import given
 from ..plan.format import Bundle
 from .executor import ExecutionPlan
 
@@ -29,6 +30,7 @@ class LoadedBundle:
 
     def __getitem__(self, name: str) -> ExecutionPlan:
         """The plan of a name; an unknown one is BAD_PARAM with those that are there."""
+        given.verify_text(name, "the name of a plan")
         with self._lock:
             found = self._plans.get(name)
             if found is None:

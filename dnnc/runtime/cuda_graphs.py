@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .. import given
 from ..errors import DnncError, Status
 from . import driver
 from .laid_out import KernelStep, MemsetStep, Steps
@@ -19,6 +20,7 @@ def populate(
     graph: Any, steps: Steps, place: driver.Device, dependencies: Sequence[Any]
 ) -> tuple[Any, ...]:
     """Adds a node for each step; the first waits for `dependencies`.  Gives the nodes in order."""
+    given.verify_list(dependencies, "dependencies")
     made: list[Any] = []
     after = [driver.node_handle(node) for node in dependencies]
     for step in steps:
@@ -49,6 +51,7 @@ def update(
     if nodes is None:
         ordered = _in_order(present, where)
     else:
+        given.verify_list(nodes, "nodes")
         ordered = [driver.node_handle(node) for node in nodes]
         handles = {int(node) for node in present}
         if not all(int(node) in handles for node in ordered):

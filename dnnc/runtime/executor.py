@@ -12,7 +12,7 @@ from typing import Any
 
 from ..errors import DnncError, Status
 from ..expr import most_of, verify_products
-from ..given import verify_mapping, verify_sizes
+from ..given import checked, verify_mapping, verify_sizes
 from ..plan import format
 from ..plan.plan import Plan, TensorRecord
 from . import asked, cuda_graphs, driver
@@ -38,6 +38,7 @@ from .sized import Sized
 from .streams import DEFAULT_STREAM, handle_of
 
 
+@checked
 def load(source: str | os.PathLike[str] | bytes | Plan, name: str | None = None) -> ExecutionPlan:
     """An execution plan from a `.dnnplan` file, its bytes, or a `Plan`.
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from .. import __version__
+from .. import __version__, given
 from .. import record as records
 from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
@@ -65,6 +65,7 @@ def write(
     format.write_whole(str(place / INDEX), (json.dumps(index, indent=1) + "\n").encode())
 
 
+@given.checked
 def time_candidates(
     folder: str | os.PathLike[str],
     *,

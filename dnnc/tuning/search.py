@@ -8,13 +8,14 @@ from concurrent.futures import Executor
 from typing import Any
 
 from .. import errata as rules_of
+from .. import given, tools
 from .. import record as records
-from .. import tools
 from ..api import graph_of
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..expr import bounds_of, typical_sizes, verify_products
 from ..frontends.device_properties import DeviceProperties, target_rows
+from ..frontends.enums import heur_mode, modes_of
 from ..options import Options
 from ..record import Record
 from ..target import Target
@@ -29,12 +30,13 @@ MODES = ("B", "FALLBACK")
 MOST = 32
 
 
+@given.checked
 def autotune(
     graph: Any,
     target: str | os.PathLike[str] | DeviceProperties | None = None,
     *,
     sizes: Sizes | Sequence[Sizes] | None = None,
-    modes: Sequence[str] = MODES,
+    modes: Sequence[str | heur_mode] = MODES,
     most: int = MOST,
     executor: Executor | None = None,
     timer: Timer | None = None,
@@ -73,13 +75,14 @@ def autotune(
             clock.close()
 
 
+@given.checked
 def compile_candidates(
     graph: Any,
     folder: str | os.PathLike[str],
     target: str | os.PathLike[str] | DeviceProperties,
     *,
     sizes: Sizes | Sequence[Sizes] | None = None,
-    modes: Sequence[str] = MODES,
+    modes: Sequence[str | heur_mode] = MODES,
     most: int = MOST,
     executor: Executor | None = None,
     errata: str | os.PathLike[str] | None = None,
@@ -114,7 +117,7 @@ def _ranked(
     graph: OperationGraph,
     target: Target,
     sizes: Sizes | Sequence[Sizes] | None,
-    modes: Sequence[str],
+    modes: Sequence[str | heur_mode],
     most: int,
     errata: str | os.PathLike[str] | None,
 ) -> tuple[list[Candidate], list[Sizes]]:
@@ -130,14 +133,17 @@ def _ranked(
         )
     values = _every_size(graph, sizes)
     options = Options(errata=rules_of.text_of(errata))
-    return candidates(graph, target, values, modes, most, options), values
+    return candidates(graph, target, values, modes_of(modes), most, options), values
 
 
 def _every_size(graph: OperationGraph, sizes: Sizes | Sequence[Sizes] | None) -> list[Sizes]:
     """The sets of sizes, each whole."""
-    given = [sizes] if isinstance(sizes, Mapping) else list(sizes or [{}])
+    if sizes is not None and not isinstance(sizes, Mapping):
+        given.verify_list(sizes, "sizes")
+    sets = [sizes] if isinstance(sizes, Mapping) else list(sizes or [{}])
     found: list[Sizes] = []
-    for values in given:
+    for values in sets:
+        given.verify_sizes(values)
         for name, size in values.items():
             dim = graph.symbols.get(name)
             if dim is None:

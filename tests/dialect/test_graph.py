@@ -22,6 +22,13 @@ def refused(graph):
     return caught.value
 
 
+def refused_tensor(*given, **named):
+    """The error of a tensor of a pygraph, which is refused where it is made."""
+    with pytest.raises(DnncError) as caught:
+        new_graph().tensor(*given, **named)
+    return caught.value
+
+
 def test_what_was_inferred_follows_later_changes():
     g = new_graph()
     x = g.tensor([4], name="x")
@@ -97,15 +104,11 @@ def test_a_graph_without_operations_or_outputs_is_refused():
 
 @pytest.mark.parametrize("dims", [[0, 4], [-1, 4], [4, 0]])
 def test_dims_below_one_are_refused(dims):
-    g = new_graph()
-    finish(g, g.exp(g.tensor(dims, [4, 1])))
-    assert "dim" in refused(g.graph).what
+    assert "dim" in refused_tensor(dims, [4, 1]).what
 
 
 def test_negative_strides_are_refused():
-    g = new_graph()
-    finish(g, g.exp(g.tensor([3, 4], [-4, 1])))
-    error = refused(g.graph)
+    error = refused_tensor([3, 4], [-4, 1])
     assert "stride -4" in error.what
     assert error.supported == "strides of at least 0"
 
@@ -149,15 +152,11 @@ def test_operations_that_need_axes_refuse_rank_0():
 
 
 def test_more_dims_than_strides_are_refused():
-    g = new_graph()
-    finish(g, g.exp(g.tensor([3, 4], [1])))
-    assert refused(g.graph).status is Status.BAD_PARAM_SHAPE_MISMATCH
+    assert refused_tensor([3, 4], [1]).status is Status.BAD_PARAM_SHAPE_MISMATCH
 
 
 def test_rank_nine_is_refused():
-    g = new_graph()
-    finish(g, g.exp(g.tensor([1] * 9)))
-    assert refused(g.graph).status is Status.NOT_SUPPORTED_SHAPE
+    assert refused_tensor([1] * 9).status is Status.NOT_SUPPORTED_SHAPE
 
 
 @pytest.mark.parametrize("kind", ["io_data_type", "intermediate_data_type"])
@@ -178,9 +177,7 @@ def test_an_output_that_overlaps_itself_is_refused():
 
 
 def test_an_alignment_that_is_no_power_of_two_is_refused():
-    g = new_graph()
-    finish(g, g.exp(g.tensor([4], alignment_value=12)))
-    assert "alignment 12" in refused(g.graph).what
+    assert "alignment 12" in refused_tensor([4], alignment_value=12).what
 
 
 def test_one_name_for_two_symbols_is_refused():

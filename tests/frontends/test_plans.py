@@ -127,10 +127,13 @@ def test_operations_that_no_graph_has_yet_are_refused_by_name():
 @pytest.mark.parametrize(
     ("use", "said"),
     [
-        (lambda g: g.create_execution_plans("A"), r"the text 'A'; accepted: a list"),
+        (lambda g: g.create_execution_plans("A"), r"modes: a str 'A'; accepted: a list: \['A'\]"),
         (lambda g: g.create_execution_plans([]), "no heuristic modes; accepted: INSTANT, A"),
         (lambda g: g.create_execution_plans(["Z"]), "heuristic mode 'Z'; accepted: INSTANT, A"),
-        (lambda g: dnnc.compile(g, modes="A,FALLBACK"), "accepted: a list"),
+        (lambda g: dnnc.compile(g, modes="A,FALLBACK"), "modes: a str .* accepted: a list"),
+        (lambda g: dnnc.compile(g, modes=3), "modes: a int 3; accepted: a list"),
+        (lambda g: dnnc.compile(g, in_process="x"), "in_process: a str 'x'; accepted: True or F"),
+        (lambda g: dnnc.compile(g, cache=5), "cache: a int 5; accepted: True or False"),
         (lambda g: dnnc.compile(g, modes=()), "no heuristic modes"),
         (lambda g: dnnc.compile(g, driver="newest"), "driver='newest'; accepted: a version"),
     ],
@@ -147,8 +150,10 @@ def test_policies_and_limits_are_checked():
     with pytest.raises(dnnc.DnncError, match="'SOME'; accepted: HEURISTICS_CHOICE, ALL"):
         g.build_plans("SOME")
     for limit in (g.deselect_workspace_greater_than, g.deselect_shared_mem_greater_than):
-        for value in (-1, None, "64K"):
-            with pytest.raises(dnnc.DnncError, match="bytes; accepted: 0 or more"):
+        with pytest.raises(dnnc.DnncError, match="-1 bytes; accepted: 0 or more"):
+            limit(-1)
+        for value in (None, "64K"):
+            with pytest.raises(dnnc.DnncError, match=r"bytes_: .*; accepted: an integer"):
                 limit(value)
 
 

@@ -63,13 +63,22 @@ def test_the_text_of_what_can_not_be_finished_has_its_vectors():
     assert (x["vector_count"], x["vector_dim"], x["dims"]) == (4, 1, [2, 2, 3, 3])
 
 
-@pytest.mark.parametrize(("count", "dimension"), [(7, 1), (4, 4), ("4", 1), (4, None)])
+@pytest.mark.parametrize(("count", "dimension"), [(7, 1), (4, 4)])
 def test_what_is_none_is_refused_when_the_graph_is_finished(count, dimension):
     g = new_graph()
     y = g.relu(g.tensor([2, 8, 3, 3]).set_vector_count_and_dimension(count, dimension))
     y.set_output()
     with pytest.raises(DnncError, match="vector"):
         g.validate()
+
+
+@pytest.mark.parametrize(
+    ("count", "dimension", "named"), [("4", 1, "count"), (4, None, "dimension")]
+)
+def test_what_is_no_integer_is_refused_at_once(count, dimension, named):
+    x = new_graph().tensor([2, 8, 3, 3])
+    with pytest.raises(DnncError, match=f"{named}: .*accepted: an integer"):
+        x.set_vector_count_and_dimension(count, dimension)
 
 
 def test_plans_know_the_uid_and_come_back_from_files():
