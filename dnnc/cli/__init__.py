@@ -18,6 +18,7 @@ def main() -> None:
     However it ends, it ends with a status and a line on stderr at most: ^C at any moment, an
     output that is full, or that nobody reads any more.
     """
+    process = os.getpid()
     try:
         _prepare_streams()
         status = _status_of_app()
@@ -31,6 +32,8 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     status = _flushed(status)
     if status == _INTERRUPTED:
+        if os.getpid() == process:  # and not the child that ran the command
+            _said("interrupted")
         # At once: threads may wait for what nobody wants any more.  Workers end by themselves.
         os._exit(status)
     sys.exit(status)

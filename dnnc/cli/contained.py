@@ -2,10 +2,14 @@
 
 MLIR's parser and LLVM end the process on some texts.  A command therefore runs in a child, which
 is forked before anything is loaded; its parent waits, and says what happened if a signal ended it.
+
+Signals that ask the parent to end are passed on, since they may be sent to it alone.  ^C on a
+terminal reaches both: the child takes the first of the two it gets.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -26,6 +30,7 @@ def run(command: Callable[[], Any]) -> None:
     """
     sys.stdout.flush()
     sys.stderr.flush()
+    signal.signal(signal.SIGINT, _interrupted_once)  # before the child can get one
     child = os.fork()
     if child == 0:
         _end_with_parent()
@@ -43,10 +48,20 @@ def run(command: Callable[[], Any]) -> None:
 
 def _waited(child: int) -> int:
     """The status of the child, to which this process's signals are passed on."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, frame: os.kill(child, number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is the child's as well
+
+    def pass_on(number: int, frame: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(child, number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, pass_on)
     return os.waitpid(child, 0)[1]
+
+
+def _interrupted_once(number: int, frame: Any) -> None:
+    """Begins to end the process; a second signal must not stop what it cleans up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

@@ -159,8 +159,11 @@ def test_a_terminal_without_unicode(evil):
 
 
 # Seconds after the start: while modules are loaded, while the worker starts, while it compiles.
-@pytest.mark.parametrize("after", [0.4, 0.9, 2.0])
-def test_an_interrupt(ffn, tmp_path, after):
+# A terminal's ^C reaches the whole group, `kill -INT` the process that was started alone.
+@pytest.mark.parametrize(
+    ("after", "send"), [(0.4, os.killpg), (0.9, os.kill), (2.0, os.killpg), (2.0, os.kill)]
+)
+def test_an_interrupt(ffn, tmp_path, after, send):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     arguments = ("compile", ffn, "--no-cache", "-t", "sm_80,sm_90a", "-o", tmp_path / "p.dnnplan")
     process = subprocess.Popen(
@@ -168,15 +171,14 @@ def test_an_interrupt(ffn, tmp_path, after):
         text=True, start_new_session=True,
     )  # fmt: skip
     time.sleep(after)
-    os.killpg(process.pid, signal.SIGINT)
+    send(process.pid, signal.SIGINT)
     began = time.monotonic()
     _, said = process.communicate(timeout=60)
     assert time.monotonic() - began < 15
-    if process.returncode == -signal.SIGINT and after < 0.5:
+    if process.returncode == -signal.SIGINT and after < 1:
         pytest.skip("Python itself was starting")
     assert process.returncode in (130, 0)
-    assert "Traceback" not in said
-    assert said.count("\n") <= 1
+    assert said == ("interrupted\n" if process.returncode else "")
     left = [path.name for path in tmp_path.iterdir()]
     assert left == (["p.dnnplan"] if process.returncode == 0 else [])
 
