@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..errors import DnncError, Status
+from ..plan.arguments import argument_bytes
 from ..plan.plan import Plan, Program
 from .interface import launches
 from .names import comment, string
@@ -94,13 +96,36 @@ def _array(number: int, data: bytes) -> Iterator[str]:
 def _kernel_table(number: int, program: Program) -> Iterator[str]:
     names = kernels_of(program)
     module_of = {kernel.name: kernel.module for kernel in program.kernels}
+    sizes = {name: _argument_bytes(program, name) for name in names}
+    for place, name in enumerate(names):
+        listed = ", ".join(map(str, sizes[name])) or "0"
+        yield f"static const size_t bytes_{number}_{place}[] = {{{listed}}};"
     yield f"static const struct kernel kernels_{number}[] = {{ /* {comment(program.target)} */"
-    for name in names:
+    for place, name in enumerate(names):
         used = [launch for launch in launches(program) if launch.kernel == name]
         smem = _most([launch.dynamic_smem_bytes for launch in used])
         is_clustered = int(any(launch.cluster != (1, 1, 1) for launch in used))
-        yield f"    {{{string(name)}, {module_of[name]}, {smem}, {is_clustered}}},"
-    yield "};" if names else "    {NULL, 0, 0, 0}};"
+        arguments = f"bytes_{number}_{place}, {len(sizes[name])}"
+        yield f"    {{{string(name)}, {module_of[name]}, {smem}, {is_clustered}, {arguments}}},"
+    yield "};" if names else "    {NULL, 0, 0, 0, NULL, 0}};"
+
+
+def _argument_bytes(program: Program, kernel: str) -> list[int]:
+    """Bytes of a kernel's arguments, the fewest of all launches."""
+    given = [
+        [argument_bytes(arg) for arg in launch.args]
+        for launch in launches(program)
+        if launch.kernel == kernel
+    ]
+    if len(set(map(len, given))) > 1:
+        counts = " and ".join(map(str, sorted(set(map(len, given)))))
+        raise DnncError(
+            Status.BAD_PARAM_SIZE_INSUFFICIENT,
+            f"launches of {counts} arguments",
+            "as many as the kernel has parameters",
+            f"kernel {kernel}",
+        )
+    return [min(each) for each in zip(*given, strict=True)]
 
 
 def _most(texts: Sequence[str]) -> int:

@@ -12,6 +12,8 @@ struct kernel {
     int module;
     int64_t smem; /* dynamic shared memory, in bytes; -1: what the device allows */
     int is_clustered;
+    const size_t *argument_bytes;
+    int arguments;
 };
 
 enum rule { EXACT, MINOR, LATER }; /* capability itself; later ones of its major version; later */
@@ -175,14 +177,42 @@ static int runs_on(const struct code *code, int major, int minor)
     return major > code->major || (is_same_major && minor > code->minor);
 }
 
+#if defined(CUDA_VERSION) && CUDA_VERSION >= 12040
+#pragma weak cuFuncGetParamInfo
+#endif
+
+/* Whether a kernel's parameters are the arguments that launches give: it would read what is not
+ * there.  Drivers tell from CUDA 12.4 on; of others it is taken to be so. */
+static int takes_arguments(CUfunction function, const struct kernel *kernel)
+{
+#if defined(CUDA_VERSION) && CUDA_VERSION >= 12040
+    size_t offset, bytes;
+    int i;
+    for (i = 0; cuFuncGetParamInfo != NULL && i <= kernel->arguments; i++) {
+        const CUresult result = cuFuncGetParamInfo(function, (size_t)i, &offset, &bytes);
+        if (result == CUDA_ERROR_INVALID_VALUE) /* past the last */
+            return i == kernel->arguments;
+        if (result != CUDA_SUCCESS)
+            return 1;
+        if (i == kernel->arguments || bytes > kernel->argument_bytes[i])
+            return 0;
+    }
+#endif
+    (void)function;
+    (void)kernel;
+    return 1;
+}
+
 /* Allows a kernel what its launches ask for. */
-static CUresult load_kernel($plan_t *plan, int number)
+static $error_t load_kernel($plan_t *plan, int number)
 {
     const struct kernel *kernel = &plan->code->kernels[number];
     CUfunction *function = &plan->kernels[number];
     CUresult result = cuModuleGetFunction(function, plan->modules[kernel->module], kernel->name);
     int64_t smem = kernel->smem;
     int own = 0; /* Static shared memory counts, too. */
+    if (result == CUDA_SUCCESS && !takes_arguments(*function, kernel))
+        return $ARGUMENTS;
     if (result == CUDA_SUCCESS)
         result = cuFuncGetAttribute(&own, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, *function);
     if (smem < 0)
@@ -194,7 +224,7 @@ static CUresult load_kernel($plan_t *plan, int number)
     if (result == CUDA_SUCCESS && kernel->is_clustered)
         result = cuFuncSetAttribute(*function,
                                     CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
-    return result;
+    return ($error_t)result;
 }
 
 static $error_t load_code($plan_t *plan)
@@ -202,6 +232,7 @@ static $error_t load_code($plan_t *plan)
     const int count = (int)(sizeof codes / sizeof codes[0]);
     CUdevice device;
     CUresult result;
+    $error_t error;
     int major = 0, minor = 0, processors = 0, smem = 0, i;
     if ((result = cuCtxGetCurrent(&plan->context)) != CUDA_SUCCESS
         || (result = cuCtxGetDevice(&device)) != CUDA_SUCCESS
@@ -224,9 +255,10 @@ static $error_t load_code($plan_t *plan)
     plan->code = &codes[i];
     for (i = 0; i < plan->code->modules && result == CUDA_SUCCESS; i++)
         result = cuModuleLoadData(&plan->modules[i], plan->code->images[i]);
-    for (i = 0; i < plan->code->kernel_count && result == CUDA_SUCCESS; i++)
-        result = load_kernel(plan, i);
-    return ($error_t)result;
+    error = ($error_t)result;
+    for (i = 0; i < plan->code->kernel_count && error == $SUCCESS; i++)
+        error = load_kernel(plan, i);
+    return error;
 }
 
 $load

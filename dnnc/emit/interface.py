@@ -215,6 +215,11 @@ def _errors(interface: Interface) -> Iterator[Error]:
         Status.NOT_SUPPORTED_BAD_LAUNCH_PARAM,
         "a grid not from 0 to below 2^31, 2^16, 2^16 blocks, or not of whole clusters",
     )
+    yield Error(
+        "ARGUMENTS",
+        Status.BAD_PARAM_SIZE_INSUFFICIENT,
+        "a kernel of the code has other parameters than the arguments of its launches",
+    )
     yield Error("NO_MEMORY", Status.INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "no host memory")
     for argument, capital in zip(interface.arguments, interface.capitals, strict=False):
         yield from _argument_errors(argument, capital)

@@ -14,6 +14,7 @@ from ..errors import DnncError, Status
 from ..rounding import round_to
 from .plan import Arg, Plan, TensorMap
 
+TENSOR_MAP_BYTES = 128
 _INTEGERS = {"i32": ("<i", 32), "i64": ("<q", 64)}
 
 
@@ -65,6 +66,17 @@ def pack(arg: Arg, env: Environment) -> bytes:
     raise DnncError(
         Status.SERIALIZATION_VERSION_MISMATCH, f"argument kind {arg.kind!r}", "a newer dnnc"
     )
+
+
+def argument_bytes(arg: Arg) -> int:
+    """How many bytes an argument has."""
+    if arg.kind == "scalar":
+        return _INTEGERS[arg.type][1] // 8
+    if arg.kind == "by_value":
+        return len(pack_number(0, arg.type))
+    if arg.kind == "bytes":
+        return len(bytes.fromhex(arg.data))
+    return TENSOR_MAP_BYTES if arg.kind == "tensor_map" else 8
 
 
 def _address(addresses: Mapping[int, int], uid: int) -> int:

@@ -262,7 +262,7 @@ class _Launch:
             return
         if len(wanted) != len(given) or any(map(operator.gt, wanted, given)):
             raise DnncError(
-                Status.BAD_PARAM,
+                Status.BAD_PARAM_SIZE_INSUFFICIENT,
                 f"arguments of {given} bytes",
                 f"parameters of {list(wanted)} bytes, as the code has them",
                 f"kernel {self._launch.kernel}",

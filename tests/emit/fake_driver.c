@@ -163,8 +163,8 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
 {
     int i;
     (void)module;
-    if (kernel_count == 0) /* no test said what there is: any kernel, of no arguments */
-        fake_kernel(name, 0, 0, NULL);
+    if (kernel_count == 0) /* no test said what there is: any kernel, of unknown arguments */
+        fake_kernel(name, 0, -1, NULL);
     for (i = 0; i < kernel_count; i++) {
         if (strcmp(kernels[i].name, name) == 0) {
             *function = &kernels[i];
@@ -180,6 +180,18 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
         return CUDA_ERROR_INVALID_VALUE;
     *value = function->static_smem;
     return result_of("cuFuncGetAttribute");
+}
+
+CUresult cuFuncGetParamInfo(CUfunction function, size_t index, size_t *offset, size_t *bytes)
+{
+    const CUresult result = result_of("cuFuncGetParamInfo");
+    if (function->count < 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (index >= (size_t)function->count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = 0;
+    *bytes = (size_t)function->sizes[index];
+    return result;
 }
 
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)

@@ -152,6 +152,27 @@ def test_no_code(whole):
     assert not whole.handle
 
 
+@pytest.mark.parametrize("change", ["fewer", "more", "larger", "smaller", "unknown"])
+def test_parameters_that_are_not_the_arguments(change, whole):
+    """As the runtime in Python: as many, and none larger than what a launch gives."""
+    whole.device()
+    ((kernel, given), *others) = kernel_sizes(WHOLE).items()
+    sizes = {
+        "fewer": given[:-1], "more": [*given, 4], "larger": [*given[:-1], 256],
+        "smaller": [1, *given[1:]], "unknown": given,
+    }[change]  # fmt: skip
+    whole.library.fake_device(9, 0, 132, 232448)  # forgets the kernels
+    for name, found in [(kernel, sizes), *others]:
+        count = -1 if change == "unknown" else len(found)
+        array = (ctypes.c_int * len(found))(*found)
+        whole.library.fake_kernel(name.encode(), 0, count, array)
+    wanted = "SUCCESS" if change in ("smaller", "unknown") else "ARGUMENTS"
+    assert whole.load() == wanted
+    if whole.handle:
+        whole.unload()
+    assert whole.library.fake_live_modules() == 0
+
+
 @pytest.mark.parametrize(
     "function",
     ["cuCtxGetCurrent", "cuCtxGetDevice", "cuDeviceGetAttribute", "cuModuleLoadData",
@@ -324,7 +345,8 @@ def test_what_leaves_its_place_is_not_launched(made, monkeypatch):
         Variant(f"M == {place}", variant[1], variant[2])
         for place, (variant, _) in enumerate(OUTSIDE)
     ]
-    clustered = dataclasses.replace(launched().steps[0].launch, cluster=(2, 1, 1))
+    plain = launched(args=[Arg.pointer(1)]).steps[0].launch
+    clustered = dataclasses.replace(plain, cluster=(2, 1, 1))
     wrong = dataclasses.replace(clustered, grid=("M", "1", "1"))
     variants.append(Variant("1", "0", (Step(launch=wrong),)))
     plan = plan_of(*variants, symbol=Symbol("M", 0, 4096, 1))
