@@ -15,9 +15,11 @@ from .frontends.device_properties import target_rows
 from .frontends.enums import modes_of, text_of
 from .options import DEFAULT_MODES, DEFAULTS, Options
 from .plan.plan import Plan
+from .progress import Report, StageTimes, silent
 from .target import Target
 
 if TYPE_CHECKING:
+    from .dialect.reference import Outputs
     from .frontends.device_properties import DeviceProperties
     from .frontends.enums import heur_mode
     from .record import Record
@@ -38,6 +40,7 @@ def compile(
     driver: str = "",
     in_process: bool = False,
     cache: bool = True,
+    report: Report = silent,
 ) -> Plan:
     """Compiles a graph ahead of time, on a machine with or without a GPU.
 
@@ -55,7 +58,8 @@ def compile(
     device, driver: the device whose times count in the record, and the driver version that rules
     look at (default: any).  in_process: compile here and not in the worker process; refused in a
     process that uses numba_cuda_mlir.  cache: take the plan from the cache if it is there, and
-    keep it there; False to compile anew.
+    keep it there; False to compile anew.  report: called with (what is done, how much is done, of
+    how much), see `dnnc.progress`.
     Gives a `Plan`; `dnnc.write_plan` makes a file of it, `dnnc.load` makes it executable.
     A graph that no engine takes is a cudnnGraphNotSupportedError with the nearest engine's reason;
     its `details` have every engine's.
@@ -84,13 +88,17 @@ def compile(
     )
 
     def compile_for(rows: tuple[Target, ...]) -> Plan:
+        times = StageTimes([row.name for row in rows], report)
         if in_process:
             from .cache import plans
 
-            return plans.compiled_here(finalized, rows, options, cache=cache)
-        from . import worker
+            plan = plans.compiled_here(finalized, rows, options, cache=cache, report=times)
+        else:
+            from . import worker
 
-        return worker.compile_graph(finalized, rows, options, cache=cache)
+            plan = worker.compile_graph(finalized, rows, options, cache=cache, report=times)
+        times.end()
+        return plan
 
     if rows is None:
         return compiled_for_default(finalized, options, compile_for)
@@ -135,9 +143,10 @@ def reference(
     *,
     sizes: Mapping[str, int] | None = None,
     exact_outputs: bool = False,
-) -> dict[int, Any]:
-    """The outputs of a graph or of a plan's graph on NumPy, uid -> array of the logical dims.
+) -> Outputs:
+    """The outputs of a graph or of a plan's graph on NumPy, arrays of the logical dims.
 
+    They are looked up by uid, unique name or tensor, and iterated by uid.
     inputs: by uid, unique name or tensor.  sizes: values of symbols that no input shows.
     exact_outputs: leave outputs as float64, int64 or bool.  Rules: docs/numerics.md.
     """

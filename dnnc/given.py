@@ -135,6 +135,7 @@ _KINDS = {
     "bool": _Kind("True or False", is_flag),
     "int": _Kind("an integer", is_integer),
     "float": _Kind("a number", is_number),
+    "Report": _Kind("a function of (what is done, how much, of how much)", callable),
     "str": _Kind("text", lambda value: isinstance(value, str)),
     "bytes": _Kind("bytes", lambda value: isinstance(value, bytes)),
     "Sequence": _Kind("a list", is_list),

@@ -26,7 +26,7 @@ LAYERS = (
     ("emit",),
     ("plan",),
     ("keys",),
-    ("store", "target", "tools", "options", "log", "rounding"),
+    ("store", "target", "tools", "options", "log", "rounding", "progress"),
     ("dtypes", "expr"),
     ("given",),
     ("errors", "stackless"),

@@ -19,6 +19,7 @@ from ..options import DEFAULTS, Options
 from ..plan import format
 from ..plan.format import write, write_whole
 from ..plan.plan import Plan
+from ..progress import StageTimes
 from ..store import MemoryStore
 from ..target import Target
 from . import as_c, console, files
@@ -287,7 +288,7 @@ def compiled_with_times(
     times: list[dict[str, float]] = []
 
     def compile_for(rows: tuple[Target, ...]) -> Plan:
-        with console.compiling([row.name for row in rows], stages=7) as report:
+        with console.compiling([row.name for row in rows]) as report:
             plan = compiled(source, rows, choice, report, in_process, cache)
         times[:] = report.by_target
         return plan
@@ -301,7 +302,7 @@ def compiled(
     source: Source,
     rows: Sequence[Target],
     choice: dict[str, Any],
-    times: console.StageTimes,
+    times: StageTimes,
     in_process: bool = False,
     cache: bool = True,
 ) -> Plan:

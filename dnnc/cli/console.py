@@ -20,6 +20,7 @@ from rich.text import Text
 from ..errors import DnncError
 from ..places import Place
 from ..plan.plan import Plan
+from ..progress import Report, StageTimes
 from ..visible import visible
 from .tables import Column, Table
 
@@ -200,52 +201,17 @@ def shape_text(sizes: Sequence[object]) -> str:
 # ---- progress
 
 
-FIRST_STAGE = "choose"
-
-
-class StageTimes:
-    """What a compilation reports: the seconds of each stage, a dictionary a target.
-
-    It is the `report` of a compilation.  Stage "choose" is the first of a target's; a stage that
-    comes again is that of another of the target's configs.
-    """
-
-    def __init__(self, targets: Sequence[str], on_stage: Callable[[str, int], object]):
-        self.targets = targets
-        self.by_target: list[dict[str, float]] = []
-        self._on_stage = on_stage
-
-    def __call__(self, stage: str, seconds: float) -> None:
-        if not self.by_target or stage == FIRST_STAGE:
-            self.by_target.append({})
-        known = self.by_target[-1]
-        known[stage] = known.get(stage, 0.0) + seconds
-        done = sum(len(stages) for stages in self.by_target)
-        self._on_stage(f"{self.targets[len(self.by_target) - 1]}: {stage} is done", done)
-
-
 @contextlib.contextmanager
-def compiling(targets: Sequence[str], stages: int) -> Generator[StageTimes]:
+def compiling(targets: Sequence[str]) -> Generator[StageTimes]:
     """A progress bar on a terminal's stderr; gives the `report` of a compilation.
 
     The command itself prints the hints, so the log leaves them out.
     """
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=err(),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
     hints = logging.getLogger("dnnc.hints")
-    with progress:
-        bar = progress.add_task(f"{targets[0]}: starting", total=len(targets) * stages)
+    with counting() as report:
         hints.disabled = True
         try:
-            yield StageTimes(
-                targets, lambda said, done: progress.update(bar, completed=done, description=said)
-            )
+            yield StageTimes(targets, report)
         finally:
             hints.disabled = False
 
@@ -270,7 +236,7 @@ def show_split(place: str, reason: str, explain: bool | None = None) -> None:
 
 
 @contextlib.contextmanager
-def counting() -> Generator[Callable[[str, int, int], None]]:
+def counting() -> Generator[Report]:
     """A progress bar on a terminal's stderr, for what reports (what is done, how much of how
     much)."""
     progress = Progress(

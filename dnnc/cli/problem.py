@@ -40,7 +40,7 @@ class Problem:
         named = target_or(target, self.source.target)
         rows = target_rows(single_target() if named is None else named)
         choice = {"errata": errata_text(), "sm_count": targets.other_sm_count(rows)}
-        with console.compiling([row.name for row in rows], stages=7) as times:
+        with console.compiling([row.name for row in rows]) as times:
             plan = compiled(self.source, rows, choice, times)
         console.show_hints(plan)
         return plan

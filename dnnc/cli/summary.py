@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..plan.plan import FusionRecord, Kernel, Plan, Program
+from ..progress import STAGES
 from . import console
 
 
@@ -99,7 +100,8 @@ def _smem_text(program: Program, kernel: Kernel) -> str:
 
 
 def _print_times(plan: Plan, times: Sequence[dict[str, float]]) -> None:
-    stages = list(dict.fromkeys(stage for row in times for stage in row))
+    taken = {stage for row in times for stage in row}
+    stages = [stage for stage in STAGES if stage in taken]
     table = console.table("stage times", *(f">{stage}" for stage in stages), ">all")
     for program, row in zip(plan.programs, times, strict=False):
         shown = [console.seconds_text(row[s]) if s in row else "" for s in stages]

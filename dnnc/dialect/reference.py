@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import DnncError, Status
 from ..expr import Expr
+from ..given import is_integer
 from ..rounding import round_to, widen
 from .graph import OperationGraph
 from .op import Op
@@ -22,14 +23,48 @@ from .tensor import Tensor, text
 Array = Any
 
 
+class Outputs(dict[int, Array]):
+    """Arrays by the uids of a graph's outputs; a unique name or a tensor finds them as well."""
+
+    def __init__(self, arrays: Mapping[int, Array], graph: OperationGraph):
+        super().__init__(arrays)
+        self._graph = graph
+
+    def __missing__(self, key: Any) -> Array:
+        """The array of a name or a tensor; BAD_PARAM says which outputs there are."""
+        found = self._uid(key)
+        if found is None:
+            tensors = [self._graph.tensor(uid) for uid in self]
+            known = ", ".join(f"{t.uid}{f' ({t.name})' if t.name else ''}" for t in tensors)
+            what = f"{key!r:.80} is no output"
+            accepted = f"a uid, unique name or tensor of: {known}"
+            raise DnncError(Status.BAD_PARAM, what, accepted, f"graph '{self._graph.name}'")
+        return self[found]
+
+    def __contains__(self, key: object) -> bool:
+        return self._uid(key) is not None
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The array of an output, else the default."""
+        return self[key] if key in self else default
+
+    def _uid(self, key: Any) -> int | None:
+        """The uid of an output; None for what is none."""
+        if isinstance(key, str):
+            named = [uid for uid in self if key and self._graph.tensor(uid).name == key]
+            return named[0] if len(named) == 1 else None
+        uid = key.uid if isinstance(key, Tensor) else key
+        return uid if is_integer(uid) and super().__contains__(uid) else None
+
+
 def reference(
     graph: OperationGraph,
     inputs: Mapping[Any, Array],
     *,
     sizes: Mapping[str, int] | None = None,
     exact_outputs: bool = False,
-) -> dict[int, Array]:
-    """The graph's outputs, uid -> array of the logical dims.
+) -> Outputs:
+    """The graph's outputs, uid -> array of the logical dims; names and tensors are keys as well.
 
     inputs: by uid, unique name or Tensor; arrays of the logical dims, numbers for scalars; what an
     output held before by the output's, too.
@@ -42,7 +77,7 @@ def reference(
             if not tensor.is_virtual:
                 assert tensor.uid is not None
                 outputs[tensor.uid] = exact if exact_outputs else rounded
-    return outputs
+    return Outputs(outputs, graph)
 
 
 def undefined_parts(

@@ -11,6 +11,7 @@ from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..options import DEFAULTS, Options
 from ..plan.plan import Plan
+from ..progress import Parts, Report, StageTimes, silent
 from ..target import Target
 
 
@@ -48,6 +49,7 @@ class PlanList:
         self._smem_limit: int | None = None
         self._built: dict[int, Any] = {}
         self._selected: int | None = None
+        self._parts = Parts(silent, 1)  # what tells of the compilations of a `build`
         if modes and not self.configs:
             raise no_config_error(graph, self.targets[0], self.inputs)
 
@@ -74,7 +76,7 @@ class PlanList:
                 f"graph '{self.graph.name}'",
             )
 
-    def build(self, all_of_them: bool) -> None:
+    def build(self, all_of_them: bool, report: Report = silent) -> None:
         """Builds and selects the first config that fits; all of them if asked.
 
         Of several that fit, one that spills registers is selected only if others do as well, or
@@ -83,7 +85,11 @@ class PlanList:
         from ..engines import hints
 
         self.check_support()
-        self._select(all_of_them)
+        self._parts = Parts(report, len(self._left()) if all_of_them else 1)
+        try:
+            self._select(all_of_them)
+        finally:
+            self._parts = Parts(silent, 1)
         hints.warned(hints.slow_products(self.config(self.selected_index()), self.targets[0]))
 
     def _select(self, all_of_them: bool) -> None:
@@ -133,7 +139,7 @@ class PlanList:
         door = Door(
             target,
             whole,
-            lambda part, config: self._plan(part, config.options(part)),
+            lambda part, config: self._plan("a part", part, config.options(part)),
             lambda inputs: heuristics.configs(self.graph, target, self._modes, inputs),
             self._is_allowed,
         )
@@ -184,12 +190,17 @@ class PlanList:
     def _compiled(self, config: Any, guards: tuple[tuple[str, str], ...]) -> Any:
         from ..runtime import ExecutionPlan
 
-        return ExecutionPlan(self._plan(self.graph, config.options(self.graph, guards)))
+        name = f"plan {self._index_of(config)}"
+        return ExecutionPlan(self._plan(name, self.graph, config.options(self.graph, guards)))
 
-    def _plan(self, graph: OperationGraph, options: Options) -> Plan:
+    def _plan(self, what: str, graph: OperationGraph, options: Options) -> Plan:
         from ..worker import compile_graph
 
-        return compile_graph(graph, self.targets, options)
+        names = [target.name for target in self.targets]
+        times = StageTimes(names, self._parts.next(what))
+        plan = compile_graph(graph, self.targets, options, report=times)
+        times.end()
+        return plan
 
     def _guards(self, config: Any, inputs: Any) -> tuple[tuple[str, str], ...]:
         """Of the plan that is to be run: it may hold other configs for other sizes."""

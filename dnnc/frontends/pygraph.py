@@ -27,6 +27,7 @@ from ..dialect.op import Op
 from ..dialect.tensor import DEFAULT_ALIGNMENT, Tensor, packed_strides, sizes
 from ..errors import DnncError, DnncTypeError, Status
 from ..places import current_place
+from ..progress import Report, silent
 from ..target import Target
 from . import broadcasts, enums
 from .argument_types import DataType, Sizes
@@ -397,17 +398,20 @@ class pygraph(Operations):
         """At least one plan is left after the filters; else cudnnGraphNotSupportedError."""
         self._planned().check_support()
 
-    def build_plans(self, policy: Any = "HEURISTICS_CHOICE") -> None:
-        """Compiles the first plan that builds, or all of them."""
-        self._planned().build(enums.build_all_of(policy))
+    def build_plans(self, policy: Any = "HEURISTICS_CHOICE", *, report: Report = silent) -> None:
+        """Compiles the first plan that builds, or all of them.
 
-    def build(self, modes: Sequence[Any] = ("A", "FALLBACK")) -> None:
-        """Everything from `validate` to `build_plans`."""
+        report: called with (what is done, how much is done, of how much), see `dnnc.progress`.
+        """
+        self._planned().build(enums.build_all_of(policy), report)
+
+    def build(self, modes: Sequence[Any] = ("A", "FALLBACK"), *, report: Report = silent) -> None:
+        """Does everything from `validate` to `build_plans`; report: as there."""
         self.validate()
         self.build_operation_graph()
         self.create_execution_plans(modes)
         self.check_support()
-        self.build_plans()
+        self.build_plans(report=report)
 
     # ---- plans
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import given
 from ..errors import DnncError, Status
 from ..plan.plan import FusionRecord, Plan
+from ..progress import Report, silent
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class RestoredPlans:
         self._is_barred = False
 
     def config(self, index: int) -> RecordedConfig:
+        given.verify_integer(index, "index")
         if index != 0:
             raise IndexError(f"plan {index}: there is 1")
         return self.configs[0]
@@ -92,8 +95,9 @@ class RestoredPlans:
             self._is_barred = True
         self.selected()
 
-    def build(self, all_of_them: bool) -> None:
+    def build(self, all_of_them: bool, report: Report = silent) -> None:
         self.check_support()
+        report("the plan is there", 1, 1)
 
     def build_at(self, index: int) -> None:
         self.executable(index)

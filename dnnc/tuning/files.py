@@ -19,9 +19,10 @@ from ..dialect.json_form import from_json, to_json
 from ..errors import DnncError, Status
 from ..plan import format
 from ..plan.plan import Plan
+from ..progress import Report, silent
 from ..record import Record
 from .candidates import Candidate, Sizes
-from .measure import Report, measured, silent
+from .measure import measured
 from .race import Rules
 from .results import Tuned
 from .timer import DeviceTimer, Timer

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError
 from ..plan.plan import Plan
+from ..progress import Report, silent
 from ..record import Record
 from .candidates import Candidate, Sizes
 from .race import Rules, Run, race
 from .results import Row, Tuned, entry_of, ranked
 from .timer import Timer
-
-# Called with what is being done, and (how much is done, of how much).
-Report = Callable[[str, int, int], object]
-
-
-def silent(what: str, done: int, count: int) -> None:
-    """No report."""
 
 
 def measured(

@@ -17,11 +17,12 @@ from ..expr import bounds_of, typical_sizes, verify_products
 from ..frontends.device_properties import DeviceProperties, target_rows
 from ..frontends.enums import heur_mode, modes_of
 from ..options import Options
+from ..progress import Report, silent
 from ..record import Record
 from ..target import Target
 from . import files
 from .candidates import Candidate, Sizes, candidates, compiled
-from .measure import Report, measured, silent
+from .measure import measured
 from .race import Rules
 from .results import Tuned
 from .timer import DeviceTimer, Timer
@@ -56,7 +57,7 @@ def autotune(
     timer: what times (default: the CUDA device).  cold_l2: that device's second cache is emptied
     before every launch.  rules: rounds and early stopping.  record: one to merge into, or its
     file, which is not written.  errata: as `dnnc.compile` takes them.
-    report: called with (what is done, how much is done, of how much).
+    report: called with (what is done, how much is done, of how much), see `dnnc.progress`.
     """
     made = graph_of(graph)
     clock = timer or DeviceTimer(cold_l2=cold_l2)

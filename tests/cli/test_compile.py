@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dnnc.cli.summary import print_times
 from dnnc.compiler import TEXT_STAGES
 from dnnc.engines import ENGINES
 from dnnc.plan import format
@@ -26,6 +27,15 @@ def test_the_plan_is_named_for_the_file(here, monkeypatch):
     assert re.search(r"sm_80 .*TILE_M=\d+.* fusion0_\w+ +\d+ +0 B +\d+ B", result.stdout)
     assert re.search(r"stage times +choose +fused +linalg +kernel .*cubin +all", result.stdout)
     assert sorted(path.name for path in here.iterdir()) == ["model.dnnplan", "model.py"]
+
+
+def test_stages_stand_in_the_order_of_the_pipeline(plan, capsys):
+    """Also where the first target's code was kept, and it has fewer stages."""
+    first = {"choose": 1.0, "fused": 1.0, "cubin": 1.0}
+    whole = {"choose": 1.0, "fused": 1.0, "linalg": 1.0, "ptx": 1.0, "cubin": 1.0}
+    print_times(format.read(plan), [first, whole])
+    header = capsys.readouterr().out.strip().splitlines()[0].split()
+    assert header == ["stage", "times", "choose", "fused", "linalg", "ptx", "cubin", "all"]
 
 
 def test_one_plan_for_several_targets(plan):

@@ -272,3 +272,21 @@ def test_methods_keep_their_signatures():
     taken = inspect.signature(dnnc.pygraph.matmul).parameters
     assert list(taken) == ["self", "A", "B", "compute_data_type", "name"]
     assert "stride" in inspect.signature(dnnc.pygraph.tensor).parameters
+
+
+def test_outputs_of_the_reference_by_uid_name_and_tensor():
+    g = new_graph()
+    x = g.tensor([3], name="x", uid=7)
+    y, z = g.neg(x).set_output().set_name("y"), g.exp(x).set_output().set_uid(9)
+    found = dnnc.reference(g, {"x": [1.0, 2.0, 3.0]})
+    assert list(found) == [y.uid, 9]
+    for key in (y.uid, np.int64(y.uid), "y", y):
+        assert key in found
+        assert found[key] is found.get(key)
+        assert found[key].tolist() == [-1.0, -2.0, -3.0]
+    assert found[z] is found[9]
+    for key in (8, "x", "z", x, "", None, 2.5):
+        assert key not in found
+        assert found.get(key, "none") == "none"
+        with pytest.raises(DnncError, match=r"is no output; accepted: .*\(y\), 9"):
+            found[key]
