@@ -227,14 +227,14 @@ def placed(buffer: Buffer, where: str) -> Buffer:
     return buffer._replace(device=device)
 
 
-def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int) -> None:
-    """A buffer has the tensor's data type, dims, strides, alignment and device.
+def verify_buffer(tensor: SizedTensor, buffer: Buffer, device: int | None) -> None:
+    """A buffer has the tensor's data type, dims, strides, alignment and device (None: any).
 
     That of a peer's tensor may be on any device: whether this one has access to its memory is what
     the caller sees to.
     """
     where, record = tensor.label, tensor.record
-    if buffer.device not in (None, device) and not record.is_peer:
+    if device is not None and buffer.device not in (None, device) and not record.is_peer:
         raise DnncError(
             Status.BAD_PARAM, f"a buffer on device {buffer.device}", f"device {device}", where
         )
@@ -357,6 +357,12 @@ def verify_workspace(
         raise DnncError(
             Status.BAD_PARAM, f"memory of device {buffer.device}", f"device {device}", where
         )
+    verify_workspace_form(buffer, needed, spans, where)
+    return buffer.address
+
+
+def verify_workspace_form(buffer: Buffer, needed: int, spans: Sequence[Span], where: str) -> None:
+    """A workspace is aligned, large enough as far as that is known, and apart."""
     if buffer.address % WORKSPACE_ALIGNMENT:
         raise DnncError(
             Status.BAD_PARAM_MISALIGNED_POINTER,
@@ -374,7 +380,6 @@ def verify_workspace(
             raise DnncError(
                 Status.BAD_PARAM, f"overlaps {label(span.record)}", "memory of its own", where
             )
-    return buffer.address
 
 
 def held_bytes(buffer: Buffer) -> int | None:

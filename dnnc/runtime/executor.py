@@ -15,7 +15,7 @@ from ..expr import most_of, verify_products
 from ..given import checked, verify_mapping, verify_sizes
 from ..plan import format
 from ..plan.plan import Plan, TensorRecord
-from . import asked, cuda_graphs, driver
+from . import asked, cuda_graphs, driver, no_device
 from .bound import BoundPlan
 from .buffers import (
     NO_BUFFER,
@@ -217,7 +217,11 @@ class ExecutionPlan:
     ) -> tuple[Loaded, Sized]:
         """(the plan on the device of a call, that at its sizes); outputs may be left out."""
         found = self._given(pack, is_whole=False)
-        place = self._device_of(found, None)
+        try:
+            place = self._device_of(found, None)
+        except DnncError:
+            no_device.verify_buffers(self.plan, found.buffers, self._sizes(found.buffers, sizes))
+            raise
         with driver.entered(place):
             loaded = self._load(place)
             return loaded, loaded.at(self._sizes(found.buffers, sizes))
@@ -309,7 +313,11 @@ class ExecutionPlan:
         asked.verify_peers(peers)
         asked.verify_device(device)
         given = self._given(pack)
-        place = self._device_of(given, device)
+        try:
+            place = self._device_of(given, device)
+        except DnncError:
+            self._verify_without_device(given, workspace, sizes)
+            raise
         with driver.entered(place):
             loaded = self._load(place)
             found = self._sizes(given.buffers, sizes)
@@ -334,7 +342,7 @@ class ExecutionPlan:
         if type(stream) is not int:
             stream = handle_of(stream)
         if self._current is None:
-            self._current = driver.calls().current
+            self._current = self._driver_calls(pack, workspace, sizes).current
         result, context = self._current()
         if result:
             raise driver.call_failed(self._current, result)
@@ -342,6 +350,22 @@ class ExecutionPlan:
         if bound is None:
             bound = self._find_or_bind(pack, workspace, stream, sizes, context)
         bound(context)
+
+    def _driver_calls(self, pack: Any, workspace: Any, sizes: Any) -> driver.Calls:
+        """The driver's functions; without a driver, what is wrong with the call is the error."""
+        try:
+            return driver.calls()
+        except DnncError:
+            self._lay_out(pack, workspace, sizes)
+            raise
+
+    def _verify_without_device(
+        self, given: _Given, workspace: Any, sizes: Mapping[str, int] | None
+    ) -> None:
+        found = self._sizes(given.buffers, sizes)
+        own = NO_BUFFER if workspace is None else buffer_of(workspace, self._workspace_label)
+        spans = no_device.verify_buffers(self.plan, given.buffers, found)
+        no_device.verify_workspace(self.plan, spans, own, found, self._workspace_label)
 
     def _find_or_bind(
         self, pack: Any, workspace: Any, stream: int, sizes: Any, context: Any

@@ -210,6 +210,13 @@ def _tensor(record: TensorRecord, fixed: Mapping[str, int]) -> _Tensor | SizedTe
     return made.at(fixed) if fixed.keys() >= {*record.dims, *record.strides} else made
 
 
+def tensors_at(plan: Plan, sizes: Mapping[str, int]) -> list[SizedTensor]:
+    """The plan's tensors for values of its symbols, whatever the device."""
+    texts = {text for tensor in plan.tensors for text in (*tensor.dims, *tensor.strides)}
+    values = {text: plan.expression(text).evaluate(sizes) for text in texts}
+    return [_Tensor(record).at(values) for record in plan.tensors]
+
+
 def _step(step: Step, static_smem: Mapping[str, int]) -> _Memset | _Launch:
     """static_smem: bytes, by the names of kernels."""
     if step.memset is not None:
