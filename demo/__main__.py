@@ -123,7 +123,10 @@ def show_compilation(chosen: Settings) -> None:
         table(plans.HEADERS, [row for compiled in made for row in compiled.rows()]),
         "",
         "sizes: what a kernel is for.  compile ms: from graph to cubins, all targets of a plan.",
-        "spills: bytes a thread.",
+        "kernel: fusion and engine.  spills: bytes a thread.  Knobs are shown by",
+        "",
+        f"    dnnc inspect {chosen.bundle} --plan {chosen.names[0]}",
+        "",
         f"{chosen.bundle}: {len(made)} plans, {chosen.bundle.stat().st_size / 1e6:.1f} MB, after "
         f"{time.perf_counter() - began:.1f} s.",
         "Numbers of tokens are symbols: a plan serves all layers and any number of tokens.",

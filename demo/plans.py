@@ -6,26 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dnnc import compiler, worker
+from dnnc import worker
 from dnnc.plan import format
-from dnnc.plan.plan import FusionRecord, Kernel, Plan, Program
+from dnnc.plan.plan import Kernel, Plan, Program
+from dnnc.progress import STAGES
 
 from . import graphs
 
-HEADERS = (
-    "plan",
-    "target",
-    "sizes",
-    "compile ms",
-    "kernel",
-    "registers",
-    "spills",
-    "engine",
-    "knobs",
-)
+HEADERS = ("plan", "target", "sizes", "compile ms", "kernel", "registers", "spills")
 
-# What the compiler does for each target of a plan; the graph and the plan take no time.
-STEPS_A_TARGET = len(compiler.STAGES) - 2
+# What the compiler does for each target of a plan.
+STEPS_A_TARGET = len(STAGES)
 
 
 @dataclass(frozen=True)
@@ -39,13 +30,13 @@ class Compiled:
         """A line of `HEADERS` for each kernel."""
         whole = f"{1000 * self.seconds:.0f}"
         kernels = [
-            (self.plan.name, program.target, sizes, kernel, _fusion(program, kernel))
+            (self.plan.name, program.target, sizes, kernel)
             for program in self.plan.programs
             for sizes, kernel in _launched(program)
         ]
         return [
-            (*place, "" if i else whole, *_facts(kernel, fusion))
-            for i, (*place, kernel, fusion) in enumerate(kernels)
+            (*place, "" if i else whole, *_facts(kernel))
+            for i, (*place, kernel) in enumerate(kernels)
         ]
 
 
@@ -60,20 +51,8 @@ def _launched(program: Program) -> Iterator[tuple[str, Kernel]]:
                 yield sizes, kernels[step.launch.kernel]
 
 
-def _fusion(program: Program, kernel: Kernel) -> FusionRecord:
-    """What a kernel was made for; kernels are called fusion0_..., counted in each module."""
-    place = int(kernel.name.removeprefix("fusion").partition("_")[0])
-    return [fusion for fusion in program.fusions if fusion.module == kernel.module][place]
-
-
-def _facts(kernel: Kernel, fusion: FusionRecord) -> tuple[object, ...]:
-    return (
-        kernel.name,
-        kernel.registers,
-        kernel.spill_store_bytes + kernel.spill_load_bytes,
-        fusion.engine,
-        " ".join(f"{name}={value}" for name, value in sorted(fusion.knobs.items())),
-    )
+def _facts(kernel: Kernel) -> tuple[object, ...]:
+    return (kernel.name, kernel.registers, kernel.spill_store_bytes + kernel.spill_load_bytes)
 
 
 def compile_all(

@@ -45,6 +45,8 @@ def test_quick(quick):
     assert "gelu_fwd" in (folder / "stages" / "1-graph.mlir").read_text()
     assert "wgmma.mma_async" in (folder / "stages" / "6-ptx.ptx").read_text()
     assert "All are within what is allowed." in done.stdout
+    table = [line for line in done.stdout.splitlines() if " fusion0_" in line]
+    assert max(map(len, table)) < 120
 
 
 # Kernels of a plan for sm_80.
