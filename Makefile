@@ -4,35 +4,38 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: test pytest registers demo docs lint sanitize clean
+.PHONY: help test pytest registers demo docs lint sanitize clean
+
+help: ## what this says
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Pyright has one core busy; the others test meanwhile.
-test: $(STAMP)
+test: $(STAMP) ## lint, types and every test that needs no GPU
 	$(MAKE) --no-print-directory -j2 lint pytest
 
 # Compiled files are kept, whatever the surroundings say: tests start a hundred Pythons.
-pytest: $(STAMP)
+pytest: $(STAMP) ## the tests alone
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal -q
 
 # What the assembler says of the kernels of tests, where code generation has changed.
-registers: $(STAMP)
+registers: $(STAMP) ## writes down the registers of the PTX that tests know
 	DNNC_TEST_ROTATION=all $(BIN)/python -m pytest -n auto -q --write-registers \
 	  -m "registers and not assembled and not gpu and not slow" tests/engines
 
-demo: $(STAMP)
+demo: $(STAMP) ## compiles MiniLM and runs it: on a GPU, or in the interpreter
 	$(BIN)/python -m demo
 
 # The documentation site, in build/site.
-docs: $(STAMP)
+docs: $(STAMP) ## builds the documentation site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-lint: $(STAMP)
+lint: $(STAMP) ## ruff and pyright
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 # On a machine with a GPU and the CUDA toolkit: one small shape of each feature.
-sanitize: $(STAMP)
+sanitize: $(STAMP) ## compute-sanitizer on small shapes; needs a GPU
 	for tool in memcheck synccheck racecheck; do \
 	  tests="gpu and feature"; \
 	  if [ $$tool = racecheck ]; then tests="$$tests and not exchange"; fi; \
@@ -40,7 +43,7 @@ sanitize: $(STAMP)
 	    $(BIN)/python -m pytest -q -m "$$tests" tests/gpu || exit 1; \
 	done
 
-clean:
+clean: ## removes .venv and build
 	rm -rf $(VENV) build
 
 # The MiniLM package asks for torch only to run itself; its weights are all the demo needs.
