@@ -43,7 +43,7 @@ _TEXTS = ("id", "why", "engine", "dnnc", "driver")
 
 @dataclass(frozen=True)
 class Rule:
-    """What a rule bars.
+    """A rule, and what it bars.
 
     id, why: how messages name it.  engine: its name.  knobs: (name, values): each has to have
     one of them.  ops: kinds of operations that the fusion has, as "pointwise" or

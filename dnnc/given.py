@@ -124,7 +124,7 @@ def verify_knobs(knobs: Any) -> None:
 
 
 class _Kind(NamedTuple):
-    """What an annotation accepts; wanted says it to a person."""
+    """The kind of value that an annotation accepts; wanted says it to a person."""
 
     wanted: str
     fits: Callable[[Any], bool]

@@ -252,7 +252,7 @@ def run_pipeline(module: Any, pipeline: str) -> None:
 
 
 def message(error: Any) -> str:
-    """What an ir.MLIRError says, on one line a diagnostic."""
+    """The message of an ir.MLIRError, on one line a diagnostic."""
     lines = []
     for diagnostic in error.error_diagnostics:
         lines.append(f"{diagnostic.location}: {diagnostic.message}")

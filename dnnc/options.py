@@ -1,4 +1,4 @@
-"""What a compilation depends on beside graph and target."""
+"""Options: all that a compilation depends on beside graph and target."""
 
 from __future__ import annotations
 

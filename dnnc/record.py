@@ -67,7 +67,7 @@ class Entry:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What it is known by."""
+        """The key that it is known by."""
         sizes, versions = (tuple(sorted(m.items())) for m in (self.sizes, self.versions))
         return (self.graph, sizes, self.target, self.device, self.driver, self.l2, versions)
 
@@ -90,7 +90,7 @@ class Record:
     def entries_for(
         self, graph: OperationGraph, target: Target, device: str = ""
     ) -> tuple[Entry, ...]:
-        """What may be used for a graph on a target: one entry for each set of sizes.
+        """The entries for a graph on a target: one for each set of sizes.
 
         device: the only one whose times count ("": any of the target).  Entries of another
         device, target or version of dnnc are passed over, and the log says why.  What was timed

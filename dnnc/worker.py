@@ -63,7 +63,7 @@ def _send(stream: IO[bytes], message: dict[str, Any], payload: bytes = b"") -> N
 
 
 class _Malformed(Exception):
-    """What came is no message."""
+    """A message from the worker that is none."""
 
 
 def _receive(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:

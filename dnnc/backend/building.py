@@ -160,7 +160,7 @@ def _is_scaled(op: type[Op]) -> bool:
 
 
 def _verify_beta(op: type[Op], given: Given, values: Mapping[str, Any], scale: Scale) -> None:
-    """What BETA multiplies lies in memory before the graph runs."""
+    """Refuses BETA of a virtual result, which holds nothing before the graph runs."""
     if scale.beta and values[op.fields_of("result")[0].name].is_virtual:
         raise given.error(
             "BETA",

@@ -52,7 +52,7 @@ class KernelCache:
 
 
 def _digest(plans: Any) -> str:
-    """Of plans and of the keys that they are under: a plan under another's key is whole, too."""
+    """The digest of plans and of their keys: a plan under another's key is whole, too."""
     text = json.dumps(plans, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -81,7 +81,7 @@ def _build(given: Given) -> KernelCache:
 
 
 def _is_cached(record: Record) -> Callable[[Record], Sequence[int]]:
-    """What tells whether a config is here: one element if it is, none if not."""
+    """One element if the config is in the cache, none if it is not."""
     return lambda config: (1,) if record.payload.has(config.payload) else ()
 
 

@@ -14,7 +14,7 @@ from .engines import CHOSEN, Config, default_inputs, others
 
 
 def key_of(config: Config) -> str:
-    """What the plan of a config depends on, hashed; also for those that outlive this process."""
+    """A hash of all that the plan of a config depends on; it holds for later processes too."""
     text, target = config.graph.canonical_text(), config.target.name
     options = config.config.options(config.graph)
     return keys.hash_of(keys.plan_key(text, [target], options), keys.installation())
@@ -50,7 +50,7 @@ def _limits(target: str) -> dict[str, int]:
 
 
 def workspace_bytes(plan: Plan) -> int:
-    """What every execution of a plan can do with, on a device like the target's usual part."""
+    """A workspace that is enough for every execution of a plan, on the target's usual part."""
     return max(
         most_of(plan.expression(variant.workspace_bytes), plan.dims, _limits(program.target))
         for program in plan.programs

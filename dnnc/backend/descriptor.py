@@ -42,7 +42,7 @@ class Kind:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What a finalized descriptor holds.
+    """The record that a finalized descriptor holds.
 
     values: of the attributes that are set or have a default; descriptors among them as records.
     payload: what the descriptor stands for, made by its kind.
@@ -54,7 +54,7 @@ class Record:
 
 
 class Given:
-    """What was set on a descriptor that is being finalized, by the ends of the names."""
+    """The attributes that were set on a descriptor being finalized, by the ends of their names."""
 
     def __init__(self, kind: Kind, values: Mapping[Name, Elements]):
         self.kind, self.values = kind, values
@@ -76,7 +76,7 @@ class Given:
         return next(iter(self.all(suffix)), None)
 
     def payload(self, suffix: str) -> Any:
-        """What the descriptor that is the element stands for, None if it is not set."""
+        """The payload of the descriptor that is the element; None if it is not set."""
         record = self.one(suffix)
         return None if record is None else record.payload
 
@@ -87,7 +87,7 @@ class Given:
 
 
 class Attributes(NamedTuple):
-    """What `get_attribute` gives.
+    """The result that `get_attribute` gives.
 
     element_count: elements that the attribute has.  elements: those that were asked for; text
     for CUDNN_TYPE_CHAR, whose count has the zero at the end in it.
@@ -166,7 +166,7 @@ class Descriptor:
     # ---- what others take of it
 
     def record(self, what: str) -> Record:
-        """What it holds; what: who asks.  BAD_PARAM kinds unless it is finalized and alive."""
+        """Its payload; what: who asks.  BAD_PARAM kinds unless it is finalized and alive."""
         # Without the lock: two descriptors that are set on each other must not wait for each other.
         found = self._record
         if self._is_destroyed:
@@ -254,7 +254,8 @@ class Descriptor:
     # ---- finalizing
 
     def _complete(self) -> dict[Name, Elements]:
-        """What is set, with the records of descriptors, and defaults; what is missing raises."""
+        """The attributes that are set, with the records of descriptors, and defaults; missing
+        ones raise."""
         found: dict[Name, Elements] = {}
         for name, attribute in self.kind.attributes.items():
             elements = self._values.get(name)

@@ -66,7 +66,7 @@ DEVICEPROP = kind(
 
 
 def target_of(given: Given, handle: Handle | None) -> Target:
-    """What to compile for: the DEVICEPROP that is set, else the handle's or the current device."""
+    """Target: that of the DEVICEPROP that is set, else of the handle's or the current device."""
     device: Device | None = given.payload("DEVICEPROP")
     if device is not None:
         return device.target

@@ -40,14 +40,14 @@ class Config:
 
     @property
     def knobs(self) -> dict[KnobType, int]:
-        """Those of the engine; none where there are several."""
+        """The knobs of the engine; none where there are several."""
         if len(self.config.choices) != 1:
             return {}
         return {knob_type(name): value for name, value in self.config.knobs.items()}
 
     @property
     def numerical_notes(self) -> tuple[NumericalNote, ...]:
-        """Those that cuDNN has an enumerator for."""
+        """The notes that cuDNN has an enumerator for."""
         known = NumericalNote.__members__
         names = [f"CUDNN_NUMERICAL_NOTE_{note}" for note in self.config.notes]
         return tuple(known[name] for name in names if name in known)
@@ -63,7 +63,7 @@ class Config:
 
 @dataclass(frozen=True)
 class KnobRange:
-    """What knob info says of a knob: every value that it may take lies on this range."""
+    """A knob as knob info describes it: every value that it may take lies on this range."""
 
     type: KnobType
     minimum: int

@@ -131,7 +131,7 @@ class cudnnResampleMode_t(IntEnum):
 
 
 class cudnnSignalMode_t(IntEnum):
-    """What a signal operation does with its flag."""
+    """Effects of a signal operation on its flag."""
 
     CUDNN_SIGNAL_SET = 0
     CUDNN_SIGNAL_WAIT = 1
@@ -151,7 +151,7 @@ class cudnnBnFinalizeStatsMode_t(IntEnum):
 
 
 class cudnnRngDistribution_t(IntEnum):
-    """What random numbers are drawn from."""
+    """Distributions that random numbers are drawn from."""
 
     CUDNN_RNG_DISTRIBUTION_BERNOULLI = 0
     CUDNN_RNG_DISTRIBUTION_UNIFORM = 1
@@ -167,7 +167,7 @@ class cudnnMoeGroupedMatmulMode_t(IntEnum):
 
 
 class cudnnPaddingMode_t(IntEnum):
-    """What is around the input of a resampling."""
+    """Values that surround the input of a resampling."""
 
     CUDNN_ZERO_PAD = 0
     CUDNN_NEG_INF_PAD = 1
@@ -265,7 +265,7 @@ class cudnnBackendKnobType_t(IntEnum):
 
 
 class cudnnBackendNumericalNote_t(IntEnum):
-    """What an engine does to numbers beyond plain arithmetic."""
+    """Effects of an engine on numbers beyond plain arithmetic."""
 
     CUDNN_NUMERICAL_NOTE_TENSOR_CORE = 0
     CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS = 1
@@ -299,7 +299,7 @@ class cudnnBackendLayoutType_t(IntEnum):
 
 
 class cudnnBackendAttributeType_t(IntEnum):
-    """What the elements of an attribute are."""
+    """Types of the elements of an attribute."""
 
     CUDNN_TYPE_HANDLE = 0
     CUDNN_TYPE_DATA_TYPE = 1

@@ -81,7 +81,7 @@ def _check_block_scale(given: Given) -> None:
 
 
 def _check_nothing(given: Given) -> None:
-    """What the tables say is all that is checked."""
+    """Checks nothing beyond what the tables say."""
 
 
 def _check_sdpa(given: Given) -> None:

@@ -61,7 +61,7 @@ def _rank(handle: Handle | None) -> int:
 
 
 def _require_read(given: Given, tensors: Tensors) -> None:
-    """What no engine reads must not be asked for."""
+    """Refuses tensors that no engine reads."""
     for spec in tensors.specs:
         problem = unknown_order(spec.tensor())
         if spec.ragged_offset is not None:

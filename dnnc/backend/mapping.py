@@ -1,4 +1,4 @@
-"""What cuDNN's descriptors say otherwise than the operations' fields do.
+"""Differences between cuDNN's descriptors and the operations' fields.
 
 The tables of operation descriptors are made of the operations' own fields (`dialect/ops`), whose
 `backend` names are the ends of cuDNN's attribute names.  Here is the rest: attributes that cuDNN
@@ -182,7 +182,7 @@ EXTRAS: dict[str, list[Row]] = {
 
 
 def choice_of(value: IntEnum) -> str:
-    """What a field calls an enumerator, in upper case."""
+    """A field's name of an enumerator, in upper case."""
     return value.name.removeprefix(CHOICE_PREFIX[type(value)])
 
 

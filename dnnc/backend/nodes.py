@@ -1,4 +1,4 @@
-"""What finalized operation descriptors hold: nodes, which make operations of a graph's tensors."""
+"""Nodes, which finalized operation descriptors hold: they make operations of a graph's tensors."""
 
 from __future__ import annotations
 

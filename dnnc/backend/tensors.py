@@ -23,7 +23,7 @@ _VECTORS = (
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """What a tensor descriptor says; equal ones with one uid are one tensor of a graph.
+    """A tensor as its descriptor says it; equal ones with one uid are one tensor of a graph.
 
     had_groups: its groups, a dim of the descriptor, are a part of the channels here.
     """
@@ -116,7 +116,7 @@ def _verify_alignment(given: Given, dtype: DType) -> None:
 
 
 def _power_of_two(alignment: int) -> int:
-    """What an address that is a multiple of the alignment is also a multiple of."""
+    """The largest power of two that divides an alignment, and so the address."""
     return alignment & -alignment
 
 

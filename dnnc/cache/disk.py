@@ -189,7 +189,7 @@ class DiskStore:
 
 
 def _name_of(path: Path) -> str:
-    """What an entry's checksum knows of its place."""
+    """The part of an entry's place that its checksum covers."""
     return "/".join(path.parts[-3:])
 
 

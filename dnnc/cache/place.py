@@ -37,7 +37,7 @@ class Settings:
 
 
 def settings() -> Settings | None:
-    """What the environment says; None where the cache on disk is off (DNNC_CACHE=0)."""
+    """Settings from the environment; None where the cache on disk is off (DNNC_CACHE=0)."""
     switch = os.environ.get(SWITCH, "").strip().lower()
     if switch in _OFF:
         return None
@@ -48,7 +48,7 @@ def settings() -> Settings | None:
 
 
 def configured() -> Settings:
-    """The same without a look at the switch."""
+    """Settings from the environment, whether the cache is on or off."""
     directory = os.environ.get(DIRECTORY) or _default_directory()
     return Settings(os.path.abspath(os.path.expanduser(directory)), _size())
 

@@ -1,4 +1,4 @@
-"""What several commands read from the command line."""
+"""Arguments that several commands read from the command line."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ PlanName = Annotated[
 
 
 def target_or(target: str | None, *others: Any) -> Any:
-    """What --target says, an empty text too; else the first other one that there is."""
+    """The text of --target, an empty one too; else the first other one that there is."""
     return next((each for each in (target, *others) if each is not None), None)
 
 

@@ -139,8 +139,9 @@ def bound_of(graph: OperationGraph, tensor: Tensor, sizes: Mapping[str, int]) ->
 def rounded_operands(
     graph: OperationGraph, inputs: Mapping[int, Array], sizes: Mapping[str, int]
 ) -> dict[Tensor, float]:
-    """What it may add to an output's error that tensor cores take a computed operand in the other
-    one's type, of 16 or 8 bits, as weights of attention in V's: of tensors it adds something to.
+    """The error that an output may have because tensor cores take a computed operand in the other
+    one's type, of 16 or 8 bits, as weights of attention in V's; for tensors that it adds something
+    to.
 
     Rounding errors are as random as the terms' signs, or alike where the terms are alike: of
     A @ B, A rounded by r at most, r * hypot(1, ||sqrt(A**2 @ B**2)|| / ||A @ B||).

@@ -99,7 +99,7 @@ def _show_line(place: Place) -> None:
 
 
 def show_problem(text: str) -> None:
-    """What ends a command with status 1."""
+    """Prints the problem that ends a command with status 1."""
     line = Text("error: ", "bold red")
     line.append(visible(text), "default")
     err().print(line, soft_wrap=True)

@@ -42,7 +42,7 @@ def expected_in(text: str) -> list[Diagnostic]:
 
 
 def differences(expected: Sequence[Diagnostic], actual: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """What is wrong: errors that did not occur, and those that nothing expects, by line."""
+    """The mistakes: errors that did not occur, and those that nothing expects, by line."""
     left = list(actual)
     wrong: list[Diagnostic] = []
     for wanted in expected:

@@ -187,7 +187,7 @@ _WANTED = "a function build() that returns a dnnc.pygraph when it is called with
 
 
 def _failed_build(error: BaseException, path: str, file: str) -> DnncError:
-    """What an exception of the file's code, or of a method of dnnc that it called, becomes.
+    """The error for an exception of the file's code, or of a method of dnnc that it called.
 
     file: the path that the file's code objects have.
     """

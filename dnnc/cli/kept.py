@@ -1,4 +1,4 @@
-"""What `dnnc compile` finds in the cache for a graph file, without reading the graph."""
+"""Looks up a graph file's plan in the cache, for `dnnc compile`, without reading the graph."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _module_text(file: str) -> tuple[str, Any]:
 
 
 def _one_row(target: Any) -> Target | None:
-    """What to compile for, if something is named: a module has one target."""
+    """The one target to compile for, if something is named: a module has one."""
     if target is None:
         return None
     rows = target_rows(target)

@@ -1,4 +1,4 @@
-"""What `dnnc run` and `dnnc bench` work on: a graph, its plan, its inputs."""
+"""The problem that `dnnc run` and `dnnc bench` work on: a graph, its plan, its inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `dnnc compile` says of the plan that it made."""
+"""Prints a summary of the plan that `dnnc compile` made."""
 
 from __future__ import annotations
 

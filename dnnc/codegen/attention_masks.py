@@ -42,7 +42,7 @@ class Masked:
 
 @dataclass(frozen=True, eq=False)
 class Masks:
-    """Those that nothing but masks comes after.  score: the masked scores."""
+    """The masks that only masks follow.  score: the masked scores."""
 
     region: Region
     score: Any
@@ -64,7 +64,7 @@ class Masks:
 
     @property
     def dims(self) -> tuple[Expr, ...]:
-        """Of the scores."""
+        """The dims of the scores."""
         return self.region.dims_of(self.score)
 
     @property
@@ -107,7 +107,7 @@ class Masks:
 
     @cached_property
     def beside_blocks(self) -> Condition:
-        """What else has to hold."""
+        """Further conditions that must hold."""
         return Both(tuple(p for p in conjuncts(self.condition) if not isinstance(p, Blocks)))
 
 

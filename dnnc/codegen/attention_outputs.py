@@ -1,5 +1,5 @@
 # pyright: basic
-"""What an attention's outputs are made of: the result, weights, statistics of rows."""
+"""Parts of an attention's outputs: the result, weights, statistics of rows."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class AttentionRegion:
 
     @property
     def first(self) -> Any:
-        """What the first product gives."""
+        """The result of the first product."""
         return self.calls[0].results[0]
 
     @property
@@ -65,7 +65,7 @@ class AttentionRegion:
 
     @cached_property
     def dims(self) -> tuple[Expr, ...]:
-        """Of the scores."""
+        """The dims of the scores."""
         return self.region.dims_of(self.score)
 
     @property
@@ -74,7 +74,7 @@ class AttentionRegion:
 
     @cached_property
     def base(self) -> Any:
-        """What is subtracted from a row's scores: E = exp(S - base)."""
+        """The value that is subtracted from a row's scores: E = exp(S - base)."""
         distance = pointwise(inputs_of(pointwise(self.exponential))[0])
         assert distance is not None, "exponentials of distances"
         found = operand_of(distance, body_of(distance)[-1].operands[1])
@@ -116,7 +116,7 @@ class AttentionRegion:
 
     @cached_property
     def masks(self) -> Masks:
-        """Of the scores."""
+        """The masks of the scores."""
         return Masks(self.region, self.score)
 
     @cached_property

@@ -1,6 +1,6 @@
 # pyright: basic
-"""What makes scores of an attention's first product: factors of all of them, a cap, and whether
-finite ones may be far from any that products give."""
+"""Finds how scores follow from an attention's first product: factors of all of them, a cap, and
+whether finite ones may be far from any that products give."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class ScoreSteps:
 
 
 def _alternatives(op: Any) -> list[Any]:
-    """What a sum adds, or a selection chooses from."""
+    """The alternatives that a sum adds, or a selection chooses from."""
     if op.name in ("arith.addf", "arith.subf", "arith.maximumf", "arith.minimumf"):
         return list(op.operands)
     return list(op.operands)[1:] if op.name == "arith.select" else []

@@ -108,7 +108,7 @@ def _gathered(region: Region, operation: Any, turned: bool) -> Source:
 
 
 def multiple(region: Region, operation: Any) -> Any:
-    """What a product by a number multiplies; None: it is another operation."""
+    """The value that a product by a number multiplies; None: it is another operation."""
     names = [op.name for op in body_of(operation) if op.name not in _CONVERSIONS]
     if is_reduction(operation) or names != ["arith.mulf"]:
         return None

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What makes an attention's weights of exponentials: their share, and factors of all weights."""
+"""Finds how an attention's weights follow from exponentials: a share, and factors of all."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Weights:
 
     @property
     def type(self) -> DType:
-        """Of the second product's first operand as the tensor cores take it: what the graph says,
-        or V's type."""
+        """The type of the second product's first operand as the tensor cores take it: the
+        graph's, or V's."""
         element = str(self.value.type.element_type)
         known = {dtype.name: dtype for dtype in dtypes.ALL}
         stated, of_values = known.get(element), self.of_values
@@ -59,7 +59,7 @@ class Weights:
 
     @property
     def first(self) -> Any:
-        """What the share gives; the exponentials where there is none."""
+        """The value that the share gives; the exponentials where there is none."""
         return self.share.results[0] if self.share is not None else self.exponential
 
     @cached_property

@@ -91,7 +91,7 @@ def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
 
 @functools.cache
 def residents(multiprocessors: int, blocks: int) -> int:
-    """The same, of a known number of multiprocessors."""
+    """The resident blocks for a known number of multiprocessors."""
     found = resident_clusters(multiprocessors, blocks).constant
     assert found is not None
     return found

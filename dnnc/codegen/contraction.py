@@ -20,7 +20,7 @@ _Lane = tuple[tuple[tuple[Any, int], ...], int]
 
 
 def contracted(op: Any, operands: Sequence[Any]) -> Any:
-    """What `op` of a body makes of f32 with the fewest instructions, where sums of products may be
+    """The f32 result of `op` of a body, by the fewest instructions, where sums of products may be
     rounded once, and an integer that counts places is a sum of floats; else None.
 
     Places: first + i becomes float(first) + i, where i is at most a tile's: what the elements of a

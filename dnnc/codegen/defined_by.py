@@ -1,5 +1,5 @@
 # pyright: basic
-"""What gives a value of kernel code: questions by which idioms in it are found."""
+"""Finds the operation that gives a value of kernel code: questions by which idioms are found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONVERSIONS = ("vector.broadcast", "arith.sitofp", "arith.extsi", "arith.index_
 
 
 def operands_of(value: Any, name: str) -> list[Any] | None:
-    """Those of the operation that gives a value, if it has this name."""
+    """The operands of the operation that gives a value, if it has this name."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.operation.name != name:
         return None

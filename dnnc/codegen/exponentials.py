@@ -87,7 +87,7 @@ class RunningSum:
         return self.add_all(state, [value])
 
     def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
-        """Of several fragments at once, whose sum comes to that of more: see `reduce.unrolled`."""
+        """Adds several fragments at once, for the sum that more come to: see `reduce.unrolled`."""
         most, total = state
         grown = most
         for value in values:

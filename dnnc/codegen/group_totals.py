@@ -63,7 +63,8 @@ class BlockShape:
         return min(self.rows * self.columns // self.sharing, self.entries)
 
     def smem_bytes(self, quantities: Sequence[tuple[int, ...]]) -> int:
-        """Of parts and of totals; quantities: the bits of what parts have beside their counts."""
+        """Bytes of shared memory for parts and totals; quantities: the bits of what parts have
+        beside their counts."""
         parts = sum(
             _padded(self.warps * self.entries * b // 8) for bits in quantities for b in bits
         )
@@ -163,7 +164,7 @@ class GroupTotals:
         return quantity.closed(merged, reference)
 
     def _bases(self) -> list[list[int]]:
-        """Of each quantity, where the warps' parts of its values begin."""
+        """For each quantity, where the warps' parts of its values begin."""
         at = 0
         found: list[list[int]] = []
         for quantity in self.quantities:
@@ -317,7 +318,7 @@ class GroupTotals:
         ops.for_(first, self.shape.entries, ops.mul(self.blocks, warps), [], one)
 
     def _gathered(self, entry: Any, place: Any, sharing: int) -> list[Any]:
-        """What is found of an entry, by neighbours of which this one is at a place."""
+        """The totals of an entry, found by neighbours of which this one is at a place."""
         quantities = self._of_entries
         references = [self._reference(number, entry) for number in range(len(quantities))]
 

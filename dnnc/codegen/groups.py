@@ -151,7 +151,7 @@ class GroupTable:
 
 
 def running_sum(value: Any, lane: Any) -> Any:
-    """Of the lanes up to this one."""
+    """The running sum of the lanes up to this one."""
     distance = 1
     while distance < WARP_THREADS:
         before = from_lane(value, ops.const(distance), nvvm.ShflKind.up)

@@ -73,7 +73,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Im2colBox:
-    """What one load brings: [pixels, channels].
+    """A box that one load brings: [pixels, channels].
 
     tensor: the input [N, C, (D,) H, W], its channels contiguous.  windows: of its spatial axes,
     in their order.  element: how the elements are read, as the driver names types ("" for the
@@ -111,12 +111,12 @@ class Im2colBox:
 
     @property
     def output_pixels(self) -> Expr:
-        """Of all images: rows of the matrix that the boxes are of."""
+        """Output pixels of all images: rows of the matrix that the boxes are of."""
         return product((self.tensor.shape[0], *self.outputs))
 
     @property
     def taps(self) -> int:
-        """Of the whole filter."""
+        """The taps of the whole filter."""
         taps = 1
         for window in self.windows:
             taps *= window.taps

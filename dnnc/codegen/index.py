@@ -37,7 +37,7 @@ class Index:
 
     @staticmethod
     def of(number: Number) -> Index:
-        """The same coordinate for every element."""
+        """An index of one coordinate for every element."""
         return Index(number, divisor=number) if isinstance(number, int) else Index(number)
 
     @property
@@ -120,7 +120,7 @@ def _lanewise(function: Callable[..., Number], *operands: Index) -> Index:
 
 
 def spread(a: Index, width: int) -> Index:
-    """The same coordinates as lanes, so that any function can be applied."""
+    """The coordinates as lanes, so that any function can be applied."""
     if a.lanes is not None or a.is_uniform:
         return a
     return Index(lanes=tuple(a.element(i) for i in range(width)))

@@ -239,7 +239,7 @@ class Kernel:
 
 
 def _stated_alignment(tensor: Tensor) -> int:
-    """What LLVM is told of a tensor's address: no more than divides its bytes, too.
+    """The alignment that LLVM is told of a tensor's address: no more than divides its bytes, too.
 
     It makes one access of loads that follow an aligned address: of seven elements at its own one
     of eight, past the end of a tensor that has no more.  Engines' own accesses say theirs.

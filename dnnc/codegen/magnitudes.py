@@ -146,7 +146,7 @@ class Magnitudes:
 
 
 def yielded(operation: Any) -> Any:
-    """What the body of a generic gives."""
+    """The value that the body of a generic gives."""
     views = list(operation.regions[0].blocks[0].operations)
     return views[-1].operation.operands[0]
 

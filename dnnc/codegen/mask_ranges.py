@@ -60,7 +60,7 @@ class Ranges:
 def ranges(
     condition: Condition, first: Any, last: Any, load: Callable[[Any, Access], Any]
 ) -> Ranges:
-    """Those of a condition, for rows `first` to `last`; load(leaf, access): a term's number."""
+    """Ranges of a condition, for rows `first` to `last`; load(leaf, access): a term's number."""
     if isinstance(condition, Both):
         parts = [ranges(part, first, last, load) for part in condition.parts]
         if not parts:
@@ -137,7 +137,7 @@ def _of_comparison(
 def _of_rows(
     form: Linear, predicate: str, first: Any, last: Any, load: Callable[[Any, Access], Any]
 ) -> Ranges:
-    """Of a condition on rows alone: all columns, or none."""
+    """The range of a condition on rows alone: all columns, or none."""
     low, high = _extremes(form, first, last, load)
     if predicate in ("eq", "ne"):
         return Ranges.unknown()

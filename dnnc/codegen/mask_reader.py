@@ -354,7 +354,7 @@ def _whole(op: Any, a: Any) -> Linear | Varying | None:
 def _of_floats(
     rule: Callable[[Any, Any, Any], Linear | Varying | None],
 ) -> Callable[[Any, Any, Any], Floating | None]:
-    """The same in f32."""
+    """The condition in f32."""
 
     def combined(op: Any, a: Any, b: Any) -> Floating | None:
         if not all(isinstance(operand, Floating) and operand.is_exact for operand in (a, b)):

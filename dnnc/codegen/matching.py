@@ -1,5 +1,5 @@
 # pyright: basic
-"""What generics of a region compute: questions by which patterns in it are found."""
+"""Finds out what generics of a region compute: questions by which patterns in it are found."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def is_plain(operation: Any, *operands: Any) -> bool:
 
 
 def unrounded(operation: Any) -> Any:
-    """What the body of a pointwise operation yields, before it is rounded."""
+    """The value that the body of a pointwise operation yields, before it is rounded."""
     value = body_of(operation)[-1].results[0]
     while value.owner.name == "arith.truncf":
         value = value.owner.operands[0]

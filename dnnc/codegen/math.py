@@ -341,7 +341,7 @@ def _uniform_product(number: float, x: Any) -> tuple[Any, Any]:
 
 
 def factors_of(x: Any) -> tuple[Any, Any] | None:
-    """Those of a product of f32; None: it is none."""
+    """The factors of a product of f32; None: it is no product."""
     owner = x.owner
     if isinstance(owner, ir.Block) or owner.operation.name != "arith.mulf":
         return None
@@ -379,7 +379,7 @@ _LEAST_ERF = 0.125  # of whose erf the absolute error of the other way is 3e-6
 
 
 def _erf(x: Any) -> Any:
-    """Of small x three terms of the series, whose next one is 1e-7 of them at the most."""
+    """Erf: for small x, three terms of the series, whose next one is 1e-7 of them at the most."""
     scale, square = 2 / python_math.sqrt(python_math.pi), _mul(x, x)
     series = _fma(square, _filled(scale / 10, x), _filled(-scale / 3, x))
     series = _fma(square, series, _filled(scale, x))

@@ -51,7 +51,7 @@ def operand_plan(region: Region, value: Any, operand: DType, *, is_a: bool) -> d
 
 
 def contiguous_axis(tensor: Tensor, rows: int, depth: int) -> int | None:
-    """Of the axes along m (or n) and along k, the one whose elements lie together; None: neither.
+    """The axis of those along m (or n) and k whose elements lie together; None: neither.
 
     Where both do, a row of one element, it is that along k.
     """
@@ -79,12 +79,12 @@ class MatrixTile(OperandTile):
 
     @property
     def matrix_dims(self) -> tuple[Expr, ...]:
-        """Of the matrices that tiles are of."""
+        """The dims of the matrices that tiles are of."""
         return self.region.dims_of(self.value)
 
     @property
     def matrix(self) -> Tensor:
-        """What asynchronous copies read."""
+        """The matrix that asynchronous copies read."""
         return self.region.arguments[self.value]
 
     def coordinates(
@@ -98,7 +98,7 @@ class MatrixTile(OperandTile):
         return at
 
     def start(self, batch: Mapping[int, Coordinate], first_row: Any) -> Place:
-        """What the tiles along k, from a row of a matrix on, have in common."""
+        """The start that the tiles along k, from a row of a matrix on, have in common."""
         return batch, first_row
 
     # ---- asynchronous copies

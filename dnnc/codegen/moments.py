@@ -183,7 +183,7 @@ class Distances:
         return [ops.zeros(ops.vector_type(ops.f32_type(), self.width))]
 
     def place(self) -> Any:
-        """What distances are from."""
+        """The place that distances are from."""
         found = []
         for word in self.words:
             # Else the compiler keeps the halves, each in a register.
@@ -245,9 +245,9 @@ class SumWithMoments:
 
 
 def start_of(fragments: Sequence[Any], *, is_row: bool) -> Any:
-    """What distances of a thread's elements are taken from, by its first fragments: of a row the
-    middle one of three elements, else lane by lane the middle one of three fragments; the first
-    where there are fewer."""
+    """The values that distances of a thread's elements are taken from, by its first fragments:
+    for a row the middle one of three elements, else lane by lane the middle one of three
+    fragments; the first where there are fewer."""
     first = fragments[0]
     some = list(fragments)
     if is_row:

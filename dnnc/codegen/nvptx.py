@@ -30,7 +30,8 @@ _NVJITLINK_OPTIONS = ("-verbose", "-no-cache")
 
 @dataclass(frozen=True)
 class Resources:
-    """What the assembler says of a kernel; bytes and registers are a thread's, smem a block's."""
+    """Resources of a kernel as the assembler reports them; bytes and registers are a thread's,
+    smem a block's."""
 
     registers: int = 0
     spill_store_bytes: int = 0

@@ -30,7 +30,7 @@ _BITS_OF_EXPONENT = 23  # below it
 
 @dataclass(frozen=True)
 class Rows:
-    """What is kept of a thread's two rows.
+    """State of a thread's two rows.
 
     reference: in units of the scores, -inf before the first.  total: the lane's part of the sum.
     """
@@ -77,7 +77,7 @@ class OnlineSoftmax:
     lift: int = 0
 
     def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
-        """Of the first block; is_masked: whether a row may have no score above -inf."""
+        """State after the first block; is_masked: whether a row may have no score above -inf."""
         most = [_over_quad(own, _max) for own in self._lane_maximum(scores)]
         exponentials = self._exponentials(scores, self._base(most, is_masked))
         rows = Rows(most, [_Chains.of(exponentials, half, None).whole for half in HALVES])
@@ -133,11 +133,11 @@ class OnlineSoftmax:
         return [_mul(total, _number(2.0**-self.lift)) for total in totals]
 
     def relative_to(self, rows: Rows, half: int) -> Any:
-        """What a row's sum is relative to, in units of the scores: 0 where it had no score."""
+        """The reference of a row's sum, in units of the scores: 0 where it had no score."""
         return self._base([rows.reference[half]], True)[0]
 
     def shares(self, old: Sequence[Any], base: Sequence[Any]) -> list[Any]:
-        """What sums relative to some references are multiplied by where others replace these.
+        """Factors of sums relative to some references, where others replace these.
 
         Exponentials are relative to rounded products, whose difference this takes: 1 where nothing
         moves, where the exact distance from a rounded product would not be, block after block.
@@ -155,7 +155,7 @@ class OnlineSoftmax:
         ]
 
     def _base(self, most: Sequence[Any], is_masked: bool) -> list[Any]:
-        """What is subtracted: no difference of infinities, where a row has no score yet."""
+        """Value that is subtracted: no difference of infinities, where a row has no score yet."""
         if not is_masked:
             return list(most)
         low, zero = _number(-math.inf), _number(0.0)
@@ -177,7 +177,7 @@ class OnlineSoftmax:
         return is_any_above(arith.MaxNumFOp(*grown).result, self.rescale)
 
     def _factors(self, base: Sequence[Any]) -> list[Any]:
-        """What distances of each row are multiplied by.
+        """Factors of the distances of each row.
 
         The product of a far base would be rounded by more than the exponentials' range, and that
         of a score, inside a multiply-add, would not.  Scores there are equal or so far from each
@@ -268,7 +268,7 @@ def plus(sums: Sequence[Any], added: Sequence[Any]) -> list[Any]:
 
 
 def _shifts(base: Sequence[Any], factors: Sequence[Any]) -> list[Any]:
-    """What products of scores by factors are added to."""
+    """The values that products of scores by factors are added to."""
     return [arith.NegFOp(_mul(b, factor)).result for b, factor in zip(base, factors, strict=True)]
 
 

@@ -26,7 +26,7 @@ _PAIR = 2
 
 
 class _Taken:
-    """What is taken of a tile, as a leaf of the walk of g1: the pair in hand."""
+    """The part of a tile that is taken, as a leaf of the walk of g1: the pair in hand."""
 
     current: Any = None
 

@@ -122,7 +122,7 @@ def div(a: Number, b: Number) -> Number:
 
 
 def rem(a: Number, b: Number) -> Number:
-    """What `div` leaves."""
+    """The remainder of `div`."""
     if isinstance(b, int) and b == 1:
         return 0
     if isinstance(b, int) and b > 1 and not isinstance(a, int):
@@ -296,7 +296,7 @@ def concat(parts: Sequence[Any]) -> Any:
 
 
 def joined(parts: Sequence[Any]) -> Any:
-    """What `concat` gives, in words where it is whole words: bytes are not taken apart."""
+    """The result of `concat`, in words where it is whole words: bytes are not taken apart."""
     bits = width_of(parts[0]) * element_of(parts[0].type).width
     if len(parts) == 1 or bits % 32:
         return concat(parts)
@@ -488,7 +488,7 @@ def while_(
 
 
 def opaque(value: Any) -> Any:
-    """The same i32 or address, of which the compiler does not know where it comes from."""
+    """The value, an i32 or address, such that the compiler does not know where it comes from."""
     is_number = value.type == i32_type()
     given = value if is_number else llvm.PtrToIntOp(i64_type(), value).result
     text, kinds = ("mov.b32 $0, $1;", "=r,r") if is_number else ("mov.b64 $0, $1;", "=l,l")
@@ -497,7 +497,7 @@ def opaque(value: Any) -> Any:
 
 
 def computed_here(value: Any) -> Any:
-    """The same fragment, of a power of two of bits, which is computed before what follows.
+    """The fragment, of a power of two of bits, computed before what follows.
 
     Else what one branch alone needs is computed in that branch, from operands that have to live on
     until then.  Fragments of single bytes stay as they are: fp8 that is packed so ends nvJitLink

@@ -16,7 +16,7 @@ from .kernel import Kernel
 
 @dataclass
 class Output:
-    """What an engine's `emit` fills.
+    """The output that an engine's `emit` fills.
 
     name: a prefix for kernel names, unique in the module.  steps: in order.
     buffers: workspace buffers by name -> bytes, an expression.

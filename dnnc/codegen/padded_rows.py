@@ -23,7 +23,7 @@ class Source(Protocol):
     """Rows in global memory."""
 
     def find(self, row: Any) -> Any:
-        """What has to be looked up for a row of the tile: done for all before the copies."""
+        """Looks up what a row of the tile needs, for all rows before the copies."""
         ...
 
     def address(self, row: Any, column: Any, found: Any) -> tuple[Any, Any]:
@@ -54,7 +54,7 @@ class PaddedRows:
 
     @property
     def chunks(self) -> int:
-        """Of a row's elements."""
+        """The chunks of a row's elements."""
         return self.elems // self.chunk
 
     @property
@@ -118,16 +118,16 @@ class PaddedRows:
     # ---- fragments, of a lane's place in a tile
 
     def a_place(self, first_row: Any) -> Any:
-        """Of A, 16 rows from `first_row` on: the bytes to what the lane names of step 0."""
+        """Place of A, 16 rows from `first_row` on: the bytes to what the lane names of step 0."""
         row, chunk = mma.a_lane(self._lane())
         return self._offset(ops.add(first_row, row), chunk)
 
     def b_place(self) -> Any:
-        """Of B whose columns are rows of the tile."""
+        """The place of B whose columns are rows of the tile."""
         return self._offset(*mma.b_lane(self._lane()))
 
     def b_place_transposed(self) -> Any:
-        """Of B whose depth is rows of the tile."""
+        """The place of B whose depth is rows of the tile."""
         return self._offset(*mma.b_lane_transposed(self._lane()))
 
     def fragment(self, lane: Any, row: int, chunk: int, *, transposed: bool = False) -> list[Any]:

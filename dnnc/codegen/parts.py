@@ -1,5 +1,5 @@
 # pyright: basic
-"""What threads and blocks make parts of: totals of one value, and moments.
+"""Quantities that threads and blocks make parts of: totals of one value, and moments.
 
 A part of moments is [count, place, rest, squared distances from place + rest], the mean of its
 elements being place + rest: what rounding took off the mean would be in every distance of other
@@ -28,7 +28,7 @@ _FAR = 2.0**90  # of a place: sums of distances from nearer ones stay what they 
 
 
 def found_bits(bits: Sequence[int]) -> tuple[int, ...]:
-    """Of what is wanted of a quantity in the end, by the bits of its parts' values: of moments the
+    """Bits of the final values of a quantity, by the bits of its parts' values: for moments the
     mean and the squares."""
     return tuple(bits[::2])
 
@@ -56,7 +56,7 @@ class Quantity(Protocol):
     def nothing(self) -> Sequence[Any]: ...
 
     def reference(self, part: Part) -> Part:
-        """What others are to be opened about, if anything."""
+        """The reference that other parts are opened about, if any."""
         ...
 
     def opened(self, part: Part, reference: Part) -> Part: ...
@@ -64,7 +64,7 @@ class Quantity(Protocol):
     def closed(self, opened: Part, reference: Part) -> Part: ...
 
     def left(self, part: Part) -> Part:
-        """What of a part has to be written down where its count is known."""
+        """The values of a part that have to be written down where its count is known."""
         ...
 
     def read(self, values: Part, count: Any) -> Part:
@@ -72,7 +72,7 @@ class Quantity(Protocol):
         ...
 
     def found(self, part: Part) -> Part:
-        """What is wanted of the part of all elements."""
+        """The wanted values of the part of all elements."""
         ...
 
 

@@ -107,7 +107,7 @@ def _access_elems(tensor: Tensor, width: int) -> int:
 
 @dataclass(eq=False)
 class StoredPixels:
-    """Of a tensor in memory that `is_stored`; see `Pixels`."""
+    """Pixels of a tensor in memory that `is_stored`; see `Pixels`."""
 
     leaf: GlobalTensor
     channel: Index
@@ -147,7 +147,7 @@ class StoredPixels:
 
 @dataclass(eq=False)
 class WalkedPixels:
-    """Of any tensor of a region; dims: its own.  See `Pixels`."""
+    """Pixels of any tensor of a region; dims: its own.  See `Pixels`."""
 
     walk: Walk
     tensor: Any
@@ -171,7 +171,7 @@ class WalkedPixels:
         return zeros if inside is False else arith.SelectOp(inside, value, zeros).result
 
     def _at(self, place: Place, extent: Expr) -> Index:
-        """The same index for the same place, by which a walk knows what it has computed."""
+        """One index for one place, by which a walk knows what it has computed."""
         if id(place) not in self._known:
             self._known[id(place)] = place, Index.of(place.clamped(self.walk.kernel, extent))
         return self._known[id(place)][1]

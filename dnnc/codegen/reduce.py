@@ -58,7 +58,7 @@ def neutral(operation: Any, width: int) -> Any:
 
 
 def taken(operation: Any, value: Any, *, is_row: bool, inside: Any = None) -> Any:
-    """What totals take of a fragment of elements; is_row: all lanes are of one total.
+    """The values that totals take of a fragment of elements; is_row: all lanes are of one total.
     inside: whether there is such a fragment; None: there is.
 
     Where totals are wider, those of a row are added up to two lanes first: conversions are slow,

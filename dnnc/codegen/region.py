@@ -136,7 +136,7 @@ def _is_generic(value: Any) -> bool:
 
 
 def _read_accesses(operation: Any, at: Access) -> list[tuple[Any, Access]]:
-    """What a generic reads for an element of its result, and how each is addressed."""
+    """The values that a generic reads for an element of its result, and how each is addressed."""
     # A reduction's loops beyond its result's are not loops of the iteration.
     count = _loop_count(operation)
     loops = list(at) if len(at) == count else [("other",)] * count
@@ -180,7 +180,7 @@ def copy_region(module: Any, source: Tensor, result: Tensor, cast: Any = None) -
 
 
 def _matrices(value: Any) -> Any:
-    """What the view that makes a value takes elements of; the value itself if it is no view."""
+    """Value that the view behind a value takes elements of; the value itself if it is no view."""
     if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.generic":
         return value
     body = [view.operation for view in value.owner.regions[0].blocks[0].operations]
@@ -203,7 +203,7 @@ def _copied(value: Any, out: Any, rank: int, cast: Any) -> Any:
 
 
 def _body(generic: Any, element: Any) -> Any:
-    """What a generic of one input yields of an element, in another block."""
+    """The value that a generic of one input yields for an element, in another block."""
     own = generic.regions[0].blocks[0]
     values = {own.arguments[0]: element}
     for view in own.operations:

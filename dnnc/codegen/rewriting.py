@@ -113,7 +113,7 @@ class Rewriting:
 
     @property
     def thread(self) -> Any:
-        """Of those that rewrite: all but the first warp of a warpgroup."""
+        """The thread's number among those that rewrite: all but the first warp of a warpgroup."""
         return ops.sub(ops.thread_id(), WARP_THREADS)
 
     def rewrite(
@@ -200,7 +200,7 @@ class Rewriting:
                 walk.value(leaf, places, self.elems)
 
     def _value(self, walk: Walk, fragments: Sequence[Any], at: Sequence[Index]) -> Any:
-        """Of one row."""
+        """The value of one row."""
         for taken, fragment in zip(self.taken, fragments, strict=True):
             taken.current = fragment
         value = walk.branch().value(self.value, at, self.elems)

@@ -139,7 +139,8 @@ class RowTotals:
             def pointer(
                 other: Any, at: Any = None, buffer=buffer, base=base, width=width, element=element
             ) -> Any:
-                """Of a part: of this thread's row, or at an element of all rows' fragments."""
+                """The pointer of a part: of this thread's row, or at an element of all rows'
+                fragments."""
                 if at is None:
                     at = ops.mul(self.row, width)
                 place = ops.mul(ops.add(base, ops.mul(other, self.rows)), width)
@@ -211,7 +212,7 @@ def part_at(buffer: Any, place: Any, type_: Any) -> Any:
 
 
 def of_lanes(values: Sequence[Any], lanes: int, combine: Combine) -> Any:
-    """What is made of all parts, in every thread; values: of those that this one looks at."""
+    """The total of all parts, in every thread; values: of those that this one looks at."""
     total = values[0]
     for value in values[1:]:
         total = combine(total, value)

@@ -120,8 +120,9 @@ def _round(value: Any, target: DType) -> Any:
 
 
 def _clipped(rounded: Any, is_nan: Any, low: int, high: int, type_: Any) -> Any:
-    """The same of 8 bits, signed or not, whose bounds are floats; through i32, which has all of
-    them.  Kernels make one conversion of it (`byte_math`), which saturates by itself."""
+    """The clipped value for types of 8 bits, signed or not, whose bounds are floats; through
+    i32, which has all of them.  Kernels make one conversion of it (`byte_math`), which saturates
+    by itself."""
     wide = rounded.type
     above = arith.MaximumFOp(rounded, constant(float(low), wide)).result
     inside = arith.MinimumFOp(above, constant(float(high), wide)).result

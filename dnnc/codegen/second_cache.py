@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the second cache keeps.
+"""Hints on what the L2 cache keeps.
 
 `SecondCache`: the fragments that each thread reads last, until its last pass.
 

@@ -41,7 +41,7 @@ class SwizzledTile:
         return self.row_bytes // CHUNK_BYTES
 
     def turn(self, row: Any) -> Any:
-        """What a row's chunk numbers are combined with."""
+        """The number that a row's chunk numbers are combined with."""
         rows_per_line = max(1, _BANK_BYTES // self.row_bytes)
         return ops.and_(ops.div(row, rows_per_line), min(8, self.chunks) - 1)
 

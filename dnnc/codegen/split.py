@@ -38,7 +38,7 @@ class SplitSum:
 
     @staticmethod
     def bytes(rows: int, columns: int) -> int:
-        """Of a buffer for a tile."""
+        """The bytes of a buffer for a tile."""
         return rows * columns * 4
 
     @staticmethod
@@ -103,7 +103,7 @@ class SplitSum:
 
     @property
     def _row_bytes(self) -> int:
-        """Of one group of registers of all threads."""
+        """The bytes of one group of registers of all threads."""
         return self.threads * 4 * _GROUP
 
     def _arrive(self, barrier: Any, thread: Any) -> None:

@@ -43,7 +43,7 @@ class StagedFilter:
 
     @staticmethod
     def bytes_of(taps: int, group: int, channels: int, element_bytes: int) -> int:
-        """Of shared memory."""
+        """The bytes of shared memory."""
         return taps * group * channels * element_bytes
 
     def __post_init__(self) -> None:

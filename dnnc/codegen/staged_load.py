@@ -33,7 +33,7 @@ class StagedLoad:
 
     @property
     def bytes(self) -> int:
-        """Of a buffer, a whole number of its alignment."""
+        """The bytes of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
 
     def take(self, buffer: Any, thread: Any, first: int = 0, columns: int = 0) -> list[list[Any]]:

@@ -87,7 +87,7 @@ class StagedOperand:
         return [self.map] if self.is_async else []
 
     def _box(self) -> tma.Box:
-        """What one copy moves: a block's share of a K-major tile, or an MN-major panel."""
+        """The box that one copy moves: a block's share of a K-major tile, or an MN-major panel."""
         rows, depth = self.tile.rows, self.tile.depth
         if self.is_fragments:
             tensor = self.region.arguments[self.raw_argument]
@@ -108,12 +108,12 @@ class StagedOperand:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row of its tile in a stage."""
+        """The bytes of a row of its tile in a stage."""
         return self.box.row_bytes if self.is_fragments else wgmma.ROW_BYTES
 
     @property
     def bytes(self) -> int:
-        """Of its tile in a stage."""
+        """The bytes of its tile in a stage."""
         return self.tile_rows * self.row_bytes
 
     def _raw_box(self) -> tma.Box:

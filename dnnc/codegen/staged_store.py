@@ -49,12 +49,12 @@ class StagedStore:
 
     @property
     def bytes(self) -> int:
-        """Of a buffer, a whole number of its alignment."""
+        """The bytes of a buffer, a whole number of its alignment."""
         return -(-self.box.bytes // ALIGNMENT) * ALIGNMENT
 
     @property
     def copied(self) -> tma.Box:
-        """What one copy moves."""
+        """The box that one copy moves."""
         if not self.kept:
             return self.box
         rows, _, _ = self.box.extents
@@ -170,7 +170,7 @@ def store_matrices(address: Any, words: Sequence[Any], layout: str) -> None:
 
 
 def turn_of(row_bytes: int, row: Any) -> Any:
-    """What a swizzle of rows of 16 to 128 bytes combines with the byte offset in a row.
+    """The number that a swizzle of rows of 16 to 128 bytes combines with the byte offset in a row.
 
     The driver's swizzles are on address bits: bits 4 to 6 get what bits 7 to 9 hold, as many as a
     row has chunks.

@@ -40,7 +40,7 @@ class StreamSum:
 
     @staticmethod
     def bytes(groups: int, registers: int) -> int:
-        """Of a block's slot."""
+        """The bytes of a block's slot."""
         return groups * _WARPGROUP * registers * 4
 
     @staticmethod

@@ -32,7 +32,7 @@ class TileTable:
 
     @staticmethod
     def bytes(most: int) -> int:
-        """Of a table of up to so many entries."""
+        """The bytes of a table of up to so many entries."""
         return (most + 1) * _ENTRY
 
     def fill(self, count_of: Callable[[Any], Any]) -> None:

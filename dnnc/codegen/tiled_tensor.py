@@ -40,7 +40,7 @@ class TiledTensor(GlobalTensor):
             ops.store(address, ops.concat(parts), MAX_ACCESS_BYTES)
 
     def _offset(self, at: Sequence[Coordinate]) -> Index:
-        """Of up to two neighbours, the first in an even column."""
+        """The offset of up to two neighbours, the first in an even column."""
         bits = offset_bits(self.tensor)
         n = self.dims[-1]
         batch = index.offset(

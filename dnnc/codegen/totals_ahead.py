@@ -32,7 +32,7 @@ TURNS = 4
 
 
 def exchange_bytes(sizes: Sequence[int], warps: int, rows: int, blocks: int, levels: int) -> int:
-    """Of shared memory.  sizes: bytes of each number.  warps: that share a row in a block."""
+    """Bytes of shared memory.  sizes: bytes of each number.  warps: that share a row in a block."""
     return TURNS * (sum(sizes) * warps * rows * blocks + levels * mbarrier.BYTES)
 
 
@@ -56,7 +56,7 @@ class RowParts:
         return [part_at(buffer, ops.add(self.base, n), type_) for n in self.numbers]
 
     def total(self, values: Sequence[Any], combine: Combine) -> Any:
-        """What is made of all parts, in every thread."""
+        """The total of all parts, in every thread."""
         return of_lanes(values, self.lanes, combine)
 
 

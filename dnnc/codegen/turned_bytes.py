@@ -54,7 +54,7 @@ class TurnedBytes:
 
     @property
     def panels(self) -> int:
-        """Of the target."""
+        """Panels of the target."""
         return -(-self.keys // ROW_BYTES)
 
     @property

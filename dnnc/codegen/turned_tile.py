@@ -61,7 +61,7 @@ class TurnedTile:
 
     @property
     def rows_at_once(self) -> int:
-        """Of a block, that a thread writes by one access."""
+        """Rows of a block that a thread writes by one access."""
         if self.lines < self.columns:
             return 1
         return min(self.vector, max(1, CHUNK_BYTES // self.row_bytes))
@@ -76,7 +76,7 @@ class TurnedTile:
 
     @property
     def blocks(self) -> int:
-        """Of `vector` x `lines` elements."""
+        """Blocks of `vector` x `lines` elements."""
         return self.rows * self.columns // (self.vector * self.lines)
 
     def block(self, item: Any) -> tuple[Any, Any]:
@@ -91,7 +91,7 @@ class TurnedTile:
         return ops.mul(row, self.vector), ops.mul(ops.rem(rest, across), self.lines)
 
     def turn(self, row: Any) -> Any:
-        """What a row's chunk numbers are combined with.
+        """The number that a row's chunk numbers are combined with.
 
         Rows that share a line have one turn.  Where fewer than 8 blocks lie along m, those that
         write together have several chunks; their turns are that far apart.

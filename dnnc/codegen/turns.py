@@ -25,7 +25,7 @@ _WARPS = WARPGROUP_THREADS // WARP_THREADS
 
 @dataclass(frozen=True)
 class Turns:
-    """Of so many warpgroups; barriers: memory of `barrier_bytes`."""
+    """Turns of so many warpgroups; barriers: memory of `barrier_bytes`."""
 
     warpgroups: int
     barriers: Any
@@ -40,7 +40,7 @@ class Turns:
             mbarrier.make(self._barrier(i), _WARPS)
 
     def first(self, own: Any) -> Any:
-        """What the first `wait` of a warpgroup takes: the first one has nobody to wait for."""
+        """The phase that a warpgroup's first `wait` takes: the first has nobody to wait for."""
         return ops.select(ops.compare("eq", own, 0), ops.const(1), ops.const(0))
 
     def wait(self, own: Any, turn: Any) -> None:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What a warp's threads agree on."""
+"""Votes: values that a warp's threads agree on."""
 
 from __future__ import annotations
 

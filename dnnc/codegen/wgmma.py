@@ -227,7 +227,7 @@ class Panels:
 
     @property
     def panel_bytes(self) -> int:
-        """Of an MN-major panel."""
+        """The bytes of an MN-major panel."""
         return self.k * ROW_BYTES
 
     @property
@@ -274,7 +274,7 @@ def fence() -> None:
 
 
 def settled(words: Sequence[Any]) -> list[Any]:
-    """The same registers, all of i32 or of f32, as values that are not computed later than here.
+    """The registers, all of i32 or of f32, as values that are not computed later than here.
 
     Without this tie the compiler may write a constant to its register after `fence`.
     """

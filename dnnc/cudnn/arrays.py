@@ -1,5 +1,5 @@
 # pyright: basic
-"""What a caller's arrays say of themselves: descriptors of tensors, and memory by address."""
+"""Reads a caller's arrays: descriptors of tensors, and memory by address."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _extent(dims: Any, strides: Any, itemsize: int | None) -> int | None:
 
 
 def bound_number(value: Any, kind: data_type | None, where: str) -> Any:
-    """What is bound to a by-value tensor: a number, an array of the host, or the address of one."""
+    """Number bound to a by-value tensor: itself, an array of the host, or the address of one."""
     if type(value) is int:
         return _number_at(value, kind, where)
     if is_torch(type(value)) or isinstance(value, np.ndarray | np.generic | float | bool):

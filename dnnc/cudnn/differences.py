@@ -1,4 +1,4 @@
-"""What `dnnc.cudnn` does otherwise than cudnn-frontend 1.32: a section of docs/cudnn.md.
+"""Differences of `dnnc.cudnn` from cudnn-frontend 1.32: a section of docs/cudnn.md.
 
 `python -m dnnc.cudnn.differences` prints the section.
 """

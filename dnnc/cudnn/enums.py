@@ -84,7 +84,7 @@ class convolution_mode(Enum):
 
 
 class reshape_mode(Enum):
-    """What a reshape keeps: places in memory, or the order of the indices."""
+    """The order that a reshape keeps: places in memory, or indices."""
 
     VIEW_ONLY = 1
     LOGICAL = 2
@@ -138,7 +138,7 @@ class cuda_graph_retention(Enum):
 
 
 class numerical_note(Enum):
-    """What a plan does to numbers beyond plain arithmetic."""
+    """Effects of a plan on numbers beyond plain arithmetic."""
 
     TENSOR_CORE = 1
     DOWN_CONVERT_INPUTS = 2

@@ -17,7 +17,7 @@ from ..runtime import driver
 
 
 class DeviceInfo:
-    """What a device is.
+    """Facts of a device.
 
     ordinal: its number.
     """

@@ -111,7 +111,7 @@ class Lowered:
         return made
 
     def _set_memory(self, tensor: Tensor, made: Any) -> None:
-        """What says how a tensor lies in memory, beside strides."""
+        """Sets how a tensor lies in memory, beside strides."""
         if tensor.alignment is not None:
             made.set_alignment(tensor.alignment)
         if tensor.vectors is not None:

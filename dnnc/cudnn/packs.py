@@ -44,7 +44,7 @@ _REMEMBERED = 256
 def by_uid(
     find: Callable[[str], Tensor | None], bound: Mapping[Tensor, Any], pack: Any, uids: Any = None
 ) -> dict[int, Any]:
-    """What a caller binds, by uid.
+    """The bindings of a caller, by uid.
 
     find: gives the tensor of a name.  bound: arrays that the graph was built from, which the pack
     may replace.  pack: tensor, uid or name -> buffer; with uids, a sequence of buffers.
@@ -88,7 +88,7 @@ def _ordered(buffers: Any, uids: Any) -> dict[int, Any]:
 
 
 class Given(NamedTuple):
-    """What a call binds, checked.
+    """The bindings of a call, checked.
 
     addresses, numbers: by uid.  sizes: of the plan's symbols.  bytes: that each tensor takes.
     device: where the buffers are.
@@ -146,7 +146,7 @@ class AddressedPlan:
             self._seen.add(key, (given.device, addresses))
 
     def _key(self, pack: Mapping[int, Any], space: int | None) -> Any:
-        """What tells a call's buffers; None where that takes a closer look."""
+        """A key that tells a call's buffers; None where that takes a closer look."""
         if self._fixed is None:
             return None
         try:
@@ -185,7 +185,7 @@ class AddressedPlan:
         return found
 
     def apart(self, pack: Mapping[int, Any], sizes: Mapping[str, int] | None = None) -> Given:
-        """What a pack binds; an output that overwrites an input is NOT_SUPPORTED."""
+        """The bindings of a pack; an output that overwrites an input is NOT_SUPPORTED."""
         given = self._given(pack, sizes)
         for uid in self._overwritten(given):
             what = "an output lies where it does, and nodes of a CUDA graph copy nothing"

@@ -175,7 +175,7 @@ class Planning(Recording):
 
     @property
     def named_target(self) -> Any:
-        """What the graph names to be compiled for, as `dnnc.compile` takes it."""
+        """The target that the graph names, as `dnnc.compile` takes it."""
         return self._own.named_target
 
     def create_execution_plans(self, heuristics: Sequence[Any] | None = None) -> None:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What a graph is recorded as: tensors, and nodes with named inputs, outputs and parameters."""
+"""Records a graph: tensors, and nodes with named inputs, outputs and parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attention stands for: two matmuls, and between them pointwise operations and reductions.
+"""Expands attention: two matmuls, and between them pointwise operations and reductions.
 
     kt = transpose(k)                     s = matmul(q, kt) * scale + bias + alibi
     s = select(all conditions, s, -inf)   m = max(s, sink)      m0 = m, 0 where it is -inf

@@ -1,4 +1,4 @@
-"""What attention of fp8 stands for, beside what `attention` says.
+"""Expands attention of fp8, beside what `attention` says.
 
 s = matmul(q, kt) * scale * descale_q * descale_k      ...      amax_s = amax(p)
 p8 = fp8(p * scale_s)      a = matmul(p8, v) * descale_s * descale_v

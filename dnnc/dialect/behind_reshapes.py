@@ -48,7 +48,7 @@ def elements_beside(tensor: Tensor) -> Tensor:
 
 
 def restoring(tensors: Iterable[Tensor]) -> Callable[[], None]:
-    """What gives tensors the form back that they have now."""
+    """A function that gives tensors back the form that they have now."""
     names = ("dims", "strides", "vector_count", "vector_dim")
     before = [(tensor, {name: getattr(tensor, name) for name in names}) for tensor in tensors]
 

@@ -35,7 +35,7 @@ class Steps:
         self.ops: list[Op] = []
 
     def computing_in(self, compute_type: DType) -> Steps:
-        """The same expansion, for steps of another compute type."""
+        """The expansion, for steps of another compute type."""
         other = Steps(self.name, compute_type, self.rank, self.tensor_type)
         other.ops = self.ops
         return other

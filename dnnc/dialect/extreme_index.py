@@ -1,4 +1,4 @@
-"""What a reduction with an index stands for: the extreme, then the least place where it is.
+"""Expands a reduction with an index: the extreme, then the least place where it is.
 
     extreme = max(x)
     place   = gen_index(x, axis 1) * size of axis 2 + gen_index(x, axis 2)

@@ -53,7 +53,7 @@ class Fusion:
 
     @cached_property
     def remembered(self) -> dict[Any, Any]:
-        """What functions marked `remembered` and `remembered_at_sizes` found of it."""
+        """Values that functions marked `remembered` and `remembered_at_sizes` found of it."""
         return {}
 
     @property
@@ -66,7 +66,7 @@ class Fusion:
 
     @cached_property
     def anchor(self) -> Op | None:
-        """What the fusion grew around: its one heavy operation, else its first reduction."""
+        """The operation that the fusion grew around: the heavy one, else the first reduction."""
         heavy = self.with_role("anchor") or self.with_role("reduction")
         return heavy[0] if heavy else None
 
@@ -153,7 +153,7 @@ def remembered(function: Callable[[Fusion, *_A], _T]) -> Callable[[Fusion, *_A],
 
 
 def remembered_at_sizes(function: Callable[[Fusion, *_A], _T]) -> Callable[[Fusion, *_A], _T]:
-    """The same of a function that depends, too, on what `expr.typical` takes symbols as."""
+    """A function that remembers its results by what `expr.typical` takes symbols as, too."""
 
     @wraps(function)
     def recall(fusion: Fusion, *args: *_A) -> _T:

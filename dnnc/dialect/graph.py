@@ -412,7 +412,7 @@ class OperationGraph:
                 )
 
     def _verify_peers(self) -> None:
-        """What devices exchange values through has no other use, in no other operation."""
+        """Refuses other uses, in other operations, of what devices exchange values through."""
         used = Counter(tensor for op in self.ops for tensor in (*op.operands, *op.results))
         for op in self.ops:
             for field, tensor in op.tensors("operand"):

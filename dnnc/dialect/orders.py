@@ -138,13 +138,13 @@ def _exchanged_strides(dims: _Sizes) -> _Sizes:
 
 
 def _form_in_memory(tensor: Tensor) -> _Form:
-    """Of a verified tensor of elements."""
+    """The form of a verified tensor of elements."""
     b, h, first, second = tensor.shape
     return _form(b * h, first, second, is_exchanged=bool(_is_exchanged(tensor)))
 
 
 def _form(count: Expr, first: Expr, second: Expr, *, is_exchanged: bool) -> _Form:
-    """Of `count` matrices, whose first axis is j where they are exchanged."""
+    """The form of `count` matrices, whose first axis is j where they are exchanged."""
     m, n = (second, first) if is_exchanged else (first, second)
     rows = _axes((m // TILE, n * TILE), (2, 4), (8, 32))
     columns = _axes((n // TILE, TILE * TILE), (2, 2), (4, 8), (2, 1))

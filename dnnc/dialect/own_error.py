@@ -64,7 +64,7 @@ def own_error(
 
 
 def _scale(op: Pointwise, operands: Sequence[Array], size: Array) -> Array:
-    """What an operation's error is relative to: its result, or a larger part that cancels."""
+    """Value that an operation's error is relative to: its result, or a larger part that cancels."""
     first = np.abs(operands[0])
     second = np.abs(operands[1]) if len(operands) > 1 else first
     bent = 1 + np.minimum(second, 8.0) ** 3

@@ -1,4 +1,4 @@
-"""What an output's memory holds before a graph runs, as an input: y = alpha * op(x) + beta * y.
+"""Takes the prior contents of an output's memory as an input: y = alpha * op(x) + beta * y.
 
     x ------> conv --> add --> y        y and its prior are one buffer
     prior --> mul ------^

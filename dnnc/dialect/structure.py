@@ -144,13 +144,13 @@ DIGEST = "dnn.graph_digest"
 
 
 def digest_of(graph: OperationGraph, split_reason: str) -> str:
-    """What tells the graph that was fused, and why it was split, from any other."""
+    """A digest that tells the graph that was fused, and why it was split, from any other."""
     text = f"{graph.canonical_text()}\n{split_reason}"
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def variant_suffix(module: Any) -> str:
-    """Of the names of kernels: those of a plan's configs differ; the first has none."""
+    """The suffix of the names of kernels: those of a plan's configs differ; the first has none."""
     attributes = module.operation.attributes
     if VARIANT not in attributes:
         return ""

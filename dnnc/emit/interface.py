@@ -1,4 +1,4 @@
-"""What a caller of the generated C sees: names, arguments, errors."""
+"""The interface that a caller of the generated C sees: names, arguments, errors."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _tensor_name(tensor: TensorRecord) -> str:
 
 
 def _suffix(tensor: TensorRecord | None, rank: int) -> str:
-    """What tells a tensor from others of its name."""
+    """The suffix that tells a tensor from others of its name."""
     if tensor is None:
         return ""
     return str(tensor.uid) if rank < 0 else f"{tensor.uid}_rank{rank}"

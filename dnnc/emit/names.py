@@ -57,7 +57,7 @@ def identifier(text: str) -> str:
 
 
 def prefix(text: str) -> str:
-    """What the names of a file of this name begin with."""
+    """The prefix of all names of a file of this name."""
     name = re.sub(r"[^A-Za-z0-9_]", "_", text)
     if not name[:1].isalpha():
         name = f"dnnc_{name.lstrip('_')}"

@@ -1,4 +1,4 @@
-"""What tensors and a workspace hold, in C, and checks that a plan stays inside.
+"""Sizes of tensors and of a workspace, in C, and checks that a plan stays inside.
 
 The checks are those of `plan.bounds`.  Where the ranges of the symbols show that one holds, as they
 do in nearly all plans that dnnc compiles, it is not printed.

@@ -20,7 +20,7 @@ from .rooms import Rooms
 
 @dataclass
 class StepText:
-    """What a step adds to each part of the function, a line an entry.
+    """Lines that a step adds to each part of the function, a line an entry.
 
     declare: its variables.  prepare: what sizes and arguments decide.  encode: tensor maps.
     run: the calls of the driver; `result` takes what they return.

@@ -83,7 +83,7 @@ class Attention:
 
     @property
     def score(self) -> Tensor:
-        """What is softened, [batch, Sq, Skv]."""
+        """The scores that are softened, [batch, Sq, Skv]."""
         return self.maximum.x
 
     @property
@@ -371,8 +371,8 @@ class _Reader:
         return isinstance(op, Pointwise) or (isinstance(op, Reshape) and _regroups(op))
 
     def _multiple(self, op: Op) -> Tensor | None:
-        """What an operation multiplies by numbers, which multiply the scores as well; None: it is
-        another."""
+        """The value that an operation multiplies by numbers, which multiply the scores as well;
+        None: it is another."""
         if not isinstance(op, Pointwise) or op.mode != "mul" or op.compute_type != dtypes.f32:
             return None
         along = [t for t in op.operands if t.shape == op.y.shape]
@@ -387,9 +387,9 @@ class _Reader:
     def _operand(
         self, tensor: Tensor, *, may_be_scaled: bool = False, may_be_cut: bool = False
     ) -> Operand:
-        """What is read in memory, through views; may_be_scaled: and products by numbers;
-        may_be_cut: and a selection of zeros past lengths, which a load that is cut to the same
-        lengths makes a second time."""
+        """The operand that is read in memory, through views; may_be_scaled: and products by
+        numbers; may_be_cut: and a selection of zeros past lengths, which a load that is cut to
+        the same lengths makes a second time."""
         turned, label = False, tensor.label
         lengths: Tensor | None = None
         while (op := self.fusion.producers.get(tensor)) is not None:
@@ -484,7 +484,7 @@ class _Reader:
         return self._is_made_of(output, weights)
 
     def _matrices(self, output: Tensor) -> Tensor:
-        """What an output in the order F16x16 holds; another itself."""
+        """The matrices that an output in the order F16x16 holds; another output itself."""
         op = self.fusion.producers.get(output)
         return op.x if is_in_tiles(output) and isinstance(op, Reshape) else output
 

@@ -39,7 +39,8 @@ def attention_groups(
 
 
 def _candidates(graph: OperationGraph) -> Iterator[Iterator[list[Op]]]:
-    """What stands for an operation of attention, then what may be one in single operations."""
+    """Candidates: what stands for an operation of attention, then what may be one in single
+    operations."""
     for op, parts in graph.composites:
         if isinstance(op, Sdpa):
             yield iter([parts])
@@ -87,9 +88,9 @@ class _Finder:
         return [op for op in self.ops if self.bit[op] & between]
 
     def candidates(self, first: Op, second: Op) -> Iterator[list[Op]]:
-        """What may be the attention of two products, the largest first: with light work on what
-        they multiply or without it, with that on masks or with such alone as nobody else reads,
-        with work on totals or without, with views of the result or without."""
+        """Candidates for the attention of two products, the largest first: with light work on
+        what they multiply or without it, with that on masks or with such alone as nobody else
+        reads, with work on totals or without, with views of the result or without."""
         core = {first, second, *self._between(first, second)}
         for of_products, of_masks, of_totals, of_result in product_of((True, False), repeat=4):
             group = set(core)
@@ -117,7 +118,7 @@ class _Finder:
         return found
 
     def _own(self, above: set[Op], core: set[Op]) -> set[Op]:
-        """Of operations above a group, those whose results nothing else reads or asks for."""
+        """The operations above a group whose results nothing else reads or asks for."""
         kept = set(above)
         for op in sorted(above, key=self.bit.__getitem__, reverse=True):
             readers = {r for t in op.results for r in self.readers.get(t, ())}

@@ -55,7 +55,7 @@ def rounds_operands(engine: Engine, fusion: Fusion, knobs: Mapping[str, int]) ->
 
 @dataclass(frozen=True)
 class Refusal:
-    """What an engine said of a fusion that it declines, or has no legal configuration of."""
+    """Reasons of an engine that declines a fusion, or has no legal configuration of it."""
 
     engine: Engine
     fusion: Fusion
@@ -93,7 +93,7 @@ def choices_of_each(
     engines: Sequence[Engine] = ENGINES,
     inputs: Inputs | None = None,
 ) -> list[list[Choice]]:
-    """Those of each fusion; of equal ones engines are asked once."""
+    """The choices of each fusion; for equal ones engines are asked once."""
     known: dict[FusionKey, list[Choice]] = {}
     found: list[list[Choice]] = []
     for fusion in fusions:

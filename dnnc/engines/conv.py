@@ -86,7 +86,7 @@ class ConvShape:
 
     @property
     def read_share(self) -> float:
-        """Of the pixels of X, about how many any tap meets: a stride may leave some out."""
+        """The share of the pixels of X that any tap meets, about: a stride may leave some out."""
         share = 1.0
         for window in self.windows:
             share *= min(1.0, window.taps / window.stride)
@@ -101,11 +101,11 @@ class ConvShape:
 
     @cached_property
     def pixels(self) -> Expr:
-        """Of the output: rows of the product."""
+        """Pixels of the output: rows of the product."""
         return product((self.y[0], *self.y[2:]))
 
     def panel_bytes(self, element_bytes: int) -> int:
-        """Of a panel of channels, of elements that are multiplied."""
+        """Bytes of a panel of channels, of elements that are multiplied."""
         is_narrow = self.c_group * element_bytes <= NARROW_BYTES
         return NARROW_BYTES if is_narrow else wgmma.ROW_BYTES
 
@@ -114,12 +114,12 @@ class ConvShape:
         return self.panel_bytes(element_bytes) // element_bytes
 
     def panels(self, element_bytes: int) -> int:
-        """Of a group."""
+        """Panels of a group."""
         panel = self.panel(element_bytes)
         return self.padded_channels(panel) // panel
 
     def panel_steps(self, element_bytes: int) -> tuple[int, ...]:
-        """Of each panel of a pixel, the instructions along k that its channels reach; the others
+        """The instructions along k that the channels of each panel of a pixel reach; the others
         would multiply zeros."""
         panel, left = self.panel(element_bytes), self.c_group
         steps = []
@@ -129,7 +129,7 @@ class ConvShape:
         return tuple(steps)
 
     def padded_channels(self, panel: int) -> int:
-        """Of a group, in whole panels."""
+        """Channels of a group, in whole panels."""
         return -(-self.c_group // panel) * panel
 
     def depth(self, panel: int) -> int:

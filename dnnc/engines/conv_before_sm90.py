@@ -1,4 +1,4 @@
-"""What comes before the convolution of conv_sm90: pointwise operations on X, of a few kinds."""
+"""Work before the convolution of conv_sm90: pointwise operations on X, of a few kinds."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def computes(fusion: Fusion) -> bool:
 
 @remembered
 def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
-    """What these read at X's own elements, those first that are as wide as these; X itself where
-    nothing is computed."""
+    """The tensors that these read at X's own elements, those first that are as wide as these; X
+    itself where nothing is computed."""
     x = conv_of(fusion).x
     if not computes(fusion):
         return (x,)
@@ -47,7 +47,7 @@ def loaded_shape(fusion: Fusion, place: int = 0) -> ConvShape:
 
 
 def beside_bytes(fusion: Fusion, panel: int) -> tuple[int, ...]:
-    """Of a row of each raw tile, of a panel of channels, that lies beside what products read."""
+    """Bytes of a row of each raw tile, of a panel of channels, beside what products read."""
     if not computes(fusion):
         return ()
     beside = raws_of(fusion)[int(rewrites_in_place(fusion)) :]
@@ -110,7 +110,7 @@ def _is_read_as_supported(tensor: Tensor, x: Tensor) -> bool:
 
 
 def computed_shape_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
-    """What can't be computed of a convolution that the copy engine brings."""
+    """Reasons why a convolution's pixels can't be computed where the copy engine brings them."""
     elems = CHUNK_BYTES * 8 // conv_of(fusion).x.type.bits
     if shape.c_group % elems:
         what = f"X of groups of {shape.c_group} channels, computed"

@@ -22,7 +22,7 @@ def exits_of(fusion: Fusion) -> tuple[Reduction, ...]:
 
 
 def pixel_axes(fusion: Fusion) -> set[int]:
-    """Those of Y's dims, as far as they are not 1."""
+    """The pixel axes of Y's dims, as far as they are not 1."""
     dims = conv_of(fusion).y.shape
     return {axis for axis in (0, *range(2, len(dims))) if dims[axis].constant != 1}
 
@@ -45,8 +45,8 @@ def exit_seconds(
     target: Target,
     of_tile: Callable[[bool], tuple[int, float]],
 ) -> float:
-    """What reductions take beside the rest: in the epilogue, for their partials, and the kernels
-    that combine those.
+    """Seconds that reductions take beside the rest: in the epilogue, for their partials, and the
+    kernels that combine those.
 
     tile: pixels and channels.  of_tile(whether channels are kept): partials of an element that a
     tile has, and the elements a second of a multiprocessor that reductions take.

@@ -1,4 +1,4 @@
-"""What leaves conv_sm90 besides tensors of Y's dims and number types: reductions, and booleans."""
+"""Outputs of conv_sm90 besides tensors of Y's dims and number types: reductions, and booleans."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _has_whole_bytes(output: Tensor, fusion: Fusion) -> bool:
 
 
 def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
-    """What reductions hold beside the accumulators of the largest tiles would spill."""
+    """Reasons against tiles so large that reductions, beside their accumulators, would spill."""
     if not exits_of(fusion) or knobs["TILE_ROWS"]:
         return ()
     rows, columns = sides_of(knobs)
@@ -78,7 +78,7 @@ def booleans_of(fusion: Fusion) -> list[Tensor]:
 
 
 def whole_outputs(fusion: Fusion) -> list[Tensor]:
-    """Those of Y's dims that are no booleans."""
+    """The outputs of Y's dims that are no booleans."""
     dims, kept = conv_of(fusion).y.shape, kept_operands(fusion)
     return [t for t in fusion.outputs if t.shape == dims and t.type.kind != "b" and t not in kept]
 

@@ -1,4 +1,4 @@
-"""What the knobs of conv_sm90 depend on, of a fusion: the facts of the product that it is."""
+"""The facts of a fusion that the knobs of conv_sm90 depend on: those of the product that it is."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
 
 
 def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> float:
-    """Of the rate at which panels come that are lines of memory: a panel that begins inside a line
-    may meet two.
+    """The share of the rate at which panels come that are lines of memory: a panel that begins
+    inside a line may meet two.
 
     loaded_bytes: of an element of X.
     """
@@ -135,20 +135,20 @@ def _lines(begins: int, row_bytes: int) -> float:
 
 
 def _most_sums(fusion: Fusion) -> int:
-    """Of two rows of a thread."""
+    """The most sums of two rows of a thread."""
     loads_itself = computes(fusion) and y_loads(fusion)
     return _MOST_BESIDE_LOADS if loads_itself else _MOST_SUMS
 
 
 def y_loads(fusion: Fusion) -> list[Tensor]:
-    """What g2 reads of Y's dims."""
+    """The values of Y's dims that g2 reads."""
     dims = conv_of(fusion).y.shape
     after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
     return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
 
 
 def staged_y_loads(fusion: Fusion) -> list[Tensor]:
-    """Those that may go through shared memory; none where the warps that load compute X."""
+    """The loads that may go through shared memory; none where the warps that load compute X."""
     return [] if computes(fusion) else epilogue_loads(fusion, has_exits=True)
 
 
@@ -168,7 +168,7 @@ def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
 
 
 def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
-    """Of the k of all panels, what products take."""
+    """The share of the k of all panels that products take."""
     op, row = conv_of(fusion), conv_row_of(fusion)
     shape = replace(shape_of(op), beside=beside)
     steps = panel_steps_of(shape, row.element_bytes, knobs)

@@ -91,12 +91,12 @@ class GroupedKernel:
 
     @property
     def _all_parts(self) -> int:
-        """Of the results, those of each warp."""
+        """The parts of the results, those of each warp."""
         return self._parts * self.shape.groups
 
     @property
     def _parts(self) -> int:
-        """Of a group's results."""
+        """The parts of a group's results."""
         return self.shape.k_group // self.tiling.results
 
     @property
@@ -157,7 +157,7 @@ class GroupedKernel:
         ]
 
     def _taken(self, outer: Sequence[int], chosen: int, eight: int) -> list[Any]:
-        """What a lane has of k of eight results: its tap's channels of one of them."""
+        """The k of eight results that a lane has: its tap's channels of one of them."""
         taps, tap = self.last.taps, ops.add(self.tap, chosen * TAPS)
         last, extents = ops.minimum(tap, taps - 1), [window.taps for window in self.outer]
         places: list[Number] = [*outer, last]

@@ -41,7 +41,7 @@ _BESIDE_BYTES = 32  # of a group's channels, which that takes
 def predicted(
     fusion: Fusion, facts: GroupedFacts, tiling: GroupedTiling, target: Target
 ) -> Prediction:
-    """What memory, the first cache or products take, and a part of what instructions do."""
+    """Predicted seconds: memory, the L1 cache or products, and a part of what instructions take."""
     op, shape = conv_of(fusion), facts.shape
     strips = -(-typical(product((op.y.shape[0], op.y.shape[-1]))) // PIXELS)
     for extent, tile in zip(op.y.shape[2:-1], tiling.tiles(len(shape.windows) - 1), strict=True):
@@ -68,7 +68,7 @@ def predicted(
 
 
 def _waiting_factor(facts: GroupedFacts, tiling: GroupedTiling) -> float:
-    """What few warps, turns and parts of lines cost, of all."""
+    """The factor of all for few warps, turns and parts of lines."""
     loaded = (facts.lines(tiling.rows) - 1) * facts.line_words
     counted = facts.live(tiling.rows, tiling.results) + loaded
     registers = min(255, int(_REGISTER_SHARE * counted + _OWN_REGISTERS))
@@ -84,7 +84,7 @@ def _waiting_factor(facts: GroupedFacts, tiling: GroupedTiling) -> float:
 def _strip_cycles(
     facts: GroupedFacts, tiling: GroupedTiling, roles: list[str], product_cycles: float
 ) -> dict[str, float]:
-    """Of a multiprocessor, for a warp's strip; product_cycles: of an instruction's products."""
+    """Cycles of a multiprocessor for a warp's strip; product_cycles: of an instruction."""
     shape, eights = facts.shape, tiling.results // RESULTS
     loads = facts.lines(tiling.rows) * facts.line_words * 4 / _LOAD_BYTES
     outputs = tiling.rows * eights * 2  # fragments of a lane
@@ -107,6 +107,6 @@ def _strip_cycles(
 
 
 def _lines_met(window: Window) -> int:
-    """Of a load: a quarter of a warp at a time has the taps of two pixels."""
+    """Lines that a load meets: a quarter of a warp at a time has the taps of two pixels."""
     taps = range(0, min(window.taps, TAPS) * window.dilation, window.dilation)
     return 4 * len({*taps, *(window.stride + tap for tap in taps)})

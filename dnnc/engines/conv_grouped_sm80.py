@@ -168,7 +168,7 @@ def _facts_of(fusion: Fusion) -> GroupedFacts:
 
 
 def _tap_registers(shape: ConvShape, dims: Sequence[Expr], tensors: Iterable[Tensor]) -> int | None:
-    """Of those of X's dims, the one that takes most."""
+    """Registers of the tap that takes most, of those of X's dims."""
     found = (registers_of(t, shape.c_group) for t in tensors if tuple(t.shape) == tuple(dims))
     return max(found, default=None)
 

@@ -1,4 +1,4 @@
-"""What engine conv_grouped_sm80 decides of a convolution before it emits, as plain data."""
+"""Decisions of engine conv_grouped_sm80 on a convolution before it emits, as plain data."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class GroupedTiling:
 
 @dataclass(frozen=True, eq=False)
 class GroupedFacts:
-    """What knobs and tilings depend on, of a convolution.
+    """Facts of a convolution that knobs and tilings depend on.
 
     type: of X and W.  tap_registers: of a lane, for a tap's channels as they come from memory;
     None: whole words.
@@ -83,7 +83,7 @@ class GroupedFacts:
 
     @property
     def sets(self) -> int:
-        """Of four taps of the last axis."""
+        """Sets of four taps of the last axis."""
         return -(-self.shape.windows[-1].taps // TAPS)
 
     @property
@@ -113,7 +113,7 @@ class GroupedFacts:
         return self.held(results) + sums + self._line_registers
 
     def lines(self, rows: int) -> int:
-        """Of X that a strip meets."""
+        """Lines of X that a strip meets."""
         *outer, _ = self.shape.windows
         tiles = GroupedTiling(RESULTS, 1, 1, rows, 1, 1).tiles(len(outer))
         count = 1

@@ -72,7 +72,7 @@ class Halo:
 
     @cached_property
     def phases(self) -> tuple[Phase, ...]:
-        """Of an image: those that a load brings one of, in the order of loads."""
+        """Phases of an image: those that a load brings one of, in the order of loads."""
         return phases_of(*self.windows)
 
     @property
@@ -87,13 +87,13 @@ class Halo:
 
     @property
     def positions(self) -> int:
-        """Of a part: what an instruction computes, up to the last pixel."""
+        """Positions of a part: what an instruction computes, up to the last pixel."""
         needed = (self.rows - 1) * self.pitch + self.columns
         return -(-needed // _STEP) * _STEP
 
     @property
     def tile_rows(self) -> int:
-        """Of Y's image."""
+        """Rows of Y's image in a tile."""
         return self.rows * self.parts
 
     @property
@@ -102,17 +102,17 @@ class Halo:
         return self.rows * self.pitch
 
     def input_rows(self, phase: Phase) -> int:
-        """Of X, of a tile."""
+        """Rows of X in a tile."""
         return self.tile_rows + phase.rows.reach
 
     @property
     def taps(self) -> int:
-        """Of an image."""
+        """Taps of an image."""
         return self.windows[0].taps * self.windows[1].taps
 
     @property
     def images(self) -> int:
-        """Of X, that an image of Y meets."""
+        """Images of X that an image of Y meets."""
         return self.depth.taps if self.depth else 1
 
     def shift(self, phase: Phase, row: int, column: int) -> int:
@@ -121,12 +121,12 @@ class Halo:
         return row * phase.rows.step * self.pitch + column * phase.columns.step
 
     def load_bytes(self, phase: Phase) -> int:
-        """Of one load, of a panel of channels."""
+        """Bytes of one load, of a panel of channels."""
         return self.input_rows(phase) * self.pitch * self.row_bytes
 
     @property
     def slot_bytes(self) -> int:
-        """What is loaded, and what the last tap of the last position reads past it."""
+        """Bytes that are loaded, and that the last tap of the last position reads past them."""
         most = max(max(self.load_bytes(phase), self._read_bytes(phase)) for phase in self.phases)
         return -(-most // ALIGNMENT) * ALIGNMENT
 
@@ -136,7 +136,7 @@ class Halo:
 
     @property
     def buffer_bytes(self) -> int:
-        """Of a part of a staged output or load."""
+        """Bytes of a part of a staged output or load."""
         bytes_ = self.part_step * wgmma.M * TURNED_BYTES
         return -(-bytes_ // ALIGNMENT) * ALIGNMENT
 
@@ -149,7 +149,7 @@ class Halo:
         return ceildiv(dims[-2], self.tile_rows) * self.across(dims[-1])
 
     def tiles(self, shape: ConvShape) -> Expr:
-        """Of all images."""
+        """Tiles of all images."""
         outer = shape.y[2:-2]
         return product((shape.x.shape[0], *outer)) * self.tiles_of_image(shape.y)
 
@@ -159,7 +159,7 @@ class Halo:
 
     @property
     def load_share(self) -> float:
-        """Of what each step would load, if every tap loaded its pixels."""
+        """The share that is loaded of what each step would load, if every tap loaded its pixels."""
         loaded = sum(self.input_rows(phase) * self.pitch for phase in self.phases)
         return loaded / (self.parts * self.positions * self.taps)
 
@@ -226,8 +226,8 @@ def tile_refusal(halo: Halo, instruction: wgmma.Instruction) -> str | None:
 
 
 def loaded_axes(x: Tensor) -> tuple[int, ...]:
-    """Of a box of pixels: channels, columns, rows, and of volumes, whose depth may be padded, one
-    image."""
+    """The axes of a box of pixels: channels, columns, rows, and for volumes, whose depth may be
+    padded, one image."""
     return 1, *reversed(range(2, x.rank))
 
 

@@ -185,7 +185,7 @@ def halo_candidates(fusion: Fusion, target: Target) -> tuple[Knobs, ...]:
 
 
 def _cut_candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
-    """Of so many columns and each size of a tile, the rows that images fill best."""
+    """Candidates of so many columns and each size of a tile: the rows that images fill best."""
     for columns in COLUMNS:
         best: dict[tuple[int, int], tuple[Knobs, float]] = {}
         for knobs, share in _candidates(fusion, target, columns):
@@ -221,7 +221,7 @@ def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[
 
 
 def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
-    """Of the positions, those that are pixels; dims: of Y."""
+    """The share of the positions that are pixels; dims: of Y."""
     tiles = typical(halo.tiles_of_image(dims))
     return typical(dims[-2]) * typical(dims[-1]) / (tiles * halo.parts * halo.positions)
 
@@ -243,14 +243,14 @@ def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
 
 
 def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
-    """Of the pixels and the filters of a stage, the share that each step loads."""
+    """The share of the pixels and the filters of a stage that each step loads."""
     halo, shape = _halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
     panels = shape.panels(conv_row_of(fusion).element_bytes)
     return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
 
 
 def halo_stages(knobs: Knobs, fusion: Fusion) -> int:
-    """Those that loads run ahead: pixels do by all but one of their tiles, whatever filters do."""
+    """Stages that loads run ahead: pixels do by all but one of their tiles, whatever filters do."""
     halo = _halo_of_knobs(fusion, knobs)
     return min(knobs["STAGES"], (halo.slots - 1) * halo.taps // len(halo.phases) + 1)
 

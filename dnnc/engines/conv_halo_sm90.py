@@ -183,8 +183,8 @@ class HaloLoop:
         return self.halo.taps
 
     def _of_phase(self, tap: Any, values: Sequence[int]) -> Any:
-        """What belongs to the phase of a tap, which has a number in their order; values: of each
-        phase."""
+        """The value that belongs to the phase of a tap, which has a number in their order;
+        values: of each phase."""
         found: Any = values[0]
         for phase, value in zip(self.halo.phases[1:], values[1:], strict=True):
             if len(set(values)) > 1:
@@ -221,13 +221,13 @@ class HaloLoop:
         return found
 
     def start(self) -> list[Any]:
-        """What a loop over tiles carries: the places in both rings."""
+        """The values that a loop over tiles carries: the places in both rings."""
         return [*Cursor().values, *Cursor().values]
 
     # ---- the producer
 
     def start_loads(self) -> list[Any]:
-        """What its loop carries: the places, and whether this is the block's first tile."""
+        """Values that its loop carries: the places, and whether this is the block's first tile."""
         return [*self.start(), ops.const(1)]
 
     def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
@@ -287,8 +287,8 @@ class HaloLoop:
         return self.pixels.full_barrier(pixels)
 
     def _at(self, image: Any, batch: Any, panel: Any, above: Any) -> list[Any]:
-        """Of a tile of an image of Y: the coordinates in X before those of rows; above: the tap of
-        depth that it is for."""
+        """For a tile of an image of Y, the coordinates in X before those of rows; above: the tap
+        of depth that it is for."""
         channels = ops.mul(panel, self.operands[1].panels.k)
         channel = ops.add(channels, ops.mul(group_of(batch), self.shape.c_group))
         first, *depths = self.space.outer(image)
@@ -362,7 +362,8 @@ class HaloLoop:
         return [(first, before[-1]), (place.steps, last)]
 
     def _descriptors(self, filters: Cursor, pixels: Cursor, tap: Any, own: Any) -> list[Any]:
-        """Of a tap's filter, and of the pixels from where it meets a part's first one on."""
+        """The descriptors of a tap's filter, and of the pixels from where it meets a part's
+        first one on."""
         filter_, pixel = self.operands
         _, row, column = self._place_of(tap)
         # Of all phases of an axis.

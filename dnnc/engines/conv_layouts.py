@@ -1,4 +1,4 @@
-"""What engines of convolutions copy to channels last: images, filters, results in other layouts.
+"""Copies to channels last for engines of convolutions: images, filters, results in other layouts.
 
 A filter that is cast to the type it is multiplied in is always copied, converted on the way.
 """
@@ -23,7 +23,7 @@ _Dims = tuple[Expr, ...]
 
 @dataclass(frozen=True)
 class Copied:
-    """What is copied to channels last where it is not, beside X.
+    """The tensors that are copied to channels last where they are not, beside X.
 
     filters: W.  results: all of Y's dims.  has_gaps: pixels of X and W begin at whole 16 bytes.
     Else rows of X do, whose pixels follow each other.
@@ -43,7 +43,7 @@ def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
 
 
 def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
-    """The same of its region."""
+    """The fusion's region with what was relaid."""
     (call,) = product_calls(region)
     x, w = list(call.operands)[:2]
     dims = [region.dims_of(value) for value in (x, w, call.results[0])]

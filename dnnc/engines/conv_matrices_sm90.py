@@ -38,7 +38,7 @@ from .tile_sm90 import Tiling
 
 
 def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
-    """Those of the convolution of a region."""
+    """The matrices of the convolution of a region."""
     (call,) = product_calls(region)
     shape = conv_of_call(region, call)
     if tiling.halo:
@@ -64,7 +64,7 @@ def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
 def _operand(
     kernel: Kernel, region: Region, tiling: Tiling, shape: ConvShape, plan: Any, side: int
 ) -> Any:
-    """Of a stage; side: rows of its tile."""
+    """The operand of a stage; side: rows of its tile."""
     cluster, row = Cluster(*tiling.cluster, tiling.splits), tiling.row
     if plan["is_rows"] == tiling.swaps:
         return FilterOperand(kernel, shape, plan, row, side, cluster)
@@ -89,7 +89,7 @@ def _rewriter(
 def _halo_matrices(
     kernel: Kernel, region: Region, tiling: Tiling, call: Any, shape: ConvShape
 ) -> Matrices:
-    """The same, of pixels that come with their halo."""
+    """The matrices of pixels that come with their halo."""
     row, plans = tiling.row, tiling.operands
     rows, parts, columns = (tiling.halo[name] for name in ("rows", "parts", "columns"))
     halo = Halo.of(shape, rows, parts, row.element_bytes, columns)

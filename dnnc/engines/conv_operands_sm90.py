@@ -38,7 +38,7 @@ def element_of(tensor: Tensor) -> str:
 
 
 def filter_row_bytes(shape: ConvShape, row: wgmma.Instruction) -> int:
-    """Of a row of a filter's tile: a panel, or what groups side by side have of it each."""
+    """Bytes of a row of a filter's tile: a panel, or what groups side by side have of it each."""
     return shape.panel_bytes(row.element_bytes) // shape.beside
 
 
@@ -77,17 +77,17 @@ class TapOperand:
 
     @property
     def panel_row_bytes(self) -> int:
-        """Of a row as products read it."""
+        """Bytes of a row as products read it."""
         return self.shape.panel_bytes(self.row.element_bytes)
 
     @property
     def row_bytes(self) -> int:
-        """Of a row as it comes."""
+        """Bytes of a row as it comes."""
         return self.panel_row_bytes
 
     @property
     def bytes(self) -> int:
-        """Of its tile in a stage."""
+        """Bytes of its tile in a stage."""
         return self.tile_rows * self.row_bytes
 
     def load(
@@ -105,13 +105,13 @@ class TapOperand:
         type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
 
     def _box_and_map(self) -> tuple[Any, Any]:
-        """What one copy brings, and its tensor map."""
+        """The box that one copy brings, and its tensor map."""
         raise NotImplementedError
 
     def _there(
         self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
     ) -> Sequence[Sequence[Any]]:
-        """What `copy` takes of a place; moved: rows from the first one of the tile."""
+        """Coordinates that `copy` takes for a place; moved: rows from the first one of the tile."""
         raise NotImplementedError
 
 

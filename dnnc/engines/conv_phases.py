@@ -66,7 +66,7 @@ def axis_phases(window: Window) -> tuple[AxisPhase, ...]:
 
 @dataclass(frozen=True)
 class Phase:
-    """Of an image.
+    """A phase of an image.
 
     first: of the image's taps, in the order of phases, its first one.
     """
@@ -98,7 +98,7 @@ class Phase:
 
 
 def phases_of(height: Window, width: Window) -> tuple[Phase, ...]:
-    """Those of an image, of which any tap meets a pixel."""
+    """The phases of an image of which any tap meets a pixel."""
     found, first = [], 0
     for rows in axis_phases(height):
         for columns in axis_phases(width):

@@ -118,7 +118,7 @@ class _Flattening:
         return func.CallOp([result], ir.FlatSymbolRefAttr.get("product"), [w, x]).results[0]
 
     def _generic(self, operation: Any) -> Any:
-        """The same body over fewer loops."""
+        """The generic's body over fewer loops."""
         result, inputs = operation.results[0], inputs_of(operation)
         reduced = {min(axis, _PIXELS) for axis in reduced_axes(operation)}
         loops = self.dims_of(inputs[0] if reduced else result)

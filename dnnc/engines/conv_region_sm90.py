@@ -1,5 +1,5 @@
 # pyright: basic
-"""What conv_sm90 reads off a region: how each operand and each output goes, as a `Tiling`."""
+"""Reads off a region how each operand and each output of conv_sm90 goes, as a `Tiling`."""
 
 from __future__ import annotations
 
@@ -131,12 +131,12 @@ def _writes_most(region: Region) -> bool:
 
 
 def _fixed_bytes(tensor: Tensor) -> int:
-    """Of its channels."""
+    """Bytes of its channels that are fixed."""
     return (tensor.shape[1].constant or 1) * tensor.type.bits // 8
 
 
 def _halo_tiling(region: Region, knobs: Knobs, calls: Sequence[Any], shape: ConvShape) -> Tiling:
-    """Of pixels that come with their halo."""
+    """The tiling of pixels that come with their halo."""
     row, channels = conv_instruction_of(region, swaps=True), knobs["TILE_N"]
     parts = parts_of(channels)
     cut = knobs["TILE_COLS"]

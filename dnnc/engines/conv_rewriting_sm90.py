@@ -46,7 +46,8 @@ _BARRIER = 8  # named barrier of the producer's threads; see `epilogue_sm90`
 
 @dataclass
 class RawPixels(PixelOperand):
-    """What g1 reads at X's elements, as X is loaded; shape: of the convolution, with it for X."""
+    """The values that g1 reads at X's elements, as X is loaded; shape: of the convolution, with
+    it for X."""
 
     @property
     def row_bytes(self) -> int:
@@ -96,7 +97,7 @@ class ComputedPixels:
 
     @property
     def bytes(self) -> int:
-        """Of the raw tiles of a stage."""
+        """Bytes of the raw tiles of a stage."""
         return sum(raw.bytes for raw in self.raws)
 
     def load(
@@ -127,7 +128,7 @@ def rewriting_of(
 
 @dataclass
 class Rewriter:
-    """What both kinds share: the ring whose slots are rewritten, and barriers of raw tiles.
+    """The base of both kinds: the ring whose slots are rewritten, and barriers of raw tiles.
 
     operand: whose copies arrive there.  arrivals: of a slot's rewriting.
     """
@@ -213,7 +214,8 @@ class PixelRewriter(Rewriter):
         return ops.for_(place.first_step, place.end_step, 1, carried, step)
 
     def _keeper(self, place: TilePlace) -> Any:
-        """What stores X, of one tap, as it is computed: by blocks of the first output channels."""
+        """A function that stores X of one tap as it is computed, by blocks of the first
+        channels."""
         if self.kept is None:
             return None
         matrix = pixel_matrix(self.kept, self.shape.groups)
@@ -262,7 +264,7 @@ class PixelRewriter(Rewriter):
         self._meet()
 
     def _bits(self, number: Any) -> Any:
-        """Of an output pixel; those past the last image have some, and are not stored."""
+        """Bits of an output pixel; those past the last image have some, and are not stored."""
         starts: list[Any] = []
         windows = zip(self.shape.windows[::-1], self.shape.y[:1:-1], strict=True)
         for window, outputs in windows:
@@ -303,7 +305,7 @@ class HaloRewriter(Rewriter):
         return ops.for_(0, panels, 1, carried, one)
 
     def _inside(self, position: Any, starts: Sequence[Any]) -> Any:
-        """Of a position of the tile that begins at a row and a column of Y's image."""
+        """Whether a position of the tile that begins at a row and column of Y's image is inside."""
         down = ops.div(position, self.halo.pitch)
         across = ops.sub(position, ops.mul(down, self.halo.pitch))
         found = None

@@ -166,8 +166,8 @@ class ConvSm80Engine:
         return [*found, *self._of_few_stages(fusion, found)]
 
     def _of_few_stages(self, fusion: Fusion, found: Sequence[Knobs]) -> list[Knobs]:
-        """Of groups side by side, whose stages are large, the flat ones of each tile again with
-        less memory, so that a multiprocessor has several blocks."""
+        """Knobs for groups side by side, whose stages are large: the flat ones of each tile
+        again with less memory, so that a multiprocessor has several blocks."""
         beside = [knobs for knobs in found if _shape(_cast(fusion), knobs).beside > 1]
         flat = min((knobs["TILEK"] for knobs in beside), default=0)
         return [
@@ -235,7 +235,7 @@ def _after_reasons(fusion: Fusion) -> list[Reason]:
 
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
-    """Those of the convolution of a region."""
+    """The matrices of the convolution of a region."""
     call, type_ = anchor_call(region), operand_type(region)
     apart = conv_of_call(region, call)
     beside = tile["beside"]
@@ -305,7 +305,7 @@ class _Load:
 
 @remembered
 def _copy_bytes(fusion: Fusion) -> int:
-    """Of a copy of X; 0: it comes through registers."""
+    """Bytes of a copy of X; 0: it comes through registers."""
     op = conv_of(fusion)
     access = gather_bytes(op.x, shape_of(op)) if op.x in fusion.inputs else 0
     return access if access >= 4 else 0

@@ -70,7 +70,7 @@ class Stem:
 
     @property
     def elements(self) -> int:
-        """Of a run."""
+        """Elements of a run."""
         return self.windows[1].taps * self.channels
 
     @property
@@ -85,12 +85,12 @@ class Stem:
 
     @property
     def groups(self) -> int:
-        """Of a run and what is before it, each of eight elements."""
+        """Groups of a run and what is before it, each of eight elements."""
         return -(-(self.before + self.elements) // GROUP)
 
     @property
     def steps(self) -> int:
-        """Of k, each two groups."""
+        """Steps of k, each two groups."""
         return -(-self.windows[0].taps * self.groups // 2)
 
     @property
@@ -120,7 +120,7 @@ class Stem:
 
     @property
     def box(self) -> tuple[int, ...]:
-        """Of a tile, in `rows_view`, innermost first."""
+        """The box of a tile, in `rows_view`, innermost first."""
         rows = (self.pitch // self.together, self.input_rows)
         return (self.unit, *rows) if self.unit else rows
 
@@ -131,12 +131,12 @@ class Stem:
 
     @property
     def rows(self) -> int:
-        """Of Y's image, of a tile."""
+        """Rows of Y's image in a tile."""
         return DOWN * self.blocks
 
     @property
     def input_rows(self) -> int:
-        """Of X's image."""
+        """Rows of X's image in a tile."""
         return (self.rows - 1) * self.windows[0].stride + self.windows[0].reach + 1
 
     @property
@@ -148,7 +148,7 @@ class Stem:
         return -(-self.load_bytes // _SLOT_ALIGNMENT) * _SLOT_ALIGNMENT
 
     def shares(self, sums: int) -> list[range]:
-        """Of the steps, those whose words are taken together: as many in each, or one less.
+        """The shares of the steps whose words are taken together: as many in each, or one less.
 
         sums: of a thread.
         """
@@ -169,7 +169,7 @@ class Stem:
 
     @property
     def panels(self) -> int:
-        """Of the filter in shared memory, each 128 bytes of k."""
+        """Panels of the filter in shared memory, each 128 bytes of k."""
         return -(-self.steps * 2 * GROUP * _SIZE // wgmma.ROW_BYTES)
 
     def offset(self, group: int) -> int | None:
@@ -188,7 +188,7 @@ class Stem:
         return range(max(0, self.before - first), min(GROUP, end))
 
     def tiles(self, dims: tuple[Expr, ...]) -> tuple[Expr, Expr]:
-        """Of an image, down and across; dims: of Y."""
+        """Tiles of an image, down and across; dims: of Y."""
         return ceildiv(dims[2], self.rows), ceildiv(dims[3], ACROSS)
 
 

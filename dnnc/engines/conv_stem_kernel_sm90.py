@@ -101,12 +101,13 @@ class StemFilter:
         ops.for_(thread, self.columns * words, threads, [], one)
 
     def _first_channel(self) -> Any:
-        """Of the block's tiles, which follow each other in `TileOrder` of rows of tiles."""
+        """The first channel of the block's tiles, which follow each other in `TileOrder` of rows
+        of tiles."""
         tiles = -(-self.shape.k_group // self.columns)
         return ops.mul(ops.rem(ops.block_id(), tiles), self.columns) if tiles > 1 else 0
 
     def _element(self, walk: Walk, channel: Any, word: Any, i: int) -> Any:
-        """Of k = 2 * word + i; zero where the filter has none."""
+        """The element of k = 2 * word + i; zero where the filter has none."""
         stem, k_group = self.stem, self.shape.k_group
         height, width = stem.windows
         group = ops.div(word, _GROUP_WORDS)
@@ -203,7 +204,7 @@ class StemLoop:
     pixels: Pipeline
 
     def start(self) -> list[Any]:
-        """What a loop over tiles carries: the place in the ring."""
+        """The values that a loop over tiles carries: the place in the ring."""
         return Cursor().values
 
     # ---- the producer
@@ -307,7 +308,7 @@ class StemLoop:
         return word if len(valid) == GROUP else ops.and_(word, self._mask(valid, lane))
 
     def _mask(self, valid: range, lane: Any) -> Any:
-        """Of the two elements that this lane has of a group, those that are in the run."""
+        """A mask of the two elements that this lane has of a group: those that are in the run."""
         mask = ops.const(0)
         for i, bits in enumerate((0x0000FFFF, 0xFFFF0000)):
             element = ops.add(ops.mul(ops.and_(lane, 3), 2), i)
@@ -338,7 +339,7 @@ class StemLoop:
 
 @dataclass(frozen=True)
 class Runs:
-    """Those of a thread's pixels in a block of 64.
+    """The runs of a thread's pixels in a block of 64.
 
     slot: the memory of a tile.  first, down: bytes to the first run, a value and a number.
     """
@@ -349,7 +350,7 @@ class Runs:
     down: int
 
     def word(self, offset: int, half: int) -> Any:
-        """Of the upper or the lower of the pixels, some bytes from its run on."""
+        """The word of the upper or the lower of the pixels, some bytes from its run on."""
         # Eight pixels are a whole number of the swizzle's repeats.
         more = half * (ACROSS // 2) * self.stem.step * _SIZE
         offset += self.down

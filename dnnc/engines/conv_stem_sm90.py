@@ -152,7 +152,8 @@ class ConvStemSm90Engine:
                         break
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        """Of the larger tile; the smaller one was up to 3% faster, with the same work at a time."""
+        """Predicted seconds of the larger tile; the smaller one was up to 3% faster, with the
+        same work at a time."""
         copies = _relaid(fusion)
         fusion = copies.fusion
         op, rows = conv_of(fusion), _ROWS[1]
@@ -242,7 +243,7 @@ def _positions(shape: ConvShape, blocks: int) -> Expr:
 
 
 def _size_reasons(fusion: Fusion, target: Target) -> list[Reason]:
-    """Of the smallest tile."""
+    """Reasons against sizes, by the smallest tile."""
     stem = Stem.of(shape_of(conv_of(fusion)), _ROWS[0] // wgmma.M)
     if stem.input_rows > tma.MAX_BOX:
         what, supported = f"tiles of {stem.input_rows} rows of X", f"up to {tma.MAX_BOX}"

@@ -19,7 +19,7 @@ _MOST_PLACES = 1 << 30  # along an axis, with padding: places may lie outside by
 
 
 def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tuple[Reason, ...]:
-    """What is not one convolution; pattern: what would be accepted.
+    """Reasons why a fusion's anchor is not one convolution; pattern: what would be accepted.
 
     reduces: whether there may be reductions beside it.
     """
@@ -33,7 +33,7 @@ def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tu
 
 
 def neighbour_reasons(fusion: Fusion, pattern: str) -> list[Reason]:
-    """What beside the convolution is no pointwise operation and no view."""
+    """Reasons against what is beside the convolution and neither pointwise nor a view."""
     strange = [op for op in fusion.ops if op.role not in ("anchor", "pointwise", "view")]
     what = ", ".join(op.label for op in strange)
     return [pattern_reason(what, pattern, strange[0])] if strange else []
@@ -47,7 +47,7 @@ def hopper_reasons(
     operands: Callable[[ConvShape], Sequence[Reason]],
     before: Callable[[Fusion], Sequence[Reason]] | None = None,
 ) -> list[Reason]:
-    """Of engines whose operands come by TMA: the architecture and the operands.
+    """Reasons of engines whose operands come by TMA: the architecture and the operands.
 
     types: what is wrong with their types.  operands: with a filter of fixed sizes and what it
     meets, asked where there is nothing else.  before: what is wrong with operations before X; None:

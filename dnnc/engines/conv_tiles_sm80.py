@@ -51,7 +51,7 @@ def _bit(place: int) -> int:
 
 @dataclass(frozen=True)
 class Depth:
-    """What k counts through: axes of W, the last one fastest.
+    """The axes of W that k counts through, the last one fastest.
 
     extents: of the axes.  Example, W [64, 32, 3, 3] with the channels last: axes (2, 3, 1) of
     extents (3, 3, 32); k = 70 is channel 6 of the third tap.
@@ -186,7 +186,8 @@ class Tap:
 
 @dataclass(frozen=True)
 class PixelPlace:
-    """What the tiles along k have in common: pixels of this thread's fragments, first channel."""
+    """The place that the tiles along k have in common: pixels of this thread's fragments, first
+    channel."""
 
     pixels: tuple[Pixel, ...]
     channel: Index
@@ -209,7 +210,7 @@ class PixelTile(OperandTile):
 
     @property
     def _elems(self) -> int:
-        """Of a fragment."""
+        """The elements of a fragment."""
         return self.plan["access_bytes"] // self.bytes if self.is_copied else self.chunk
 
     @property
@@ -420,7 +421,7 @@ class PixelTile(OperandTile):
         return [Index(pixel.image), channels, *places], self._inside(pixel, tap)
 
     def _lanes(self, pixel: Pixel, k: Any) -> tuple[list[Index], Any]:
-        """The same of elements that have a tap and a channel each."""
+        """The lanes of elements that have a tap and a channel each."""
         taps = [self._kept_tap(ops.add(k, lane), 1) for lane in range(self.chunk)]
         found = [[tap.channel, *self._kept(pixel, tap)] for tap in taps]
         inside = [self._inside(pixel, tap) for tap in taps]
@@ -481,7 +482,7 @@ class FilterTile(MatrixTile):
     def coordinates(
         self, batch: Mapping[int, Coordinate], row: Coordinate, k: Coordinate
     ) -> list[Coordinate]:
-        """Of W's matrix, or, of what comes through registers, of W."""
+        """Coordinates in W's matrix, or in W for what comes through registers."""
         if self.is_copied:
             return [batch.get(GROUP, Index.of(0)), k, row]
         output = row.index()

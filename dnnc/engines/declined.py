@@ -37,8 +37,8 @@ def reasons_against(engine: Engine, fusion: Fusion, target: Target) -> tuple[Rea
 
 
 def reasons_without_choice(engine: Engine, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-    """The same, and of an engine that takes the fusion, which clauses rule out its configurations,
-    the one that rules out most first; empty: it has some."""
+    """The reasons of an engine, and, if it takes the fusion, which clauses rule out its
+    configurations, the one that rules out most first; empty: it has some."""
     reasons = reasons_against(engine, fusion, target)
     if reasons or engine.candidates(fusion, target):
         return reasons

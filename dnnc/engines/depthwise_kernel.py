@@ -221,7 +221,7 @@ class DepthwiseKernel:
     # ---- everything written out
 
     def _meetings(self) -> list[Mapping[int, Sequence[tuple[int, int]]]]:
-        """Of each axis."""
+        """The meetings of each axis."""
         return [met(tile, w) for tile, w in zip(self.tiles, self.windows, strict=True)]
 
     def _lines(self, strip: Strip, walk: Walk) -> Lines:

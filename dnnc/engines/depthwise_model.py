@@ -82,7 +82,7 @@ def predicted(
 
 
 def _sector_bytes(fusion: Fusion, facts: DepthwiseFacts, tiling: DepthwiseTiling) -> int:
-    """What blocks of other channels move of the same pixels, where none has a line's worth.
+    """Bytes that blocks of other channels move of the same pixels, where none has a line's worth.
 
     Each reads the pixels of its group and writes its few channels of Y.
     """
@@ -128,7 +128,8 @@ def _pointwise(fusion: Fusion) -> dict[str, int]:
 def instructions(
     facts: DepthwiseFacts, tiling: DepthwiseTiling, before: int = 0, after: int = 0
 ) -> float:
-    """Of a thread for a strip; before, after: operations on each element of X and of Y."""
+    """Instructions of a thread for a strip; before, after: operations on each element of X and
+    of Y."""
     shape, width = facts.shape, tiling.width
     pixels = 1
     for tile, window in zip(tiling.tiles(len(shape.windows)), shape.windows, strict=True):

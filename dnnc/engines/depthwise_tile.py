@@ -1,4 +1,4 @@
-"""What engine conv_depthwise decides of a convolution before it emits, as plain data."""
+"""Decisions of engine conv_depthwise on a convolution before it emits, as plain data."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class DepthwiseTiling:
 
 @dataclass(frozen=True, eq=False)
 class DepthwiseFacts:
-    """What knobs and tilings depend on, of a convolution.
+    """Facts of a convolution that knobs and tilings depend on.
 
     sums: the type of its sums.  bits: of an element of X where it is read.  is_last: whether
     channels are next to each other there.
@@ -105,7 +105,7 @@ class DepthwiseFacts:
 
     @property
     def channels(self) -> int:
-        """Of the output."""
+        """Channels of the output."""
         return self.shape.groups * self.shape.k_group
 
     @property
@@ -136,7 +136,7 @@ class DepthwiseFacts:
         )
 
     def filter_bytes(self, channels: int) -> int:
-        """Of shared memory, of the taps for so many output channels."""
+        """Bytes of shared memory for the taps of so many output channels."""
         size = max(1, self.sums.bits // 8)
         return StagedFilter.bytes_of(self.shape.taps, self.shape.c_group, channels, size)
 

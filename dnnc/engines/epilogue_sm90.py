@@ -114,7 +114,7 @@ class Registers:
 
 @dataclass
 class Epilogue:
-    """What the epilogues of all tiles of a kernel share.
+    """The part that the epilogues of all tiles of a kernel share.
 
     staging: i32 address of shared memory for stores and loads.  own: the warpgroup among the
     consumers.  thread: in the warpgroup.  exchange: of the first warpgroup's rows with other
@@ -400,7 +400,7 @@ class _Tile:
     # ---- fragments
 
     def fragments(self, block: int, half: int, chunk: int = 0, width: int = 0) -> list[Fragment]:
-        """Those of a row of the thread, of some columns (default: all)."""
+        """The fragments of a row of the thread, of some columns (default: all)."""
         t = self.tiling
         per_block = 2 // t.pair
         first, last = chunk // 8, (chunk + (width or t.shared.own_columns)) // 8

@@ -31,7 +31,7 @@ _RUN = 16  # partials of a thread of the kernel between, unless runs were too ma
 
 @dataclass(frozen=True)
 class SpaceAxes:
-    """What rows, columns and matrices are of a product's dims.
+    """The axes of a product's dims that are rows, columns and matrices.
 
     rows, columns: the axes that each counts through, the last one fastest.  batch: of a loop over
     matrices, the axis that it goes along.

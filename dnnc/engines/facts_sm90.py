@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the knobs of matmul_sm90 depend on, of a fusion: read once, as plain data.
+"""The facts of a fusion that the knobs of matmul_sm90 depend on: read once, as plain data.
 
 A few hundred configurations are judged for a graph.  Each is judged by its knobs and these facts
 alone, so that graphs that differ in what the knobs don't see (most sizes) share the answers.
@@ -291,8 +291,8 @@ def _no_fragments(fusion: Fusion, *, swaps: bool) -> str:
 
 
 def _raw_bits(operand: Tensor, fusion: Fusion, *, is_a: bool) -> int:
-    """Of an element of the widest tensor of an operand's dims that g1 reads and TMA brings with k
-    contiguous; 0: there is none."""
+    """Bits of an element of the widest tensor of an operand's dims that g1 reads and TMA brings
+    with k contiguous; 0: there is none."""
     return max(
         (
             t.type.bits for t in fusion.read_inputs(operand)
@@ -331,7 +331,7 @@ def _comes_by_tma(
 
 
 def _axes(operand: Tensor, *, is_a: bool) -> tuple[int, int]:
-    """Those of k and of the rows."""
+    """The axes of k and of the rows."""
     last = operand.rank - 1
     return (last, last - 1) if is_a else (last - 1, last)
 

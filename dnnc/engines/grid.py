@@ -179,7 +179,7 @@ class GridEngine:
         return found
 
     def _most_in_registers(self, knobs: Knobs, fusion: Fusion, target: Target) -> int:
-        """Of those that shared memory does not hold; fewer make less code."""
+        """Most fragments in registers that shared memory does not hold; fewer make less code."""
         left = _fragments_of_thread(fusion, knobs, target) - knobs["ARRAY_SIZE_PER_THREAD"]
         legal = [
             n
@@ -260,8 +260,8 @@ class GridEngine:
 
 
 def _threads(target: Target) -> int:
-    """Of a block, the only one of its multiprocessor: fewer before sm_90, where code takes more
-    registers.
+    """Threads of a block, the only one of its multiprocessor: fewer before sm_90, where code takes
+    more registers.
 
     On an H100 256 threads, which keep four times as many fragments in registers each, lose: a batch
     norm of 103 MB takes 107 us, not 101.
@@ -270,8 +270,8 @@ def _threads(target: Target) -> int:
 
 
 def _stages_tried(fusion: Fusion) -> tuple[int, ...]:
-    """Of several tensors as many bytes are on their way with fewer fragments together, and
-    registers keep more: DReluForkDBn of 51 MB took 104 us, not 108."""
+    """The stages to try: for several tensors as many bytes are on their way with fewer fragments
+    together, and registers keep more: DReluForkDBn of 51 MB took 104 us, not 108."""
     return (2, 4, 1) if len(_read_again(fusion)) > 1 else (4, 2, 1)
 
 
@@ -293,7 +293,7 @@ def _width(fusion: Fusion) -> int:
 
 
 def _bits(tensor: Tensor) -> int:
-    """Of an element, as far as the size of fragments goes: eight booleans are a byte."""
+    """Bits of an element, as far as the size of fragments goes: eight booleans are a byte."""
     return 16 if tensor.type.kind == "b" else max(8, tensor.type.bits)
 
 
@@ -328,7 +328,7 @@ def _fragment_bytes(fusion: Fusion, tensor: Tensor) -> int:
 
 @remembered
 def _slot_bytes(fusion: Fusion) -> list[int]:
-    """Of a fragment of each tensor that is read again."""
+    """Bytes of a fragment of each tensor that is read again."""
     return [_fragment_bytes(fusion, t) for t in _read_again(fusion)]
 
 
@@ -347,7 +347,7 @@ def _blocks(fusion: Fusion, knobs: Knobs, target: Target) -> tuple[int, int]:
 
 
 def _share_of_pieces(fusion: Fusion, columns: int, groups: int) -> float:
-    """Of the memory's rate, where blocks take so many neighbouring fragments of a pixel.
+    """The share of the memory's rate where blocks take so many neighbouring fragments of a pixel.
 
     Threads without a fragment are loads fewer on their way: of 17 of 32 that have one, 1.4 times
     as long was measured, of 27 of 32 1.1.
@@ -376,7 +376,7 @@ def _fragments_of_thread(fusion: Fusion, knobs: Knobs, target: Target) -> int:
 
 @remembered
 def _levels(fusion: Fusion) -> int:
-    """Of reductions, one after the other; a variance has its mean's."""
+    """The levels of reductions, one after the other; a variance has its mean's."""
     depths: dict[Op, int] = {}
     for op in reductions_of(fusion):
         above = [depths[r] for r in depths if r in fusion.upstream(op.x)]
@@ -416,7 +416,7 @@ def _smem_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
 
 
 def _registers(fusion: Fusion, knobs: Knobs, target: Target) -> int:
-    """Of a thread: an estimate, so that nothing is spilled."""
+    """Registers of a thread: an estimate, so that nothing is spilled."""
     first = reductions_of(fusion)[0].x.shape
     whole = sum(t.type.bits / 32 for t in fusion.inputs if t.shape == first)
     loaded = knobs["STAGES"] * whole + len(reductions_of(fusion)) + 2

@@ -52,7 +52,7 @@ _UNTOLD_L2_SHARE = 0.38  # of it, what is found of what was read last, without h
 
 @dataclass(frozen=True)
 class GridTiling:
-    """What `dnn.tile` says.
+    """The tiling that `dnn.tile` says.
 
     kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
     along: "row" if fragments lie along the reduced axes, else "column".
@@ -83,13 +83,13 @@ class GridTiling:
 
 
 def slices_of(groups: Expr, sm_count: int) -> Expr:
-    """Of the reduced elements, each of them a block; sm_count: that the workspace is made for."""
+    """Slices of the reduced elements, a block each; sm_count: that the workspace is made for."""
     resident = minimum(device_dim("sm_count"), sm_count)
     return maximum(resident // maximum(groups, 1), 1)
 
 
 def l2_bytes(target: Target) -> int:
-    """What the second cache keeps, and is told to where there are hints."""
+    """Bytes that the L2 cache keeps, and is told to where there are hints."""
     share = _L2_SHARE if SecondCache.is_of(target) else _UNTOLD_L2_SHARE
     return int(share * (target.l2_mib << 20))
 
@@ -335,8 +335,9 @@ class _Block:
         return parts
 
     def _adding(self, level: Sequence[Any]) -> dict[Any, Shifted | Distances]:
-        """What adds up distances from one of this thread's first elements: squared ones, and across
-        rows those of an average, of which sums of f64 would take too many registers."""
+        """The quantities that add up distances from one of this thread's first elements: squared
+        ones, and across rows those of an average, of which sums of f64 would take too many
+        registers."""
         grid, is_row = self.grid, self.grid.is_row
         sources = {op: grid.distances[op] for op in level if op in grid.distances}
         sources |= {op: op for op in level if op in grid.averages and not is_row}
@@ -357,7 +358,7 @@ class _Block:
         return found
 
     def _totals(self, number: int, level: Sequence[Any], parts: Sequence[Any]) -> list[Any]:
-        """What is found of a level's reductions, in all threads; a mean before the squares."""
+        """The totals of a level's reductions, in all threads; a mean before the squares."""
         quantities = [self._quantity(op) for op in self.grid.summed(level)]
         kernel, grid = self.kernel, self.grid
         exchange = GroupTotals(

@@ -96,6 +96,6 @@ def made_by(group: Sequence[Op]) -> list[Tensor]:
 
 
 def read_by(group: Sequence[Op]) -> list[Tensor]:
-    """What a group reads and does not make, each once."""
+    """The tensors that a group reads and does not make, each once."""
     made = set(made_by(group))
     return [t for t in dict.fromkeys(t for op in group for t in op.operands) if t not in made]

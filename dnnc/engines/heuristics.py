@@ -417,7 +417,7 @@ def split_config(
 def _exact_split(
     graph: OperationGraph, target: Target, engines: Sequence[Engine], inputs: Inputs | None
 ) -> EngineConfig | None:
-    """The same, in which nothing is rounded."""
+    """The split in which nothing is rounded."""
 
     def is_exact(engine: Engine, fusion: Fusion) -> bool:
         return any(not c.rounds_operands for c in choices(fusion, target, [engine], inputs))

@@ -59,7 +59,7 @@ def hints(
 
 
 def warned(said: tuple[str, ...]) -> tuple[str, ...]:
-    """The same, once the log has it."""
+    """Logs hints, and gives them."""
     for line in said:
         log.hint(line)
     return said

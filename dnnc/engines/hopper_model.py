@@ -221,7 +221,7 @@ class HopperTile:
         return weights * min(1.0, _GROUPS_AGAIN * max(0.0, clusters - 0.5))
 
     def _split_bytes(self, work: HopperWork) -> float:
-        """What memory moves more, for outputs whose rows begin inside sectors."""
+        """Bytes that memory moves more, for outputs whose rows begin inside sectors."""
         if not work.split:
             return 0.0
         boxes = _SPLIT_STORE_SHARE * sum(work.split) * work.n
@@ -235,8 +235,8 @@ class HopperTile:
         return min(work.n, self.tile[1]) <= _SHORT_ROW
 
     def _busy_seconds(self, rounds: float, products: float, after: float) -> float:
-        """Of so many tiles, one after the other; products, after: seconds of a tile's, and of what
-        follows them."""
+        """Seconds of so many tiles, one after the other; products, after: seconds of a tile's,
+        and of what follows them."""
         if not self.takes_turns:
             return rounds * (products + after)
         products += _TURN_SECONDS if self.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
@@ -244,7 +244,7 @@ class HopperTile:
         return rounds * max(products, (products + after) / 2) + after
 
     def _product_seconds(self, steps: float) -> float:
-        """Of a tile's stages, of which as many as there are come together, and wait once.
+        """Seconds of a tile's stages, of which as many as there are come together, and wait once.
 
         Not so those of pixels: where the numbers of convolutions were fitted, each waited.
         """
@@ -261,7 +261,8 @@ class HopperTile:
 
     @property
     def _sides(self) -> tuple[tuple[float, float, bool], ...]:
-        """Of A and B: (rows of a stage's tile, the part of them that a block loads, narrow?)."""
+        """The sides of A and B: (rows of a stage's tile, the part of them that a block loads,
+        narrow?)."""
         rows, columns = (side * share for side, share in zip(self.tile, self.loads, strict=True))
         sides = ((rows, self.cluster[1]), (self.products * columns, self.cluster[0]))
         return tuple(
@@ -270,7 +271,7 @@ class HopperTile:
         )
 
     def _load_seconds(self) -> float:
-        """Of a stage."""
+        """Seconds of a stage's loads."""
         rows = sum(loaded for _, loaded, is_narrow in self._sides if not is_narrow)
         seconds = sum(_narrow_seconds(rows) for rows, _, is_narrow in self._sides if is_narrow)
         if any(self.narrow):
@@ -304,7 +305,7 @@ class HopperTile:
         return max(seconds, (_REFILL_SECONDS + pixels + multiply) / self.stages)
 
     def _computed_seconds(self) -> float:
-        """Of a stage's elements that come out of g1."""
+        """Seconds of a stage's elements that come out of g1."""
         elements = self.computed_rows * self.depth
         if not self.producers:
             rate = _INTEGER_FRAGMENT_RATE if self.has_integers else _FRAGMENT_RATE
@@ -313,7 +314,7 @@ class HopperTile:
         return elements / (rate * (1 + _SECOND_PRODUCER * (self.producers - 1)))
 
     def _pixel_seconds(self) -> float:
-        """Of a stage's loads by im2col, and of the filters beside them."""
+        """Seconds of a stage's loads by im2col, and of the filters beside them."""
         if not self.is_im2col:
             return 0.0
         share = _FILTER_SHARE
@@ -323,7 +324,7 @@ class HopperTile:
         return rows * _LINE_BYTES / (_IM2COL_RATE * self.load_share)
 
     def _after_seconds(self) -> float:
-        """What follows a tile's products."""
+        """Seconds of what follows a tile's products."""
         elements = self.tile[0] * self.tile[1]
         rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
         seconds = _TILE_SECONDS + elements / rate
@@ -337,7 +338,7 @@ class HopperTile:
 
 
 def _narrow_seconds(rows: float) -> float:
-    """Of a stage's tile of so many rows, element by element."""
+    """Seconds of a stage's tile of so many rows, element by element."""
     rate = _NARROW_RATE if rows <= _TALL_ROWS else _TALL_NARROW_RATE
     return rows * 128 / rate + (_FEW_ROWS_SECONDS if rows < 16 else 0.0)
 

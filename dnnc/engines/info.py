@@ -1,4 +1,4 @@
-"""What an engine says of itself for a fusion: notes, knobs, layouts, reasons.
+"""Describes an engine's view of a fusion: notes, knobs, layouts, reasons.
 
 The CLI, pygraph and the descriptor API read engines through this one record.
 """
@@ -122,7 +122,7 @@ def behavior_notes(*engines: Engine) -> tuple[str, ...]:
 def info(
     engine: Engine, fusion: Fusion, target: Target, inputs: Inputs | None = None
 ) -> EngineInfo:
-    """What an engine says of a fusion on a target.
+    """An engine's view of a fusion on a target.
 
     inputs: errata (default: the package's), without whose barred configs the default is chosen.
     """

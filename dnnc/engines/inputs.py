@@ -1,4 +1,4 @@
-"""What a ranking goes by beside graph and target: errata and a tuning record, both explicit."""
+"""The explicit inputs of a ranking beside graph and target: errata and a tuning record."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def _misspelt(rule: Rule, what: str, supported: str) -> DnncError:
 
 
 def inputs_of(options: Options = DEFAULTS) -> Inputs:
-    """Those of a compilation's options."""
+    """The inputs of a compilation's options."""
     return _read(options.errata, options.driver, options.tuning, options.device)
 
 
 def inputs_of_files(tuning: str = "", errata: str = "") -> Inputs:
-    """Those of files by path; "": none, whatever the environment says."""
+    """The inputs of files by path; "": none, whatever the environment says."""
     rules = text_of(errata) if errata else ""
     return Inputs(_verified(errata_of(rules)), read(tuning or None))

@@ -49,7 +49,7 @@ class Operand(Protocol):
     shape: Any
 
     def start(self, batch: Batch, first_row: Any) -> Any:
-        """What the tiles along k, from a row of a matrix on, have in common: their place."""
+        """The place that the tiles along k, from a row of a matrix on, have in common."""
         ...
 
     def issue(self, place: Any, first_k: Any, slot: Any) -> None:
@@ -76,7 +76,7 @@ class MatrixSpace(Protocol):
 
 @dataclass(frozen=True)
 class Matrices:
-    """What a kernel multiplies; see the file's docstring.
+    """The matrices that a kernel multiplies; see the file's docstring.
 
     call: of the anchor.  a, b: tiles of its operands.  sizes: rows, columns and k of a matrix.
     batch: loops over the matrices.  space: of what the epilogue reads and writes.  axes: for

@@ -40,7 +40,7 @@ def all_knobs(rows: str, columns: str) -> tuple[Knob, ...]:
 
 
 def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
-    """Of all knobs, those for a type of A and B: a stage is 64 or 128 bytes deep; TF32 is of f32.
+    """The knobs for a type of A and B: a stage is 64 or 128 bytes deep; TF32 is of f32.
 
     every: of `all_knobs`.
     """
@@ -86,7 +86,7 @@ def _shapes(chunk: int) -> Iterable[tuple[tuple[int, int], int, int]]:
 
 
 def threads_of(tile: tuple[int, int]) -> int:
-    """Of a block."""
+    """Threads of a block."""
     warps_m, warps_n = WARPS[tile]
     return warps_m * warps_n * WARP_THREADS
 

@@ -70,7 +70,7 @@ def producers_of(knobs: Knobs) -> int:
 
 
 def accumulators(knobs: Knobs) -> int:
-    """Of one product, in two rows of a thread."""
+    """Accumulators of one product, in two rows of a thread."""
     rows, columns = part_of(knobs)
     return rows // wgmma.M * columns
 
@@ -352,7 +352,7 @@ def _stage_bytes(knobs: Knobs, facts: ProductFacts) -> int:
 
 
 def _raw_bytes(knobs: Knobs, facts: ProductFacts) -> int:
-    """Of one slot of the raw ring, at most."""
+    """Bytes of one slot of the raw ring, at most."""
     if knobs["WARP_SPEC_CFG"] == FRAGMENTS:
         return 0
     sides = {True: knobs["TILE_M"], False: knobs["TILE_N"]}
@@ -360,7 +360,8 @@ def _raw_bytes(knobs: Knobs, facts: ProductFacts) -> int:
 
 
 def most_columns(fusion: Fusion) -> int:
-    """Of a tile whose rows are reduced: its sums lie in registers beside what is computed."""
+    """The most columns of a tile whose rows are reduced: its sums lie in registers beside what
+    is computed."""
     found = matmuls_of(fusion)
     most = MOST_SUMS // (len(found) * (1 + promotes(found[0])))
     return max(columns for columns in COLUMNS if columns <= min(most, MOST_REDUCED))

@@ -161,8 +161,8 @@ def _accesses(fusion: Fusion) -> tuple[int, int]:
 
 
 def _access(fusion: Fusion, operand: Tensor, *, is_a: bool) -> int:
-    """What `operand_plan` finds in a region; of a computed operand, that of its largest source,
-    counted as what its elements become."""
+    """The access that `operand_plan` finds in a region; for a computed operand, that of its
+    largest source, counted as what its elements become."""
     rank = operand.rank
     rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
     sources = [operand] if operand in fusion.inputs else fusion.read_inputs(operand)
@@ -190,7 +190,7 @@ class _LastAxes:
 
 
 def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
-    """Those of the matmul of a region."""
+    """The matrices of the matmul of a region."""
     call, type_ = anchor_call(region), operand_type(region)
     tile_m, tile_n, tile_k = tile["tile"]
     a = MatrixTile(kernel, region, call.operands[0], tile["a"], type_, True, tile_m, tile_k)

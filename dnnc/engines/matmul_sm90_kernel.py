@@ -356,7 +356,7 @@ class Emitter:
         self.split.free(thread)
 
     def _own_loads(self) -> Loads | None:
-        """What this warpgroup's epilogues read."""
+        """The tensors that this warpgroup's epilogues read."""
         t = self.tiling
         if t.shared.loads_per_stage:
             own = self.own if t.sharers > 1 else 0

@@ -55,7 +55,7 @@ class MatrixSpace(Protocol):
         ...
 
     def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
-        """What one copy moves of a tensor of the product's dims."""
+        """The box that one copy moves of a tensor of the product's dims."""
         ...
 
     def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
@@ -72,11 +72,11 @@ class Loop(Protocol):
     pixels: Pipeline
 
     def start(self) -> list[Any]:
-        """What a consumers' loop over tiles carries first: its places in the rings."""
+        """The values that a consumers' loop over tiles carries first: its places in the rings."""
         ...
 
     def start_loads(self) -> list[Any]:
-        """What the producer's carries."""
+        """The values that the producer's loop carries."""
         ...
 
     def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
@@ -196,7 +196,7 @@ class Matrices:
 
 
 def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
-    """Those of the matmuls, or grouped products, of a region."""
+    """The matrices of the matmuls, or grouped products, of a region."""
     t = tiling
     calls = product_calls(region)
     cluster = Cluster(*t.cluster, t.splits)

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What a consumer warpgroup of engines matmul_sm90 and conv_sm90 multiplies: the sums of a tile.
+"""Multiplies the sums of a tile in a consumer warpgroup of engines matmul_sm90 and conv_sm90.
 
 For each k block: wait until its stage is full, start its products, release the stage before.  With
 sums of fp8 in f32 the products of a stage are waited for and added; an operand that g1 gives may
@@ -25,7 +25,7 @@ from .tile_sm90 import Tiling
 
 @dataclass(frozen=True)
 class Multiplier:
-    """Of one warpgroup, by all of its threads.
+    """The products of one warpgroup, by all of its threads.
 
     pipeline: of the operands' stages.  sharers: blocks that release a stage to each other.  loop:
     where pixels of a convolution come once for all taps.  turns: of warpgroups that have whole
@@ -99,7 +99,7 @@ class Multiplier:
     def _multiply_in_turn(
         self, cursor: Cursor, turn: Any, place: TilePlace
     ) -> tuple[list[Any], list[Any]]:
-        """The same, when the warpgroup before this one has begun its last products."""
+        """Multiplies when the warpgroup before this one has begun its last products."""
         self.turns.wait(self.own, turn)
         cursor, sums = self._multiply_panels(cursor, place)
         return [*cursor.values, turn], sums
@@ -154,7 +154,7 @@ class Multiplier:
         self.turns.end(self.own, self.lane)
 
     def _multiply_promoted(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
-        """The same, with the sums of each stage added by additions that round to f32."""
+        """Multiplies, and adds the sums of each stage by additions that round to f32."""
         t = self.tiling
         undefined = self._undefined()
         k_steps = max(self._panels)
@@ -183,7 +183,7 @@ class Multiplier:
         return Cursor(stage, phase), sums
 
     def _multiply_fragments(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
-        """The same, with the operand along the rows in registers.
+        """Multiplies with the operand along the rows in registers.
 
         The fragments of a stage are computed while another warpgroup's products run.
         """
@@ -262,7 +262,7 @@ class Multiplier:
         words: Sequence[Any] = (),
         k_steps: int | None = None,
     ) -> list[Any]:
-        """The same, of operands that lie where some descriptors say."""
+        """Starts the products of operands that lie where some descriptors say."""
         t = self.tiling
         sums, own = list(sums), t.part[1] // t.beside
         wgmma.fence()

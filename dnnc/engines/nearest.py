@@ -49,7 +49,7 @@ _FAMILY_OF_HEAVY: dict[type[Op], str] = {
 
 @remembered
 def families_of(fusion: Fusion) -> frozenset[str]:
-    """What kind of work a fusion is: by its heavy operations, else by its reductions, else
+    """The kinds of work of a fusion: by its heavy operations, else by its reductions, else
     pointwise."""
     found = {_FAMILY_OF_HEAVY[type(op)] for op in fusion.with_role("anchor")}
     if any(_ends_attention(fusion, op) for op in fusion.ops):
@@ -109,7 +109,7 @@ def decisive_reason(refusal: Refusal) -> Reason:
 
 
 def declined_text(found: Sequence[Refusal]) -> tuple[str, Reason]:
-    """What the nearest of the engines that decline a fusion says, and the clause."""
+    """The text of the nearest of the engines that decline a fusion, and the clause."""
     first, *others = nearest_first(found)
     reason = decisive_reason(first)
     alike = all(decisive_reason(other) == reason for other in others)

@@ -51,7 +51,7 @@ def shared_type(a: DType, b: DType) -> DType | None:
 
 
 def multiplied_type(fusion: Fusion, op: Op) -> DType | None:
-    """What both operands of a product are multiplied as, if they are cast."""
+    """The type that both operands of a product are multiplied as, if they are cast."""
     a, b = op.operands[:2]
     if takes_other_type(fusion, op):
         return b.type

@@ -116,7 +116,7 @@ class PointwiseEngine:
         return [{"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": unroll} for unroll in unrolls]
 
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
-        """What memory takes, and what gathers add where inputs run across the outputs."""
+        """Seconds that memory takes, and that gathers add where inputs run across the outputs."""
         memory = memory_seconds(fusion, target, blocks=self._blocks(fusion, knobs))
         gathered = Sweep.of_fusion(fusion).gathered_bytes()
         if not gathered:

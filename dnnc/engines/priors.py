@@ -47,7 +47,7 @@ def prior_reasons(engine: str, fusion: Fusion) -> tuple[Reason, ...]:
 
 
 def _others(fusion: Fusion, prior: Tensor, output: Tensor, *, reduces: bool) -> list[Op]:
-    """Those below a prior that would read it at other elements than they have, or again.
+    """The fusions below a prior that would read it at other elements than they have, or again.
 
     reduces: reductions take what is in registers, and what follows them reads their results.
     """

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the producer warpgroups of engines matmul_sm90 and conv_sm90 load, for each tile.
+"""Loads tiles in the producer warpgroups of engines matmul_sm90 and conv_sm90.
 
 Operands come by TMA, by one thread; what TMA does not bring as the instruction reads it is filled
 in by all threads, from memory or from raw tiles that TMA brought.  Then comes what epilogues read:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the engines of matrix products share: their pattern, and small readings of a fusion."""
+"""The base of the engines of matrix products: their pattern, and small readings of a fusion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target's memory gives a product's kernel, whichever instructions multiply: for `predict`.
+"""Memory's part in a product's kernel, whichever instructions multiply: for `predict`.
 
 Models whose predictions are compared with each other have to see the same memory: where one of them
 had a faster one, its engine was chosen for products that wait for their weights.
@@ -16,7 +16,7 @@ _AGAIN_SHARE = 0.2  # more of memory's time for that operand, where several tile
 
 
 def transfer_seconds(moved_bytes: float, target: Target) -> float:
-    """Of all that a kernel reads and writes.
+    """Seconds of all that a kernel reads and writes.
 
     Before the first loads, and after the last ones, blocks wait for no memory: models add that.
     """
@@ -24,8 +24,9 @@ def transfer_seconds(moved_bytes: float, target: Target) -> float:
 
 
 def again_share(m: int, n: int, k: int, tile: tuple[int, int]) -> float:
-    """What memory takes of few rows' or columns' products, of what it would if one tile had all of
-    them: tiles beside each other ask for the same weights, and not at the same time."""
+    """The share that memory takes of few rows' or columns' products, of what it would if one
+    tile had all of them: tiles beside each other ask for the same weights, and not at the same
+    time."""
     a, b, c = m * k, n * k, m * n
     again = a * (tile[1] < n <= _FEW) + b * (tile[0] < m <= _FEW)
     return 1 + _AGAIN_SHARE * again / (a + b + c)

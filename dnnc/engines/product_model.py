@@ -134,13 +134,13 @@ class TiledProduct:
 
     @property
     def _elements(self) -> int:
-        """Of a stage: those that come one by one."""
+        """Elements of a stage that come one by one."""
         sides = zip(self.tile, self.accesses, strict=True)
         return self.depth * sum(side for side, access in sides if not access)
 
     @property
     def _copies(self) -> int:
-        """Of a stage: those of 8 or 4 bytes."""
+        """Copies of a stage of 8 or 4 bytes."""
         sides = zip(self.tile, self.accesses, strict=True)
         row_bytes = self.depth * self.element_bytes
         return sum(side * row_bytes // n for side, n in sides if 0 < n < _WHOLE_BYTES)
@@ -166,7 +166,7 @@ class TiledProduct:
 
 @dataclass(frozen=True)
 class OperandLines:
-    """What of an operand's layout says how many lines a tile's copies touch.
+    """The parts of an operand's layout that say how many lines a tile's copies touch.
 
     is_along_k: whether consecutive elements are.  is_split: whether rows begin inside a line.
     """

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the engines of products with `mma.sync` say of a fusion, whatever is multiplied."""
+"""The base of the engines of products with `mma.sync`, whatever is multiplied."""
 
 from __future__ import annotations
 

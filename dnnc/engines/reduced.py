@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the engines of reductions share: which axes are reduced, and how memory runs along them."""
+"""The base of the engines of reductions: which axes are reduced, and how memory runs along them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
 def after_reasons(
     fusion: Fusion, along: Sequence[Reduction], columns: Sequence[Reduction] = ()
 ) -> list[Reason]:
-    """What follows is pointwise, of the dims of rows, of their results, or of columns."""
+    """Reasons against what follows, unless it is pointwise, of the dims of rows, of their
+    results, or of columns."""
     x, y = along[0].x.shape, along[0].y.shape
     for op in fusion.ops:
         above = {r for t in op.operands for r in fusion.upstream(t)}
@@ -198,7 +199,7 @@ def reads_of_passes(
     sources: Mapping[Any, Any] | None = None,
     after: Sequence[Any] = (),
 ) -> list[dict[Any, set[Access]]]:
-    """Of each level, and of what comes after: argument -> how its elements are addressed.
+    """The reads of each level, and of what comes after: argument -> how its elements are addressed.
 
     sources: a reduction -> the one whose input it goes over instead of its own.  after: values
     that come after beside the outputs.

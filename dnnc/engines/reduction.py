@@ -92,7 +92,8 @@ class ReductionEngine:
         return (*reasons, *fp8_reasons(fusion, target), *too_large_reasons(fusion))
 
     def _after_reasons(self, fusion: Fusion, reductions: Sequence[Reduction]) -> list[Reason]:
-        """What follows a reduction works on its result's dims, element by element."""
+        """Reasons against what follows a reduction, unless it works on its result's dims,
+        element by element."""
         y = reductions[0].y
         for op in fusion.ops:
             above = [r for r in reductions if any(r in fusion.upstream(t) for t in op.operands)]
@@ -234,12 +235,12 @@ class ReductionEngine:
 
 
 def _shared_bytes(sizes: Sequence[int], width: int) -> int:
-    """Of what threads above each other combine; sizes: of an element of each total."""
+    """Bytes that threads above each other combine; sizes: of an element of each total."""
     return _THREADS * width * sum(sizes)
 
 
 def _element_bytes(reduction: Any) -> int:
-    """Of a total's element."""
+    """Bytes of a total's element."""
     return ir.RankedTensorType(reduction.results[0].type).element_type.width // 8
 
 

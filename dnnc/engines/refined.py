@@ -131,7 +131,8 @@ def _cut_alike(tie: _Tie, cuts: dict[_Axis, set[int]]) -> None:
 
 
 def _lengths(axis: _Axis, cuts: _Cuts) -> list[int]:
-    """Of the rows that an axis is cut into, the longest first; each is whole rows of the next."""
+    """Lengths of the rows that an axis is cut into, longest first; each is whole rows of the
+    next."""
     tensor, place = axis
     found = sorted(cuts.get(axis, ()), reverse=True)
     extent = tensor.shape[place]
@@ -197,7 +198,7 @@ def _moves(op: Op) -> bool:
 
 
 def _strides_along(fusion: Fusion, x: Tensor, y: Tensor) -> tuple[Expr, ...] | None:
-    """Those of x along y's axes; None: they are no fixed ones."""
+    """Strides of x along y's axes; None: they are no fixed ones."""
     at = coordinates(y.shape)
     place, tensor = at, y
     while tensor is not x:

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What matmul_sm90 reads off a region: how each operand and each output goes, as a `Tiling`."""
+"""Reads off a region how each operand and each output of matmul_sm90 goes, as a `Tiling`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OFFSETS = 2  # operand of the call of a grouped product: the first row of each g
 
 
 def tiling_of(region: Region, knobs: Knobs) -> Tiling:
-    """What matmul_sm90 decides of a region."""
+    """The tiling that matmul_sm90 decides of a region."""
     calls = product_calls(region)
     swaps = bool(knobs["SWAP_AB"])
     row = instruction_of(region, swaps=swaps)

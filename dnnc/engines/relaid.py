@@ -41,7 +41,7 @@ Rule = Callable[[Tensor], Tensor | None]
 
 @dataclass(frozen=True, eq=False)
 class Cast:
-    """What gives an input the type of its twin, which stands for the result.
+    """A cast that gives an input the type of its twin, which stands for the result.
 
     op: of a fusion a Pointwise, of a region a `linalg.generic`.  twin: of its result.
     """
@@ -158,13 +158,13 @@ class RelaidFusion:
         return tuple(reason for each in copies for reason in each.reasons(target))
 
     def seconds(self, target: Target) -> float:
-        """Of the copies."""
+        """Seconds of the copies."""
         return sum(each.choice(target)[2] for each in (*self.before, *self.after))
 
 
 @dataclass(frozen=True, eq=False)
 class RelaidRegion:
-    """The same of a region."""
+    """The region of a relaid fusion."""
 
     region: Region
     before: tuple[Copy, ...]

@@ -239,7 +239,7 @@ def _shared_places(fusion: Fusion) -> tuple[int, int]:
 
 
 def _instructions(op: Resampling, sizes: tuple[int, int]) -> float:
-    """What all threads execute for an operation, in patches of so many rows and columns."""
+    """Instructions of all threads for an operation, in patches of so many rows and columns."""
     along = [1] * (len(op.windows) - 2) + list(sizes)[-len(op.windows) :]
     pairs = [_along(op, w, size) for w, size in zip(op.windows, along, strict=True)]
     read = math.prod(read for read, _ in pairs)

@@ -43,17 +43,17 @@ class ColumnSums:
 
     @property
     def _block_elements(self) -> int:
-        """Of a row, that a block has."""
+        """Elements of a row that a block has."""
         t = self.rows.tiling
         return t.held * t.row_threads * t.vector_elems
 
     @property
     def bytes(self) -> int:
-        """Of shared memory, for `store`."""
+        """Bytes of shared memory, for `store`."""
         return self._bytes(len(self.elements))
 
     def _bytes(self, count: int) -> int:
-        """Of the first so many sums."""
+        """Bytes of the first so many sums."""
         sizes = [element.width // 8 for element in self.elements[:count]]
         return bytes_of_block(self.rows.tiling.rows, self._block_elements, sizes)
 
@@ -200,7 +200,7 @@ class ColumnSums:
 
 
 def bytes_of_block(rows: int, elements: int, sizes: Sequence[int]) -> int:
-    """Of shared memory, for the sums of so many elements of each of a block's rows.
+    """Bytes of shared memory for the sums of so many elements of each of a block's rows.
 
     sizes: bytes of an element of each sum.
     """

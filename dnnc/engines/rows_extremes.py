@@ -88,13 +88,13 @@ def extreme_reasons(
 
 
 def sums_of_nothing(rows: Rows) -> list[Any]:
-    """What a thread begins with: sums of columns, or extremes."""
+    """The values that a thread begins with: sums of columns, or extremes."""
     zeros = [v for op in rows.columns for v in [rows.zero(op)] * rows.tiling.held]
     return zeros + [reduce.identity(extreme.source, 1) for extreme in rows.extremes]
 
 
 def of_fragment(rows: Rows, walk: Walk, at: Any, width: int) -> list[Any]:
-    """Those of a fragment's elements."""
+    """The extremes of a fragment's elements."""
     return [
         reduce.lanes(walk.value(inputs_of(extreme.source)[0], at, width), combine)
         for extreme, combine in zip(rows.extremes, _combines(rows, walk), strict=True)

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What engine rows makes of a fusion: its reductions, and what its kernels take of a device."""
+"""Reads a fusion for engine rows: its reductions, and what its kernels take of a device."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _split(
 
 
 def _elements_of(fusion: Fusion, op: Reduction, row: Reduction) -> Reduction | None:
-    """Of an extreme of all rows, the reduction whose elements it is of; None: it is none."""
+    """The reduction whose elements an extreme of all rows is of; None: there is none."""
     is_whole = op.y.elements().constant == 1 and row.y.elements().constant != 1
     if op.mode not in MODES or op.index is not None or not is_whole:
         return None
@@ -207,7 +207,7 @@ def held_of(fusion: Fusion, knobs: Knobs) -> int:
 
 
 def registers_of(fusion: Fusion, knobs: Knobs) -> int:
-    """Of a thread: an estimate, so that nothing is spilled."""
+    """Registers of a thread: an estimate, so that nothing is spilled."""
     along, columns = split_reductions(fusion)
     held = held_of(fusion, knobs)
     whole, vectors = _whole_and_vectors(fusion)
@@ -301,7 +301,7 @@ def _sums_bytes(fusion: Fusion, knobs: Knobs) -> int:
 
 
 def static_bytes(fusion: Fusion, knobs: Knobs) -> int:
-    """Of shared memory, where totals of rows are exchanged, and a block's extremes."""
+    """Bytes of shared memory, where totals of rows are exchanged, and a block's extremes."""
     warps = block_threads(knobs, is_along(fusion)) // WARP_THREADS
     return _totals_bytes(fusion, knobs) + len(extremes_of(fusion)) * warps * BYTES
 
@@ -334,7 +334,7 @@ def _total_bytes(fusion: Fusion, op: Reduction) -> int:
 
 
 def _ahead_bytes(fusion: Fusion, knobs: Knobs) -> int:
-    """Of shared memory, where warps share rows of their own ring."""
+    """Bytes of shared memory, where warps share rows of their own ring."""
     along, _ = split_reductions(fusion)
     threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
     rows, warps = block_threads(knobs, True) // threads, threads // WARP_THREADS

@@ -127,12 +127,13 @@ class Group:
                         self.walk.value(leaf, where, self.width)
 
     def taken(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
-        """What a reduction along rows takes of a fragment: nothing of one past the row's end."""
+        """The values of a fragment that a reduction along rows takes: nothing of one past the
+        row's end."""
         value = (walk or self.walk).value(inputs_of(op)[0], at, self.width)
         return reduce.taken(op, value, is_row=self.rows.is_row, inside=is_inside)
 
     def of_columns(self, op: Any, at: Any, is_inside: Any, walk: Walk | None = None) -> Any:
-        """What a sum of columns takes of a fragment."""
+        """The values of a fragment that a sum of columns takes."""
         value = (walk or self.walk).value(inputs_of(op)[0], at, self.width)
         return reduce.taken(op, value, is_row=False, inside=is_inside)
 

@@ -1,4 +1,4 @@
-"""What a kernel of engine rows takes: blocks that load, wait for each other, and store.
+"""Predicts a kernel of engine rows: blocks that load, wait for each other, and store.
 
 A block is at its rows for `_block_ns`; while some of a multiprocessor's blocks wait, others move
 bytes.  The numbers are fitted to some 800 configurations of norms, their gradients and softmax
@@ -99,7 +99,7 @@ class RowsModel:
         return Prediction(LAUNCH_SECONDS + seconds, bound)
 
     def _ring_share(self, together: float) -> float:
-        """What rows take that come through shared memory, of what they would otherwise."""
+        """Share that rows take which come through shared memory, of what they would otherwise."""
         if self.config == 2:
             if self.blocks > 1:
                 return 1 + _CLUSTERS_TOGETHER * (self.resident - 1)
@@ -152,7 +152,7 @@ class RowsModel:
         return max(passes, 12.0 * elements) + again + slow * bytes_ / _BLOCK_RATE
 
     def _behind_ns(self, exchange: float, together: float) -> float:
-        """Of rows that come to shared memory while a block is at others."""
+        """Nanoseconds of rows that come to shared memory while a block is at others."""
         bytes_ = self._block_bytes()
         if self.config == 2:
             return 350 + 0.3 * exchange * self.passes + _RING_BYTE_NS * bytes_ * together
@@ -181,7 +181,7 @@ class RowsModel:
         return math.ceil(self.groups / clusters) * clusters / max(self.groups, clusters)
 
     def _columns_seconds(self, target: Target, together: float) -> float:
-        """Of the kernel that adds up what the blocks leave."""
+        """Seconds of the kernel that adds up what the blocks leave."""
         if not self.columns:
             return 0.0
         rows = min(self.groups, together * residents(target.sm_count, self.blocks))

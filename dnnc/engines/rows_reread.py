@@ -38,7 +38,7 @@ class RereadGroup(Group):
         )
 
     def places(self) -> tuple[list[Any], list[Any]]:
-        """Those of a pass."""
+        """The places of a pass."""
         return self._of_all_passes
 
     def load_of_rows(self) -> None:
@@ -49,7 +49,7 @@ class RereadGroup(Group):
         return [reduce.combiner(self.walk, op) for op in level]
 
     def fragments(self) -> list[tuple[Any, Any, Walk]]:
-        """Those of a pass: (coordinates, whether it is inside, what knows its values)."""
+        """The fragments of a pass: (coordinates, whether it is inside, what knows its values)."""
         return [
             (at, is_inside, self.walk.branch())
             for at, is_inside in zip(*self.places(), strict=True)

@@ -224,7 +224,7 @@ class RingKernel:
         return RingGroup(self.place, number, 0, self._leaves(stage))
 
     def _leaves(self, stage: Any) -> dict[Any, Any]:
-        """Of the arguments that are in shared memory."""
+        """The leaves of the arguments that are in shared memory."""
         row = self.place.group_row
         leaves = {v: self.ring.leaf(n, stage, row) for n, v in enumerate(self.values)}
         return leaves | {v: self.ring_of_vectors.leaf(n, 0, 0) for n, v in enumerate(self.vectors)}

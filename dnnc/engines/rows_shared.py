@@ -27,7 +27,7 @@ _OTHERS = 48  # registers beside the elements that a thread holds
 
 
 def part_types(rows: Rows, level: Sequence[Any]) -> list[Any]:
-    """Of the numbers of a warp's part of a level."""
+    """The types of the numbers of a warp's part of a level."""
     return [t for op in level for t in [_type_given(op)] * _numbers(rows, op)]
 
 
@@ -36,7 +36,7 @@ def _type_given(op: Any) -> Any:
 
 
 def _numbers(rows: Rows, op: Any) -> int:
-    """Of a part of a reduction: squared distances need the sum of the distances too."""
+    """The numbers of a part of a reduction: squared distances need the sum of the distances too."""
     return 2 if op in rows.distances else 1
 
 
@@ -74,7 +74,7 @@ class SharedGroup(RingGroup):
         return [value for op in level for value in found[op]]
 
     def _given(self, op: Any, total: Any) -> Any:
-        """What a warp gives of its total."""
+        """The values that a warp gives of its total."""
         if not reduce.is_wide(op):
             return total
         count = as_floats(self._elements(self.number_of_warp), total.type)
@@ -155,7 +155,7 @@ class SharedGroup(RingGroup):
         return [_add(total, _known(off, f64)) for total, off in zip(totals, offs, strict=True)]
 
     def _elements(self, warp: Any) -> Any:
-        """Of a row, that a warp has, f32.
+        """Elements of a row that a warp has, f32.
 
         The compiler does not know that another row has as many: it would hold each warp's number.
         """

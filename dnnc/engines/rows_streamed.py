@@ -79,7 +79,7 @@ class StreamedGroup(Group):
         return [parts[op] for op in level]
 
     def _state(self, op: Any, number: int, fragments: Fragments) -> Any:
-        """What a thread adds up for a reduction, and for those that are made of it later."""
+        """State that a thread adds up for a reduction, and for those that are made of it later."""
         combine, is_row = reduce.combiner(self.walk, op), self.rows.is_row
         sums = [other for other, of in self.rows.exponentials.items() if of == op]
         if sums:
@@ -115,7 +115,7 @@ class StreamedGroup(Group):
         return arith.AddFOp(squares, arith.MulFOp(times(off, count), off).result).result
 
     def _fragments(self) -> Fragments:
-        """Those of this thread's row."""
+        """The fragments of this thread's row."""
         t, rows, first = self.tiling, self.rows, self.place.first
         left = ops.sub(self.kernel.size(rows.reduced.fragments), first)
         count = ops.div(ops.add(ops.maximum(left, 0), t.step - 1), t.step)

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What a kernel of engine rows is made from: its tiling, and what the region says of its rows."""
+"""Decides a kernel of engine rows: its tiling, and what the region says of its rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_shared(row_threads: int, blocks: int) -> bool:
 
 @dataclass(frozen=True)
 class RowsTiling:
-    """What `dnn.tile` says.
+    """The tiling that `dnn.tile` says.
 
     kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
     along: "row" if fragments lie along the reduced axes, else "column".
@@ -236,13 +236,13 @@ class Rows:
 
     @cached_property
     def again(self) -> list[tuple[Any, Tensor]]:
-        """What is read in the first pass over a row and later."""
+        """The tensors that are read in the first pass over a row and later."""
         passes = reads_of_passes(self.region, self.levels, after=self.seen_last)
         return read_again(self.region, passes)
 
     @property
     def seen_last(self) -> list[Any]:
-        """What extremes are of, which the last pass over a row goes through."""
+        """The values of extremes that the last pass over a row goes through."""
         return [inputs_of(extreme.source)[0] for extreme in self.extremes]
 
     @cached_property
@@ -277,7 +277,7 @@ class Rows:
         return any(leaf in totals for leaf, _ in reached)
 
     def zero(self, operation: Any) -> Any:
-        """What a sum of columns starts from."""
+        """The value that a sum of columns starts from."""
         return reduce.identity(operation, self.tiling.vector_elems)
 
 
@@ -327,7 +327,7 @@ class Place:
 
     @property
     def fragments(self) -> list[Any]:
-        """Those of a row that this thread holds."""
+        """The fragments of a row that this thread holds."""
         return [ops.add(self.first, u * self.stride) for u in range(self.rows.tiling.held)]
 
     @property

@@ -27,7 +27,7 @@ class Entry:
 def packed_entry(
     kernel: Kernel, parts: AttentionRegion, source: Source, batch: Any, axis: int
 ) -> Entry:
-    """Of packed rows.  batch: the entry's number.  axis: of rows."""
+    """The entry of packed rows.  batch: the entry's number.  axis: of rows."""
     length = ops.to_i32(read(kernel, parts, source.values[0], batch))
     return Entry(length, first_row(kernel, parts, source, batch, axis))
 

@@ -250,7 +250,7 @@ class SdpaFwdSm90Engine:
 
 
 def _most_sums(consumers: int, *, gathers: bool) -> int:
-    """Of a thread of so many warpgroups; gathers: whether rows are looked up."""
+    """The most sums of a thread of so many warpgroups; gathers: whether rows are looked up."""
     return (_SUMS_GATHERING if gathers else _SUMS)[consumers]
 
 
@@ -403,7 +403,8 @@ def _adds_to(found: Attention, op: Pointwise, fusion: Fusion) -> bool:
 
 
 def _rate_share(knobs: Knobs, width: int, *, gathers: bool) -> float:
-    """Of the tensor cores' rate; as measured on an H100.  gathers: whether rows are looked up."""
+    """The share of the tensor cores' rate, as measured on an H100.  gathers: whether rows are
+    looked up."""
     consumers = knobs["TILE_M"] // 64
     share = {1: 0.4, 2: 0.78, 3: 0.78}[consumers]
     if width <= 64:

@@ -222,8 +222,8 @@ class SdpaEmitter:
         self, walks: SdpaRegion, blocks: KeyBlocks, start: Sequence[Any],
         step: Callable[..., Sequence[Any]],
     ) -> Sequence[Any]:  # fmt: skip
-        """What blocks of keys, from the last to the first, carry from one to the next; step: as
-        `_step` from `first` on."""
+        """Carries values over blocks of keys, from the last to the first; step: as `_step` from
+        `first` on."""
         t = self.tiling
         state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *self.ahead, *start]
         for first, end, is_masked in self._runs(walks, blocks):

@@ -182,11 +182,12 @@ class SdpaEmitter:
         )
 
     def _in_place(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
-        """The same of a tile's number."""
+        """The body of a loop over tiles in place, which takes a tile's number."""
         return lambda number, carried: body(self.schedule.place(number), carried)
 
     def _in_sequences(self, body: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
-        """The same of a tile's number, which first carries its sequence."""
+        """The body of a loop over tiles of sequences, which takes a tile's number and first
+        carries its sequence."""
 
         def one(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
             assert isinstance(self.schedule, PackedSchedule)
@@ -217,7 +218,7 @@ class SdpaEmitter:
         return _unless(blocks.is_empty, carried, lambda: self._load_rows(tile, blocks, carried))
 
     def _blocks(self, tile: QueryTile) -> KeyBlocks:
-        """Those of a tile, the last of which is multiplied."""
+        """The blocks of a tile, the last of which is multiplied."""
         blocks = self.schedule.blocks(tile, tile.row, self.tiling.queries)
         return self.schedule.seen(tile, blocks)
 
@@ -306,7 +307,7 @@ class SdpaEmitter:
             tma.wait_read(0)
 
     def _fill_statistics(self, schedule: PackedSchedule) -> None:
-        """Those of rows past the sequences' ends, which have no tiles."""
+        """Fills the statistics of rows past the sequences' ends, which have no tiles."""
         if not self.parts.outputs.has_padded_statistics:
             return
         t, heads = self.tiling, schedule.heads

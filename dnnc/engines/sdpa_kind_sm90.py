@@ -1,4 +1,4 @@
-"""What the types of operands and outputs ask of engine sdpa_fwd_sm90, of fp8 above all.
+"""The demands of operands' and outputs' types on engine sdpa_fwd_sm90, above all of fp8.
 
 The registers of a thread that sums and weights may take are those beside which the assembler was
 seen to spill nothing.
@@ -60,7 +60,7 @@ class Kind:
 
     @staticmethod
     def of_region(parts: AttentionRegion) -> Kind:
-        """The same, of what is staged."""
+        """The kind of a region, by what is staged."""
         if not parts.of_bytes:
             return Kind()
         place = staged_output(parts)
@@ -79,7 +79,7 @@ class Kind:
 
 
 def fp8_rate_share(knobs: Knobs, width: int) -> float:
-    """Of the tensor cores' rate for 16 bits; as measured on an H100, at 4096 keys."""
+    """The share of the tensor cores' rate for 16 bits, as measured on an H100, at 4096 keys."""
     consumers, keys = knobs["TILE_M"] // 64, knobs["TILE_N"]
     if width <= NARROW:
         shares = _NARROW_SHARES_OF_THREE if consumers == 3 else _NARROW_SHARES
@@ -121,7 +121,7 @@ def fp8_reasons(fusion: Fusion) -> list[Reason]:
 def fp8_knob_reasons(
     knobs: Knobs, tiling: SdpaTiling, kind: Kind, found: Attention
 ) -> list[Reason]:
-    """What knobs may not be, of fp8."""
+    """Reasons against knobs that fp8 does not take."""
     reasons: list[Reason] = []
     if kind.promotes and knobs["KERNEL_CFG"] & RESCALE:
         what = f"KERNEL_CFG={knobs['KERNEL_CFG']} where the sums of each step are added in f32"

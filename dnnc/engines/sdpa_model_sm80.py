@@ -48,7 +48,7 @@ class AttentionWork:
     element_bytes: int = 2
 
     def tiles(self, queries: int, is_packed: bool) -> int:
-        """Of so many rows."""
+        """Tiles of so many rows."""
         shared = self.shared if is_packed else 1
         return self.heads // shared * -(-self.queries * shared // queries)
 
@@ -105,7 +105,7 @@ def _rate(tiling: Sm80Tiling, blocks: int, target: Target) -> float:
 
 
 def _blocks_together(tiling: Sm80Tiling, target: Target) -> int:
-    """Of a multiprocessor."""
+    """Blocks that a multiprocessor has together."""
     held = tiling.held_registers + (tiling.query_registers if tiling.holds_queries else 0)
     registers = min(255, held + _OTHER_REGISTERS) * tiling.threads
     return max(

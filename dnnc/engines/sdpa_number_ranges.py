@@ -52,7 +52,7 @@ Range = tuple[Any, Any]  # of numbers, both i32 or both i64
 
 
 def conditions_of(parts: AttentionRegion, keys: int) -> list[Condition]:
-    """Those on numbers that have to hold, if there are blocks of so many keys to leave out."""
+    """Conditions on numbers that have to hold, if there are blocks of so many keys to leave out."""
     if parts.dims[-1].bounds()[1] <= _FEW * keys:
         return []
     return [part for part in conjuncts(parts.masks.condition) if numbers_in(part)]
@@ -104,7 +104,7 @@ class Table:
 
 @dataclass(frozen=True)
 class NumberRanges:
-    """Of an attention, by tiles of `rows` and blocks of `columns`.
+    """The ranges of numbers of an attention, by tiles of `rows` and blocks of `columns`.
 
     Tiles begin at multiples of their size: those that do not are of triangular masks.
     """

@@ -35,7 +35,7 @@ class PackedSchedule(Schedule):
         self.table.fill(lambda entry: ops.mul(self._rows_of_tiles(entry), self._heads()))
 
     def _heads(self) -> Any:
-        """Of a sequence."""
+        """Heads of a sequence."""
         return self.kernel.size(product(self.parts.dims[1:-2]))
 
     def length(self, entry: Any) -> Any:

@@ -57,7 +57,7 @@ class PartStore:
         return product(dims[:-1])
 
     def number(self, place: RowPlace) -> Any:
-        """Of a row among all."""
+        """The number of a row among all."""
         return ops.add(
             ops.mul(place.head, self.kernel.size(self.dims[-2])), place.query.index().base
         )
@@ -212,7 +212,7 @@ class PartsEmitter:
         return found
 
     def _share(self, shares: Sequence[Any], part: Any) -> Any:
-        """Of a part, from the lane that has it."""
+        """The share of a part, from the lane that has it."""
         chosen = shares[0]
         for i, share in enumerate(shares[1:], 1):
             is_there = ops.compare("sge", part, i * WARP_THREADS)
@@ -235,7 +235,7 @@ class RowWalk(ResultWalk):
         self.thread, self.rows = thread, [self.place]
 
     def finish(self, softmax: OnlineSoftmax, maximum: Any, total: Any, is_first: Any) -> Any:
-        """What the result is multiplied by, once the row's statistics are stored."""
+        """The factor of the result, once the row's statistics are stored."""
         rows = Rows([maximum], [total])
         (scale,) = self._lowered(softmax, [self._share(softmax, rows, total, 0, is_first)])
         return scale

@@ -1,6 +1,6 @@
 # pyright: basic
-"""What the walks around an attention's products have in common, of all tiles: which outputs there
-are, and how scores are computed of the first product."""
+"""The base of the walks around an attention's products, for all tiles: which outputs there are,
+and how scores are computed of the first product."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .sdpa_schedule import Schedule, Tiling
 
 @dataclass
 class SdpaRegion:
-    """What the walks of all tiles have in common.
+    """The part that the walks of all tiles have in common.
 
     thread: of those that have a tile's rows, 16 rows a warp.
     """
@@ -57,7 +57,7 @@ class SdpaRegion:
         return [place for place in self.parts.outputs.largest if place not in self.weights_amax]
 
     def made(self, place: int) -> Any:
-        """What an output is, before its rows are packed."""
+        """The value of an output before its rows are packed."""
         return self.packed[place][0] if place in self.packed else self.targets[place][0]
 
     def _scale(self) -> ScoreScale | None:

@@ -96,7 +96,7 @@ class WarpgroupWalk(ScoreWalk, ResultWalk):
         return run
 
     def store_nothing(self, softmax: OnlineSoftmax) -> None:
-        """Of a tile none of whose scores is kept."""
+        """Stores nothing of a tile none of whose scores is kept."""
         self._store_nothing(softmax, has_result=True)
 
     def store_no_statistics(self, softmax: OnlineSoftmax) -> None:

@@ -56,7 +56,7 @@ class ResultWalk(TileWalk):
         return scaled(result, self.shares(softmax, rows))
 
     def shares(self, softmax: OnlineSoftmax, rows: Rows) -> list[Any]:
-        """What exponentials of each row are multiplied by; its statistics are stored."""
+        """The factors of the exponentials of each row; its statistics are stored."""
         totals = softmax.finished(rows)
         scale = [self._share(softmax, rows, totals[half], half) for half in HALVES]
         return self._lowered(softmax, scale)
@@ -66,7 +66,7 @@ class ResultWalk(TileWalk):
     def _share(
         self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int, is_first: Any = None
     ) -> Any:
-        """What exponentials of a row are multiplied by; its statistics are stored, by the lane that
+        """The factor of the exponentials of a row; its statistics are stored, by the lane that
         is first."""
         scale = self._finish_row(softmax, rows, total, half)
         if self.shared.weights_amax:
@@ -75,14 +75,14 @@ class ResultWalk(TileWalk):
         return scale
 
     def _lowered(self, softmax: OnlineSoftmax, scale: Sequence[Any]) -> list[Any]:
-        """Of bytes, what weights were not multiplied by is in it, too."""
+        """The factor for bytes, which has in it what weights were not multiplied by."""
         if not self.shared.of_bytes:
             return list(scale)
         own = self._weight_factor(softmax.lift)
         return [arith.MulFOp(value, own).result for value in scale]
 
     def _weight_factor(self, lift: int) -> Any:
-        """What weights were not multiplied by, over 2 ** lift, which they were."""
+        """The factor that weights were not multiplied by, over 2 ** lift, which they were."""
         found = _number(2.0**-lift)
         for _, _, number in self.shared.parts.weights.factors:
             if number is not None:
@@ -90,7 +90,7 @@ class ResultWalk(TileWalk):
         return found
 
     def _finish_row(self, softmax: OnlineSoftmax, rows: Rows, total: Any, half: int) -> Any:
-        """What the result of a row is multiplied by; maximum and sum are in hand after it."""
+        """The factor of the result of a row; maximum and sum are in hand after it."""
         s, parts = self.shared, self.shared.parts
         factor = _number(s.factor) if isinstance(s.factor, float) else s.factor
         maximum = arith.MulFOp(rows.reference[half], factor).result

@@ -87,7 +87,7 @@ def number_value(number: Any, walk: Walk) -> Any:
 
 
 def times_log2e(factor: Any) -> Any:
-    """What scores are multiplied by to be exponents of 2."""
+    """The factor that makes scores exponents of 2."""
     if isinstance(factor, float):
         return factor * _LOG2E
     return arith.MulFOp(factor, _number(_LOG2E)).result

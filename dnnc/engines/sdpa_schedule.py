@@ -36,7 +36,7 @@ _SHORT_KEYS = 2048
 
 
 class Tiling(Protocol):
-    """What a schedule has to know of an engine's tiling; see `sdpa_tile_sm90.SdpaTiling`."""
+    """The facts of an engine's tiling that a schedule needs; see `sdpa_tile_sm90.SdpaTiling`."""
 
     @property
     def queries(self) -> int: ...
@@ -91,11 +91,11 @@ class Packing:
     heads: int
 
     def dims(self, dims: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Of the scores, with those that share counted as one."""
+        """Dims of the scores, with those that share counted as one."""
         return tuple(n // self.heads if axis == self.axis else n for axis, n in enumerate(dims))
 
     def place(self, dims: Sequence[Expr], tile: QueryTile, number: Any, kernel: Kernel) -> RowPlace:
-        """Of a row by its number: query * heads + head."""
+        """The place of a row by its number: query * heads + head."""
         query, own = ops.div(number, self.heads), ops.rem(number, self.heads)
         shared = tile.batch[self.axis].index().base
         batch = {**tile.batch, self.axis: Index(ops.add(ops.mul(shared, self.heads), own))}
@@ -158,7 +158,7 @@ class Schedule:
     # ---- places
 
     def place(self, number: Any) -> QueryTile:
-        """Of a tile by its number."""
+        """The place of a tile by its number."""
         height = self.tiling.queries
         if self.tiling.is_longest_first:
             head, place = self._in_section(number)
@@ -235,7 +235,7 @@ class Schedule:
     # ---- keys
 
     def blocks(self, tile: QueryTile, first: Any, rows: int) -> KeyBlocks:
-        """Those of some rows of a tile, from a row on."""
+        """Key blocks of some rows of a tile, from a row on."""
         last = ops.div(self.kept(ops.add(first, rows - 1)), self.packed)
         first = ops.div(self.kept(first), self.packed)
         if not self.parts.masks.steps:
@@ -248,7 +248,7 @@ class Schedule:
 
     @property
     def _condition(self) -> Condition:
-        """What tells of blocks of keys that are multiplied: masks of blocks hold there already,
+        """The condition of key blocks that are multiplied: masks of blocks hold there already,
         where none of their blocks ends inside a tile."""
         is_known = self._bits is not None and self._bits.is_aligned
         return self.parts.masks.beside_blocks if is_known else self.parts.masks.condition
@@ -363,6 +363,6 @@ class Schedule:
         return ops.to_i32(self.walk().value(leaf, at, 1))
 
     def walk(self) -> Walk:
-        """Of what tiles need to know of their entry of the batch."""
+        """A walk over what tiles need to know of their entry of the batch."""
         region = self.parts.region
         return Walk(self.kernel, region.leaves(self.kernel), region.symbols)

@@ -76,7 +76,7 @@ class ScoreWalk(TileWalk):
         return Walk(s.kernel, made, s.region.symbols)
 
     def _unselected(self, walk: Walk) -> Walk:
-        """The same where every score is kept: weights that a length hides need no look."""
+        """The walk where every score is kept: weights that a length hides need no look."""
         parts = self.shared.parts
         if not (selections := parts.weights.selections(parts.masks)):
             return walk
@@ -256,7 +256,7 @@ class ScoreWalk(TileWalk):
         return carried
 
     def _keep_block(self, block: Any) -> None:
-        """Of one block, whose weights are 0."""
+        """Keeps one block, whose weights are 0."""
         s, walk, left = self.shared, self.walk.branch(), self._left(block)
         for j, i, column in self._columns(block, is_whole=False):
             for half in HALVES:

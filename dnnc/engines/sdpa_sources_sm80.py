@@ -74,7 +74,7 @@ class Keys:
     step: int
 
     def head(self, batch: Mapping[int, Coordinate]) -> HeadKeys | PagedKeys:
-        """Those of a head, by its coordinates."""
+        """The keys of a head, by its coordinates."""
         tensor = self.source.tensor
         if self.source.kind == "paged":
             return PagedKeys.of(self, batch)
@@ -86,13 +86,13 @@ class Keys:
         return HeadKeys(self, start, self.cut(batch) if self.source.kind == "cut" else Entry())
 
     def entry(self, batch: Mapping[int, Coordinate]) -> Entry:
-        """Of packed keys; of the length, no more than the scores have."""
+        """The keys of a packed entry; of the length, no more than the scores have."""
         number = batch.get(0, Index.of(0)).index().base
         found = packed_entry(self.kernel, self.parts, self.source, number, self.axes[1])
         return Entry(ops.minimum(found.length, self.kernel.size(self.size)), found.first)
 
     def cut(self, batch: Mapping[int, Coordinate]) -> Entry:
-        """Of keys in place that are zeros past a length."""
+        """The keys in place, zeros past a length."""
         rank = self.source.tensor.rank - 2
         numbers = [batch.get(axis, Index.of(0)).index().base for axis in range(rank)]
         length = cut_length(self.kernel, self.parts, self.source, numbers)
@@ -115,7 +115,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class HeadKeys:
-    """Those of a head, one after the other.
+    """The keys of a head, one after the other.
 
     start: the address of the head's first row.  entry: which of them are the tile's; none: all.
     first: a block's first key.
@@ -137,7 +137,7 @@ class HeadKeys:
         return k.source.kind == "cut" and k.size.known_divisor() % k.step == 0
 
     def uncut(self) -> HeadKeys:
-        """The same, of a block that the length leaves whole."""
+        """The keys of a block that the length leaves whole."""
         return HeadKeys(self.keys, self.start, Entry(), self.first)
 
     def find(self, row: Any) -> Any:
@@ -165,7 +165,7 @@ class HeadKeys:
 
 @dataclass(frozen=True)
 class PagedKeys:
-    """Those of a head, in blocks of a cache that a table names.
+    """The keys of a head, in blocks of a cache that a table names.
 
     start: the address of the head's first element in block 0.  batch: the entry.  length: its keys,
     all others are zeros.  page: the block of the table that holds all of the block that is copied,

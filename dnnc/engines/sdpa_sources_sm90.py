@@ -155,7 +155,7 @@ class Rows:
         return {axis: self._number(tile, axis) for axis in range(len(self.batch))}
 
     def _copy(self, which: int, slot: Any, barrier: Any, place: Place) -> None:
-        """Of every panel, by one of the boxes."""
+        """Copies every panel, by one of the boxes."""
         box, map_ = self.boxes[which], self.maps[which]
 
         def one(panel: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the engines of attention ask of operands alike, and small readings of one."""
+"""The base of the engines of attention: what they ask of operands, and small readings of one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST_BYTES = 16  # of a row in memory
 
 
 def types_of(found: Attention) -> tuple[DType, DType, DType]:
-    """Of Q, K and V."""
+    """The types of Q, K and V."""
     q, k, v = (operand.tensor.type for operand in (found.q, found.k, found.v))
     return q, k, v
 

@@ -66,7 +66,7 @@ class Sm80Tiling:
 
     @property
     def query_registers(self) -> int:
-        """Of the queries, where they stay there."""
+        """Registers of the queries, where they stay there."""
         return self.k_rows.filled * self.k_rows.chunk // 4
 
     @property

@@ -87,7 +87,7 @@ class SdpaTiling:
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Of a thread of the producer, and of a consumer; None: as they come."""
+        """Registers of a thread of the producer, and of a consumer; None: as they come."""
         is_busy = self.gathers or (self.turns and self.sums <= _MOST_BESIDE_TURNING)
         return (_GATHERING if is_busy else _REGISTERS).get(self.consumers)
 
@@ -132,7 +132,7 @@ class SdpaTiling:
 
     @property
     def q_bytes(self) -> int:
-        """Of a warpgroup's queries, or its result."""
+        """Bytes of a warpgroup's queries, or its result."""
         panels = max(self.depth_panels, self.staged_panels if self.staged >= 0 else 0)
         return panels * wgmma.M * wgmma.ROW_BYTES
 
@@ -142,12 +142,12 @@ class SdpaTiling:
 
     @property
     def v_bytes(self) -> int:
-        """Of a step's values as they are multiplied."""
+        """Bytes of a step's values as they are multiplied."""
         return self.turned.bytes if self.turns else self.raw_bytes
 
     @property
     def raw_bytes(self) -> int:
-        """Of a step's values as they lie in memory."""
+        """Bytes of a step's values as they lie in memory."""
         return self.width_panels * self.keys * wgmma.ROW_BYTES
 
     # ---- places in shared memory
@@ -178,7 +178,7 @@ class SdpaTiling:
 
     @property
     def q_barriers(self) -> int:
-        """Of the first warpgroup's queries; those of the others follow."""
+        """Barriers of the first warpgroup's queries; those of the others follow."""
         return self.raw_barriers + (Pipeline.barrier_bytes(self.stages) if self.turns else 0)
 
     @property

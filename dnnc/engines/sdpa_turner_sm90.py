@@ -31,7 +31,7 @@ class ValueTurner:
 
     @property
     def start(self) -> list[Any]:
-        """What `tile` is first given."""
+        """The values that `tile` is first given."""
         return Cursor().values
 
     def tile(self, tile: QueryTile, carried: Sequence[Any]) -> Sequence[Any]:

@@ -27,8 +27,8 @@ from .sdpa_schedule import QueryTile
 
 @dataclass
 class Hand:
-    """What is in registers, as a leaf of a walk: the elements in hand.  type: what they are rounded
-    to, None: nothing."""
+    """The elements that are in registers, as a leaf of a walk.  type: what they are rounded to,
+    None: nothing."""
 
     current: Any = None
     type: Any = None
@@ -68,7 +68,8 @@ class TileWalk:
         self.factor = self._factor()
 
     def _factor(self) -> Any:
-        """What numbers that multiply queries or keys make of a score; None: there are none."""
+        """The factor of a score that numbers which multiply queries or keys make; None: there
+        are none."""
         found = None
         parts = self.shared.parts
         for operation in parts.multiples:

@@ -105,12 +105,12 @@ class SharedLayout:
 
     @property
     def store_buffers(self) -> int:
-        """Of a warpgroup."""
+        """Store buffers of a warpgroup."""
         return 1 if self.halo_bytes else STORE_BUFFERS
 
     @property
     def load_buffers(self) -> int:
-        """Of a warpgroup's own ring; 0: it has none."""
+        """Load buffers of a warpgroup's own ring; 0: it has none."""
         if not self.loaded_bytes or self.loads_per_stage:
             return 0
         return 1 if self.halo_bytes else LOAD_BUFFERS
@@ -133,12 +133,12 @@ class SharedLayout:
 
     @cached_property
     def store_bytes(self) -> int:
-        """Of one buffer of every staged output."""
+        """Bytes of one buffer of every staged output."""
         return self._buffer_bytes(self.staged_bytes)
 
     @cached_property
     def load_bytes(self) -> int:
-        """Of one buffer of every staged load."""
+        """Bytes of one buffer of every staged load."""
         return self._buffer_bytes(self.loaded_bytes)
 
     def _buffer_bytes(self, element_bytes: Sequence[int]) -> int:
@@ -150,7 +150,7 @@ class SharedLayout:
 
     @property
     def pixels_offset(self) -> int:
-        """Of the ring of pixels."""
+        """The offset of the ring of pixels."""
         return self.stage_bytes * self.stages
 
     @property
@@ -163,7 +163,7 @@ class SharedLayout:
 
     @property
     def raw_offset(self) -> int:
-        """Of the ring of raw tiles."""
+        """The offset of the ring of raw tiles."""
         return self.loads_offset + self.consumers * self.load_buffers * self.load_bytes
 
     @property
@@ -173,7 +173,7 @@ class SharedLayout:
 
     @property
     def split_offset(self) -> int:
-        """Of the buffer through which split sums are added; its barriers come last."""
+        """The offset of the buffer through which split sums are added; its barriers come last."""
         return self.raw_offset + self.producers * self.raw_buffers * self.raw_bytes
 
     # ---- barriers, and what is small
@@ -197,7 +197,7 @@ class SharedLayout:
 
     @property
     def groups_offset(self) -> int:
-        """Of the table of groups."""
+        """The offset of the table of groups."""
         slots = self.producers * self.raw_buffers
         return self.raw_barriers_offset + Pipeline.barrier_bytes(slots)
 
@@ -207,7 +207,7 @@ class SharedLayout:
 
     @property
     def exchange_bytes(self) -> int:
-        """Of one warpgroup's exchanges."""
+        """Bytes of one warpgroup's exchanges."""
         return RowExchange.bytes(self.peers, self.exchanges)
 
     @property
@@ -216,7 +216,7 @@ class SharedLayout:
 
     @property
     def ring_offset(self) -> int:
-        """Of the numbers of dynamic tiles, and of the barriers behind them."""
+        """The offset of the numbers of dynamic tiles, and of the barriers behind them."""
         barriers = self.consumers * RowExchange.barrier_bytes(self.exchanges)
         return self.exchange_barriers_offset + barriers
 
@@ -227,17 +227,17 @@ class SharedLayout:
 
     @property
     def rewriting_offset(self) -> int:
-        """Of barriers of raw tiles, and what their rewriting needs."""
+        """The offset of barriers of raw tiles, and what their rewriting needs."""
         return self.pixels_barriers_offset + Pipeline.barrier_bytes(self.pixel_slots)
 
     @property
     def turns_offset(self) -> int:
-        """Of the barriers of turns."""
+        """The offset of the barriers of turns."""
         return self.rewriting_offset + self.rewriting
 
     @property
     def bytes(self) -> int:
-        """Of all."""
+        """Bytes of all."""
         turns = Turns.barrier_bytes(self.consumers) if self.takes_turns else 0
         return self.turns_offset + turns
 
@@ -258,10 +258,10 @@ def aligned(bytes_: int) -> int:
 
 
 def tile_bytes(rows: int, row_bytes: int) -> int:
-    """Of a tile of a stage or a raw tile."""
+    """Bytes of a tile of a stage or a raw tile."""
     return aligned(rows * row_bytes)
 
 
 def rewriting_bytes(slots: int, pixels: int) -> int:
-    """Of a barrier for each slot of raw tiles, and a word for each pixel of a tile."""
+    """Bytes of a barrier for each slot of raw tiles, and a word for each pixel of a tile."""
     return slots * mbarrier.BYTES + pixels * WORD_BYTES

@@ -76,7 +76,7 @@ def count_reasons(count: Expr, what: str) -> list[Reason]:
 
 
 def fewer_than(limit: int, count: Expr) -> str:
-    """What is accepted of a count that is too large, by the sizes that it may have."""
+    """The accepted range for a count that is too large, by the sizes that it may have."""
     dims = sorted(f"{dim.name} (now {dim.max})" for dim in count.dims())
     said = f"fewer than {limit}" + (f": a smaller max of {', '.join(dims)}" if dims else "")
     return f"{said}, or a bound of their product" if len(dims) > 1 else said

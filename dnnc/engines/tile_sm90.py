@@ -166,7 +166,7 @@ class Tiling:
 
     @property
     def registers(self) -> tuple[int, int] | None:
-        """Of a producer's and of a consumer's thread; None: as they are at launch."""
+        """Registers of a producer's and of a consumer's thread; None: as they are at launch."""
         if self.consumers != 2:
             return None
         if self.rewriting:
@@ -182,8 +182,8 @@ class Tiling:
 
     @property
     def kept_columns(self) -> int:
-        """Of a row of pixels with a halo, those that are stored by a copy of its own; 0: what is no
-        pixel lies past the image, which cuts it off."""
+        """The columns of a row of pixels with a halo that are stored by a copy of its own; 0:
+        what is no pixel lies past the image, which cuts it off."""
         return self.halo["columns"] if self.halo else 0
 
     @cached_property
@@ -214,7 +214,7 @@ class Tiling:
 
 
 def sums_bytes(products: int, rows: int, columns: int, splits: int) -> int:
-    """Of the sums of a tile that the blocks which share its k exchange."""
+    """Bytes of the sums of a tile that the blocks which share its k exchange."""
     return products * SplitSum.bytes(rows, columns) if splits > 1 else 0
 
 
@@ -242,7 +242,8 @@ def _listed(value: Any) -> Any:
 
 
 def exchanges(reductions: int, blocks_of_rows: int) -> int:
-    """Of row values in a tile: each thread has an upper and a lower row in a block of 64."""
+    """Exchanges of row values in a tile: each thread has an upper and a lower row in a block of
+    64."""
     return reductions * blocks_of_rows * 2
 
 
@@ -256,7 +257,7 @@ def stages_turned(outputs: Sequence[Tensor]) -> bool:
 
 
 def is_turned(columns: int, *, swaps: bool, can_turn: bool) -> bool:
-    """The same of a tile of so many columns: few are stored from registers."""
+    """Whether a tile of so many columns is turned: few are stored from registers."""
     return swaps and can_turn and columns > _MOST_DIRECT_COLUMNS
 
 

@@ -248,7 +248,7 @@ def _smem_bytes(sweep: Sweep, elements: int) -> int:
 
 
 def _bytes_of(tensor: Tensor) -> int:
-    """Of an element; booleans are a byte's eighth."""
+    """Bytes of an element; booleans are a byte's eighth."""
     return max(8, tensor.type.bits) // 8
 
 
@@ -324,7 +324,7 @@ def _side_reasons(sweep: Sweep, sides: tuple[int, int]) -> list[Reason]:
 
 
 def _least_threads(knobs: Knobs) -> int:
-    """Of a tile."""
+    """The least threads of a tile."""
     has_short = min(_sides_of(knobs)) < min(_TILE_SIDES)
     return _LEAST_TILE_THREADS if has_short else WARP_THREADS
 

@@ -48,7 +48,7 @@ class TurnedInput:
 
 @dataclass(frozen=True)
 class TransposeTiling:
-    """What `dnn.tile` says.
+    """The tiling that `dnn.tile` says.
 
     loops: groups of axes, the fast one last.  slow: the number of the slow one.
     tile: its elements along the slow and the fast group.  threads: of a tile.  tiles: of a block,
@@ -109,7 +109,7 @@ class TransposeEmitter:
 
     @property
     def _count(self) -> Expr:
-        """Of tiles."""
+        """The count of tiles."""
         return product([*map(self._extent, self.outer), *self._tiles])
 
     @property

@@ -141,7 +141,8 @@ class Sweep:
         return product(self.dims[axis] for axis in group)
 
     def gathered_bytes(self) -> float:
-        """What gathering the turned inputs, element by element, costs beyond reading them once.
+        """Bytes that gathering the turned inputs, element by element, costs beyond reading them
+        once.
 
         An element takes a sector of its own, or as much of one as its neighbours along the fast
         axis leave; a warp that covers several rows shares them.  All but the first come from

@@ -116,7 +116,7 @@ def _others(sizes: Mapping[str, int], own: Mapping[str, int], name: str) -> int:
 
 
 class _Ladder:
-    """What the configs of a graph take at sizes of one symbol.
+    """The configs of a graph at sizes of one symbol.
 
     pins: size -> the config that was fastest there when it was timed: it is best there, and it is
     taken to be as much faster than predicted elsewhere.

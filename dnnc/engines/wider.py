@@ -40,7 +40,7 @@ def ranked(found: Sequence[Choice], target: Target, errata: Errata) -> list[Choi
 
 
 def doubt(choice: Choice) -> float:
-    """What a prediction is multiplied by before it is compared."""
+    """The factor of a prediction before it is compared."""
     if choice.engine.name not in _TIMED:
         return 1.0
     knobs = choice.knobs

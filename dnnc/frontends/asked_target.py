@@ -1,4 +1,4 @@
-"""What a graph is to be compiled for: a target or a device that it names, else the one here."""
+"""The target of a graph: a target or a device that it names, else the one here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .device_properties import DeviceProperties, device_of, target_rows
 
 @dataclass(frozen=True)
 class AskedTarget:
-    """What was asked for; of target, device and sm_version the first that is not None counts.
+    """The request for a target; of target, device and sm_version the first that is not None counts.
 
     target: by name, several by commas.  sm_version: 90 or 900 for Hopper.  sm_count:
     multiprocessors, in place of the target's.

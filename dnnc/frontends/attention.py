@@ -236,8 +236,8 @@ class Call:
                 raise self.error(f"{parameter}{shown}", _ABSENT[parameter], Status.NOT_SUPPORTED)
 
     def require_lengths(self, is_asked: bool, *sides: tuple[Any, Any]) -> None:
-        """Of both sides or of none; each as lengths, which a padding mask goes with, or as
-        cumulative ones, which stand for one."""
+        """Requires lengths of both sides or of none; each as lengths, which a padding mask goes
+        with, or as cumulative ones, which stand for one."""
         by_sums = [side for side in sides if side[1] is not None]
         if any(length is not None for length, _ in by_sums):
             what = "seq_len and cu_seq_len of the same sequences"

@@ -1,4 +1,4 @@
-"""What is compiled for where neither the caller nor the graph names a target.
+"""The default target, where neither the caller nor the graph names one.
 
 A device that is here decides.  Without one, a plan gets code for any card: for sm_80, whose PTX
 newer architectures take, and for Hopper, whose own engines are twice as fast there.

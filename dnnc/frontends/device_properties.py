@@ -41,13 +41,13 @@ class DeviceProperties:
 
     @property
     def target(self) -> Target:
-        """What is compiled for it, with its own number of multiprocessors."""
+        """The target that is compiled for it, with its own number of multiprocessors."""
         named = self.target_name and targets.of(self.target_name)
         return replace(named or targets.of_capability(*self.capability), sm_count=self.sm_count)
 
     @property
     def variables(self) -> dict[str, int]:
-        """What expressions of a plan may name beside its symbols."""
+        """The variables that expressions of a plan may name beside its symbols."""
         return {
             "sm_count": self.sm_count,
             "max_dynamic_smem_bytes": self.max_dynamic_smem_bytes,
@@ -91,7 +91,7 @@ def create_device_properties(
 
 
 def target_rows(target: str | os.PathLike[str] | DeviceProperties) -> tuple[Target, ...]:
-    """What to compile for.
+    """The targets to compile for.
 
     target: names as `sm_80,sm_90a`; or a device, by its properties, their JSON (a text that begins
     with a brace) or the path of a file with it (a `Path`, or a text that ends in .json).

@@ -63,7 +63,7 @@ class reduction_mode(Enum):
 
 
 class reshape_mode(Enum):
-    """What a reshape keeps: places in memory, or the order of the indices."""
+    """The order that a reshape keeps: places in memory, or indices."""
 
     VIEW_ONLY = "VIEW_ONLY"
     LOGICAL = "LOGICAL"
@@ -121,7 +121,7 @@ class resample_mode(Enum):
 
 
 class padding_mode(Enum):
-    """What is around the input of a resampling."""
+    """Values that surround the input of a resampling."""
 
     NEG_INF_PAD = "NEG_INF_PAD"
     ZERO_PAD = "ZERO_PAD"
@@ -129,7 +129,7 @@ class padding_mode(Enum):
 
 
 class rng_distribution(Enum):
-    """What random numbers are drawn from."""
+    """Distributions that random numbers are drawn from."""
 
     BERNOULLI = "BERNOULLI"
     UNIFORM = "UNIFORM"
@@ -156,7 +156,7 @@ class scalar_type(Enum):
 
 
 class numerical_note(Enum):
-    """What a plan does to numbers beyond plain arithmetic."""
+    """Effects of a plan on numbers beyond plain arithmetic."""
 
     TENSOR_CORE = "TENSOR_CORE"
     DOWN_CONVERT_INPUTS = "DOWN_CONVERT_INPUTS"

@@ -154,7 +154,7 @@ def compute_type_of(graph: Any, given: Any, kind: type[Op]) -> Any:
 
 
 def _fields(kind: type[Op]) -> list[Field]:
-    """What a call gives, in its order: as declared, but the phase of a norm comes first."""
+    """Fields that a call gives, in its order: as declared, but the phase of a norm comes first."""
     given = [f for f in kind.fields if f.kind != "result" and f.name != "compute_type"]
     return sorted(given, key=lambda f: f.name != "norm_forward_phase")
 
@@ -171,7 +171,7 @@ def _parameters(kind: type[Op]) -> list[inspect.Parameter]:
 
 
 def _annotation(field: Field) -> Any:
-    """What a method's caller may give (`given.checked`); other types `_value` converts."""
+    """The annotation of a parameter (`given.checked`); other types `_value` converts."""
     is_flag = field.kind == "attribute" and field.type is bool
     may_be_absent = field.optional or field.default is None
     return "bool" + " | None" * may_be_absent if is_flag else inspect.Parameter.empty
@@ -196,7 +196,7 @@ def _listed(parameter: str, value: Any) -> Sequence[Any]:
 
 
 def _op_body(kind: type[Op]) -> Callable[..., Any]:
-    """What the method of an operation does with its arguments."""
+    """The body of an operation's method, which takes its arguments."""
     fields = _fields(kind)
 
     def body(graph: Any, given: Mapping[str, Any]) -> Any:

@@ -1055,7 +1055,7 @@ class Operations:
         compute_data_type: DataType | None = None,
         name: str = "",
     ) -> tuple[GraphTensor, GraphTensor, GraphTensor, GraphTensor, GraphTensor, GraphTensor]:
-        """What batch normalization needs, from the sums of each channel and of its squares.
+        """Computes what batch normalization needs, from the sums of each channel and of its squares.
 
         sum, sq_sum, scale, bias and all results [1, C, 1, ...];
         epsilon, accum_count, momentum, scalars.

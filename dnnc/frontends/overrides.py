@@ -17,7 +17,7 @@ _REMEMBERED = 256
 
 
 class Overrides:
-    """What overrides a graph takes: other sizes for its symbols, and strides as they follow.
+    """Overrides that a graph takes: other sizes for its symbols, and strides as they follow.
 
     Threads may share it.
     """

@@ -373,12 +373,12 @@ class pygraph(Operations):
         return AskedTarget(self._target, self._device_property, self._sm_version, self.sm_count)
 
     def _targets(self) -> tuple[Target, ...]:
-        """What to compile for: asked for, else the device that is here."""
+        """The targets to compile for: asked for, else the device that is here."""
         return self._asked_target().rows(self.handle.device if self.handle else None)
 
     @property
     def named_target(self) -> str | DeviceProperties | None:
-        """What it names to be compiled for, as `dnnc.compile` takes it; None: the device here.
+        """The target that it names, as `dnnc.compile` takes it; None: the device here.
 
         With `sm_count`, one target is a device that has so many multiprocessors.
         """
@@ -446,7 +446,7 @@ class pygraph(Operations):
         return engine_count()
 
     def get_engine_info(self, engine_id: int) -> Any:
-        """What an engine says of the graph as one fusion: a `dnnc.engines.info.EngineInfo`."""
+        """An engine's view of the graph as one fusion: a `dnnc.engines.info.EngineInfo`."""
         plans = self._unranked() if self._plans is None else self._plans
         return plans.info_of(engine_id)
 
@@ -476,7 +476,7 @@ class pygraph(Operations):
         return [enums.behavior_note(note) for note in notes]
 
     def get_numeric_notes_for_plan_at_index(self, index: int) -> list[enums.numerical_note]:
-        """What a plan does to numbers beyond plain arithmetic."""
+        """The effects of a plan on numbers beyond plain arithmetic."""
         return [enums.numerical_note(note) for note in self._planned().config(index).notes]
 
     def deselect_engines(self, names: Sequence[str]) -> pygraph:

@@ -44,12 +44,12 @@ class Side:
         return tensor.ragged_offset is not None or self.cumulative is not None
 
     def moved(self, copies: Mapping[Tensor, Tensor]) -> Side:
-        """The same in a copy of the graph."""
+        """The side in a copy of the graph."""
         lengths, cumulative = (t and copies.get(t, t) for t in (self.lengths, self.cumulative))
         return replace(self, lengths=lengths, cumulative=cumulative)
 
     def of_statistics(self) -> Side:
-        """The same of tensors that only a ragged offset packs."""
+        """The side of tensors that only a ragged offset packs."""
         return replace(self, cumulative=None)
 
     def places(self, tensor: Tensor) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Packing:
             self._results[tensor] = side
 
     def copied(self, copies: Mapping[Any, Any]) -> Packing:
-        """The same of a copy of the graph."""
+        """The packing of a copy of the graph."""
         made = Packing()
         for own, its in ((self._operands, made._operands), (self._results, made._results)):
             its.update({copies[t]: side.moved(copies) for t, side in own.items() if t in copies})

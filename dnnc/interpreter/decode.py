@@ -147,7 +147,7 @@ def controls(
 
 
 class Decoder:
-    """What the decoder of one instruction works with."""
+    """The state of the decoder of one instruction."""
 
     def __init__(self, kernel: str):
         self.kernel = kernel

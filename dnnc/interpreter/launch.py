@@ -31,8 +31,8 @@ _MOST_CTAS = 1 << 20
 
 @dataclass(frozen=True)
 class Report:
-    """What a launch took.  steps: instructions, each counted once a gang.  turns: gangs formed.
-    style: how warps were scheduled."""
+    """The cost of a launch.  steps: instructions, each counted once a gang.  turns: gangs
+    formed. style: how warps were scheduled."""
 
     steps: int
     turns: int

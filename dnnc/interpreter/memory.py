@@ -102,7 +102,7 @@ class Memory:
         return region.arena.data[where].copy()
 
     def is_written(self, address: int, nbytes: int) -> NDArray[np.bool_]:
-        """Of each byte, whether it was written."""
+        """Whether each byte was written."""
         region = self._region_of(address, nbytes)
         return region.arena.state[region.bytes_at(address, nbytes)] == CLEAN
 

@@ -110,7 +110,7 @@ class _Scope(NamedTuple):
 
 
 class _Body:
-    """What is gathered while a function's body is read."""
+    """The parts that are gathered while a function's body is read."""
 
     def __init__(self) -> None:
         self.registers: list[RegisterDeclaration] = []

@@ -88,7 +88,7 @@ class Scheduler:
             m.hopper.bulk.finish()
 
     def _waits(self) -> list[str]:
-        """What the blocked rows wait for, the first of them."""
+        """The events that the blocked rows wait for, the first of them."""
         m = self.machine
         # Those at mbarriers say more than those who wait for them.
         rows = sorted(m.asleep, key=lambda row: row not in m.patient)

@@ -87,7 +87,7 @@ def encode(recipe: TensorMap, address: int, dims: Sequence[int], strides: Sequen
 
 
 def decode(data: bytes) -> EncodedMap | None:
-    """What the bytes of a map say; None when no encoder of ours made them."""
+    """The map that bytes encode; None when no encoder of ours made them."""
     if data[:8] != _MAGIC:
         return None
     fields = _LAYOUT.unpack(data[: _LAYOUT.size])

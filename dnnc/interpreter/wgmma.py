@@ -106,7 +106,7 @@ class Product:
 
 
 class ProductForm:
-    """What the decoder tells of an instruction; it computes the product."""
+    """The form of an instruction as the decoder tells it; it computes the product."""
 
     instruction: Instruction
     accumulators: tuple[int, ...]

@@ -19,7 +19,8 @@ _LARGEST_CAP = 128.0
 
 
 def approximation(op: Op, fusion: Fusion, scores: Collection[Op]) -> str:
-    """What `Scalars` calls it.  scores: the operations on the scores of an attention."""
+    """The approximation's name as `Scalars` has it.  scores: the operations on the scores of an
+    attention."""
     result = op.results[0]
     if result.type.bits <= 16:
         return "coarse"

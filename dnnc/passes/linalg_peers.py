@@ -64,7 +64,7 @@ class _Combination:
         return self._average(terms)
 
     def _rows(self, place: int, own: Any) -> list[Any]:
-        """What each device has, in their order; place: 0 of a, 1 of b."""
+        """The rows that each device has, in their order; place: 0 of a, 1 of b."""
         channel = arith.AddIOp(linalg.IndexOp(1).result, self.starts[place]).result
         rest = [self.numbers[0]] * (self.op.a.rank - 2)
         return [

@@ -149,7 +149,7 @@ def _averaged(low: Any, op: Resampling, x: Tensor) -> Any:
 
 
 def _count(op: Resampling, scalars: Scalars, at: Sequence[Any], x: SpatialSizes) -> Any:
-    """What the sum of the window at Y's coordinates is divided by."""
+    """The divisor of the sum of the window at Y's coordinates."""
     if op.resample_mode == "AVGPOOL_INCLUDE_PADDING":
         return scalars.const(op.positions)
     total = None

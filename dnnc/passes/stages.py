@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the text of a stage may hold: its operations, and their attributes with types.
+"""Specifies what the text of a stage may hold: its operations, and their attributes with types.
 
     graph    one function `dnn.graph` of dnn operations
     fused    and a function `dnn.fusion` of dnn operations for each fusion, with engine and knobs
@@ -64,7 +64,7 @@ def _plain(attribute: Any, name: str) -> None:
 
 
 def _any(attribute: Any, name: str) -> None:
-    """What MLIR itself verifies."""
+    """Accepts anything: MLIR itself verifies it."""
 
 
 _OF_MODULE: Mapping[str, Check] = {"dnn.target": text_of, structure.VARIANT: _integer}
@@ -169,8 +169,9 @@ _ANCHORS: Mapping[str, type[Op]] = BY_NAME
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage holds: attributes of the module, attributes of each kind of function and the
-    operations inside it.  others: operations beside the functions.  None: not looked into."""
+    """The contents of one stage: attributes of the module, attributes of each kind of function
+    and the operations inside it.  others: operations beside the functions.  None: not looked
+    into."""
 
     module: Mapping[str, Check]
     fusion: Mapping[str, Check] | None = None

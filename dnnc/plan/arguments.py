@@ -19,7 +19,7 @@ _INTEGERS = {"i32": ("<i", 32), "i64": ("<q", 64)}
 
 
 class Environment:
-    """What arguments refer to.
+    """The values that arguments refer to.
 
     evaluate: text of an expression -> number.  addresses, numbers: by uid.  workspace: its
     address, 0 where there is none.  peers: rank -> addresses by uid.

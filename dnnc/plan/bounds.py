@@ -1,4 +1,4 @@
-"""What a plan's numbers must be once sizes are known: asked before anything is launched.
+"""Checks of a plan's numbers once sizes are known, before anything is launched.
 
 The runtime asks once for each set of sizes, the interpreter once a run.  A number out of bounds is
 BAD_PARAM: the plan is not as the compiler writes plans.  Sizes that a device can't take are

@@ -60,7 +60,8 @@ def decode(kind: type[Record], data: Any, where: str = "plan") -> Record:
 
 
 class _Misfit(Exception):
-    """What does not fit, on its way out: each level adds its name to the path, innermost first.
+    """A value that does not fit, on its way out: each level adds its name to the path, innermost
+    first.
 
     So places cost nothing where everything fits, which is what the time of reading a plan is.
     """

@@ -1,4 +1,4 @@
-"""What a plan's records must agree on, beyond their types: what they refer to is there, and what
+"""Checks that a plan's records agree, beyond their types: what they refer to is there, and what
 they say is in bounds as far as no size decides it.  `bounds` has what sizes decide."""
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _Problem = tuple[str, str]
 
 @dataclass(frozen=True)
 class _Known:
-    """What the records of a plan may refer to."""
+    """The names that the records of a plan may refer to."""
 
     plan: Plan
 

@@ -219,7 +219,7 @@ class Module:
 
 @dataclass(frozen=True)
 class FusionRecord:
-    """What was decided for one fusion, for `inspect` and `view`.
+    """The decisions on one fusion, for `inspect` and `view`.
 
     ops: labels of its operations.  engine, index, knobs: the choice.  notes: numerical notes.
     module: place of the module that has its kernels.
@@ -325,7 +325,7 @@ class Plan:
 
     @property
     def summary(self) -> str:
-        """What was made of the graph, on one line."""
+        """The plan of the graph, on one line."""
         return f"graph '{self.name}' for {'; '.join(p.summary for p in self.programs)}"
 
     @functools.cached_property

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What a caller may bind to a tensor, and the checks that it fits.
+"""Reads what a caller binds to a tensor, and checks that it fits.
 
 A device buffer is anything with `__cuda_array_interface__` or `__dlpack__` (PyTorch, CuPy, JAX),
 a torch tensor, or an address.  A by-value tensor takes a number or a host array of one element.
@@ -100,7 +100,7 @@ def is_torch(kind: type) -> bool:
 
 
 def signature_of(value: Any) -> Hashable:
-    """What tells a bound value apart: a number itself, or a tuple for an array.
+    """A signature that tells a bound value apart: a number itself, or a tuple for an array.
 
     Equal signatures bind the same number, or the same memory, dims, strides, data type and device.
     """

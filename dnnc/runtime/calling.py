@@ -31,7 +31,7 @@ _REMEMBERED = 256
 
 
 class _Kind:
-    """What calls with tensors of equal dims, strides, data types and devices have in common.
+    """The kind of calls with tensors of equal dims, strides, data types and devices.
 
     tensors: whether all that is given are tensors of PyTorch.
     entry: once such a call was checked as a whole, how others are launched; they differ from it in

@@ -86,7 +86,7 @@ class Device:
 
     @property
     def variables(self) -> dict[str, int]:
-        """What expressions of a plan may name beside its symbols."""
+        """The variables that expressions of a plan may name beside its symbols."""
         return {
             "sm_count": self.sm_count,
             "max_dynamic_smem_bytes": self.max_dynamic_smem_bytes,
@@ -432,7 +432,7 @@ def add_kernel_node(graph: Any, after: Sequence[Any], params: Any, launch: Launc
 def kernel_node_params(
     function: Any, grid: Sequence[int], dynamic_smem_bytes: int, launch: Launch, arguments: int
 ) -> Any:
-    """What a kernel node does; arguments: address of the pointers to them, which are copied."""
+    """Parameters of a kernel node; arguments: address of the pointers to them, which are copied."""
     params = _api().CUDA_KERNEL_NODE_PARAMS()
     params.func = function
     params.gridDimX, params.gridDimY, params.gridDimZ = grid

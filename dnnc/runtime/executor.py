@@ -51,7 +51,7 @@ def load(source: str | os.PathLike[str] | bytes | Plan, name: str | None = None)
 
 @dataclass(frozen=True)
 class _Given:
-    """What a caller bound, in the order of the plan's tensors.
+    """The bindings of a caller, in the order of the plan's tensors.
 
     buffers: NO_BUFFER for by-value tensors.  numbers: by uid.
     """
@@ -431,7 +431,7 @@ class ExecutionPlan:
         return f"workspace of plan '{self.plan.name}'"
 
     def _given(self, pack: Mapping[Any, Any], *, is_whole: bool = True) -> _Given:
-        """What is bound to each tensor; unknown, repeated and missing ones are errors."""
+        """The bindings of each tensor; unknown, repeated and missing ones are errors."""
         asked.verify_pack(pack)
         values: list[Any] = [None] * len(self.plan.tensors)
         for key, value in pack.items():

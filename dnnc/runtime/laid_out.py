@@ -30,7 +30,7 @@ Steps = tuple[KernelStep | MemsetStep, ...]
 
 @dataclass(frozen=True)
 class Bound:
-    """What a caller gave, checked.
+    """The bindings of a caller, checked.
 
     addresses, numbers: by uid.  workspace: its address, 0 for none.  peers: rank -> addresses.
     """
@@ -41,7 +41,8 @@ class Bound:
     peers: Mapping[int, Mapping[int, int]]
 
     def address(self, uid: int, rank: int | None = None) -> int:
-        """Of a tensor, of the workspace for uid -1, of a peer's tensor where a rank is given."""
+        """The address of a tensor, of the workspace for uid -1, of a peer's tensor where a rank
+        is given."""
         if rank is not None:
             if rank not in self.peers:
                 raise DnncError(

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What an execution plan remembers of calls, so that one like an earlier one only launches.
+"""Remembers calls of an execution plan, so that one like an earlier one only launches.
 
 A call is told by its keys, by what `signature_of` says of every value, the workspace, the stream,
 the sizes and the current context.  To read all of that off torch tensors takes longer than all
@@ -129,7 +129,8 @@ def _told(value: Any) -> Any:
 
 
 class _Values(NamedTuple):
-    """What a call binds: torch tensors, with a workspace that is one; and all else, with it."""
+    """The values that a call binds: torch tensors, with a workspace that is one; and all else,
+    with it."""
 
     tensors: tuple[Any, ...]
     others: tuple[Any, ...]

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What sizes alone decide of a plan on a device: the variant, shapes, grids, arguments.
+"""Works out what sizes alone decide of a plan on a device: the variant, shapes, grids, arguments.
 
 It is worked out once for each set of sizes; binding then fills in addresses and numbers.  A plan's
 texts are parsed and compiled once, when it is loaded: a new set of sizes only evaluates them.

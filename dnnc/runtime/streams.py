@@ -47,7 +47,7 @@ def handle_of(stream: Any) -> int:
 
 
 def _said(stream: Any) -> Any:
-    """What a stream says its handle is; the value itself where it is no library's stream."""
+    """The handle that a stream says it has; the value itself where it is no library's stream."""
     if hasattr(stream, "__cuda_stream__"):
         version, handle = stream.__cuda_stream__()
         if version != 0:
@@ -60,7 +60,7 @@ def _said(stream: Any) -> Any:
 
 @functools.cache
 def _reader_of(kind: type) -> Callable[[Any], Any] | None:
-    """What reads the handle off a library's stream class; None for other classes.
+    """A reader of the handle of a library's stream class; None for other classes.
 
     Classes are told by their modules: CuPy's memory has an attribute `ptr` too.
     """

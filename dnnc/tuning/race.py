@@ -18,7 +18,7 @@ _MOST_CALLS = 512
 
 @dataclass
 class Timed:
-    """What was seen of one candidate.
+    """The times that were seen of one candidate.
 
     rounds: seconds of an execution in each round.  error: why it has none, "" if it has.
     is_stopped: it was clearly slower, and has fewer rounds than others.
@@ -54,7 +54,7 @@ def race(
     rules: Rules = Rules(),
     report: Report = lambda done, count: None,
 ) -> list[Timed]:
-    """What was seen of each candidate, in their order.
+    """The times that were seen of each candidate, in their order.
 
     runs: of each, or the error that kept it from running.  The order turns round in every round,
     so that a device that gets slower or faster is so for all.  A run that raises a DnncError is
@@ -105,7 +105,7 @@ class _Entrant:
 
 
 def _left(live: Sequence[_Entrant], give_up: float) -> list[_Entrant]:
-    """Those that are not clearly slower than the fastest."""
+    """The entrants that are not clearly slower than the fastest."""
     running = [entrant for entrant in live if not entrant.timed.error]
     best = min((entrant.least for entrant in running), default=0.0)
     for entrant in running:

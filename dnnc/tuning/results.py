@@ -1,4 +1,4 @@
-"""What a tuning found: entries for a record, and every candidate's times."""
+"""The results of a tuning: entries for a record, and every candidate's times."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What times plans: the protocol, and the CUDA device."""
+"""Timers of plans: the protocol, and the CUDA device."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Drawing:
-    """What is drawn, in pixels; frames are the fusions, behind the boxes."""
+    """The drawing, in pixels; frames are the fusions, behind the boxes."""
 
     width: float
     height: float

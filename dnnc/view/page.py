@@ -99,7 +99,7 @@ def page(
 
 
 def _head(part: Part) -> tuple[str, str]:
-    """What stands at the head of a fusion's frame."""
+    """The head of a fusion's frame."""
     prediction = part.estimate.prediction
     said = "" if prediction is None else f"{_seconds(prediction.seconds)}, {prediction.bound}"
     return f"{part.number}  {part.engine}", said

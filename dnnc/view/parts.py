@@ -22,7 +22,7 @@ from .work import Work, work_of
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a fusion's engine predicts at some sizes, and the work there.
+    """An engine's prediction for a fusion at some sizes, and the work there.
 
     why_not: why there is no prediction, "" if there is one.
     """
@@ -117,7 +117,7 @@ class ProgramParts:
 
     @property
     def fusions(self) -> tuple[Fusion, ...]:
-        """Those of the config that is taken; none where the plan does not say what they are."""
+        """Fusions of the config that is taken; none where the plan does not say what they are."""
         return self._fusions(self.taken.module)[0]
 
     @property
@@ -131,7 +131,7 @@ class ProgramParts:
 
     @property
     def choices_text(self) -> str:
-        """The same, as the option of pass `select-engine`."""
+        """The choices, as the option of pass `select-engine`."""
         records = self._records(self.taken.module)
         return "|".join(choice_text(record.engine, record.knobs) for record in records)
 

@@ -36,7 +36,7 @@ class Roof:
 
 @dataclass(frozen=True)
 class Work:
-    """What a fusion does: operations, bytes of memory read and written once, its roof."""
+    """The work of a fusion: operations, bytes of memory read and written once, its roof."""
 
     operations: int
     bytes: int
@@ -96,7 +96,7 @@ def _roof(fusion: Fusion, notes: tuple[str, ...], target: Target) -> Roof:
 
 
 def _loaded(fusion: Fusion, tensor: Tensor) -> Tensor:
-    """What an operand is loaded as: views of a tensor are read from it."""
+    """The tensor that an operand is loaded as: views of a tensor are read from it."""
     while (op := fusion.producers.get(tensor)) is not None and op.role == "view":
         tensor = op.operands[0]
     return tensor

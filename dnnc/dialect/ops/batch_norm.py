@@ -257,7 +257,7 @@ class Genstats(Norm):
 
 
 class BnFinalize(Norm):
-    """What batch normalization needs, from the sums of each channel and of its squares.
+    """Computes what batch normalization needs, from the sums of each channel and of its squares.
 
     sum, sq_sum, scale, bias and all results [1, C, 1, ...];
     epsilon, accum_count, momentum, scalars.

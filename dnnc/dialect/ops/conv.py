@@ -27,7 +27,7 @@ from ..window_contraction import (
 
 
 class Convolution(Op):
-    """What the three operations share: a window contraction, and the parameters of the forward one.
+    """The base of the three operations: a window contraction, and the forward one's parameters.
 
     contraction: which of image, filter and response is computed.  tensor_fields: the fields that
     are these three.

@@ -1,4 +1,4 @@
-"""What norms and softmax share: axes, the dims that follow from them, and their checks."""
+"""The base of norms and softmax: axes, the dims that follow from them, and their checks."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Norm(Op):
     compute_type: DType
 
     def require_dims(self, constraint: str, dims: Dims, *tensors: Tensor | None) -> None:
-        """Those that are there have these dims."""
+        """Requires these dims of those that are there."""
         for tensor in tensors:
             if tensor is not None and tensor.shape != dims:
                 raise self.error(

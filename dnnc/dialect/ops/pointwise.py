@@ -87,7 +87,7 @@ class Pointwise(Op):
         return BY_NAME[self.mode]
 
     def parameters(self) -> dict[str, Any]:
-        """What the mode's functions take by keyword, defaults filled in."""
+        """The parameters that the mode's functions take by keyword, defaults filled in."""
         defaults = {
             "relu_lower_clip": 0.0,
             "relu_upper_clip": float("inf"),

@@ -20,7 +20,7 @@ _ROWS_OUTERMOST = (0, 2, 1, 3)
 
 
 class _Ragged(Op):
-    """What both ways share; a class of either names the fields."""
+    """The base of both ways; a class of either names the fields."""
 
     packed: Tensor
     offset: Tensor

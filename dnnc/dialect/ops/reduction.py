@@ -41,12 +41,12 @@ def _no_zeros(x: Any, axis: tuple[int, ...]) -> Any:
 
 
 def _ends(x: Any) -> tuple[float, float]:
-    """What max and min of nothing give."""
+    """The results of max and min of nothing."""
     return (-math.inf, math.inf) if x.dtype.kind == "f" else (-(2**31), 2**31 - 1)
 
 
 def _least_magnitude(x: Any) -> float:
-    """What amax of nothing gives; of integers, what the least one's wraps around to."""
+    """The amax of nothing; for integers, what the least one's wraps around to."""
     return 0.0 if x.dtype.kind == "f" else _ends(x)[0]
 
 
@@ -155,7 +155,7 @@ class Reduction(Op):
             self.index.dtype = self.index_types()[0]
 
     def index_types(self) -> tuple[DType, ...]:
-        """Those that hold every place, the smallest first."""
+        """The types that hold every place, the smallest first."""
         places = product(self.x.shape[axis] for axis in self.axes).bounds()[1]
         return tuple(t for t in INDEX_TYPES if places <= t.integer_range[1] + 1)
 

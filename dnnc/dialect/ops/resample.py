@@ -31,7 +31,7 @@ INDEX_TYPES = (dtypes.i8, dtypes.i32, dtypes.i64)
 
 
 class Resampling(Op):
-    """What both directions share: the windows of a small image X [N, C, ...] and its Y [N, C, ...].
+    """The base of both directions: windows of a small image X [N, C, ...] and its Y [N, C, ...].
 
     X and Y are named after the forward direction.
     """
@@ -58,7 +58,7 @@ class Resampling(Op):
 
     @property
     def windows(self) -> tuple[Windows, ...]:
-        """Of each spatial dim."""
+        """The windows of each spatial dim."""
         kind = MODES[self.resample_mode][0]
         parts = zip(self.pre_padding, self.post_padding, self.stride, self.window, strict=True)
         return tuple(Windows(kind, *numbers, self.denominator) for numbers in parts)
@@ -150,7 +150,7 @@ class Resampling(Op):
     # ---- the reference
 
     def _taps(self, dims: Sequence[int], outputs: Sequence[int]) -> Iterator[_Tap]:
-        """What each window reads, element by element in row-major order."""
+        """The elements that each window reads, one by one in row-major order."""
         axes = [
             [_along(w, tap, extent, count) for tap in range(w.taps)]
             for w, extent, count in zip(self.windows, dims, outputs, strict=True)
@@ -160,7 +160,7 @@ class Resampling(Op):
             yield _Tap(position, np.ix_(*at), _outer(inside) > 0, _outer(weight))
 
     def _counts(self, dims: Sequence[int], outputs: Sequence[int]) -> Any:
-        """What the sum of each window is divided by."""
+        """The divisors of the sums of the windows."""
         if self.resample_mode == "AVGPOOL_INCLUDE_PADDING":
             return float(self.positions)
         if self.resample_mode != "AVGPOOL_EXCLUDE_PADDING":

@@ -49,8 +49,8 @@ def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) ->
 
 
 def alibi_slopes(heads: int) -> Array:
-    """Of so many heads: 2 ** (-8 (h + 1) / n), n the largest power of two up to the number of
-    heads; those left over take every other one of 2n heads, from the first.
+    """The slopes of so many heads: 2 ** (-8 (h + 1) / n), n the largest power of two up to the
+    number of heads; those left over take every other one of 2n heads, from the first.
 
     Source: Press, Smith, Lewis, "Train short, test long" (ICLR 2022), and its code.
     """

@@ -199,7 +199,7 @@ def insert(d: Decoder) -> Run:
         return pos(m) & np.uint32(0xFF), length(m) & np.uint32(0xFF)
 
     def rule(m: Machine) -> list[Array | None]:
-        """What the field replaces is poisoned no more; an unknown field poisons everything."""
+        """The poison of the result: none where the field replaces it, all for an unknown field."""
         inserted, kept = (shadow_or_zero(m, slot, of) for slot in slots[:2])
         out = _inserted(inserted, kept, *place(m), of)
         for slot in slots[2:]:

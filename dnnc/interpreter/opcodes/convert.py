@@ -257,7 +257,7 @@ def _clamped(x: Array, sat: bool, relu: bool) -> Array:
 
 
 def _integral(result: PtxType, source: PtxType, mode: str, ftz: bool, sat: bool) -> Function:
-    """The same type, or another, after rounding to an integral value (`cvt.rni.f32.f32`)."""
+    """Decoder for one type, or another, after rounding to an integral value (`cvt.rni.f32.f32`)."""
     to_integer: Function = ROUND[mode[:2]] if mode else (lambda x: x)
 
     def function(a: Array) -> Array:

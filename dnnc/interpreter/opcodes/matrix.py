@@ -82,7 +82,7 @@ def _operands(d: Decoder, matrices: Operand, where: Operand) -> _Matrices:
 
 
 class _Matrices(NamedTuple):
-    """What ldmatrix and stmatrix have in common.  items: the registers, one a matrix."""
+    """The base of ldmatrix and stmatrix.  items: the registers, one a matrix."""
 
     matrices: int
     transposed: bool

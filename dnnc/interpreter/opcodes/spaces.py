@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a load or store moves: `count` elements of type `of`, `size` bytes in all.
+    """The elements that a load or store moves: `count` of type `of`, `size` bytes in all.
 
     strong: relaxed, volatile and the like, which do not race with each other.
     """
