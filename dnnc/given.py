@@ -148,17 +148,15 @@ def checked(function: _Function) -> _Function:
     Annotations are texts (`from __future__ import annotations`).  Parameters of a type that is
     neither of `_KINDS` nor a class of this package are the function's own to check.
     """
+    parameters = inspect.signature(function).parameters.values()
     positional = [
-        p.name
-        for p in inspect.signature(function).parameters.values()
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
 
     @functools.cache
     def kinds() -> dict[str, _Kind]:
-        texts = inspect.get_annotations(function)
-        found = {name: _kind_of(text, function.__globals__) for name, text in texts.items()}
-        return {name: kind for name, kind in found.items() if kind and name != "return"}
+        found = {p.name: _kind_of(p.annotation, function.__globals__) for p in parameters}
+        return {name: kind for name, kind in found.items() if kind}
 
     @functools.wraps(function)
     def checking(*args: Any, **named: Any) -> Any:

@@ -97,12 +97,12 @@ def doors():
     g = graph()
     for instance in (g, g.tensor([1])):
         kind = type(instance)
-        for name in vars(kind):
-            if not name.startswith("_"):
-                found[f"{kind.__name__}.{name}"] = (getattr(kind, name), (instance,))
+        own = [c for c in kind.__mro__ if c.__module__.startswith("dnnc.frontends.")]
+        for name in {name for c in own for name in vars(c) if not name.startswith("_")}:
+            found[f"{kind.__name__}.{name}"] = (getattr(kind, name), (instance,))
     found["pygraph"] = (dnnc.pygraph.__init__, (None,))
     found["OperationGraph"] = (dnnc.OperationGraph.__init__, (None,))
-    return {n: f for n, f in found.items() if inspect.isfunction(f[0]) and n not in BY_HAND}
+    return {n: f for n, f in sorted(found.items()) if inspect.isfunction(f[0]) and n not in BY_HAND}
 
 
 DOORS = doors()

@@ -57,15 +57,13 @@ _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _FAST = (Matmul, ConvFprop, ConvDgrad, ConvWgrad, SdpaFp8)
 
 
-def _parameter(
-    name: str, default: Any = inspect.Parameter.empty, annotation: Any = inspect.Parameter.empty
-) -> inspect.Parameter:
-    return inspect.Parameter(name, _KEYWORD, default=default, annotation=annotation)
+def _parameter(name: str, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, _KEYWORD, default=default)
 
 
-_NAME = _parameter("name", "", "str")
+_NAME = _parameter("name", "")
 _COMMON = [_parameter("compute_data_type", None), _NAME]
-_GENERATE_INDEX = _parameter("generate_index", False, "bool")
+_GENERATE_INDEX = _parameter("generate_index", False)
 
 
 def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: Any) -> Any:
@@ -83,9 +81,6 @@ def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: An
     method.__name__ = method.__qualname__ = name
     method.__doc__ = doc
     method.__signature__ = signature  # type: ignore[attr-defined]
-    method.__annotations__ = {
-        p.name: p.annotation for p in parameters if p.annotation is not p.empty
-    }
     return method
 
 
@@ -166,15 +161,8 @@ def _parameters(kind: type[Op]) -> list[inspect.Parameter]:
         follows = bool(found) and found[-1].default is not inspect.Parameter.empty
         has_default = f.optional or _has_default(f) or follows
         default = f.default if has_default else inspect.Parameter.empty
-        found.append(_parameter(f.parameter, default, _annotation(f)))
+        found.append(_parameter(f.parameter, default))
     return found
-
-
-def _annotation(field: Field) -> Any:
-    """The annotation of a parameter (`given.checked`); other types `_value` converts."""
-    is_flag = field.kind == "attribute" and field.type is bool
-    may_be_absent = field.optional or field.default is None
-    return "bool" + " | None" * may_be_absent if is_flag else inspect.Parameter.empty
 
 
 def _require(fields: Sequence[Field], given: Mapping[str, Any]) -> None:
