@@ -95,7 +95,7 @@ def engine_count() -> int:
 
 
 def default_inputs() -> Any:
-    """What configs are chosen by: the errata of the package and of the user's file."""
+    """Inputs of the choice of configs: the errata of the package and of the user's file."""
     from ..engines.inputs import inputs_of
     from ..errata import text_of
 

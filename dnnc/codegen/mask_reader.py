@@ -88,7 +88,7 @@ class MaskReader:
         return len(self.dims)
 
     def condition(self, value: Any, access: Access) -> Condition:
-        """Of a boolean tensor, addressed so by the scores' loops."""
+        """The condition of a boolean tensor, addressed so by the scores' loops."""
         found = evaluated(self._value(value, access))
         return found if isinstance(found, Condition) else Anything()
 
@@ -106,7 +106,7 @@ class MaskReader:
         return self._found[key]
 
     def _made(self, value: Any, at: Access) -> Steps[_Known | None]:
-        """Of a tensor that is computed, if its operations are known."""
+        """The form of a tensor that is computed, if its operations are known."""
         operation = value.owner
         if isinstance(operation, ir.Block) or operation.name != "linalg.generic":
             return None
@@ -175,8 +175,8 @@ class MaskReader:
         return self._noted(found, *operands) if len(operands) == 2 else found
 
     def _checked(self, found: _Known | None) -> _Known | None:
-        """What a rule gives; None of what f32 may round, but for a term, or 32 bits not hold, and
-        of a condition that is too long to be followed."""
+        """The result of a rule; None where f32 may round it, except a term, where 32 bits don't
+        hold it, and for a condition that is too long to be followed."""
         if isinstance(found, Both | Either):
             return found if is_followed(found) else None
         if isinstance(found, Linear | Varying):

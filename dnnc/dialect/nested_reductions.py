@@ -50,7 +50,7 @@ def _inner_axes(
     reductions: Sequence[Reduction],
     producers: Mapping[Tensor, Op],
 ) -> tuple[int, ...]:
-    """Those of a reduction's axes, not all, over which what it reduces was reduced before.
+    """The axes of a reduction, not all, over which what it reduces was reduced before.
 
     narrower: parts of its axes over which tensors of the same dims are reduced.
     """

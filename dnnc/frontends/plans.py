@@ -203,7 +203,7 @@ class PlanList:
         return plan
 
     def _guards(self, config: Any, inputs: Any) -> tuple[tuple[str, str], ...]:
-        """Of the plan that is to be run: it may hold other configs for other sizes."""
+        """The guards of the plan that is to be run: it may hold other configs for other sizes."""
         from ..engines import variants
 
         target, *others = self.targets
