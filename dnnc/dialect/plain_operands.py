@@ -173,7 +173,7 @@ class _Rewriting:
     # ---- operands
 
     def _form(self, tensor: Tensor) -> Tensor:
-        """What stands for a tensor: of its rank in this graph, without axes of stride 0."""
+        """The tensor that stands for one: of its rank in this graph, without axes of stride 0."""
         if tensor not in self.forms:
             rank, repeated = self._ranks[tensor], tensor.repeated_axes
             self.forms[tensor] = tensor

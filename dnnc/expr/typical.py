@@ -1,4 +1,4 @@
-"""What predictions take sizes as."""
+"""Sizes as predictions take them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def assuming(sizes: Mapping[str, int]) -> Generator[None]:
 
 
 def assumed() -> tuple[tuple[str, int], ...]:
-    """What is assumed now, as (name, size) pairs in the order of the names."""
+    """The sizes that are assumed now, as (name, size) pairs in the order of the names."""
     sizes = _assumed.get()
     return tuple(sorted(sizes.items())) if sizes else ()
 

@@ -1,5 +1,5 @@
 # pyright: basic
-"""What the methods `broadcast` and `constant` of a pygraph do."""
+"""The methods `broadcast` and `constant` of a pygraph."""
 
 from __future__ import annotations
 

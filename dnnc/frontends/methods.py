@@ -46,8 +46,8 @@ from ..dialect.pointwise_modes import BY_NAME, MODES, Mode
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, DnncTypeError, Status
 from ..expr import Expr
-from . import broadcasts
 from ..given import is_integer, is_list
+from . import broadcasts
 from .enums import CONVOLUTION_MODES, choice_of
 
 _LARGE = 1 << 63
