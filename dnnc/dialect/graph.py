@@ -150,7 +150,7 @@ class OperationGraph:
         return found.ops
 
     def form_of(self, tensor: Tensor) -> Tensor:
-        """The tensor that stands for one in `live_ops`: itself, or one of its uid (`plain_operands`)."""
+        """The tensor that stands for one in `live_ops`: itself, or one of its uid."""
         return self._forms.get(tensor, tensor) if self.live_ops else tensor
 
     @property
