@@ -295,9 +295,9 @@ def test_the_drawn_graphs_have_everything():
         "rng",
     }
     not_drawn |= {"block_mask_load", "paged_cache_load", "ragged_load", "ragged_store"}
-    # Composite operations are made of others, which are drawn; a reduction or a matmul may be one.
+    # Composite operations are made of others, which are drawn; some others may be such.
     wanted = {kind.op_name for kind in OPS if kind.expand is Op.expand} - not_drawn
-    wanted |= {"matmul", "reduction"}
+    wanted |= {"matmul", "reduction", "transpose", "slice", "reshape", "concatenate"}
     assert any(len(op.results) > 1 for op in ops if op.op_name == "reduction")
     assert {op.op_name for op in ops} == wanted
     assert {op.mode for op in ops if op.op_name == "pointwise"} == {m.name for m in MODES}

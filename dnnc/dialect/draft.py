@@ -30,6 +30,8 @@ def copied(graph: OperationGraph) -> tuple[OperationGraph, dict[Tensor, Tensor]]
     made.bounds = [*graph.bounds]
     for op in graph.ops:
         made.add(op.with_tensors(tensors))
+    inferred = graph.inferred_strides.items()
+    made.inferred_strides = {tensors[t]: strides for t, strides in inferred if t in tensors}
     return made, tensors
 
 

@@ -92,7 +92,10 @@ class Steps:
     def add(self, op: Op) -> None:
         """The next operation, of any kind."""
         op.name = self.name
+        is_open = [t for t in op.results if t.is_virtual and t.strides is None]
         op.infer()
+        for tensor in is_open:
+            tensor.strides = op.inner_strides(tensor)
         self.ops.append(op)
 
     def virtual(self, dtype: DType | None = None) -> Tensor:

@@ -17,7 +17,7 @@ from ..expr import Bound, Dim, Expr, Size, bound_of, bounded, with_dims
 from ..places import Place, place_of_data
 from . import prior
 from .op import Op
-from .tensor import SIGNED_ORDER, Tensor, is_text, stride_order, symbols_of
+from .tensor import SIGNED_ORDER, Tensor, is_text, packed_strides, stride_order, symbols_of
 
 MAX_OPS = 4096
 
@@ -28,6 +28,9 @@ class OperationGraph:
     name: a label.  ops: in any order until finalized, then each after those it needs.
     io_type, intermediate_type, compute_type: what tensors and operations that leave their type
     open get (non-virtual tensors, virtual tensors, operations).
+    inferred_strides: those that inference gave to virtual tensors, as cudnn-frontend would.
+    shown_strides: of a finalized graph, those of them that are for the user to read, while the
+    tensors lie otherwise in memory, if they lie there at all.
     """
 
     @given.checked
@@ -43,6 +46,8 @@ class OperationGraph:
         self.intermediate_type = intermediate_type
         self.ops: list[Op] = []
         self.is_finalized = False
+        self.shown_strides: dict[Tensor, tuple[Expr, ...]] = {}
+        self.inferred_strides: dict[Tensor, tuple[Expr, ...]] = {}
         self._loose: list[Tensor] = []
         self.bounds: list[tuple[Bound, Mapping[str, Dim]]] = []
         self._expanded: list[Op] | None = None
@@ -189,6 +194,7 @@ class OperationGraph:
         """Assigns uids, orders and infers, verifies; then the graph no longer changes."""
         if not self.is_finalized:
             self._validated()
+            self._lay_out_inside()
             self.is_finalized = True
         return self
 
@@ -354,23 +360,50 @@ class OperationGraph:
             )
         return ordered
 
+    def _lay_out_inside(self) -> None:
+        """Gives virtual tensors whose strides are inferred the operations' `inner_strides`.
+
+        A tensor that a reshape keeps the memory of stays in its order, which says what goes where.
+        """
+        kept: set[Tensor] = set()
+        for op in self.ops:
+            if op.keeps_memory:
+                kept.update((*op.operands, *op.results))
+        for op in self.ops:
+            for tensor in op.results:
+                is_inferred = self.inferred_strides.get(tensor) == tensor.strides
+                if not tensor.is_virtual or not is_inferred:
+                    continue
+                self.shown_strides[tensor] = tensor.layout
+                if tensor not in kept:
+                    tensor.strides = op.inner_strides(tensor)
+                elif not tensor.is_dense():
+                    order = stride_order(tensor.shape, tensor.layout)
+                    tensor.strides = packed_strides(tensor.shape, order)
+
     def _infer(self) -> None:
         made = self.producers
+        is_open = [t for t in self.tensors if t.is_virtual and t.strides is None]
         for tensor in self.tensors:
             if tensor.dtype is None and tensor not in made:
                 tensor.dtype = self.io_type
             tensor.normalize_value()
         self._for_each_op(self._infer_op)
+        self.inferred_strides |= {tensor: tensor.layout for tensor in is_open}
 
     def _infer_op(self, op: Op) -> None:
         for _, tensor in op.tensors("operand"):
             tensor.verify()
         op.verify_rank_0()
+        results = [tensor for tensor in op.results if tensor.strides is None]
         op.infer()
+        for tensor in results:
+            separate(tensor)
         for tensor in op.results:
             if tensor.dtype is None:
                 wanted = self.intermediate_type if tensor.is_virtual else self.io_type
-                tensor.dtype = wanted or self.io_type
+                like = op.operands[0].dtype if type(op).role == "view" else None
+                tensor.dtype = wanted or self.io_type or like
             tensor.verify()
             if tensor.repeated_axes:
                 raise tensor.error(
@@ -495,6 +528,15 @@ def give_uids(tensors: Iterable[Tensor]) -> None:
                 free += 1
             tensor.uid = free
             taken.add(free)
+
+
+def separate(tensor: Tensor) -> None:
+    """Packs a result that has the strides of an operand whose elements overlap."""
+    dims, strides = tensor.dims, tensor.strides
+    if dims is None or strides is None or len(dims) != len(strides):
+        return  # `verify` says so
+    if not is_injective(dims, strides):
+        tensor.strides = packed_strides(dims, stride_order(dims, strides))
 
 
 def is_injective(dims: Sequence[Expr], strides: Sequence[Expr]) -> bool:

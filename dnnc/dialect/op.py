@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Self, dataclass_transform
 
 from ..dtypes import DType
 from ..errors import DnncError, Status
+from ..expr import Expr
 from ..places import Place
-from .tensor import Tensor, is_text, text
+from .tensor import Tensor, is_text, packed_strides, text
 
 # Operands of one variadic field that the dialect declares (the dialect needs a bound, since
 # its variadic operands must all have one type).
@@ -28,7 +29,8 @@ class Field:
     """One operand, result or attribute of an operation.
 
     kind: "operand", "result" or "attribute".  doc: its meaning, shapes in brackets.
-    frontend: its name in the pygraph method ("" = its name here).
+    frontend: its name in the pygraph method ("" = its name here); of a result, what its tensor's
+    name ends in ("" = its name here in capitals).
     backend: its attribute name after the descriptor's prefix ("" = it has none).
     optional: may be absent (None).  variadic: a tuple of tensors, empty where it is absent.
     is_peer: its tensors are several devices', through which they exchange values: the operation
@@ -52,6 +54,11 @@ class Field:
     @property
     def parameter(self) -> str:
         return self.frontend or self.name
+
+    @property
+    def suffix(self) -> str:
+        """What a result's tensor is called in cudnn-frontend, after the operation's name."""
+        return self.frontend or self.name.upper()
 
 
 def operand(
@@ -100,6 +107,7 @@ class Op:
     roles: what the op may be in a fusion: "anchor", "pointwise", "reduction" or "view".
     kind_field: the attribute that titles have ("" = none).
     is_composite: `expand` always replaces it, so that no fusion has it.
+    keeps_memory: what its result is depends on how its operand lies in memory.
     made_at: the line of the user's program that made it, for errors; None where it is not known.
     scalars: operands of one element, which may have no dims.  takes_rank_0: all tensors may.
     """
@@ -112,6 +120,7 @@ class Op:
     scalars: ClassVar[tuple[str, ...]] = ()
     takes_rank_0: ClassVar[bool] = False
     role: str = "anchor"
+    keeps_memory: bool = False
     fields: ClassVar[tuple[Field, ...]] = ()
     _by_kind: ClassVar[Mapping[str, tuple[Field, ...]]] = {}
     _present: ClassVar[Mapping[str, Callable[[Any], tuple[Tensor, ...]]]] = {}
@@ -228,6 +237,14 @@ class Op:
         """Fills the dims, strides and types of results that the user left open."""
         raise NotImplementedError
 
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        """How a virtual result lies in memory whose strides nobody set.
+
+        `infer` gives it those that cudnn-frontend would, for the user to read; but nobody sees its
+        memory, if it has any.  `OperationGraph.finalize` gives it these.
+        """
+        return packed_strides(tensor.shape)
+
     def verify(self) -> None:
         """Raises unless every constraint of the class's docstring holds."""
         raise NotImplementedError
@@ -284,7 +301,7 @@ class Op:
         given = value if field.variadic else (value,)
         is_absent = field.optional and value is None
         if not is_absent and not all(isinstance(tensor, Tensor) for tensor in given):
-            raise self.error(field.name, f"{field.kind} {field.parameter}={value!r}", "a tensor")
+            raise self.error(field.name, f"{field.kind} {_shown(field)}={value!r}", "a tensor")
 
     def error(
         self,
@@ -362,6 +379,11 @@ def _present(fields: Sequence[Field]) -> Callable[[Any], tuple[Tensor, ...]]:
 
 def _without_none(tensors: Iterable[Tensor | None]) -> tuple[Tensor, ...]:
     return tuple([tensor for tensor in tensors if tensor is not None])
+
+
+def _shown(field: Field) -> str:
+    """How messages name an operand or a result."""
+    return field.name if field.kind == "result" else field.parameter
 
 
 def _name_of(tensor: Tensor) -> str:

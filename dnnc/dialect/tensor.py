@@ -320,21 +320,41 @@ def packed_strides(dims: Sequence[Size], order: Sequence[int] | None = None) -> 
     return tuple(strides)
 
 
+def channels_last(dims: Sequence[Size]) -> tuple[Expr, ...]:
+    """Strides that pack `dims` with the second one innermost, where there is a second one."""
+    rank = len(dims)
+    return packed_strides(dims, (0, *range(2, rank), 1)[:rank])
+
+
+def packed_like(dims: Sequence[Size], model: Tensor) -> tuple[Expr, ...]:
+    """Strides that pack `dims` in the order of a model's strides, row-major if it has another rank.
+
+    Of equal strides the first one's axis is the inner one, as cudnn-frontend has it.
+    """
+    if model.rank != len(dims):
+        return packed_strides(dims)
+    values = _typical(model.layout)
+    order = sorted(range(model.rank), key=lambda axis: (values[axis], axis), reverse=True)
+    return packed_strides(dims, order)
+
+
+def _typical(sizes: Sequence[Expr]) -> list[int]:
+    """Sizes with every symbol at the middle of its range."""
+    middle = {dim.name: max(1, (dim.min + dim.max) // 2) for expr in sizes for dim in expr.dims()}
+    return [size.evaluate(middle) for size in sizes]
+
+
 def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ...]:
     """The axes from the largest stride to the smallest, ties in the order given.
 
     A stride of a symbol is ranked by its value at the middle of every symbol's range.  An axis of
     stride 0 follows the axis before it; the first one is outermost.
     """
-    middle = {
-        dim.name: max(1, (dim.min + dim.max) // 2)
-        for expr in (*dims, *strides)
-        for dim in expr.dims()
-    }
+    values = _typical(strides)
     repeated = [axis for axis in range(len(dims)) if _is_repeated(dims[axis], strides[axis])]
     order = sorted(
         (axis for axis in range(len(dims)) if axis not in repeated),
-        key=lambda axis: (-strides[axis].evaluate(middle), dims[axis].constant == 1, axis),
+        key=lambda axis: (-values[axis], dims[axis].constant == 1, axis),
     )
     for axis in repeated:
         order.insert(order.index(axis - 1) + 1 if axis else 0, axis)

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dialect.attention import Attention
+from ..dialect.op import Field
 from ..dialect.ops import Sdpa
 from ..dialect.tensor import Tensor, text
 from ..errors import DnncError, Status
@@ -144,12 +145,16 @@ _ABSENT = {
 }
 
 
+(_STATS,) = (field for field in Sdpa.fields_of("result") if field.name == "stats")
+
+
 class Call:
     """One call of `sdpa`, or of `sdpa_fp8`, on a graph."""
 
     def __init__(self, graph: Any, name: str, method: str = "sdpa"):
         self.graph = graph
         self.name = name
+        self.label = graph._label(method, name)
         self.method = method
 
     def error(self, what: str, supported: str, status: Status = Status.BAD_PARAM) -> DnncError:
@@ -210,7 +215,7 @@ class Call:
         values: dict[str, Any] = {
             **self.operands(tensors),
             **self.dropout(dropout),
-            "stats": self.result("STATS") if has_stats else None,
+            "stats": self.result(_STATS) if has_stats else None,
             **results,
             "diagonal_alignment": alignment,
             "left_bound": window,
@@ -220,7 +225,7 @@ class Call:
             **attributes,
         }
         if score_mod is None:
-            made = self.graph._append(kind, values)
+            made = self.graph._append(kind, values, self.label)
         else:
             made = self.decomposed(kind, values, score_mod)
         packing = self.graph._packing
@@ -293,9 +298,9 @@ class Call:
             for name, value in tensors.items()
         }
 
-    def result(self, label: str) -> GraphTensor:
-        """A new virtual tensor of the graph."""
-        name = f"{self.name}::{label}" if self.name else ""
+    def result(self, field: Field) -> GraphTensor:
+        """A new virtual tensor of the graph, for a result of the operation."""
+        name = f"{self.label}::{field.suffix}"
         made = GraphTensor(is_virtual=True, name=name, made_at=current_place())
         made._graph = self.graph
         return made
@@ -338,7 +343,7 @@ class Call:
         left_out = kind.left_out(values)
         for field in kind.fields_of("result"):
             if field.name not in left_out and values.get(field.name) is None:
-                values[field.name] = self.result(field.name.upper())
+                values[field.name] = self.result(field)
         op = kind(**values)
         op.made_at = current_place()
         op.verify_fields()

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..dialect.graph import OperationGraph
+from ..dialect.ops import Concatenate, Pointwise, Reshape, Transpose
 from ..dialect.tensor import Tensor, sizes
 from ..dtypes import DType
 from ..expr import Expr
@@ -21,6 +23,7 @@ class GraphTensor(Tensor):
     _graph: Any = None
     _inferred: frozenset[str] = frozenset()
     _is_laid_out: bool = False  # the strides are the user's
+    _is_typed: bool = False  # the data type is the user's
     _vectors: tuple[int, int] | None = None  # as they were set, whatever the graph makes of them
 
     def _changed(self, field: str = "") -> GraphTensor:
@@ -56,11 +59,16 @@ class GraphTensor(Tensor):
 
     def set_data_type(self, value: Any) -> GraphTensor:
         self._changed("dtype").dtype = data_type_of(value)
+        self._is_typed = value is not None
         return self
 
     def set_dim(self, value: Sequence[Any]) -> GraphTensor:
         """Sets the dims, in elements."""
         self._changed("dims").dims = sizes(value)
+        if "strides" in self._inferred:  # of the dims that it had
+            self._changed("strides").strides = None
+            if self._graph is not None:
+                self._graph._waiting.again()
         return self._inferred_on()
 
     def set_stride(self, value: Sequence[Any]) -> GraphTensor:
@@ -120,14 +128,17 @@ class GraphTensor(Tensor):
         return self.uid
 
     def get_data_type(self) -> DType | None:
-        return self.dtype
+        """The data type; of a virtual result that has none set, the graph's intermediate one."""
+        return self.dtype if self._graph is None else shown_type(self._graph.graph, self)
 
     def get_dim(self) -> list[Any]:
         """The dims: ints, or expressions where a symbol is in them."""
         return [_plain(size) for size in self.dims or ()]
 
     def get_stride(self) -> list[Any]:
-        return [_plain(size) for size in self.strides or ()]
+        """The strides, in elements; of a virtual result those that it would have in memory."""
+        shown = {} if self._graph is None else self._graph.graph.shown_strides
+        return [_plain(size) for size in shown.get(self, self.strides) or ()]
 
     def get_is_virtual(self) -> bool:
         return self.is_virtual
@@ -147,6 +158,23 @@ class GraphTensor(Tensor):
     def get_vector_dimension(self) -> int:
         """-1: none was set."""
         return self._vectors[1] if self._vectors else -1
+
+
+# Operations whose virtual results may have another type inside than the graph's intermediate one.
+_TYPED_BY_GRAPH = (Pointwise, Reshape, Transpose, Concatenate)
+
+
+def shown_type(graph: OperationGraph, tensor: GraphTensor) -> DType | None:
+    """The data type that cudnn-frontend infers for a tensor.
+
+    A comparison's virtual result has BOOLEAN inside, a view's what its operand has: these hold all
+    values that the intermediate type of the graph would.
+    """
+    wanted = graph.intermediate_type or graph.io_type
+    is_free = tensor.is_virtual and not tensor._is_typed and tensor.dtype not in (None, wanted)
+    if is_free and isinstance(graph.producers.get(tensor), _TYPED_BY_GRAPH):
+        return wanted
+    return tensor.dtype
 
 
 def _plain(size: Expr) -> Any:

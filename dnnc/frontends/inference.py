@@ -9,8 +9,9 @@ from copy import copy
 
 from .. import dtypes
 from ..dialect import vectors
-from ..dialect.graph import OperationGraph
+from ..dialect.graph import OperationGraph, separate
 from ..dialect.op import Op
+from ..dialect.ops import Reduction
 from ..dialect.tensor import Tensor
 from ..errors import DnncError, Status
 from .graph_tensor import GraphTensor
@@ -53,7 +54,9 @@ class Waiting:
         left: list[Op] = []
         for op in (*self._ops, *graph.ops[self._seen :]):
             if _is_open(op):
+                open_strides = [tensor for tensor in op.results if tensor.strides is None]
                 _infer_early(op)
+                graph.inferred_strides |= {t: t.strides for t in open_strides if t.strides}
                 if _is_open(op):
                     left.append(op)
         self._ops, self._seen = left, len(graph.ops)
@@ -107,6 +110,8 @@ def _infer_early(op: Op) -> None:
     """
     if any(len(t.dims or ()) != len(t.strides or ()) or t.dims is None for t in op.operands):
         return  # `validate` says what is missing
+    if isinstance(op, Reduction) and op.y.dims is None:
+        return  # the user sets them mostly, and what follows should not show others until then
     open_fields = [
         (tensor, [f for f in ("dims", "strides", "dtype") if getattr(tensor, f) is None])
         for tensor in op.results
@@ -118,6 +123,8 @@ def _infer_early(op: Op) -> None:
         for elements, tensor in zip(on_elements.results, op.results, strict=True):
             vectors.fold(elements, tensor)
     for tensor, fields in open_fields:
+        if "strides" in fields:
+            separate(tensor)
         found = {field for field in fields if getattr(tensor, field) is not None}
         if isinstance(tensor, GraphTensor):
             tensor._inferred |= found

@@ -76,7 +76,9 @@ def _make(name: str, parameters: Sequence[inspect.Parameter], doc: str, body: An
         values = dict(bound.arguments)
         if values.get("compute_data_type") is not None:  # also where nothing is computed
             dtypes.of(values["compute_data_type"])
-        return body(values.pop("self"), values)
+        graph = values.pop("self")
+        values["label"] = graph._label(name, values["name"])
+        return body(graph, values)
 
     method.__name__ = method.__qualname__ = name
     method.__doc__ = doc
@@ -202,7 +204,7 @@ def _op_body(kind: type[Op]) -> Callable[..., Any]:
                 values[f.name] = value if value is None else graph._operand(value, rank)
         if any(f.name == "compute_type" for f in kind.fields):
             values["compute_type"] = compute_type_of(graph, given["compute_data_type"], kind)
-        return graph._append(kind, values)
+        return graph._append(kind, values, given["label"])
 
     return body
 
@@ -256,7 +258,7 @@ def _pointwise_method(mode: Mode, name: str, operands: tuple[str, ...]) -> Any:
         values |= {p: given[_SHORT[p]] for p in extras}
         values |= {"mode": mode.name, "name": given["name"]}
         values["compute_type"] = _pointwise_compute_type(graph, mode, given["compute_data_type"])
-        return graph._append(Pointwise, values)
+        return graph._append(Pointwise, values, given["label"])
 
     doc = (
         f"{mode.formula}, element by element; dims of 1 broadcast.\n\n"
@@ -289,7 +291,7 @@ def _leaky(mode: str, name: str, operands: tuple[str, ...]) -> Any:
         values |= {"mode": mode, "relu_lower_clip_slope": given["negative_slope"]}
         compute_type = _pointwise_compute_type(graph, row, given["compute_data_type"])
         values |= {"name": given["name"], "compute_type": compute_type}
-        return graph._append(Pointwise, values)
+        return graph._append(Pointwise, values, given["label"])
 
     return _make(name, [*parameters, *_COMMON], f"{mode} with a slope below 0.", body)
 
@@ -322,7 +324,7 @@ def _convolution(kind: type[Convolution]) -> Callable[..., Any]:
             "compute_type": compute_type_of(graph, given["compute_data_type"], kind),
             "name": given["name"],
         }
-        return graph._append(kind, values)
+        return graph._append(kind, values, given["label"])
 
     return body
 
@@ -343,7 +345,7 @@ def _slice(graph: Any, given: dict[str, Any]) -> Any:
     starts, stops, steps = ([bound[i] for bound in bounds] for i in range(3))
     taken = {"starts": tuple(starts), "stops": tuple(stops), "steps": tuple(steps)}
     values = {"x": x, **taken, "name": given["name"]}
-    return graph._append(Slice, values)
+    return graph._append(Slice, values, given["label"])
 
 
 def _bounds(extent: int | None, s: slice, axis: int) -> tuple[int, int, int]:
@@ -408,7 +410,7 @@ def _reduction(graph: Any, given: dict[str, Any]) -> Any:
     """Y alone, or [Y, Index] where an index is asked for."""
     has_index = bool(given["generate_index"])
     made = _op_body(Reduction)(graph, {**given, "generate_index": has_index or None})
-    return made if has_index else made[0].set_name(given["name"])
+    return made if has_index else made[0]
 
 
 _WINDOW = ("pre_padding", "post_padding", "stride", "window")
@@ -461,7 +463,9 @@ def _rng(graph: Any, given: dict[str, Any]) -> Any:
 def _concatenate(graph: Any, given: dict[str, Any]) -> Any:
     inputs = tuple(graph._operand(item, 1) for item in _listed("inputs", given["inputs"]))
     values = {"inputs": inputs, "axis": _integer("axis", given["axis"]), "name": given["name"]}
-    return graph._append(Concatenate, {**values, "in_place_index": given["in_place_index"]})
+    return graph._append(
+        Concatenate, {**values, "in_place_index": given["in_place_index"]}, given["label"]
+    )
 
 
 _ADAPTERS: dict[type[Op], tuple[list[inspect.Parameter], Callable[..., Any]]] = {

@@ -113,6 +113,7 @@ class pygraph(Operations):
         self._overrides: Overrides | None = None
         self._packing = Packing()
         self._waiting = Waiting()
+        self._calls: dict[str, int] = {}  # without a name, by method
 
     if not TYPE_CHECKING:  # type checkers know no method but those that there are
 
@@ -297,10 +298,21 @@ class pygraph(Operations):
         wanted = "what `tensor` and operations give, or a number"
         raise DnncTypeError(Status.BAD_PARAM, what, wanted)
 
-    def _append(self, kind: type[Op], values: dict[str, Any]) -> Any:
-        """Adds an operation with new virtual results, and returns those."""
+    def _label(self, method: str, name: str) -> str:
+        """What the results of a call are named after: its name, else the method and a number."""
+        if name:
+            return name
+        count = self._calls.get(method, 0)
+        self._calls[method] = count + 1
+        return f"{method}.{count}"
+
+    def _append(self, kind: type[Op], values: dict[str, Any], label: str) -> Any:
+        """Adds an operation with new virtual results, and returns those.
+
+        label: what the results are named after.
+        """
         self._require_unplanned()
-        name, place = values.get("name") or "", current_place()
+        place = current_place()
         results: list[GraphTensor | None] = []
         left_out = kind.left_out(values)
         for field in kind.fields_of("result"):
@@ -310,9 +322,8 @@ class pygraph(Operations):
             if values.get(field.name) is not None:  # the caller's own
                 results.append(values[field.name])
                 continue
-            many = len(kind.fields_of("result")) > 1
-            label = f"{name}::{field.name.upper()}" if many and name else name
-            made = GraphTensor(is_virtual=True, name=label, made_at=place)
+            name = f"{label}::{field.suffix}"
+            made = GraphTensor(is_virtual=True, name=name, made_at=place)
             made._graph = self
             values[field.name] = made
             results.append(made)

@@ -159,8 +159,8 @@ def test_a_stage(stage, row, ffn, here):
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[0] == f"graph 'ffn' at stage {stage} for sm_80"
-    assert "4 mm virtual f32 [1, M, 128] [M*128, 128, 1] 16 B" in lines
-    assert "matmul 'mm' x, w mm f32" in lines
+    assert "4 mm::C virtual f32 [1, M, 128] [M*128, 128, 1] 16 B" in lines
+    assert "matmul 'mm' x, w mm::C f32" in lines
     assert any(line.startswith(row) for line in lines)
 
 

@@ -175,7 +175,8 @@ def reduction_with_index(dims, axes, mode="max", io=dtypes.f32, index=None, comp
 
 def transpose():
     g = new_graph()
-    return finish(g, g.transpose(g.tensor([2, M, 4]), [2, 0, 1]))
+    y = g.transpose(g.tensor([2, M, 4]), [2, 0, 1])
+    return finish(g, y.set_stride([2 * M, M, 1]))
 
 
 def slice_with_steps():
@@ -199,6 +200,27 @@ def concatenate():
     g = new_graph()
     parts = [g.tensor([2, n, 4]) for n in (3, 1, 5)]
     return finish(g, g.concatenate(parts, 1))
+
+
+def concatenate_types():
+    """Two types, converted to that of the result."""
+    g = new_graph(io_data_type=dtypes.f16)
+    parts = [g.tensor([2, n, 4], data_type=kind) for n, kind in ((3, dtypes.f32), (2, dtypes.bf16))]
+    return finish(g, g.concatenate(parts, 1))
+
+
+def transpose_of_a_comparison():
+    """Bits inside, numbers of the graph's type as an output."""
+    g = new_graph(io_data_type=dtypes.f16)
+    x = g.tensor([2, M, 4])
+    return finish(g, g.transpose(g.cmp_gt(x, x), [2, 0, 1]))
+
+
+def reshape_to_another_type():
+    """A view of an intermediate result, as an output of the graph's type."""
+    g = new_graph(io_data_type=dtypes.f16)
+    x = g.relu(g.tensor([4, 6], [1, 4]))
+    return finish(g, g.reshape(x).set_dim([2, 12]))
 
 
 def concatenate_symbols():
@@ -531,10 +553,10 @@ EXAMPLES = {
         reduction_with_index([4, 1, 6], [1], "min"),
         *broadcast_examples.REDUCTION,
     ],
-    "transpose": [transpose],
+    "transpose": [transpose, transpose_of_a_comparison],
     "slice": [slice_with_steps],
-    "reshape": [reshape_views, reshape_logical],
-    "concatenate": [concatenate, concatenate_symbols],
+    "reshape": [reshape_views, reshape_logical, reshape_to_another_type],
+    "concatenate": [concatenate, concatenate_symbols, concatenate_types],
     "broadcast": broadcast_examples.EXAMPLES,
     "conv_fprop": [
         conv_2d,
@@ -889,7 +911,7 @@ BROKEN = {
     ("concatenate", "C2"): broken(lambda g: concatenate_of(g, [[2, 3], [4, 3]], 1)),
     ("concatenate", "C3"): broken(lambda g: concatenate_of(g, [[2, 3], [4, 3]], 0).set_dim([5, 3])),
     ("concatenate", "C4"): broken(
-        lambda g: concatenate_of(g, [[2, 3], [2, 3]], 0, [dtypes.f32, dtypes.f16])
+        lambda g: concatenate_of(g, [[2, 3], [2, 3]], 0, [dtypes.f32, dtypes.i32])
     ),
     ("concatenate", "C5"): broken(
         lambda g: concatenate_of(g, [[2, 3], [2, 3]], 0, in_place_index=0)

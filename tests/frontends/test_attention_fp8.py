@@ -50,7 +50,7 @@ def test_results_in_their_order():
     g = new_graph(dtypes.f8e4m3)
     o, stats, amax_s, amax_o = called(g)
     names = [tensor.get_name() for tensor in (o, stats, amax_s, amax_o)]
-    assert names == ["sdpa::O", "sdpa::STATS", "sdpa::AMAX_S", "sdpa::AMAX_O"]
+    assert names == ["sdpa::O", "sdpa::Stats", "sdpa::Amax_S", "sdpa::Amax_O"]
     assert (o.get_dim(), amax_s.get_dim(), amax_o.get_dim()) == ([2, 4, 5, 16], [1] * 4, [1] * 4)
     finish(g, o, stats, amax_s, amax_o).validate()
     assert [t.get_data_type() for t in (o, amax_s, amax_o)] == [

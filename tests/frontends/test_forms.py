@@ -147,7 +147,7 @@ def test_one_number_is_that_of_each_spatial_axis():
 def test_a_slice_of_dims_that_are_not_known_yet():
     g = new_graph()
     made = g.reshape(g.tensor([4, 6], name="x"), name="flat")
-    said = "slice: the dims of tensor 'flat' are not known yet; accepted: set_dim on it first"
+    said = "dims of tensor 'flat::OUT_0' are not known yet; accepted: set_dim on it first"
     with pytest.raises(DnncError, match=said):
         g.slice(made, [slice(0, 3)])
     made.set_dim([24])

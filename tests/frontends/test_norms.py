@@ -50,7 +50,7 @@ def test_an_inference_keeps_no_statistics(method):
 
 
 def test_statistics_and_gradients_have_dims_and_types():
-    """Statistics have the compute type; gradients of scale and bias have scale's."""
+    """Outputs have the graph's type, statistics and gradients of scale and bias too."""
     g = new_graph()
     x, scale = g.tensor([4, 8, 16], [128, 1, 8]), g.tensor([1, 1, 16], data_type="BFLOAT16")
     y, inv_variance = g.rmsnorm("TRAINING", x, scale, epsilon=1e-5)
@@ -60,8 +60,9 @@ def test_statistics_and_gradients_have_dims_and_types():
     g.validate()
     assert dbias is None
     assert (y.get_stride(), dx.get_stride()) == ([128, 1, 8], [128, 1, 8])
-    assert (inv_variance.get_dim(), inv_variance.get_data_type()) == ([4, 8, 1], dtypes.f32)
-    assert (dscale.get_dim(), dscale.get_data_type()) == ([1, 1, 16], dtypes.bf16)
+    assert (inv_variance.get_dim(), inv_variance.get_data_type()) == ([4, 8, 1], dtypes.f16)
+    assert inv_variance.get_stride() == [8, 1, 8]
+    assert (dscale.get_dim(), dscale.get_data_type()) == ([1, 1, 16], dtypes.f16)
     assert dx.get_data_type() == dtypes.f16
 
 

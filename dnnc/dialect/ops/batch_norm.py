@@ -17,7 +17,7 @@ from .norm_base import (
     Norm,
     axes_but,
     channel_dims,
-    fill,
+    fill_channels,
     fill_like,
     float64,
     inverse_root,
@@ -105,7 +105,7 @@ class Batchnorm(Norm):
     def infer(self) -> None:
         fill_like(self.y, self.x)
         for tensor in self.results[1:]:
-            fill(tensor, channel_dims(self.x), self.compute_type)
+            fill_channels(tensor, channel_dims(self.x))
 
     def verify(self) -> None:
         self.require_rank("C1", self.x, 2, MAX_RANK)  # batchnorm_c1
@@ -236,7 +236,7 @@ class Genstats(Norm):
 
     def infer(self) -> None:
         for tensor in self.results:
-            fill(tensor, channel_dims(self.x), self.compute_type)
+            fill_channels(tensor, channel_dims(self.x))
 
     def verify(self) -> None:
         self.require_rank("C1", self.x, 2, MAX_RANK)  # genstats_c1
@@ -317,7 +317,7 @@ class BnFinalize(Norm):
 
     def infer(self) -> None:
         for tensor in self.results:
-            fill(tensor, self.sum.shape, self.compute_type)
+            fill_channels(tensor, self.sum.shape)
 
     def verify(self) -> None:
         given = (self.prev_running_mean, self.prev_running_var)
@@ -411,7 +411,7 @@ class DbnWeight(Norm):
 
     def infer(self) -> None:
         for tensor in self.results:
-            fill(tensor, channel_dims(self.x), self.compute_type)
+            fill_channels(tensor, channel_dims(self.x))
 
     def verify(self) -> None:
         self.require_rank("C1", self.x, 2, MAX_RANK)  # dbn_weight_c1

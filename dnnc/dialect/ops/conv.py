@@ -14,7 +14,7 @@ from ...errors import Status
 from ...expr import Expr, product
 from ...rounding import to_int32_wrapped
 from ..op import Op, attribute, operand, result
-from ..tensor import Tensor, packed_strides, text
+from ..tensor import Tensor, channels_last, text
 from ..window_contraction import (
     DGRAD,
     FILTER,
@@ -112,13 +112,15 @@ class Convolution(Op):
     # ---- inference and checks
 
     def _verify_parameters(self) -> None:
-        spatial = self.image.rank - 2
-        if self.image.rank != self.filter.rank or not 1 <= spatial <= 3:  # conv_fprop_c1
+        first = IMAGE if self.image.dims is not None else RESPONSE
+        rank = self.tensor(first).rank
+        spatial = rank - 2
+        if rank != self.filter.rank or not 1 <= spatial <= 3:  # conv_fprop_c1
             raise self.error(
                 "C1",
                 ", ".join(
                     f"{self._label(role)} {text(self.tensor(role).shape)}"
-                    for role in (IMAGE, FILTER)
+                    for role in (first, FILTER)
                 ),
                 "equal ranks of 3 to 5",
                 Status.BAD_PARAM_SHAPE_MISMATCH,
@@ -139,20 +141,32 @@ class Convolution(Op):
             dims.append((padded - (taps - 1) * self.dilation[i] - 1) // self.stride[i] + 1)
         return tuple(dims)
 
+    def _image_dims(self) -> tuple[Expr, ...]:
+        """The smallest ones, of one group, as cudnn-frontend has it."""
+        self._verify_parameters()
+        dims = [self.response.shape[0], self.filter.shape[1]]
+        pairs = zip(self.response.shape[2:], self.filter.shape[2:], strict=True)
+        for i, (extent, taps) in enumerate(pairs):
+            reach = (extent - 1) * self.stride[i] + (taps - 1) * self.dilation[i] + 1
+            dims.append(reach - self.pre_padding[i] - self.post_padding[i])
+        return tuple(dims)
+
     def infer(self) -> None:
         (made,) = self.results
         if made.dims is None:
-            if made is not self.response:
+            if made is self.filter:
                 raise self.error(
                     "C4",
-                    f"the dims of {self._label(self.contraction.result)} are not set, and do not "
-                    "follow from the operands",
+                    f"the dims of {self._label(FILTER)} are not set, and do not follow from the "
+                    "operands",
                     "dims by set_dim",
                 )
-            made.dims = self._response_dims()
-        if made.strides is None:  # channels last, as cudnn-frontend does
-            spatial = range(2, len(made.dims))
-            made.strides = packed_strides(made.dims, (0, *spatial, 1))
+            made.dims = self._response_dims() if made is self.response else self._image_dims()
+        if made.strides is None:
+            made.strides = channels_last(made.dims)
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        return channels_last(tensor.shape)
 
     def verify(self) -> None:
         self.require_attribute_choices()
@@ -303,8 +317,8 @@ class ConvDgrad(Convolution):
     (C1) ranks are equal, 3 to 5; one padding, stride and dilation a spatial dim.
     (C2) paddings are at least 0, strides and dilations at least 1.
     (C3) W's second dim divides C, and the number of groups divides K; both fixed sizes.
-    (C4) DX's dims are set; DY's dims are those that the forward convolution of DX and W has, and
-         are at least 1.
+    (C4) DY's dims are those that the forward convolution of DX and W has, and are at least 1.
+         DX's dims, where they are not set, are the smallest ones of one group.
     (C5) the compute type is FLOAT, HALF or DOUBLE, or INT32 where DY and W are integers, or
          FAST_FLOAT_FOR_FP8, as a matmul's, where each of them is of an fp8 type.
     """

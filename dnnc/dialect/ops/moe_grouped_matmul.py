@@ -52,7 +52,7 @@ class MoeGroupedMatmul(Op):
     token_ks: Tensor | None = operand(
         "[1, T, 1], of the mode SCATTER", backend="TOKEN_KS_DESC", optional=True
     )
-    output: Tensor = result("[1, T, N]", backend="OUTPUT_DESC")
+    output: Tensor = result("[1, T, N]", frontend="OUT_0", backend="OUTPUT_DESC")
     mode: str = attribute(
         "how rows are routed to experts", str, "NONE", backend="MODE", choices=MODES
     )

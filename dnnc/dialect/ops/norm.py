@@ -16,7 +16,8 @@ from .norm_base import (
     Norm,
     axes_but,
     channel_dims,
-    fill,
+    fill_channels,
+    fill_in_order,
     fill_like,
     float64,
     inverse_root,
@@ -78,7 +79,7 @@ class Layernorm(Norm):
     def infer(self) -> None:
         fill_like(self.y, self.x)
         for tensor in (self.mean, self.inv_variance):
-            fill(tensor, reduced_dims(self.x, self.axes), self.compute_type)
+            fill_in_order(tensor, reduced_dims(self.x, self.axes), self.x)
 
     def verify_scale(self) -> None:
         self.require_row_scale("C1", self.x, self.scale, self.axes)
@@ -175,6 +176,11 @@ class Instancenorm(Layernorm):
         """The normalized axes."""
         return axes_but(self.x, 0, 1)
 
+    def infer(self) -> None:
+        fill_like(self.y, self.x)
+        for tensor in (self.mean, self.inv_variance):
+            fill_channels(tensor, reduced_dims(self.x, self.axes))
+
     def verify_scale(self) -> None:
         self.require_rank("C1", self.x, 3, 5)
         self.require_dims("C1", channel_dims(self.x), self.scale)
@@ -226,7 +232,7 @@ class Rmsnorm(Norm):
 
     def infer(self) -> None:
         fill_like(self.y, self.x)
-        fill(self.inv_variance, reduced_dims(self.x, self.axes), self.compute_type)
+        fill_in_order(self.inv_variance, reduced_dims(self.x, self.axes), self.x)
 
     def verify(self) -> None:
         self.require_attribute_choices()

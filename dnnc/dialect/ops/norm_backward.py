@@ -16,8 +16,9 @@ from .norm_base import (
     Norm,
     axes_but,
     channel_dims,
-    fill,
+    fill_channels,
     fill_like,
+    fill_rows,
     float64,
     reduced_dims,
     row_axes,
@@ -74,7 +75,7 @@ class LayernormBackward(Norm):
     def infer(self) -> None:
         fill_like(self.dx, self.x)
         for tensor in (self.dscale, self.dbias):
-            fill(tensor, self.scale.shape, self.scale.dtype)
+            fill_like(tensor, self.scale)
 
     def verify_scale(self) -> None:
         self.require_row_scale("C1", self.x, self.scale, self.axes)
@@ -141,12 +142,22 @@ class AdalayernormBackward(LayernormBackward):
         """The normalized axes."""
         return row_axes(self.scale, self.x, first=1)
 
+    def infer(self) -> None:
+        fill_rows(self.dx, self.x.shape)
+        for tensor in (self.dscale, self.dbias):
+            fill_rows(tensor, self.scale.shape)
+
     def verify_scale(self) -> None:
         self.require_row_scale("C1", self.x, self.scale, self.axes, " after the first")
 
 
 class ChannelNormBackward(LayernormBackward):
     """The gradients of a norm whose scale is one number of the axes that it averages over."""
+
+    def infer(self) -> None:
+        fill_channels(self.dx, self.x.shape)
+        for tensor in (self.dscale, self.dbias):
+            fill_channels(tensor, channel_dims(self.x))
 
     @property
     def shared_axes(self) -> tuple[int, ...]:
@@ -327,8 +338,10 @@ class RmsnormBackward(Norm):
     scale: Tensor = operand("[1 or d0, ..., 1 or dn]", backend="SCALE_DESC")
     inv_variance: Tensor = operand("of each row", backend="INV_VARIANCE_DESC")
     dx: Tensor = result("[d0, ..., dn]", backend="DXDESC")
-    dscale: Tensor = result("scale's dims", backend="DSCALE_DESC")
-    dbias: Tensor | None = result("scale's dims", backend="DBIAS_DESC", optional=True)
+    dscale: Tensor = result("scale's dims", frontend="Dscale", backend="DSCALE_DESC")
+    dbias: Tensor | None = result(
+        "scale's dims", frontend="Dbias", backend="DBIAS_DESC", optional=True
+    )
     has_dbias: bool = attribute("whether the norm had a bias", bool)
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
@@ -351,7 +364,7 @@ class RmsnormBackward(Norm):
     def infer(self) -> None:
         fill_like(self.dx, self.x)
         for tensor in (self.dscale, self.dbias):
-            fill(tensor, self.scale.shape, self.scale.dtype)
+            fill_like(tensor, self.scale)
 
     def verify(self) -> None:
         self.require_attribute_choices()

@@ -13,7 +13,15 @@ from ...errors import Status
 from ...expr import Expr
 from ..expansion import Steps
 from ..op import Op
-from ..tensor import Tensor, packed_strides, strides_like, text
+from ..tensor import (
+    Tensor,
+    channels_last,
+    packed_like,
+    packed_strides,
+    stride_order,
+    strides_like,
+    text,
+)
 
 Dims = tuple[Expr, ...]
 
@@ -56,8 +64,28 @@ def fill_like(tensor: Tensor | None, model: Tensor) -> None:
         tensor.strides = None if model.strides is None else strides_like(model)
 
 
-def fill(tensor: Tensor | None, dims: Dims, dtype: DType | None) -> None:
-    """Gives a small tensor what is open: dims, packed strides, and a type that tensors may have."""
+def fill_channels(tensor: Tensor | None, dims: Dims) -> None:
+    """Gives a tensor what is open: dims, and strides that pack them with channels last."""
+    if tensor is None:
+        return
+    if tensor.dims is None:
+        tensor.dims = dims
+    if tensor.strides is None:
+        tensor.strides = channels_last(tensor.dims)
+
+
+def fill_in_order(tensor: Tensor | None, dims: Dims, model: Tensor) -> None:
+    """Gives a tensor what is open: dims, and strides that pack them in a model's order."""
+    if tensor is None:
+        return
+    if tensor.dims is None:
+        tensor.dims = dims
+    if tensor.strides is None:
+        tensor.strides = packed_like(tensor.dims, model)
+
+
+def fill_rows(tensor: Tensor | None, dims: Dims, dtype: DType | None = None) -> None:
+    """Gives a tensor what is open: dims, row-major strides, and the type where one is given."""
     if tensor is None:
         return
     if tensor.dims is None:
@@ -79,6 +107,11 @@ class Norm(Op):
     scalars = ("epsilon", "momentum", "accum_count")
 
     compute_type: DType
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        like = next((t for t in self.operands if t.dims == tensor.dims), None)
+        order = stride_order(like.shape, like.layout) if like is not None else None
+        return packed_strides(tensor.shape, order)
 
     def require_dims(self, constraint: str, dims: Dims, *tensors: Tensor | None) -> None:
         """Requires these dims of those that are there."""

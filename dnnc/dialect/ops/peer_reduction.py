@@ -14,7 +14,7 @@ from ...expr import Expr
 from ..expansion import Steps
 from ..op import MAX_VARIADIC, attribute, operand, operands, result
 from ..tensor import MAX_RANK, Tensor, text
-from .norm_base import Norm, channel_dims, fill, float64
+from .norm_base import Norm, channel_dims, fill_rows, float64
 
 MODES = ("moments", "gradients")
 
@@ -71,7 +71,7 @@ class PeerReduction(Norm):
 
     def infer(self) -> None:
         for tensor in self.results:
-            fill(tensor, self.a.shape, self.compute_type)
+            fill_rows(tensor, self.a.shape, self.compute_type)
 
     def verify(self) -> None:
         self.require_attribute_choices()

@@ -13,7 +13,15 @@ from ...expr import Expr
 from ...rounding import to_int32_saturated, to_int32_wrapped
 from ..op import Op, attribute, operand, result
 from ..pointwise_modes import BY_NAME, Mode
-from ..tensor import Tensor, broadcast_dims, packed_strides, stride_order, text
+from ..tensor import (
+    Tensor,
+    broadcast_dims,
+    packed_like,
+    packed_strides,
+    stride_order,
+    strides_like,
+    text,
+)
 
 _COMPUTE_TYPES = {
     "float": (dtypes.f32, dtypes.f64),
@@ -63,7 +71,7 @@ class Pointwise(Op):
     x: Tensor = operand("first operand", backend="XDESC")
     b: Tensor | None = operand("second operand", backend="BDESC", optional=True)
     t: Tensor | None = operand("third operand", backend="TDESC", optional=True)
-    y: Tensor = result("the result", backend="YDESC")
+    y: Tensor = result("the result", frontend="OUT_0", backend="YDESC")
     mode: str = attribute("what is computed", str, choices=tuple(BY_NAME))
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
@@ -120,12 +128,21 @@ class Pointwise(Op):
                 self.y.dtype = dtypes.i32
 
     def inferred_strides(self, dims: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Strides of a result of these dims: the operand's of the same dims, or packed in the
-        order of the axes of one of as many."""
-        twin = next((t for t in self.operands if t.dims == dims and t.strides), None)
-        model = twin or next((t for t in self.operands if t.rank == len(dims)), None)
+        """Strides of a result of these dims, as cudnn-frontend gives them: those of the last operand
+        of the same dims, or packed in the order of the axes of one of as many."""
+        twins = [t for t in self.operands if t.dims == dims and t.strides]
+        if twins:
+            return strides_like(twins[-1])
+        model = next((t for t in self.operands if t.rank == len(dims)), None)
+        return packed_like(dims, model) if model else packed_strides(dims)
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        twin = next((t for t in self.operands if t.dims == tensor.dims), None)
+        if twin is not None and twin.is_dense():
+            return twin.layout
+        model = twin or next((t for t in self.operands if t.rank == tensor.rank), None)
         order = stride_order(model.shape, model.layout) if model else None
-        return twin.layout if twin and twin.is_dense() else packed_strides(dims, order)
+        return packed_strides(tensor.shape, order)
 
     def _broadcast_dims(self) -> tuple[Expr, ...]:
         return broadcast_dims(operand.shape for operand in self.operands)

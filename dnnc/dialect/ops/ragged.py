@@ -202,8 +202,11 @@ class RaggedStore(_Ragged):
             batch, heads, rows, depth = self.x.shape
             self.packed.dims = (_ONE, heads, batch * rows, depth)
         if self.packed.strides is None:
-            order = _ROWS_OUTERMOST if self.packed.rank == 4 else None
-            self.packed.strides = packed_strides(self.packed.dims, order)
+            self.packed.strides = self.inner_strides(self.packed)
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        order = _ROWS_OUTERMOST if tensor.rank == 4 else None
+        return packed_strides(tensor.shape, order)
 
     def verify(self) -> None:
         self.require_attribute_choices()

@@ -12,10 +12,10 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import Status
-from ...expr import product
+from ...expr import Expr, product
 from ...rounding import round_to, to_int32_saturated, to_int32_wrapped, widen
 from ..op import Op, attribute, operand, result
-from ..tensor import Tensor, packed_strides, stride_order, text
+from ..tensor import Tensor, channels_last, packed_strides, stride_order, text
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Reduction(Op):
     backend = "OPERATION_REDUCTION"
 
     x: Tensor = operand("[d0, ..., dn]", frontend="input", backend="XDESC")
-    y: Tensor = result("[d0 or 1, ..., dn or 1]", backend="YDESC")
+    y: Tensor = result("[d0 or 1, ..., dn or 1]", frontend="OUT_0", backend="YDESC")
     index: Tensor | None = result("[d0 or 1, ..., dn or 1]", optional=True)
     mode: str = attribute("what is computed", str, choices=tuple(BY_NAME))
     compute_type: DType = attribute(
@@ -139,11 +139,9 @@ class Reduction(Op):
 
     def infer(self) -> None:
         if self.y.dims is None:
-            raise self.error(
-                "C2", "the result's dims are not set", "dims of the input or 1, by set_dim"
-            )
+            self.y.dims = self.x.shape
         if self.y.strides is None:
-            self.y.strides = packed_strides(self.y.dims)
+            self.y.strides = channels_last(self.y.dims)
         if self.index is None:
             return
         if self.index.dims is None:
@@ -153,6 +151,11 @@ class Reduction(Op):
             self.index.strides = packed_strides(self.index.dims, order)
         if self.index.dtype is None:
             self.index.dtype = self.index_types()[0]
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        if tensor is self.y:
+            return packed_strides(tensor.shape)
+        return packed_strides(tensor.shape, stride_order(self.y.shape, self.y.layout))
 
     def index_types(self) -> tuple[DType, ...]:
         """The types that hold every place, the smallest first."""

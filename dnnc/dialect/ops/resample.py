@@ -14,7 +14,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr
 from ..op import Op, attribute, operand, result
-from ..tensor import Tensor, packed_strides, stride_order, text
+from ..tensor import Tensor, channels_last, packed_strides, stride_order, text
 from ..windows import Windows
 
 # Mode -> how windows are read, and the padding that goes with it.
@@ -250,17 +250,19 @@ class Resample(Resampling):
     def infer(self) -> None:
         if self.y.dims is None:
             self.y.dims = self._dims(self.x)
-        order = (0, *range(2, len(self.y.dims)), 1)  # channels last, as cudnn-frontend does
         if self.y.strides is None:
-            self.y.strides = packed_strides(self.y.dims, order)
+            self.y.strides = channels_last(self.y.dims)
         if self.index is None:
             return
         if self.index.dims is None:
             self.index.dims = self.y.dims
         if self.index.strides is None:
-            self.index.strides = packed_strides(self.index.dims, order)
+            self.index.strides = channels_last(self.index.dims)
         if self.index.dtype is None:
             self.index.dtype = self.index_type()
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        return channels_last(tensor.shape)
 
     def verify(self) -> None:
         self._verify_dims(self.x, self.y)  # resample_c1 to resample_c4
@@ -331,8 +333,10 @@ class ResampleBackward(Resampling):
                 )
             self.dx.dims = self.x.dims
         if self.dx.strides is None:
-            order = stride_order(self.dy.shape, self.dy.layout)
-            self.dx.strides = packed_strides(self.dx.shape, order)
+            self.dx.strides = self.inner_strides(self.dx)
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        return packed_strides(tensor.shape, stride_order(self.dy.shape, self.dy.layout))
 
     def verify(self) -> None:
         self._verify_dims(self.dx, self.dy)  # resample_backward_c1 to resample_backward_c4

@@ -14,7 +14,7 @@ from ...expr import Expr, ceildiv
 from ..op import Op, attribute, operand, result
 from ..tensor import Tensor, packed_strides, stride_order, text
 from .block_mask_load import BITS, SDPA_BLOCK
-from .norm_base import Norm, fill
+from .norm_base import Norm, fill_rows
 from .rng import Rng
 
 if TYPE_CHECKING:
@@ -122,7 +122,10 @@ class Sdpa(Norm):
     )
     o: Tensor = result("[B, Hq, Sq, Dv]", backend="ODESC")
     stats: Tensor | None = result(
-        "[B, Hq, Sq, 1], the log of the sum of exponentials", backend="STATSDESC", optional=True
+        "[B, Hq, Sq, 1], the log of the sum of exponentials",
+        frontend="Stats",
+        backend="STATSDESC",
+        optional=True,
     )
     score_max: Tensor | None = result("[B, Hq, Sq, 1]", optional=True)
     score_sum_exp: Tensor | None = result("[B, Hq, Sq, 1]", optional=True)
@@ -199,12 +202,16 @@ class Sdpa(Norm):
         self._verify_ranks()
         if self.o.dims is None:
             self.o.dims = (*self.q.shape[:3], self.v.shape[3])
-        if self.o.strides is None and self.o.rank == 4:
-            order = stride_order(self.q.shape, self.q.layout)
-            self.o.strides = packed_strides(self.o.shape, order)
+        if self.o.strides is None:
+            self.o.strides = packed_strides(self.o.shape)
         for tensor in (self.stats, self.score_max, self.score_sum_exp):
-            fill(tensor, self.row_dims, dtypes.f32)
-        fill(self.rng_dump, self.score_dims, dtypes.f32)
+            fill_rows(tensor, self.row_dims, dtypes.f32)
+        fill_rows(self.rng_dump, self.score_dims, dtypes.f32)
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        if tensor is not self.o:
+            return packed_strides(tensor.shape)
+        return packed_strides(tensor.shape, stride_order(self.q.shape, self.q.layout))
 
     def _verify_ranks(self) -> None:
         for tensor in (self.q, self.k, self.v):  # sdpa_c1

@@ -13,7 +13,7 @@ from ...errors import Status
 from ...expr import Expr
 from ..op import attribute, operand, result
 from ..tensor import Tensor
-from .norm_base import fill
+from .norm_base import fill_rows
 from .sdpa import Sdpa
 
 _SCALES = ("descale_q", "descale_k", "descale_v", "descale_s", "scale_s", "scale_o")
@@ -51,8 +51,8 @@ class SdpaFp8(Sdpa):
     descale_s: Tensor = operand("[1, 1, 1, 1], of P")
     scale_s: Tensor = operand("[1, 1, 1, 1], of P")
     scale_o: Tensor = operand("[1, 1, 1, 1], of O")
-    amax_s: Tensor = result("[1, 1, 1, 1], the largest P")
-    amax_o: Tensor = result("[1, 1, 1, 1], the largest |O|")
+    amax_s: Tensor = result("[1, 1, 1, 1], the largest P", frontend="Amax_S")
+    amax_o: Tensor = result("[1, 1, 1, 1], the largest |O|", frontend="Amax_O")
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
     )
@@ -60,7 +60,7 @@ class SdpaFp8(Sdpa):
     def infer(self) -> None:
         super().infer()
         for tensor in (self.amax_s, self.amax_o):
-            fill(tensor, _ONES, dtypes.f32)
+            fill_rows(tensor, _ONES, dtypes.f32)
 
     def verify(self) -> None:
         super().verify()

@@ -12,10 +12,20 @@ from typing import Any, cast
 
 import numpy as np
 
+from ... import dtypes
+from ...dtypes import DType
 from ...errors import Status
 from ...expr import Dim, Expr, product
 from ..op import Op, attribute, operand, operands, result
-from ..tensor import Tensor, dense_order, packed_strides, stride_order, text
+from ..tensor import (
+    Tensor,
+    channels_last,
+    dense_order,
+    packed_like,
+    packed_strides,
+    stride_order,
+    text,
+)
 
 
 def coordinates(dims: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -34,15 +44,28 @@ class View(Op):
     role = "view"
 
     x: Tensor = operand("the input", frontend="input", backend="XDESC")
-    y: Tensor = result("the result", backend="YDESC")
+    y: Tensor = result("the result", frontend="OUT_0", backend="YDESC")
 
     def source(self, at: Sequence[Expr]) -> tuple[Expr, ...]:
         """The coordinates in X of Y's element at the coordinates `at`."""
         raise NotImplementedError
 
+    def _may_convert(self) -> bool:
+        """Whether Y may have another type than X: numbers for a comparison's bits."""
+        return _is_comparison(self.x) and _are_floats(self.y)
+
     def _infer_type(self) -> None:
-        if self.y.dtype is None:
+        """X's; but an output that may have another gets the graph's."""
+        if self.y.dtype is None and (self.y.is_virtual or not self._may_convert()):
             self.y.dtype = self.x.dtype
+
+    def _require_type(self, constraint: str) -> None:
+        if not self._may_convert():
+            self._require(constraint, "Y has data type", self.y.type, self.x.type)
+
+    def expand(self) -> Sequence[Op] | None:
+        """A conversion, then the view, where the data types differ."""
+        return None if self.x.type == self.y.type else _after_conversion(self, self.y.type)
 
     def _require(self, constraint: str, what: str, actual: object, wanted: object) -> None:
         if actual != wanted:
@@ -61,7 +84,7 @@ class Transpose(View):
     Constraints:
     (C1) permutation holds each axis of X once.
     (C2) Y's dims are X's dims permuted.
-    (C3) X and Y have one data type.
+    (C3) X and Y have one data type, but for numbers of bits: a virtual X of BOOLEAN, a float Y.
     """
 
     op_name = "transpose"
@@ -75,7 +98,7 @@ class Transpose(View):
         if self.y.dims is None:
             self.y.dims = tuple(self.x.shape[axis] for axis in self.permutation)
         if self.y.strides is None:
-            self.y.strides = packed_strides(self.y.dims)
+            self.y.strides = tuple(self.x.layout[axis] for axis in self.permutation)
 
     def _verify_permutation(self) -> None:
         self.require_attribute_choices()
@@ -90,7 +113,7 @@ class Transpose(View):
         self._verify_permutation()
         wanted = tuple(self.x.shape[axis] for axis in self.permutation)
         self._require("C2", "Y has dims", self.y.shape, wanted)  # transpose_c2
-        self._require("C3", "Y has data type", self.y.type, self.x.type)  # transpose_c3
+        self._require_type("C3")  # transpose_c3
 
     def source(self, at: Sequence[Expr]) -> tuple[Expr, ...]:
         found = [Expr.of(0)] * len(at)
@@ -113,7 +136,7 @@ class Slice(View):
     (C1) one start, stop and step an axis; the axis has a fixed size unless it is taken whole.
     (C2) 0 <= start < stop <= the axis's size, step >= 1.
     (C3) Y's dims are the counts of elements taken.
-    (C4) X and Y have one data type.
+    (C4) X and Y have one data type, but for numbers of bits: a virtual X of BOOLEAN, a float Y.
     """
 
     op_name = "slice"
@@ -157,8 +180,11 @@ class Slice(View):
         if self.y.dims is None and len(self.starts) == self.x.rank:
             self.y.dims = self._dims()
         if self.y.strides is None and self.y.dims is not None:
-            order = stride_order(self.x.shape, self.x.layout)
-            self.y.strides = packed_strides(self.y.dims, order)
+            pairs = zip(self.x.layout, self.steps, strict=False)  # `verify` counts them
+            self.y.strides = tuple(stride * step for stride, step in pairs)
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        return packed_strides(tensor.shape, stride_order(self.x.shape, self.x.layout))
 
     def verify(self) -> None:
         self.require_attribute_choices()
@@ -166,7 +192,7 @@ class Slice(View):
         if lengths != {self.x.rank}:  # slice_c1
             raise self.error("C1", "starts, stops, steps of other lengths", f"{self.x.rank} each")
         self._require("C3", "Y has dims", self.y.shape, self._dims())  # slice_c3
-        self._require("C4", "Y has data type", self.y.type, self.x.type)  # slice_c4
+        self._require_type("C4")  # slice_c4
 
     def source(self, at: Sequence[Expr]) -> tuple[Expr, ...]:
         return tuple(
@@ -192,8 +218,10 @@ class Reshape(View):
 
     Constraints:
     (C1) Y's dims are set and have as many elements as X's.
-    (C2) for VIEW_ONLY, X's and Y's strides pack their dims.
-    (C3) X and Y have one data type.
+    (C2) for VIEW_ONLY, X's and Y's strides pack their dims, but for a virtual tensor, of which the
+    order of its axes counts alone.
+    (C3) X and Y have one data type; but a virtual X of BOOLEAN becomes numbers of a floating-point
+    type, and VIEW_ONLY converts one of these to another.
     """
 
     op_name = "reshape"
@@ -204,16 +232,25 @@ class Reshape(View):
         "what keeps its order", str, "VIEW_ONLY", choices=("VIEW_ONLY", "LOGICAL")
     )
 
+    @property
+    def keeps_memory(self) -> bool:  # type: ignore[override]
+        return self.reshape_mode == "VIEW_ONLY"
+
+    def _may_convert(self) -> bool:
+        return super()._may_convert() or (self.keeps_memory and _are_floats(self.x, self.y))
+
     def infer(self) -> None:
         self._infer_type()
         if self.y.dims is None:
             raise self.error("C1", "the result's dims are not set", "dims, by set_dim")
         if self.y.strides is None:
-            self.y.strides = packed_strides(self.y.dims)
+            self.y.strides = channels_last(self.y.dims)
 
     def _order(self, tensor: Tensor) -> tuple[int, ...] | None:
         if self.reshape_mode == "LOGICAL":
             return tuple(range(tensor.rank))
+        if tensor.is_virtual:
+            return stride_order(tensor.shape, tensor.layout)
         return dense_order(tensor.shape, tensor.layout)
 
     def _orders(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -240,7 +277,7 @@ class Reshape(View):
                     "packed strides, or reshape_mode LOGICAL",
                     Status.NOT_SUPPORTED_LAYOUT,
                 )
-        self._require("C3", "Y has data type", self.y.type, self.x.type)  # reshape_c3
+        self._require_type("C3")  # reshape_c3
 
     def runs(self) -> list[tuple[list[int], list[int]]]:
         """The shortest runs of X's and Y's axes that hold the same elements, but those of 1."""
@@ -289,6 +326,31 @@ def _matching_runs(
     return runs
 
 
+def _is_comparison(tensor: Tensor) -> bool:
+    """Whether it is bits that the user reads as numbers: of a virtual tensor."""
+    return tensor.is_virtual and tensor.dtype == dtypes.i1
+
+
+def _are_floats(*tensors: Tensor) -> bool:
+    """Whether all have floating-point types, or none yet."""
+    return all(tensor.dtype is None or tensor.dtype.is_float for tensor in tensors)
+
+
+def _after_conversion(op: Op, dtype: DType) -> Sequence[Op]:
+    """Conversions of an operation's operands to a floating-point type, and the operation."""
+    from ..expansion import Steps  # which is written with views
+
+    is_wide = any(tensor.type == dtypes.f64 for tensor in (*op.operands, *op.results))
+    steps = Steps(op.name, dtypes.f64 if is_wide else dtypes.f32, op.operands[0].rank)
+    others = {
+        tensor: steps.pointwise("identity", tensor, to=steps.virtual(dtype))
+        for tensor in op.operands
+        if tensor.type != dtype
+    }
+    steps.add(op.with_tensors(others))
+    return steps.ops
+
+
 def _linear(at: Sequence[Expr], run: list[int], dims: Sequence[Expr]) -> Expr:
     value = Expr.of(0)
     for axis in run:
@@ -318,7 +380,8 @@ class Concatenate(Op):
     (C1) 1 to 32 inputs; the axis is one of theirs.
     (C2) ranks and the other dims are equal.
     (C3) Y's dim along the axis is the sum of the inputs'.
-    (C4) the inputs and Y have one data type.
+    (C4) the inputs and Y have one data type, or floating-point ones, which are converted to Y's, as
+    virtual inputs of BOOLEAN are.
     (C5) in_place_index is absent: Y is its own buffer.
     """
 
@@ -328,7 +391,7 @@ class Concatenate(Op):
     role = "view"
 
     inputs: tuple[Tensor, ...] = operands("[d0, ..., ck, ..., dn]", backend="INPUT_DESCS")
-    y: Tensor = result("[d0, ..., c0 + c1 + ..., ..., dn]", backend="OUTPUT_DESC")
+    y: Tensor = result("[d0, ..., c0 + c1 + ..., ..., dn]", frontend="OUT_0", backend="OUTPUT_DESC")
     axis: int = attribute("the axis that grows", int, backend="AXIS")
     in_place_index: int | None = attribute(
         "the input that Y's buffer already holds", int, optional=True, backend="INPLACE_INDEX"
@@ -339,6 +402,10 @@ class Concatenate(Op):
         dims[self.axis] = sum((t.shape[self.axis] for t in self.inputs), Expr.of(0))
         return tuple(dims)
 
+    def _may_convert(self) -> bool:
+        numbers = [tensor for tensor in self.inputs if not _is_comparison(tensor)]
+        return _are_floats(*numbers, self.y)
+
     def _verify_axis(self) -> None:
         if not 1 <= len(self.inputs) <= 32:  # concatenate_c1
             raise self.error("C1", f"{len(self.inputs)} inputs", "1 to 32")
@@ -347,13 +414,18 @@ class Concatenate(Op):
 
     def infer(self) -> None:
         self._verify_axis()
-        if self.y.dtype is None:
+        types = {tensor.dtype for tensor in self.inputs}
+        is_left_open = self._may_convert() and (len(types) > 1 or not self.y.is_virtual)
+        if self.y.dtype is None and not is_left_open:
             self.y.dtype = self.inputs[0].dtype
         if self.y.dims is None and all(t.rank == self.inputs[0].rank for t in self.inputs):
             self.y.dims = self._dims()
         if self.y.strides is None and self.y.dims is not None:
-            first = self.inputs[0]
-            self.y.strides = packed_strides(self.y.dims, stride_order(first.shape, first.layout))
+            self.y.strides = packed_like(self.y.dims, self.inputs[0])
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        first = self.inputs[0]
+        return packed_strides(tensor.shape, stride_order(first.shape, first.layout))
 
     def verify(self) -> None:
         self.require_attribute_choices()
@@ -371,7 +443,7 @@ class Concatenate(Op):
                     f"{text(self.y.shape)} but for axis {self.axis}",
                     Status.BAD_PARAM_SHAPE_MISMATCH,
                 )
-            if tensor.type != self.y.type:  # concatenate_c4
+            if tensor.type != self.y.type and not self._may_convert():  # concatenate_c4
                 raise self.error(
                     "C4",
                     f"{tensor.label} has data type {tensor.type}",
@@ -392,6 +464,12 @@ class Concatenate(Op):
                 "no in_place_index: the result has its own buffer",
                 Status.NOT_SUPPORTED,
             )
+
+    def expand(self) -> Sequence[Op] | None:
+        """Conversions, then what joins tensors of one data type."""
+        if all(tensor.type == self.y.type for tensor in self.inputs):
+            return None
+        return _after_conversion(self, self.y.type)
 
     def reference(self, *operands: Any, **context: Any) -> Any:
         return np.concatenate(operands, axis=self.axis)
