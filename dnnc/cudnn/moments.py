@@ -24,13 +24,9 @@ class Refusal(NamedTuple):
     error: DnncError
 
 
-# (operation, constraint) of an error about shapes -> the step of what cuDNN's descriptors check.
-_DESCRIPTORS = {
-    ("matmul", "C1"),
-    ("conv_fprop", "C3"),
-    ("reduction", "C2"),
-    ("reshape", "C1"),
-}
+# Operations whose shapes cudnn-frontend checks itself.  cuDNN's descriptors check those of others,
+# and the ranks of a matmul.
+_OWN_SHAPES = ("pointwise", "matmul", "slice", "concatenate")
 
 # Operations whose constraints cudnn-frontend checks itself, when it validates; those of numbers of
 # heads and of ALiBi are cudnnGraphNotSupportedErrors there.
@@ -46,7 +42,8 @@ def refusal(error: DnncError) -> Refusal:
     if operation in _VALIDATED and constraint in _UNSUPPORTED:
         return Refusal(VALIDATE, _as_unsupported(error))
     is_shape = error.status is Status.BAD_PARAM_SHAPE_MISMATCH
-    if is_shape and (operation, constraint) in _DESCRIPTORS:
+    is_own = operation in _OWN_SHAPES and (operation, constraint) != ("matmul", "C1")
+    if is_shape and constraint and not is_own and operation != "transpose":
         return Refusal(BUILD, as_runtime(error))
     if operation == "transpose":
         return Refusal(VALIDATE, as_runtime(error))

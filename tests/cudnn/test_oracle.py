@@ -3,8 +3,7 @@
 import pytest
 
 import dnnc.cudnn as cudnn
-
-steps = pytest.importorskip("tests.frontend_oracle.steps")
+from tests.frontend_oracle import differences, steps
 
 # Cases that dnnc refuses otherwise: it takes no operands of two ranks, strides of 0, sizes below 1
 # or virtual inputs, and says so when it validates; no part of an axis is reduced to.
@@ -23,6 +22,19 @@ OTHER_RESULTS = {
     "random/144", "rope/bshd", "rope_backward/bshd",
     *OTHER_REFUSALS,
 }  # fmt: skip
+
+# Calls that are made wrong, operand by operand: what `dnnc.pygraph` refuses and cudnn-frontend does
+# not, and which of its errors a missing argument is.
+OF_NORMS = {name for row in differences.ROWS for name in row.cases if name.startswith("wrong/")}
+OF_NORMS |= {
+    "wrong/adalayernorm/tokens_training/scale_flat", "wrong/batchnorm/nhwc/epsilon_narrower",
+    "wrong/batchnorm/nhwc/epsilon_shorter",
+}  # fmt: skip
+
+
+def is_missing(name):
+    return name.startswith("wrong/") and name.endswith("_absent")
+
 
 CASES = {
     name: case
@@ -48,14 +60,16 @@ def test_a_graph_is_refused_as_it_is_there_or_taken(outcomes):
         for name, found in outcomes.items()
         if "error" in found and found["error"] != CASES[name].get("error")
     }
-    assert other <= OTHER_REFUSALS
+    assert {name for name in other - OF_NORMS if not is_missing(name)} <= OTHER_REFUSALS
 
 
 def test_results_are_those_of_cudnn_frontend(outcomes):
     other = {
         name
         for name, found in outcomes.items()
-        if "results" in CASES[name] and found.get("results") != CASES[name]["results"]
+        if "results" in CASES[name]
+        and found.get("results") != CASES[name]["results"]
+        and "of" not in CASES[name]
     }
     assert other <= OTHER_RESULTS
 
