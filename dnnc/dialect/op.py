@@ -57,7 +57,7 @@ class Field:
 
     @property
     def suffix(self) -> str:
-        """What a result's tensor is called in cudnn-frontend, after the operation's name."""
+        """The name of a result's tensor in cudnn-frontend, after the operation's name."""
         return self.frontend or self.name.upper()
 
 

@@ -17,7 +17,7 @@ def broadcast(graph: Any, given: dict[str, Any]) -> Any:
     """The result, of dims that the call gives."""
     dims = sizes(given["dim"])
     x = graph._operand(given["input"], len(dims))
-    return _repeated(graph, x, dims, given["name"])
+    return _repeated(graph, x, dims, given["name"], given["label"])
 
 
 def constant(graph: Any, value: Any, dim: Any, data_type: Any, name: str) -> Any:
@@ -30,10 +30,10 @@ def constant(graph: Any, value: Any, dim: Any, data_type: Any, name: str) -> Any
     dims = sizes(dim)
     one = graph.tensor([1] * len(dims), data_type=kind or default)
     one.value = int(value) if isinstance(value, bool) else value
-    return _repeated(graph, one, dims, name)
+    return _repeated(graph, one, dims, name, graph._label("constant", name))
 
 
-def _repeated(graph: Any, x: Tensor, dims: Any, name: str) -> Any:
-    y = GraphTensor(is_virtual=True, name=name, dims=dims, made_at=current_place())
+def _repeated(graph: Any, x: Tensor, dims: Any, name: str, label: str) -> Any:
+    y = GraphTensor(is_virtual=True, name=f"{label}::Y", dims=dims, made_at=current_place())
     y._graph = graph
-    return graph._append(Broadcast, {"x": x, "y": y, "name": name})
+    return graph._append(Broadcast, {"x": x, "y": y, "name": name}, label)

@@ -240,7 +240,7 @@ class pygraph(Operations):
 
     def constant(
         self,
-        value: float | int,
+        value: float | int | bool,
         dim: Sizes = (),
         data_type: DataType | None = None,
         name: str = "",
@@ -299,7 +299,7 @@ class pygraph(Operations):
         raise DnncTypeError(Status.BAD_PARAM, what, wanted)
 
     def _label(self, method: str, name: str) -> str:
-        """What the results of a call are named after: its name, else the method and a number."""
+        """The text that a call's results are named after: its name, else method and number."""
         if name:
             return name
         count = self._calls.get(method, 0)

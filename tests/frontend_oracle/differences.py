@@ -123,10 +123,10 @@ ROWS = (
          "moe_grouped_matmul/gather", "concatenate/in_place", "matmul/padding"),
     ),
     Row(
-        "Operands of unequal rank, and strides of 0.",
-        YET,
-        ("add/rank", "add_virtual/rank", "add/rank_first", "add_virtual/rank_first", "add/zero",
-         "add_virtual/zero", "add/zero_second", "add_virtual/zero_second"),
+        "Results of operands whose strides are 0: packed here, while all elements along an axis "
+        "share one place there.",
+        FAULT,
+        ("add/zero_second", "add_virtual/zero_second"),
     ),
 )  # fmt: skip
 

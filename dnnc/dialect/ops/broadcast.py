@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import Status
+from ...expr import Expr
 from ..op import Op
-from ..tensor import broadcast_dims, text
+from ..tensor import Tensor, broadcast_dims, text
 from .pointwise import Pointwise
 from .views import View
 
@@ -37,6 +38,9 @@ class Broadcast(View):
             raise self.error("C1", "the result's dims are not set", "dims, by set_dim")
         if self.y.strides is None:
             self.y.strides = self.identity.inferred_strides(self.y.shape)
+
+    def inner_strides(self, tensor: Tensor) -> tuple[Expr, ...]:
+        return self.identity.inner_strides(tensor)
 
     @property
     def identity(self) -> Pointwise:

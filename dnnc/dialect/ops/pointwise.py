@@ -128,8 +128,11 @@ class Pointwise(Op):
                 self.y.dtype = dtypes.i32
 
     def inferred_strides(self, dims: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """Strides of a result of these dims, as cudnn-frontend gives them: those of the last operand
-        of the same dims, or packed in the order of the axes of one of as many."""
+        """Strides of a result of these dims, as cudnn-frontend gives them.
+
+        Those of the last operand of the same dims, or packed in the order of the axes of one of as
+        many.
+        """
         twins = [t for t in self.operands if t.dims == dims and t.strides]
         if twins:
             return strides_like(twins[-1])
