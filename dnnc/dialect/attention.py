@@ -57,10 +57,14 @@ class Attention:
         """scale * Q K^T, [B, Hq, Sq, Skv]."""
         op = self.op
         k = self.loaded(op.k, op.page_table_k)
-        found = self.product(op.q, self._transposed(k))
-        if op.attn_scale is None or (op.attn_scale.is_constant and op.attn_scale.value == 1):
-            return found
-        return self.steps.pointwise("mul", found, op.attn_scale)
+        return self._scaled(self.product(op.q, self._transposed(k)))
+
+    def _scaled(self, scores: Tensor) -> Tensor:
+        """Scores, or their gradient, times attn_scale."""
+        scale = self.op.attn_scale
+        if scale is None or (scale.is_constant and scale.value == 1):
+            return scores
+        return self.steps.pointwise("mul", scores, scale)
 
     def loaded(self, whole: Tensor, table: Tensor | None) -> Tensor:
         """K or V in one piece."""
@@ -73,14 +77,14 @@ class Attention:
         self.steps.add(load)
         return y
 
-    def _transposed(self, k: Tensor) -> Tensor:
-        """A view of K: its elements stay where they are."""
+    def _transposed(self, x: Tensor) -> Tensor:
+        """A view of rows as columns: elements stay where they are."""
         order = (*_BATCH_AND_HEADS, _COLUMN, _ROW)
-        strides = strides_like(k)
-        kt = self.steps.virtual(k.dtype)
-        kt.strides = tuple(strides[axis] for axis in order)
-        self.steps.add(Transpose(x=k, y=kt, permutation=order))
-        return kt
+        strides = strides_like(x)
+        y = self.steps.virtual(x.dtype)
+        y.strides = tuple(strides[axis] for axis in order)
+        self.steps.add(Transpose(x=x, y=y, permutation=order))
+        return y
 
     def product(self, a: Tensor, b: Tensor, to: Tensor | None = None) -> Tensor:
         c = to or self.steps.virtual()
@@ -91,6 +95,10 @@ class Attention:
 
     def finish(self, scores: Tensor) -> None:
         """All that follows the scores, up to the results."""
+        self.weigh(self._dropped(self._softmax(self._masked(self._biased(scores)))))
+
+    def _biased(self, scores: Tensor) -> Tensor:
+        """The scores, bias and ALiBi added."""
         op, steps = self.op, self.steps
         if op.bias is not None:
             scores = steps.pointwise("add", scores, op.bias)
@@ -99,7 +107,7 @@ class Attention:
             distance = self.integers.pointwise("sub", self._column, self._row)
             ramp = steps.pointwise("mul", self._alibi_slope(), distance)
             scores = steps.pointwise("add", scores, ramp)
-        self.weigh(self._dropped(self._softmax(self._masked(scores))))
+        return scores
 
     def weigh(self, share: Tensor) -> None:
         """O, of the probabilities and V."""
@@ -111,12 +119,16 @@ class Attention:
         memory may hold need not be."""
         op = self.op
         v = self.loaded(op.v, op.page_table_v)
-        if op.seq_len_kv is None or op.page_table_v is not None:
-            return v
-        key = self.integers.pointwise("gen_index", v, axis=_ROW)
-        is_there = self._is("lt", key, op.seq_len_kv)
+        return v if op.page_table_v is not None else self._zero_past(v, op.seq_len_kv)
+
+    def _zero_past(self, x: Tensor, length: Tensor | None) -> Tensor:
+        """Queries, keys or values, zeros from row `length` on; None: all rows are there."""
+        if length is None:
+            return x
+        row = self.integers.pointwise("gen_index", x, axis=_ROW)
+        is_there = self._is("lt", row, length)
         return self.steps.pointwise(
-            "binary_select", v, 0.0, is_there, to=self.steps.virtual(v.dtype)
+            "binary_select", x, 0.0, is_there, to=self.steps.virtual(x.dtype)
         )
 
     @cached_property
@@ -150,13 +162,20 @@ class Attention:
 
     def _masked(self, scores: Tensor) -> Tensor:
         """The scores, minus infinity where a condition does not hold."""
+        if self._seen is None:
+            return scores
+        return self.steps.pointwise("binary_select", scores, -math.inf, self._seen)
+
+    @cached_property
+    def _seen(self) -> Tensor | None:
+        """Which scores no mask hides; None without masks."""
         conditions = self._conditions()
         if not conditions:
-            return scores
+            return None
         whole = conditions[0]
         for condition in conditions[1:]:
             whole = self.logic.pointwise("logical_and", whole, condition)
-        return self.steps.pointwise("binary_select", scores, -math.inf, whole)
+        return whole
 
     def _conditions(self) -> list[Tensor]:
         op = self.op
@@ -235,21 +254,29 @@ class Attention:
         steps.pointwise("mul", natural, math.log2(math.e), to=op.stats)
 
     def _dropped(self, share: Tensor) -> Tensor:
-        """The probabilities after dropout."""
+        """The probabilities after dropout; of their gradient, that before it."""
         op, steps = self.op, self.steps
         if op.dropout_mask is not None and op.dropout_scale is not None:
             kept = steps.pointwise("mul", share, op.dropout_mask)
             for condition in self._inside:  # probabilities of 0 times what memory may hold
                 kept = steps.pointwise("binary_select", kept, 0.0, condition)
             return steps.pointwise("mul", kept, op.dropout_scale)
-        if op.dropout_probability is None or op.seed is None or op.offset is None:
+        if op.dropout_probability is None or self._drawn is None:
             return share
-        if op.dropout_probability == 0 and op.rng_dump is None:
-            return share
-        mask = op.rng_dump or steps.virtual()
-        steps.add(op.drawn_mask(self._wide(op.seed), self._wide(op.offset), mask))
-        kept = steps.pointwise("mul", share, mask)
+        kept = steps.pointwise("mul", share, self._drawn)
         return steps.pointwise("mul", kept, 1 / (1 - op.dropout_probability))
+
+    @cached_property
+    def _drawn(self) -> Tensor | None:
+        """The mask that dropout draws; None where it draws none."""
+        op = self.op
+        if op.seed is None or op.offset is None:
+            return None
+        if op.dropout_probability == 0 and op.rng_dump is None:
+            return None
+        mask = op.rng_dump or self.steps.virtual()
+        self.steps.add(op.drawn_mask(self._wide(op.seed), self._wide(op.offset), mask))
+        return mask
 
     def _wide(self, number: Tensor) -> Tensor:
         """A seed or an offset as INT64, which operation rng takes."""

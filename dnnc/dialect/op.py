@@ -134,8 +134,13 @@ class Op:
             for key, value in vars(cls).items()
             if isinstance(value, Field)
         }
-        # A field of the base class may be described anew; it keeps its place.
-        inherited = [own.pop(field.name, field) for field in cls.fields]
+        # A field of the base class may be described anew; it keeps its place.  One that the class
+        # sets to None is a field that it has not.
+        inherited = [
+            own.pop(field.name, field)
+            for field in cls.fields
+            if vars(cls).get(field.name, field) is not None
+        ]
         cls.fields = (*inherited, *own.values())
         kinds = dict.fromkeys(field.kind for field in cls.fields)
         cls._by_kind = {kind: tuple(f for f in cls.fields if f.kind == kind) for kind in kinds}

@@ -149,7 +149,7 @@ _ABSENT = {
 
 
 class Call:
-    """One call of `sdpa`, or of `sdpa_fp8`, on a graph."""
+    """One call of `sdpa`, `sdpa_fp8` or `sdpa_backward` on a graph."""
 
     def __init__(self, graph: Any, name: str, method: str = "sdpa"):
         self.graph = graph
@@ -183,10 +183,7 @@ class Call:
         diagonal: (causal, causal from the end, alignment, right bound).  window: left bound.
         pages: (tables of K and V, keys at most).  results: the caller's own tensors.
         """
-        asked, plain, sums = lengths
-        placed = enums.member_of("diagonal_alignment", diagonal[2], enums.diagonal_alignment)
-        self.require_lengths(asked, *zip(plain, sums, strict=True))
-        has_lengths = asked or any(total is not None for total in sums)
+        has_lengths = lengths[0] or any(total is not None for total in lengths[2])
         if not has_lengths and any(table is not None for table in pages[:2]):
             raise self.error(
                 "page tables without a padding mask",
@@ -195,44 +192,79 @@ class Call:
         if pages[2] is not None and all(table is None for table in pages[:2]):
             what = f"paged_attention_max_seq_len_kv={pages[2]!r} without page tables"
             raise self.error(what, "paged_attention_k_table and paged_attention_v_table")
-        alignment, right_bound = self.diagonal(*diagonal[:2], placed, diagonal[3])
-        self.graph._require_unplanned()
-        queries, keys = (
-            side_of(self.graph, self.name, *side) for side in zip(plain, sums, totals, strict=True)
-        )
-        scale = operands["attn_scale"]
+        band = self.band(diagonal, window)
+        queries, keys = self.sides(lengths, totals)
         tensors = {
             **operands,
             "q": self.loaded(operands["q"], queries),
             "k": self.loaded(operands["k"], keys, pages[0]),
             "v": self.loaded(operands["v"], keys, pages[1]),
-            "attn_scale": float(scale) if _is_number(scale) else scale,
-            "seq_len_q": queries.lengths,
-            "seq_len_kv": keys.lengths,
             "page_table_k": pages[0],
             "page_table_v": pages[1],
         }
         values: dict[str, Any] = {
-            **self.operands(tensors),
-            **self.dropout(dropout),
+            **self.shared(tensors, queries, keys, dropout, band),
             "stats": self.result(_STATS) if has_stats else None,
             **results,
-            "diagonal_alignment": alignment,
-            "left_bound": window,
-            "right_bound": right_bound,
             "max_seq_len_kv": pages[2],
-            "name": self.name,
             **attributes,
         }
         if score_mod is None:
             made = self.graph._append(kind, values, self.label)
         else:
-            made = self.decomposed(kind, values, score_mod)
+            self.require_function("score_mod", score_mod)
+            made, attention = self.begun(kind, values)
+            scores = attention.scores()
+            self.add(attention)
+            attention.finish(self.modified(attention, scores, score_mod))
+            self.add(attention)
         packing = self.graph._packing
         packing.may_be_stored(made[0], queries)
         for statistic in (made[1], values["score_max"], values["score_sum_exp"]):
             packing.may_be_stored(statistic, queries.of_statistics())
         return made
+
+    # ---- what a call and that of its gradient share
+
+    def sides(
+        self, lengths: tuple[bool, tuple[Any, Any], tuple[Any, Any]], totals: tuple[Any, Any]
+    ) -> tuple[Side, Side]:
+        """Queries and keys."""
+        asked, plain, sums = lengths
+        self.require_lengths(asked, *zip(plain, sums, strict=True))
+        self.graph._require_unplanned()
+        queries, keys = (
+            side_of(self.graph, self.name, *side) for side in zip(plain, sums, totals, strict=True)
+        )
+        return queries, keys
+
+    def band(self, diagonal: tuple[bool, bool, Any, int | None], window: int | None) -> Any:
+        """The fields of alignment and bounds."""
+        placed = enums.member_of("diagonal_alignment", diagonal[2], enums.diagonal_alignment)
+        alignment, right_bound = self.diagonal(*diagonal[:2], placed, diagonal[3])
+        return {
+            "diagonal_alignment": alignment,
+            "left_bound": window,
+            "right_bound": right_bound,
+        }
+
+    def shared(
+        self,
+        tensors: Mapping[str, Any],
+        queries: Side,
+        keys: Side,
+        dropout: Sequence[Any] | None,
+        band: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """The fields of operands, lengths, dropout and bounds."""
+        scale = tensors["attn_scale"]
+        given = {
+            **tensors,
+            "attn_scale": float(scale) if _is_number(scale) else scale,
+            "seq_len_q": queries.lengths,
+            "seq_len_kv": keys.lengths,
+        }
+        return {**self.operands(given), **self.dropout(dropout), **band, "name": self.name}
 
     def refuse_what_is_not_there(self, **given: Any) -> None:
         for parameter, value in given.items():
@@ -319,7 +351,7 @@ class Call:
                 "dropout_probability": float(first),
                 **self.operands(dict(zip(("seed", "offset"), numbers, strict=True))),
             }
-        # The third of a mask's is for the gradient.
+        # The third of a mask's is 1 / scale, which follows from the scale.
         if not isinstance(first, Tensor):
             raise self.error(f"dropout of a {type(first).__name__} and others", supported)
         return self.operands({"dropout_mask": first, "dropout_scale": others[0]})
@@ -332,14 +364,13 @@ class Call:
 
     # ---- score_mod
 
-    def decomposed(
-        self, kind: type[Sdpa], values: dict[str, Any], score_mod: Callable[[Any, Any], Any]
-    ) -> list[Any]:
-        """Adds what attention stands for, with the caller's operations among it."""
-        if not callable(score_mod):
-            raise self.error(f"score_mod={score_mod!r:.60}", "a function of a graph and a tensor")
-        graph = self.graph
-        graph._require_unplanned()
+    def require_function(self, parameter: str, given: Any) -> None:
+        if not callable(given):
+            raise self.error(f"{parameter}={given!r:.60}", "a function of a graph and a tensor")
+
+    def begun(self, kind: type[Sdpa], values: dict[str, Any]) -> tuple[list[Any], Any]:
+        """Results of an operation that is not added itself, and the builder of its steps."""
+        self.graph._require_unplanned()
         left_out = kind.left_out(values)
         for field in kind.fields_of("result"):
             if field.name not in left_out and values.get(field.name) is None:
@@ -350,17 +381,20 @@ class Call:
         self._settle(op)
         op.infer()
         op.verify()
-        attention = op.attention(GraphTensor)
-        scores = attention.scores()
-        self._add(attention)
-        modified = score_mod(graph, scores)
-        if not isinstance(modified, Tensor) or modified.dims != op.score_dims:
-            shown = getattr(modified, "dims", None)
-            what = f"a tensor of dims {text(shown)}" if shown else f"{modified!r:.60}"
-            raise self.error(f"score_mod gives {what}", f"a tensor of dims {text(op.score_dims)}")
-        attention.finish(modified)
-        self._add(attention)
-        return [getattr(op, field.name) for field in kind.fields_of("result")]
+        results = [getattr(op, field.name) for field in kind.fields_of("result")]
+        return results, op.attention(GraphTensor)
+
+    def modified(
+        self, attention: Any, scores: Tensor, change: Callable[[Any, Any], Any], name: str = "score_mod"
+    ) -> Tensor:
+        """What a function of the caller's makes of scores, or of their gradient."""
+        dims = attention.op.score_dims
+        made = change(self.graph, scores)
+        if not isinstance(made, Tensor) or made.dims != dims:
+            shown = getattr(made, "dims", None)
+            what = f"a tensor of dims {text(shown)}" if shown else f"{made!r:.60}"
+            raise self.error(f"{name} gives {what}", f"a tensor of dims {text(dims)}")
+        return made
 
     def _settle(self, op: Sdpa) -> None:
         """The operands' dims and types are known: what follows is made of them now."""
@@ -375,7 +409,7 @@ class Call:
                         "operands whose dims, strides and data types are set",
                     )
 
-    def _add(self, attention: Attention) -> None:
+    def add(self, attention: Attention) -> None:
         """Moves the operations that were made to the graph."""
         place = current_place()
         for op in attention.steps.ops:

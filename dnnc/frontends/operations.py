@@ -6,7 +6,7 @@ They are made of the operations' fields as this is imported.  `operations.pyi`, 
 
 from __future__ import annotations
 
-from . import attention, attention_fp8
+from . import attention, attention_backward, attention_fp8
 from .keywords import explain_keywords
 from .methods import methods
 from .signatures import describe
@@ -16,7 +16,12 @@ class Operations:
     """A method for each operation that a graph may have."""
 
 
-_METHODS = {**methods(), **attention.methods(), **attention_fp8.methods()}
+_METHODS = {
+    **methods(),
+    **attention.methods(),
+    **attention_backward.methods(),
+    **attention_fp8.methods(),
+}
 describe(_METHODS)
 for _name, _method in _METHODS.items():
     setattr(Operations, _name, _method)

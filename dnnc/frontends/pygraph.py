@@ -45,8 +45,7 @@ from .ragged import Packing
 # Operations of cudnn-frontend that no graph of dnnc has yet.
 _NOT_YET = (
     "block_scale_dequantize", "block_scale_quantize",
-    "scaled_dot_product_flash_attention_backward", "sdpa_backward", "sdpa_fp8_backward",
-    "sdpa_mxfp8", "sdpa_mxfp8_backward",
+    "sdpa_fp8_backward", "sdpa_mxfp8", "sdpa_mxfp8_backward",
 )  # fmt: skip
 
 

@@ -8,7 +8,12 @@ import dnnc
 from dnnc import dtypes
 from dnnc.dialect.pointwise_modes import MODES
 
-from . import attention_examples, broadcast_examples, conv_gradient_examples
+from . import (
+    attention_examples,
+    attention_gradient_examples,
+    broadcast_examples,
+    conv_gradient_examples,
+)
 
 M = dnnc.Dim("M", min=1, max=512)
 B = dnnc.Dim("B", min=1, max=64, multiple_of=2)
@@ -705,6 +710,7 @@ EXAMPLES = {
     ],
     **conv_gradient_examples.EXAMPLES,
     **attention_examples.EXAMPLES,
+    **attention_gradient_examples.EXAMPLES,
 }
 
 ALL_EXAMPLES = [(op, i, build) for op, builds in EXAMPLES.items() for i, build in enumerate(builds)]
@@ -989,4 +995,5 @@ BROKEN = {
     ("softmax_backward", "C3"): changed(softmax_backward([5, 8]), **INTEGERS),
     **conv_gradient_examples.BROKEN,
     **attention_examples.BROKEN,
+    **attention_gradient_examples.BROKEN,
 }

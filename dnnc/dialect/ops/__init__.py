@@ -25,6 +25,7 @@ from .reduction import Reduction
 from .resample import Resample, ResampleBackward
 from .rng import Rng
 from .sdpa import Sdpa
+from .sdpa_backward import SdpaBackward
 from .sdpa_fp8 import SdpaFp8
 from .softmax import Softmax, SoftmaxBackward
 from .views import Concatenate, Reshape, Slice, Transpose
@@ -63,6 +64,7 @@ OPS: tuple[type[Op], ...] = (
     Softmax,
     SoftmaxBackward,
     Sdpa,
+    SdpaBackward,
     SdpaFp8,
     PagedCacheLoad,
     BlockMaskLoad,

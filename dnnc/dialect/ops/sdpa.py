@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 ALIGNMENTS = ("TOP_LEFT", "BOTTOM_RIGHT")
 _INTEGERS = (dtypes.i32, dtypes.i64)
 _ONE = Expr.of(1)
-_OPTIONAL_RESULTS = ("stats", "score_max", "score_sum_exp", "rng_dump")
 
 
 class Sdpa(Norm):
@@ -160,7 +159,8 @@ class Sdpa(Norm):
 
     @classmethod
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
-        return tuple(name for name in _OPTIONAL_RESULTS if values.get(name) is None)
+        optional = (field.name for field in cls.fields_of("result") if field.optional)
+        return tuple(name for name in optional if values.get(name) is None)
 
     # ---- sizes
 
@@ -195,6 +195,11 @@ class Sdpa(Norm):
     def row_dims(self) -> tuple[Expr, ...]:
         """[B, Hq, Sq, 1]."""
         return (*self.q.shape[:3], _ONE)
+
+    @property
+    def padded(self) -> tuple[Tensor, ...]:
+        """The tensors whose sequences may not be packed."""
+        return (self.q, self.k, self.v, self.o)
 
     # ---- inference and checks
 
@@ -250,7 +255,7 @@ class Sdpa(Norm):
         self.require_float_arithmetic("C15")  # sdpa_c15
 
     def _verify_inputs(self) -> None:
-        for tensor in (self.q, self.k, self.v, self.o):
+        for tensor in self.padded:
             if tensor.ragged_offset is not None:  # sdpa_c1
                 raise self.error(
                     "C1",

@@ -11,6 +11,7 @@ from .block_mask_load import SDPA_BLOCK, seen_of
 
 if TYPE_CHECKING:
     from .sdpa import Sdpa
+    from .sdpa_backward import SdpaBackward
 
 Array = Any
 
@@ -22,12 +23,7 @@ def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) ->
     skv = op.columns.evaluate(sizes)
     k, v = (_heads(_unpaged(given, name, skv), q.shape[1]) for name in ("k", "v"))
     with np.errstate(all="ignore"):
-        scores = q @ np.swapaxes(k, 2, 3) * number(given, "attn_scale")
-        scores = scores + given.get("bias", 0.0)
-        if op.use_alibi_mask:
-            distance = np.arange(skv) - np.arange(q.shape[2])[:, None]
-            scores = scores + alibi_slopes(q.shape[1])[:, None, None] * distance
-        scores = np.where(_seen(op, given, scores.shape), scores, -np.inf)
+        scores = _masked_scores(op, given, q, k)
         sink = given.get("sink_token", np.full((1, 1, 1, 1), -np.inf))
         largest = np.maximum(np.max(scores, axis=3, keepdims=True, initial=-np.inf), sink)
         base = np.where(largest == -np.inf, 0.0, largest)
@@ -36,7 +32,7 @@ def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) ->
         share = exponential / np.where(total == 0, 1.0, total)
         mask, scale = _dropout(op, given, sizes)
         share = share * np.where(_inside(given, scores.shape), mask, 0.0) * scale
-        v = np.where(_keys_inside(given, skv), v, 0.0)
+        v = np.where(_rows_inside(given, "seq_len_kv", skv), v, 0.0)
         stats = largest + np.log(total)
         return {
             "o": share @ v,
@@ -46,6 +42,59 @@ def attention(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) ->
             "score_sum_exp": total,
             "rng_dump": mask,
         }
+
+
+def gradients(
+    op: SdpaBackward, given: Mapping[str, Array], sizes: Mapping[str, int]
+) -> dict[str, Array]:
+    """Every result that the operation may have, by name; given: operands by name."""
+    whole = {name: np.asarray(given[name], np.float64) for name in ("q", "k", "v", "o", "do")}
+    q, k, v = whole["q"], whole["k"], whole["v"]
+    # Past the lengths there are no rows and no keys, whatever memory holds.
+    rows = _rows_inside(given, "seq_len_q", q.shape[2])
+    columns = _rows_inside(given, "seq_len_kv", k.shape[2])
+    q, o, do = (np.where(rows, whole[name], 0.0) for name in ("q", "o", "do"))
+    stats = np.where(rows, np.asarray(given["stats"], np.float64), -np.inf)
+    keys, values = (_heads(np.where(columns, x, 0.0), q.shape[1]) for x in (k, v))
+    with np.errstate(all="ignore"):
+        scores = _masked_scores(op, given, q, keys)
+        base = np.where(stats == -np.inf, 0.0, stats * (np.log(2) if op.stats_use_log2 else 1.0))
+        share = np.where(scores == -np.inf, 0.0, np.exp(scores - base))
+        mask, scale = _dropout(op, given, sizes)
+        kept = np.where(_inside(given, scores.shape), mask, 0.0) * scale
+        delta = np.sum(do * o, axis=3, keepdims=True)
+        ds = share * (do @ np.swapaxes(values, 2, 3) * kept - delta)
+        factor = number(given, "attn_scale")
+        found = {
+            "dq": ds @ keys * factor,
+            "dk": _summed(np.swapaxes(ds, 2, 3) @ q * factor, k.shape),
+            "dv": _summed(np.swapaxes(share * kept, 2, 3) @ do, v.shape),
+            "rng_dump": mask,
+        }
+        if "bias" in given:
+            found["dbias"] = _summed(ds, np.shape(given["bias"]))
+        if "sink_token" in given:
+            lost = np.where(rows, -np.exp(given["sink_token"] - base) * delta, 0.0)
+            found["dsink_token"] = _summed(lost, np.shape(given["sink_token"]))
+        return found
+
+
+def _summed(whole: Array, dims: tuple[int, ...]) -> Array:
+    """Sums of as many elements that follow each other as leave such dims."""
+    for axis, n in enumerate(dims):
+        shape = (*whole.shape[:axis], n, -1, *whole.shape[axis + 1 :])
+        whole = whole if whole.shape[axis] == n else whole.reshape(shape).sum(axis=axis + 1)
+    return whole
+
+
+def _masked_scores(op: Sdpa, given: Mapping[str, Array], q: Array, k: Array) -> Array:
+    """Scores with scale, bias and ALiBi, minus infinity where they are masked."""
+    scores = q @ np.swapaxes(k, 2, 3) * number(given, "attn_scale")
+    scores = scores + given.get("bias", 0.0)
+    if op.use_alibi_mask:
+        distance = np.arange(k.shape[2]) - np.arange(q.shape[2])[:, None]
+        scores = scores + alibi_slopes(q.shape[1])[:, None, None] * distance
+    return np.where(_seen(op, given, scores.shape), scores, -np.inf)
 
 
 def alibi_slopes(heads: int) -> Array:
@@ -118,11 +167,11 @@ def _inside(given: Mapping[str, Array], dims: tuple[int, ...]) -> Array:
     return (np.arange(dims[2])[:, None] < rows) & (np.arange(dims[3]) < columns)
 
 
-def _keys_inside(given: Mapping[str, Array], keys: int) -> Array:
-    """[B, 1, keys, 1]: which keys are below the lengths."""
-    if "seq_len_kv" not in given:
-        return np.ones((1, 1, keys, 1), bool)
-    return np.arange(keys)[:, None] < np.asarray(given["seq_len_kv"]).reshape(-1, 1, 1, 1)
+def _rows_inside(given: Mapping[str, Array], lengths: str, rows: int) -> Array:
+    """[B, 1, rows, 1]: which queries or keys are below the lengths."""
+    if lengths not in given:
+        return np.ones((1, 1, rows, 1), bool)
+    return np.arange(rows)[:, None] < np.asarray(given[lengths]).reshape(-1, 1, 1, 1)
 
 
 def _dropout(op: Sdpa, given: Mapping[str, Array], sizes: Mapping[str, int]) -> tuple[Array, Array]:

@@ -1,0 +1,135 @@
+"""Small graphs of attention's gradient, and for each of its constraints one that breaks it.
+
+EXAMPLES, BROKEN: as in `examples`.  CASES: name -> function that builds a pygraph of
+`sdpa_backward`; FORWARD: name -> one of the `sdpa` whose gradient that is.
+"""
+
+import dnnc
+from dnnc import dtypes
+
+from .attention_examples import B, M, drawn, edited, finish, lengths, new_graph, operands
+
+OWN = ("dBias", "dSink_token", "rng_dump")  # arguments that the forward pass has not
+
+
+def arguments_of(g, arguments):
+    return arguments(g) if callable(arguments) else dict(arguments or {})
+
+
+def gradient(arguments=None, io=dtypes.f32, **dims):
+    """A graph of one sdpa_backward; arguments: a function of the graph, or a dict of them."""
+
+    def build():
+        g = new_graph(io)
+        q, k, v = operands(g, **dims)
+        batch, heads, rows, _ = q.get_dim()
+        o, do = (g.tensor([batch, heads, rows, v.get_dim()[3]], name=n) for n in ("o", "do"))
+        stats = g.tensor([batch, heads, rows, 1], data_type=dtypes.f32, name="stats")
+        given = arguments_of(g, arguments)
+        made = g.sdpa_backward(q, k, v, o, do, stats, **given, name="back")
+        return finish(g, *made, *(given.get(name) for name in OWN))
+
+    return build
+
+
+def forward(arguments=None, **dims):
+    """The same call of sdpa, in f32."""
+
+    def build():
+        g = new_graph()
+        given = arguments_of(g, arguments)
+        known = {name: value for name, value in given.items() if name not in OWN}
+        known.pop("use_deterministic_algorithm", None)
+        known.pop("score_mod_bprop", None)
+        return finish(g, *g.sdpa(*operands(g, **dims), generate_stats=True, **known, name="sdpa"))
+
+    return build
+
+
+def with_bias(*dims):
+    def arguments(g):
+        given = {"bias": g.tensor(list(dims), name="bias"), "dBias": g.tensor(list(dims))}
+        return {**given, "use_causal_mask": True, "attn_scale": 0.5}
+
+    return arguments
+
+
+def with_sink(g):
+    return {
+        "sink_token": g.tensor([1, 4, 1, 1], name="sink"),
+        "dSink_token": g.tensor([1, 4, 1, 1], data_type=dtypes.f32),
+        **lengths(g),
+    }
+
+
+def soft_cap(g, scores):
+    return g.mul(g.tanh(g.mul(scores, 0.5)), 2.0)
+
+
+CALLS = {
+    "full": ({"attn_scale": 0.25, "use_deterministic_algorithm": True}, {"kv_heads": 4}),
+    "grouped": ({"attn_scale": 0.5}, {}),
+    "one_key_head": ({}, {"kv_heads": 1, "depth": 16, "value_depth": 8}),
+    "causal": ({"use_causal_mask": True}, {"kv_heads": 4}),
+    "rows_without_keys": ({"use_causal_mask_bottom_right": True}, {"rows": 9, "columns": 4}),
+    "window": (
+        {"diagonal_band_left_bound": 2, "diagonal_band_right_bound": 1, "attn_scale": -0.5},
+        {"kv_heads": 4},
+    ),
+    "padding": (lengths, {}),
+    "padded_window": (
+        lambda g: {
+            "diagonal_alignment": "BOTTOM_RIGHT",
+            "diagonal_band_left_bound": 3,
+            "diagonal_band_right_bound": 0,
+            **lengths(g),
+        },
+        {},
+    ),
+    "alibi": ({"use_alibi_mask": True, "use_causal_mask": True}, {"heads": 6, "kv_heads": 3}),
+    "bias": (with_bias(1, 4, 5, 7), {"kv_heads": 4}),
+    "bias_of_keys": (with_bias(2, 1, 1, 7), {}),
+    "whole_bias": (with_bias(2, 4, 5, 7), {}),
+    "tensor_scale": (lambda g: {"attn_scale": g.tensor([1, 1, 1, 1], name="scale")}, {}),
+    "scale_at_execution": (
+        lambda g: {"attn_scale": g.tensor_scalar(0.25, "RUNTIME_PARAM")}, {},
+    ),
+    "sink": (with_sink, {}),
+    "dropout": (drawn, {}),
+    "dropout_by_mask": (
+        lambda g: {
+            "dropout": (
+                g.tensor([2, 1, 5, 7], name="mask"),
+                *(g.tensor([1, 1, 1, 1], name=n) for n in ("kept", "kept_inverse")),
+            ),
+            **lengths(g),
+        },
+        {},
+    ),
+    "block_mask": (
+        lambda g: {"block_mask": g.tensor([1, 4, 2, 1], data_type=dtypes.ui8, name="blocks")},
+        {"rows": 130, "columns": 260, "depth": 2, "value_depth": 2},
+    ),
+    "log2": ({"stats_use_log2": True, "use_causal_mask": True}, {}),
+}  # fmt: skip
+
+CASES = {name: gradient(arguments, **dims) for name, (arguments, dims) in CALLS.items()}
+FORWARD = {name: forward(arguments, **dims) for name, (arguments, dims) in CALLS.items()}
+
+SYMBOLS = gradient(
+    {"use_causal_mask_bottom_right": True, "attn_scale": 0.5}, batch=B, rows=M, columns=M + 3
+)
+HALF = gradient({"attn_scale": 0.5, "use_causal_mask": True}, io=dtypes.f16)
+
+# One of each operand, result and attribute.
+FEW = ("full", "padded_window", "alibi", "bias_of_keys", "tensor_scale", "sink", "dropout",
+       "dropout_by_mask", "log2")  # fmt: skip
+
+EXAMPLES = {"sdpa_backward": [*(CASES[name] for name in FEW), SYMBOLS, HALF]}
+
+BROKEN = {
+    ("sdpa_backward", "C4"): edited(CASES["full"], "do", [2, 4, 5, 8]),
+    ("sdpa_backward", "C17"): edited(CASES["full"], "dk", [2, 4, 7, 16]),
+    ("sdpa_backward", "C18"): edited(CASES["bias"], absent=["bias"]),
+    ("sdpa_backward", "C19"): edited(CASES["sink"], "dsink_token", [1, 2, 1, 1]),
+}
