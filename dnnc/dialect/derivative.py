@@ -16,6 +16,7 @@ from .op import Op
 from .ops.pointwise import Pointwise
 from .tensor import Tensor
 
+
 def gradient_of(
     ops: Sequence[Op], result: Tensor, source: Tensor, gradient: Tensor, steps: Steps
 ) -> Tensor:

@@ -385,7 +385,11 @@ class Call:
         return results, op.attention(GraphTensor)
 
     def modified(
-        self, attention: Any, scores: Tensor, change: Callable[[Any, Any], Any], name: str = "score_mod"
+        self,
+        attention: Any,
+        scores: Tensor,
+        change: Callable[[Any, Any], Any],
+        name: str = "score_mod",
     ) -> Tensor:
         """What a function of the caller's makes of scores, or of their gradient."""
         dims = attention.op.score_dims

@@ -121,11 +121,36 @@ SYMBOLS = gradient(
 )
 HALF = gradient({"attn_scale": 0.5, "use_causal_mask": True}, io=dtypes.f16)
 
-# One of each operand, result and attribute.
-FEW = ("full", "padded_window", "alibi", "bias_of_keys", "tensor_scale", "sink", "dropout",
-       "dropout_by_mask", "log2")  # fmt: skip
 
-EXAMPLES = {"sdpa_backward": [*(CASES[name] for name in FEW), SYMBOLS, HALF]}
+def many_options(g):
+    """Nearly every operand, result and attribute at once: few graphs have to be compiled."""
+    return {
+        **lengths(g), **drawn(g), **with_bias(2, 1, 1, 7)(g),
+        "attn_scale": g.tensor([1, 1, 1, 1], name="scale"),
+        "sink_token": g.tensor([1, 4, 1, 1], name="sink"),
+        "dSink_token": g.tensor([1, 4, 1, 1], data_type=dtypes.f32),
+        "use_alibi_mask": True, "diagonal_band_left_bound": 3,
+        "diagonal_alignment": "BOTTOM_RIGHT", "use_causal_mask": False,
+        "diagonal_band_right_bound": 0, "stats_use_log2": True,
+        "use_deterministic_algorithm": True,
+    }  # fmt: skip
+
+
+def masked_dropout(g):
+    blocks = g.tensor([2, 1, 1, 1], data_type=dtypes.ui8, name="blocks")
+    kept, scale = g.tensor([2, 1, 5, 7], name="mask"), g.tensor([1, 1, 1, 1], name="kept")
+    return {"block_mask": blocks, "dropout": (kept, scale)}
+
+
+CALLS["many_options"] = (many_options, {})
+CASES["many_options"] = gradient(many_options)
+FORWARD["many_options"] = forward(many_options)
+
+EXAMPLES = {
+    "sdpa_backward": [
+        CASES["many_options"], gradient(masked_dropout, kv_heads=4), SYMBOLS, HALF,
+    ]
+}  # fmt: skip
 
 BROKEN = {
     ("sdpa_backward", "C4"): edited(CASES["full"], "do", [2, 4, 5, 8]),

@@ -36,8 +36,9 @@ def test_examples_of_every_operation(op, number, build):
     graph = g.graph.finalize()
     options = {"target": "sm_90"} if any(t.type.is_fp8 for t in graph.tensors) else {}
     # The probabilities of fp8 are rounded to it, not in the reference of the one operation: a row
-    # whose largest are dropped may lose all that is left.
-    allowance = 0.13 if op == "sdpa_fp8" else 1e-6
+    # whose largest are dropped may lose all that is left.  The gradient of attention has
+    # exponentials of scores up to 128, and a difference of sums that nearly cancel.
+    allowance = {"sdpa_fp8": 0.13, "sdpa_backward": 4e-5}.get(op, 1e-6)
     check(g, sizes, inputs=random_inputs(graph, sizes, low=0.25, high=2.0), slack=6.0,
           allowance=allowance, **options)  # fmt: skip
 

@@ -38,7 +38,7 @@ class SdpaBackward(Sdpa):
 
     Constraints, beside (C1) to (C3), (C5) to (C10) and (C12) to (C16) of `sdpa`:
     (C4) O and dO are [B, Hq, Sq, Dv], of Q's types; stats is [B, Hq, Sq, 1], FLOAT.
-    (C17) dQ, dK, dV have the dims of Q, K, V.
+    (C17) dQ, dK, dV have the dims of Q, K, V, and float types.
     (C18) dbias has bias's dims, and a bias is given; it has a float type.
     (C19) dsink_token is [1, Hq, 1, 1], and a sink_token is given; it has a float type.
     """
@@ -104,7 +104,7 @@ class SdpaBackward(Sdpa):
         self.require_type("C4", self.stats, (dtypes.f32,))  # sdpa_backward_c4
         for tensor, model in self._pairs():
             self.require_dims("C17", model.shape, tensor)  # sdpa_backward_c17
-            self._verify_float("C17", "a gradient", tensor)  # sdpa_backward_c17
+            self._verify_made("C17", "a gradient", tensor)  # sdpa_backward_c17
         self._verify_own("C18", "dbias", self.dbias, "bias", self.bias)  # sdpa_backward_c18
         self._verify_own(  # sdpa_backward_c19
             "C19", "dsink_token", self.dsink_token, "sink_token", self.sink_token
@@ -119,7 +119,12 @@ class SdpaBackward(Sdpa):
         if given is None:
             raise self.error(constraint, f"{name} without {of}", f"{of}, or no {name}")
         self.require_dims(constraint, given.shape, made)
-        self._verify_float(constraint, name, made)
+        self._verify_made(constraint, name, made)
+
+    def _verify_made(self, constraint: str, name: str, made: Tensor) -> None:
+        """A result has a float type; one beside a score_mod may get its type later."""
+        if made.dtype is not None:
+            self._verify_float(constraint, name, made)
 
     # ---- what it stands for
 
@@ -136,9 +141,8 @@ class SdpaBackward(Sdpa):
         return gradients(self, given, sizes)
 
     def draw(self, tensor: Tensor, rng: Any, sizes: Mapping[str, int]) -> Any:
-        """Statistics that leave probabilities below 1, beside what the forward pass draws."""
+        """Statistics as random scores have them, beside what the forward pass draws."""
         if tensor is self.stats:
             dims = [extent.evaluate(sizes) for extent in tensor.shape]
-            scores = 4.0 * self.q.shape[3].evaluate(sizes)  # of operands up to 2
-            return (scores + rng.uniform(0.0, 2.0, dims)).astype(np.float32)
+            return rng.uniform(6.0, 8.0, dims).astype(np.float32)
         return super().draw(tensor, rng, sizes)
