@@ -4,7 +4,6 @@ EXAMPLES, BROKEN: as in `examples`.  CASES: name -> function that builds a pygra
 `sdpa_backward`; FORWARD: name -> one of the `sdpa` whose gradient that is.
 """
 
-import dnnc
 from dnnc import dtypes
 
 from .attention_examples import B, M, drawn, edited, finish, lengths, new_graph, operands

@@ -48,7 +48,7 @@ def test_the_reference_is_the_slope_of_the_forward_pass(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_it_stands_for_gives_the_same(name):
-    graph, op, _, given = case(name)
+    graph, _, _, given = case(name)
     whole, parts = (results(graph, given, of_steps) for of_steps in (False, True))
     assert whole.keys() == parts.keys() >= {"dq", "dk", "dv"}
     for result, wanted in whole.items():
@@ -85,7 +85,7 @@ def test_sizes_that_are_symbols():
 @pytest.mark.parametrize("of_steps", [False, True])
 @pytest.mark.parametrize("name", ["padding", "padded_window", "sink", "dropout_by_mask"])
 def test_memory_past_the_lengths_may_hold_anything(name, of_steps):
-    graph, op, other, given = case(name)
+    graph, _, other, given = case(name)
     for lengths in ((0, 3), (5, 0), (4, 5)):
         given["seq_len_q"] = np.reshape([lengths[0], 5], (2, 1, 1, 1))
         given["seq_len_kv"] = np.reshape([lengths[1], 7], (2, 1, 1, 1))
