@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ..dtypes import DType
 from ..expr import Expr
 from .attention import Attention
 from .ops.views import Reshape
@@ -46,8 +45,7 @@ class AttentionGradient(Attention):
         biased = self._biased(scores)
         p = self._where_seen(steps.pointwise("exp", steps.pointwise("sub", biased, base)))
         do = self._zero_past(op.do, op.seq_len_q)
-        weight = self._transposed(self._in_type_of(do, self._dropped(p)))
-        self._over_groups(weight, do, op.dv)
+        self._over_rows(self._in_type_of(do, self._dropped(p)), do, op.dv)
         dp = self._dropped(self.product(do, self._transposed(op.v)))
         delta = steps.reduction("add", steps.pointwise("mul", do, op.o), [_DEPTH])
         ds = self._where_seen(steps.pointwise("mul", p, steps.pointwise("sub", dp, delta)))
@@ -69,7 +67,7 @@ class AttentionGradient(Attention):
         for_dq = self._in_type_of(op.k, ds)
         for_dk = for_dq if op.q.dtype == op.k.dtype else self._in_type_of(op.q, ds)
         self.product(for_dq, self._zero_past(op.k, op.seq_len_kv), to=op.dq)
-        self._over_groups(self._transposed(for_dk), self._zero_past(op.q, op.seq_len_q), op.dk)
+        self._over_rows(for_dk, self._zero_past(op.q, op.seq_len_q), op.dk)
 
     def _statistics_in_base_e(self) -> Tensor:
         if not self.op.stats_use_log2:
@@ -82,27 +80,23 @@ class AttentionGradient(Attention):
             return x
         return self.steps.pointwise("binary_select", x, 0.0, self._seen)
 
-    def _over_groups(self, a: Tensor, b: Tensor, to: Tensor) -> None:
-        """A product of query heads, summed over those that share a head of the result."""
-        heads = to.shape[_HEAD]
-        if heads == self.op.heads:
-            self.product(a, b, to=to)
-            return
-        whole = self.product(a, b)
-        if heads.constant == 1:
-            self.steps.reduction("add", whole, [_HEAD], to=to)
-            return
-        batch, all_heads, rows, depth = whole.shape
-        shared = Expr.of((all_heads.constant or 1) // (heads.constant or 1))
-        grouped = self._reshaped(whole, (batch, heads, shared, rows, depth), whole.type)
-        total = self.steps.reduction("add", grouped, [_HEAD + 1])
-        self.steps.pointwise(
-            "identity", self._reshaped(total, (batch, heads, rows, depth), total.type), to=to
-        )
+    def _over_rows(self, weights: Tensor, rows: Tensor, to: Tensor) -> None:
+        """transpose(weights) times rows, summed over the query heads that share a head of `to`.
 
-    def _reshaped(self, x: Tensor, dims: tuple[Expr, ...], dtype: DType) -> Tensor:
-        y = self.steps.virtual(dtype)
-        y.dims, y.strides = dims, packed_strides(dims)
+        Their rows follow each other in one product.
+        """
+        weights, rows = (self._by_heads(x, to.shape[_HEAD]) for x in (weights, rows))
+        self.product(self._transposed(weights), rows, to=to)
+
+    def _by_heads(self, x: Tensor, heads: Expr) -> Tensor:
+        """[B, Hq, Sq, n] as [B, heads, Hq / heads * Sq, n]."""
+        batch, own, rows, width = x.shape
+        if own == heads:
+            return x
+        shared = (own.constant or 1) // (heads.constant or 1)
+        y = self.steps.virtual(x.dtype)
+        y.dims = (batch, heads, rows * shared, width)
+        y.strides = packed_strides(y.dims)
         self.steps.add(Reshape(x=x, y=y, reshape_mode="LOGICAL"))
         return y
 

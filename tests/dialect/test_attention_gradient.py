@@ -4,7 +4,6 @@ stands for against its reference."""
 import numpy as np
 import pytest
 
-from dnnc import dtypes
 from dnnc.dialect.reference import reference
 from tests.attention_gradients import inputs_of, loss_along, operands_of, past_the_lengths
 
@@ -146,9 +145,9 @@ def test_the_mask_of_dropout_is_drawn_once():
         assert titles.count("rng:BERNOULLI") == draws
 
 
-def test_sums_of_shared_heads_are_in_the_compute_type():
-    for build in (CASES["grouped"], HALF):
-        ops = build().graph.finalize().live_ops
-        sums = [op for op in ops if op.title == "reduction:add" and op.x.rank == 5]
-        assert len(sums) == 2
-        assert all(op.x.dtype == op.compute_type == dtypes.f32 for op in sums)
+def test_heads_that_share_keys_are_one_product():
+    """Their rows follow each other: nothing is summed up after it."""
+    for name, reductions in (("grouped", 1), ("one_key_head", 1), ("sink", 2)):
+        titles = [op.title for op in CASES[name]().graph.finalize().live_ops]
+        assert titles.count("matmul") == 5
+        assert titles.count("reduction:add") == reductions  # delta, dsink_token
