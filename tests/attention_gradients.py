@@ -11,10 +11,11 @@ def dims_of(tensor, sizes):
     return [extent.evaluate(sizes) for extent in tensor.shape]
 
 
-def operands_of(op, forward, seed, sizes=None):
+def operands_of(op, forward, seed, sizes=None, **known):
     """Operands by field name, in float64; o and stats are what the forward operation gives.
 
     forward: the `sdpa` whose gradient `op` is.  Numbers of the graph have their values.
+    known: operands that are not random.
     """
     rng = np.random.default_rng(seed)
     sizes = sizes or {}
@@ -30,6 +31,7 @@ def operands_of(op, forward, seed, sizes=None):
             given[field.name] = op.draw(tensor, rng, sizes)
     if "dropout_scale" in given:
         given["dropout_scale"] = np.abs(given["dropout_scale"]) + 0.5
+    given |= known
     made = forward.computed(given, sizes)
     return {**given, "o": made["o"], "stats": made["stats"]}
 

@@ -54,15 +54,6 @@ def _specs(given: Given, suffixes: str) -> list[TensorSpec]:
     return [given.payload(suffix) for suffix in suffixes.split() if suffix in given]
 
 
-def _require_ranks(given: Given, suffixes: str, rank: int) -> None:
-    for suffix in suffixes.split():
-        if suffix in given and len(given.payload(suffix).dims) != rank:
-            count = len(given.payload(suffix).dims)
-            raise given.error(
-                suffix, f"{count} dimensions", f"{rank}", Status.BAD_PARAM_SHAPE_MISMATCH
-            )
-
-
 def _require_equal_dims(given: Given, first: str, second: str) -> None:
     specs = _specs(given, f"{first} {second}")
     if len(specs) == 2 and specs[0].dims != specs[1].dims:
@@ -82,10 +73,6 @@ def _check_block_scale(given: Given) -> None:
 
 def _check_nothing(given: Given) -> None:
     """Checks nothing beyond what the tables say."""
-
-
-def _check_sdpa(given: Given) -> None:
-    _require_ranks(given, "QDESC KDESC VDESC ODESC STATSDESC", 4)
 
 
 _DECOMPOSED = "the matmuls, pointwise operations and reductions that it stands for"
@@ -139,14 +126,6 @@ KINDS: tuple[Kind, ...] = (
         "OPERATION_CONTRACT_BAND_MATRIX", "OPERATION_CONTRACT_BAND",
         [*_band("MATRIX_"), Row("MAX_TOKEN_VALUE", INT64)],
         _check_nothing, _DECOMPOSED,
-    ),
-    _kind(
-        "OPERATION_SDPA_BWD", "OPERATION_SDPA_BWD",
-        _rows_of_tensors(
-            "QDESC KDESC VDESC ODESC STATSDESC DQDESC DKDESC DVDESC DODDESC",
-            "SCALEDESC SEQ_LEN_QDESC SEQ_LEN_KVDESC",
-        ),
-        _check_sdpa, _DECOMPOSED,
     ),
 )  # fmt: skip
 

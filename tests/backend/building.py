@@ -185,6 +185,11 @@ SPELLED = {
          "attn_scale": "SCALEDESC", "page_table_k": "PAGE_TABLE_KDESC",
          "page_table_v": "PAGE_TABLE_VDESC", "seq_len_q": "SEQ_LEN_QDESC",
          "seq_len_kv": "SEQ_LEN_KVDESC", "block_mask": "BLOCK_MASK_DESC"}),
+    "sdpa_backward": (
+        "OPERATION_SDPA_BWD", "OPERATION_SDPA_BWD",
+        {"q": "QDESC", "k": "KDESC", "v": "VDESC", "o": "ODESC", "stats": "STATSDESC",
+         "attn_scale": "SCALEDESC", "seq_len_q": "SEQ_LEN_QDESC", "seq_len_kv": "SEQ_LEN_KVDESC",
+         "do": "DODDESC", "dq": "DQDESC", "dk": "DKDESC", "dv": "DVDESC"}),
     "paged_cache_load": (
         "OPERATION_PAGED_CACHE_LOAD", "OPERATION_PAGED_CACHE_LOAD",
         {"container": "CONTAINER_DESC", "sequence": "SEQUENCE_DESC",
@@ -278,7 +283,7 @@ def inexpressible(graph):
             return "a reshape that keeps the order of indices"
         if op.op_name == "reduction" and op.index is not None:
             return "the index of a reduction"
-        if op.op_name == "sdpa" and _has_more(op):
+        if op.op_name in ("sdpa", "sdpa_backward") and _has_more(op):
             return "what attention does beside scale, lengths and pages"
     scalars = [t for t in graph.tensors if t.value is not None]
     return "a default of a scalar" if scalars else ""

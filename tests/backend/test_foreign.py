@@ -54,18 +54,12 @@ def band(kind, prefix):
     )  # fmt: skip
 
 
-def attention_gradient(ends="Q K V O STATS DQ DK DV DOD"):
-    given = {f"{end}DESC": image(uid) for uid, end in enumerate(ends.split())}
-    return operation("SDPA_BWD", *tensors("OPERATION_SDPA_BWD", **given))
-
-
 ALL = {
     "SIGNAL": signal,
     "BLOCK_SCALE_QUANTIZE": lambda: block_scale("QUANTIZE"),
     "BLOCK_SCALE_DEQUANTIZE": lambda: block_scale("DEQUANTIZE"),
     "EXPAND_BAND_MATRIX": lambda: band("EXPAND", "OPERATION_EXPAND_BAND_MATRIX"),
     "CONTRACT_BAND_MATRIX": lambda: band("CONTRACT", "OPERATION_CONTRACT_BAND_MATRIX"),
-    "SDPA_BWD": attention_gradient,
 }
 
 
@@ -94,15 +88,3 @@ def test_what_is_missing_is_asked_for(kind):
     with pytest.raises(DnncError, match="it is not set") as caught:
         made(kind.type)
     assert caught.value.status is Status.BAD_PARAM
-
-
-@pytest.mark.parametrize(
-    ("build", "status"),
-    [
-        (lambda: attention_gradient("Q K V"), Status.BAD_PARAM),
-    ],
-)
-def test_what_does_not_fit_is_refused_with_the_descriptor(build, status):
-    with pytest.raises(DnncError) as caught:
-        build()
-    assert caught.value.status is status

@@ -135,6 +135,11 @@ def many_options(g):
     }  # fmt: skip
 
 
+def scaled_padding(g):
+    """What a descriptor can say."""
+    return {"attn_scale": g.tensor([1, 1, 1, 1], name="scale"), **lengths(g)}
+
+
 def masked_dropout(g):
     blocks = g.tensor([2, 1, 1, 1], data_type=dtypes.ui8, name="blocks")
     kept, scale = g.tensor([2, 1, 5, 7], name="mask"), g.tensor([1, 1, 1, 1], name="kept")
@@ -148,6 +153,7 @@ FORWARD["many_options"] = forward(many_options)
 EXAMPLES = {
     "sdpa_backward": [
         CASES["many_options"], gradient(masked_dropout, kv_heads=4), SYMBOLS, HALF,
+        gradient(scaled_padding),
     ]
 }  # fmt: skip
 

@@ -1454,6 +1454,38 @@ func.func @sdpa_fp8_c18(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M
 
 // -----
 
+func.func @sdpa_backward_c4(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x7x8xf32>, %v: tensor<2x4x7x16xf32>, %o: tensor<2x4x5x16xf32>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x8xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_backward (C4): a tensor without a name has dims [2, 4, 5, 8]; accepted: [2, 4, 5, 16]}}
+  "dnn.sdpa_backward"(%q, %k, %v, %o, %stats, %do) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1>, resultSegmentSizes = array<i32: 0, 1, 1, 1, 0, 0>, stats_use_log2 = false, use_alibi_mask = false, use_deterministic_algorithm = false} : (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>, tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x8xf32>) -> (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_backward_c17(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x7x8xf32>, %v: tensor<2x4x7x16xf32>, %o: tensor<2x4x5x16xf32>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x16xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_backward (C17): a tensor without a name has dims [2, 4, 7, 16]; accepted: [2, 4, 7, 8]}}
+  "dnn.sdpa_backward"(%q, %k, %v, %o, %stats, %do) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1>, resultSegmentSizes = array<i32: 0, 1, 1, 1, 0, 0>, stats_use_log2 = false, use_alibi_mask = false, use_deterministic_algorithm = false} : (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>, tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x16xf32>) -> (tensor<2x4x5x8xf32>, tensor<2x4x7x16xf32>, tensor<2x4x7x16xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_backward_c18(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x7x8xf32>, %v: tensor<2x4x7x16xf32>, %o: tensor<2x4x5x16xf32>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x16xf32>) {
+  // expected-error@+1 {{BAD_PARAM: sdpa_backward (C18): dbias without bias; accepted: bias, or no dbias}}
+  "dnn.sdpa_backward"(%q, %k, %v, %o, %stats, %do) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1>, resultSegmentSizes = array<i32: 0, 1, 1, 1, 1, 0>, stats_use_log2 = false, use_alibi_mask = false, use_deterministic_algorithm = false} : (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>, tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x16xf32>) -> (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>, tensor<1x4x5x7xf32>)
+  return
+}
+
+// -----
+
+func.func @sdpa_backward_c19(%q: tensor<2x4x5x8xf32>, %k: tensor<2x4x7x8xf32>, %v: tensor<2x4x7x16xf32>, %sink: tensor<1x4x1x1xf32>, %o: tensor<2x4x5x16xf32>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x16xf32>) {
+  // expected-error@+1 {{BAD_PARAM_SHAPE_MISMATCH: sdpa_backward (C19): a tensor without a name has dims [1, 2, 1, 1]; accepted: [1, 4, 1, 1]}}
+  "dnn.sdpa_backward"(%q, %k, %v, %sink, %o, %stats, %do) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1>, resultSegmentSizes = array<i32: 0, 1, 1, 1, 0, 1>, stats_use_log2 = false, use_alibi_mask = false, use_deterministic_algorithm = false} : (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>, tensor<1x4x1x1xf32>, tensor<2x4x5x16xf32>, tensor<2x4x5x1xf32>, tensor<2x4x5x16xf32>) -> (tensor<2x4x5x8xf32>, tensor<2x4x7x8xf32>, tensor<2x4x7x16xf32>, tensor<1x2x1x1xf32>)
+  return
+}
+
+// -----
+
 func.func @paged_cache_load_c1(%arg0: tensor<6x2x3x8xf32>, %arg1: tensor<3x1x1x1xi32>, %arg2: tensor<3x1x2x1xi32>) {
   // expected-error@+1 {{BAD_PARAM: paged_cache_load (C1): blocks of 3 keys; accepted: a power of two}}
   "dnn.paged_cache_load"(%arg0, %arg1, %arg2) : (tensor<6x2x3x8xf32>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x6x8xf32>

@@ -342,6 +342,13 @@ func.func @sdpa_fp8(%q: tensor<2x4x5x16xf8E4M3FN>, %k: tensor<2x2x7x16xf8E4M3FN>
   return %0#0, %0#1, %0#2, %0#3 : tensor<2x4x5x32xbf16>, tensor<2x4x5x1xf32>, tensor<1x1x1x1xf32>, tensor<1x1x1x1xf32>
 }
 
+// CHECK-LABEL: func.func @sdpa_backward
+// CHECK: "dnn.sdpa_backward"(%{{.*}}) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1>, resultSegmentSizes = array<i32: 0, 1, 1, 1, 0, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false, use_deterministic_algorithm = true}
+func.func @sdpa_backward(%q: tensor<2x4x5x8xf16>, %k: tensor<2x2x7x8xf16>, %v: tensor<2x2x7x16xf16>, %sink: tensor<1x4x1x1xf32>, %o: tensor<2x4x5x16xf16>, %stats: tensor<2x4x5x1xf32>, %do: tensor<2x4x5x16xf16>) -> (tensor<2x4x5x8xf16>, tensor<2x2x7x8xf16>, tensor<2x2x7x16xf16>, tensor<1x4x1x1xf32>) {
+  %0:4 = "dnn.sdpa_backward"(%q, %k, %v, %sink, %o, %stats, %do) {compute_type = f32, diagonal_alignment = "TOP_LEFT", operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1>, resultSegmentSizes = array<i32: 0, 1, 1, 1, 0, 1>, right_bound = 0 : i64, stats_use_log2 = false, use_alibi_mask = false, use_deterministic_algorithm = true} : (tensor<2x4x5x8xf16>, tensor<2x2x7x8xf16>, tensor<2x2x7x16xf16>, tensor<1x4x1x1xf32>, tensor<2x4x5x16xf16>, tensor<2x4x5x1xf32>, tensor<2x4x5x16xf16>) -> (tensor<2x4x5x8xf16>, tensor<2x2x7x8xf16>, tensor<2x2x7x16xf16>, tensor<1x4x1x1xf32>)
+  return %0#0, %0#1, %0#2, %0#3 : tensor<2x4x5x8xf16>, tensor<2x2x7x8xf16>, tensor<2x2x7x16xf16>, tensor<1x4x1x1xf32>
+}
+
 // CHECK-LABEL: func.func @paged_cache_load
 // CHECK: "dnn.paged_cache_load"(%{{.*}}, %{{.*}}, %{{.*}}) : (tensor<6x2x4x8xf16>, tensor<3x1x1x1xi32>, tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16>
 func.func @paged_cache_load(%container: tensor<6x2x4x8xf16>, %lengths: tensor<3x1x1x1xi32>, %table: tensor<3x1x2x1xi32>) -> tensor<3x2x7x8xf16> {
