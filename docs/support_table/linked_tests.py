@@ -310,6 +310,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("test_attention.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention.py"),
     ),
+    "operation sdpa_backward": (
+        *_both("test_attention_gradient.py", target=HOPPER),
+        LinkedTest("tests/dialect/test_attention_gradient.py"),
+    ),
     "operation sdpa_fp8": (
         *_both("test_sdpa_fp8_sm90.py", target=HOPPER),
         LinkedTest("tests/engines/test_sdpa_fp8_sm80.py", target=HOPPER),
