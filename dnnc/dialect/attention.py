@@ -50,6 +50,7 @@ class Attention:
         self.steps = Steps(op.name, arithmetic, 4, tensor_type)
         self.integers = self.steps.computing_in(dtypes.i32)
         self.logic = self.steps.computing_in(dtypes.i1)
+        self._indices: dict[tuple[Tensor, int], Tensor] = {}
 
     # ---- scores
 
@@ -131,13 +132,20 @@ class Attention:
             "binary_select", x, 0.0, is_there, to=self.steps.virtual(x.dtype)
         )
 
-    @cached_property
+    @property
     def _row(self) -> Tensor:
-        return self.integers.pointwise("gen_index", self._indexed, axis=_ROW)
+        return self._index(_ROW)
 
-    @cached_property
+    @property
     def _column(self) -> Tensor:
-        return self.integers.pointwise("gen_index", self._indexed, axis=_COLUMN)
+        return self._index(_COLUMN)
+
+    def _index(self, axis: int) -> Tensor:
+        """Indices along an axis of `_indexed`, which has the scores' dims."""
+        key = self._indexed, axis
+        if key not in self._indices:
+            self._indices[key] = self.integers.pointwise("gen_index", self._indexed, axis=axis)
+        return self._indices[key]
 
     def _alibi_slope(self) -> Tensor:
         """2 ** (-8 / n * (h + 1)) of the n heads of the largest power of two; those after them

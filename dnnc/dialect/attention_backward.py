@@ -43,7 +43,9 @@ class AttentionGradient(Attention):
         is_empty = self._float_is("eq", stats, -math.inf)
         base = steps.pointwise("binary_select", 0.0, stats, is_empty)
         biased = self._biased(scores)
-        p = self._where_seen(steps.pointwise("exp", steps.pointwise("sub", biased, base)))
+        exponential = steps.pointwise("exp", steps.pointwise("sub", biased, base))
+        self._indexed = exponential  # a kernel that masks has it, and makes the indices itself
+        p = self._where_seen(exponential)
         do = self._zero_past(op.do, op.seq_len_q)
         self._over_rows(self._in_type_of(do, self._dropped(p)), do, op.dv)
         dp = self._dropped(self.product(do, self._transposed(op.v)))

@@ -1,13 +1,16 @@
 """The gradient of attention: its reference against differences of the forward pass, and what it
 stands for against its reference."""
 
+from random import Random
+
 import numpy as np
 import pytest
 
 from dnnc.dialect.reference import reference
 from tests.attention_gradients import inputs_of, loss_along, operands_of, past_the_lengths
+from tests.random_attention_gradients import draw
 
-from .attention_gradient_examples import CASES, FORWARD, HALF, SYMBOLS, forward
+from .attention_gradient_examples import CASES, FORWARD, HALF, SYMBOLS, forward, gradient
 from .test_attention import decomposed
 
 GRADIENTS = {"q": "dq", "k": "dk", "v": "dv", "bias": "dbias", "sink_token": "dsink_token"}
@@ -35,6 +38,10 @@ def results(graph, given, of_steps):
 @pytest.mark.parametrize("name", CASES)
 def test_the_reference_is_the_slope_of_the_forward_pass(name):
     _, op, other, given = case(name)
+    assert_slopes(op, other, given)
+
+
+def assert_slopes(op, other, given):
     found = op.computed(given, {})
     rng = np.random.default_rng(1)
     for operand, result in GRADIENTS.items():
@@ -48,11 +55,26 @@ def test_the_reference_is_the_slope_of_the_forward_pass(name):
 @pytest.mark.parametrize("name", CASES)
 def test_what_it_stands_for_gives_the_same(name):
     graph, _, _, given = case(name)
+    assert_steps_give_the_reference(graph, given)
+
+
+def assert_steps_give_the_reference(graph, given):
     whole, parts = (results(graph, given, of_steps) for of_steps in (False, True))
     assert whole.keys() == parts.keys() >= {"dq", "dk", "dv"}
     for result, wanted in whole.items():
         size = max(1.0, np.abs(wanted).max(initial=0.0))
         np.testing.assert_allclose(parts[result], wanted, rtol=1e-4, atol=2e-5 * size)
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("seed", range(30))
+def test_random_options(seed):
+    arguments, dims = draw(Random(seed))
+    graph = gradient(arguments, **dims)().graph.finalize()
+    op, other = graph.ops[-1], operation(forward(arguments, **dims))
+    given = operands_of(op, other, seed)
+    assert_slopes(op, other, given)
+    assert_steps_give_the_reference(graph, given)
 
 
 def test_products_of_16_bits():

@@ -6,6 +6,8 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc.compiler import compile_graph
+from dnnc.engines import heuristics
+from dnnc.target import of
 from tests.attention_gradients import inputs_of, operands_of, past_the_lengths
 from tests.dialect.attention_examples import finish, lengths, new_graph, operands
 from tests.dialect.attention_gradient_examples import CALLS, forward, gradient, soft_cap
@@ -94,10 +96,24 @@ def test_no_rows_or_no_keys(rows, columns):
     check(build(), {"m": rows, "n": columns})
 
 
-def test_results_have_the_same_bits_each_time():
-    graph, op, given = of_the_forward_pass({"attn_scale": 0.5}, dtypes.f16)
-    plan = compile_graph(graph.graph, "sm_90a")
-    inputs = stored(graph, inputs_of(op, given))
-    one, other = (machine.current().run(plan, inputs) for _ in range(2))
-    for uid, array in one.items():
-        np.testing.assert_array_equal(array, other[uid])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", ["causal", "grouped", "padding", "alibi"])
+def test_large_products_run_on_tensor_cores(name, target):
+    arguments, own = CALLS[name]
+    sizes = {"rows": 1024, "columns": 1024, "depth": 64, "value_depth": 128}
+    graph = gradient(arguments, io=dtypes.bf16, **{**own, **sizes})().graph.finalize()
+    choices = heuristics.best_config(graph, of(target)).choices
+    for choice in choices:
+        titles = [op.title for op in choice.fusion.ops]
+        assert choice.engine.name.startswith("matmul_") == ("matmul" in titles)
+        # A kernel makes the indices that it compares.
+        assert not any(t.type == dtypes.i32 for t in choice.fusion.outputs)
+    assert len(choices) <= 9
+
+
+def test_two_outputs_and_an_operand_in_one_epilogue():
+    """P and dS of the product Q K, beside dP - delta: their shared memory is counted."""
+    sizes = {"batch": 4, "heads": 16, "rows": 512, "columns": 512, "depth": 128}
+    build = gradient({"attn_scale": 0.1}, io=dtypes.f16, kv_heads=16, value_depth=128, **sizes)
+    plan = compile_graph(build().graph, "sm_90a")
+    assert len(plan.programs[0].kernels) == 5
