@@ -262,7 +262,7 @@ def _type_of_result(node: Node, port: str, tensor: Tensor) -> enums.data_type | 
     None: what the operation gives, of a slice, which has its input's, and of attention's
     statistics, which are FLOAT; and of a virtual tensor, for `dnnc.pygraph` to choose.
     """
-    is_statistic = node.method.startswith("sdpa") and port != "O"
+    is_statistic = node.method in ("sdpa", "sdpa_fp8") and port != "O"
     if tensor.is_virtual or is_statistic or node.method == "slice":
         return None
     return tensor.owner.context.io_data_type
@@ -372,13 +372,12 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
     for name in _LENGTHS:
         if isinstance(length := node.arguments.get(name), Tensor):
             found[name] = lowered.as_int32(length)
-    modification = "fn" if node.method == "sdpa_fp8" else "score_mod"
-    function = found.get(modification)
-    if function is not None:
-        found[modification] = lowered.modification(node, function)
-        if not found.get("use_padding_mask"):
-            # Lengths are then only what the function reads, which has them already.
-            found = _without(found, "seq_len_q", "seq_len_kv")
+    modifications = [name for name in _MODIFICATIONS if found.get(name) is not None]
+    for name in modifications:
+        found[name] = lowered.modification(node, found[name])
+    if modifications and not found.get("use_padding_mask"):
+        # Lengths are then only what the function reads, which has them already.
+        found = _without(found, "seq_len_q", "seq_len_kv")
     for parameter, tensors in _sides(node):
         if found.get(parameter) is None and (rows := lowered.rows(tensors)) is not None:
             found[parameter] = rows
@@ -390,12 +389,17 @@ def _sdpa(lowered: Lowered, node: Node, given: Given) -> Given:
 
 
 _LENGTHS = ("seq_len_q", "seq_len_kv", "cu_seq_len_q", "cu_seq_len_kv")
+_MODIFICATIONS = ("score_mod", "score_mod_bprop", "fn")
 
 
 def _sides(node: Node) -> list[tuple[str, list[Tensor]]]:
     """The tensors of queries and of keys, with the argument that says how many rows there are."""
-    queries = [node.arguments.get("q"), *node.outputs.values()]
-    keys = [node.arguments.get("k"), node.arguments.get("v")]
+    given, made = node.arguments, node.outputs
+    queries = [given.get("q"), *made.values()]
+    keys = [given.get("k"), given.get("v")]
+    if node.method == "sdpa_backward":
+        queries = [*(given.get(name) for name in ("q", "o", "dO", "stats")), made.get("dQ")]
+        keys += [made.get("dK"), made.get("dV")]
     named = (("max_total_seq_len_q", queries), ("max_total_seq_len_kv", keys))
     return [(name, [t for t in side if isinstance(t, Tensor)]) for name, side in named]
 
@@ -422,6 +426,7 @@ _ADAPTERS: Mapping[str, _Adapter] = {
     "rmsnorm_backward": _rmsnorm_backward,
     "sdpa": _sdpa,
     "sdpa_fp8": _sdpa_fp8,
+    "sdpa_backward": _sdpa,
 }
 
 # Methods of `dnnc.pygraph` without a compute type.

@@ -156,7 +156,7 @@ _WINDOW = "padding pre_padding post_padding stride dilation convolution_mode"
 
 _SM_100 = "of sm_100: its formats and tensor-core instructions are not on Hopper or before"
 _RECURRENT = "a linear recurrence, which cudnn-frontend's own kernels for sm_100 serve"
-_GRADIENT = "the gradient of attention, which dnnc has no engine for yet"
+_GRADIENT = "the gradient of attention in fp8; `sdpa_backward` takes 16 bits"
 _ROPE = "rotary embedding as one operation; slices, mul, add and concatenate make it"
 _SERVED_ELSEWHERE = Missing(_RECURRENT, moments.PLAN)
 
@@ -297,7 +297,7 @@ OPERATIONS: Mapping[str, Operation] = {
         _row("sdpa_fp8", "SDPA_FP8", _SDPA_FP8, "O Stats Amax_S Amax_O", {"Stats": _has_stats},
              written="rng_dump score_max score_sum_exp sf_o"),
         _row("sdpa_backward", "SDPA_BWD", _SDPA_BACKWARD, "dQ dK dV",
-             missing=Missing(_GRADIENT), written="dBias dSink_token rng_dump"),
+             written="dBias dSink_token rng_dump"),
         _row("sdpa_fp8_backward", "SDPA_FP8_BWD",
              f"q k v o dO stats descale_q descale_k descale_v descale_o descale_dO descale_s "
              f"descale_dP scale_s scale_dQ scale_dK scale_dV scale_dP {_FP8_GRADIENT_END}",

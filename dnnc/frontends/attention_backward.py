@@ -9,50 +9,53 @@ from typing import Any
 from ..dialect.derivative import gradient_of
 from ..dialect.ops import SdpaBackward
 from ..dialect.tensor import Tensor
+from ..expr import Size
 from . import enums
+from .argument_types import DataType, DiagonalAlignment, Dropout, Operand, ScoreModification
 from .attention import Call
+from .graph_tensor import GraphTensor
 from .methods import compute_type_of
 
 
 def sdpa_backward(
     self: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    o: Any,
-    dO: Any,
-    stats: Any,
-    attn_scale: Any = None,
-    bias: Any = None,
-    dBias: Any = None,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    dO: Tensor,
+    stats: Tensor,
+    attn_scale: Operand | None = None,
+    bias: Tensor | None = None,
+    dBias: Tensor | None = None,
     use_alibi_mask: bool = False,
     use_padding_mask: bool = False,
-    seq_len_q: Any = None,
-    seq_len_kv: Any = None,
-    max_total_seq_len_q: Any = None,
-    max_total_seq_len_kv: Any = None,
+    seq_len_q: Tensor | None = None,
+    seq_len_kv: Tensor | None = None,
+    max_total_seq_len_q: Size | None = None,
+    max_total_seq_len_kv: Size | None = None,
     use_causal_mask: bool = False,
     use_causal_mask_bottom_right: bool = False,
     sliding_window_length: int | None = None,
-    diagonal_alignment: Any = enums.diagonal_alignment.TOP_LEFT,
+    diagonal_alignment: DiagonalAlignment = enums.diagonal_alignment.TOP_LEFT,
     diagonal_band_left_bound: int | None = None,
     diagonal_band_right_bound: int | None = None,
-    dropout: tuple[Any, ...] | None = None,
-    rng_dump: Any = None,
+    dropout: Dropout | None = None,
+    rng_dump: Tensor | None = None,
     use_deterministic_algorithm: bool = False,
-    compute_data_type: Any = None,
+    compute_data_type: DataType | None = None,
     name: str = "",
-    score_mod: Callable[[Any, Any], Any] | None = None,
-    score_mod_bprop: Callable[[Any, Any], Any] | None = None,
-    sink_token: Any = None,
-    dSink_token: Any = None,
+    score_mod: ScoreModification | None = None,
+    score_mod_bprop: ScoreModification | None = None,
+    sink_token: Tensor | None = None,
+    dSink_token: Tensor | None = None,
     *,
-    block_mask: Any = None,
+    block_mask: Tensor | None = None,
     stats_use_log2: bool = False,
-    softmax_precision: Any = None,
+    softmax_precision: DataType | None = None,
     attn_scale_prefolded: bool = False,
-) -> list[Any]:
-    """The gradient of `sdpa`; gives [dQ, dK, dV].
+) -> tuple[GraphTensor, GraphTensor, GraphTensor]:
+    """The gradient of `sdpa`; gives (dQ, dK, dV).
 
     What is not said here is as in `sdpa`, and has to be what the forward pass was given.  o, stats:
     its results; dO: the gradient of o, [B, Hq, Sq, Dv].  dQ, dK, dV have the dims of q, k, v.
@@ -113,7 +116,7 @@ def sdpa_backward(
         made = _decomposed(call, values, score_mod, score_mod_bprop)
     for result, side in (("dq", queries), ("dk", keys), ("dv", keys)):
         self._packing.may_be_stored(made[result], side)
-    return [made["dq"], made["dk"], made["dv"]]
+    return made["dq"], made["dk"], made["dv"]
 
 
 def _names() -> list[str]:
@@ -125,7 +128,7 @@ def _decomposed(
     values: dict[str, Any],
     score_mod: Callable[[Any, Any], Any],
     score_mod_bprop: Callable[[Any, Any], Any] | None,
-) -> Mapping[str, Tensor]:
+) -> Mapping[str, Any]:
     """Adds what the gradient stands for, with the caller's operations among it; results by name."""
     call.require_function("score_mod", score_mod)
     if score_mod_bprop is not None:

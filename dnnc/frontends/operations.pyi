@@ -1524,6 +1524,100 @@ class Operations:
         attn_scale_prefolded: bool = False,
         kv_mask: Tensor | None = None,
     ) -> tuple[GraphTensor, GraphTensor | None]: ...
+    def sdpa_backward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        o: Tensor,
+        dO: Tensor,
+        stats: Tensor,
+        attn_scale: Operand | None = None,
+        bias: Tensor | None = None,
+        dBias: Tensor | None = None,
+        use_alibi_mask: bool = False,
+        use_padding_mask: bool = False,
+        seq_len_q: Tensor | None = None,
+        seq_len_kv: Tensor | None = None,
+        max_total_seq_len_q: Size | None = None,
+        max_total_seq_len_kv: Size | None = None,
+        use_causal_mask: bool = False,
+        use_causal_mask_bottom_right: bool = False,
+        sliding_window_length: int | None = None,
+        diagonal_alignment: DiagonalAlignment = enums.diagonal_alignment.TOP_LEFT,
+        diagonal_band_left_bound: int | None = None,
+        diagonal_band_right_bound: int | None = None,
+        dropout: Dropout | None = None,
+        rng_dump: Tensor | None = None,
+        use_deterministic_algorithm: bool = False,
+        compute_data_type: DataType | None = None,
+        name: str = "",
+        score_mod: ScoreModification | None = None,
+        score_mod_bprop: ScoreModification | None = None,
+        sink_token: Tensor | None = None,
+        dSink_token: Tensor | None = None,
+        *,
+        block_mask: Tensor | None = None,
+        stats_use_log2: bool = False,
+        softmax_precision: DataType | None = None,
+        attn_scale_prefolded: bool = False,
+    ) -> tuple[GraphTensor, GraphTensor, GraphTensor]:
+        """The gradient of `sdpa`; gives (dQ, dK, dV).
+
+        What is not said here is as in `sdpa`, and has to be what the forward pass was given.  o, stats:
+        its results; dO: the gradient of o, [B, Hq, Sq, Dv].  dQ, dK, dV have the dims of q, k, v.
+        dBias, dSink_token: tensors of the graph that are written, the gradients of bias and sink_token,
+        with their dims.
+        score_mod_bprop(graph, gradient): operations of the graph that make the gradient of the scaled
+        scores of that of the scores that score_mod gives; without it, the derivative of score_mod's
+        pointwise operations is taken.  What else score_mod reads gets no gradient.
+        dropout: (probability, seed, offset), which draw the same mask again, or (mask, scale) and,
+        where it is given, 1 / scale, which is not read.  use_deterministic_algorithm: accepted; results
+        have the same bits each time without it, too.
+        Packed sequences: tensors with a ragged offset, q, o, dO, dQ (and stats, if they have one) on
+        one side, k, v, dK, dV on the other.
+
+        Arguments:
+            q: [B, Hq, Sq, D]
+            k: [B, Hk, Skv, D], or [blocks, Hk, block size, D]
+            v: [B, Hv, Skv, Dv], or [blocks, Hv, block size, Dv]
+            o: [B, Hq, Sq, Dv], of the forward pass
+            dO: [B, Hq, Sq, Dv], the gradient of O
+            stats: [B, Hq, Sq, 1], the log of the sum of exponentials, of the forward pass
+            attn_scale: [1, 1, 1, 1], what scores are multiplied by; optional
+            bias: [1 or B, 1 or Hq, 1 or Sq, 1 or Skv]; optional
+            dBias: [1 or B, 1 or Hq, 1 or Sq, 1 or Skv]; optional
+            use_alibi_mask: whether ALiBi is added; default False
+            use_padding_mask: whether keys and rows past seq_len_kv and seq_len_q are hidden; default False
+            seq_len_q: [B, 1, 1, 1], rows of each batch; optional
+            seq_len_kv: [B, 1, 1, 1], keys of each batch; optional
+            max_total_seq_len_q: rows that packed queries have; default B * Sq
+            max_total_seq_len_kv: rows that packed keys have; default B * Skv
+            use_causal_mask: TOP_LEFT and a right bound of 0; default False
+            use_causal_mask_bottom_right: BOTTOM_RIGHT and a right bound of 0; default False
+            sliding_window_length: a left bound
+            diagonal_alignment: where the diagonal is; default TOP_LEFT
+            diagonal_band_left_bound: columns up to the diagonal that a row sees, the diagonal's included; optional
+            diagonal_band_right_bound: columns past the diagonal that a row sees; optional
+            dropout: (probability, seed, offset), or (mask, scale)
+            rng_dump: [B, Hq, Sq, Skv], the mask of dropout; optional
+            use_deterministic_algorithm: whether results have the same bits each time; default False
+            compute_data_type: the type of the arithmetic; default: the graph's
+            name: a label; results are named after it
+            score_mod: a function of the graph and the scaled scores that gives others
+            score_mod_bprop: a function of the graph and the gradient of what score_mod gives
+            sink_token: [1, Hq, 1, 1], a score without a value; optional
+            dSink_token: [1, Hq, 1, 1]; optional
+            block_mask: [B or 1, Hq or 1, Sq / 128, Skv / 128 / 8], the bits of blocks that are seen; optional
+            stats_use_log2: whether stats are logarithms of base 2; default False
+            softmax_precision: none: what compute_data_type says
+            attn_scale_prefolded: False; default False
+
+        Returns:
+            dq: [B, Hq, Sq, D]
+            dk: [B, Hk, Skv, D]
+            dv: [B, Hv, Skv, Dv]
+        """
     @overload
     def sdpa_fp8(
         self,
@@ -3020,3 +3114,4 @@ class Operations:
             the result
         """
     scaled_dot_product_flash_attention = sdpa
+    scaled_dot_product_flash_attention_backward = sdpa_backward

@@ -84,6 +84,10 @@ _OTHERS = {
     "sdpa.dropout": ("", "(probability, seed, offset), or (mask, scale)"),
     "sdpa.score_mod": ("", "a function of the graph and the scaled scores that gives others"),
     "sdpa.fn": ("", "a function of the graph and the scaled scores that gives others"),
+    "sdpa.score_mod_bprop": (
+        "",
+        "a function of the graph and the gradient of what score_mod gives",
+    ),
     "sdpa.implementation": ("", "any of cuDNN's; all are the same here"),
     "sdpa.unfuse_fma": ("", "False"),
     "sdpa.max_total_seq_len_q": ("", "rows that packed queries have; default B * Sq"),
@@ -96,6 +100,7 @@ _OTHERS = {
 }
 _FAMILIES = {
     "conv_fprop": "conv", "conv_dgrad": "conv", "conv_wgrad": "conv", "sdpa_fp8": "sdpa",
+    "sdpa_backward": "sdpa",
     "resample_backward": "resample", "softmax_backward": "softmax",
     "leaky_relu_backward": "leaky_relu",
 }  # fmt: skip
@@ -195,6 +200,8 @@ def _results(method: str) -> Sequence[Field]:
     results = _kind_of(method).fields_of("result")
     if method in ("sdpa", "sdpa_fp8"):
         return [f for f in results if f.name in ("o", "stats", "amax_s", "amax_o")]
+    if method == "sdpa_backward":
+        return [f for f in results if f.name in ("dq", "dk", "dv")]
     return results
 
 

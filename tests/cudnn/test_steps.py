@@ -302,3 +302,38 @@ def test_a_graph_asks_for_the_retention_it_was_given(monkeypatch):
     assert new(cuda_graph_retention=modes.NONE).get_cuda_graph_retention() is modes.NONE
     monkeypatch.setenv("CUDNN_CUDA_GRAPH_RETENTION", "NONE")
     assert new().get_cuda_graph_retention() is modes.NONE
+
+
+def test_the_gradient_of_attention():
+    """A function of the scores and its own gradient, with what the first one kept."""
+    g = new()
+    dims = [2, 2, 16, 8]
+    q, k, v, o, do = (g.tensor(dims, name=name) for name in ("q", "k", "v", "o", "do"))
+    stats = g.tensor([2, 2, 16, 1], data_type=D.FLOAT, name="stats")
+    bias = g.tensor([1, 2, 16, 16], name="bias")
+    made_of_bias = g.tensor([1, 2, 16, 16], name="dbias")
+    kept = []
+
+    def modified(graph, scores):
+        kept.append(graph.tanh(scores))
+        return kept[0]
+
+    def backwards(graph, gradient):
+        lost = graph.mul(gradient, graph.mul(kept[0], kept[0]))
+        return graph.sub(gradient, lost)
+
+    results = g.sdpa_backward(
+        q, k, v, o, do, stats, attn_scale=0.5, bias=bias, dBias=made_of_bias,
+        score_mod=modified, score_mod_bprop=backwards, use_deterministic_algorithm=True,
+    )  # fmt: skip
+    for tensor in (*results, made_of_bias):
+        output(tensor)
+    g.validate()
+    assert [(t.get_dim(), t.get_data_type()) for t in results] == [(dims, D.HALF)] * 3
+    titles = [op.title for op in g._own.graph.ops]
+    assert titles.count("matmul") == 5
+    assert titles.count("pointwise:tanh_fwd") == 1
+    wrong = new()
+    output(wrong.sdpa_backward(*(image(wrong) for _ in "qkvod"), image(wrong))[0])
+    with pytest.raises(ValueError, match="sdpa_backward.*C4"):
+        wrong.validate()
