@@ -14,7 +14,7 @@ from ..dialect.attention import Attention
 from ..dialect.op import Field
 from ..dialect.ops import Sdpa
 from ..dialect.tensor import Tensor, text
-from ..errors import DnncError, Status
+from ..errors import DnncError, DnncTypeError, Status
 from ..expr import Size
 from ..places import current_place
 from . import enums
@@ -250,6 +250,7 @@ class Call:
 
     def shared(
         self,
+        kind: type[Sdpa],
         tensors: Mapping[str, Any],
         queries: Side,
         keys: Side,
@@ -257,10 +258,13 @@ class Call:
         band: Mapping[str, Any],
     ) -> dict[str, Any]:
         """The fields of operands, lengths, dropout and bounds."""
-        scale = tensors["attn_scale"]
+        for field in kind.fields_of("operand"):
+            if not field.optional and tensors.get(field.name) is None:
+                what = f"{self.method} misses a required argument: {field.parameter!r}"
+                raise DnncTypeError(Status.BAD_PARAM, what, field.doc)
         given = {
             **tensors,
-            "attn_scale": float(scale) if _is_number(scale) else scale,
+            "attn_scale": self.float_of("attn_scale", tensors["attn_scale"]),
             "seq_len_q": queries.lengths,
             "seq_len_kv": keys.lengths,
         }
@@ -348,13 +352,29 @@ class Call:
         if _is_number(first) and len(others) == 2:
             numbers = [self._integer(number) for number in others]
             return {
-                "dropout_probability": float(first),
+                "dropout_probability": self.float_of("dropout", first),
                 **self.operands(dict(zip(("seed", "offset"), numbers, strict=True))),
             }
         # The third of a mask's is 1 / scale, which follows from the scale.
         if not isinstance(first, Tensor):
             raise self.error(f"dropout of a {type(first).__name__} and others", supported)
         return self.operands({"dropout_mask": first, "dropout_scale": others[0]})
+
+    def written(self, results: Mapping[str, Any]) -> Mapping[str, Tensor | None]:
+        """The caller's own tensors, which the operation writes."""
+        for name, value in results.items():
+            if value is not None and not isinstance(value, Tensor):
+                what = f"{self.method}: {name}={value!r:.60}"
+                raise DnncTypeError(Status.BAD_PARAM, what, "a tensor of the graph, or None")
+        return results
+
+    def float_of(self, name: str, value: Any) -> Any:
+        """A number as a float; anything else as it is."""
+        try:
+            return float(value) if _is_number(value) else value
+        except OverflowError as error:
+            what = f"{name}={hex(value):.40}"
+            raise self.error(what, "a number that a double holds") from error
 
     def _integer(self, value: Any) -> Any:
         """A seed or an offset; a number becomes a constant."""

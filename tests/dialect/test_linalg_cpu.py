@@ -30,7 +30,8 @@ def test_examples(op, number, build):
     graph = linalg_cpu.with_sizes(build().graph, SIZES)
     if any(tensor.type.is_fp8 for tensor in graph.tensors):
         pytest.skip("the CPU converts no fp8; tests/engines runs it")
-    check(graph, random_inputs(graph, {}))
+    # Exponentials of scores up to 128, and a difference of sums that nearly cancel.
+    check(graph, random_inputs(graph, {}), slack=340.0 if op == "sdpa_backward" else 4.0)
 
 
 SPECIAL = np.array(

@@ -94,6 +94,17 @@ def test_wrong_calls(arguments, message):
     assert caught.value.status is Status.BAD_PARAM
 
 
+@pytest.mark.parametrize("name", ["q", "k", "v", "o", "dO", "stats"])
+def test_operands_that_must_be_there(name):
+    g = new_graph()
+    given = dict(zip(("q", "k", "v", "o", "dO", "stats"), tensors(g), strict=True))
+    with pytest.raises(TypeError, match=f"misses a required argument: '{name}'"):
+        g.sdpa_backward(**{**given, name: None})
+    if name in "qkv":
+        with pytest.raises(TypeError, match=f"sdpa misses a required argument: '{name}'"):
+            g.sdpa(**{**dict(zip("qkv", operands(g), strict=True)), name: None}, is_inference=True)
+
+
 @pytest.mark.parametrize("parameter", ["softmax_precision", "attn_scale_prefolded"])
 def test_what_other_engines_alone_have(parameter):
     with pytest.raises(dnnc.cudnnGraphNotSupportedError, match=f"{parameter}=True; accepted"):
