@@ -14,7 +14,7 @@ from ..dialect.attention import Attention
 from ..dialect.op import Field
 from ..dialect.ops import Sdpa
 from ..dialect.tensor import Tensor, text
-from ..errors import DnncError, DnncTypeError, Status
+from ..errors import DnncError, Status
 from ..expr import Size
 from ..places import current_place
 from . import enums
@@ -250,7 +250,6 @@ class Call:
 
     def shared(
         self,
-        kind: type[Sdpa],
         tensors: Mapping[str, Any],
         queries: Side,
         keys: Side,
@@ -258,10 +257,6 @@ class Call:
         band: Mapping[str, Any],
     ) -> dict[str, Any]:
         """The fields of operands, lengths, dropout and bounds."""
-        for field in kind.fields_of("operand"):
-            if not field.optional and tensors.get(field.name) is None:
-                what = f"{self.method} misses a required argument: {field.parameter!r}"
-                raise DnncTypeError(Status.BAD_PARAM, what, field.doc)
         given = {
             **tensors,
             "attn_scale": self.float_of("attn_scale", tensors["attn_scale"]),
@@ -359,14 +354,6 @@ class Call:
         if not isinstance(first, Tensor):
             raise self.error(f"dropout of a {type(first).__name__} and others", supported)
         return self.operands({"dropout_mask": first, "dropout_scale": others[0]})
-
-    def written(self, results: Mapping[str, Any]) -> Mapping[str, Tensor | None]:
-        """The caller's own tensors, which the operation writes."""
-        for name, value in results.items():
-            if value is not None and not isinstance(value, Tensor):
-                what = f"{self.method}: {name}={value!r:.60}"
-                raise DnncTypeError(Status.BAD_PARAM, what, "a tensor of the graph, or None")
-        return results
 
     def float_of(self, name: str, value: Any) -> Any:
         """A number as a float; anything else as it is."""

@@ -101,8 +101,10 @@ def sdpa_backward(
         "block_mask": block_mask,
     }
     values: dict[str, Any] = {
-        **call.shared(SdpaBackward, tensors, queries, keys, dropout, band),
-        **call.written({"rng_dump": rng_dump, "dbias": dBias, "dsink_token": dSink_token}),
+        **call.shared(tensors, queries, keys, dropout, band),
+        "rng_dump": rng_dump,
+        "dbias": dBias,
+        "dsink_token": dSink_token,
         "use_alibi_mask": bool(use_alibi_mask),
         "stats_use_log2": bool(stats_use_log2),
         "use_deterministic_algorithm": bool(use_deterministic_algorithm),

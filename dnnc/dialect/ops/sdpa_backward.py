@@ -47,7 +47,7 @@ class SdpaBackward(Sdpa):
     backend = "OPERATION_SDPA_BWD"
 
     o: Tensor = operand("[B, Hq, Sq, Dv], of the forward pass", backend="ODESC")
-    stats: Tensor = operand(  # type: ignore[assignment]
+    stats: Tensor = operand(  # pyright: ignore[reportIncompatibleVariableOverride]
         "[B, Hq, Sq, 1], the log of the sum of exponentials, of the forward pass",
         backend="STATSDESC",
     )
