@@ -265,7 +265,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         "test_pointwise.py", "test_views_in_a_chain", "test_reshape_of_symbols_divides_by_sizes"
     ),
     "operation concatenate": _both("test_pointwise.py", "test_concatenate_of_different_sizes"),
-    "operation broadcast": _both("test_pointwise.py", "test_examples_of_every_operation"),
+    "operation broadcast": (LinkedTest("tests/engines/test_broadcasts.py"),),
     "operation conv_fprop": (
         *_both("test_conv.py"),
         *_both("test_conv_sm80.py"),
@@ -311,7 +311,7 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         LinkedTest("tests/dialect/test_attention.py"),
     ),
     "operation sdpa_backward": (
-        *_both("test_attention_gradient.py", target=HOPPER),
+        LinkedTest("tests/engines/test_attention_gradient.py", target=HOPPER),
         LinkedTest("tests/dialect/test_attention_gradient.py"),
     ),
     "operation sdpa_fp8": (
