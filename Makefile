@@ -20,7 +20,7 @@ pytest: $(STAMP) ## the tests alone
 # What the assembler says of the kernels of tests, where code generation has changed.
 registers: $(STAMP) ## writes down the registers of the PTX that tests know
 	DNNC_TEST_ROTATION=all $(BIN)/python -m pytest -n auto -q --write-registers \
-	  -m "registers and not assembled and not gpu and not slow" tests/engines
+	  -m "registers and not assembled and not gpu and not slow" tests/engines tests/choosing
 
 demo: $(STAMP) ## compiles MiniLM and runs it: on a GPU, or in the interpreter
 	$(BIN)/python -m demo

@@ -196,7 +196,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return profile.run_profile(given, results.Results(given.out, "profile", results.metadata()))
     if given.command == "cudnn-plans":
-        from . import cudnn_search, results
+        from . import results
+        from .peers import cudnn_search
 
         ids = cudnn_search.matching(on_device.listed(given.set, given.seed), given.match)
         made = results.Results(given.out, "cudnn-plans", results.metadata())

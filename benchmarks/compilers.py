@@ -13,8 +13,8 @@ from dnnc.options import DEFAULTS, Options
 from dnnc.plan import format
 from dnnc.plan.plan import Plan
 
-from . import graphs
-from .case import Case
+from .cases.case import Case
+from .graphs import build as graphs
 
 
 def our_graph(case: Case) -> tuple[Any, dict[str, Any]]:

@@ -13,10 +13,12 @@ import dnnc
 from dnnc import worker
 from dnnc.options import Options
 
-from . import contestants, cudnn_peers, host_table, new_sizes
+from . import host_table, new_sizes
+from .cases.matmul import matmul
 from .compilers import Compilers, our_graph
-from .contestants import Bench
-from .matmul_cases import matmul
+from .peers import contestants
+from .peers import cudnn as cudnn_peers
+from .peers.contestants import Bench
 from .results import Results
 from .watch import Watch
 

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dnnc.choosing import mode_b
+from dnnc.choosing.choice import Choice
 from dnnc.dialect.fusion import Fusion, partition
-from dnnc.engines import Engine, engine_named, wider
-from dnnc.engines.choice import Choice
+from dnnc.engines import Engine, engine_named
 from dnnc.engines.engine import Knobs
 from dnnc.target import Target, of
 
 from . import results
-from .case_lists import case_of
+from .cases.lists import case_of
 from .compilers import our_graph
 
 
@@ -69,7 +70,7 @@ def predicted(
     if knobs not in _candidates(engine, case, target):
         return math.inf
     prediction = engine.predict(whole, knobs, target)
-    doubt = wider.doubt(Choice(whole, engine, knobs, prediction)) if mode == "B" else 1.0
+    doubt = mode_b.doubt(Choice(whole, engine, knobs, prediction)) if mode == "B" else 1.0
     return prediction.seconds * doubt
 
 

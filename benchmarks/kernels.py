@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
-from . import contestants, timing
-from .case import Buffers, Case
-from .contestants import Bench, Column, Contestant
+from . import timing
+from .cases.case import Buffers, Case
+from .peers import contestants
+from .peers.contestants import Bench, Column, Contestant
 from .results import Results
 
 # What a step may take: building plans, and running one, which may hang.

@@ -10,20 +10,13 @@ import torch
 
 from dnnc.plan import format
 
-from . import (
-    case_lists,
-    contestants,
-    cudnn_peers,
-    generated,
-    kernels,
-    resnet50,
-    results,
-    sweep,
-    timing,
-)
-from .case import Case
+from . import kernels, resnet50, results, sweep, timing
+from .cases import generated, lists
+from .cases.case import Case
 from .compilers import Compilers
-from .contestants import Bench
+from .peers import contestants
+from .peers import cudnn as cudnn_peers
+from .peers.contestants import Bench
 from .results import Results
 from .watch import Watch
 
@@ -55,7 +48,7 @@ def listed(name: str | None, seed: int | None) -> list[Case]:
         name = name or "all"
         if name in generated.DRAWN:
             raise ValueError(f"--set {name} is drawn: it takes a --seed")
-        return case_lists.SETS[name]()
+        return lists.SETS[name]()
     name = name or next(iter(generated.DRAWN))
     if name not in generated.DRAWN:
         raise ValueError(f"--set {name} is listed: it takes no --seed")
@@ -84,14 +77,14 @@ def swept(given: Namespace) -> list[Case]:
         seed = given.seed if given.set in generated.DRAWN else None
         cases = {case.id: case for case in listed(given.set, seed)}
     elif given.match:
-        cases = {case.id: case for make in case_lists.SETS.values() for case in make()}
+        cases = {case.id: case for make in lists.SETS.values() for case in make()}
     else:
         cases = {case.id: case for case in generated.matmuls(given.seed, given.count)}
     return [case for id_, case in cases.items() if re.search(given.match, id_)]
 
 
 def _variants(given: Namespace, bench: Bench, made: Results) -> None:
-    case = case_lists.case_of(given.case)
+    case = lists.case_of(given.case)
     choices = sweep.named(case, given.engine, given.knobs, bench)
     if given.all:
         choices += sweep.candidates(case, given.engine, given.most, bench)

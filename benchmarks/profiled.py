@@ -16,9 +16,11 @@ from typing import Any
 
 import torch
 
-from . import contestants, cudnn_peers, on_device
+from . import on_device
 from .compilers import Compilers
-from .contestants import Bench
+from .peers import contestants
+from .peers import cudnn as cudnn_peers
+from .peers.contestants import Bench
 from .watch import Watch
 
 _WARM_UPS = 2

@@ -12,11 +12,13 @@ from typing import Any
 
 from examples.resnet50.network import AveragePool, MaxPool, Operation
 
-from . import kernels, resnet50_cases, resnet50_peers
-from .case import Case
-from .cases import add
-from .contestants import Bench, Contestant
-from .matmul_cases import matmul
+from . import kernels
+from .cases import resnet50 as resnet50_cases
+from .cases.case import Case
+from .cases.kinds import add
+from .cases.matmul import matmul
+from .peers import resnet50 as resnet50_peers
+from .peers.contestants import Bench, Contestant
 from .results import Results
 
 # What floors are read from: the fastest streaming kernel, the fastest product.

@@ -8,17 +8,18 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dnnc.choosing import heuristics
+from dnnc.choosing.heuristics import Choice
 from dnnc.dialect.fusion import Fusion, partition
-from dnnc.engines import engine_named, heuristics
-from dnnc.engines.heuristics import Choice
+from dnnc.engines import engine_named
 from dnnc.errors import DnncError
 from dnnc.options import Options
 from dnnc.target import of
 
-from .case import Buffers, Case
+from .cases.case import Buffers, Case
 from .compilers import our_graph
-from .contestants import Bench, Column, our_launch
 from .kernels import measure_or_say
+from .peers.contestants import Bench, Column, our_launch
 from .results import Results, geometric_mean
 
 

@@ -107,8 +107,8 @@ def compile(
 
 def _no_engine(graph: OperationGraph, target: Target, knobs: Mapping[str, int]) -> DnncError:
     """Knobs are an engine's, and which one the heuristics take may change."""
+    from .choosing.explicit import engines_with
     from .dialect.fusion import partition
-    from .engines.explicit import engines_with
 
     (whole,) = partition(graph, [graph.live_ops])
     named = ", ".join(f"{text_of(name)}={value}" for name, value in knobs.items())

@@ -20,16 +20,16 @@ from typing import Any
 
 from . import __version__, keys, log, mlir, passes, tools
 from . import target as targets
+from .choosing import heuristics, hints, spills
+from .choosing.inputs import Inputs, inputs_of
+from .choosing.unspilled import Door, unspilled
+from .choosing.variants import guarded_configs
 from .codegen import nvptx
 from .codegen.nvptx import Assembled
 from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
 from .dialect.json_form import to_json
 from .dialect.prior import priors_of
-from .engines import heuristics, hints, spills
-from .engines.inputs import Inputs, inputs_of
-from .engines.unspilled import Door, unspilled
-from .engines.variants import guarded_configs
 from .errors import DnncError, Status, cudnnGraphNotSupportedError
 from .expr import bounds_of
 from .mlir import ir

@@ -8,7 +8,7 @@ import pytest
 from tests.support import assembler, known_registers, rotation, seeds
 
 # Tests whose kernels are interpreted, and not assembled without the mark `assembled`.
-INTERPRETED = ("tests/engines/", "tests/test_random_")
+INTERPRETED = ("tests/engines/", "tests/choosing/", "tests/test_random_")
 
 
 def pytest_addoption(parser):

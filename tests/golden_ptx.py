@@ -85,7 +85,8 @@ def sources() -> dict[str, Build]:
 
 
 def _sources() -> Iterator[tuple[str, Build]]:
-    from benchmarks import case_lists, graphs
+    from benchmarks.cases import lists as case_lists
+    from benchmarks.graphs import build as graphs
     from tests.dialect.examples import ALL_EXAMPLES
 
     for op, index, build in ALL_EXAMPLES:

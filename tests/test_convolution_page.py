@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dnnc.engines import heuristics
+from dnnc.choosing import heuristics
 from dnnc.errors import DnncError
 from dnnc.target import of
 

@@ -8,9 +8,9 @@ import pytest
 import dnnc
 from dnnc import __version__, errata
 from dnnc import target as targets
+from dnnc.choosing import heuristics
+from dnnc.choosing.inputs import Inputs, inputs_of
 from dnnc.dialect.fusion import partition
-from dnnc.engines import heuristics
-from dnnc.engines.inputs import Inputs, inputs_of
 from dnnc.errors import Status
 from dnnc.options import Options
 
@@ -150,7 +150,7 @@ def test_configs_for_other_sizes_are_barred_too():
     """Each of a plan's variants."""
     graph = ffn().graph.finalize()
     inputs = inputs_of(Options(errata=text(RULE)))
-    from dnnc.engines.variants import guarded_configs
+    from dnnc.choosing.variants import guarded_configs
 
     base = heuristics.best_config(graph, SM80, inputs=inputs)
     found = guarded_configs(graph, SM80, base, inputs=inputs)

@@ -18,6 +18,7 @@ LAYERS = (
     ("worker", "cache"),
     ("compiler",),
     ("passes",),
+    ("choosing",),
     ("engines",),
     ("codegen",),
     ("errata", "record"),
@@ -137,7 +138,10 @@ def test_runtime_loads_no_compiler(statement):
 def test_descriptors_load_no_compiler():
     loaded = loaded_modules("import dnnc; dnnc.backend.CUDNN_BACKEND_TENSOR_DESCRIPTOR")
     assert "dnnc.backend.kinds" in loaded
-    strange = ("numba_cuda_mlir", "dnnc.mlir", "dnnc.compiler", "dnnc.passes", "dnnc.engines")
+    strange = (
+        *("numba_cuda_mlir", "dnnc.mlir", "dnnc.compiler", "dnnc.passes"),
+        *("dnnc.choosing", "dnnc.engines"),
+    )
     assert not [name for name in loaded if name.startswith(strange)]
 
 

@@ -13,13 +13,13 @@ import pytest
 
 import dnnc
 from dnnc import compiler
+from dnnc.choosing import heuristics, splitting
+from dnnc.choosing.declined import MOST_OPS, MOST_REDUCTIONS
 from dnnc.dialect import dnn
 from dnnc.dialect.fusion import Fusion, partition
 from dnnc.dialect.fusion_key import key_of
 from dnnc.dialect.json_form import from_json
-from dnnc.engines import heuristics, splitting
-from dnnc.engines.declined import MOST_OPS, MOST_REDUCTIONS
-from dnnc.engines.matmul_sm90 import MatmulSm90Engine
+from dnnc.engines.product.matmul_sm90 import MatmulSm90Engine
 from dnnc.options import Options
 from dnnc.target import of
 from tests import long_graphs

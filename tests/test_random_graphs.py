@@ -18,6 +18,7 @@ import pytest
 import dnnc
 from dnnc import compiler, dtypes, mlir, passes
 from dnnc import target as targets
+from dnnc.choosing import heuristics
 from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn, structure
 from dnnc.dialect.fusion import partition
@@ -26,7 +27,7 @@ from dnnc.dialect.ops import OPS, Matmul, MoeGroupedMatmul
 from dnnc.dialect.ops.reduction import REDUCTION_MODES
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.dialect.reference import reference
-from dnnc.engines import engine_named, heuristics
+from dnnc.engines import engine_named
 from dnnc.errors import DnncError, Status
 from dnnc.interpreter.parser import parse
 from dnnc.interpreter.plans import run_plan

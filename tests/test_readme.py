@@ -105,10 +105,10 @@ def test_the_refusal_is_printed_so(tmp_path, monkeypatch):
 
 
 def test_the_hint_is_printed_so():
-    """The graph behind it is one of tests/engines/test_hints.py."""
-    from dnnc.engines import heuristics, hints
+    """The graph behind it is one of tests/choosing/test_hints.py."""
+    from dnnc.choosing import heuristics, hints
     from dnnc.target import of
-    from tests.engines.test_hints import product
+    from tests.choosing.test_hints import product
 
     graph, target = product(k=4095).graph.finalize(), of("sm_90a")
     (hint,) = hints.hints(graph, heuristics.best_config(graph, target), target)

@@ -9,8 +9,8 @@ import pytest
 import dnnc
 from dnnc import __version__, record
 from dnnc import target as targets
-from dnnc.engines import heuristics
-from dnnc.engines.inputs import Inputs
+from dnnc.choosing import heuristics
+from dnnc.choosing.inputs import Inputs
 from dnnc.record import (
     Entry,
     Record,

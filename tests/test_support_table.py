@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from dnnc import dtypes
+from dnnc.choosing import heuristics
 from dnnc.dialect.ops import OPS
 from dnnc.dialect.ops.reduction import REDUCTION_MODES
 from dnnc.dialect.pointwise_modes import MODES
-from dnnc.engines import ENGINES, heuristics
+from dnnc.engines import ENGINES
 from dnnc.frontends.methods import methods
 from dnnc.target import TARGETS, of
 from tests.dialect.examples import EXAMPLES
@@ -198,8 +199,8 @@ def test_every_link_leads_to_a_test():
     "link",
     [
         "[engines/test_none.py](../tests/engines/test_none.py)",
-        "[test_none](../tests/engines/test_pointwise.py)",
-        "[test_mode](../tests/gpu/test_reduction.py)",
+        "[test_none](../tests/engines/elementwise/test_pointwise.py)",
+        "[test_mode](../tests/gpu/elementwise/test_reduction.py)",
         "[check](../tests/support/checked.py)",
     ],
 )
@@ -208,7 +209,7 @@ def test_a_link_to_no_test_is_noticed(link):
 
 
 def test_functions_of_the_tests_on_a_device_are_those_of_the_engines():
-    assert not broken_links("[test_modes](../tests/gpu/test_reduction.py)")
+    assert not broken_links("[test_modes](../tests/gpu/elementwise/test_reduction.py)")
 
 
 # ---- true: engines and architectures

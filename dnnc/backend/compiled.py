@@ -26,7 +26,7 @@ def plan_of(config: Config) -> Plan:
     An engine's config is compiled as it is.  In one that the heuristics choose, fusions whose
     kernels spill registers get other choices.
     """
-    from ..engines.unspilled import Door, unspilled
+    from ..choosing.unspilled import Door, unspilled
     from ..worker import compile_graph
 
     graph, target = config.graph, config.target

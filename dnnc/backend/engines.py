@@ -30,7 +30,7 @@ _MODES_OF_CHOSEN = ("A", "FALLBACK")
 class Config:
     """An engine config of a graph on a target: what heuristics give or a user sets.
 
-    index: of its engine.  config: a `dnnc.engines.heuristics.EngineConfig`.
+    index: of its engine.  config: a `dnnc.choosing.heuristics.EngineConfig`.
     """
 
     graph: OperationGraph
@@ -55,7 +55,7 @@ class Config:
     @property
     def behavior_notes(self) -> tuple[BehaviorNote, ...]:
         """How plans of it behave."""
-        from ..engines.info import behavior_notes
+        from ..choosing.info import behavior_notes
 
         names = behavior_notes(*(choice.engine for choice in self.config.choices))
         return tuple(BehaviorNote[f"CUDNN_BEHAVIOR_NOTE_{name}"] for name in names)
@@ -96,7 +96,7 @@ def engine_count() -> int:
 
 def default_inputs() -> Any:
     """Inputs of the choice of configs: the errata of the package and of the user's file."""
-    from ..engines.inputs import inputs_of
+    from ..choosing.inputs import inputs_of
     from ..errata import text_of
 
     return inputs_of(Options(errata=text_of()))
@@ -104,7 +104,7 @@ def default_inputs() -> Any:
 
 def default_config(graph: OperationGraph, target: Target, index: int) -> Config:
     """The config of an engine without knobs set; NOT_SUPPORTED kinds where it declines."""
-    from ..engines import heuristics
+    from ..choosing import heuristics
 
     if index != CHOSEN:
         return config_with(graph, target, index, {})
@@ -120,7 +120,7 @@ def config_with(
     An engine that declines the graph, a knob that it has not and a value that the knob can't take
     are NOT_SUPPORTED kinds, with the reasons; so is any knob of index 0.
     """
-    from ..engines import heuristics
+    from ..choosing import heuristics
 
     if index == CHOSEN:
         what = "knobs of engine 0, the heuristics' choice"
@@ -139,9 +139,9 @@ def config_with(
 
 def _engine_of(graph: OperationGraph, target: Target, index: int) -> tuple[Any, Any]:
     """(the engine, the graph as one fusion), which it takes."""
+    from ..choosing.declined import reasons_against
     from ..dialect.fusion import partition
     from ..engines import ENGINES
-    from ..engines.declined import reasons_against
 
     engine = next((engine for engine in ENGINES if engine.index == index), None)
     if engine is None:
@@ -175,7 +175,7 @@ def _range(name: str, values: Sequence[int]) -> KnobRange:
 
 def ranked(graph: OperationGraph, target: Target, mode: str) -> Sequence[Config]:
     """The configs of a heuristic mode, best first; none is a NOT_SUPPORTED kind with reasons."""
-    from ..engines import heuristics
+    from ..choosing import heuristics
 
     mode = mode if mode in heuristics.MODES else "A"  # INSTANT, where there is no such mode
     found = tuple(heuristics.configs(graph, target, (mode,), default_inputs()))
@@ -189,15 +189,15 @@ def ranked(graph: OperationGraph, target: Target, mode: str) -> Sequence[Config]
 
 def others(graph: OperationGraph, target: Target, inputs: Any) -> Iterable[Any]:
     """The configs that stand for the heuristics' choice, best first, by other inputs."""
-    from ..engines import heuristics
+    from ..choosing import heuristics
 
     return heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs)
 
 
 def _refused(graph: OperationGraph, target: Target, mode: str) -> DnncError:
     """Why a mode has no config."""
-    from ..engines import heuristics
-    from ..engines.nearest import no_config_error
+    from ..choosing import heuristics
+    from ..choosing.nearest import no_config_error
 
     inputs = default_inputs()
     if next(heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs), None) is None:

@@ -26,10 +26,10 @@ from .arguments import (
 )
 
 if TYPE_CHECKING:
+    from ..choosing.heuristics import EngineConfig
+    from ..choosing.inputs import Inputs
     from ..dialect.fusion import Fusion
     from ..dialect.graph import OperationGraph
-    from ..engines.heuristics import EngineConfig
-    from ..engines.inputs import Inputs
     from ..record import Entry
 
 # Ranked configs that are listed without --explain.
@@ -76,7 +76,7 @@ def engines(
     Then the configs that dnnc compile tries, in their order.  A graph that no config fits is an
     error with the nearest engine's reason.  Nothing is compiled.
     """
-    from ..engines.inputs import inputs_of
+    from ..choosing.inputs import inputs_of
     from ..options import Options
 
     modes = parse_modes(mode)
@@ -97,8 +97,8 @@ def _show(
     every: bool,
     explain: bool,
 ) -> None:
+    from ..choosing import heuristics, nearest
     from ..dialect.fusion import partition
-    from ..engines import heuristics, nearest
 
     (whole,) = partition(graph, [graph.live_ops])
     console.heading(f"graph '{graph.name}' on {target.name}, as one fusion")
@@ -118,7 +118,8 @@ def _show(
 
 def _show_fits(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     """A line for each engine that takes the fusion: its best choice."""
-    from ..engines import ENGINES, heuristics
+    from ..choosing import heuristics
+    from ..engines import ENGINES
 
     table = console.table("takes it", ">predicted", "bound by", "best knobs", "notes")
     for engine in ENGINES:
@@ -142,8 +143,8 @@ def _show_refusals(fusion: Fusion, target: Target, every: bool) -> None:
 
     every: a line for each clause of all engines.
     """
-    from ..engines import nearest
-    from ..engines.choice import refusals
+    from ..choosing import nearest
+    from ..choosing.choice import refusals
 
     found = nearest.nearest_first(refusals(fusion, target))
     near = [refusal for refusal in found if nearest.is_related(refusal)]
@@ -168,7 +169,7 @@ def _show_refusals(fusion: Fusion, target: Target, every: bool) -> None:
 
 def _show_barred(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     """How many configs each rule bars."""
-    from ..engines.choice import barred_choices
+    from ..choosing.choice import barred_choices
 
     counts = Counter((c.engine.name, rule) for c, rule in barred_choices(fusion, target, inputs))
     table = console.table("barred", ">configs", "by rule", "why")
@@ -181,8 +182,8 @@ def _show_barred(fusion: Fusion, target: Target, inputs: Inputs) -> None:
 
 def _show_engines(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     """Each engine: what it supports, and its notes and knobs for the fusion if it takes it."""
+    from ..choosing.info import info
     from ..engines import ENGINES
-    from ..engines.info import info
 
     for engine in ENGINES:
         said = info(engine, fusion, target, inputs)

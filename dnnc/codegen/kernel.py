@@ -20,7 +20,7 @@ from ..mlir import ir, llvm
 from ..plan.plan import Arg, TensorMap
 from ..target import Target
 from . import ops
-from .scalar import element_type
+from .scalars.scalar import element_type
 
 # The largest count whose numbers have 32 bits.  The rest up to 2**31 is for blocks and unrolled
 # loops, which go past the end.

@@ -12,9 +12,9 @@ from ..dialect.tensor import Tensor, is_in_tiles, symbols_of
 from ..expr import Dim, Expr, product
 from ..mlir import attributes_of, func, ir, linalg
 from .kernel import Kernel
-from .memory import GlobalTensor, ScalarTensor
-from .tiled_tensor import TiledTensor
-from .walk import Leaf, indexing_maps, inputs_of
+from .memory.tensors import GlobalTensor, ScalarTensor
+from .memory.tiled_tensor import TiledTensor
+from .walk.region_walk import Leaf, indexing_maps, inputs_of
 
 # Where a leaf is read from, along each of its axes: ("loop", axis of the iteration),
 # ("zero",) for a broadcast, or ("other",) for anything that is worked out.

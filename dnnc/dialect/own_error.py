@@ -17,7 +17,7 @@ Array = Any
 
 # Relative errors of one operation in f32 and f64.  `math` functions are within a few ulp, or
 # within about 2**-22 where the result is rounded to fewer bits later; tanh within 2**-10.9 where
-# its result has at most 16 bits (dnnc/codegen/math.py).
+# its result has at most 16 bits (dnnc/codegen/scalars/math.py).
 ARITHMETIC = {"f32": 2.0**-23, "f64": 2.0**-50}
 FUNCTION = {"f32": 2.0**-20.5, "f64": 2.0**-48}
 COARSE = 2.0**-10

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from ..errors import DnncError, Status
-from .conv_depthwise import CONV_DEPTHWISE
-from .conv_grouped_sm80 import CONV_GROUPED_SM80
-from .conv_product_sm90 import CONV_PRODUCT_SM90
-from .conv_sm80 import CONV_SM80
-from .conv_sm90 import CONV_SM90
-from .conv_stem_sm90 import CONV_STEM_SM90
+from .attention.fwd_sm90 import SDPA_FWD_SM90
+from .attention.sm80 import SDPA_SM80
+from .conv.depthwise import CONV_DEPTHWISE
+from .conv.grouped_sm80 import CONV_GROUPED_SM80
+from .conv.product_sm90 import CONV_PRODUCT_SM90
+from .conv.sm80 import CONV_SM80
+from .conv.sm90 import CONV_SM90
+from .conv.stem_sm90 import CONV_STEM_SM90
+from .elementwise.fallback import FALLBACK
+from .elementwise.peers import PEERS
+from .elementwise.pointwise import POINTWISE
+from .elementwise.reduction import REDUCTION
+from .elementwise.resample import RESAMPLE
+from .elementwise.transpose import TRANSPOSE
 from .engine import Engine
-from .fallback import FALLBACK
-from .grid import GRID
-from .matmul_sm80 import MATMUL_SM80
-from .matmul_sm90 import MATMUL_SM90
-from .peers import PEERS
-from .pointwise import POINTWISE
-from .reduction import REDUCTION
-from .resample import RESAMPLE
-from .rows import ROWS
-from .sdpa_fwd_sm90 import SDPA_FWD_SM90
-from .sdpa_sm80 import SDPA_SM80
-from .transpose import TRANSPOSE
+from .product.matmul_sm80 import MATMUL_SM80
+from .product.matmul_sm90 import MATMUL_SM90
+from .rows.engine import ROWS
+from .rows.grid import GRID
 
 ENGINES: tuple[Engine, ...] = (
     POINTWISE,

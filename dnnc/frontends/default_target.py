@@ -84,9 +84,9 @@ def _fitting_rows(
 
     sm_89 stands in for sm_80 where a graph needs what sm_80 lacks, such as fp8 conversion.
     """
-    from ..engines import heuristics
-    from ..engines.inputs import inputs_of
-    from ..engines.nearest import no_config_error
+    from ..choosing import heuristics
+    from ..choosing.inputs import inputs_of
+    from ..choosing.nearest import no_config_error
 
     inputs = inputs_of(options)
     oldest, hopper = targets.of_list(targets.PORTABLE)

@@ -33,7 +33,7 @@ class data_type:
 
 
 class heur_mode(Enum):
-    """How engine configs are ranked: see `dnnc.engines.heuristics`."""
+    """How engine configs are ranked: see `dnnc.choosing.heuristics`."""
 
     INSTANT = "INSTANT"
     A = "A"

@@ -33,9 +33,9 @@ class PlanList:
         modes: Sequence[str],
         options: Options = DEFAULTS,
     ):
-        from ..engines import heuristics
-        from ..engines.inputs import inputs_of
-        from ..engines.nearest import no_config_error
+        from ..choosing import heuristics
+        from ..choosing.inputs import inputs_of
+        from ..choosing.nearest import no_config_error
 
         self.graph = graph
         self.targets = tuple(targets)
@@ -82,7 +82,7 @@ class PlanList:
         Of several that fit, one that spills registers is selected only if others do as well, or
         are predicted to be much slower.
         """
-        from ..engines import hints
+        from ..choosing import hints
 
         self.check_support()
         self._parts = Parts(report, len(self._left()) if all_of_them else 1)
@@ -125,8 +125,8 @@ class PlanList:
     def _unspilled(self, index: int) -> int | None:
         """The index of a config whose kernels do not spill, a config to begin with; of the one that
         spills least, where all do.  None: the config's plan is not within the limits."""
-        from ..engines import heuristics
-        from ..engines.unspilled import Door, unspilled
+        from ..choosing import heuristics
+        from ..choosing.unspilled import Door, unspilled
 
         target = self.targets[0]
 
@@ -204,7 +204,7 @@ class PlanList:
 
     def _guards(self, config: Any, inputs: Any) -> tuple[tuple[str, str], ...]:
         """The guards of the plan that is to be run: it may hold other configs for other sizes."""
-        from ..engines import variants
+        from ..choosing import variants
 
         target, *others = self.targets
         if others:
@@ -235,10 +235,10 @@ class PlanList:
         return self._selected
 
     def append(self, engine_id: int, knobs: Mapping[str, int]) -> None:
+        from ..choosing import heuristics, info
+        from ..choosing.declined import reasons_against
+        from ..choosing.nearest import subject
         from ..dialect.fusion import partition
-        from ..engines import heuristics, info
-        from ..engines.declined import reasons_against
-        from ..engines.nearest import subject
 
         engine = info.engine_at(engine_id)
         (whole,) = partition(self.graph, [self.graph.live_ops])
@@ -254,8 +254,8 @@ class PlanList:
 
     def info_of(self, engine_id: int) -> Any:
         """The `EngineInfo` of an engine for the graph as one fusion."""
+        from ..choosing import info
         from ..dialect.fusion import partition
-        from ..engines import info
 
         (whole,) = partition(self.graph, [self.graph.live_ops])
         return info.info(info.engine_at(engine_id), whole, self.targets[0], self.inputs)

@@ -451,12 +451,12 @@ class pygraph(Operations):
 
     def get_engine_count(self) -> int:
         """One more than the largest engine index; not every index below has an engine."""
-        from ..engines.info import engine_count
+        from ..choosing.info import engine_count
 
         return engine_count()
 
     def get_engine_info(self, engine_id: int) -> Any:
-        """An engine's view of the graph as one fusion: a `dnnc.engines.info.EngineInfo`."""
+        """An engine's view of the graph as one fusion: a `dnnc.choosing.info.EngineInfo`."""
         plans = self._unranked() if self._plans is None else self._plans
         return plans.info_of(engine_id)
 

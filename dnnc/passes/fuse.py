@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import target as targets
+from ..choosing import heuristics
+from ..choosing.inputs import inputs_of_files
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
-from ..engines import heuristics
-from ..engines.inputs import inputs_of_files
 from ..mlir import ir
 from ..options import DEFAULT_MODES
 from .pass_base import Pass

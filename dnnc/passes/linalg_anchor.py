@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..codegen.scalar import convert
+from ..codegen.scalars.scalar import convert
 from ..dialect import dnn
 from ..dialect.op import Op
 from ..dialect.tensor import Tensor

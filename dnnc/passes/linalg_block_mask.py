@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..codegen.mask_conditions import BLOCKS
-from ..codegen.scalar import constant, element_type
+from ..codegen.attention.mask_conditions import BLOCKS
+from ..codegen.scalars.scalar import constant, element_type
 from ..dialect.ops.block_mask_load import BITS, BlockMaskLoad
 from ..mlir import arith, ir, linalg, tensor
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, accumulation_type, constant, convert, element_type
+from ..codegen.scalars.scalar import Scalars, accumulation_type, constant, convert, element_type
 from ..dialect import structure
 from ..dialect.ops.conv import Convolution
 from ..dialect.tensor import Tensor, packed_strides

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, accumulation_type, convert, element_type
+from ..codegen.scalars.scalar import Scalars, accumulation_type, convert, element_type
 from ..dialect.ops import MoeGroupedMatmul
 from ..dtypes import DType
 from ..mlir import arith, ir, linalg, tensor

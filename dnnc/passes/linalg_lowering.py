@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import constant, convert, element_type
+from ..codegen.scalars.scalar import constant, convert, element_type
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op

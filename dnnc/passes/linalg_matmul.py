@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..codegen.scalar import Scalars, accumulation_type, convert
+from ..codegen.scalars.scalar import Scalars, accumulation_type, convert
 from ..dialect.ops import Matmul
 from ..dialect.tensor import Tensor
 from ..dtypes import DType

@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..codegen.attention_sources import LOAD
-from ..codegen.scalar import constant, convert, element_type
+from ..codegen.attention.sources import LOAD
+from ..codegen.scalars.scalar import constant, convert, element_type
 from ..dialect.ops.paged_cache_load import PagedCacheLoad
 from ..mlir import arith, ir, linalg, tensor
 

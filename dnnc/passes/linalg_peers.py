@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, convert
+from ..codegen.scalars.scalar import Scalars, convert
 from ..dialect import structure
 from ..dialect.ops.peer_reduction import PeerReduction
 from ..mlir import arith, ir, linalg, tensor

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, convert
+from ..codegen.scalars.scalar import Scalars, convert
 from ..dialect.ops import Pointwise
 from .linalg_approximation import approximation, stays_float
 from .linalg_lowering import Lowering

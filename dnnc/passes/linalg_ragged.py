@@ -23,8 +23,8 @@ import math
 from typing import Any
 
 from .. import dtypes
-from ..codegen.attention_sources import FACTOR, LOAD
-from ..codegen.scalar import constant, convert, element_type
+from ..codegen.attention.sources import FACTOR, LOAD
+from ..codegen.scalars.scalar import constant, convert, element_type
 from ..dialect import structure
 from ..dialect.ops.ragged import RaggedLoad, RaggedStore
 from ..dialect.tensor import Tensor, packed_strides

@@ -13,7 +13,7 @@ import math
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, convert
+from ..codegen.scalars.scalar import Scalars, convert
 from ..dialect import structure
 from ..dialect.averages import total_type
 from ..dialect.ops import Reduction

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, constant, convert, element_type
+from ..codegen.scalars.scalar import Scalars, constant, convert, element_type
 from ..dialect.ops.resample import Resample, ResampleBackward, Resampling
 from ..dialect.tensor import Tensor, packed_strides, sizes
 from ..dialect.windows import Windows

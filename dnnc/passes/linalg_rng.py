@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..codegen.scalar import Scalars, constant, convert, element_type
+from ..codegen.scalars.scalar import Scalars, constant, convert, element_type
 from ..dialect import philox, structure
 from ..dialect.ops.rng import FRACTION_BITS, Rng
 from ..dialect.tensor import Tensor

@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ..choosing import explicit
 from ..dialect import dnn, structure
 from ..dialect.bound_attributes import BOUNDS
 from ..dialect.op import Op
@@ -46,10 +47,10 @@ from ..dialect.ops import (
     Transpose,
 )
 from ..dialect.tensor import Tensor
-from ..engines import engine_named, explicit
-from ..engines.attention import attention_of, attention_reasons
-from ..engines.operand_types import CASTING, with_casts
-from ..engines.refined import REFINING, refined
+from ..engines import engine_named
+from ..engines.attention.pattern import attention_of, attention_reasons
+from ..engines.views.operand_types import CASTING, with_casts
+from ..engines.views.refined import REFINING, refined
 from ..errors import DnncError, Status
 from ..mlir import attributes_of, func, ir
 from .fuse import target_of

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .. import target as targets
+from ..choosing import heuristics
+from ..choosing.choice import refusals
+from ..choosing.inputs import Inputs, inputs_of_files
+from ..choosing.nearest import declined_text, every_reason
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
-from ..engines import heuristics
-from ..engines.choice import refusals
-from ..engines.inputs import Inputs, inputs_of_files
-from ..engines.nearest import declined_text, every_reason
 from ..errors import DnncError, Status
 from ..target import Target
 from .fuse import target_of

@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..choosing import explicit
+from ..choosing.heuristics import parsed_partition
 from ..codegen.region import Region
 from ..dialect import dnn, structure
 from ..dialect.attributes import typed
 from ..dialect.difference import Difference, first_difference, has_only
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
-from ..engines import engine_named, explicit
-from ..engines.attention import attention_reasons
-from ..engines.heuristics import parsed_partition
+from ..engines import engine_named
+from ..engines.attention.pattern import attention_reasons
 from ..errors import DnncError, Status
 from ..mlir import ir, run_pipeline
 from . import stages

@@ -50,9 +50,9 @@ def candidates(
 
     A graph that no engine takes is an error with the nearest engine's reason.
     """
-    from ..engines import heuristics
-    from ..engines.inputs import inputs_of
-    from ..engines.nearest import no_config_error
+    from ..choosing import heuristics
+    from ..choosing.inputs import inputs_of
+    from ..choosing.nearest import no_config_error
 
     inputs = inputs_of(options or Options())
     found: dict[tuple[str, str], dict[int, float]] = {}

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from ..choosing.choice_text import choice_text
+from ..choosing.explicit import verify_choice
+from ..choosing.heuristics import parsed_partition
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..engines import engine_named
-from ..engines.choice_text import choice_text
 from ..engines.engine import Prediction
-from ..engines.explicit import verify_choice
-from ..engines.heuristics import parsed_partition
 from ..errors import DnncError
 from ..expr import assuming, typical_dim
 from ..plan.plan import FusionRecord, Kernel, Launch, Plan, Program, Step, Variant

@@ -6,8 +6,9 @@ import contextlib
 from functools import cache
 from itertools import product
 
+from dnnc.choosing import heuristics
 from dnnc.dialect.fusion import Fusion
-from dnnc.engines import ENGINES, heuristics
+from dnnc.engines import ENGINES
 from dnnc.engines.engine import Engine
 from dnnc.errors import DnncError
 from dnnc.target import TARGETS, Target

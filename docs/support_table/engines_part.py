@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from dnnc import dtypes
+from dnnc.choosing.priors import REDUCING, WRITERS
 from dnnc.dialect.fusion import Fusion
 from dnnc.dtypes import DType
 from dnnc.engines import ENGINES
 from dnnc.engines.engine import Engine
-from dnnc.engines.priors import REDUCING, WRITERS
 from dnnc.target import TARGETS, Target
 from tests.dialect.examples import EXAMPLES
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import dnnc
 from dnnc import target as targets
+from dnnc.choosing import heuristics
 from dnnc.dialect.graph import OperationGraph
-from dnnc.engines import heuristics
 from dnnc.errors import DnncError, Status
 from dnnc.expr import assuming
 from dnnc.plan import format

@@ -9,7 +9,8 @@ import dnnc
 from dnnc import DnncError, Status
 from dnnc import backend as b
 from dnnc.backend.engines import knob_name
-from dnnc.engines import ENGINES, heuristics
+from dnnc.choosing import heuristics
+from dnnc.engines import ENGINES
 from tests.runtime.fake_driver import FakeDriver
 from tests.support import machine
 from tests.support.checked import random_inputs

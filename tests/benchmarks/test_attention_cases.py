@@ -9,9 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
-from benchmarks import attention_peers, cases, contestants, torch_peers  # noqa: E402
-from benchmarks.attention_blocks import mask_bytes, seen_blocks  # noqa: E402
-from benchmarks.attention_cases import (  # noqa: E402
+from benchmarks.cases import kinds  # noqa: E402
+from benchmarks.cases.attention import (  # noqa: E402
     MODIFIED,
     attention,
     attention_of,
@@ -21,10 +20,13 @@ from benchmarks.attention_cases import (  # noqa: E402
     listed,
     seen,
 )
+from benchmarks.cases.attention_blocks import mask_bytes, seen_blocks  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
+from benchmarks.peers import attention as attention_peers  # noqa: E402
+from benchmarks.peers import contestants, torch_columns  # noqa: E402
+from dnnc.choosing.heuristics import configs  # noqa: E402
 from dnnc.dialect.fusion import partition  # noqa: E402
-from dnnc.engines.heuristics import configs  # noqa: E402
-from dnnc.engines.sdpa_fwd_sm90 import SDPA_FWD_SM90  # noqa: E402
+from dnnc.engines.attention.fwd_sm90 import SDPA_FWD_SM90  # noqa: E402
 from dnnc.target import of  # noqa: E402
 
 from .test_cases import is_close  # noqa: E402
@@ -38,7 +40,7 @@ SCORES = ("full", "causal", "causal_softcap2", "causal_documents20", "documents2
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch):
-    monkeypatch.setattr(cases, "DEVICE", "cpu")
+    monkeypatch.setattr(kinds, "DEVICE", "cpu")
     torch.manual_seed(0)
 
 
@@ -107,7 +109,7 @@ def test_flex_attention_is_the_case(scores):
 def test_columns_of_torch():
     assert set(contestants.torch_columns(small(), [{}], None)) == {"torch", "torch_cudnn"}
     assert not contestants.torch_columns(small(MODIFIED[0]), [{}], None)
-    assert torch_peers.inductor(small(), {}) is None
+    assert torch_columns.inductor(small(), {}) is None
 
 
 def test_the_engine_takes_all_as_one():

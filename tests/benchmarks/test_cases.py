@@ -11,15 +11,23 @@ import dnnc  # noqa: E402
 from benchmarks import (  # noqa: E402
     DRAWN_NAMES,
     SET_NAMES,
-    case_lists,
-    cases,
-    generated,
     on_device,
-    torch_peers,
 )
 from benchmarks.__main__ import parser  # noqa: E402
+from benchmarks.cases import (  # noqa: E402
+    generated,
+)
+from benchmarks.cases import (  # noqa: E402
+    kinds as cases,
+)
+from benchmarks.cases import (  # noqa: E402
+    lists as case_lists,
+)
+from benchmarks.cases.matmul import LAYOUTS, matmul, matmul_of  # noqa: E402
 from benchmarks.compilers import Compilers, our_graph  # noqa: E402
-from benchmarks.matmul_cases import LAYOUTS, matmul, matmul_of  # noqa: E402
+from benchmarks.peers import (  # noqa: E402
+    torch_columns as torch_peers,
+)
 from dnnc.options import Options  # noqa: E402
 
 pytestmark = pytest.mark.torch

@@ -9,19 +9,27 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from benchmarks import (  # noqa: E402
-    cases,
-    contestants,
-    conv_layers,
     kernels,
     timing,
-    torch_peers,
 )
-from benchmarks.case_lists import case_of  # noqa: E402
+from benchmarks.cases import (  # noqa: E402
+    conv_layers,
+)
+from benchmarks.cases import (  # noqa: E402
+    kinds as cases,
+)
+from benchmarks.cases.conv import conv, conv_of  # noqa: E402
+from benchmarks.cases.conv_shape import ConvShape  # noqa: E402
+from benchmarks.cases.lists import case_of  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
-from benchmarks.conv_cases import conv, conv_of  # noqa: E402
-from benchmarks.conv_shape import ConvShape  # noqa: E402
+from benchmarks.peers import (  # noqa: E402
+    contestants,
+)
+from benchmarks.peers import (  # noqa: E402
+    torch_columns as torch_peers,
+)
 from benchmarks.watch import Watch  # noqa: E402
-from dnnc.engines import heuristics  # noqa: E402
+from dnnc.choosing import heuristics  # noqa: E402
 from dnnc.target import of  # noqa: E402
 
 from .test_cases import is_close  # noqa: E402

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import cudnn_peers, cudnn_search
+from benchmarks.peers import cudnn as cudnn_peers
+from benchmarks.peers import cudnn_search
 from benchmarks.results import Results
 
 

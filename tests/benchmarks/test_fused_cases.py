@@ -7,9 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import case_lists, cases, torch_peers  # noqa: E402
-from benchmarks.compilers import our_graph  # noqa: E402
-from benchmarks.fused_cases import (  # noqa: E402
+from benchmarks.cases import kinds, lists  # noqa: E402
+from benchmarks.cases.fused import (  # noqa: E402
     KINDS,
     fused_of,
     grouped,
@@ -18,6 +17,8 @@ from benchmarks.fused_cases import (  # noqa: E402
     softmax,
     swiglu,
 )
+from benchmarks.compilers import our_graph  # noqa: E402
+from benchmarks.peers import torch_columns  # noqa: E402
 
 from .test_cases import as_numpy, is_close  # noqa: E402
 
@@ -33,7 +34,7 @@ SMALL = {
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch):
-    monkeypatch.setattr(cases, "DEVICE", "cpu")
+    monkeypatch.setattr(kinds, "DEVICE", "cpu")
     torch.manual_seed(0)
 
 
@@ -57,12 +58,12 @@ def test_graph_is_the_case(kind):
 def test_torch_is_the_case(kind):
     case = SMALL[kind]
     buffers = case.make()
-    assert is_close(case, torch_peers.eager(case)(buffers), case.exact(buffers)["y"])
-    assert torch_peers.fused(case) is None
+    assert is_close(case, torch_columns.eager(case)(buffers), case.exact(buffers)["y"])
+    assert torch_columns.fused(case) is None
 
 
 def test_inductor_has_no_grouped_product():
-    assert torch_peers.inductor(SMALL["grouped"], {}) is None
+    assert torch_columns.inductor(SMALL["grouped"], {}) is None
 
 
 @pytest.mark.parametrize("case", [softmax(3000, 16, 1 << 12), swiglu(1100, 16, 1 << 13)],
@@ -71,16 +72,16 @@ def test_exact_rows_are_from_everywhere(case):
     assert case.row_step > 1
     buffers = case.make()
     some = case.exact(buffers)["y"]
-    whole = torch_peers.eager(case)({n: t.double() for n, t in buffers.items()})
+    whole = torch_columns.eager(case)({n: t.double() for n, t in buffers.items()})
     assert torch.allclose(whole[:: case.row_step], some)
 
 
 def test_exact_rows_of_every_expert(monkeypatch):
-    monkeypatch.setattr("benchmarks.fused_cases._GROUPED_ELEMENTS", 1 << 9)
+    monkeypatch.setattr("benchmarks.cases.kinds.fused._GROUPED_ELEMENTS", 1 << 9)
     case = grouped(6, 100, 8, 16)
     assert case.row_step > 1
     buffers = case.make()
-    whole = torch_peers.eager(case)(buffers)
+    whole = torch_columns.eager(case)(buffers)
     assert is_close(case, whole[:: case.row_step], case.exact(buffers)["y"])
 
 
@@ -115,13 +116,13 @@ def test_operations_and_bytes():
 
 
 def test_units_are_those_of_what_binds():
-    units = {case.id.partition("/bf16/")[2]: case.unit for case in case_lists.fused()}
+    units = {case.id.partition("/bf16/")[2]: case.unit for case in lists.fused()}
     assert units["swiglu/4096x14336x4096"] == units["grouped/64x16384x4096x4096"] == "TFLOP/s"
     assert units["swiglu/16x14336x4096"] == units["grouped/64x256x4096x4096"] == "GB/s"
 
 
 def test_every_grouped_case_has_a_plain_one_beside_it():
-    listed = {case.id: case for case in case_lists.fused()}
+    listed = {case.id: case for case in lists.fused()}
     for case in listed.values():
         if case.kind == "grouped":
             _, *sizes = case.p.values()
@@ -130,7 +131,7 @@ def test_every_grouped_case_has_a_plain_one_beside_it():
 
 
 def test_ids_of_other_sizes():
-    assert case_lists.case_of("fused/bf16/grouped/3x96x40x48").p == {
+    assert lists.case_of("fused/bf16/grouped/3x96x40x48").p == {
         "e": 3,
         "t": 96,
         "n": 40,

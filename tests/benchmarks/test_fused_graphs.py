@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import dnnc
-from benchmarks import graphs
-from benchmarks.fused_graphs import BUILDERS, EPSILON
+from benchmarks.graphs import build as graphs
+from benchmarks.graphs.fused import BUILDERS, EPSILON
 from dnnc import dtypes
+from dnnc.choosing import heuristics
 from dnnc.dialect.fusion import partition
-from dnnc.engines import engine_named, heuristics
+from dnnc.engines import engine_named
 from dnnc.target import of
 
 SMALL = {

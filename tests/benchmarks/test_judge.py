@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from benchmarks import SET_NAMES, case_lists, compilers
+from benchmarks import SET_NAMES, compilers
 from benchmarks.__main__ import main
+from benchmarks.cases import lists
 
 CASE = "matmul/fp16/none/512x512x512"
 
@@ -40,8 +41,8 @@ def test_shares_of_the_fastest(tmp_path, capsys, fast, share):
 def test_cases_have_sizes_and_graphs_without_torch():
     kinds = set()
     for name in SET_NAMES:
-        for case in case_lists.SETS[name]():
-            again = case_lists.case_of(case.id)
+        for case in lists.SETS[name]():
+            again = lists.case_of(case.id)
             assert (again.id, again.p, again.bytes) == (case.id, case.p, case.bytes)
             if case.kind not in kinds:
                 kinds.add(case.kind)
@@ -53,6 +54,6 @@ def test_cases_have_sizes_and_graphs_without_torch():
 
 @pytest.mark.usefixtures("no_torch")
 def test_buffers_ask_for_torch():
-    case = case_lists.case_of(CASE)
+    case = lists.case_of(CASE)
     with pytest.raises(ImportError):
         case.make()

@@ -8,18 +8,28 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import (  # noqa: E402
-    cases,
-    image_norm_cases,
-    memory_cases,
-    part_norm_cases,
-    torch_peers,
-    vector_cases,
+from benchmarks.cases import (  # noqa: E402
+    image_norm as image_norm_cases,
 )
+from benchmarks.cases import (  # noqa: E402
+    kinds as cases,
+)
+from benchmarks.cases import (  # noqa: E402
+    memory as memory_cases,
+)
+from benchmarks.cases import (  # noqa: E402
+    part_norm as part_norm_cases,
+)
+from benchmarks.cases import (  # noqa: E402
+    vector as vector_cases,
+)
+from benchmarks.cases.image_norm import unpacked  # noqa: E402
+from benchmarks.cases.memory import KINDS, large_squares, memory_of  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
-from benchmarks.image_norm_cases import unpacked  # noqa: E402
-from benchmarks.image_norm_graphs import EPSILON, MOMENTUM  # noqa: E402
-from benchmarks.memory_cases import KINDS, large_squares, memory_of  # noqa: E402
+from benchmarks.graphs.image_norm import EPSILON, MOMENTUM  # noqa: E402
+from benchmarks.peers import (  # noqa: E402
+    torch_columns as torch_peers,
+)
 from dnnc.compiler import compile_graph  # noqa: E402
 from dnnc.interpreter.plans import run_plan  # noqa: E402
 

@@ -9,9 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
-from benchmarks import cases, contestants, torch_peers  # noqa: E402
-from benchmarks.compilers import our_graph  # noqa: E402
-from benchmarks.packed_cases import (  # noqa: E402
+from benchmarks.cases import kinds  # noqa: E402
+from benchmarks.cases.packed import (  # noqa: E402
     MEANS,
     TOTALS,
     lengths_of,
@@ -19,8 +18,13 @@ from benchmarks.packed_cases import (  # noqa: E402
     packed,
     packed_of,
 )
+from benchmarks.compilers import our_graph  # noqa: E402
+from benchmarks.peers import (  # noqa: E402
+    contestants,
+    torch_columns,
+)
+from dnnc.choosing.heuristics import configs  # noqa: E402
 from dnnc.dialect.fusion import partition  # noqa: E402
-from dnnc.engines.heuristics import configs  # noqa: E402
 from dnnc.target import of  # noqa: E402
 
 from .test_cases import is_close  # noqa: E402
@@ -31,7 +35,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch):
-    monkeypatch.setattr(cases, "DEVICE", "cpu")
+    monkeypatch.setattr(kinds, "DEVICE", "cpu")
     torch.manual_seed(0)
 
 
@@ -98,7 +102,7 @@ def test_an_engine_takes_all_as_one():
 def test_columns_of_torch():
     case = packed(90, 2, 8, 20)
     assert set(contestants.torch_columns(case, [{}], None)) == {"torch"}
-    assert torch_peers.inductor(case, {}) is None
+    assert torch_columns.inductor(case, {}) is None
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,16 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402
 
-from benchmarks import cases, contestants, torch_peers  # noqa: E402
-from benchmarks.case_lists import SETS  # noqa: E402
+from benchmarks.cases import kinds  # noqa: E402
+from benchmarks.cases.lists import SETS  # noqa: E402
+from benchmarks.cases.paged import in_order, listed, paged, paged_of  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
-from benchmarks.paged_cases import in_order, listed, paged, paged_of  # noqa: E402
+from benchmarks.peers import (  # noqa: E402
+    contestants,
+    torch_columns,
+)
+from dnnc.choosing.heuristics import configs  # noqa: E402
 from dnnc.dialect.fusion import partition  # noqa: E402
-from dnnc.engines.heuristics import configs  # noqa: E402
 from dnnc.target import of  # noqa: E402
 
 from .test_cases import is_close  # noqa: E402
@@ -23,7 +27,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch):
-    monkeypatch.setattr(cases, "DEVICE", "cpu")
+    monkeypatch.setattr(kinds, "DEVICE", "cpu")
     torch.manual_seed(0)
 
 
@@ -72,7 +76,7 @@ def test_an_engine_takes_all_as_one():
 def test_columns_of_torch():
     case = paged(1, 2, 32, 8, 1, 16)
     assert contestants.torch_columns(case, [{}], None) == {}
-    assert torch_peers.inductor(case, {}) is None
+    assert torch_columns.inductor(case, {}) is None
 
 
 @pytest.mark.parametrize(

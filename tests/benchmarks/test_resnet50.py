@@ -13,18 +13,30 @@ torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
 from benchmarks import (  # noqa: E402
-    cases,
-    contestants,
-    cudnn_peers,
     resnet50,
-    resnet50_cases,
-    resnet50_peers,
     resnet50_table,
     timing,
-    torch_peers,
 )
-from benchmarks.case import Case  # noqa: E402
+from benchmarks.cases import (  # noqa: E402
+    kinds as cases,
+)
+from benchmarks.cases import (  # noqa: E402
+    resnet50 as resnet50_cases,
+)
+from benchmarks.cases.case import Case  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
+from benchmarks.peers import (  # noqa: E402
+    contestants,
+)
+from benchmarks.peers import (  # noqa: E402
+    cudnn as cudnn_peers,
+)
+from benchmarks.peers import (  # noqa: E402
+    resnet50 as resnet50_peers,
+)
+from benchmarks.peers import (  # noqa: E402
+    torch_columns as torch_peers,
+)
 from benchmarks.results import Results  # noqa: E402
 from benchmarks.watch import Watch  # noqa: E402
 from examples.resnet50.network import NETWORKS, Conv  # noqa: E402

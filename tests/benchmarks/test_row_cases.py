@@ -8,9 +8,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import dnnc  # noqa: E402
-from benchmarks import cases, torch_peers  # noqa: E402
+from benchmarks.cases import kinds  # noqa: E402
+from benchmarks.cases.row import KINDS, rows_of  # noqa: E402
 from benchmarks.compilers import our_graph  # noqa: E402
-from benchmarks.row_cases import KINDS, rows_of  # noqa: E402
+from benchmarks.peers import torch_columns  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -20,7 +21,7 @@ WITHOUT_CPU = ("layernorm_backward", "rmsnorm_backward")
 
 @pytest.fixture(autouse=True)
 def on_cpu(monkeypatch):
-    monkeypatch.setattr(cases, "DEVICE", "cpu")
+    monkeypatch.setattr(kinds, "DEVICE", "cpu")
     torch.manual_seed(0)
 
 
@@ -57,7 +58,7 @@ def test_graph_is_the_case(kind):
 def test_torch_is_the_case(kind):
     case = KINDS[kind](24, 40)
     buffers = case.make()
-    returned = torch_peers.eager(case)(buffers)
+    returned = torch_columns.eager(case)(buffers)
     returned = returned if isinstance(returned, tuple) else (returned,)
     for value, (name, wanted) in zip(returned, case.exact(buffers).items(), strict=True):
         assert is_close(case, value.reshape(wanted.shape), wanted), name

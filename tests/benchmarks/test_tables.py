@@ -69,8 +69,8 @@ def test_compile_times():
 def test_judging_wants_three_configurations_of_a_case(tmp_path):
     pytest.importorskip("torch")
     from benchmarks.judge import _whole, run_judge, shares_of
+    from dnnc.choosing.heuristics import choices
     from dnnc.engines import engine_named
-    from dnnc.engines.heuristics import choices
     from dnnc.target import of
 
     case, target = "matmul/bf16/none/4096x4096x4096", of("sm_90a")

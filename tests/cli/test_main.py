@@ -9,8 +9,8 @@ import pytest
 
 import dnnc as package
 from dnnc import cli, compiler
+from dnnc.choosing import heuristics
 from dnnc.cli import arguments
-from dnnc.engines import heuristics
 
 from .commands import ROOT, dnnc, dnnc_process
 

@@ -5,9 +5,9 @@ import numpy as np
 from dnnc import dtypes, mlir
 from dnnc import target as targets
 from dnnc.codegen import nvptx, ops
-from dnnc.codegen.index import Index
-from dnnc.codegen.memory import GlobalTensor
+from dnnc.codegen.memory.tensors import GlobalTensor
 from dnnc.codegen.output import Output
+from dnnc.codegen.walk.index import Index
 from dnnc.dialect.tensor import Tensor, packed_strides, symbols_of
 from dnnc.expr import Expr
 from dnnc.passes.lower_to_nvvm import PIPELINE

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from dnnc.codegen import contraction, ops
+from dnnc.codegen import ops
+from dnnc.codegen.scalars import contraction
 from dnnc.mlir import arith, ir, llvm
 from tests.codegen.kernels import THREADS, applied
 

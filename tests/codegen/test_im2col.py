@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dnnc import Dim, dtypes
-from dnnc.codegen import im2col
-from dnnc.codegen.im2col import Im2colBox, Window
+from dnnc.codegen.hopper import im2col
+from dnnc.codegen.hopper.im2col import Im2colBox, Window
 from dnnc.dialect.tensor import packed_strides
 
 from .kernels import tensor

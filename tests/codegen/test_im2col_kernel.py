@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 from dnnc import Dim, dtypes
-from dnnc.codegen import cluster, im2col, mbarrier, ops
-from dnnc.codegen.cluster import Cluster
-from dnnc.codegen.im2col import Im2colBox, Window
-from dnnc.codegen.index import Index
-from dnnc.codegen.memory import GlobalTensor, register_type
-from dnnc.codegen.pipeline import Cursor, Pipeline
-from dnnc.codegen.smem import CHUNK_BYTES, byte_pointer
-from dnnc.codegen.staged_store import turn_of
+from dnnc.codegen import ops
+from dnnc.codegen.hopper import cluster, im2col, mbarrier
+from dnnc.codegen.hopper.cluster import Cluster
+from dnnc.codegen.hopper.im2col import Im2colBox, Window
+from dnnc.codegen.hopper.pipeline import Cursor, Pipeline
+from dnnc.codegen.hopper.staged_store import turn_of
+from dnnc.codegen.memory.smem import CHUNK_BYTES, byte_pointer
+from dnnc.codegen.memory.tensors import GlobalTensor, register_type
+from dnnc.codegen.walk.index import Index
 from dnnc.expr import ceildiv
 from dnnc.mlir import nvvm
 from tests.support import machine

@@ -3,7 +3,7 @@
 import pytest
 
 from dnnc import compiler
-from dnnc.codegen.attention_region import AttentionRegion
+from dnnc.codegen.attention.region import AttentionRegion
 from dnnc.codegen.region import Region
 from dnnc.dialect import dnn, structure
 from dnnc.options import Options

@@ -4,9 +4,9 @@ import pytest
 
 import dnnc
 from dnnc import compiler
-from dnnc.codegen.attention_region import AttentionRegion
-from dnnc.codegen.mask_conditions import Anything, Both, Compare, Either, Linear
-from dnnc.codegen.mask_ranges import is_triangular
+from dnnc.codegen.attention.mask_conditions import Anything, Both, Compare, Either, Linear
+from dnnc.codegen.attention.mask_ranges import is_triangular
+from dnnc.codegen.attention.region import AttentionRegion
 from dnnc.codegen.region import Region
 from dnnc.dialect import dnn, structure
 from dnnc.options import Options

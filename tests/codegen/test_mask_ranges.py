@@ -5,8 +5,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from dnnc.codegen.mask_conditions import Anything, Both, Compare, Either, Linear, negated
-from dnnc.codegen.mask_ranges import Ranges, is_triangular, ranges
+from dnnc.codegen.attention.mask_conditions import Anything, Both, Compare, Either, Linear, negated
+from dnnc.codegen.attention.mask_ranges import Ranges, is_triangular, ranges
 
 ROWS, COLUMNS = np.arange(24)[:, None], np.arange(30)[None]
 TERMS = {"a": 7, "b": -3, "c": 0}

@@ -5,7 +5,8 @@ import math as python_math
 import numpy as np
 import pytest
 
-from dnnc.codegen import math, ops
+from dnnc.codegen import ops
+from dnnc.codegen.scalars import math
 from dnnc.mlir import arith, ir
 from dnnc.mlir import math as mlir_math
 from tests.codegen.kernels import TARGET, applied

@@ -5,8 +5,8 @@ import pytest
 
 from dnnc import dtypes
 from dnnc.codegen import ops
-from dnnc.codegen.index import Index
-from dnnc.codegen.memory import GlobalTensor
+from dnnc.codegen.memory.tensors import GlobalTensor
+from dnnc.codegen.walk.index import Index
 from dnnc.mlir import ir
 from tests.codegen.kernels import plan_of, tensor
 from tests.support import machine

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from dnnc.codegen.pipeline import Cursor
+from dnnc.codegen.hopper.pipeline import Cursor
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4, 7])

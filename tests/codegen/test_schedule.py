@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from dnnc.codegen.schedule import TileOrder
+from dnnc.codegen.tiles.schedule import TileOrder
 from dnnc.expr import Expr
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from dnnc import Dim, dtypes
-from dnnc.codegen import tma
-from dnnc.codegen.staged_store import StagedStore, turn_of
+from dnnc.codegen.hopper import tma
+from dnnc.codegen.hopper.staged_store import StagedStore, turn_of
 from dnnc.dialect.tensor import Tensor
 from dnnc.expr import Expr
 

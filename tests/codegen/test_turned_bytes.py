@@ -2,8 +2,8 @@
 
 import pytest
 
-from dnnc.codegen.turned_bytes import TurnedBytes, quads
-from dnnc.codegen.wgmma import AccumulatorLayout, OperandLayout
+from dnnc.codegen.hopper.turned_bytes import TurnedBytes, quads
+from dnnc.codegen.hopper.wgmma import AccumulatorLayout, OperandLayout
 
 
 def test_sizes():

@@ -3,7 +3,7 @@
 import pytest
 
 from dnnc import dtypes
-from dnnc.codegen.wgmma import INSTRUCTIONS, AccumulatorLayout, OperandLayout, Panels
+from dnnc.codegen.hopper.wgmma import INSTRUCTIONS, AccumulatorLayout, OperandLayout, Panels
 
 
 @pytest.mark.parametrize("n", [8, 24, 64, 256])

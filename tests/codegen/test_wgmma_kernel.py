@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from dnnc import dtypes
-from dnnc.codegen import mbarrier, ops, tma, wgmma
-from dnnc.codegen.index import Index
-from dnnc.codegen.memory import GlobalTensor
-from dnnc.codegen.smem import address, byte_pointer
-from dnnc.codegen.wgmma import INSTRUCTIONS, AccumulatorLayout, OperandLayout, Panels
+from dnnc.codegen import ops
+from dnnc.codegen.hopper import mbarrier, tma, wgmma
+from dnnc.codegen.hopper.wgmma import INSTRUCTIONS, AccumulatorLayout, OperandLayout, Panels
+from dnnc.codegen.memory.smem import address, byte_pointer
+from dnnc.codegen.memory.tensors import GlobalTensor
+from dnnc.codegen.walk.index import Index
 from dnnc.mlir import arith, ir, llvm
 from tests.support import machine
 

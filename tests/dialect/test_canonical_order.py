@@ -5,8 +5,8 @@ import random
 import pytest
 
 import dnnc
+from dnnc.choosing import heuristics
 from dnnc.dialect.json_form import from_json, ops_to_json, to_json
-from dnnc.engines import heuristics
 from dnnc.record import of_structure, structure_key, symbol_names, to_structure
 
 

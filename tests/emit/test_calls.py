@@ -14,9 +14,9 @@ from dnnc.options import Options
 from dnnc.runtime import load
 from dnnc.runtime.loaded import choose_program
 from tests.attention_plans import decode_plan, prefill_plan
-from tests.engines.test_grid import batchnorm
-from tests.engines.test_grouped_matmul import operands
-from tests.engines.test_peers import forward
+from tests.engines.elementwise.test_peers import forward
+from tests.engines.product.test_grouped_matmul import operands
+from tests.engines.rows.test_grid import batchnorm
 from tests.plan.plans import WHOLE
 
 from .built import Built, kernel_sizes

@@ -11,11 +11,12 @@ from dnnc.codegen import nvptx
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.pointwise_modes import MODES
-from dnnc.engines import engine_named, knobs_sm90
-from dnnc.engines.conv import conv_of, shape_of
-from dnnc.engines.conv_grouped_tile import GroupedFacts
-from dnnc.engines.knobs_sm80 import WARPS
-from dnnc.engines.product_model import TILE_REGISTERS
+from dnnc.engines import engine_named
+from dnnc.engines.conv.grouped_tile import GroupedFacts
+from dnnc.engines.conv.pattern import conv_of, shape_of
+from dnnc.engines.product import knobs_sm90
+from dnnc.engines.product.knobs_sm80 import WARPS
+from dnnc.engines.product.model_sm80 import TILE_REGISTERS
 from dnnc.options import Options
 from dnnc.target import of
 
@@ -24,12 +25,12 @@ from ..attention_graphs import Pattern
 from ..dialect.examples import peer_reduction
 from ..fp8_attention import FAST
 from ..fp8_attention import attention as attention_of_fp8
-from .test_grid import add_relu_mask, batchnorm, gradients, scaled_by_amax
-from .test_matmul_sm80 import new_graph as matmul_graph
-from .test_matmul_sm80 import product, strides
-from .test_matmul_sm90 import softmax
-from .test_pointwise import new_graph
-from .test_reduction import reduce
+from .elementwise.test_pointwise import new_graph
+from .elementwise.test_reduction import reduce
+from .product.test_matmul_sm80 import new_graph as matmul_graph
+from .product.test_matmul_sm80 import product, strides
+from .product.test_matmul_sm90 import softmax
+from .rows.test_grid import add_relu_mask, batchnorm, gradients, scaled_by_amax
 
 pytestmark = pytest.mark.registers
 

@@ -19,17 +19,17 @@ from tests.support import multiprocessors
 from tests.support.checked import random_inputs
 from tests.support.compare import assert_close
 
-from .convs import image
-from .test_conv import new_graph as conv_graph
-from .test_conv_sm90 import SMALL as CONV_SMALL
-from .test_fragments_sm90 import SWAPPED, weights_of_8_bits
-from .test_grid import batchnorm
-from .test_grouped_matmul import operands
-from .test_matmul_sm80 import new_graph as matmul_graph
-from .test_matmul_sm80 import strides
-from .test_matmul_sm90 import SMALL, TALL, softmax
-from .test_pointwise import new_graph
-from .test_reduction import reduce
+from .conv.convs import image
+from .conv.test_pattern import new_graph as conv_graph
+from .conv.test_sm90 import SMALL as CONV_SMALL
+from .elementwise.test_pointwise import new_graph
+from .elementwise.test_reduction import reduce
+from .product.test_fragments_sm90 import SWAPPED, weights_of_8_bits
+from .product.test_grouped_matmul import operands
+from .product.test_matmul_sm80 import new_graph as matmul_graph
+from .product.test_matmul_sm80 import strides
+from .product.test_matmul_sm90 import SMALL, TALL, softmax
+from .rows.test_grid import batchnorm
 
 SEEDS = 20
 STEPS = 150_000  # of a launch

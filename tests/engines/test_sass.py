@@ -16,22 +16,19 @@ from tests.support.sass_listing import parse
 from tests.support.sass_plugin import SassPlugin
 
 from .. import attention_graphs, fp8_attention
-from . import (
-    test_conv_before_sm90,
-    test_conv_turns_sm90,
-    test_fragments_sm90,
-    test_sdpa_fp8_sm90,
-    test_sdpa_fwd_sm90,
-    test_turns_sm90,
-)
-from .convs import around, convolved, image
-from .test_conv_before_sm90 import scaled
-from .test_conv_exits_sm90 import genstats, reduced
-from .test_conv_halo_sm90 import with_halo
-from .test_conv_sm90 import SMALL
-from .test_matmul_sm90 import SMALL as PRODUCT
-from .test_matmul_sm90 import new_graph as product_graph
-from .test_matmul_sm90 import product
+from .attention import test_fp8_sm90 as test_sdpa_fp8_sm90
+from .attention import test_fwd_sm90 as test_sdpa_fwd_sm90
+from .conv import test_before_sm90 as test_conv_before_sm90
+from .conv import test_turns_sm90 as test_conv_turns_sm90
+from .conv.convs import around, convolved, image
+from .conv.test_before_sm90 import scaled
+from .conv.test_exits_sm90 import genstats, reduced
+from .conv.test_halo_sm90 import with_halo
+from .conv.test_sm90 import SMALL
+from .product import test_fragments_sm90, test_turns_sm90
+from .product.test_matmul_sm90 import SMALL as PRODUCT
+from .product.test_matmul_sm90 import new_graph as product_graph
+from .product.test_matmul_sm90 import product
 
 pytestmark = pytest.mark.assembled
 

@@ -4,7 +4,7 @@ import pytest
 
 import dnnc
 from dnnc.engines import ENGINES
-from tests.engines.test_matmul_sm80 import product
+from tests.engines.product.test_matmul_sm80 import product
 
 
 def planned(operand="HALF", target="sm_90a", modes=("A", "FALLBACK"), size=256):

@@ -22,8 +22,8 @@ from tests.emit import c_compiler
 from tests.emit.built import C_TYPES
 from tests.emit.example import write_files
 from tests.emit.test_calls import grouped, new_graph, product, scaled, streamed, twice
-from tests.engines.test_grid import CONFIG, batchnorm
-from tests.engines.test_pointwise import M
+from tests.engines.elementwise.test_pointwise import M
+from tests.engines.rows.test_grid import CONFIG, batchnorm
 from tests.support import device, machine
 from tests.support.checked import check, random_inputs
 

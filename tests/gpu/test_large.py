@@ -4,7 +4,7 @@ import pytest
 
 import dnnc
 from dnnc import dtypes, worker
-from dnnc.engines.knobs_sm80 import WARPS
+from dnnc.engines.product.knobs_sm80 import WARPS
 from dnnc.options import Options
 from tests.support import device
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.engines.convs import around, packed
-from tests.engines.test_priors import (  # noqa: F401
+from tests.choosing.test_priors import (  # noqa: F401
     convolution,
     last,
     test_a_product_for_each_image,
@@ -20,6 +19,7 @@ from tests.engines.test_priors import (  # noqa: F401
     test_what_reads_the_output_finds_the_new_values,
     watch,
 )
+from tests.engines.conv.convs import around, packed
 from tests.support.checked import check
 
 pytestmark = pytest.mark.sm90

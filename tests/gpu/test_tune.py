@@ -3,8 +3,8 @@
 import pytest
 
 import dnnc
+from dnnc.choosing.choice_text import choice_text
 from dnnc.compiler import compile_graph
-from dnnc.engines.choice_text import choice_text
 from dnnc.runtime import driver
 from dnnc.tuning import DeviceTimer, autotune, compile_candidates, time_candidates
 from dnnc.tuning.race import Rules

@@ -2,6 +2,6 @@
 
 import pytest
 
-from tests.engines.test_variants import *  # noqa: F403
+from tests.choosing.test_variants import *  # noqa: F403
 
 pytestmark = pytest.mark.sm90

@@ -99,10 +99,10 @@ def test_refused(name):
 @pytest.mark.parametrize("name", sorted([*FITS, *REFUSED]))
 def test_every_clause_has_its_reason(name):
     """An engine that declines says what is wrong and what would be accepted."""
+    from dnnc.choosing.info import info
     from dnnc.cli.files import read_source
     from dnnc.dialect.fusion import partition
     from dnnc.engines import ENGINES
-    from dnnc.engines.info import info
 
     graph = read_source(str(GRAPHS / f"{name}.py")).graph
     (whole,) = partition(graph, [graph.live_ops])

@@ -11,9 +11,9 @@ import contextlib
 import re
 
 from dnnc import compiler
+from dnnc.choosing import spills
 from dnnc.codegen import nvptx
 from dnnc.codegen.nvptx import Assembled, Resources
-from dnnc.engines import spills
 from dnnc.store import MemoryStore
 
 from . import known_registers, rotation

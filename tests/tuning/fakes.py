@@ -14,7 +14,7 @@ def ffn(rows=None, name="ffn", x="x"):
 
 def choice_of(plan):
     """The choice of a plan of one fusion, as candidates have it."""
-    from dnnc.engines.choice import choice_text
+    from dnnc.choosing.choice import choice_text
 
     (fusion,) = plan.programs[0].fusions
     return choice_text(fusion.engine, fusion.knobs)

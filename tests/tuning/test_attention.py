@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import dnnc
+from dnnc.choosing import heuristics
+from dnnc.choosing.choice_text import choice_of_text, choice_text
+from dnnc.choosing.inputs import Inputs
+from dnnc.choosing.variants import guarded_configs
 from dnnc.compiler import compile_graph
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
-from dnnc.engines import heuristics
-from dnnc.engines.choice_text import choice_of_text, choice_text
-from dnnc.engines.inputs import Inputs
-from dnnc.engines.variants import guarded_configs
 from dnnc.expr import assuming, parse_guard
 from dnnc.options import Options
 from dnnc.record import Entry, Record, structure_key, symbol_names, to_structure

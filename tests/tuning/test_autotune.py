@@ -11,9 +11,9 @@ import pytest
 
 import dnnc
 from dnnc import record
+from dnnc.choosing import heuristics
+from dnnc.choosing.inputs import Inputs
 from dnnc.compiler import compile_graph
-from dnnc.engines import heuristics
-from dnnc.engines.inputs import Inputs
 from dnnc.errors import DnncError, Status
 from dnnc.options import Options
 from dnnc.record import Record
@@ -180,7 +180,7 @@ def test_sizes_that_the_graph_has_not(sizes):
 
 def test_a_graph_over_several_devices_is_refused():
     """Its kernels would wait for ever."""
-    from tests.engines.test_peers import forward
+    from tests.engines.elementwise.test_peers import forward
 
     with pytest.raises(DnncError, match=r"NOT_SUPPORTED: .*over several devices"):
         autotune(forward(2, 0), timer=FakeTimer(prefers_other_tiles))

@@ -1,0 +1,1 @@
+"""What is timed: cases by family, their lists, and cases that nobody listed."""

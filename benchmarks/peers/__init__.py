@@ -1,0 +1,1 @@
+"""Who is compared: dnnc, cuDNN, torch."""

@@ -1,0 +1,96 @@
+"""Attention in torch: its flash and cuDNN backends, and flex_attention through inductor.
+
+Each gives (o, stats), stats [b, h, s].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..cases.attention import is_seen
+from ..cases.case import Buffers, Case
+
+Call = Callable[[Buffers], Any]
+
+
+def is_modified(case: Case) -> bool:
+    """Whether its scores are more than those that torch's own backends have."""
+    return case.p["scores"] not in ("full", "causal")
+
+
+def backends(case: Case) -> dict[str, Call]:
+    """Column -> call; none where scores are modified, and none of fp8."""
+    if case.kind == "paged":  # it has no kernel of its own for pages
+        return {}
+    if case.kind == "packed":
+        return {"torch": flash_of_packed(case)}
+    is_there = not is_modified(case) and case.p["dtype"] != "e4m3"
+    return {} if not is_there else {"torch": flash(case), "torch_cudnn": of_cudnn(case)}
+
+
+def flash(case: Case) -> Call:
+    """What `scaled_dot_product_attention` calls under SDPBackend.FLASH_ATTENTION."""
+    is_causal = bool(case.p["causal"])
+    run = torch.ops.aten._scaled_dot_product_flash_attention
+    return lambda s: run(s["q"], s["k"], s["v"], 0.0, is_causal)[:2]
+
+
+def flash_of_packed(case: Case) -> Call:
+    """What `torch.nn.attention.varlen.varlen_attn` calls: tensors [t, h, d], stats [h, t]."""
+    run, longest = torch.ops.aten._flash_attention_forward, max(case.p["lengths"])
+
+    def call(s: Buffers) -> Any:
+        q, k, v = (s[name][0].transpose(0, 1) for name in "qkv")
+        first = s["first"].flatten()
+        o, stats, *_ = run(q, k, v, first, first, longest, longest, 0.0, True, False)
+        return o.transpose(0, 1), stats
+
+    return call
+
+
+def of_cudnn(case: Case) -> Call:
+    """The same under SDPBackend.CUDNN_ATTENTION."""
+    is_causal = bool(case.p["causal"])
+    run = torch.ops.aten._scaled_dot_product_cudnn_attention
+    return lambda s: run(s["q"], s["k"], s["v"], None, True, 0.0, is_causal)[:2]
+
+
+def flex(case: Case, buffers: Buffers) -> Call:
+    """flex_attention, not compiled yet; blocks of keys that no row sees are left out.
+
+    buffers: any set; documents and masks of blocks are the same in all of them.
+    """
+    from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+
+    p = case.p
+    slopes = buffers["slopes"].flatten() if p["alibi"] else None
+
+    def mask(b: Any, h: Any, row: Any, column: Any) -> Any:
+        return is_seen(dict(p), row, column, buffers)
+
+    def score(s: Any, b: Any, h: Any, row: Any, column: Any) -> Any:
+        if p["softcap"]:
+            s = p["softcap"] * torch.tanh(s / p["softcap"])
+        if slopes is not None:
+            s = s + slopes[h] * (column - row)
+        return s
+
+    blocks = create_block_mask(mask, None, None, p["s"], p["s"], device=buffers["q"].device)
+    has_score = bool(p["softcap"] or p["alibi"])
+
+    def call(s: Buffers) -> Any:
+        o, more = flex_attention(
+            s["q"],
+            s["k"],
+            s["v"],
+            score_mod=score if has_score else None,
+            block_mask=blocks,
+            enable_gqa=p["groups"] > 1,
+            return_aux=AuxRequest(lse=True),
+        )
+        return o, more.lse
+
+    return call

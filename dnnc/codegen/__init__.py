@@ -1,0 +1,1 @@
+"""Parts that kernels are made of, by what they stand on."""

@@ -1,0 +1,165 @@
+# pyright: basic
+"""Warp-level tensor-core products (`mma.sync`): instructions as rows, fragments, loads.
+
+One instruction multiplies A [16, k] by B [k, 8]; k elements are 32 bytes for every operand type,
+so that an operand's fragments are loaded the same way for all: `ldmatrix` moves 8 rows of 16
+bytes, four such matrices at a time.  Sources: PTX ISA, "Matrix Fragments for mma.m16n8k16" and
+its neighbours; "Warp-level matrix load instruction: ldmatrix".
+
+Accumulator of m16n8, lane l: element i is row l / 4 + 8 * (i / 2), column 2 * (l % 4) + i % 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ... import dtypes
+from ...dtypes import DType
+from ...mlir import arith, ir, llvm, nvvm
+from .. import ops
+from ..scalars.scalar import constant
+
+M, N = 16, 8
+K_BYTES = 32
+CHUNK_BYTES = 16
+CHUNKS_PER_STEP = K_BYTES // CHUNK_BYTES
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An `mma.sync.m16n8` instruction.
+
+    operand: data type of A and B.  accumulator: of C.  k: depth.  ptx: the operand's PTX name.
+    """
+
+    operand: DType
+    accumulator: DType
+    k: int
+    ptx: str
+
+    def __post_init__(self) -> None:
+        assert self.k * self.operand.bits == 8 * K_BYTES, f"{self} does not take 32 bytes of k"
+
+    @property
+    def chunk_elems(self) -> int:
+        """Elements of 16 bytes."""
+        return CHUNK_BYTES * 8 // self.operand.bits
+
+
+INSTRUCTIONS = {
+    row.operand: row
+    for row in (
+        Instruction(dtypes.f16, dtypes.f32, 16, "f16"),
+        Instruction(dtypes.bf16, dtypes.f32, 16, "bf16"),
+        Instruction(dtypes.f32, dtypes.f32, 8, "tf32"),
+        Instruction(dtypes.i8, dtypes.i32, 32, "s8"),
+    )
+}
+
+
+def multiply(row: Instruction, a: Sequence[Any], b: Sequence[Any], c: Sequence[Any]) -> list[Any]:
+    """c + a @ b of one instruction: a 4 registers, b 2, c 4 scalars."""
+    element = c[0].type
+    result = ir.Type.parse(f"!llvm.struct<({', '.join([str(element)] * 4)})>")
+    kind = ir.Attribute.parse(f"#nvvm.mma_type<{row.ptx}>")
+    options: dict[str, Any] = {"multiplicand_a_ptx_type": kind, "multiplicand_b_ptx_type": kind}
+    if row.operand == dtypes.f16:  # the one type whose registers MLIR wants as pairs
+        pair = ir.VectorType.get([2], ir.F16Type.get())
+        a, b = ([llvm.BitcastOp(pair, r).result for r in registers] for registers in (a, b))
+    if row.operand.is_integer:
+        overflow = ir.Attribute.parse("#nvvm.mma_int_overflow<wrapped>")
+        options["int_overflow_behavior"] = overflow
+    made = nvvm.mma_sync(
+        result,
+        ir.Attribute.parse(f"#nvvm.shape<m = {M}, n = {N}, k = {row.k}>"),
+        ir.Attribute.parse("#nvvm.mma_layout<row>"),
+        ir.Attribute.parse("#nvvm.mma_layout<col>"),
+        list(a), list(b), list(c), **options,
+    )  # fmt: skip
+    return _unpack(made, 4, element)
+
+
+def _unpack(struct: Any, count: int, element: Any) -> list[Any]:
+    return [
+        llvm.ExtractValueOp(element, struct, ir.DenseI64ArrayAttr.get([i])).result
+        for i in range(count)
+    ]
+
+
+def load_matrices(pointer: Any, *, transposed: bool) -> list[Any]:
+    """Four 8x8 matrices of 16-bit elements from shared memory, a register each.
+
+    pointer: of the row that the lane names: row lane % 8 of matrix lane / 8.
+    transposed: each matrix is handed out by columns.
+    """
+    layout = "col" if transposed else "row"
+    word = ops.i32_type()
+    result = ir.Type.parse("!llvm.struct<(i32, i32, i32, i32)>")
+    made = nvvm.ldmatrix(
+        pointer, 4,
+        ir.Attribute.parse(f"#nvvm.mma_layout<{layout}>"),
+        ir.Attribute.parse("#nvvm.ld_st_matrix_shape<m = 8, n = 8>"),
+        ir.Attribute.parse("#nvvm.ld_st_matrix_elt_type<b16>"),
+        results=[result],
+    )  # fmt: skip
+    return _unpack(made, 4, word)
+
+
+# ---- which row and chunk a lane names, as functions of its number
+
+
+def a_lane(lane: Any) -> tuple[Any, Any]:
+    """(row of 16, chunk of 2) for A stored [m][k]: rows 0-7, 8-15, then the second chunk."""
+    return ops.and_(lane, 15), ops.shr(lane, 4)
+
+
+def b_lane(lane: Any) -> tuple[Any, Any]:
+    """(row of 16, chunk of 2) for B stored [n][k]: both chunks of 8 columns, then 8 more."""
+    row = ops.add(ops.and_(lane, 7), ops.shl(ops.shr(lane, 4), 3))
+    return row, ops.and_(ops.shr(lane, 3), 1)
+
+
+def a_lane_transposed(lane: Any) -> tuple[Any, Any]:
+    """(k of 16, chunk of 2) for A stored [k][m]: m 0-7, 8-15, then the next 8 of k."""
+    k = ops.add(ops.and_(lane, 7), ops.shl(ops.shr(lane, 4), 3))
+    return k, ops.and_(ops.shr(lane, 3), 1)
+
+
+def b_lane_transposed(lane: Any) -> tuple[Any, Any]:
+    """(k of 16, chunk of 2) for B stored [k][n]: k 0-7, 8-15, then the next 8 of n."""
+    return ops.and_(lane, 15), ops.shr(lane, 4)
+
+
+def accumulator_place(lane: Any, i: int) -> tuple[Any, Any]:
+    """(row, column) of element i of an accumulator; elements 2j and 2j + 1 are neighbours."""
+    return ops.add(ops.shr(lane, 2), 8 * (i // 2)), ops.add(ops.shl(ops.and_(lane, 3), 1), i % 2)
+
+
+# ---- f32 operands on tf32 hardware
+
+# The largest number of 10 mantissa bits.
+_TF32_MAX = 3.4011621342146535e38
+
+
+def tf32(value: Any) -> Any:
+    """An f32 register (as i32) rounded to tf32, to nearest, ties away."""
+    text = "cvt.rna.tf32.f32 $0, $1;"
+    return llvm.inline_asm(ops.i32_type(), [value], text, "=r,r")
+
+
+def tf32_pair(value: Any) -> tuple[Any, Any]:
+    """(high, low) with high + low == value to about 22 bits; both tf32, as i32.
+
+    An infinity becomes (largest, infinity), so that products with it stay infinite; high is
+    kept finite for the same reason where rounding would reach infinity.
+    """
+    f32 = ir.F32Type.get()
+    number = llvm.BitcastOp(f32, value).result
+    rounded = llvm.BitcastOp(f32, tf32(value)).result
+    high = arith.MinNumFOp(rounded, constant(_TF32_MAX, f32)).result
+    high = arith.MaxNumFOp(high, constant(-_TF32_MAX, f32)).result
+    low = arith.SubFOp(number, high).result
+    as_words = [llvm.BitcastOp(ops.i32_type(), part).result for part in (high, low)]
+    return as_words[0], tf32(as_words[1])

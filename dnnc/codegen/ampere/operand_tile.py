@@ -1,0 +1,206 @@
+# pyright: basic
+"""OperandTile: one operand of a block's matrix product in shared memory.
+
+A tile of [rows, k], swizzled.  With k contiguous it is stored [row][k]; a 16-bit operand with rows
+contiguous is stored [k][row] and transposed by `ldmatrix`.  How its elements get there is said by
+what derives from it: `MatrixTile`, of the last two axes of a tensor, and the tiles of convolutions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+from ...dialect.tensor import Tensor
+from ...dtypes import DType
+from ...expr import typical
+from ...mlir import ir
+from ...target import WARP_THREADS
+from .. import ops
+from ..kernel import Kernel
+from ..memory import smem
+from ..memory.smem import CHUNK_BYTES, PanelTile, SwizzledTile
+from ..region import Region
+from ..walk.index import Coordinate
+from . import mma
+
+
+def layout_model(region: Region, value: Any) -> Tensor | None:
+    """The tensor in memory whose layout decides how an operand is read: its largest leaf."""
+    rank = ir.RankedTensorType(value.type).rank
+    at = tuple(("loop", axis) for axis in range(rank))
+    leaves = [
+        region.arguments[leaf]
+        for leaf, access in region.accesses(value, at)
+        if leaf in region.arguments and access == at
+    ]
+    sized = [t for t in leaves if not t.is_by_value]
+    return max(sized, key=lambda t: typical(t.elements()), default=None)
+
+
+def is_unit(tensor: Tensor, axis: int) -> bool:
+    return tensor.layout[axis].constant == 1 and tensor.shape[axis].constant != 1
+
+
+def access_bytes(tensor: Tensor, along: int) -> int:
+    """The widest access that every row's start is aligned to, up to 16 bytes."""
+    size = tensor.type.bits // 8
+    known = gcd(tensor.alignment, CHUNK_BYTES)
+    for axis, stride in enumerate(tensor.layout):
+        if axis != along and tensor.shape[axis].constant != 1:
+            known = gcd(known, stride.known_divisor() * size)
+    return known
+
+
+@dataclass
+class OperandTile:
+    """One operand of the product in a kernel: its tile in shared memory.
+
+    value: the SSA tensor after g1.  plan: path, "async" or "registers"; access_bytes of a copy;
+    k_contiguous; loads_along_k: whether fragments that go through registers lie along k.
+    tile_rows, tile_k: of the block's tile.  threads: of the group that loads it, a power of two;
+    0: all of the block.  is_panelled: it lies in panels of 128-byte rows, as `wgmma` reads them.
+    """
+
+    kernel: Kernel
+    region: Region
+    value: Any
+    plan: Mapping[str, Any]
+    operand: DType
+    is_a: bool
+    tile_rows: int
+    tile_k: int
+    threads: int = 0
+    is_panelled: bool = False
+
+    def __post_init__(self) -> None:
+        self.bytes = self.operand.bits // 8
+        self.k_contiguous = self.plan["k_contiguous"]
+        self.is_group = self.threads > 0
+        self.threads = self.threads or self.kernel.threads
+        self.shape: SwizzledTile | PanelTile
+        if self.k_contiguous:
+            self.shape = SwizzledTile(self.tile_rows, self.tile_k * self.bytes)
+        elif self.is_panelled:
+            self.shape = PanelTile(self.tile_k, self.tile_rows * self.bytes)
+        else:
+            self.shape = SwizzledTile(self.tile_k, self.tile_rows * self.bytes)
+        self.chunk = CHUNK_BYTES // self.bytes
+        self.is_async = self.plan["path"] == "async"
+
+    def _thread(self) -> Any:
+        thread = ops.thread_id()
+        return ops.and_(thread, self.threads - 1) if self.is_group else thread
+
+    def _piece(self, i: Any, elems: int, along_k: bool) -> tuple[Any, Any]:
+        """(row, k) within the tile of the first element of fragment i of this thread."""
+        inner = (self.tile_k if along_k else self.tile_rows) // elems
+        piece = ops.add(self._thread(), ops.mul(i, self.threads))
+        if self._guard(elems, i) is not None:
+            # A thread without a fragment of its own reads the last one, inside the tensor.
+            piece = ops.minimum(piece, self.tile_rows * self.tile_k // elems - 1)
+        outer, place = ops.div(piece, inner), ops.mul(ops.rem(piece, inner), elems)
+        return (outer, place) if along_k else (place, outer)
+
+    def _pieces(self, elems: int, along_k: bool) -> list[tuple[Any, Any]]:
+        """(row, k) within the tile of the first element of each fragment of this thread."""
+        return [self._piece(i, elems, along_k) for i in range(self._count(elems))]
+
+    def _count(self, elems: int) -> int:
+        """Fragments of a thread, the last of which some threads may not have."""
+        return -(-self.tile_rows * self.tile_k // elems // self.threads)
+
+    def _guard(self, elems: int, i: Any) -> Any:
+        """The condition under which fragment i of a thread exists; None: always."""
+        total = self.tile_rows * self.tile_k // elems
+        if total % self.threads == 0 or (isinstance(i, int) and (i + 1) * self.threads <= total):
+            return None
+        return ops.less(ops.add(self._thread(), ops.mul(i, self.threads)), total)
+
+    def _place(self, row: Any, k: Any) -> Any:
+        """Byte offset of an element of the tile that starts a chunk or lies inside one."""
+        outer, inner = (row, k) if self.k_contiguous else (k, row)
+        start = self.shape.offset(outer, ops.div(inner, self.chunk))
+        return ops.add(start, ops.mul(ops.rem(inner, self.chunk), self.bytes))
+
+    def put(self, values: Sequence[Any], slot: Any) -> None:
+        """Stores fetched fragments into the tile at `slot`."""
+        for i, piece in enumerate(self._pieces(self.chunk, self.plan["loads_along_k"])):
+            with ops.if_(self._guard(self.chunk, i)):
+                self._put(values[i], *piece, slot)
+
+    def _put(self, value: Any, row: Any, k: Any, slot: Any) -> None:
+        along_k = self.plan["loads_along_k"]
+        if along_k == self.k_contiguous:
+            ops.store(smem.byte_pointer(slot, self._place(row, k)), value, CHUNK_BYTES)
+            return
+        for lane, element in enumerate(ops.elements(value)):
+            at = (row, ops.add(k, lane)) if along_k else (ops.add(row, lane), k)
+            ops.store(smem.byte_pointer(slot, self._place(*at)), element, self.bytes)
+
+    # ---- fragments
+
+    def fragments(self, slot: Any, first: Any, count: int, step: Any) -> list[list[Any]]:
+        """Registers of `count` instruction tiles from row `first` of the tile, at a k step.
+
+        For A four registers a tile of 16 rows, for B two a tile of 8.
+        """
+        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        places = {
+            (True, True): mma.a_lane,
+            (True, False): mma.a_lane_transposed,
+            (False, True): mma.b_lane,
+            (False, False): mma.b_lane_transposed,
+        }
+        outer, chunk = places[(self.is_a, self.k_contiguous)](lane)
+        loads = count if self.is_a else count // 2
+        found: list[list[Any]] = []
+        for i in range(loads):
+            if self.k_contiguous:
+                row = ops.add(ops.add(first, i * 16), outer)
+                place = ops.add(chunk, ops.mul(step, mma.CHUNKS_PER_STEP))
+            else:
+                row = ops.add(outer, ops.mul(step, 16))
+                place = ops.add(ops.add(ops.div(first, 8), i * 2), chunk)
+            offset = self.shape.offset(row, place)
+            registers = mma.load_matrices(
+                smem.byte_pointer(slot, offset), transposed=not self.k_contiguous
+            )
+            found += [registers] if self.is_a else [registers[:2], registers[2:]]
+        return found
+
+
+@dataclass
+class RawTile:
+    """A tile of a tensor in shared memory, as the copy engine brought it, as a leaf of a walk.
+
+    element: its type in registers.  rows, k: of the tile.  along_k: whether k is contiguous.
+    Only the fragment that is selected is read.
+    """
+
+    element: Any
+    element_bytes: int
+    rows: int
+    k: int
+    along_k: bool
+    base: Any = None
+    _current: Any = None
+
+    @property
+    def bytes(self) -> int:
+        return self.rows * self.k * self.element_bytes
+
+    def select(self, row: Any, k: Any) -> None:
+        """Makes the fragment that begins at an element of the tile the one that is read."""
+        place = (
+            ops.add(ops.mul(row, self.k), k)
+            if self.along_k
+            else ops.add(ops.mul(k, self.rows), row)
+        )
+        self._current = smem.byte_pointer(self.base, ops.mul(place, self.element_bytes))
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        alignment = min(CHUNK_BYTES, width * self.element_bytes)
+        return ops.load(self._current, ops.vector_type(self.element, width), alignment)

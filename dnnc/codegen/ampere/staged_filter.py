@@ -1,0 +1,104 @@
+# pyright: basic
+"""A block's part of a filter in shared memory: the taps of some output channels.
+
+Elements lie in the type of the sums, in the order
+
+    tap, channel of the group, part of a fragment, fragment, element of the part
+
+A part is what a thread takes by one access of 16 bytes, so that neighbouring threads, which have
+neighbouring fragments of channels, take neighbouring parts and no bank twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import ops
+from ..kernel import Kernel
+from ..memory.tensors import MAX_ACCESS_BYTES
+from ..ops import Number
+
+_TOGETHER = 16  # loads of a thread that are under way at once
+
+# (output channel of the block, channel of the group, tap) -> the element there, as a sum's type.
+Load = Callable[[Number, Number, Number], Any]
+
+
+@dataclass(eq=False)
+class StagedFilter:
+    """See the file's docstring.
+
+    taps: of the filter, counted with the last axis fastest.  group: input channels of a group.
+    fragments: of the block, of `width` output channels each.  element: type of the sums.
+    """
+
+    kernel: Kernel
+    taps: int
+    group: int
+    fragments: int
+    width: int
+    element: Any
+
+    @staticmethod
+    def bytes_of(taps: int, group: int, channels: int, element_bytes: int) -> int:
+        """The bytes of shared memory."""
+        return taps * group * channels * element_bytes
+
+    def __post_init__(self) -> None:
+        self.size = self.element.width // 8
+        self.part = min(self.width, MAX_ACCESS_BYTES // self.size)
+        self.count = self.taps * self.group * self.fragments * self.width
+        self.pointer = self.kernel.shared("filter", self.count * self.size)
+
+    def fill(self, load: Load) -> None:
+        """All threads of the block bring it, and wait for each other."""
+        threads = self.kernel.threads
+        rounds = -(-self.count // threads)
+        together = min(rounds, _TOGETHER)
+
+        def batch(first: Number) -> None:
+            numbers = [ops.add(first, u * threads) for u in range(together)]
+            loaded = [self._element(load, number) for number in numbers]
+            for number, (place, value) in zip(numbers, loaded, strict=True):
+                is_whole = self.count % (together * threads) == 0
+                with ops.if_(None if is_whole else ops.less(number, self.count)):
+                    ops.store(ops.gep(self.pointer, place, self.element), value, self.size)
+
+        def step(first: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            batch(ops.add(first, ops.thread_id()))
+            return carried
+
+        if rounds == together:
+            batch(ops.thread_id())
+        else:
+            ops.for_(0, rounds * threads, together * threads, [], step)
+        ops.barrier()
+
+    def _element(self, load: Load, number: Number) -> tuple[Number, Any]:
+        """(where it lies, the element) of a number that counts channels fastest."""
+        number = ops.minimum(number, self.count - 1)
+        channels = self.fragments * self.width
+        rest = ops.div(number, channels)
+        channel = ops.sub(number, ops.mul(rest, channels))
+        tap = ops.div(rest, self.group)
+        value = load(channel, ops.sub(rest, ops.mul(tap, self.group)), tap)
+        fragment = ops.div(channel, self.width)
+        inner = ops.sub(channel, ops.mul(fragment, self.width))
+        part = ops.div(inner, self.part)
+        place = ops.add(ops.mul(rest, channels), ops.mul(part, self.fragments * self.part))
+        place = ops.add(place, ops.mul(fragment, self.part))
+        return ops.add(place, ops.rem(inner, self.part)), value
+
+    def elements(self, pointer: Any, fragment: Number, tap: Number, channel: int) -> list[Any]:
+        """The element of each output channel of a fragment; pointer: to the filter."""
+        channels = self.fragments * self.width
+        first = ops.mul(ops.add(ops.mul(tap, self.group), channel), channels)
+        mine = ops.gep(pointer, ops.mul(fragment, self.part), self.element)
+        found: list[Any] = []
+        for part in range(self.width // self.part):
+            place = ops.gep(mine, ops.add(first, part * self.fragments * self.part), self.element)
+            type_ = ops.vector_type(self.element, self.part)
+            found += ops.elements(ops.load(place, type_, self.size * self.part))
+        return found

@@ -1,0 +1,1 @@
+"""The parts of an attention: masks, scores, weights, the online softmax."""

@@ -1,0 +1,322 @@
+# pyright: basic
+"""The softmax of rows that come block by block, on accumulators of warpgroup products.
+
+A thread has two rows of a block [64, n], 8 apart (`wgmma.AccumulatorLayout`); four lanes share a
+row.  Of each row it keeps a reference, near the largest score so far, and its own part of the sum
+of exponentials of distances from that; what was added before a reference grew is scaled.
+Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...mlir import arith, ir, llvm
+from ...mlir import math as mlir_math
+from .. import ops
+from ..totals.reduce import shuffle_xor
+from ..totals.votes import is_any_above
+
+HALVES = (0, 1)  # a thread's upper and lower row
+_QUAD = 4  # lanes that share a row
+_EXPONENT = 0x7F800000  # of an f32
+_FAR = 2.0**28  # exponents from where on neighbouring ones are 32 apart and more
+STEEP = 2.0**12  # a factor from where on ordinary scores are as far
+_BITS_OF_EXPONENT = 23  # below it
+
+
+@dataclass(frozen=True)
+class Rows:
+    """State of a thread's two rows.
+
+    reference: in units of the scores, -inf before the first.  total: the lane's part of the sum.
+    """
+
+    reference: Sequence[Any]
+    total: Sequence[Any]
+
+    @property
+    def values(self) -> list[Any]:
+        """As what a loop carries."""
+        return [*self.reference, *self.total]
+
+    @staticmethod
+    def of(values: Sequence[Any]) -> Rows:
+        return Rows(list(values[:2]), list(values[2:4]))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A block's softmax.  exponentials: as the accumulators lie.  rows: after it.  scale: of what
+    was summed before, of each row.  grows: i1, whether any row of the warp has one that is not 1;
+    None: it may."""
+
+    exponentials: list[Any]
+    rows: Rows
+    scale: Sequence[Any]
+    grows: Any = None
+
+
+@dataclass(frozen=True)
+class OnlineSoftmax:
+    """factor: exp2(factor * score) is the exponential; a number above 0, or an f32 value.
+
+    rescale: by how much, in powers of two, a row has to grow for its reference to move; 0: by
+    anything.  Sums stay below 2 ** rescale times what they would be.  may_be_far: whether scores
+    may be finite and beyond what products give, as where a mask adds the least number.  lift:
+    exponentials, and their sums until they are `finished`, are 2 ** lift times what they are; so
+    2 ** (lift + rescale) at most.
+    """
+
+    factor: Any
+    rescale: int = 0
+    may_be_far: bool = False
+    lift: int = 0
+
+    def first(self, scores: Sequence[Any], *, is_masked: bool) -> Step:
+        """State after the first block; is_masked: whether a row may have no score above -inf."""
+        most = [_over_quad(own, _max) for own in self._lane_maximum(scores)]
+        exponentials = self._exponentials(scores, self._base(most, is_masked))
+        rows = Rows(most, [_Chains.of(exponentials, half, None).whole for half in HALVES])
+        return Step(exponentials, rows, ())
+
+    def next(
+        self,
+        scores: Sequence[Any],
+        rows: Rows,
+        *,
+        is_masked: bool,
+        pin: Callable[[Any], None] | None = None,
+        pinned: int = 0,
+    ) -> Step:
+        """pin(value): has a value computed no later than here; of the sums of the first
+        `pinned` eighths of the exponentials."""
+        lanes = self._lane_maximum(scores)
+        if self.rescale:
+            # Only a step whose maximum outgrows the reference, a few of each row, goes through the
+            # exchange between lanes and the scaling of sums.
+            grows = self._any_grows(lanes, rows.reference)
+            types = [ops.f32_type()] * (3 * len(HALVES))
+            found = ops.either(
+                grows, types, lambda: self._moved(lanes, rows, is_masked), lambda: _kept(rows)
+            )
+        else:
+            grows, found = None, self._moved(lanes, rows, is_masked)
+        most, totals, scale = found[:2], found[2:4], found[4:]
+        exponentials = self._exponentials(scores, self._base(most, is_masked))
+        first = len(exponentials) // 4 * pinned // 8 if pin is not None else 0
+        chains = [_Chains.of(exponentials, half, totals[half], first) for half in HALVES]
+        if pin is not None and first:
+            pin(_add(*(chain.part for chain in chains)))
+        return Step(exponentials, Rows(most, [chain.whole for chain in chains]), scale, grows)
+
+    def _moved(self, lanes: Sequence[Any], rows: Rows, is_masked: bool) -> list[Any]:
+        """References moved to the largest scores, with sums scaled to them, and the scales."""
+        pairs = zip(lanes, rows.reference, strict=True)
+        most = [_over_quad(_max(own, old), _max) for own, old in pairs]
+        scale = self.shares(rows.reference, self._base(most, is_masked))
+        totals = [_mul(total, s) for total, s in zip(rows.total, scale, strict=True)]
+        return [*most, *totals, *scale]
+
+    def fixed(self, scores: Sequence[Any], rows: Rows, scale: Sequence[Any]) -> list[Any]:
+        """Exponentials of rows whose maximum is known, times a factor of each row."""
+        return scaled(self._exponentials(scores, self._base(rows.reference, True)), scale)
+
+    def finished(self, rows: Rows) -> list[Any]:
+        """The whole sums, of all lanes of a row."""
+        totals = [_over_quad(total, _add) for total in rows.total]
+        if not self.lift:
+            return totals
+        return [_mul(total, _number(2.0**-self.lift)) for total in totals]
+
+    def relative_to(self, rows: Rows, half: int) -> Any:
+        """The reference of a row's sum, in units of the scores: 0 where it had no score."""
+        return self._base([rows.reference[half]], True)[0]
+
+    def shares(self, old: Sequence[Any], base: Sequence[Any]) -> list[Any]:
+        """Factors of sums relative to some references, where others replace these.
+
+        Exponentials are relative to rounded products, whose difference this takes: 1 where nothing
+        moves, where the exact distance from a rounded product would not be, block after block.
+        """
+        factors = self._factors(base)
+        pairs = zip(_shifts(base, factors), _shifts(old, factors), strict=True)
+        return [_ex2(arith.SubFOp(new, before).result) for new, before in pairs]
+
+    # ---- parts
+
+    def _lane_maximum(self, scores: Sequence[Any]) -> list[Any]:
+        """The largest score that the lane has of each row; two chains a row."""
+        return [
+            _max(*(_chain(_of_row(scores, half)[i::2], _max) for i in (0, 1))) for half in HALVES
+        ]
+
+    def _base(self, most: Sequence[Any], is_masked: bool) -> list[Any]:
+        """Value that is subtracted: no difference of infinities, where a row has no score yet."""
+        if not is_masked:
+            return list(most)
+        low, zero = _number(-math.inf), _number(0.0)
+        is_empty = [arith.CmpFOp(arith.CmpFPredicate.OEQ, m, low).result for m in most]
+        return [
+            arith.SelectOp(empty, zero, m).result for empty, m in zip(is_empty, most, strict=True)
+        ]
+
+    def _any_grows(self, lanes: Sequence[Any], old: Sequence[Any]) -> Any:
+        """Whether a row of the warp outgrows its reference.
+
+        Growth is the exponent that the largest score would have if the reference stayed, computed
+        as exponentials compute theirs, so that none that stays is above `rescale`.
+        """
+        factors = self._factors(old)
+        shifts = _shifts(old, factors)
+        grown = [_distance(m, s, f) for m, s, f in zip(lanes, shifts, factors, strict=True)]
+        # A row without scores, whose growth is no number, does not hide the other's.
+        return is_any_above(arith.MaxNumFOp(*grown).result, self.rescale)
+
+    def _factors(self, base: Sequence[Any]) -> list[Any]:
+        """Factors of the distances of each row.
+
+        The product of a far base would be rounded by more than the exponentials' range, and that
+        of a score, inside a multiply-add, would not.  Scores there are equal or so far from each
+        other that a power of two, by which both products are exact, does as well.
+        """
+        factor = _of(self.factor)
+        if not self._may_be_far:
+            return [factor for _ in base]
+        limit, found = _number(_FAR), []
+        for b in base:
+            power = self._power(b)
+            exponent = _mul(mlir_math.AbsFOp(b).result, power)
+            is_far = arith.CmpFOp(arith.CmpFPredicate.OGT, exponent, limit)
+            found.append(arith.SelectOp(is_far.result, power, factor).result)
+        return found
+
+    @property
+    def _may_be_far(self) -> bool:
+        return self.may_be_far or (isinstance(self.factor, float) and self.factor >= STEEP)
+
+    def _power(self, base: Any) -> Any:
+        """The power of two up to the factor, or where its product by a base would be none, less."""
+        if isinstance(self.factor, float) and self.factor < 2:
+            return _number(2.0 ** math.floor(math.log2(self.factor)))
+        own, other = (
+            ops.and_(llvm.BitcastOp(ops.i32_type(), value).result, _EXPONENT)
+            for value in (_of(self.factor), base)
+        )
+        # Exponents are 127 more than they are: their sum may be 126 + 2 * 127, which 32 bits hold
+        # halved.
+        room = ops.sub(380 << _BITS_OF_EXPONENT - 1, ops.div(other, 2))
+        room = ops.mul(ops.minimum(room, 254 << _BITS_OF_EXPONENT - 1), 2)
+        return llvm.BitcastOp(ops.f32_type(), ops.minimum(own, room)).result
+
+    def _exponentials(self, scores: Sequence[Any], base: Sequence[Any]) -> list[Any]:
+        factors = self._factors(base)
+        shifts = _shifts(base, factors)
+        # Beside a far base the lift would be rounded away.
+        if self.lift and not self._may_be_far:
+            shifts = [_add(shift, _number(float(self.lift))) for shift in shifts]
+        found = list[Any]()
+        for i, score in enumerate(scores):
+            found.append(_ex2(_distance(score, shifts[i // 2 % 2], factors[i // 2 % 2])))
+        if self.lift and self._may_be_far:
+            return [_mul(value, _number(2.0**self.lift)) for value in found]
+        return found
+
+
+@dataclass(frozen=True)
+class _Chains:
+    """The sum of a row's exponentials.  part: of the first columns, and of what was before."""
+
+    whole: Any
+    part: Any
+
+    @staticmethod
+    def of(exponentials: Sequence[Any], half: int, before: Any, first: int = 0) -> _Chains:
+        """In two chains, the first of which begins with `before`; first: columns of `part`, in
+        eights."""
+        own = _of_row(exponentials, half)
+        chains = [own[0::2], own[1::2]]
+        if before is not None:
+            chains[0] = [before, *chains[0]]
+        parts = list[Any]()
+        for number, chain in enumerate(chains):
+            found, more = chain[0], first + (1 if number == 0 and before is not None else 0)
+            parts.append(found)
+            for place, value in enumerate(chain[1:], 2):
+                found = _add(found, value)
+                parts[number] = found if place <= more else parts[number]
+            chains[number] = [found]
+        return _Chains(_add(chains[0][0], chains[1][0]), _add(*parts))
+
+
+def _kept(rows: Rows) -> list[Any]:
+    """References and sums as they are, and scales of 1."""
+    return [*rows.reference, *rows.total, *(_number(1.0) for _ in HALVES)]
+
+
+def scaled(sums: Sequence[Any], scale: Sequence[Any]) -> list[Any]:
+    """Accumulators times a factor of each row."""
+    return [_mul(value, scale[i // 2 % 2]) for i, value in enumerate(sums)]
+
+
+def plus(sums: Sequence[Any], added: Sequence[Any]) -> list[Any]:
+    """Accumulators and a number of each row."""
+    return [_add(value, added[i // 2 % 2]) for i, value in enumerate(sums)]
+
+
+def _shifts(base: Sequence[Any], factors: Sequence[Any]) -> list[Any]:
+    """The values that products of scores by factors are added to."""
+    return [arith.NegFOp(_mul(b, factor)).result for b, factor in zip(base, factors, strict=True)]
+
+
+def _distance(score: Any, shift: Any, factor: Any) -> Any:
+    """factor * (score - base), rounded once."""
+    return mlir_math.FmaOp(score, factor, shift).result
+
+
+def _of_row(values: Sequence[Any], half: int) -> list[Any]:
+    return [value for i, value in enumerate(values) if i // 2 % 2 == half]
+
+
+def _chain(values: Sequence[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    found = values[0]
+    for value in values[1:]:
+        found = combine(found, value)
+    return found
+
+
+def _over_quad(value: Any, combine: Callable[[Any, Any], Any]) -> Any:
+    distance = 1
+    while distance < _QUAD:
+        value = combine(value, shuffle_xor(value, distance))
+        distance *= 2
+    return value
+
+
+def _of(factor: Any) -> Any:
+    """A number as a value."""
+    return _number(factor) if isinstance(factor, float) else factor
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
+
+
+def _add(a: Any, b: Any) -> Any:
+    return arith.AddFOp(a, b).result
+
+
+def _mul(a: Any, b: Any) -> Any:
+    return arith.MulFOp(a, b).result
+
+
+def _max(a: Any, b: Any) -> Any:
+    """NaN if one is: `max.NaN` is as fast as `max`."""
+    return arith.MaximumFOp(a, b).result
+
+
+def _ex2(x: Any) -> Any:
+    return llvm.call_intrinsic(ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [x], [], [])

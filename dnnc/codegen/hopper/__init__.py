@@ -1,0 +1,1 @@
+"""Parts for sm_90: TMA, mbarriers, clusters, wgmma, pipelines."""

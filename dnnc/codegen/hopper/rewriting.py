@@ -1,0 +1,226 @@
+# pyright: basic
+"""Rewriting: a tile of an operand that warps compute in shared memory, where products read it.
+
+    the copy engine   brings tiles of what g1 reads, the *raw* tiles, a row of k each
+    some warps        take them a fragment at a time, walk g1, and store what comes out
+
+A fragment is 16 bytes of a row of the result.  A thread has the same place of every row that it
+rewrites, so that what g1 reads of it besides is loaded once a tile.  A raw tile of elements as wide
+as the result's is rewritten in place: each fragment is read and stored by one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ... import dtypes
+from ...dialect.tensor import Tensor
+from ...dtypes import DType
+from ...mlir import arith, llvm
+from ...target import WARP_THREADS
+from .. import ops
+from ..ampere import mma
+from ..kernel import Kernel
+from ..memory import smem
+from ..memory.smem import CHUNK_BYTES, SwizzledTile
+from ..memory.tensors import register_type
+from ..region import Region, identity_access
+from ..walk.index import Index
+from ..walk.region_walk import Walk
+from . import tma
+from .wgmma import ROW_BYTES
+
+WARPS = 3
+THREADS = WARPS * WARP_THREADS
+_HELD_BYTES = 48  # of raw tiles that a thread has in registers at a time
+
+
+class _Taken:
+    """A fragment of a raw tile, as a leaf of the walk of g1."""
+
+    current: Any = None
+
+    def load(self, at: Sequence[Index], width: int) -> Any:
+        return self.current
+
+
+@dataclass(frozen=True)
+class RawRows:
+    """A raw tile.
+
+    argument: of the region.  offset: bytes from the slot's start.  k: elements of a row.
+    """
+
+    argument: Any
+    tensor: Tensor
+    offset: int
+    k: int
+
+    @property
+    def row_bytes(self) -> int:
+        return self.k * self.tensor.type.bits // 8
+
+    def load(self, slot: Any, row: Any, first: Any, count: int) -> Any:
+        """`count` elements of a row, from one that is a multiple of it on."""
+        size = self.tensor.type.bits // 8
+        element, bytes_ = register_type(self.tensor.type), count * size
+        each = min(bytes_, CHUNK_BYTES)
+        parts = []
+        for start in range(0, bytes_, each):
+            byte = ops.add(ops.mul(first, size), start)
+            place = smem.byte_pointer(slot, ops.add(self._offset(row, byte), self.offset))
+            parts.append(ops.load(place, ops.vector_type(element, each // size), each))
+        return ops.concat(parts)
+
+    def _offset(self, row: Any, byte: Any) -> Any:
+        """Bytes from the tile's start; rows of 16 bytes, or of more than 128, are not turned."""
+        if not CHUNK_BYTES < self.row_bytes <= ROW_BYTES:
+            return ops.add(ops.mul(row, self.row_bytes), byte)
+        tile = SwizzledTile(1, self.row_bytes)
+        inside = ops.and_(byte, CHUNK_BYTES - 1)
+        return ops.add(tile.offset(row, ops.shr(byte, 4)), inside)
+
+
+@dataclass
+class Rewriting:
+    """How a tile [rows, a panel of k] of an operand is rewritten.
+
+    value: the SSA tensor after g1, of which axis 1 lies along k.  operand: its type.  raws: what g1
+    reads at each element; everything else that it reads has an extent of 1 along all other axes.
+    extent: of k in a group; offset: of the result's tile, bytes from the slot's start.
+    row_bytes: of its rows.
+    """
+
+    kernel: Kernel
+    region: Region
+    value: Any
+    operand: DType
+    raws: Sequence[RawRows]
+    extent: int
+    offset: int
+    row_bytes: int = ROW_BYTES
+
+    def __post_init__(self) -> None:
+        self.elems = CHUNK_BYTES * 8 // self.operand.bits
+        self.tile = SwizzledTile(1, self.row_bytes)
+        self.taken = [_Taken() for _ in self.raws]
+        self.leaves: dict[Any, Any] = self.region.leaves(self.kernel)
+        self.leaves |= {r.argument: t for r, t in zip(self.raws, self.taken, strict=True)}
+
+    @property
+    def row_step(self) -> int:
+        """Rows that all threads rewrite at a time."""
+        return THREADS // self.tile.chunks
+
+    @property
+    def thread(self) -> Any:
+        """The thread's number among those that rewrite: all but the first warp of a warpgroup."""
+        return ops.sub(ops.thread_id(), WARP_THREADS)
+
+    def rewrite(
+        self,
+        slot: Any,
+        rows: int,
+        first_k: Any,
+        group: Any,
+        inside: Callable[[Any], Any],
+        wait: Callable[[], None],
+        keep: Callable[[Any, Index, Any, Any], None] | None = None,
+    ) -> None:
+        """Rewrites a tile, by all threads.
+
+        first_k: of the tile, in its group.  group: the group's first element of k.
+        inside(row): whether a row is not all zeros; None: always.  wait: until raw tiles are there.
+        keep(row, k in the group, fragment, whether it is of the group) stores what is computed
+        elsewhere too.
+        """
+        chunk = ops.and_(self.thread, self.tile.chunks - 1)
+        own, step = ops.div(self.thread, self.tile.chunks), self.row_step
+        place = ops.mul(chunk, self.elems)
+        k, is_there = self._kept(ops.add(first_k, place))
+        at = self._at(Index(ops.add(group, k), 1, self.elems))
+        walk = Walk(self.kernel, self.leaves, self.region.symbols)
+        self._load_what_rows_share(walk, at)
+        wait()
+
+        def some(first: Any, count: int) -> None:
+            """Rewrites rows from one on, each a step after the last."""
+            numbers = [ops.add(first, i * step) for i in range(count)]
+            taken = [[raw.load(slot, n, place, self.elems) for raw in self.raws] for n in numbers]
+            made = [
+                self._zeroed(self._value(walk, fragments, at), ops.both(is_there, inside(n)))
+                for n, fragments in zip(numbers, taken, strict=True)
+            ]
+            for n, value in zip(numbers, made, strict=True):
+                if keep is not None:
+                    keep(n, Index(k, 1, self.elems), self._fragment(value), is_there)
+                target = smem.byte_pointer(slot, ops.add(self.tile.offset(n, chunk), self.offset))
+                ops.store(target, value, CHUNK_BYTES)
+
+        whole, rest = divmod(rows, step)
+        together = self._together
+        loops, left = divmod(whole, together)
+
+        def round_(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            some(ops.add(own, ops.mul(i, together * step)), together)
+            return carried
+
+        if loops:
+            ops.for_(0, loops, 1, [], round_)
+        done = loops * together
+        if left:
+            some(ops.add(own, done * step), left)
+        if rest:
+            with ops.if_(ops.less(own, rest)):
+                some(ops.add(own, whole * step), 1)
+        tma.show_writes()
+
+    @property
+    def _together(self) -> int:
+        """Rows of a thread that are in registers at a time."""
+        held = sum(raw.tensor.type.bits // 8 * self.elems for raw in self.raws)
+        return max(1, _HELD_BYTES // held)
+
+    def _at(self, k: Index) -> list[Index]:
+        rank = len(self.region.dims_of(self.value))
+        return [k if axis == 1 else Index.of(0) for axis in range(rank)]
+
+    def _kept(self, k: Any) -> tuple[Any, Any]:
+        """(k kept inside the group, whether it was; None: always)."""
+        panel = self.row_bytes * 8 // self.operand.bits
+        if self.extent % panel == 0:
+            return k, None
+        return ops.minimum(k, self.extent - self.elems), ops.less(k, self.extent)
+
+    def _load_what_rows_share(self, walk: Walk, at: Sequence[Index]) -> None:
+        whole = identity_access(len(at))
+        raws = {raw.argument for raw in self.raws}
+        for leaf, access in self.region.accesses(self.value, whole):
+            if leaf not in raws:
+                places = [at[p[1]] if p[0] == "loop" else Index.of(0) for p in access]
+                walk.value(leaf, places, self.elems)
+
+    def _value(self, walk: Walk, fragments: Sequence[Any], at: Sequence[Index]) -> Any:
+        """The value of one row."""
+        for taken, fragment in zip(self.taken, fragments, strict=True):
+            taken.current = fragment
+        value = walk.branch().value(self.value, at, self.elems)
+        if self.operand == dtypes.f32:
+            # As the copy engine does; `wgmma` would cut.
+            words = [llvm.BitcastOp(ops.i32_type(), x).result for x in ops.elements(value)]
+            return ops.from_elements([mma.tf32(word) for word in words])
+        words = ops.vector_type(ops.i32_type(), CHUNK_BYTES // 4)
+        return llvm.BitcastOp(words, value).result
+
+    def _fragment(self, words: Any) -> Any:
+        """Words as elements of the operand's type."""
+        type_ = ops.vector_type(register_type(self.operand), self.elems)
+        return llvm.BitcastOp(type_, words).result
+
+    def _zeroed(self, words: Any, condition: Any) -> Any:
+        if condition is None:
+            return words
+        mask = ops.splat(condition, CHUNK_BYTES // 4)
+        return arith.SelectOp(mask, words, ops.zeros(words.type)).result

@@ -1,0 +1,238 @@
+# pyright: basic
+"""The copy engine (TMA): boxes of tensors between global and shared memory, by tensor maps.
+
+A tensor map is 128 bytes that the host encodes from a recipe in the plan (`plan.TensorMap`) and
+passes by value.  Coordinates are elements, innermost first; what lies outside the tensor is
+loaded as zeros and not stored.  Source: PTX ISA, "Tensors"; CUDA driver API, "Tensor Map".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...dialect.tensor import Tensor
+from ...expr import Expr, at_least, ceildiv
+from ...mlir import arith, ir, nvvm
+from ...plan.plan import TensorMap
+from .. import ops
+from ..kernel import Kernel
+from ..walk.index import Coordinate
+from . import mbarrier
+
+ALIGNMENT = 16  # bytes: of a tensor's address, of its strides, of a box's rows
+MAX_RANK = 5
+MAX_BOX = 256
+_MAX_STRIDE = 1 << 40
+_MAX_EXTENT = 1 << 32
+
+# Bytes of a box's row -> the swizzle under which rows of that length have no bank conflicts.
+SWIZZLES = {128: "128B", 64: "64B", 32: "32B", 16: "NONE"}
+
+
+@dataclass(frozen=True)
+class Box:
+    """A box of a tensor's elements, as one copy moves it.
+
+    tensor: in memory.  axes: the tensor's axes of the box, innermost first; every other axis has
+    an extent of 1 in the box.  extents: of the box along `axes`.  element: how the elements are
+    read, as the driver names types ("" for the tensor's own).  is_swizzled: rows of the box, of
+    16 to 128 bytes, are turned against bank conflicts; otherwise they follow each other.
+    """
+
+    tensor: Tensor
+    axes: tuple[int, ...]
+    extents: tuple[int, ...]
+    element: str = ""
+    is_swizzled: bool = True
+
+    def __post_init__(self) -> None:
+        assert max(self.extents) <= MAX_BOX, f"{self.extents} is too large a box"
+
+    @property
+    def row_bytes(self) -> int:
+        return self.extents[0] * self.tensor.type.bits // 8
+
+    @property
+    def bytes(self) -> int:
+        total = self.tensor.type.bits // 8
+        for extent in self.extents:
+            total *= extent
+        return total
+
+    @property
+    def map_axes(self) -> tuple[int, ...]:
+        """The axes of the map: the box's, then those that a copy chooses a place along."""
+        return (*self.axes, *outer_axes(self.tensor, self.axes))
+
+    @property
+    def strides(self) -> list[Expr]:
+        """Bytes from an element to the next along the map's axes, without the innermost."""
+        return strides_of(self.tensor, self.map_axes)
+
+    @property
+    def recipe(self) -> TensorMap:
+        axes = self.map_axes
+        dims = extents_of(self.tensor, axes)
+        return TensorMap(
+            mode="tiled",
+            uid=self.tensor.memory_uid,
+            offset="0",
+            dtype=self.element or self.tensor.type.name,
+            dims=tuple(map(str, dims)),
+            strides=tuple(map(str, self.strides)),
+            element_strides=(1,) * len(axes),
+            box=(*self.extents, *(1,) * (len(axes) - len(self.extents))),
+            swizzle=SWIZZLES[self.row_bytes] if self.is_swizzled else "NONE",
+            l2_promotion="L2_256B",
+        )
+
+
+def ending_recipe(box: Box) -> TensorMap:
+    """A map of boxes that are stored up to a row of their own, before the tensor's end.
+
+    The copy engine cuts a box at the end of a dimension only.  So the map has the rows twice: as
+    places in a box, whose end is that of the box's full height, and as the row where the box's
+    first place lies, counted from `height` rows before the tensor.  A box of r rows begins at
+    place height - r.
+    """
+    plain = box.recipe
+    height = box.extents[1]
+    (pitch, *outer) = plain.strides
+    rows = Expr.of(box.tensor.shape[box.axes[1]])
+    return replace(
+        plain,
+        offset=str(box.strides[0] * -height),
+        dims=(plain.dims[0], str(height), str(rows + height), *plain.dims[2:]),
+        strides=(pitch, pitch, *outer),
+        element_strides=(1, *plain.element_strides),
+        box=(*box.extents, 1, *plain.box[2:]),
+    )
+
+
+def ending_place(box: Box, at: Sequence[Any], end: Any) -> list[Any]:
+    """The coordinates in the map of `ending_recipe`; at: in the box's own; end: of the rows."""
+    column, row, *outer = at
+    height = box.extents[1]
+    left = ops.minimum(ops.maximum(ops.sub(end, row), 0), height)
+    return [column, ops.value_of(ops.sub(height, left)), ops.value_of(ops.add(row, left)), *outer]
+
+
+def extents_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:
+    """Extents of a map along its axes, 1 at least: of an empty tensor nothing is moved."""
+    return [at_least(tensor.shape[axis], 1) for axis in axes]
+
+
+def strides_of(tensor: Tensor, axes: Sequence[int]) -> list[Expr]:
+    """Bytes from an element to the next along a map's axes, without the innermost.
+
+    A stride over one element, or in an empty tensor, is never taken, but has to be valid.
+    """
+    size = tensor.type.bits // 8
+    inner, *outer = axes
+    packed = ceildiv(tensor.shape[inner] * size, ALIGNMENT) * ALIGNMENT
+    strides = [
+        packed if tensor.shape[axis].constant == 1 else tensor.layout[axis] * size for axis in outer
+    ]
+    return [at_least(stride, ALIGNMENT) for stride in strides]
+
+
+def outer_axes(tensor: Tensor, axes: Sequence[int]) -> list[int]:
+    """The axes beside `axes` along which a tensor's elements differ, innermost first."""
+    return [
+        axis
+        for axis in reversed(range(tensor.rank))
+        if axis not in axes
+        and tensor.shape[axis].constant != 1
+        and tensor.layout[axis].constant != 0
+    ]
+
+
+def refusal(tensor: Tensor, axes: Sequence[int]) -> str | None:
+    """Why the copy engine can't move boxes of a tensor whose rows lie along axes[0]."""
+    size = tensor.type.bits // 8
+    if tensor.type.bits not in (8, 16, 32):
+        return f"{tensor.type} elements"
+    inner = axes[0]
+    if tensor.layout[inner].constant != 1 and tensor.shape[inner].constant != 1:
+        return "rows are not contiguous"
+    if tensor.alignment % ALIGNMENT:
+        return f"an alignment of {tensor.alignment} bytes"
+    every = (*axes, *outer_axes(tensor, axes))
+    if len(every) > MAX_RANK:
+        return f"{len(every)} axes"
+    for axis in every:
+        if not 1 <= tensor.shape[axis].bounds()[1] <= _MAX_EXTENT:
+            return f"an extent of {tensor.shape[axis]}"
+    for axis in every[1:]:
+        stride = tensor.layout[axis] * size
+        if tensor.shape[axis].constant == 1:
+            continue
+        # A multiple that is not 16 at least is 0: of a broadcast, or of an empty tensor.
+        is_taken = stride.constant != 0 and not stride.known_divisor() % ALIGNMENT
+        if not is_taken or stride.bounds()[1] >= _MAX_STRIDE:
+            return f"a stride of {tensor.layout[axis]} elements"
+    return None
+
+
+def map_argument(kernel: Kernel, box: Box) -> Any:
+    """The tensor map of a box as a kernel argument, !llvm.ptr."""
+    return kernel.tensor_map(box.recipe)
+
+
+def place(box: Box, at: Sequence[Coordinate]) -> list[Any]:
+    """The i32 coordinates of a box that begins at some coordinates of its tensor."""
+    return [ops.value_of(at[axis].index().base) for axis in box.map_axes]
+
+
+def prefetch(map_: Any) -> None:
+    """Brings a tensor map to the copy engine's cache."""
+    nvvm.prefetch(map_, tensormap=True)
+
+
+def load(target: Any, map_: Any, at: Sequence[Any], barrier: Any, *, to_ranks: Any = None) -> None:
+    """Starts the copy of a box to shared memory; its bytes count for `barrier`.
+
+    target: !llvm.ptr<3>.  at: i32 coordinates.  to_ranks: None, or an i32 whose bit r says that
+    block r of the cluster gets the box, at the same place, and the bytes on its barrier.
+    """
+    mask = None
+    if to_ranks is not None:
+        mask = arith.TruncIOp(ir.IntegerType.get_signless(16), to_ranks).result
+    nvvm.cp_async_bulk_tensor_shared_cluster_global(
+        mbarrier.in_cluster(target), map_, list(at), barrier, [], multicast_mask=mask
+    )
+
+
+def store(source: Any, map_: Any, at: Sequence[Any], policy: Any = None) -> None:
+    """Starts the copy of a box from shared memory; `commit` closes a group of them.
+
+    policy: of the second cache, an i64; None: its usual one.
+    """
+    nvvm.cp_async_bulk_tensor_global_shared_cta(map_, source, list(at), l2_cache_hint=policy)
+
+
+def commit() -> None:
+    nvvm.cp_async_bulk_commit_group()
+
+
+def wait_read(pending: int) -> None:
+    """Waits until at most `pending` of this thread's groups have yet to read shared memory."""
+    nvvm.cp_async_bulk_wait_group(pending, read=True)
+
+
+def wait(pending: int) -> None:
+    """Waits until at most `pending` of this thread's groups are under way."""
+    nvvm.cp_async_bulk_wait_group(pending)
+
+
+def show_writes() -> None:
+    """Shows this thread's writes to shared memory to the copy engine and the tensor cores.
+
+    A barrier between the writers and who starts the copy or the product follows.
+    """
+    nvvm.fence_proxy(
+        ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
+        space=ir.Attribute.parse("#nvvm.shared_space<cta>"),
+    )

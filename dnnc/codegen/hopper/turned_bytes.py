@@ -1,0 +1,121 @@
+# pyright: basic
+"""TurnedBytes: a tile of bytes [k][n] in shared memory, made into the [n][k] that `wgmma` takes.
+
+Products of 8 bits read their second operand along k.  A tile whose n is contiguous is turned by a
+few warps: `ldmatrix` that transposes hands a lane pairs of neighbours in n of two neighbours in k,
+byte permutations split the pairs, `stmatrix` writes them.
+
+    lane 4i + q has k = 2q, 2q + 1 of n = 2i, 2i + 1    k0n0 k0n1 k1n0 k1n1
+    and the same of k + 8                               k8n0 k8n1 k9n0 k9n1
+    which become the words                              k0n0 k1n0 k8n0 k9n0
+    and                                                 k0n1 k1n1 k8n1 k9n1
+
+A word's four bytes follow each other in the turned tile.  So the order of k and n is not kept:
+
+    place 4q + e of each 16 of k holds k = 8 (e / 2) + 2q + e % 2
+    row 8b + i of each 16 of n   holds n = 2i + b
+
+The first is the order in which a lane has what a product of [64, k] left in its accumulators, 16
+columns of which are thus, converted and packed by fours, the first operand of the next product
+(`wgmma.OperandLayout`).  By the second, accumulators of rows 8b + i hold four neighbours of n
+(`quads`), and no two rows that are written together share banks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...mlir import nvvm
+from .. import ops
+from ..ampere import mma
+from ..memory.smem import CHUNK_BYTES, pointer_to
+from .staged_store import store_matrices
+from .wgmma import ROW_BYTES
+
+K = 32  # of a step
+N = 16
+_ATOM = 8  # rows, after which the swizzle repeats
+
+
+@dataclass(frozen=True)
+class TurnedBytes:
+    """keys: k, a multiple of 32.  width: n, a multiple of 16.
+
+    source: panels of 128 n, [k][128 bytes]; target: panels of 128 k, [n][128 bytes]; both in the
+    128-byte swizzle.
+    """
+
+    keys: int
+    width: int
+
+    def __post_init__(self) -> None:
+        assert self.keys % K == 0 and self.width % N == 0, f"{self} has parts of steps"
+
+    @property
+    def panels(self) -> int:
+        """Panels of the target."""
+        return -(-self.keys // ROW_BYTES)
+
+    @property
+    def panel_bytes(self) -> int:
+        return self.width * ROW_BYTES
+
+    @property
+    def bytes(self) -> int:
+        return self.panels * self.panel_bytes
+
+    def run(self, source: Any, target: Any, warp: Any, warps: int, lane: Any) -> None:
+        """By so many warps; source, target: i32 addresses, aligned to 1024 bytes."""
+        inner = ops.and_(lane, _ATOM - 1)
+        # Lane 8m + j names row j of matrix m: k = 8m + j of a step, all in one chunk of n.
+        rows = ops.add(source, ops.mul(lane, ROW_BYTES))
+        # And row j of matrix m of the target: n = 8 (m % 2) + j, chunk m / 2 of the step's two.
+        place = ops.shl(ops.xor(ops.shr(lane, 4), inner), 4)
+        lines = ops.add(target, ops.add(ops.mul(ops.and_(lane, N - 1), ROW_BYTES), place))
+
+        def columns(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            panel, chunk = ops.shr(block, 3), ops.and_(block, 7)
+            swizzled = ops.mul(ops.xor(chunk, inner), CHUNK_BYTES)
+            start = ops.add(rows, ops.add(ops.mul(panel, self.keys * ROW_BYTES), swizzled))
+            line = ops.add(lines, ops.mul(block, N * ROW_BYTES))
+            for first in range(0, self.keys // K, 4):
+                steps = range(first, min(first + 4, self.keys // K))
+                loaded = [
+                    mma.load_matrices(
+                        pointer_to(ops.add(start, step * K * ROW_BYTES)), transposed=True
+                    )
+                    for step in steps
+                ]
+                for step, words in zip(steps, loaded, strict=True):
+                    panel_start = ops.add(line, step // 4 * self.panel_bytes)
+                    there = ops.xor(panel_start, step % 4 * 2 * CHUNK_BYTES)
+                    store_matrices(there, _split(words), "row")
+            return carried
+
+        ops.for_(warp, self.width // N, warps, [], columns)
+
+
+def _split(words: Sequence[Any]) -> list[Any]:
+    """The even n of 16 k, the odd ones, and both of the next 16."""
+    kind = nvvm.PermuteMode.DEFAULT
+    return [
+        nvvm.prmt(words[pair], ops.const(selector), kind, hi=words[pair + 1])
+        for pair in (0, 2)
+        for selector in (0x6420, 0x7531)
+    ]
+
+
+def quads(sums: Sequence[Any]) -> list[list[Any]]:
+    """[16 columns after 16 columns, upper and lower row by turns] of four neighbours of a thread.
+
+    sums: accumulators of a product with turned bytes.  Those of thread t begin at column
+    16 j + 4 (t % 4).
+    """
+    found = []
+    for place in range(0, len(sums), 8):
+        for half in (0, 2):
+            even, odd = (sums[place + half + part : place + half + part + 2] for part in (0, 4))
+            found.append([even[0], odd[0], even[1], odd[1]])
+    return found

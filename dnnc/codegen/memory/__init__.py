@@ -1,0 +1,1 @@
+"""Tensors and tiles in global, shared and L2 memory."""

@@ -1,0 +1,1 @@
+"""Scalar code: operations of one element, and of a fragment's elements."""

@@ -1,0 +1,1 @@
+"""Which tile of an output a block works on, and where it lies."""

@@ -1,0 +1,86 @@
+# pyright: basic
+"""Which tile of a product a block works on, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...expr import Expr
+from .. import ops
+from ..kernel import Kernel
+from ..walk.index import Coordinate
+
+
+@dataclass(frozen=True)
+class TilePlace:
+    """A tile's first row and column, and the coordinates of its matrix in the batch.
+
+    first_step, end_step: which panels of k are multiplied.  b_batch: the coordinates of B's
+    matrix, where they differ.  end: where a group of rows ends, along the rows of the graph's
+    product; None: with the matrix.  last_block: the last one that has steps of the tile, where
+    several may.  is_across: whether the two blocks of a cluster have tiles of the same rows, and
+    not of the same columns; None: as the cluster says.
+    """
+
+    row: Any
+    column: Any
+    batch: Mapping[int, Coordinate]
+    first_step: Any
+    end_step: Any
+    b_batch: Mapping[int, Coordinate] | None = None
+    end: Any = None
+    last_block: Any = None
+    is_across: Any = None
+
+    @property
+    def steps(self) -> Any:
+        return ops.sub(self.end_step, self.first_step)
+
+    def batch_of(self, *, is_a: bool) -> Mapping[int, Coordinate]:
+        """The coordinates of an operand's matrix."""
+        return self.batch if is_a or self.b_batch is None else self.b_batch
+
+    def moved(self, rows: Any, columns: Any = 0) -> TilePlace:
+        return replace(self, row=ops.add(self.row, rows), column=ops.add(self.column, columns))
+
+
+@dataclass(frozen=True)
+class TileOrder:
+    """Tiles of a batch of matrices, numbered so that neighbours share operands in L2.
+
+    rows, columns: tiles of a matrix.  matrices: of the batch.  Groups of `group_rows` rows of
+    tiles follow each other; within a group the row runs fastest.
+
+    Example, rows = 3, columns = 2, group_rows = 2: (0, 0) (1, 0) (0, 1) (1, 1) (2, 0) (2, 1).
+    """
+
+    rows: Expr
+    columns: Expr
+    matrices: Expr
+    group_rows: int
+
+    @property
+    def tiles(self) -> Expr:
+        return self.rows * self.columns * self.matrices
+
+    def place(self, kernel: Kernel, number: Any) -> tuple[Any, Any, Any]:
+        """(matrix, row, column) of a tile."""
+        matrix, inside = 0, number
+        if self.matrices.constant != 1:
+            per_matrix = self.rows * self.columns
+            matrix = kernel.divide(number, per_matrix)
+            inside = kernel.remainder(number, per_matrix, matrix)
+        rows, columns = kernel.size(self.rows), kernel.size(self.columns)
+        return matrix, *in_groups(inside, rows, columns, self.group_rows)
+
+
+def in_groups(number: Any, rows: Any, columns: Any, group_rows: int) -> tuple[Any, Any]:
+    """(row, column) of a tile of rows x columns, in the order of `TileOrder`."""
+    per_group = ops.mul(columns, group_rows)
+    group = ops.div(number, per_group)
+    first = ops.mul(group, group_rows)
+    height = ops.minimum(ops.sub(rows, first), group_rows)
+    inner = ops.sub(number, ops.mul(group, per_group))
+    return ops.add(first, ops.rem(inner, height)), ops.div(inner, height)

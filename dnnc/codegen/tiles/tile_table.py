@@ -1,0 +1,72 @@
+# pyright: basic
+"""How many tiles entries of a batch have, whose lengths are on the device.
+
+Each block makes a table in shared memory before it begins: place e holds how many tiles the
+entries before e have together.  Tiles are numbered through, so that none is of no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...expr import Expr
+from ...mlir import nvvm
+from ...target import WARP_THREADS
+from .. import ops
+from ..kernel import Kernel
+from ..memory.smem import byte_pointer
+from .groups import from_lane, running_sum
+
+_ENTRY = 4  # bytes
+
+
+@dataclass(frozen=True)
+class TileTable:
+    """memory: !llvm.ptr<3>, of `bytes`.  entries: how many."""
+
+    kernel: Kernel
+    memory: Any
+    entries: Expr
+
+    @staticmethod
+    def bytes(most: int) -> int:
+        """The bytes of a table of up to so many entries."""
+        return (most + 1) * _ENTRY
+
+    def fill(self, count_of: Callable[[Any], Any]) -> None:
+        """By the block's first warp; count_of: tiles of an entry, from memory."""
+        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        entries = self.kernel.size(self.entries)
+
+        def chunk(base: Any, carried: Any) -> Any:
+            entry = ops.add(base, lane)
+            is_one = ops.less(entry, entries)
+            count = count_of(ops.minimum(entry, ops.sub(entries, 1)))
+            until = ops.add(running_sum(ops.select(is_one, count, 0), lane), carried[0])
+            with ops.if_(is_one):
+                ops.store(self._place(ops.add(entry, 1)), until, _ENTRY)
+            return [from_lane(until, ops.const(WARP_THREADS - 1), nvvm.ShflKind.idx)]
+
+        with ops.if_(ops.compare("eq", lane, 0)):
+            ops.store(self._place(0), ops.const(0), _ENTRY)
+        ops.for_(0, entries, WARP_THREADS, [ops.const(0)], chunk)
+
+    def total(self) -> Any:
+        return self._load(self.kernel.size(self.entries))
+
+    def find(self, number: Any, entry: Any) -> tuple[Any, Any]:
+        """(entry, number in it) of a tile; entry: where the search begins, of a tile before it."""
+        (entry,) = ops.while_(
+            [ops.value_of(entry)],
+            lambda at: ops.less(self._load(ops.add(at[0], 1)), ops.add(number, 1)),
+            lambda at: [ops.add(at[0], 1)],
+        )
+        return entry, ops.sub(number, self._load(entry))
+
+    def _place(self, entry: Any) -> Any:
+        return byte_pointer(self.memory, ops.mul(entry, _ENTRY))
+
+    def _load(self, entry: Any) -> Any:
+        return ops.load(self._place(entry), ops.i32_type(), _ENTRY)

@@ -1,0 +1,1 @@
+"""Totals of threads, blocks, clusters and grids."""

@@ -1,0 +1,119 @@
+# pyright: basic
+"""A maximum, and the sum of exponentials of distances from it, in one pass over the elements.
+
+    sum(exp(x - max(x)))
+
+`sums_of_exponentials` finds the reductions of a region that are such sums.  A thread adds up
+exp(x - m), m being the largest element so far, and scales the sum whenever m grows.  Once the
+maximum of all threads is known, its sum is scaled once more.
+Source: Milakov, Gimelshein, "Online normalizer calculation for softmax", 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...mlir import arith, ir
+from .. import ops
+from ..region import Region
+from ..scalars.matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
+from ..scalars.math import allows
+from ..walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
+from . import reduce
+from .reduce import Combine
+
+
+def sums_of_exponentials(region: Region) -> dict[Any, Any]:
+    """Sum of exp(x - max(x)) -> the maximum; both are reducing generics of f32.
+
+    Only where the exponential may be approximate: the sum is rounded differently.
+    """
+    reductions = [op for op in region.generics() if is_reduction(op)]
+    found = {op: _maximum_behind(op) for op in reductions if is_sum(op)}
+    return {op: of for op, of in found.items() if of is not None and of in reductions}
+
+
+def _maximum_behind(operation: Any) -> Any:
+    """The maximum of x, where an operation sums exp(x - max(x)); else None."""
+    exponential = pointwise(inputs_of(operation)[0])
+    body = body_of(exponential) if exponential else []
+    if [op.name for op in body] != ["math.exp"] or not allows(body[0], "afn"):
+        return None
+    if not is_plain(exponential):
+        return None
+    centred = pointwise(inputs_of(exponential)[0])
+    body = body_of(centred) if centred else []
+    names = [op.name for op in body]
+    if not names or names[-1] != "arith.subf" or set(names[:-1]) - {"arith.extf"}:
+        return None
+    x, most = (operand_of(centred, value) for value in body[-1].operands)
+    if x is None or most is None or not is_plain(centred, x):
+        return None
+    maximum = source_of(most).owner
+    if not _is_maximum(maximum) or reduced_axes(maximum) != reduced_axes(operation):
+        return None
+    return maximum if source_of(inputs_of(maximum)[0]) == source_of(x) else None
+
+
+def _is_maximum(operation: Any) -> bool:
+    if isinstance(operation, ir.Block) or operation.name != "linalg.generic":
+        return False
+    if not is_reduction(operation):
+        return False
+    names = [op.name for op in body_of(operation)]
+    element = operation.results[0].type.element_type
+    return names == ["arith.maximumf"] and element == ops.f32_type()
+
+
+@dataclass(frozen=True)
+class RunningSum:
+    """One thread's [largest element so far, sum of exponentials of distances from it].
+
+    The first is a scalar, the second a fragment.  walk: that knows how to compute `operation`,
+    the sum.  combine: of the maximum.  width: elements of a fragment.
+    """
+
+    walk: Walk
+    operation: Any
+    combine: Combine
+    width: int
+
+    def start(self) -> list[Any]:
+        zeros = ops.zeros(ops.vector_type(ops.f32_type(), self.width))
+        return [_number(float("-inf")), zeros]
+
+    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
+        return self.add_all(state, [value])
+
+    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """Adds several fragments at once, for the sum that more come to: see `reduce.unrolled`."""
+        most, total = state
+        grown = most
+        for value in values:
+            grown = self.combine(grown, reduce.lanes(value, self.combine))
+        # Distances from -inf are none: exp(-inf - 0) is nothing.
+        infinite = arith.CmpFOp(arith.CmpFPredicate.OEQ, grown, _number(float("-inf"))).result
+        base = arith.SelectOp(infinite, _number(0.0), grown).result
+        total = arith.MulFOp(total, ops.splat(self._exp(most, base), self.width)).result
+        own = self._exp(values[0], base)
+        for value in values[1:]:
+            own = arith.AddFOp(own, self._exp(value, base)).result
+        return [grown, arith.AddFOp(total, own).result]
+
+    def part(self, state: Sequence[Any], most: Any) -> Any:
+        """The sum of distances from the maximum of all threads."""
+        own, total = state
+        return arith.MulFOp(total, ops.splat(self._exp(own, most), self.width)).result
+
+    def _exp(self, value: Any, base: Any) -> Any:
+        width = ops.width_of(value)
+        distance = arith.SubFOp(value, ops.splat(base, width)).result
+        exponential = inputs_of(self.operation)[0].owner
+        return self.walk.body(exponential, [distance], (), width)
+
+
+def _number(value: float) -> Any:
+    type_ = ops.f32_type()
+    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, value)).result

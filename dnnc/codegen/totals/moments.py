@@ -1,0 +1,294 @@
+# pyright: basic
+"""Mean and squared distances from it, in one pass over the elements.
+
+    variance = avg((x - avg(x))^2)
+
+`squared_distances` finds the reductions of a region that are sums of such squares.  A thread adds
+up x - s and (x - s)^2 of its elements, s being one of its first, and corrects the squares by what
+the sums say about s; threads' parts are merged with their counts.  Since s is one of n elements
+of a thread, a sum of squares loses a factor of about n of f32's accuracy where s lies far outside
+of the others.  Of a fragment of one row, or of several fragments, s is the middle one of three
+elements, so that a single such one is not it (`start_of`).  `Distances` adds up x - s alone, for a
+mean; the mean of equal elements is that number.  Source: Chan, Golub, LeVeque, "Algorithms for
+computing the sample variance", 1983.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...dialect import structure
+from ...expr import Expr, product
+from ...mlir import arith, ir, llvm
+from ...mlir import math as mlir_math
+from .. import ops
+from ..region import Region
+from ..scalars.matching import body_of, is_plain, is_sum, operand_of, pointwise, source_of
+from ..walk.region_walk import Walk, inputs_of, is_reduction, reduced_axes
+from . import reduce
+from .parts import Moments, as_floats, bounded, combined, inverse, times, to_f32
+
+MIDDLE_OF = 3  # elements
+# The body of an average: a sum of f64 by 1 / count.
+_AVERAGE = [
+    f"arith.{name}"
+    for name in (
+        "index_cast", "constant", "sitofp", "divf", "extf", "sitofp", "constant", "mulf", "subf",
+        "mulf", "addf", "mulf", "truncf",
+    )
+]  # fmt: skip
+
+
+def squared_distances(region: Region) -> dict[Any, Any]:
+    """Sum of (x - avg(x))^2 -> the sum of x, which is one of f64; both are reducing generics."""
+    sums = [op for op in region.generics() if is_reduction(op) and is_sum(op)]
+    found = {op: _sum_behind(region, op) for op in sums}
+    return {op: of for op, of in found.items() if of is not None}
+
+
+def _sum_behind(region: Region, operation: Any) -> Any:
+    """The sum of x, where an operation sums (x - avg(x))^2; else None."""
+    x, mean = _centred(operation)
+    total = None if mean is None else _averaged(region, mean)
+    if total is None or reduced_axes(total) != reduced_axes(operation):
+        return None
+    return total if source_of(inputs_of(total)[0]) == source_of(x) else None
+
+
+def _centred(operation: Any) -> tuple[Any, Any]:
+    """(x, mean), where an operation sums (x - mean)^2; else (None, None)."""
+    nothing = None, None
+    square = pointwise(inputs_of(operation)[0])
+    body = body_of(square) if square else []
+    if [op.name for op in body] != ["arith.mulf"] or not is_plain(square):
+        return nothing
+    factors = [operand_of(square, value) for value in body[0].operands]
+    if any(factor is None for factor in factors) or factors[0] != factors[1]:
+        return nothing
+    centred = pointwise(factors[0])
+    body = body_of(centred) if centred else []
+    names = [op.name for op in body]
+    if not names or names[-1] != "arith.subf" or set(names[:-1]) - {"arith.extf"}:
+        return nothing
+    x, mean = (operand_of(centred, value) for value in body[-1].operands)
+    return nothing if x is None or mean is None or not is_plain(centred, x) else (x, mean)
+
+
+def mean_of(operation: Any) -> Any:
+    """The mean that a sum of squared distances is about."""
+    _, mean = _centred(operation)
+    return source_of(mean)
+
+
+def average_alone(region: Region, total: Any) -> Any:
+    """The mean that alone is wanted of a sum of f64; else None."""
+    users = [op for op in region.generics() if total.results[0] in inputs_of(op)]
+    if len(users) != 1 or [op.name for op in body_of(users[0])] != _AVERAGE:
+        return None
+    return users[0].results[0]
+
+
+def _averaged(region: Region, value: Any) -> Any:
+    """The sum of f64 that a value is, divided by the number of elements; else None."""
+    value = source_of(value)
+    divided = pointwise(value)
+    body = body_of(divided) if divided else []
+    if [op.name for op in body] != _AVERAGE:
+        return None
+    total = operand_of(divided, body[-2].operands[0])
+    if total is None:
+        return None
+    total = total.owner
+    if isinstance(total, ir.Block) or total.name != "linalg.generic" or not reduce.is_wide(total):
+        return None
+    dims = region.dims_of(inputs_of(total)[0])
+    count = _number(region, body[0].operands[0])
+    return total if count == product(dims[axis] for axis in reduced_axes(total)) else None
+
+
+def _number(region: Region, value: Any) -> Expr | None:
+    op = value.owner
+    if op.name == "arith.constant":
+        return Expr.of(ir.IntegerAttr(op.attributes["value"]).value)
+    return structure.read_size(op, region.symbols) if op.name == "dnn.size" else None
+
+
+# ---- one thread's part
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """Sums over some elements, of distances from one of them: fragments of f32.
+
+    shift: one of the first elements.  The sums start at 0.  is_fused: squares are added with one
+    rounding.
+    """
+
+    shift: Any
+    is_fused: bool = False
+
+    def start(self) -> list[Any]:
+        return [ops.zeros(self.shift.type)] * 2
+
+    def add(self, sums: Sequence[Any], value: Any) -> list[Any]:
+        off = arith.SubFOp(value, self.shift).result
+        if self.is_fused:
+            return [arith.AddFOp(sums[0], off).result, mlir_math.FmaOp(off, off, sums[1]).result]
+        square = arith.MulFOp(off, off).result
+        return [arith.AddFOp(sums[0], off).result, arith.AddFOp(sums[1], square).result]
+
+    def add_all(self, sums: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        """With sums of their own, which then come to those of more: see `reduce.unrolled`."""
+        own = self.add(self.start(), values[0])
+        for value in values[1:]:
+            own = self.add(own, value)
+        return [arith.AddFOp(a, b).result for a, b in zip(sums, own, strict=True)]
+
+    def part(self, sums: Sequence[Any], count: Any) -> list[Any]:
+        """[count, place, rest, squared distances from place + rest]; count: of elements, i32."""
+        off, squares = sums
+        number = to_f32(count)
+        average = arith.MulFOp(off, ops.splat(inverse(number), ops.width_of(off))).result
+        about_mean = arith.SubFOp(squares, arith.MulFOp(off, average).result).result
+        none = ops.zeros(off.type)
+        is_some = arith.CmpFOp(arith.CmpFPredicate.OGT, number, ops.zeros(number.type)).result
+        # Rounding may leave less than nothing; NaN stays.
+        about_mean = arith.MaximumFOp(about_mean, none).result
+        found = (self.shift, average, about_mean)
+        return [number, *(arith.SelectOp(is_some, value, none).result for value in found)]
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The sum of some elements' distances from one of them, of which a thread knows but the upper
+    half: fragments of f32.
+
+    That takes half the registers.  What it is off by is in every distance, so that the mean is
+    right.  words: of the upper halves.
+    """
+
+    words: Sequence[Any]
+    width: int
+
+    @staticmethod
+    def from_(start: Any) -> Distances:
+        halves = ops.elements(llvm.BitcastOp(_i32(ops.width_of(start)), start).result)
+        odd = [ops.and_(value, -(1 << 16)) for value in halves[1::2]]
+        even = [ops.shr(value, 16) for value in halves[::2]]
+        words = [ops.or_(*pair) for pair in zip(even, odd, strict=False)]
+        return Distances(words or even, ops.width_of(start))
+
+    def start(self) -> list[Any]:
+        return [ops.zeros(ops.vector_type(ops.f32_type(), self.width))]
+
+    def place(self) -> Any:
+        """The place that distances are from."""
+        found = []
+        for word in self.words:
+            # Else the compiler keeps the halves, each in a register.
+            known = ops.opaque(word)
+            found += [ops.shl(known, 16), ops.and_(known, -(1 << 16))]
+        whole = ops.from_elements(found[: self.width])
+        return llvm.BitcastOp(ops.vector_type(ops.f32_type(), self.width), whole).result
+
+    def add(self, sums: Sequence[Any], value: Any) -> list[Any]:
+        off = arith.SubFOp(value, self.place()).result
+        return [arith.AddFOp(sums[0], off).result]
+
+    def part(self, sums: Sequence[Any], count: Any) -> list[Any]:
+        """[count, place, rest]; count: of elements, i32."""
+        number = to_f32(count)
+        return [number, self.place(), times(sums[0], inverse(number))]
+
+
+def _i32(width: int) -> Any:
+    return ops.vector_type(ops.i32_type(), width)
+
+
+def part_of_total(total: Any, count: Any) -> list[Any]:
+    """[count, place, rest], by a total of f64; count: of elements, i32."""
+    f32, number = ops.f32_type(), to_f32(count)
+    mean = times(total, inverse(as_floats(number, ops.element_of(total.type))))
+    place = as_floats(mean, f32)
+    apart = arith.SubFOp(mean, as_floats(place, ops.element_of(total.type))).result
+    return [number, place, as_floats(apart, f32)]
+
+
+@dataclass(frozen=True)
+class SumWithMoments:
+    """[total of elements, and what `shifted` adds up].
+
+    operation: the sum of elements.  is_row: whether the lanes of fragments are of one row.
+    """
+
+    operation: Any
+    shifted: Shifted
+    is_row: bool
+
+    def start(self) -> list[Any]:
+        width = ops.width_of(self.shifted.shift)
+        return [reduce.start(self.operation, width, is_row=self.is_row), *self.shifted.start()]
+
+    def add(self, state: Sequence[Any], value: Any) -> list[Any]:
+        return [self._added(state[0], value), *self.shifted.add(state[1:], value)]
+
+    def add_all(self, state: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+        total = state[0]
+        for value in values:
+            total = self._added(total, value)
+        return [total, *self.shifted.add_all(state[1:], values)]
+
+    def _added(self, total: Any, value: Any) -> Any:
+        some = reduce.taken(self.operation, value, is_row=self.is_row)
+        return arith.AddFOp(total, some).result
+
+
+def start_of(fragments: Sequence[Any], *, is_row: bool) -> Any:
+    """The values that distances of a thread's elements are taken from, by its first fragments:
+    for a row the middle one of three elements, else lane by lane the middle one of three
+    fragments; the first where there are fewer."""
+    first = fragments[0]
+    some = list(fragments)
+    if is_row:
+        some = [ops.extract(first, i) for i in range(min(ops.width_of(first), MIDDLE_OF))]
+    if len(some) < MIDDLE_OF:
+        return bounded(first)
+    a, b, c = some
+    low, high = arith.MinimumFOp(a, b).result, arith.MaximumFOp(a, b).result
+    middle = arith.MaximumFOp(low, arith.MinimumFOp(high, c).result).result
+    return ops.splat(bounded(middle), ops.width_of(first))
+
+
+def folded(part: Sequence[Any]) -> list[Any]:
+    """A part of scalars, of the elements of all lanes; each lane has the part's count."""
+    count, *lanes = part
+    quantity = Moments()
+    total: Sequence[Any] = []
+    reference = quantity.reference([count, *(ops.extract(value, 0) for value in lanes)])
+    for lane in zip(*map(ops.elements, lanes), strict=True):
+        opened = quantity.opened([count, *lane], reference)
+        total = combined(quantity, total, opened) if total else opened
+    return list(quantity.closed(total, reference))
+
+
+# ---- parts about numbers of their own, [s, sum of x - s, sum of (x - s)^2]
+
+
+def average(walk: Walk, operation: Any, total: Any) -> Any:
+    """The mean that a sum of squared distances is about, by the total of the elements: computed as
+    the graph does, since what it is off by, squared, is in every distance."""
+    return walk.body(mean_of(operation).owner, [total], (), ops.width_of(total))
+
+
+def squares_about(mean: Any, part: Sequence[Any], count: Any) -> Any:
+    """A part's squared distances from another mean; count: of its elements, f32.
+
+    s is about the part's mean, and the sum of x - s says how far: so only the other mean's own
+    error counts, as if its elements had been gone through again.
+    """
+    place, off, squares = part
+    moved = arith.SubFOp(place, mean).result
+    linear = arith.AddFOp(times(moved, count), arith.AddFOp(off, off).result).result
+    return mlir_math.FmaOp(moved, linear, squares).result

@@ -1,0 +1,1 @@
+"""Walks: regions of linalg operations applied to fragments of an iteration."""

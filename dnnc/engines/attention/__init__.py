@@ -1,0 +1,1 @@
+"""Attention: engines sdpa_*."""

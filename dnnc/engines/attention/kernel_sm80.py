@@ -1,0 +1,392 @@
+# pyright: basic
+"""The kernel of engine sdpa_sm80, top to bottom; see the engine for the whole.
+
+    stage s of S:   | keys | values |    of a block, loaded S - 1 blocks ahead
+    block of keys:  wait for the stage; barrier; start loading the block S - 1 further on;
+                    S = Q @ K', its softmax, scale O, O += P @ V
+
+Operands of fp8 are bytes up to the registers, where they become f16 (`widened_bytes`); weights are
+rounded to bytes first.
+
+A block of threads has one tile of queries, 16 a warp, and the blocks of keys that it needs, or a
+part of them (`_part`).  They come from the last to the first: those at masks and at the tensor's
+end, then those of which every score is kept, then those at masks again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ... import dtypes
+from ...codegen import ops
+from ...codegen.ampere import mma
+from ...codegen.ampere.widened_bytes import a_of_quads, a_steps, b_steps, b_transposed
+from ...codegen.attention.online_softmax import OnlineSoftmax, Rows, scaled
+from ...codegen.attention.region import AttentionRegion
+from ...codegen.attention.sources import Source
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.walk.index import Index
+from ...dtypes import DType
+from ...mlir import arith, ir
+from .parts_sm80 import PartStore
+from .region import SdpaRegion
+from .result import ResultWalk
+from .scale import times_log2e
+from .schedule import KeyBlocks, Packing, QueryTile, Schedule
+from .scores import ScoreWalk
+from .sources_sm80 import HeadKeys, Keys, PagedKeys, QueryRows
+from .surface import groups_of
+from .tile_sm80 import Sm80Tiling
+
+
+@dataclass
+class WarpWalk(ScoreWalk, ResultWalk):
+    """The walks of one tile, of which a warp has 16 rows."""
+
+
+@dataclass
+class SdpaEmitter:
+    """One kernel.  parts_store: where the parts of a tile's keys leave what they have; None: a
+    tile's keys are not shared.  has_values: whether values are loaded with the keys."""
+
+    kernel: Kernel
+    parts: AttentionRegion
+    tiling: Sm80Tiling
+    parts_store: PartStore | None
+    has_values: bool = True
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        self.packing = Packing(t.packed_axis, t.packed) if t.packed > 1 else None
+        self.q, self.k, self.v = (self.parts.source(*place) for place in ((0, 0), (0, 1), (1, 1)))
+        dims = self.parts.dims
+        self.qk, self.pv = (_instruction(source.tensor.type) for source in (self.k, self.v))
+        groups = groups_of(dims[:-2], self.k.batch)
+        self.schedule = Schedule(
+            self.kernel, self.parts, t, max([group for group in groups if group], default=1),
+            self.packing,
+        )  # fmt: skip
+
+    def _keys(self, source: Source, tile: QueryTile, *, is_turned: bool) -> HeadKeys | PagedKeys:
+        """Keys or values of a tile's head.  is_turned: K', which is [D, Skv]."""
+        axes = _axes(source, is_turned)
+        size, step = self.parts.dims[-1], self.tiling.keys
+        keys = Keys(self.kernel, self.parts, source, axes, size, step)
+        return keys.head(self._batch_of(source, tile))
+
+    # ---- the whole
+
+    def emit(self) -> None:
+        t = self.tiling
+        self.base = self.kernel.dynamic_shared(t.smem_bytes)
+        self.tile = tile = self.schedule.place(ops.block_id())
+        blocks = self._part(self.schedule.blocks(tile, tile.row, t.queries))
+        self.k_head = self._keys(self.k, tile, is_turned=True)
+        self.v_head = self._keys(self.v, tile, is_turned=False)
+        self._clear_ends()
+        queries = QueryRows.of(self.schedule, self.q, _axes(self.q, False), tile)
+        t.q_rows.copy(self._at(t.q_offset), t.threads, queries)
+        if t.holds_queries:
+            smem.commit()  # else they come with the first keys
+        self.ahead = self._begin(blocks)
+        queries = self._queries()
+
+        walks = SdpaRegion(self.kernel, self.parts, t, self.schedule, ops.thread_id())
+        softmax = OnlineSoftmax(
+            times_log2e(walks.factor), may_be_far=self.parts.score_steps.may_be_far, lift=t.lift
+        )
+        walk = WarpWalk(walks, tile, tile.row)
+        self._attend(walks, softmax, walk, queries, blocks)
+
+    def _attend(
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
+        blocks: KeyBlocks,
+    ) -> None:  # fmt: skip
+        """Goes through the keys, and stores what comes of it."""
+        rows, result = self._over_keys(walks, softmax, walk, queries, blocks)
+        smem.wait(0)
+        if self.parts_store is None:
+            walk.store(softmax, rows, result)
+            walk.keep_unseen(blocks.first, blocks.end)
+        else:
+            self.parts_store.put(walk, softmax, rows, result)
+
+    def _begin(self, blocks: KeyBlocks) -> list[Any]:
+        """Starts loading the first blocks.  Gives the one that is next, if that is to be carried
+        along: where some blocks are left out."""
+        t = self.tiling
+        if not self.schedule.is_sparse:
+            for stage in range(t.stages - 1):
+                self._load(ops.sub(blocks.end, 1 + stage), blocks.first, stage * t.stage_bytes)
+            return []
+        block = self._seen(ops.sub(blocks.end, 1), blocks.first)
+        for stage in range(t.stages - 1):
+            self._load(block, blocks.first, stage * t.stage_bytes)
+            block = self._seen(ops.sub(block, 1), blocks.first)
+        return [block]
+
+    def _seen(self, block: Any, first: Any) -> Any:
+        return self.schedule.next_seen(self.tile, block, first)
+
+    def _part(self, blocks: KeyBlocks) -> KeyBlocks:
+        """This block's share of a tile's keys: as many blocks as any other has, or one more; none
+        where no score is kept."""
+        count, start, end = self.tiling.parts, blocks.first, blocks.end
+        if blocks.is_empty is not None:
+            end = ops.select(blocks.is_empty, start, end)
+        if count > 1:
+            whole, number = ops.sub(end, start), ops.block_id("y")
+            end = ops.add(start, ops.div(ops.mul(whole, ops.add(number, 1)), count))
+            start = ops.add(start, ops.div(ops.mul(whole, number), count))
+        return KeyBlocks(start, end, blocks.all, blocks.all_end)
+
+    def _batch_of(self, source: Source, tile: QueryTile) -> dict[int, Any]:
+        """The batch coordinates of a tile in K or V, of which heads may share entries."""
+        found = {}
+        for axis, group in enumerate(groups_of(self.parts.dims[:-2], source.batch)):
+            coordinate = tile.batch[axis]
+            if group == 0:
+                continue
+            is_packed = self.packing is not None and axis == self.packing.axis
+            if group > 1 and not is_packed:
+                coordinate = _over(coordinate, group)
+            found[axis] = coordinate
+        return found
+
+    # ---- shared memory
+
+    def _at(self, offset: Any) -> Any:
+        return smem.byte_pointer(self.base, offset)
+
+    def _clear_ends(self) -> None:
+        t = self.tiling
+        t.q_rows.clear_ends(self._at(t.q_offset), t.threads)
+        for stage in range(t.stages):
+            t.k_rows.clear_ends(self._at(stage * t.stage_bytes), t.threads)
+
+    def _load(self, block: Any, first: Any, slot: Any) -> None:
+        """Starts loading a block of keys and values into a stage, if it is not before the first."""
+        t = self.tiling
+        with ops.if_(ops.compare("sge", block, first)):
+            key = ops.mul(block, t.keys)
+            place = self._at(slot)
+            t.k_rows.copy(place, t.threads, self.k_head.block(key))
+            if self.has_values:
+                self._load_values(smem.byte_pointer(place, t.k_rows.bytes), key)
+        smem.commit()
+
+    def _load_values(self, place: Any, key: Any) -> None:
+        """Starts loading a block of values; of one that is not cut, without a look at its rows."""
+        t, values = self.tiling, self.v_head.block(key)
+        copy = partial(t.v_rows.copy, place, t.threads)
+        if not isinstance(values, HeadKeys) or not values.is_cut_within_size:
+            copy(values)
+            return
+        is_whole = ops.compare("sle", ops.add(key, t.keys), values.entry.length)
+        ops.if_else(is_whole, lambda: copy(values.uncut()), lambda: copy(values))
+
+    # ---- queries
+
+    def _queries(self) -> Queries:
+        """Waits for the queries, and has them in registers, if they stay there."""
+        t = self.tiling
+        warp_row = ops.mul(ops.shr(ops.thread_id(), 5), mma.M)
+        lane = smem.byte_pointer(self._at(t.q_offset), t.q_rows.a_place(warp_row))
+        steps = t.q_rows.filled // mma.CHUNKS_PER_STEP
+        kind = _bytes_kind(self.q)
+        if not t.holds_queries:
+            return Queries(t, lane, kind)
+        smem.wait(t.stages - 1)
+        ops.barrier()
+        queries = Queries(t, lane, kind)
+        found = [queries.steps(mma.CHUNKS_PER_STEP * i) for i in range(steps)]
+        return Queries(t, lane, kind, tuple(found))
+
+    # ---- blocks of keys
+
+    def _over_keys(
+        self, walks: SdpaRegion, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries,
+        blocks: KeyBlocks,
+    ) -> tuple[Rows, list[Any]]:  # fmt: skip
+        """(maxima and sums, the result before it is divided)."""
+        low, zero = _number(-math.inf), _number(0.0)
+        start = [low, low, zero, zero, *[zero] * self.tiling.result_registers]
+        step = partial(self._step, softmax, walk, queries)
+        state = self._over_runs(walks, blocks, start, step)
+        return Rows.of(state[:4]), list(state[4:])
+
+    def _over_runs(
+        self, walks: SdpaRegion, blocks: KeyBlocks, start: Sequence[Any],
+        step: Callable[..., Sequence[Any]],
+    ) -> Sequence[Any]:  # fmt: skip
+        """Carries values over blocks of keys, from the last to the first; step: as `_step` from
+        `first` on."""
+        t = self.tiling
+        state = [ops.const(0), ops.const((t.stages - 1) * t.stage_bytes), *self.ahead, *start]
+        for first, end, is_masked in self._runs(walks, blocks):
+            count = ops.maximum(ops.sub(end, first), 0)
+            is_guarded = is_masked or not walks.is_plain
+            body = partial(step, blocks.first, ops.sub(end, 1), (is_masked, is_guarded))
+            if self.schedule.is_sparse:
+                body = partial(self._step_if_seen, ops.sub(end, 1), body)
+            state = ops.for_(0, count, 1, state, body)
+        return state[self.stage_values :]
+
+    @property
+    def stage_values(self) -> int:
+        """How many values blocks carry along to find stages."""
+        return 2 + len(self.ahead)
+
+    def _step_if_seen(
+        self, last: Any, step: Callable[..., Sequence[Any]], i: Any, state: Sequence[Any]
+    ) -> Sequence[Any]:
+        """A step, of a block that a mask of blocks lets the tile see."""
+        is_seen = self.schedule.sees(self.tile, ops.sub(last, i))
+        return ops.either(is_seen, [v.type for v in state], lambda: step(i, state), lambda: state)
+
+    def _runs(self, walks: SdpaRegion, blocks: KeyBlocks) -> list[tuple[Any, Any, bool]]:
+        """(first, end, whether masks are looked at) of blocks, from the last to the first."""
+        first, end = blocks.first, blocks.end
+        if not walks.has_masks:
+            return [(first, end, False)]
+        if isinstance(blocks.all_end, int) and blocks.all_end == 0:
+            return [(first, end, True)]  # of no block is every score known to be kept
+        high = ops.maximum(ops.minimum(blocks.all_end, end), first)
+        if isinstance(blocks.all, int) and blocks.all == 0:
+            return [(high, end, True), (first, high, False)]
+        low = ops.minimum(ops.maximum(blocks.all, first), high)
+        return [(high, end, True), (low, high, False), (first, low, True)]
+
+    def _step(
+        self, softmax: OnlineSoftmax, walk: WarpWalk, queries: Queries, first: Any, last: Any,
+        masked: tuple[bool, bool], i: Any, state: Sequence[Any],
+    ) -> Sequence[Any]:  # fmt: skip
+        """masked: whether masks are looked at, and whether a row may have no score above -inf."""
+        carried = state[self.stage_values :]
+        rows, result = Rows.of(carried[:4]), carried[4:]
+        block = ops.sub(last, i)
+        slot = self._turn(first, block, state)
+        scores = walk.scores(self._scores(slot, queries), block, is_masked=masked[0])
+        step = softmax.next(scores, rows, is_masked=masked[1])
+        weights = walk.weights(step.exponentials, block, is_masked=masked[0])
+        result = self._add_result(slot, weights, scaled(result, step.scale))
+        return [*self._following(first, state), *step.rows.values, *result]
+
+    def _turn(self, first: Any, block: Any, state: Sequence[Any]) -> Any:
+        """Waits for a block's stage, and starts loading the one that is next; gives the stage."""
+        t = self.tiling
+        smem.wait(t.stages - 2)
+        ops.barrier()  # the stage is there for all, and all have left the one loaded next
+        self._load(state[2] if self.ahead else ops.sub(block, t.stages - 1), first, state[1])
+        return self._at(state[0])
+
+    def _following(self, first: Any, state: Sequence[Any]) -> list[Any]:
+        """The stages of the block after, and which is loaded then."""
+        ahead = [self._seen(ops.sub(block, 1), first) for block in state[2 : self.stage_values]]
+        return [self._next(state[0]), self._next(state[1]), *ahead]
+
+    def _next(self, offset: Any) -> Any:
+        """The following stage's offset, the first after the last."""
+        t = self.tiling
+        moved = ops.add(offset, t.stage_bytes)
+        is_end = ops.compare("eq", moved, t.stages * t.stage_bytes)
+        return ops.select(is_end, ops.const(0), moved)
+
+    # ---- products
+
+    def _scores(self, slot: Any, queries: Queries) -> list[Any]:
+        """Q @ K' of a block: as `wgmma.AccumulatorLayout` says."""
+        t = self.tiling
+        keys = t.k_rows
+        lane = smem.byte_pointer(slot, keys.b_place())
+        sums = [_number(0.0)] * (t.keys // 2)
+        kind = _bytes_kind(self.k)
+        for chunk in range(0, keys.filled, mma.CHUNKS_PER_STEP):
+            steps = queries.steps(chunk)
+            for row in range(0, t.keys, 16):
+                words = keys.fragment(lane, row, chunk)
+                found = b_steps(words, kind) if kind else [words]
+                for a, b in zip(steps, found, strict=True):
+                    sums = self._multiplied(self.qk, a, b, sums, row // 2)
+        return sums
+
+    def _add_result(self, slot: Any, weights: Sequence[Any], result: Sequence[Any]) -> list[Any]:
+        """O + P @ V of a block."""
+        t = self.tiling
+        values = t.v_rows
+        lane = smem.byte_pointer(slot, t.k_rows.bytes)
+        lane = smem.byte_pointer(lane, values.b_place_transposed())
+        sums, kind = list(result), _bytes_kind(self.v)
+        for row in range(0, t.keys, 16):
+            a = self._weights_of(weights, row)
+            for chunk in range(0, values.filled, 2):
+                b = values.fragment(lane, row, chunk, transposed=True)
+                if kind:
+                    b = b_transposed(b, kind)
+                sums = self._multiplied(self.pv, a, b, sums, len(b) * chunk)
+        return sums
+
+    def _weights_of(self, weights: Sequence[Any], row: int) -> list[Any]:
+        """The first operand of the product with 16 keys of a block."""
+        if not _bytes_kind(self.v):
+            return list(weights[row // 4 : row // 4 + 4])
+        return a_of_quads(weights[row // 8 : row // 8 + 2], self.parts.weights.type.name)
+
+    def _multiplied(
+        self, row: mma.Instruction, a: Sequence[Any], b: Sequence[Any], sums: Sequence[Any],
+        place: int,
+    ) -> list[Any]:  # fmt: skip
+        """Sums from a place on, of 8 columns for two registers of B, and their product."""
+        sums = list(sums)
+        for pair in range(len(b) // 2):
+            at = place + 4 * pair
+            sums[at : at + 4] = mma.multiply(row, a, b[2 * pair : 2 * pair + 2], sums[at : at + 4])
+        return sums
+
+
+@dataclass(frozen=True)
+class Queries:
+    """A warp's 16 queries.  lane: the address of a lane's place.  kind: as of
+    `_bytes_kind`.  held: operands of all steps, () where they are read anew."""
+
+    tiling: Sm80Tiling
+    lane: Any
+    kind: str
+    held: tuple[list[list[Any]], ...] = ()
+
+    def steps(self, chunk: int) -> list[list[Any]]:
+        """The first operands of two chunks: of one step, or of two where elements are bytes."""
+        if self.held:
+            return self.held[chunk // mma.CHUNKS_PER_STEP]
+        words = self.tiling.q_rows.fragment(self.lane, 0, chunk)
+        return a_steps(words, self.kind) if self.kind else [words]
+
+
+def _instruction(dtype: DType) -> mma.Instruction:
+    """That of a type, or of f16, which bytes become."""
+    return mma.INSTRUCTIONS[dtypes.f16 if dtype.is_fp8 else dtype]
+
+
+def _bytes_kind(source: Source) -> str:
+    """The type of an operand's bytes; "": it has none."""
+    dtype = source.tensor.type
+    return dtype.name if dtype.is_fp8 else ""
+
+
+def _axes(source: Source, is_turned: bool) -> tuple[int, int]:
+    """(axis of a head's elements, axis of rows); is_turned: K', which is [D, Skv]."""
+    axes = (source.tensor.rank - 1, source.tensor.rank - 2)
+    return axes if source.is_turned == is_turned else (axes[1], axes[0])
+
+
+def _over(coordinate: Any, group: int) -> Any:
+    return Index(ops.div(coordinate.index().base, group))
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

@@ -1,0 +1,143 @@
+"""The demands of operands' and outputs' types on engine sdpa_fwd_sm90, above all of fp8.
+
+The registers of a thread that sums and weights may take are those beside which the assembler was
+seen to spill nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ... import dtypes
+from ...codegen.attention.region import AttentionRegion
+from ...codegen.hopper import tma
+from ...dialect import dnn, structure
+from ...dialect.fusion import Fusion
+from ...dtypes import DType
+from ...errors import Status
+from ..engine import Knobs, Reason
+from ..product.pattern import knob_reason
+from .pattern import Attention, attention_of
+from .surface import is_fp8, mixed_reasons
+from .tile_sm90 import SdpaTiling
+
+RESCALE, PINS = 1, 2  # bits of KERNEL_CFG
+NARROW = 64  # elements of a value, of which three warpgroups have tiles
+
+_SUMS = {1: 216, 2: 208, 3: 104}  # of fp8, by warpgroups
+# Beside a producer that looks up rows, or finds tiles by their numbers, and in place, where a
+# branch scales them.
+_FEW_SUMS = 190
+_FEW_SUMS_ALONE = 200  # of one warpgroup, whose branches scale nothing: values of 160 in FLOAT
+_LEAST_STAGES = 2
+_LEAST_KEYS = 64  # of a step
+# Keys of a step -> share of the rate for 16 bits.
+_WIDE_SHARES = {64: 0.70, 96: 0.81, 128: 0.90, 160: 0.885, 192: 0.905}
+_NARROW_SHARES = {64: 0.44, 96: 0.49, 128: 0.53, 160: 0.535, 192: 0.575}
+_NARROW_SHARES_OF_THREE = {64: 0.53, 96: 0.585}
+_UNPINNED = 0.91
+_ALONE = 0.55  # of one warpgroup
+_PROMOTED = 160  # elements of a value, whose sums are held twice
+
+
+@dataclass(frozen=True)
+class Kind:
+    """element_bytes: of Q, K, V.  staged_bytes: of the output that the copy engine stores.
+    promotes: as in `SdpaTiling`."""
+
+    element_bytes: int = 2
+    staged_bytes: int = 2
+    promotes: bool = False
+
+    @staticmethod
+    def of(fusion: Fusion) -> Kind:
+        found = attention_of(fusion)
+        if not is_fp8(found):
+            return Kind()
+        results = [t for t in fusion.outputs if found.second in fusion.upstream(t)]
+        is_wide = any(t.type.bits == 16 for t in results)
+        return Kind(1, 2 if is_wide else 1, found.second.compute_type == dtypes.f32)
+
+    @staticmethod
+    def of_region(parts: AttentionRegion) -> Kind:
+        """The kind of a region, by what is staged."""
+        if not parts.of_bytes:
+            return Kind()
+        place = staged_output(parts)
+        staged = parts.region.outputs[place][1].type.bits // 8 if place >= 0 else 1
+        compute = structure.anchor_of(parts.calls[1]).attributes["dnn.compute_type"]
+        return Kind(1, staged, dnn.attribute_value(compute, DType) == dtypes.f32)
+
+    @property
+    def is_fp8(self) -> bool:
+        return self.element_bytes == 1
+
+    @property
+    def step(self) -> int:
+        """Keys of an instruction."""
+        return 32 // self.element_bytes
+
+
+def fp8_rate_share(knobs: Knobs, width: int) -> float:
+    """The share of the tensor cores' rate for 16 bits, as measured on an H100, at 4096 keys."""
+    consumers, keys = knobs["TILE_M"] // 64, knobs["TILE_N"]
+    if width <= NARROW:
+        shares = _NARROW_SHARES_OF_THREE if consumers == 3 else _NARROW_SHARES
+    else:
+        shares = _WIDE_SHARES
+    pinned = 1.0 if knobs["KERNEL_CFG"] & PINS or consumers == 3 else _UNPINNED
+    stages = 1.0 if knobs["STAGES"] == _LEAST_STAGES else 0.998
+    share = shares[min(keys, max(shares))]
+    return share * pinned * stages * (_ALONE if consumers == 1 else 1.0)
+
+
+def staged_output(parts: AttentionRegion) -> int:
+    """The first output of 16 bits, or of fp8 as the operands, that the copy engine can store; -1:
+    none."""
+    of_bytes = parts.of_bytes
+    for place, (value, tensor) in enumerate(parts.region.outputs):
+        axes = (tensor.rank - 1, tensor.rank - 2)
+        is_narrow = tensor.type.bits == 16 or (of_bytes and tensor.type.is_fp8)
+        is_largest = place in parts.outputs.largest
+        is_fit = is_narrow and not is_largest and tma.refusal(tensor, axes) is None
+        if parts.outputs.is_of_result(value) and is_fit:
+            return place
+    return -1
+
+
+def fp8_reasons(fusion: Fusion) -> list[Reason]:
+    """Why an attention of fp8 is declined, beside what all are asked for."""
+    found, reasons = attention_of(fusion), list[Reason]()
+    if not is_fp8(found):
+        return reasons
+    reasons += mixed_reasons(found)
+    if Kind.of(fusion).promotes and (found.width.constant or 0) > _PROMOTED:
+        what = f"Dv of {found.width} of fp8 in FLOAT"
+        supported = f"up to {_PROMOTED}, or FAST_FLOAT_FOR_FP8"
+        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
+    return reasons
+
+
+def fp8_knob_reasons(
+    knobs: Knobs, tiling: SdpaTiling, kind: Kind, found: Attention
+) -> list[Reason]:
+    """Reasons against knobs that fp8 does not take."""
+    reasons: list[Reason] = []
+    if kind.promotes and knobs["KERNEL_CFG"] & RESCALE:
+        what = f"KERNEL_CFG={knobs['KERNEL_CFG']} where the sums of each step are added in f32"
+        reasons.append(knob_reason(what, "0, 2"))
+    if tiling.stages < _LEAST_STAGES:
+        reasons.append(knob_reason(f"STAGES={tiling.stages} of fp8", f"{_LEAST_STAGES} or more"))
+    if tiling.keys < _LEAST_KEYS:
+        reasons.append(knob_reason(f"TILE_N={tiling.keys} of fp8", f"{_LEAST_KEYS} or more"))
+    room = _SUMS[tiling.consumers]
+    if found.gathers or not (tiling.is_dynamic and kind.promotes):
+        is_alone = tiling.consumers == 1 and kind.promotes
+        room = min(room, _FEW_SUMS_ALONE if is_alone else _FEW_SUMS)
+    if tiling.sums > room:
+        what = f"{tiling.sums} registers of sums and weights in {tiling.consumers} warpgroups"
+        reasons.append(knob_reason(what, f"at most {room}"))
+    if tiling.consumers > 2 and tiling.width > NARROW:
+        what = f"values of {tiling.width} of fp8 in {tiling.consumers} warpgroups"
+        reasons.append(knob_reason(what, f"up to {NARROW}"))
+    return reasons

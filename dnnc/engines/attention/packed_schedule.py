@@ -1,0 +1,77 @@
+# pyright: basic
+"""The tiles of packed queries: those that sequences have, numbered through.
+
+Of each sequence all heads' tiles follow each other; under a causal mask the longest first, and
+whole ones at the sequence's end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.sources import Source
+from ...codegen.tiles.tile_table import TileTable
+from ...expr import product
+from .entry import read
+from .schedule import QueryTile, Schedule
+
+
+@dataclass
+class PackedSchedule(Schedule):
+    """source: of the queries.  table: of the tiles of each sequence, in shared memory."""
+
+    source: Source | None = None
+    table: TileTable | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return False
+
+    def fill(self) -> None:
+        """By the block's first warp, before its first tile."""
+        assert self.table is not None
+        self.table.fill(lambda entry: ops.mul(self._rows_of_tiles(entry), self._heads()))
+
+    def _heads(self) -> Any:
+        """Heads of a sequence."""
+        return self.kernel.size(product(self.parts.dims[1:-2]))
+
+    def length(self, entry: Any) -> Any:
+        """Queries of a sequence."""
+        assert self.source is not None
+        found = ops.to_i32(read(self.kernel, self.parts, self.source.values[0], entry))
+        return ops.minimum(ops.maximum(found, 0), self.kernel.size(self.queries))
+
+    def _rows_of_tiles(self, entry: Any) -> Any:
+        return ops.ceildiv(self.length(entry), self.tiling.queries)
+
+    def end(self, entry: Any) -> Any:
+        """The row before which a sequence's tiles end."""
+        unit = self.tiling.row_unit if self.tiling.is_longest_first else self.tiling.queries
+        return ops.mul(ops.ceildiv(self.length(entry), unit), unit)
+
+    def find(self, number: Any, entry: Any) -> tuple[QueryTile, Any]:
+        """(place, entry) of a tile by its number; entry: of a tile before it."""
+        assert self.table is not None
+        entry, inside = self.table.find(number, entry)
+        heads, height = self._heads(), self.tiling.queries
+        if self.tiling.is_longest_first:
+            place = ops.div(inside, heads)
+            head = ops.sub(inside, ops.mul(place, heads))
+            row = ops.sub(self.end(entry), ops.mul(ops.add(place, 1), height))
+        else:
+            rows = self._rows_of_tiles(entry)
+            head = ops.div(inside, rows)
+            row = ops.mul(ops.sub(inside, ops.mul(head, rows)), height)
+        return self.at(entry, head, row), entry
+
+    def split(self, number: Any) -> tuple[Any, Any]:
+        """(entry, head of it) of a head by its number."""
+        entry = ops.div(number, self._heads())
+        return entry, ops.sub(number, ops.mul(entry, self._heads()))
+
+    def at(self, entry: Any, head: Any, row: Any) -> QueryTile:
+        number = ops.add(ops.mul(entry, self._heads()), head)
+        return QueryTile(row, self.loops.coordinates(self.kernel, number), number)

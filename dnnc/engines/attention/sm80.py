@@ -1,0 +1,279 @@
+# pyright: basic
+"""Engine sdpa_sm80: attention on the tensor cores of sm_80 and later, and decode on all of them.
+
+    O = softmax(g1(Q @ K')) @ V, with any pointwise g1, work on the weights and on O
+
+    a block of threads: 16 queries a warp, keys and values by `cp.async`, products by `mma.sync`
+
+Scores, weights and the result stay in registers; masks, biases, soft-caps and the like are walked
+there, as in `sdpa_fwd_sm90`, whose order of tiles and ranges of keys it shares.  With few queries,
+memory is the bound: heads that share keys are packed into the rows of a tile (PACK_GQA), so that
+each key is read once, and blocks share a tile's keys (SPLIT_KV), so that there are enough to have
+all of the bandwidth; what they have is added up by a second kernel.  Keys and values of fp8 are
+loaded as such, a half of the bytes, and become f16 in registers.
+Sources: Dao, "FlashAttention-2", 2023; Dao et al., "Flash-Decoding for long-context inference",
+2023.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...codegen.ampere.operand_tile import access_bytes, is_unit
+from ...codegen.attention.mask_ranges import is_triangular
+from ...codegen.attention.region import AttentionRegion
+from ...codegen.memory.smem import CHUNK_BYTES
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...dialect.ops import RaggedLoad, RaggedStore
+from ...errors import Status
+from ...expr import product, typical
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.pattern import knob_reason
+from ..surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
+from .kept_sm80 import KeptEmitter
+from .kernel_sm80 import SdpaEmitter
+from .model_sm80 import AttentionWork, seconds_of
+from .parts_sm80 import THREADS, PartsEmitter, PartStore
+from .pattern import Attention, attention_of, attention_reasons
+from .surface import head_of, is_fp8, mixed_reasons, operands, packing_of, surface_reasons
+from .tile_sm80 import Sm80Tiling
+
+_QUERIES = (128, 64, 32, 16)
+_KEYS = (64, 32, 128, 16)
+_STAGES = (2, 3, 4)
+_PARTS = (1, 2, 4, 8, 16, 32, 64)
+_SUMS = 176  # registers of scores, weights and the result, beside which there is room for the rest
+_FEW_ROWS = 64  # queries of the heads that share keys, up to which these are packed
+_FULL = 192  # elements of a result beside which the largest of all spill
+_WIDE = 256  # elements of a key and a value, from which on steps of few keys are looked at
+_BLOCKS = 8  # of a multiprocessor, from which on no tile's keys are shared
+
+
+@dataclass(frozen=True)
+class SdpaSm80Engine:
+    """See the file's docstring."""
+
+    name: str = "sdpa_sm80"
+    index: int = 16
+    families: tuple[str, ...] = ("attention",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, sums "
+        "and softmax in f32; heads of D and Dv up to 256, multiples of 8; heads of Q may share "
+        "those of K and V; any strides of 16 bytes, contiguous elements of a head",
+        "attention of fp8 (sm_89 and later), as `sdpa_fp8` or in its steps: Q, K, V of either "
+        "type, heads of multiples of 16 elements, sums in f32; the amax of all weights and of the "
+        "result, also of keys that blocks share",
+        "pointwise operations on scores (scale, masks, biases, soft-cap), on weights (dropout) and "
+        "on the result, of tensors that broadcast; several outputs of the result's dims; "
+        "statistics of rows; numbers of queries, keys, batches and heads may be symbols",
+        "outputs of the scores' dims: weights that the sum has divided, and what is made of them "
+        "(the S of small sequences); dropout's mask",
+        "few queries at the speed of memory: heads that share keys in one tile, keys shared by "
+        "several blocks",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := attention_reasons(fusion):
+            return declined
+        found = attention_of(fusion)
+        reasons = surface_reasons(fusion, _layout_reasons, takes_fp8=True)
+        if is_fp8(found):
+            reasons += mixed_reasons(found)
+            if found.keeps_weights:
+                reasons.append(pattern_reason("weights of fp8 as an output", "f16 or bf16"))
+        if found.score.elements().constant == 1 and any(
+            op.x.elements().constant == 1 for op in found.largest
+        ):
+            # No reduction is left of it in the region.
+            reasons.append(pattern_reason("the amax of one score's weight", "several scores"))
+        return (*reasons, *fp8_reasons(fusion, target))
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _QUERIES, "queries of a block's tile, 16 a warp"),
+        Knob("TILE_N", _KEYS, "keys of a step"),
+        Knob("STAGES", _STAGES, "steps of keys and values in shared memory"),
+        Knob("PACK_GQA", (0, 1), "1: the heads that share keys are rows of one tile"),
+        Knob("SPLIT_KV", _PARTS, "blocks that share the keys of a tile"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        found = attention_of(fusion)
+        tiling = _tiling(knobs, *head_of(found), _element_bytes(found))
+        reasons: list[Reason] = []
+        if knobs["PACK_GQA"] and _packing(fusion) is None:
+            what = "no heads that share keys and values along one axis of a known size"
+            reasons.append(knob_reason(what, "PACK_GQA=0"))
+        if knobs["SPLIT_KV"] > 1 and found.kept:
+            what = "outputs that have an element for each score"
+            reasons.append(knob_reason(what, "SPLIT_KV=1"))
+        if tiling.held_registers > _SUMS:
+            what = f"{tiling.held_registers} registers of scores, weights and the result"
+            reasons.append(knob_reason(what, f"at most {_SUMS}"))
+        return (*reasons, *smem_reasons(tiling.smem_bytes, target))
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        found: list[Knobs] = []
+        work = _work(fusion)
+        # Then what comes after may be left to a kernel that has the registers for it.
+        is_full = work.width > _FULL and bool(attention_of(fusion).largest)
+        packs = [0]
+        if _packing(fusion) is not None and work.queries * work.shared <= _FEW_ROWS:
+            packs = [1, 0]
+        for pack in packs:
+            rows = work.queries * (work.shared if pack else 1)
+            for queries in [m for m in _QUERIES if m // 2 < rows or m == _QUERIES[-1]][:2]:
+                tiles = work.tiles(queries, bool(pack))
+                splits = [n for n in _PARTS if n == 1 or tiles * n <= _BLOCKS * target.sm_count]
+                if is_full and 2 not in splits:
+                    splits = [1, 2]
+                splits = splits[:1] if attention_of(fusion).kept else splits
+                for keys in _KEYS if work.depth + work.width > _WIDE else _KEYS[:3]:
+                    for stages in _STAGES:
+                        knobs = {
+                            "TILE_M": queries, "TILE_N": keys, "STAGES": stages, "PACK_GQA": pack
+                        }  # fmt: skip
+                        if not self.legal({**knobs, "SPLIT_KV": 1}, fusion, target):
+                            found += [
+                                {**knobs, "SPLIT_KV": n}
+                                for n in splits
+                                if n == 1 or n * keys <= work.keys or (n == 2 and is_full)
+                            ]
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        work = _work(fusion)
+        tiling = _tiling(knobs, work.depth, work.width, work.element_bytes)
+        return seconds_of(work, tiling, bool(knobs["PACK_GQA"]), target)
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE",)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        parts = AttentionRegion(region.of_matrices())
+        depth = region.dims_of(parts.calls[0].operands[0])[-1].constant
+        width = region.dims_of(parts.second)[-1].constant
+        assert depth is not None and width is not None, "heads of known sizes"
+        axis, heads = -1, 1
+        if knobs["PACK_GQA"]:
+            k, v = parts.source(0, 1), parts.source(1, 1)
+            found = packing_of(parts.dims[:-2], k.batch, v.batch)
+            assert found is not None, "heads that share keys"
+            axis, heads = found
+        return _tiling(
+            knobs, depth, width, parts.operand(1, 1)[0].type.bits // 8, packed_axis=axis,
+            packed=heads,
+            is_longest_first=is_triangular(parts.masks.condition),
+        ).plain()  # fmt: skip
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling, parts = Sm80Tiling.of(tile), AttentionRegion(region.of_matrices())
+        names = ("", "")
+        if tiling.parts > 1:
+            rows = PartStore.rows_of(parts.dims) * tiling.parts
+            names = (
+                output.workspace("results", rows * (4 * tiling.width)),
+                output.workspace("sums", rows * 8),
+            )
+        kernel = output.kernel("", tiling.threads)
+        with kernel.body():
+            store = _store(kernel, names, parts, tiling) if tiling.parts > 1 else None
+            made = KeptEmitter if parts.outputs.keeps_weights else SdpaEmitter
+            emitter = made(kernel, parts, tiling, store)
+            emitter.emit()
+        for place in parts.outputs.largest:
+            output.preset(region.outputs[place][1], 0)
+        output.launch(kernel, (emitter.schedule.tiles, tiling.parts, 1))
+        if tiling.parts > 1:
+            kernel = output.kernel("parts", THREADS)
+            with kernel.body():
+                PartsEmitter(kernel, parts, tiling, _store(kernel, names, parts, tiling)).emit()
+            output.launch(kernel, (PartsEmitter.blocks(parts.dims), 1, 1))
+
+
+def _store(
+    kernel: Any, names: tuple[str, str], parts: AttentionRegion, tiling: Sm80Tiling
+) -> PartStore:
+    return PartStore(kernel, *names, parts.dims, tiling.width, tiling.parts)
+
+
+def _layout_reasons(found: Attention) -> list[Reason]:
+    reasons = []
+    supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
+    for name, operand, (elements, _) in operands(found):
+        tensor = operand.tensor
+        if not (is_unit(tensor, elements) or tensor.shape[elements].constant == 1):
+            what = f"a stride of {tensor.layout[elements]} between elements of a head"
+        elif (known := access_bytes(tensor, elements)) < CHUNK_BYTES:
+            what = f"rows aligned to {known} bytes"
+        else:
+            continue
+        reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by cp.async", what, supported))
+    return reasons
+
+
+@remembered
+def _packing(fusion: Fusion) -> tuple[int, int] | None:
+    found = attention_of(fusion)
+    packing = packing_of(found.batch, found.k.batch, found.v.batch)
+    # A tile's packed rows are of one entry of the batch.
+    is_packed = any(isinstance(op, RaggedLoad | RaggedStore) for op in fusion.ops)
+    return None if packing is not None and packing[0] == 0 and is_packed else packing
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion) -> AttentionWork:
+    found = attention_of(fusion)
+    depth, width = head_of(found)
+    packing = _packing(fusion)
+    k, v = found.k.tensor, found.v.tensor
+    return AttentionWork(
+        heads=typical(product(found.batch)),
+        shared=packing[1] if packing else 1,
+        queries=typical(found.queries),
+        keys=typical(found.keys),
+        depth=depth,
+        width=width,
+        key_bytes=sum(
+            _element_bytes(found) * typical(product(operand.batch) * found.keys) * elements
+            for operand, elements in ((found.k, depth), (found.v, width))
+        ),
+        other_bytes=bytes_of(t for t in (*fusion.inputs, *fusion.outputs) if t not in (k, v)),
+        keeps_weights=found.keeps_weights,
+        element_bytes=_element_bytes(found),
+    )
+
+
+def _element_bytes(found: Attention) -> int:
+    return 1 if is_fp8(found) else 2
+
+
+def _tiling(
+    knobs: Knobs, depth: int, width: int, element_bytes: int, *, packed_axis: int = -1,
+    packed: int = 1, is_longest_first: bool = False,
+) -> Sm80Tiling:  # fmt: skip
+    return Sm80Tiling(
+        queries=knobs["TILE_M"], keys=knobs["TILE_N"], depth=depth, width=width,
+        stages=knobs["STAGES"], packed_axis=packed_axis, packed=packed,
+        parts=knobs["SPLIT_KV"], is_longest_first=is_longest_first, element_bytes=element_bytes,
+    )  # fmt: skip
+
+
+SDPA_SM80 = SdpaSm80Engine()

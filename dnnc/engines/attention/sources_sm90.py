@@ -1,0 +1,264 @@
+# pyright: basic
+"""Rows of queries, keys and values by the copy engine: in place, in pages, or packed.
+
+A box has all rows of a tile where they follow each other in memory.  Of pages a box has the rows
+of one.  Where an entry of the batch ends, boxes of 8 rows and of 1 bring what there is; the rest
+are boxes past the tensor's end, which are zeros: nothing is read that is not the entry's.
+
+Values in place may be cut at a length, past which memory holds anything.  A step of keys that has
+the length inside comes by boxes of powers of two, up to seven of its rows and as many of zeros; all
+other steps are one box, as without a length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.mask_conditions import FAR
+from ...codegen.attention.region import AttentionRegion
+from ...codegen.attention.sources import Source
+from ...codegen.hopper import tma, wgmma
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...dialect.tensor import Tensor
+from ...expr import Expr
+from .entry import Entry, cut_length, first_row, read
+from .pattern import group_size
+from .schedule import QueryTile
+
+_FEW = wgmma.ATOM_ROWS
+_POWERS = (128, 64, 32, 16, 8, 4, 2, 1)  # rows of boxes that make any number below the largest
+LEAST_BLOCK = _FEW  # rows of a page
+UNROLLED_PANELS = 2  # of more, coordinates would not fit the producer's registers
+
+Place = Mapping[int, Any]  # axis of the tensor -> i32 coordinate
+
+
+@dataclass
+class Rows:
+    """The rows of an operand, by tiles of `rows` of them.
+
+    axes: of elements and of rows.  batch: the scores' axes of heads.  panels: of 128 bytes.
+    """
+
+    kernel: Kernel
+    parts: AttentionRegion
+    source: Source
+    axes: tuple[int, int]
+    batch: tuple[Expr, ...]
+    rows: int
+    panels: int
+
+    def __post_init__(self) -> None:
+        pairs = zip(self.source.batch, self.batch, strict=True)
+        self.groups = [group_size(own, whole) or 0 for own, whole in pairs]
+        heights = [self.rows]
+        if self.source.kind == "cut":
+            heights += [h for h in _POWERS if h < self.rows]
+        elif self.source.is_gathered:
+            whole = self.rows
+            if self.source.kind == "paged":
+                whole = min(whole, self.page)
+            heights = [whole, _FEW, 1]
+        self.boxes = [
+            tma.Box(self.tensor, self.axes, (self.panel, height))
+            for height in dict.fromkeys(heights)
+        ]
+        self.maps = [tma.map_argument(self.kernel, box) for box in self.boxes]
+
+    @property
+    def tensor(self) -> Tensor:
+        return self.source.tensor
+
+    @property
+    def panel(self) -> int:
+        """Elements of a panel's row."""
+        return wgmma.ROW_BYTES * 8 // self.tensor.type.bits
+
+    @property
+    def page(self) -> int:
+        return self.tensor.shape[self.axes[1]].constant or 1
+
+    def prefetch(self) -> None:
+        for map_ in self.maps:
+            tma.prefetch(map_)
+
+    # ---- a tile's entry of the batch
+
+    def entry(self, tile: QueryTile) -> Entry:
+        if not self.source.kind:
+            return Entry()
+        if self.source.kind == "cut":
+            return Entry(self._cut_length(tile))
+        batch = self._number(tile, 0)
+        length = self._read(self.source.values[0], batch)
+        if self.source.kind == "paged":
+            return Entry(length)
+        return Entry(length, self._first(batch))
+
+    def _cut_length(self, tile: QueryTile) -> Any:
+        """Far where all rows of the tensor are kept: past its end a box has zeros anyway."""
+        batch = [self._number(tile, axis) for axis in range(len(self.batch))]
+        length = cut_length(self.kernel, self.parts, self.source, batch)
+        is_whole = ops.compare("sge", length, self._past())
+        return ops.select(is_whole, ops.const(FAR), length)
+
+    def _number(self, tile: QueryTile, axis: int) -> Any:
+        """A tile's coordinate along an axis of heads of the operand."""
+        group = self.groups[axis]
+        return ops.div(tile.batch[axis].index().base, group) if group else 0
+
+    def _read(self, value: Any, *at: Any) -> Any:
+        """An integer of an SSA tensor, as i32."""
+        return ops.to_i32(read(self.kernel, self.parts, value, *at))
+
+    def _first(self, batch: Any) -> Any:
+        """The packed row where an entry begins."""
+        return first_row(self.kernel, self.parts, self.source, batch, self.axes[1])
+
+    # ---- copies
+
+    def load(self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any) -> None:
+        """Starts the copies of the rows from `row` on, by one thread."""
+        if not self.source.kind:
+            self._whole(slot, barrier, tile, {self.axes[1]: row})
+            return
+        valid = ops.minimum(ops.maximum(ops.sub(entry.length, row), 0), self.rows)
+        if self.source.kind == "cut":
+            is_there = ops.less(0, valid)
+            place = {self.axes[1]: ops.select(is_there, row, self._past())}
+            ops.if_else(
+                ops.both(is_there, ops.less(valid, self.rows)),
+                lambda: self._cut(slot, barrier, tile, row, valid),
+                lambda: self._whole(slot, barrier, tile, place),
+            )
+            return
+
+        def whole() -> None:
+            if self.source.kind == "paged":
+                self._pages(slot, barrier, tile, row)
+            else:
+                self._whole(slot, barrier, tile, {self.axes[1]: ops.add(entry.first, row)})
+
+        def part() -> None:
+            self._part(slot, barrier, tile, entry, row, valid)
+
+        ops.if_else(ops.compare("eq", valid, self.rows), whole, part)
+
+    def _whole(self, slot: Any, barrier: Any, tile: QueryTile, rows: Place) -> None:
+        self._copy(0, slot, barrier, {**self._heads(tile), **rows})
+
+    def _heads(self, tile: QueryTile) -> Place:
+        if self.source.is_gathered:
+            return {0: 0, 1: self._number(tile, 1)}
+        return {axis: self._number(tile, axis) for axis in range(len(self.batch))}
+
+    def _copy(self, which: int, slot: Any, barrier: Any, place: Place) -> None:
+        """Copies every panel, by one of the boxes."""
+        box, map_ = self.boxes[which], self.maps[which]
+
+        def one(panel: Any) -> None:
+            at = {**place, box.axes[0]: ops.mul(panel, self.panel)}
+            corner = [ops.value_of(at[axis]) for axis in box.map_axes]
+            target = smem.byte_pointer(slot, ops.mul(panel, self.rows * wgmma.ROW_BYTES))
+            tma.load(target, map_, corner, barrier)
+
+        _repeat(self.panels, UNROLLED_PANELS, one)
+
+    def _pages(self, slot: Any, barrier: Any, tile: QueryTile, row: Any) -> None:
+        """Rows that are all there, a page or less at a time."""
+        height = self.boxes[0].extents[1]
+
+        def one(number: Any) -> None:
+            place = self._in_page(tile, ops.add(row, ops.mul(number, height)))
+            target = smem.byte_pointer(slot, ops.mul(number, height * wgmma.ROW_BYTES))
+            self._copy(0, target, barrier, {**self._heads(tile), **place})
+
+        _repeat(self.rows // height, 1, one)
+
+    def _in_page(self, tile: QueryTile, row: Any) -> Place:
+        page = ops.div(row, self.page)
+        block = self._read(self.source.values[1], self._number(tile, 0), 0, page)
+        return {0: block, self.axes[1]: ops.sub(row, ops.mul(page, self.page))}
+
+    def _part(
+        self, slot: Any, barrier: Any, tile: QueryTile, entry: Entry, row: Any, valid: Any
+    ) -> None:
+        """Rows of which the first `valid` are there."""
+        heads, end = self._heads(tile), self._past()
+
+        def eight(number: Any) -> None:
+            first = ops.mul(number, _FEW)
+            left = ops.sub(valid, first)
+            target = smem.byte_pointer(slot, ops.mul(first, wgmma.ROW_BYTES))
+            which = self.boxes.index(next(b for b in self.boxes if b.extents[1] == _FEW))
+
+            def some() -> None:
+                place = self._at(tile, entry, ops.add(row, first))
+
+                def singly(inner: Any) -> None:
+                    there = ops.add(place[self.axes[1]], inner)
+                    chosen = ops.select(ops.less(inner, left), there, end)
+                    single = smem.byte_pointer(target, ops.mul(inner, wgmma.ROW_BYTES))
+                    last = len(self.boxes) - 1
+                    self._copy(last, single, barrier, {**heads, **place, self.axes[1]: chosen})
+
+                def together() -> None:
+                    self._copy(which, target, barrier, {**heads, **place})
+
+                is_full = ops.compare("sge", left, _FEW)
+                ops.if_else(is_full, together, lambda: _repeat(_FEW, 1, singly))
+
+            def none() -> None:
+                self._copy(which, target, barrier, {**heads, self.axes[1]: end})
+
+            ops.if_else(ops.less(0, left), some, none)
+
+        _repeat(self.rows // _FEW, 1, eight)
+
+    def _cut(self, slot: Any, barrier: Any, tile: QueryTile, row: Any, valid: Any) -> None:
+        """Rows in place, of which the first `valid` are kept, some but not all; zeros after them.
+
+        The largest boxes come first: those of kept rows begin at multiples of their heights.
+        """
+        heads, axis = self._heads(tile), self.axes[1]
+
+        def boxes(first: Any, count: Any, row: Any) -> None:
+            for which, box in enumerate(self.boxes[1:], 1):
+                height = box.extents[1]
+                before = ops.and_(count, -2 * height)
+                target = smem.byte_pointer(slot, ops.mul(ops.add(first, before), wgmma.ROW_BYTES))
+                with ops.if_(ops.compare("ne", ops.and_(count, height), 0)):
+                    self._copy(which, target, barrier, {**heads, axis: ops.add(row, before)})
+
+        boxes(0, valid, row)
+        boxes(valid, ops.sub(self.rows, valid), self._past())
+
+    def _at(self, tile: QueryTile, entry: Entry, row: Any) -> dict[int, Any]:
+        if self.source.kind == "paged":
+            return dict(self._in_page(tile, row))
+        return {self.axes[1]: ops.add(entry.first, row)}
+
+    def _past(self) -> Any:
+        """A row past the tensor's end, or a page's, where the copy engine finds zeros.
+
+        No block past the container's: of one block the map has no axis of blocks.
+        """
+        return self.kernel.size(self.tensor.shape[self.axes[1]])
+
+
+def _repeat(count: int, unrolled: int, body: Callable[[Any], None]) -> None:
+    """body(0), body(1), ...; of more than `unrolled` as a loop."""
+    if count <= unrolled:
+        for number in range(count):
+            body(number)
+        return
+
+    def step(number: Any, carried: Any) -> Any:
+        body(number)
+        return carried
+
+    ops.for_(0, count, 1, [], step)

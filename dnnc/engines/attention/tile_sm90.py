@@ -1,0 +1,202 @@
+"""How engine sdpa_fwd_sm90 tiles an attention, and where everything lies in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...codegen.hopper import wgmma
+from ...codegen.hopper.pipeline import Pipeline
+from ...codegen.hopper.tile_ring import TileRing
+from ...codegen.hopper.turned_bytes import TurnedBytes
+from ...codegen.tiles.tile_table import TileTable
+
+_PIN_BYTES = 4  # of the place whose address no store meets
+TURNERS = 3  # warps of the producer's that turn values
+
+_MOST_BESIDE_TURNING = 190  # sums of a thread, for which fewer registers do
+
+# Consumer warpgroups -> registers of a thread of the producer, and of a consumer; one leaves enough
+# for all.
+_REGISTERS = {2: (40, 232), 3: (32, 160)}
+_GATHERING = {2: (56, 224), 3: (56, 152)}  # where the producer looks up rows, or turns values
+
+
+@dataclass(frozen=True)
+class SdpaTiling:
+    """A tile of queries, which goes through blocks of keys.
+
+    queries: of a block of threads, 64 a warpgroup.  keys: of a step.  depth, width: elements of a
+    query and of a value.  stages: of keys and of values.  q_stages: of queries; the result leaves
+    by way of its own tile's.  staged: the place of the output that does, -1: none.
+    is_dynamic: a block takes its next tile when it is free.  is_longest_first: tiles of the last
+    queries come first, and end with the last query.  skips: a warpgroup lets blocks of keys go by
+    that only others of the tile need.  rescale: how much, in powers of two, a row's maximum grows
+    before sums are scaled; 0: always.  pinned: share of a step's exponentials, in eighths, that
+    come before the second product ends.  gathers: whether rows of keys or queries are looked up.
+    entries: of the batch at most, whose queries are packed and so are their results; 0: others.
+    element_bytes: of operands; values of one byte are turned on the way (`TurnedBytes`).
+    staged_bytes: of an element of the staged output.  promotes: each step's P @ V is a sum of its
+    own, which is added in f32.  lift: exponentials are so many powers of two larger.
+    """
+
+    queries: int
+    keys: int
+    depth: int
+    width: int
+    stages: int
+    q_stages: int
+    staged: int
+    is_dynamic: bool
+    is_longest_first: bool
+    skips: bool
+    rescale: int
+    pinned: int
+    gathers: bool
+    entries: int
+    element_bytes: int = 2
+    staged_bytes: int = 2
+    promotes: bool = False
+    lift: int = 0
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> SdpaTiling:
+        return SdpaTiling(**data)
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def consumers(self) -> int:
+        return self.queries // wgmma.M
+
+    @property
+    def threads(self) -> int:
+        return (self.consumers + 1) * wgmma.WARPGROUP_THREADS
+
+    @property
+    def row_unit(self) -> int:
+        """Rows whose multiples warpgroups begin at: the copy engine takes no part of those."""
+        return wgmma.M
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether warpgroups multiply by turns."""
+        return self.consumers > 1
+
+    @property
+    def registers(self) -> tuple[int, int] | None:
+        """Registers of a thread of the producer, and of a consumer; None: as they come."""
+        is_busy = self.gathers or (self.turns and self.sums <= _MOST_BESIDE_TURNING)
+        return (_GATHERING if is_busy else _REGISTERS).get(self.consumers)
+
+    @property
+    def sums(self) -> int:
+        """Registers of a thread for scores, weights and results."""
+        results = self.width if self.promotes else self.width // 2
+        return self.keys // 2 + self.keys * self.element_bytes // 8 + results
+
+    # ---- panels of rows of 128 bytes
+
+    @property
+    def turns(self) -> bool:
+        """Whether values are turned before they are multiplied."""
+        return self.element_bytes == 1
+
+    @property
+    def turned(self) -> TurnedBytes:
+        return TurnedBytes(self.keys, self.width)
+
+    @property
+    def panel(self) -> int:
+        """Elements of a panel's row."""
+        return wgmma.ROW_BYTES // self.element_bytes
+
+    @property
+    def depth_panels(self) -> int:
+        return -(-self.depth // self.panel)
+
+    @property
+    def width_panels(self) -> int:
+        return -(-self.width // self.panel)
+
+    @property
+    def staged_panel(self) -> int:
+        """Elements of a row of the staged output's panels."""
+        return wgmma.ROW_BYTES // self.staged_bytes
+
+    @property
+    def staged_panels(self) -> int:
+        return -(-self.width // self.staged_panel)
+
+    @property
+    def q_bytes(self) -> int:
+        """Bytes of a warpgroup's queries, or its result."""
+        panels = max(self.depth_panels, self.staged_panels if self.staged >= 0 else 0)
+        return panels * wgmma.M * wgmma.ROW_BYTES
+
+    @property
+    def k_bytes(self) -> int:
+        return self.depth_panels * self.keys * wgmma.ROW_BYTES
+
+    @property
+    def v_bytes(self) -> int:
+        """Bytes of a step's values as they are multiplied."""
+        return self.turned.bytes if self.turns else self.raw_bytes
+
+    @property
+    def raw_bytes(self) -> int:
+        """Bytes of a step's values as they lie in memory."""
+        return self.width_panels * self.keys * wgmma.ROW_BYTES
+
+    # ---- places in shared memory
+
+    @property
+    def k_offset(self) -> int:
+        return self.consumers * self.q_stages * self.q_bytes
+
+    @property
+    def v_offset(self) -> int:
+        return self.k_offset + self.stages * self.k_bytes
+
+    @property
+    def raw_offset(self) -> int:
+        return self.v_offset + self.stages * self.v_bytes
+
+    @property
+    def k_barriers(self) -> int:
+        return self.raw_offset + (self.stages * self.raw_bytes if self.turns else 0)
+
+    @property
+    def v_barriers(self) -> int:
+        return self.k_barriers + Pipeline.barrier_bytes(self.stages)
+
+    @property
+    def raw_barriers(self) -> int:
+        return self.v_barriers + Pipeline.barrier_bytes(self.stages)
+
+    @property
+    def q_barriers(self) -> int:
+        """Barriers of the first warpgroup's queries; those of the others follow."""
+        return self.raw_barriers + (Pipeline.barrier_bytes(self.stages) if self.turns else 0)
+
+    @property
+    def ring_barriers(self) -> int:
+        return self.q_barriers + self.consumers * Pipeline.barrier_bytes(self.q_stages)
+
+    @property
+    def ring_offset(self) -> int:
+        return self.ring_barriers + (TileRing.barrier_bytes() if self.is_dynamic else 0)
+
+    @property
+    def pins_offset(self) -> int:
+        return self.ring_offset + (TileRing.bytes() if self.is_dynamic else 0)
+
+    @property
+    def table_offset(self) -> int:
+        return self.pins_offset + (_PIN_BYTES if self.pinned else 0)
+
+    @property
+    def smem_bytes(self) -> int:
+        return self.table_offset + (TileTable.bytes(self.entries) if self.entries else 0)

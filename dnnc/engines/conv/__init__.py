@@ -1,0 +1,1 @@
+"""Convolutions: engines conv_*."""

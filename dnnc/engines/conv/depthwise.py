@@ -1,0 +1,195 @@
+# pyright: basic
+"""Engine conv_depthwise: convolutions of few input channels a group, which memory bounds.
+
+    Y = g2(conv(g1(X), W), inputs), one launch, any architecture
+
+A thread has some neighbouring output channels of a tile of pixels.  It reads each row of X that
+the tile meets once, 16 bytes of channels at a time, and multiplies each pixel by all taps that
+lie on it; the filter's taps for the block's channels are in shared memory, or in registers, as
+numbers of the sums' type.  Sums go over the taps in their order, in one thread: nothing is added
+in an order that changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.scalars.scalar import accumulation_type
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.ops import ConvFprop
+from ...dialect.tensor import Tensor
+from ...errors import Status
+from ...target import STATIC_SMEM_BYTES, Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.pattern import epilogue_reasons, knob_reason
+from ..surface import fp8_reasons, too_large_reasons
+from .depthwise_kernel import DepthwiseKernel
+from .depthwise_model import predicted
+from .depthwise_tile import MOST_LIVE, OCCUPANCIES, DepthwiseFacts, DepthwiseTiling
+from .pattern import ConvShape, conv_of, conv_of_call, shape_of, sums_of_call
+from .surface import MOST_PIXELS, anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons
+
+_PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
+_MOST_GROUP = 16  # input channels of a group; of one that there is alone, products are faster:
+_MOST_ALONE = 7
+
+_LOADS = (16, 8, 4, 2, 1)
+_ROWS = (1, 2, 4, 7, 8)
+_COLUMNS = (4, 1, 2, 7, 8, 14)
+_TURNS = (1, 2, 4, 8, 16)
+_THREADS = 128  # of a candidate's block
+# Rows and columns of a tile that are worth a look.
+_TILES = ((1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (1, 7), (2, 7), (4, 7))
+
+
+@dataclass(frozen=True)
+class ConvDepthwiseEngine:
+    """See the file's docstring."""
+
+    name: str = "conv_depthwise"
+    index: int = 12
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        f"one conv_fprop of one to three spatial dims, with up to {_MOST_GROUP} input channels a "
+        f"group (depthwise: 1), {_MOST_ALONE} of one group, any number of output channels a group; "
+        "any filter whose taps for one output channel fit 48 KiB, stride, dilation and padding, "
+        "both modes; any types; channels last, or any other layout element by element; N and the "
+        "spatial dims may be symbols",
+        "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
+        "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
+        "layout",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := anchor_reasons(fusion, _PATTERN):
+            return declined
+        op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
+        for name, operand in (("X", op.x), ("W", op.w)):
+            if operand in fusion.producers and operand.type.kind == "u":
+                what = f"{name} of {op.label}, which is computed, is {operand.type}"
+                supported = "signed integers, floats"
+                reasons.append(
+                    Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)
+                )
+        reasons += self._shape_reasons(op)
+        reasons += epilogue_reasons(fusion, op)
+        reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
+        return tuple(reasons)
+
+    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+        def reason(clause: str, what: str, supported: str) -> list[Reason]:
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, clause, what, supported)]
+
+        if declined := filter_reasons(op):
+            return declined
+        shape = shape_of(op)
+        if shape.groups > 1 and shape.c_group > _MOST_GROUP:
+            what = f"{shape.c_group} input channels a group, {shape.groups} groups"
+            return reason("channels of a group", what, f"at most {_MOST_GROUP} a group")
+        if shape.groups == 1 and shape.c_group > _MOST_ALONE:
+            what = f"{shape.c_group} input channels, one group"
+            wanted = f"at most {_MOST_ALONE} in one group, {_MOST_GROUP} a group in several"
+            return reason("channels of a group", what, wanted)
+        if _facts(shape, op, ()).filter_bytes(1) > STATIC_SMEM_BYTES:
+            what = f"a filter of {shape.taps} taps, {shape.c_group} channels each"
+            return reason("filter", what, f"taps of a channel in {STATIC_SMEM_BYTES} bytes")
+        return extent_reasons(shape, MOST_PIXELS)
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("LOAD_SIZE", _LOADS, "bytes of X's channels, or of as many of Y's, of a thread"),
+        Knob("TILE_ROWS", _ROWS, "rows of output pixels that a thread has at once"),
+        Knob("TILE_COLS", _COLUMNS, "output pixels of each of these rows"),
+        Knob("ARRAY_SIZE_PER_THREAD", _TURNS, "tiles a thread works on, one after the other"),
+        Knob("SPECFILT", (0, 1), "1: the filter stays in registers from tile to tile"),
+        Knob("BLOCK_SIZE", (128, 256), "threads of a block"),
+        Knob(
+            "OCCUPANCY",
+            (0, *OCCUPANCIES),
+            "blocks of a multiprocessor whose registers have to suffice; 0: as they come",
+        ),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        found = _facts_of(fusion).illegal(knobs)
+        return tuple(knob_reason(what, supported) for what, supported in found)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        facts, found = _facts_of(fusion), list[Knobs]()
+        is_alone = "g2" not in fusion.roles.values()
+        for load, (rows, columns) in itertools.product(facts.loads, _TILES):
+            live = facts.live(rows, columns, facts.width(load))
+            if live > MOST_LIVE:
+                continue
+            most = facts.occupancy(live, _THREADS, is_alone=is_alone)
+            # The assembler takes more registers for an earlier load, and blocks go, if it may.
+            asked = [n for n in OCCUPANCIES if most - 1 <= n <= most]
+            # Held for one tile, a filter is taken as often as not held.
+            ways = [(1, 0, n) for n in asked]
+            # Numbers that stay from tile to tile take registers, too.
+            ways += [(2, 0, asked[0]), (4, 0, asked[0]), (2, 1, 0), (4, 1, 0)]
+            for turns, held, occupancy in ways:
+                knobs = {
+                    "LOAD_SIZE": load,
+                    "TILE_ROWS": rows,
+                    "TILE_COLS": columns,
+                    "ARRAY_SIZE_PER_THREAD": turns,
+                    "SPECFILT": held,
+                    "BLOCK_SIZE": _THREADS,
+                    "OCCUPANCY": occupancy,
+                }
+                if not any(True for _ in facts.illegal(knobs)):
+                    found.append(knobs)
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        facts = _facts_of(fusion)
+        return predicted(fusion, facts, facts.tiling(knobs), target)
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ()
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        (call,) = (op for op in region.operations if op.name == "func.call")
+        shape = conv_of_call(region, call)
+        facts = DepthwiseFacts.of(shape, sums_of_call(call), region.arguments.values())
+        return facts.tiling(knobs).plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling = DepthwiseTiling.of(tile)
+        kernel = output.kernel("", tiling.threads)
+        kernel.min_blocks = tiling.min_blocks
+        with kernel.body():
+            made = DepthwiseKernel(kernel, region, tiling)
+            made.emit()
+        output.launch(kernel, (made.blocks, 1, 1))
+
+
+def _facts(shape: ConvShape, op: ConvFprop, inputs: Sequence[Tensor]) -> DepthwiseFacts:
+    return DepthwiseFacts.of(shape, accumulation_type(op.compute_type), inputs)
+
+
+@remembered
+def _facts_of(fusion: Fusion) -> DepthwiseFacts:
+    op = conv_of(fusion)
+    return _facts(shape_of(op), op, fusion.inputs)
+
+
+CONV_DEPTHWISE = ConvDepthwiseEngine()

@@ -1,0 +1,103 @@
+"""Outputs of conv_sm90 besides tensors of Y's dims and number types: reductions, and booleans."""
+
+from __future__ import annotations
+
+from ...codegen.hopper import wgmma
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.tensor import Tensor, text
+from ...errors import Status
+from ...target import Target
+from ..engine import Knobs, Reason
+from ..product.bits_sm90 import whole_bytes
+from ..product.knobs_sm90 import COLUMNS, ROWS, TURNS, sides_of
+from ..product.pattern import knob_reason, reducing_epilogue_reasons
+from .before_sm90 import computes, kept_operands
+from .exits import exit_axes_reasons, exit_seconds, exits_of, pixel_axes
+from .pattern import conv_of, shape_of
+
+_MOST_COLUMNS = 64  # of tiles of 256 rows
+_MOST_SWAPPED = 128  # the same with SWAP_AB=1
+_MOST_TURNED = 64 * 128  # results of a tile that one warpgroup has
+_EXIT_RATE = 56e9  # elements a second of a multiprocessor; twice an epilogue's, not measured
+_SPREAD_RATE = 28e9  # the same where lanes exchange what they have of each column
+
+
+# ---- the support surface
+
+
+def exit_reasons(fusion: Fusion) -> list[Reason]:
+    """Why what follows the convolution is not pointwise work, or reductions at its exit."""
+    return (
+        reducing_epilogue_reasons(fusion, 0, kept_operands(fusion))
+        or exit_axes_reasons(fusion)
+        or _boolean_reasons(fusion)
+    )
+
+
+def _boolean_reasons(fusion: Fusion) -> list[Reason]:
+    for output in booleans_of(fusion):
+        if not _has_whole_bytes(output, fusion):
+            what = f"{output.label} of dims {text(output.shape)}, strides {text(output.layout)}"
+            supported = (
+                "boolean outputs of Y's dims with channels last, those of a group a multiple of 8"
+            )
+            return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "boolean output", what, supported)]
+    return []
+
+
+def _has_whole_bytes(output: Tensor, fusion: Fusion) -> bool:
+    op = conv_of(fusion)
+    channels = output.shape[1] // shape_of(op).groups
+    return output.shape == op.y.shape and whole_bytes(output, 1, channels)
+
+
+# ---- knobs
+
+
+def exit_knob_reasons(knobs: Knobs, fusion: Fusion) -> tuple[Reason, ...]:
+    """Reasons against tiles so large that reductions, beside their accumulators, would spill."""
+    if not exits_of(fusion) or knobs["TILE_ROWS"]:
+        return ()
+    rows, columns = sides_of(knobs)
+    what = f"tile {knobs['TILE_M']}x{knobs['TILE_N']} with reductions"
+    if knobs.get("WARP_SPEC_CFG") == TURNS and rows * columns > _MOST_TURNED:
+        return (knob_reason(f"{what}, by turns", f"up to {_MOST_TURNED} results"),)
+    if computes(fusion) and not knobs["SWAP_AB"] and columns == max(COLUMNS) and rows > wgmma.M:
+        return (knob_reason(f"{what} and operations before X", f"fewer than {columns} channels"),)
+    most = _MOST_SWAPPED if knobs["SWAP_AB"] else _MOST_COLUMNS
+    if rows < max(ROWS) or columns <= most:
+        return ()
+    return (knob_reason(what, f"beside {max(ROWS)} up to {most}"),)
+
+
+# ---- what there is
+
+
+def booleans_of(fusion: Fusion) -> list[Tensor]:
+    return [t for t in fusion.outputs if t.type.kind == "b"]
+
+
+def whole_outputs(fusion: Fusion) -> list[Tensor]:
+    """The outputs of Y's dims that are no booleans."""
+    dims, kept = conv_of(fusion).y.shape, kept_operands(fusion)
+    return [t for t in fusion.outputs if t.shape == dims and t.type.kind != "b" and t not in kept]
+
+
+@remembered
+def keeps_pixels(fusion: Fusion) -> bool:
+    """Whether a reduction has a result for each pixel."""
+    pixels = pixel_axes(fusion)
+    return any(pixels - set(op.axes) for op in exits_of(fusion))
+
+
+# ---- the prediction
+
+
+def exit_seconds_of(fusion: Fusion, tile: tuple[int, int], target: Target, *, swaps: bool) -> float:
+    """See `exit_seconds`."""
+
+    def of_tile(keeps_channels: bool) -> tuple[int, float]:
+        rate = _SPREAD_RATE if keeps_channels and not swaps else _EXIT_RATE
+        return 1 if swaps and keeps_channels else 8, rate
+
+    return exit_seconds(fusion, tile, target, of_tile)

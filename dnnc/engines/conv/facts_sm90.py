@@ -1,0 +1,192 @@
+"""The facts of a fusion that the knobs of conv_sm90 depend on: those of the product that it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import gcd
+
+from ...codegen.hopper import wgmma
+from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...dialect.tensor import Tensor
+from ...expr import typical
+from ..engine import Knobs
+from ..product.facts_sm90 import (
+    SPLITS,
+    ProductFacts,
+    epilogue_loads,
+    instruction_of_types,
+    promotes_sums,
+)
+from ..product.model_sm90 import SECTOR_BYTES, HopperWork
+from ..product.pattern import is_heavy
+from ..surface import bytes_of
+from .before_sm90 import beside_bytes, computes, raws_of
+from .beside_sm90 import shape_of_knobs, side_by_side
+from .exits_sm90 import booleans_of, whole_outputs
+from .pattern import NARROW_BYTES, ConvShape, conv_of, shape_of
+from .region_sm90 import panel_steps_of, pixels_move_by_tma, pixels_stored_by_tma
+
+_MOST_SUMS = 384  # of the largest tile, for which most epilogues leave room
+_MOST_BESIDE_LOADS = 192  # where the epilogue's threads load by themselves what it reads
+# Of the rate of loads, of panels of half a line: that are one of its halves, that begin anywhere,
+# and of less than a sector.  Of the last a row of pixels or of a filter took 10 to 17 ns, where a
+# whole line takes 2.6: eight of them lie in a line, and follow each other there.
+_HALF_LINE_SHARE = 1.14
+_FEW_BYTES_SHARE = 0.6
+_LEAST_BYTES_SHARE = 0.2
+_HALF_LINE = (
+    0.55  # of a line's time, what a row takes that is half a line at most, behind whole ones
+)
+_SECOND_LINE = 0.85  # of a line's time, a second one that a row of whole panels meets
+_NO_FRAGMENTS = "a convolution, whose operands come by TMA"
+
+
+def main_loop_knobs(knobs: Knobs) -> Knobs:
+    """The knobs of the main loop; those of a convolution with a halo may leave out the roles, and
+    that tiles have whole rows."""
+    return {"WARP_SPEC_CFG": 1, "TILE_COLS": 0, **knobs}
+
+
+def conv_row_of(fusion: Fusion) -> wgmma.Instruction:
+    op = conv_of(fusion)
+    return instruction_of_types(op.x.type, op.w.type)
+
+
+def beside_of(fusion: Fusion, knobs: Knobs) -> int:
+    """Groups of channels that a choice of knobs works on as one."""
+    row, is_computed = conv_row_of(fusion), computes(fusion)
+    return shape_of_knobs(shape_of(conv_of(fusion)), row, knobs, is_computed=is_computed).beside
+
+
+def side_by_side_of(fusion: Fusion) -> ConvShape | None:
+    """The convolution with groups that fill a panel as one, where that can be."""
+    return side_by_side(shape_of(conv_of(fusion)), conv_row_of(fusion))
+
+
+@remembered
+def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
+    """The facts of a fusion that the engine takes; beside: see `beside_of`."""
+    op = conv_of(fusion)
+    shape, row = replace(shape_of(op), beside=beside), conv_row_of(fusion)
+    steps = shape.taps * shape.panels(row.element_bytes)
+    staged, loaded = (
+        [
+            tuple(t.type.bits // 8 for t in tensors if moves(t, shape.groups, swaps=swaps))
+            for swaps in (False, True)
+        ]
+        for tensors, moves in (
+            (whole_outputs(fusion), pixels_stored_by_tma),
+            (staged_y_loads(fusion), pixels_move_by_tma),
+        )
+    )
+    whole, before = len(whole_outputs(fusion)), fusion.upstream(op.x)
+    return ProductFacts(
+        row=row,
+        products=1,
+        promotes=promotes_sums(row.a, op.compute_type),
+        splits=max(n for n in SPLITS if n <= max(1, steps)),
+        operands=(1, 1),
+        no_fragments=(_NO_FRAGMENTS, _NO_FRAGMENTS),
+        raw_bits=(0, 0),
+        is_computed=(False, False),
+        computes=False,
+        is_async=(True, True),
+        along_rows=((False, False),),
+        raw=(),
+        is_aligned=True,
+        swaps=(0,) if booleans_of(fusion) else (0, 1),
+        is_along_columns=False,
+        staged=(staged[0], staged[1]),
+        loaded=(loaded[0], loaded[1]),
+        is_direct=(len(staged[0]) < whole, len(staged[1]) < whole),
+        is_heavy=any(is_heavy(other) for other in fusion.ops if other not in before),
+        reductions=0,
+        along_row=0,
+        width=0,
+        is_grouped=False,
+        groups=0,
+        load_share=_load_share(shape, raws_of(fusion)[0].type.bits // 8, row.element_bytes),
+        most_sums=_most_sums(fusion),
+        rewrites=computes(fusion),
+        beside=beside_bytes(fusion, shape.panel(row.element_bytes)),
+        row_bytes=shape.panel_bytes(row.element_bytes),
+        groups_beside=beside,
+    )
+
+
+def _load_share(shape: ConvShape, loaded_bytes: int, element_bytes: int) -> float:
+    """The share of the rate at which panels come that are lines of memory: a panel that begins
+    inside a line may meet two.
+
+    loaded_bytes: of an element of X.
+    """
+    begins = gcd(shape.c_group * shape.groups * loaded_bytes, wgmma.ROW_BYTES)
+    row_bytes = shape.c_group * element_bytes
+    if row_bytes < SECTOR_BYTES:
+        return _LEAST_BYTES_SHARE
+    if row_bytes <= NARROW_BYTES:
+        return _HALF_LINE_SHARE if begins >= NARROW_BYTES else _FEW_BYTES_SHARE
+    whole, rest = divmod(row_bytes, wgmma.ROW_BYTES)
+    lines = whole * _lines(begins, wgmma.ROW_BYTES)
+    if rest:
+        lines += _lines(begins, rest) * (_HALF_LINE if rest <= NARROW_BYTES else 1)
+    return shape.panels(element_bytes) / lines
+
+
+def _lines(begins: int, row_bytes: int) -> float:
+    """That a row takes as long as, which begins at any multiple of so many bytes: on average it
+    meets a second one that often."""
+    return 1 + _SECOND_LINE * (-(-row_bytes // begins) - 1) * begins / wgmma.ROW_BYTES
+
+
+def _most_sums(fusion: Fusion) -> int:
+    """The most sums of two rows of a thread."""
+    loads_itself = computes(fusion) and y_loads(fusion)
+    return _MOST_BESIDE_LOADS if loads_itself else _MOST_SUMS
+
+
+def y_loads(fusion: Fusion) -> list[Tensor]:
+    """The values of Y's dims that g2 reads."""
+    dims = conv_of(fusion).y.shape
+    after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
+    return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
+
+
+def staged_y_loads(fusion: Fusion) -> list[Tensor]:
+    """The loads that may go through shared memory; none where the warps that load compute X."""
+    return [] if computes(fusion) else epilogue_loads(fusion, has_exits=True)
+
+
+@remembered_at_sizes
+def conv_work_of(fusion: Fusion, beside: int) -> HopperWork:
+    """The product's sizes, for predictions; beside: see `beside_of`."""
+    op = conv_of(fusion)
+    shape = replace(shape_of(op), beside=beside)
+    k = shape.depth(shape.panel(conv_row_of(fusion).element_bytes))
+    loaded = raws_of(fusion)
+    others = {t for t in (*fusion.inputs, *fusion.outputs) if t not in loaded}
+    moved_bytes = bytes_of(others) + round(bytes_of(loaded) * shape.read_share)
+    split = split_of(whole_outputs(fusion), shape.k_group)
+    return HopperWork(
+        typical(shape.pixels), shape.k_group, k, shape.groups, moved_bytes, split=split
+    )
+
+
+def multiplied_share(fusion: Fusion, beside: int, knobs: Knobs) -> float:
+    """The share of the k of all panels that products take."""
+    op, row = conv_of(fusion), conv_row_of(fusion)
+    shape = replace(shape_of(op), beside=beside)
+    steps = panel_steps_of(shape, row.element_bytes, knobs)
+    if not steps:
+        return 1.0
+    if promotes_sums(row.a, op.compute_type):  # one loop for all panels
+        steps = (max(steps),)
+    every = shape.panel_bytes(row.element_bytes) // wgmma.K_BYTES
+    return sum(steps) / (every * len(steps))
+
+
+def split_of(outputs: Sequence[Tensor], k_group: int) -> tuple[int, ...]:
+    """See `HopperWork`; k_group: channels of each pixel that lie together."""
+    sizes = (t.type.bits // 8 for t in outputs if t.layout[1].constant == 1)
+    return tuple(size for size in sizes if k_group * size % SECTOR_BYTES)

@@ -1,0 +1,290 @@
+# pyright: basic
+"""The kernel of engine conv_grouped_sm80.
+
+    block = (tile of channels, run of strips);  warp = (results of one group, strip of the run)
+    the warp's part of the filter -> registers
+    for each turn: a strip, `rows` rows of 16 pixels of the output
+        for each line of the input that they meet: its pixels, once -> registers
+            for each tap on it, before the last axis': multiply, into the sums of its row of outputs
+        g2 on the sums, store
+
+An instruction multiplies A [16 pixels, k] by B [k, 8 results] of one group.  Each of the four lanes
+that have parts of a row of A loads all channels of another pixel, the one that its tap of the last
+axis meets, and what it has of k in each instruction is of those: in which order k goes does not
+matter, so long as A and B have the same.  Lanes without a tap have zeros of both, so that nothing
+but a tap's own pixels is multiplied.
+
+    lane = 4 * pixel + tap      A: X[pixel * stride + tap, c]      B: W[result, tap, c]
+
+Pixels of the last axis are counted through the images: a short row is no loss.  Strips are counted
+down the image first, so that lines that two share are in the caches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.ampere import mma
+from ...codegen.kernel import Kernel
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.ops import Number
+from ...codegen.region import Region
+from ...codegen.scalars.scalar import Scalars
+from ...codegen.tiles.pixels import Pixels, Place, StoredPixels, WalkedPixels, is_stored
+from ...codegen.tiles.strips import Lines, Strips, finish, linear, met
+from ...codegen.walk.index import Index
+from ...codegen.walk.region_walk import Walk
+from ...expr import Expr, ceildiv, product
+from ...mlir import arith, ir, llvm
+from ...target import WARP_THREADS
+from ..product.kernel_sm80 import operand_type
+from .grouped_tile import PIXELS, RESULTS, TAPS, GroupedTiling
+from .pattern import conv_of_call, sums_of_call
+
+_HALVES = (0, 1)  # of an instruction's pixels: a lane has one of each
+_LAST_LANE = 3  # bits of a lane's number that say its tap
+
+Sums = list[list[list[Any]]]  # of each row of a strip, of eight results, of a lane
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A pixel of the output along the last axis, and of an image.
+
+    inside: whether there is one (i1, or None: surely); else it is the last one, once more.
+    first: the pixel of X that the lane's tap of the first set meets.  places: of each set.
+    """
+
+    image: Number
+    at: Index
+    inside: Any
+    first: Number
+    places: Sequence[Place]
+
+
+class GroupedKernel:
+    """Emits the kernel of a region that is one convolution with what is around it."""
+
+    def __init__(self, kernel: Kernel, region: Region, tiling: GroupedTiling):
+        self.kernel, self.region, self.tiling = kernel, region, tiling
+        (self.call,) = (op for op in region.operations if op.name == "func.call")
+        self.shape = conv_of_call(region, self.call)
+        self.x, self.w = self.call.operands
+        self.x_dims = region.dims_of(self.x)
+        self.y_dims = region.dims_of(self.call.results[0])
+        self.instruction = mma.INSTRUCTIONS[operand_type(region)]
+        self.scalars = Scalars(sums_of_call(self.call))
+        *self.outer, self.last = self.shape.windows
+        tiles = tiling.tiles(len(self.outer))
+        self.strips = Strips(kernel, self.outer, tiles, self.x_dims[2:-1], self.y_dims[2:-1])
+        self.walk = Walk(kernel, region.leaves(kernel), region.symbols)
+
+    # ---- the grid
+
+    @property
+    def channel_tiles(self) -> int:
+        """Blocks along the output channels."""
+        return -(-self._all_parts // self.tiling.units)
+
+    @property
+    def _all_parts(self) -> int:
+        """The parts of the results, those of each warp."""
+        return self._parts * self.shape.groups
+
+    @property
+    def _parts(self) -> int:
+        """The parts of a group's results."""
+        return self.shape.k_group // self.tiling.results
+
+    @property
+    def columns(self) -> Expr:
+        return product((self.y_dims[0], self.y_dims[-1]))
+
+    @property
+    def count(self) -> Expr:
+        """Strips."""
+        return product((ceildiv(self.columns, PIXELS), *self.strips.counts))
+
+    @property
+    def blocks(self) -> Expr:
+        return ceildiv(self.count, self.tiling.strips * self.tiling.turns) * self.channel_tiles
+
+    # ---- the body
+
+    def emit(self) -> None:
+        tiling, block, thread = self.tiling, ops.block_id(), ops.thread_id()
+        run = ops.div(block, self.channel_tiles)
+        tile = ops.sub(block, ops.mul(run, self.channel_tiles))
+        warp, lane = ops.div(thread, WARP_THREADS), ops.rem(thread, WARP_THREADS)
+        self.pixel, self.tap = ops.div(lane, TAPS), ops.and_(lane, _LAST_LANE)
+        own = ops.div(warp, tiling.units)
+        unit = ops.add(ops.mul(tile, tiling.units), ops.sub(warp, ops.mul(own, tiling.units)))
+        is_there = None
+        if self._all_parts % tiling.units:  # the last block has warps without a part
+            is_there = ops.less(unit, self._all_parts)
+            unit = ops.minimum(unit, self._all_parts - 1)
+        group = ops.div(unit, self._parts)
+        channels = self.shape.c_group
+        self.x_channel = Index(ops.mul(group, channels), 1, channels)
+        self.result = ops.mul(unit, tiling.results)  # the first one
+        self.filter = self._filter()
+
+        def turn(number: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            self._emit_strip(number)
+            return carried
+
+        first = ops.add(ops.mul(run, tiling.strips * tiling.turns), own)
+        most = ops.add(first, tiling.strips * tiling.turns)
+        end = ops.minimum(most, self.kernel.size(self.count))
+        if is_there is not None:
+            end = ops.select(is_there, end, first)
+        ops.for_(first, end, tiling.strips, [], turn)
+
+    # ---- the filter
+
+    def _filter(self) -> list[list[list[list[Any]]]]:
+        """Registers by the tap before the last axis', the set, the results by eights."""
+        extents = [window.taps for window in self.outer]
+        return [
+            [
+                [self._taken(at, chosen, eight) for eight in range(self.tiling.results // RESULTS)]
+                for chosen in range(-(-self.last.taps // TAPS))
+            ]
+            for at in itertools.product(*map(range, extents))
+        ]
+
+    def _taken(self, outer: Sequence[int], chosen: int, eight: int) -> list[Any]:
+        """The k of eight results that a lane has: its tap's channels of one of them."""
+        taps, tap = self.last.taps, ops.add(self.tap, chosen * TAPS)
+        last, extents = ops.minimum(tap, taps - 1), [window.taps for window in self.outer]
+        places: list[Number] = [*outer, last]
+        if self.shape.is_turned:  # CONVOLUTION: the last tap lies on the first pixel
+            extents.append(taps)
+            places = [ops.sub(n - 1, place) for n, place in zip(extents, places, strict=True)]
+        result = ops.add(ops.add(self.result, eight * RESULTS), self.pixel)
+        channels = self.shape.c_group
+        at = [Index.of(result), Index(0, 1, 0), *map(Index.of, places)]
+        fragment = ops.splat(self.walk.branch().value(self.w, at, channels), channels)
+        if chosen * TAPS + _LAST_LANE >= taps:
+            zeros, is_tap = ops.zeros(fragment.type), ops.less(tap, taps)
+            fragment = arith.SelectOp(is_tap, fragment, zeros).result
+        return _words(fragment)
+
+    # ---- one strip
+
+    def _emit_strip(self, number: Any) -> None:
+        rest, starts = self.strips.starts(number)
+        walk = self.walk.branch()
+        columns = [self._column(rest, half) for half in _HALVES]
+        self._finish(starts, columns, walk, self._sums(starts, columns, walk))
+
+    def _column(self, tile: Any, half: int) -> Column:
+        number = ops.add(ops.add(ops.mul(tile, PIXELS), self.pixel), half * (PIXELS // 2))
+        inside = None
+        if self.columns.known_divisor() % PIXELS:
+            last = self.kernel.size(self.columns - 1)
+            inside = ops.compare("sle", number, last)
+            number = ops.minimum(number, last)
+        image = self.kernel.divide(number, self.y_dims[-1])
+        column = self.kernel.remainder(number, self.y_dims[-1], image)
+        start = ops.sub(ops.mul(column, self.last.stride), self.last.pre)
+        first = ops.add(start, ops.mul(self.tap, self.last.dilation))
+        sets = range(-(-self.last.taps // TAPS))
+        return Column(image, Index.of(column), inside, first, [self._met(first, s) for s in sets])
+
+    def _met(self, first: Number, chosen: int) -> Place:
+        """The pixel of X that the lane's tap of a set meets; outside where it has none."""
+        place = Place.of(
+            self.kernel, ops.add(first, chosen * TAPS * self.last.dilation), self.x_dims[-1]
+        )
+        if chosen * TAPS + _LAST_LANE < self.last.taps:
+            return place
+        is_tap = ops.less(ops.add(self.tap, chosen * TAPS), self.last.taps)
+        return Place(place.number, ops.both(place.inside, is_tap))
+
+    def _pixels(self, walk: Walk) -> Pixels:
+        leaf, channels = walk.leaves.get(self.x), self.shape.c_group
+        if isinstance(leaf, GlobalTensor) and is_stored(leaf.tensor, channels):
+            return StoredPixels(leaf, self.x_channel, channels)
+        return WalkedPixels(walk, self.x, self.x_dims, self.x_channel, channels)
+
+    def _sums(self, starts: Sequence[Number], columns: Sequence[Column], walk: Walk) -> Sums:
+        pixels, tiles = self._pixels(walk), self.strips.tiles
+        meetings = [met(tile, w) for tile, w in zip(tiles, self.outer, strict=True)]
+        places = [
+            {step: self.strips.place(starts, axis, step) for step in steps}
+            for axis, steps in enumerate(meetings)
+        ]
+
+        def bring(steps: Sequence[int]) -> list[list[list[Any]]]:
+            """Registers by the set and the half."""
+            at = [places[axis][step] for axis, step in enumerate(steps)]
+            lines = [pixels.line(column.image, at, column.first) for column in columns]
+            step = TAPS * self.last.dilation
+            return [
+                [
+                    _words(pixels.load(line, chosen * step, column.places[chosen]))
+                    for line, column in zip(lines, columns, strict=True)
+                ]
+                for chosen in range(len(columns[0].places))
+            ]
+
+        sums = self._zeros()
+        taps = [window.taps for window in self.outer]
+        for steps, sets in Lines.along(meetings, bring, lambda _: self.tiling.ahead):
+            along = (m[step] for m, step in zip(meetings, steps, strict=True))
+            for pairs in itertools.product(*along):
+                row = linear([output for output, _ in pairs], tiles)
+                self._add(sums[row], sets, self.filter[linear([tap for _, tap in pairs], taps)])
+        return sums
+
+    def _zeros(self) -> Sums:
+        zero = self.scalars.const(0)
+        rows, eights = self.strips.tiles, range(self.tiling.results // RESULTS)
+        return [[[zero] * 4 for _ in eights] for _ in itertools.product(*map(range, rows))]
+
+    def _add(
+        self,
+        total: list[list[Any]],
+        sets: Sequence[Sequence[Sequence[Any]]],
+        taps: Sequence[Sequence[Sequence[Any]]],
+    ) -> None:
+        """The products of a line of pixels and the taps that meet it, to a row's sums."""
+        for (low, high), filters in zip(sets, taps, strict=True):
+            for eight, b in enumerate(filters):
+                for i in range(0, len(b), 2):
+                    a = [low[i], high[i], low[i + 1], high[i + 1]]
+                    total[eight] = mma.multiply(self.instruction, a, b[i : i + 2], total[eight])
+
+    # ---- what follows
+
+    def _finish(
+        self, starts: Sequence[Number], columns: Sequence[Column], walk: Walk, sums: Sums
+    ) -> None:
+        rows = [self.strips.outputs_along(starts, axis) for axis in range(len(self.outer))]
+        made = (
+            (
+                self._at(columns[half], eight, [index for index, _ in places]),
+                [columns[half].inside, *(condition for _, condition in places)],
+                ops.from_elements(four[2 * half : 2 * half + 2]),
+            )
+            for total, places in zip(sums, itertools.product(*rows), strict=True)
+            for (eight, four), half in itertools.product(enumerate(total), _HALVES)
+        )
+        finish(walk, self.call.results[0], self.region.targets(self.kernel), made)
+
+    def _at(self, column: Column, eight: int, outer: Sequence[Index]) -> list[Index]:
+        """Coordinates of the two results of a lane (see `mma`)."""
+        channel = ops.add(self.result, ops.add(ops.mul(self.tap, 2), eight * RESULTS))
+        return [Index.of(column.image), Index(channel, 1, 2), *outer, column.at]
+
+
+def _words(fragment: Any) -> list[Any]:
+    """Its registers."""
+    bits = ops.element_of(fragment.type).width * ops.width_of(fragment)
+    type_ = ir.VectorType.get([bits // 32], ops.i32_type())
+    return ops.elements(llvm.BitcastOp(type_, fragment).result)

@@ -1,0 +1,170 @@
+# pyright: basic
+"""Engine conv_grouped_sm80: convolutions of groups of few channels, on tensor cores.
+
+    Y = g2(conv(g1(X), W), inputs), one launch, `mma.sync` on what lanes load from global memory
+
+A group of 8 channels is less than an instruction's k, so k counts through four taps: each lane of
+four loads the 16 bytes of another tap's pixel (see `conv_grouped_kernel`).  Nothing passes through
+shared memory: a warp has one group, keeps its filter in registers and reads each line of X once
+for all rows of outputs that meet it; what neighbours read again is in the first cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ... import dtypes
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.tiles.pixels import registers_of
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.tensor import Tensor
+from ...errors import Status
+from ...expr import Expr
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.kernel_sm80 import operand_type
+from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
+from ..surface import fp8_reasons, too_large_reasons
+from .grouped_kernel import GroupedKernel
+from .grouped_model import predicted
+from .grouped_tile import RESULTS, GroupedFacts, GroupedTiling
+from .pattern import ConvShape, conv_of, conv_of_call, shape_of
+from .surface import anchor_reasons, extent_reasons, filter_reasons, neighbour_reasons, type_reasons
+
+_PATTERN = "one conv_fprop, pointwise and view operations before it, pointwise ones after it"
+_TYPES = (dtypes.f16, dtypes.bf16, dtypes.i8)
+_CHANNELS = (8, 16)  # input channels of a group
+_MOST_PIXELS = 1 << 30  # of the output: strips past it are counted in 31 bits, too
+
+_ROWS = (1, 2, 4, 7, 8)
+_RESULTS = (8, 16, 32)
+_TURNS = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class ConvGroupedSm80Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_grouped_sm80"
+    index: int = 18
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "one conv_fprop of one to three spatial dims, of several groups of "
+        f"{' or '.join(map(str, _CHANNELS))} input channels and a multiple of {RESULTS} output "
+        "channels each; X and W of one type, f16 or bf16 (sums in f32, of HALF compute too, "
+        "rounded once) or i8 (sums in i32); filters of which a group's results fit registers, "
+        "as 7x7 and 4x4x4 taps do, and 10x10 of up to 16 bytes of channels; any stride, dilation "
+        "and padding, both modes; channels last, or, of smaller filters, any other layout element "
+        "by element; N and the spatial dims may be symbols",
+        "pointwise and view operations before it, on X and on W; pointwise operations of Y's dims "
+        "after it; several outputs, each of which follows it, of any type but BOOLEAN and of any "
+        "layout",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := anchor_reasons(fusion, _PATTERN):
+            return declined
+        op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
+        if op.x.type == op.w.type and op.x.type in _TYPES:
+            reasons += compute_reasons(op.compute_type, op.x.type, op.w.type)
+        else:
+            reasons += type_reasons(op, f"both of {', '.join(map(str, _TYPES))}")
+        reasons += self._shape_reasons(fusion)
+        reasons += epilogue_reasons(fusion, op)
+        reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
+        return tuple(reasons)
+
+    def _shape_reasons(self, fusion: Fusion) -> list[Reason]:
+        def reason(clause: str, what: str, supported: str) -> list[Reason]:
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, clause, what, supported)]
+
+        if declined := filter_reasons(conv_of(fusion)):
+            return declined
+        facts = _facts_of(fusion)
+        shape = facts.shape
+        if shape.groups == 1 or shape.c_group not in _CHANNELS or shape.k_group % RESULTS:
+            what = f"{shape.groups} groups of {shape.c_group} input and {shape.k_group} output"
+            wanted = f"several of {' or '.join(map(str, _CHANNELS))} and a multiple of {RESULTS}"
+            return reason("channels of a group", f"{what} channels", wanted)
+        if (live := facts.live(1, RESULTS)) > facts.most_live:
+            what = f"a filter of {shape.taps} taps, with sums and pixels {live} registers a thread"
+            return reason("filter", what, f"at most {facts.most_live}")
+        return extent_reasons(shape, _MOST_PIXELS)
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_ROWS", _ROWS, "rows of 16 output pixels that a warp has at once"),
+        Knob("TILE_N", _RESULTS, "output channels of a warp, of one group"),
+        Knob("ARRAY_SIZE_PER_THREAD", _TURNS, "tiles a warp works on, one after the other"),
+        Knob("BLOCK_SIZE", (128, 256), "threads of a block"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        found = _facts_of(fusion).illegal(knobs)
+        return tuple(knob_reason(what, supported) for what, supported in found)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        facts, found = _facts_of(fusion), list[Knobs]()
+        names = [knob.name for knob in self.all_knobs]
+        for values in itertools.product(*(knob.values for knob in self.all_knobs)):
+            knobs = dict(zip(names, values, strict=True))
+            if not any(True for _ in facts.illegal(knobs)):
+                found.append(knobs)
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        facts = _facts_of(fusion)
+        return predicted(fusion, facts, facts.tiling(knobs), target)
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE",)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        (call,) = (op for op in region.operations if op.name == "func.call")
+        shape, x = conv_of_call(region, call), call.operands[0]
+        own = region.arguments.get(x)
+        met = [own] if own is not None else region.arguments.values()
+        loaded = _tap_registers(shape, region.dims_of(x), met)
+        facts = GroupedFacts(shape, operand_type(region), loaded)
+        return facts.tiling(knobs).plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling = GroupedTiling.of(tile)
+        kernel = output.kernel("", tiling.threads)
+        with kernel.body():
+            made = GroupedKernel(kernel, region, tiling)
+            made.emit()
+        output.launch(kernel, (made.blocks, 1, 1))
+
+
+@remembered
+def _facts_of(fusion: Fusion) -> GroupedFacts:
+    op = conv_of(fusion)
+    shape = shape_of(op)
+    met = [op.x] if op.x in fusion.inputs else fusion.inputs
+    return GroupedFacts(shape, op.x.type, _tap_registers(shape, op.x.shape, met))
+
+
+def _tap_registers(shape: ConvShape, dims: Sequence[Expr], tensors: Iterable[Tensor]) -> int | None:
+    """Registers of the tap that takes most, of those of X's dims."""
+    found = (registers_of(t, shape.c_group) for t in tensors if tuple(t.shape) == tuple(dims))
+    return max(found, default=None)
+
+
+CONV_GROUPED_SM80 = ConvGroupedSm80Engine()

@@ -1,0 +1,156 @@
+"""Decisions of engine conv_grouped_sm80 on a convolution before it emits, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen.ampere import mma
+from ...codegen.tiles.strips import met
+from ...dtypes import DType
+from ...target import WARP_THREADS
+from ..engine import Knobs
+from .pattern import ConvShape
+
+# Lanes of a warp that share a pixel: each has the channels of another tap of the last axis.
+TAPS = 4
+PIXELS = mma.M  # along the last axis and through the images, of a warp
+RESULTS = mma.N  # of a group, of an instruction
+
+_UNITS = (1, 2, 4, 8)
+_MOST_LIVE = 150  # registers of a thread: the filter, sums, a line of pixels
+_MOST_BESIDE_PARTS = 80  # the same, where parts of words come, with addresses and conditions
+_EASY = 100  # registers that lines may take ahead of their use, so that several blocks have room
+
+
+@dataclass(frozen=True)
+class GroupedTiling:
+    """See the file's docstring.
+
+    results: output channels of a warp, of one group.  units: such parts of the channels, of a
+    block's warps.  warps: of a block.  rows: of output pixels, along the axis before the last.
+    turns: strips that a warp works on, one after the other.  ahead: lines of pixels that are loaded
+    before the first is used.
+    """
+
+    results: int
+    units: int
+    warps: int
+    rows: int
+    turns: int
+    ahead: int
+
+    @staticmethod
+    def of(data: Mapping[str, Any]) -> GroupedTiling:
+        """From the plain data of `plain`."""
+        return GroupedTiling(**data)
+
+    def plain(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    @property
+    def threads(self) -> int:
+        return self.warps * WARP_THREADS
+
+    @property
+    def strips(self) -> int:
+        """That a block works on at once."""
+        return self.warps // self.units
+
+    def tiles(self, axes: int) -> tuple[int, ...]:
+        """Outputs of a strip along each spatial axis before the last, of which there are so
+        many."""
+        return (1,) * (axes - 1) + (self.rows,) * (axes > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedFacts:
+    """Facts of a convolution that knobs and tilings depend on.
+
+    type: of X and W.  tap_registers: of a lane, for a tap's channels as they come from memory;
+    None: whole words.
+    """
+
+    shape: ConvShape
+    type: DType
+    tap_registers: int | None = None
+
+    @property
+    def tap_words(self) -> int:
+        """Registers of a lane for the channels that a tap meets."""
+        return self.shape.c_group * self.type.bits // 32
+
+    @property
+    def sets(self) -> int:
+        """Sets of four taps of the last axis."""
+        return -(-self.shape.windows[-1].taps // TAPS)
+
+    @property
+    def line_words(self) -> int:
+        """Registers of a line of pixels: two of each lane."""
+        return 2 * self.sets * self.tap_words
+
+    @property
+    def _line_registers(self) -> int:
+        """As it comes."""
+        return 2 * self.sets * (self.tap_registers or self.tap_words)
+
+    @property
+    def most_live(self) -> int:
+        """Beside which there is room for the rest of what a thread needs."""
+        comes_in_parts = (self.tap_registers or 0) > self.tap_words
+        return _MOST_BESIDE_PARTS if comes_in_parts else _MOST_LIVE
+
+    def held(self, results: int) -> int:
+        """Registers of the filter."""
+        outer = self.shape.taps // self.shape.windows[-1].taps
+        return outer * self.sets * self.tap_words * results // RESULTS
+
+    def live(self, rows: int, results: int) -> int:
+        """Registers of the filter, of sums, and of a line."""
+        sums = rows * results // RESULTS * 4
+        return self.held(results) + sums + self._line_registers
+
+    def lines(self, rows: int) -> int:
+        """Lines of X that a strip meets."""
+        *outer, _ = self.shape.windows
+        tiles = GroupedTiling(RESULTS, 1, 1, rows, 1, 1).tiles(len(outer))
+        count = 1
+        for tile, window in zip(tiles, outer, strict=True):
+            count *= len(met(tile, window))
+        return count
+
+    def tiling(self, knobs: Knobs) -> GroupedTiling:
+        results, rows = knobs["TILE_N"], knobs["TILE_ROWS"]
+        warps = knobs["BLOCK_SIZE"] // WARP_THREADS
+        parts = self.shape.groups * self.shape.k_group // results
+        room = _EASY - self.live(rows, results)
+        ahead = 1 + max(0, room // self._line_registers)
+        return GroupedTiling(
+            results=results,
+            units=units_of_block(parts, warps),
+            warps=warps,
+            rows=rows,
+            turns=knobs["ARRAY_SIZE_PER_THREAD"],
+            ahead=min(self.lines(rows), ahead),
+        )
+
+    def illegal(self, knobs: Knobs) -> Iterable[tuple[str, str]]:
+        """(what is wrong, what would be accepted) of each constraint that knobs break."""
+        rows, results = knobs["TILE_ROWS"], knobs["TILE_N"]
+        if self.shape.k_group % results:
+            what = f"TILE_N={results} of {self.shape.k_group} output channels a group"
+            yield what, f"a divisor of them, {RESULTS} or more"
+        if rows > 1 and len(self.shape.windows) == 1:
+            yield f"TILE_ROWS={rows} of one spatial dim", "1"
+        if (live := self.live(rows, results)) > self.most_live:
+            what = f"{live} registers of the filter, of sums and of pixels a thread"
+            yield what, f"at most {self.most_live}"
+
+
+def units_of_block(parts: int, warps: int) -> int:
+    """How many neighbouring parts of the channels a block's warps have: as many as leave at most a
+    quarter of all warps without one, since what they read together lies in the same lines."""
+    fitting = (n for n in _UNITS if warps % n == 0 and 3 * -(-parts // n) * n <= 4 * parts)
+    return max(fitting, default=1)

@@ -1,0 +1,267 @@
+"""Which knobs of conv_sm90 go together where pixels come with their halo (TILE_ROWS > 0)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ...codegen.hopper.staged_store import TURNED_BYTES
+from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...expr import Expr, typical
+from ...target import Target
+from ..engine import Knobs, Reason
+from ..product.knobs_sm90 import BESIDE, STAGES, SWIZZLES
+from ..product.model_sm90 import HopperWork
+from ..product.pattern import knob_reason
+from ..product.shared_layout_sm90 import SharedLayout, rewriting_bytes, tile_bytes
+from ..product.tile_sm90 import part_of
+from ..surface import fewer_than, smem_reasons
+from .before_sm90 import computes, loaded_shape, raws_of, rewrites_in_place
+from .exits_sm90 import booleans_of, keeps_pixels, whole_outputs
+from .facts_sm90 import (
+    conv_facts_of,
+    conv_row_of,
+    conv_work_of,
+    main_loop_knobs,
+    staged_y_loads,
+    y_loads,
+)
+from .halo import (
+    CONSUMERS,
+    Halo,
+    columns_refusal,
+    halo_refusal,
+    image_moves,
+    image_stored,
+    parts_of,
+    stays,
+    tile_refusal,
+)
+from .pattern import conv_of, shape_of
+from .surface import MOST_PIXELS
+
+ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 18, 20, 24, 28, 32)  # of TILE_ROWS
+COLUMNS = (8, 16, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112)  # of TILE_COLS
+STAYING = (9, 25, 27)  # more values of STAGES: all filters of 3x3, 5x5, 3x3x3
+_CHANNELS = (64, 128, 256)
+_PIXELS = (64, 128, 256, *BESIDE)  # of TILE_M: the least that holds a tile's positions
+_MOST_SUMS = {64: 256, 128: 256, 256: 192}  # positions of a part, by channels
+_WORTH = 0.6  # of the positions of a candidate, those that are pixels
+
+
+def halo_of(fusion: Fusion, rows: int, channels: int, columns: int = 0) -> Halo | None:
+    """rows, columns: of a tile.  None: a convolution that has no halos, rows that are not whole, or
+    an image whose width is needed."""
+    if _refusal(fusion) or rows % parts_of(channels):
+        return None
+    if columns_refusal(shape_of(conv_of(fusion)), columns):
+        return None
+    return _halo(fusion, rows, channels, columns)
+
+
+def _halo(fusion: Fusion, rows: int, channels: int, columns: int) -> Halo:
+    parts, element_bytes = parts_of(channels), conv_row_of(fusion).element_bytes
+    return Halo.of(shape_of(conv_of(fusion)), rows // parts, parts, element_bytes, columns)
+
+
+def _halo_of_knobs(fusion: Fusion, knobs: Knobs) -> Halo:
+    """knobs: legal ones."""
+    columns = main_loop_knobs(knobs)["TILE_COLS"]
+    return _halo(fusion, knobs["TILE_ROWS"], knobs["TILE_N"], columns)
+
+
+@remembered
+def _refusal(fusion: Fusion) -> str:
+    """Why there are no halos; "": there are."""
+    facts = conv_facts_of(fusion, 1)
+    shape = loaded_shape(fusion)
+    if (what := halo_refusal(shape, facts.panel_k)) is not None:
+        return what
+    if computes(fusion) and (len(raws_of(fusion)) > 1 or not rewrites_in_place(fusion)):
+        return "an X that is computed from several tensors, or from elements of another size"
+    if computes(fusion) and len(shape.windows) > 2:
+        return "an X of volumes that is computed"
+    if computes(fusion) and any(window.stride > 1 for window in shape.windows):
+        return "an X that is computed, and a stride"
+    if computes(fusion) and y_loads(fusion):
+        return "an X that is computed, and tensors of Y's dims that are read after it"
+    if keeps_pixels(fusion):
+        return "a reduction that keeps pixels"
+    for tensor in (*whole_outputs(fusion), *booleans_of(fusion)):
+        if tensor.type.kind == "b" or not image_stored(tensor, shape.groups):
+            return f"output {tensor.label} of {tensor.type}, not channels last by 16 bytes"
+    return "sums in f32 of fp8 products" if facts.promotes else ""
+
+
+def pixels_of(halo: Halo) -> int:
+    """TILE_M of a tile."""
+    return min(n for n in _PIXELS if n >= halo.parts * halo.positions)
+
+
+def halo_reasons(knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+    """Why knobs with TILE_ROWS > 0 do not go together."""
+    rows, channels = knobs["TILE_ROWS"], knobs["TILE_N"]
+    if what := _refusal(fusion):
+        supported = "TILE_ROWS=0, or images with channels last, taps that share pixels"
+        return (knob_reason(f"TILE_ROWS={rows} of {what}", supported),)
+    knobs = main_loop_knobs(knobs)
+    others = {"SWAP_AB": 1, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "STREAM_K": 0}
+    for name, value in (*others.items(), ("WARP_SPEC_CFG", 1)):
+        if knobs[name] != value:
+            return (knob_reason(f"TILE_ROWS={rows} and {name}={knobs[name]}", f"{name}={value}"),)
+    if channels not in _CHANNELS or rows % parts_of(channels):
+        what = f"TILE_ROWS={rows} with TILE_N={channels}"
+        return (knob_reason(what, f"TILE_N of {_CHANNELS}, with 64 an even TILE_ROWS"),)
+    shape, columns = shape_of(conv_of(fusion)), knobs["TILE_COLS"]
+    if (what := columns_refusal(shape, columns)) is not None:
+        return (knob_reason(f"TILE_COLS={columns}: {what}", f"TILE_COLS of {COLUMNS}"),)
+    halo = _halo(fusion, rows, channels, columns)
+    if what := _tile_refusal(halo, channels, fusion):
+        what = f"TILE_ROWS={rows}, TILE_COLS={columns}: {what}"
+        return (knob_reason(what, "fewer rows or columns"),)
+    if knobs["TILE_M"] != pixels_of(halo):
+        what = f"TILE_M={knobs['TILE_M']} of {halo.parts * halo.positions} positions"
+        return (knob_reason(what, f"TILE_M={pixels_of(halo)}"),)
+    if too_many := _count_reasons(halo.counted(shape), columns):
+        return too_many
+    return smem_reasons(layout_of(knobs, fusion).bytes, target)
+
+
+def _count_reasons(positions: Expr, columns: int) -> tuple[Reason, ...]:
+    """Tiles that images do not fill have more positions than there are pixels."""
+    if (most := positions.bounds()[1]) < MOST_PIXELS:
+        return ()
+    what = f"TILE_COLS={columns} of up to {most} positions"
+    return (knob_reason(what, fewer_than(MOST_PIXELS, positions)),)
+
+
+def _tile_refusal(halo: Halo, channels: int, fusion: Fusion) -> str | None:
+    if halo.positions > _MOST_SUMS[channels]:
+        return f"{halo.positions} positions"
+    return tile_refusal(halo, conv_facts_of(fusion, 1).row)
+
+
+def layout_of(knobs: Knobs, fusion: Fusion) -> SharedLayout:
+    """knobs: with TILE_ROWS > 0, of a tile that is taken."""
+    halo, is_dynamic = _halo_of_knobs(fusion, knobs), bool(knobs["SCHED_POLICY"])
+    return _layout(halo, knobs["TILE_N"], knobs["STAGES"], fusion, is_dynamic=is_dynamic)
+
+
+def _layout(
+    halo: Halo, channels: int, stages: int, fusion: Fusion, *, is_dynamic: bool = False
+) -> SharedLayout:
+    groups, columns = shape_of(conv_of(fusion)).groups, halo.parts * halo.positions
+    loads = [t for t in staged_y_loads(fusion) if image_moves(t, groups)]
+    return SharedLayout(
+        columns=columns,
+        part=part_of(channels, columns, CONSUMERS),
+        consumers=CONSUMERS,
+        sharers=CONSUMERS,
+        takes_turns=False,
+        stages=stages,
+        stage_bytes=tile_bytes(channels, halo.row_bytes),
+        producers=1,
+        staged_bytes=(TURNED_BYTES,) * len(whole_outputs(fusion)),
+        loaded_bytes=(TURNED_BYTES,) * len(loads),
+        is_dynamic=is_dynamic,
+        pixel_slots=halo.slots,
+        pixel_bytes=halo.slot_bytes,
+        halo_bytes=halo.buffer_bytes,
+        rewriting=rewriting_bytes(halo.slots, 0) if computes(fusion) else 0,
+    )
+
+
+# ---- candidates
+
+
+@remembered_at_sizes
+def halo_candidates(fusion: Fusion, target: Target) -> tuple[Knobs, ...]:
+    """The legal choices that are worth a look: tiles of whole rows where there are any, or of some
+    columns."""
+    if _refusal(fusion):
+        return ()
+    whole = [knobs for knobs, _ in _candidates(fusion, target, 0)]
+    return tuple(whole or _cut_candidates(fusion, target))
+
+
+def _cut_candidates(fusion: Fusion, target: Target) -> Iterator[Knobs]:
+    """Candidates of so many columns and each size of a tile: the rows that images fill best."""
+    for columns in COLUMNS:
+        best: dict[tuple[int, int], tuple[Knobs, float]] = {}
+        for knobs, share in _candidates(fusion, target, columns):
+            size = knobs["TILE_M"], knobs["TILE_N"]
+            if size not in best or share >= best[size][1]:
+                best[size] = knobs, share
+        yield from (knobs for knobs, _ in best.values())
+
+
+def _candidates(fusion: Fusion, target: Target, columns: int) -> Iterator[tuple[Knobs, float]]:
+    """(knobs, useful share of the positions) of tiles of so many columns."""
+    shape = shape_of(conv_of(fusion))
+    for channels in _CHANNELS:
+        if channels > _CHANNELS[0] and channels >= 2 * shape.k_group:
+            continue  # half of the rows would be of no channel
+        for rows in ROWS:
+            halo = halo_of(fusion, rows, channels, columns)
+            if halo is None or _tile_refusal(halo, channels, fusion):
+                continue
+            share = _useful(halo, shape.y)
+            if share < _WORTH or _count_reasons(halo.counted(shape), columns):
+                continue
+            stages = _stages(halo, channels, fusion, target)
+            if stages < min(STAGES):
+                continue
+            knobs = {
+                "TILE_M": pixels_of(halo), "TILE_N": channels, "STAGES": stages,
+                "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1, "SWAP_AB": 1,
+                "WARP_SPEC_CFG": 1, "STREAM_K": 0, "SCHED_POLICY": 0, "SWIZZLE": SWIZZLES[0],
+                "TILE_ROWS": rows, "TILE_COLS": columns,
+            }  # fmt: skip
+            yield knobs, share
+
+
+def _useful(halo: Halo, dims: Sequence[Expr]) -> float:
+    """The share of the positions that are pixels; dims: of Y."""
+    tiles = typical(halo.tiles_of_image(dims))
+    return typical(dims[-2]) * typical(dims[-1]) / (tiles * halo.parts * halo.positions)
+
+
+def _stages(halo: Halo, channels: int, fusion: Fusion, target: Target) -> int:
+    """All filters where they fit and stay, or as many as fit; 0: none."""
+    shape = shape_of(conv_of(fusion))
+    panels = shape.panels(conv_row_of(fusion).element_bytes)
+    fitting = [
+        n
+        for n in (*STAGES, *STAYING)
+        if _layout(halo, channels, n, fusion).bytes <= target.smem_block_bytes
+    ]
+    staying = [n for n in fitting if stays(shape, channels, n, panels)]
+    return max(staying or [n for n in fitting if n in STAGES], default=0)
+
+
+# ---- predictions
+
+
+def halo_loads(knobs: Knobs, fusion: Fusion) -> tuple[float, float]:
+    """The share of the pixels and the filters of a stage that each step loads."""
+    halo, shape = _halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
+    panels = shape.panels(conv_row_of(fusion).element_bytes)
+    return halo.load_share, float(not stays(shape, knobs["TILE_N"], knobs["STAGES"], panels))
+
+
+def halo_stages(knobs: Knobs, fusion: Fusion) -> int:
+    """Stages that loads run ahead: pixels do by all but one of their tiles, whatever filters do."""
+    halo = _halo_of_knobs(fusion, knobs)
+    return min(knobs["STAGES"], (halo.slots - 1) * halo.taps // len(halo.phases) + 1)
+
+
+def halo_tile(knobs: Knobs, fusion: Fusion) -> tuple[int, int]:
+    """Positions and channels of a tile."""
+    halo = _halo_of_knobs(fusion, knobs)
+    return halo.parts * halo.positions, knobs["TILE_N"]
+
+
+def halo_work(knobs: Knobs, fusion: Fusion) -> HopperWork:
+    """The product's sizes, with the positions that are no pixels."""
+    halo, shape = _halo_of_knobs(fusion, knobs), shape_of(conv_of(fusion))
+    return replace(conv_work_of(fusion, 1), m=typical(halo.counted(shape)))

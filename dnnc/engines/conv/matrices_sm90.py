@@ -1,0 +1,192 @@
+# pyright: basic
+"""The matrices of a convolution on Hopper's main loop: pixels by channels.
+
+    A  [pixels of the output, taps * channels]   im2col loads of X
+    B  [taps * channels, output channels]        boxes of W, one tap each
+
+Swapped, output channels lie along the instruction's rows, and pixels along its columns.
+
+Padding, strides and dilations are in the tensor map of X; the kernel has no masks.  A matrix of
+the batch is a group of channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...codegen.hopper import tma
+from ...codegen.hopper.cluster import Cluster
+from ...codegen.kernel import Kernel
+from ...codegen.region import Region
+from ...codegen.walk import index as idx
+from ...codegen.walk.index import Coordinate, Group, Index, Part
+from ...codegen.walk.loops import Loops, coordinates_of
+from ...dialect.tensor import Tensor
+from ...expr import Expr
+from ..product.exits import SpaceAxes
+from ..product.matrices_sm90 import Batch, Matrices
+from ..product.region_sm90 import product_calls
+from ..product.tile_sm90 import Tiling
+from .halo import Halo
+from .halo_sm90 import HaloLoop, HaloSpace, halo_operand
+from .operands_sm90 import GROUP, FilterOperand, PixelOperand
+from .pattern import ConvShape, conv_of_call, pixel_matrix
+from .region_sm90 import REWRITTEN
+from .rewriting_sm90 import ComputedPixels, HaloRewriter, PixelRewriter, rewriting_of
+
+
+def conv_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
+    """The matrices of the convolution of a region."""
+    (call,) = product_calls(region)
+    shape = conv_of_call(region, call)
+    if tiling.halo:
+        return _halo_matrices(kernel, region, tiling, call, shape)
+    shape = replace(shape, beside=tiling.beside)
+    pixels, channels = shape.pixels, Expr.of(shape.k_group)
+    operands = [
+        _operand(kernel, region, tiling, shape, plan, side)
+        for plan, side in zip(tiling.operands, (tiling.rows, tiling.columns), strict=True)
+    ]
+    dims = region.dims_of(call.results[0])
+    return Matrices(
+        [call],
+        operands,
+        _loops(shape),
+        (channels, pixels) if tiling.swaps else (pixels, channels),
+        Expr.of(shape.taps * shape.panels(tiling.row.element_bytes)),
+        PixelSpace(kernel, dims, shape.groups, tiling.pair, tiling.swaps),
+        rewriter=_rewriter(kernel, region, tiling, operands, call.operands[0], shape),
+    )
+
+
+def _operand(
+    kernel: Kernel, region: Region, tiling: Tiling, shape: ConvShape, plan: Any, side: int
+) -> Any:
+    """The operand of a stage; side: rows of its tile."""
+    cluster, row = Cluster(*tiling.cluster, tiling.splits), tiling.row
+    if plan["is_rows"] == tiling.swaps:
+        return FilterOperand(kernel, shape, plan, row, side, cluster)
+    if plan["path"] == REWRITTEN:
+        return ComputedPixels(kernel, region, shape, plan, row, side, cluster)
+    return PixelOperand(kernel, shape, plan, row, side, cluster)
+
+
+def _rewriter(
+    kernel: Kernel, region: Region, tiling: Tiling, operands: Sequence[Any], x: Any,
+    shape: ConvShape,
+) -> PixelRewriter | None:  # fmt: skip
+    """Where operations come before x."""
+    computed = [o for o in operands if isinstance(o, ComputedPixels)]
+    if not computed:
+        return None
+    rewriting = rewriting_of(kernel, region, x, computed[0].plan, tiling.row, shape)
+    kept = next((tensor for value, tensor in region.outputs if value == x), None)
+    return PixelRewriter(kernel, shape, rewriting, computed[0], kept)
+
+
+def _halo_matrices(
+    kernel: Kernel, region: Region, tiling: Tiling, call: Any, shape: ConvShape
+) -> Matrices:
+    """The matrices of pixels that come with their halo."""
+    row, plans = tiling.row, tiling.operands
+    rows, parts, columns = (tiling.halo[name] for name in ("rows", "parts", "columns"))
+    halo = Halo.of(shape, rows, parts, row.element_bytes, columns)
+    is_raw = plans[1]["path"] == REWRITTEN
+    if is_raw:
+        shape = replace(shape, x=list(region.arguments.values())[plans[1]["raws"][0]])
+    operands = [
+        FilterOperand(kernel, shape, plans[0], row, tiling.rows, Cluster()),
+        halo_operand(kernel, shape, halo, row, is_raw=is_raw),
+    ]
+    space = HaloSpace(kernel, region.dims_of(call.results[0]), shape.groups, halo)
+    rewriter = None
+    if is_raw:
+        plan = {**plans[1], "offset": 0, "raw_offsets": [0]}  # of a ring of its own
+        rewriting = rewriting_of(kernel, region, call.operands[0], plan, row, shape)
+        rewriter = HaloRewriter(kernel, shape, rewriting, operands[1], halo=halo, space=space)
+    stays = bool(tiling.halo["stays"])
+    return Matrices(
+        [call],
+        operands,
+        _loops(shape),
+        (Expr.of(shape.k_group), halo.counted(shape)),
+        Expr.of(shape.taps * shape.panels(row.element_bytes)),
+        space,
+        lambda operands, filters, pixels: HaloLoop(
+            halo, space, shape, operands, filters, pixels, stays, rewriter, tiling.panel_steps
+        ),
+        rewriter,
+    )
+
+
+def _loops(shape: ConvShape) -> Loops:
+    """Over the groups of channels."""
+    return Loops((Expr.of(shape.groups),), ((GROUP,),) if shape.groups > 1 else ())
+
+
+# ---- where the epilogue's elements lie
+
+
+@dataclass
+class PixelSpace:
+    """Rows are the pixels of all images, counted through; columns the channels of a group.
+
+    dims: of Y.  pair: neighbours along the columns that the epilogue works on together.
+    swaps: columns are pixels.
+    """
+
+    kernel: Kernel
+    dims: tuple[Expr, ...]
+    groups: int
+    pair: int
+    swaps: bool
+    _counted: dict[Any, Group] = field(default_factory=dict)
+
+    @property
+    def pixel_axes(self) -> tuple[int, ...]:
+        return (0, *range(2, len(self.dims)))
+
+    @property
+    def axes(self) -> SpaceAxes:
+        pixels, channels = self.pixel_axes, (1,)
+        rows, columns = (channels, pixels) if self.swaps else (pixels, channels)
+        return SpaceAxes(rows, columns, {GROUP: 1})
+
+    def is_row(self, row: Any) -> Any:
+        return None
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        if self.swaps:
+            row, column = column, row
+        pixel = self._pixel(row.index())
+        parts = {axis: Part(pixel, i) for i, axis in enumerate(self.pixel_axes)}
+        if self.groups > 1:
+            k_group = self.dims[1].constant
+            assert k_group is not None, "channels are a fixed size"
+            first = idx.scale(batch[GROUP].index(), k_group // self.groups)
+            column = idx.add(first, column.index())
+        return coordinates_of(len(self.dims), parts, {1: column})
+
+    def _pixel(self, row: Index) -> Group:
+        """A row, to be taken apart into axes where they are needed: once for all that use it."""
+        if row.key not in self._counted:
+            extents = tuple(self.dims[axis] for axis in self.pixel_axes)
+            width = self.pair if self.swaps else 1
+            self._counted[row.key] = Group(self.kernel, extents, row, width)
+        return self._counted[row.key]
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        matrix = pixel_matrix(tensor, self.groups)
+        assert matrix is not None, f"pixels of {tensor.label} have no stride"
+        return tma.Box(matrix, (2, 1), (rows, columns) if self.swaps else (columns, rows))
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        group = batch[GROUP] if batch else Index.of(0)
+        if self.swaps:
+            row, column = column, row
+        return tma.place(box, [group, Index(row), Index(column)])

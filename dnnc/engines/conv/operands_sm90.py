@@ -1,0 +1,205 @@
+# pyright: basic
+"""Operands of a convolution on Hopper's main loop, which TMA brings as products read them.
+
+TapOperand     a tile of a stage, of one tap of the filter and a panel of channels:
+               PixelOperand, im2col loads of X; FilterOperand, boxes of W
+RingOperand    X where its pixels come once for all taps, to a ring of their own: see
+               `conv_halo_sm90`, `conv_stem_kernel_sm90`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from ... import dtypes
+from ...codegen import ops
+from ...codegen.hopper import im2col, tma, wgmma
+from ...codegen.hopper.cluster import Cluster
+from ...codegen.hopper.im2col import Im2colBox
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.walk.index import Index
+from ...dialect.tensor import Tensor
+from ...expr import Size
+from ..product.matrices_sm90 import Batch
+from .pattern import ConvShape
+
+GROUP = 0  # the axis of a batch that counts groups of channels
+
+
+def group_of(batch: Batch) -> Any:
+    """The number of a group of channels."""
+    return batch[GROUP].index().base if batch else 0
+
+
+def element_of(tensor: Tensor) -> str:
+    """How the copy engine reads a tensor's elements: it rounds to tf32, `wgmma` would cut."""
+    return "tf32" if tensor.type == dtypes.f32 else ""
+
+
+def filter_row_bytes(shape: ConvShape, row: wgmma.Instruction) -> int:
+    """Bytes of a row of a filter's tile: a panel, or what groups side by side have of it each."""
+    return shape.panel_bytes(row.element_bytes) // shape.beside
+
+
+@dataclass
+class TapOperand:
+    """A tile [rows, a panel of channels] of one tap.
+
+    plan: as of `StagedOperand`.  tile_rows: of the block's tile.
+    """
+
+    kernel: Kernel
+    shape: ConvShape
+    plan: Mapping[str, Any]
+    row: wgmma.Instruction
+    tile_rows: int
+    cluster: Cluster
+    box: Any = field(init=False)
+    map: Any = field(init=False)
+
+    is_async = True
+    raw = None
+    copy: ClassVar[Callable[..., None]]  # of `_there`, to shared memory
+
+    def __post_init__(self) -> None:
+        self.is_rows = bool(self.plan["is_rows"])
+        self.panels = wgmma.Panels(
+            self.tile_rows, self.row.element_bytes, row_bytes=self.panel_row_bytes
+        )
+        self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
+        self.box, self.map = self._box_and_map()
+
+    @property
+    def maps(self) -> list[Any]:
+        """Its tensor map."""
+        return [self.map]
+
+    @property
+    def panel_row_bytes(self) -> int:
+        """Bytes of a row as products read it."""
+        return self.shape.panel_bytes(self.row.element_bytes)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row as it comes."""
+        return self.panel_row_bytes
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its tile in a stage."""
+        return self.tile_rows * self.row_bytes
+
+    def load(
+        self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
+    ) -> None:
+        """Starts the copy of this block's share of a tile, from a row and k on."""
+        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
+        moved = ops.mul(share, self.share_rows)
+        channels = self.shape.padded_channels(self.panels.k)
+        tap = ops.div(first_k, channels) if self.shape.taps > 1 else 0
+        channel = ops.sub(first_k, ops.mul(tap, channels))
+        there = self._there(batch, first, moved, tap, channel)
+        place = smem.byte_pointer(stage, self.plan["offset"])
+        place = smem.byte_pointer(place, ops.mul(moved, self.row_bytes))
+        type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
+
+    def _box_and_map(self) -> tuple[Any, Any]:
+        """The box that one copy brings, and its tensor map."""
+        raise NotImplementedError
+
+    def _there(
+        self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
+    ) -> Sequence[Sequence[Any]]:
+        """Coordinates that `copy` takes for a place; moved: rows from the first one of the tile."""
+        raise NotImplementedError
+
+
+@dataclass
+class PixelOperand(TapOperand):
+    """X: what a tap meets; rows are pixels of Y."""
+
+    is_a = True
+    copy = staticmethod(im2col.load)
+
+    def _box_and_map(self) -> tuple[Any, Any]:
+        image, windows = self.shape.image(self.panels.k)
+        box = Im2colBox(image, windows, self.panels.k, self.share_rows, element_of(image))
+        return box, self.kernel.tensor_map(box.recipe)
+
+    def _there(
+        self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
+    ) -> Sequence[Sequence[Any]]:
+        pixel = im2col.first_pixel(self.kernel, self.box, ops.add(first, moved))
+        if self.shape.is_split_by_groups(self.panels.k):
+            pixel[-1] = group_of(batch)
+        else:
+            channel = ops.add(channel, ops.mul(group_of(batch), self.shape.c_group))
+        return [channel, *pixel], im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+
+
+@dataclass
+class FilterOperand(TapOperand):
+    """W: rows are output channels of a group, or of groups side by side."""
+
+    is_a = False
+    copy = staticmethod(tma.load)
+
+    @property
+    def panel_row_bytes(self) -> int:
+        return filter_row_bytes(self.shape, self.row)
+
+    def _box_and_map(self) -> tuple[Any, Any]:
+        w = self.shape.w
+        box = tma.Box(w, (1, 0), (self.panels.k, self.share_rows), element_of(w))
+        return box, tma.map_argument(self.kernel, box)
+
+    def _there(
+        self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
+    ) -> Sequence[Sequence[Any]]:
+        output = ops.add(first, ops.mul(group_of(batch), self.shape.k_group))
+        at = [Index(ops.add(output, moved)), Index(channel), *map(Index, self._tap(tap))]
+        return (tma.place(self.box, at),)
+
+    def _tap(self, number: Any) -> list[Any]:
+        """Where the filter has the tap with a number, along each spatial axis."""
+        found: list[Any] = []
+        for window in reversed(self.shape.windows):
+            tap = ops.rem(number, window.taps)
+            number = ops.div(number, window.taps)
+            found.append(ops.sub(window.taps - 1, tap) if self.shape.is_turned else tap)
+        return found[::-1]
+
+
+@dataclass
+class RingOperand:
+    """X whose tiles of pixels have a ring of their own.
+
+    boxes: what one copy brings, of each phase.  firsts: the elements of X where their tensors
+    begin.  panels: of the tile that products read.
+    """
+
+    kernel: Kernel
+    boxes: Sequence[tma.Box]
+    firsts: Sequence[Size]
+    panels: wgmma.Panels
+    is_rows: bool
+
+    is_a = True
+    is_async = True
+    raw = None
+    bytes = 0  # of its tile in a stage
+
+    def __post_init__(self) -> None:
+        self.maps = [
+            self.kernel.tensor_map(replace(box.recipe, offset=str(first * (t.type.bits // 8))))
+            for box, first in zip(self.boxes, self.firsts, strict=True)
+            for t in [box.tensor]
+        ]
+
+    def start(self, phase: int, slot: Any, at: Sequence[Any], barrier: Any) -> None:
+        """Starts the copy of a tile; at: coordinates of the box's tensor."""
+        box = self.boxes[phase]
+        tma.load(slot, self.maps[phase], tma.place(box, list(map(Index, at))), barrier)

@@ -1,0 +1,239 @@
+# pyright: basic
+"""A convolution as a product of matrices: what engines of convolutions read off it.
+
+    Y [pixels of the output, K] = X' [pixels of the output, taps * C] @ W' [taps * C, K]
+
+for each group of channels; X' has what each tap of the filter meets of X, and is never stored.
+Channels come in whole panels of `panel` elements, those past C zeros: k counts through the taps,
+the last spatial axis fastest, and through the padded channels of each.  On Hopper a panel is 128
+bytes, or of groups of up to 64 bytes of channels 64: half of it would be zeros otherwise, in shared
+memory and in products.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ...codegen.hopper import im2col, tma, wgmma
+from ...codegen.hopper.im2col import Window
+from ...codegen.region import Region
+from ...dialect import dnn, structure
+from ...dialect.fusion import Fusion
+from ...dialect.ops import ConvFprop
+from ...dialect.tensor import Tensor
+from ...dtypes import DType
+from ...expr import Expr, product
+from ...mlir import ir
+
+NARROW_BYTES = 64  # of a panel that has few channels
+
+
+@dataclass(frozen=True, eq=False)
+class ConvShape:
+    """A convolution forward; windows: of the spatial axes.  is_turned: the last tap comes first.
+
+    x [N, C, spatial], w [K, C / groups, spatial]; fixed channels and filter sizes.
+    beside: groups that are worked on as one, see `conv_beside_sm90`.
+    """
+
+    x: Tensor
+    w: Tensor
+    windows: tuple[Window, ...]
+    is_turned: bool
+    beside: int = 1
+
+    @staticmethod
+    def of(
+        x: Tensor,
+        w: Tensor,
+        pre: Sequence[int],
+        post: Sequence[int],
+        stride: Sequence[int],
+        dilation: Sequence[int],
+        mode: str,
+    ) -> ConvShape:
+        """From the operation's attributes."""
+        windows = tuple(
+            Window(_fixed(taps), *rest)
+            for taps, *rest in zip(w.shape[2:], stride, dilation, pre, post, strict=True)
+        )
+        return ConvShape(x, w, windows, mode == "CONVOLUTION")
+
+    @property
+    def c_group(self) -> int:
+        """Input channels of a group."""
+        return _fixed(self.w.shape[1]) * self.beside
+
+    @property
+    def groups(self) -> int:
+        return _fixed(self.x.shape[1]) // self.c_group
+
+    @property
+    def k_group(self) -> int:
+        """Output channels of a group."""
+        return _fixed(self.w.shape[0]) // self.groups
+
+    @property
+    def taps(self) -> int:
+        found = 1
+        for window in self.windows:
+            found *= window.taps
+        return found
+
+    @property
+    def read_share(self) -> float:
+        """The share of the pixels of X that any tap meets, about: a stride may leave some out."""
+        share = 1.0
+        for window in self.windows:
+            share *= min(1.0, window.taps / window.stride)
+        return share
+
+    @cached_property
+    def y(self) -> tuple[Expr, ...]:
+        """Dims of the output."""
+        pairs = zip(self.windows, self.x.shape[2:], strict=True)
+        outputs = (window.outputs(extent) for window, extent in pairs)
+        return (self.x.shape[0], self.w.shape[0], *outputs)
+
+    @cached_property
+    def pixels(self) -> Expr:
+        """Pixels of the output: rows of the product."""
+        return product((self.y[0], *self.y[2:]))
+
+    def panel_bytes(self, element_bytes: int) -> int:
+        """Bytes of a panel of channels, of elements that are multiplied."""
+        is_narrow = self.c_group * element_bytes <= NARROW_BYTES
+        return NARROW_BYTES if is_narrow else wgmma.ROW_BYTES
+
+    def panel(self, element_bytes: int) -> int:
+        """Channels of it."""
+        return self.panel_bytes(element_bytes) // element_bytes
+
+    def panels(self, element_bytes: int) -> int:
+        """Panels of a group."""
+        panel = self.panel(element_bytes)
+        return self.padded_channels(panel) // panel
+
+    def panel_steps(self, element_bytes: int) -> tuple[int, ...]:
+        """The instructions along k that the channels of each panel of a pixel reach; the others
+        would multiply zeros."""
+        panel, left = self.panel(element_bytes), self.c_group
+        steps = []
+        while left > 0:
+            steps.append(-(-min(left, panel) * element_bytes // wgmma.K_BYTES))
+            left -= panel
+        return tuple(steps)
+
+    def padded_channels(self, panel: int) -> int:
+        """Channels of a group, in whole panels."""
+        return -(-self.c_group // panel) * panel
+
+    def depth(self, panel: int) -> int:
+        """k of the product."""
+        return self.taps * self.padded_channels(panel)
+
+    def image(self, panel: int) -> tuple[Tensor, tuple[Window, ...]]:
+        """X as im2col loads see it, and the windows of its spatial axes.
+
+        A panel that reaches past the channels of a group would bring those of the next one, which
+        zeros of the filter do not undo where they are infinite.  There X is images of groups,
+        [groups, C / groups, N, spatial]: the map ends with the group's channels, and N is one more
+        axis that pixels are counted through.
+        """
+        if self.groups == 1 or self.c_group % panel == 0:
+            return self.x, self.windows
+        n, _, *spatial = self.x.shape
+        n_stride, c_stride, *strides = self.x.layout
+        dims = (Expr.of(self.groups), Expr.of(self.c_group), n, *spatial)
+        image = replace(
+            self.x, dims=dims, strides=(c_stride * self.c_group, c_stride, n_stride, *strides)
+        )
+        return image, (Window(1), *self.windows)
+
+    def is_split_by_groups(self, panel: int) -> bool:
+        """Whether groups are an axis of `image`."""
+        return self.image(panel)[0] is not self.x
+
+    def refusal(self, panel: int) -> str | None:
+        """Why the copy engine can't bring an operand."""
+        image, windows = self.image(panel)
+        if image.rank > tma.MAX_RANK:
+            return f"X of groups of {self.c_group} channels, with {self.x.rank - 2} spatial dims"
+        if (what := im2col.refusal(image, windows)) is not None:
+            return f"X with {what}"
+        if (what := tma.refusal(self.w, (1, 0))) is not None:
+            return f"W with {what}"
+        return None
+
+
+def conv_of(fusion: Fusion) -> ConvFprop:
+    """The convolution of a fusion that has one."""
+    return next(op for op in fusion.ops if isinstance(op, ConvFprop))
+
+
+def shape_of(op: ConvFprop) -> ConvShape:
+    return ConvShape.of(
+        op.x, op.w, op.pre_padding, op.post_padding, op.stride, op.dilation, op.convolution_mode
+    )
+
+
+def conv_of_call(region: Region, call: Any) -> ConvShape:
+    """The convolution that a call of an anchor stands for; X and W may be computed."""
+    attributes = structure.anchor_of(call).attributes
+    names = ("pre_padding", "post_padding", "stride", "dilation")
+    pre, post, stride, dilation = (
+        dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names
+    )
+    mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
+    x, w = (_tensor_of(region, value) for value in call.operands)
+    return ConvShape.of(x, w, pre, post, stride, dilation, mode)
+
+
+def _tensor_of(region: Region, value: Any) -> Tensor:
+    """An argument's tensor, or one of its type that is computed."""
+    return region.arguments.get(value) or dnn.read_tensor(value.type, {}, region.symbols)
+
+
+def sums_of_call(call: Any) -> DType:
+    """The type that the convolution's sums are kept in, which it returns."""
+    return dnn.read_type(ir.RankedTensorType(call.results[0].type).element_type)
+
+
+def pixel_matrix(tensor: Tensor, groups: int) -> Tensor | None:
+    """A tensor of Y's dims as matrices [groups, pixels, K / groups]; None: pixels have no stride.
+
+    Example, [N, K, P, Q] with channels last: strides of K / groups, K and 1.
+    """
+    axes = [i for i in (0, *range(2, tensor.rank)) if tensor.shape[i].constant != 1]
+    for outer, inner in itertools.pairwise(axes):
+        if tensor.layout[outer] != tensor.layout[inner] * tensor.shape[inner]:
+            return None
+    k_group, channel = _fixed(tensor.shape[1]) // groups, tensor.layout[1]
+    pixel = tensor.layout[axes[-1]] if axes else channel * tensor.shape[1]
+    dims = (Expr.of(groups), product(tensor.shape[i] for i in (0, *range(2, tensor.rank))))
+    return replace(
+        tensor,
+        dims=(*dims, Expr.of(k_group)),
+        strides=(channel * k_group, pixel, channel),
+    )
+
+
+def image_view(tensor: Tensor, groups: int) -> Tensor:
+    """A tensor [N, K, P, Q] as [N, groups, K / groups, P, Q], so that boxes end with a group."""
+    n, k, p, q = tensor.shape
+    n_stride, k_stride, *strides = tensor.layout
+    k_group = k // groups
+    return replace(
+        tensor,
+        dims=(n, Expr.of(groups), k_group, p, q),
+        strides=(n_stride, k_stride * k_group, k_stride, *strides),
+    )
+
+
+def _fixed(extent: Expr) -> int:
+    assert extent.constant is not None, f"{extent} is no fixed size"
+    return extent.constant

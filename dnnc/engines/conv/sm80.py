@@ -1,0 +1,340 @@
+# pyright: basic
+"""Engine conv_sm80: convolutions on the tensor cores of sm_80 and later, fused.
+
+    Y = g2(conv(g1a(inputs), g1b(inputs)), inputs): gathers by `cp.async`, `ldmatrix`, `mma.sync`
+
+An implicit matrix product on the main loop of matmul_sm80 (`kernel_sm80`): rows are pixels of the
+output, columns output channels, k counts through the taps and channels of a group.  See
+`conv_tiles_sm80` for how tiles of X are gathered, `conv_beside_sm80` for groups that share one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...codegen.ampere.operand_tile import access_bytes, is_unit
+from ...codegen.kernel import Kernel
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.walk.loops import Loops
+from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...dialect.ops import ConvFprop
+from ...dialect.tensor import Tensor
+from ...expr import Expr
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.exits import SpaceAxes
+from ..product.kernel_sm80 import (
+    Matrices,
+    anchor_call,
+    emit_product,
+    fragment_width,
+    operand_type,
+    tile_plan,
+    whole_outputs,
+)
+from ..product.knobs_sm80 import (
+    all_knobs,
+    candidates_of,
+    illegal_reasons,
+    knobs_of,
+    notes_of,
+    threads_of,
+)
+from ..product.model_sm80 import LINE_BYTES, OperandLines
+from ..product.pattern import (
+    compute_reasons,
+    epilogue_reasons,
+    knob_reason,
+    reducing_epilogue_reasons,
+)
+from ..product.surface_sm80 import OPERAND_TYPES, Work
+from ..surface import boolean_reason, fp8_reasons, too_large_reasons
+from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
+from .beside_sm80 import BesidePixels, shape_of_knobs
+from .exits import exit_axes_reasons, exit_seconds, exits_of
+from .pattern import ConvShape, conv_of, conv_of_call, shape_of
+from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
+from .tiles_sm80 import (
+    GROUP,
+    Depth,
+    FilterTile,
+    PixelSpace,
+    PixelTile,
+    depth_axes,
+    filter_matrix,
+    filter_plan,
+    gather_bytes,
+    pixel_plan,
+)
+
+_PATTERN = "one conv_fprop, pointwise and view operations"
+# The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
+# ones: by the instructions that each byte takes.  None of this is measured.
+_NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
+_VECTOR_TIME = 1.4
+_ELEMENT_TIME = 3.0
+_FAR_ELEMENT_TIME = 5.0  # channels of which are no neighbours
+_ELEMENT_BYTES = 2  # of such elements, or more
+_MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
+_MOST_COPIES = 16  # of 16 bytes of a thread: each has a pixel in registers
+_GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
+_START_SECONDS = 0.8e-6  # of taking pixels apart
+_EXIT_RATE = 15e9  # elements a second of a multiprocessor that reductions take from shared memory
+_BESIDE_SHARE = 2.5  # of groups side by side, against tiles of one group: timed on groups of 8
+_DOUBT = 1.8  # on Hopper, which has engines of its own: two layers took 1.7 and 1.8 times as long
+
+
+@dataclass(frozen=True)
+class ConvSm80Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_sm80"
+    index: int = 13
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, once or "
+        "in three products) or i8, sums in f32 (of HALF compute too, rounded once) or i32; of "
+        "other pairs of these, ui8 and fp8 in the type that holds both, an X of f32 that is "
+        "computed in W's 16 bits; any channels, groups and layouts, the channels last and a "
+        "multiple of 16, 8 or 4 bytes for asynchronous copies",
+        "any filter size, stride, dilation, paddings, both modes; N and the spatial dims may be "
+        "symbols",
+        "pointwise and view operations on X, padded after them, and on W; pointwise operations of "
+        "Y's dims after it, the convolution used anywhere; several outputs, each of which follows "
+        "it, of any type but BOOLEAN and of any layout",
+        "reductions at the exit, over all pixels (genstats), over all channels, or over both",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
+            return declined
+        fusion = _cast(fusion)
+        op = conv_of(fusion)
+        return (
+            *self._type_reasons(op),
+            *self._shape_reasons(op),
+            *_after_reasons(fusion),
+            *fp8_reasons(fusion, target),
+            *too_large_reasons(fusion),
+        )
+
+    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
+        if op.x.type == op.w.type and op.x.type in OPERAND_TYPES:
+            return compute_reasons(op.compute_type, op.x.type, op.w.type)
+        return type_reasons(op, f"{CASTABLE} (identity casts an operand)")
+
+    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+        return filter_reasons(op) or count_reasons(shape_of(op).pixels, "Y")
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = all_knobs(
+        "output pixels of a block's tile",
+        "output channels of it; 64: of groups side by side, of 8, 16 or 32 each",
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return knobs_of(conv_of(_cast(fusion)).x.type, self.all_knobs)
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        fusion = _cast(fusion)
+        type_ = conv_of(fusion).x.type
+        beside = _shape(fusion, knobs).beside
+        if reasons := illegal_reasons(knobs, type_, target, beside):
+            return reasons
+        tile, depth = (knobs["TILE_M"], knobs["TILE_N"]), knobs["TILEK"]
+        held = tile[0] * depth * beside * type_.bits // (8 * 16 * threads_of(tile))
+        if held <= (_MOST_COPIES if _copy_bytes(fusion) else _MOST_HELD):
+            return ()
+        if beside > 1:
+            what = f"tile {tile[0]}x{tile[1]}x{depth} of {beside} groups"
+            return (knob_reason(what, f"{_MOST_COPIES} copies a thread, not {held}"),)
+        # More of a thread's elements, each with its address, would spill.
+        what = f"tile {tile[0]}x{tile[1]}x{depth} of an X that asynchronous copies do not bring"
+        return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        type_ = conv_of(_cast(fusion)).x.type
+        found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+        return [*found, *self._of_few_stages(fusion, found)]
+
+    def _of_few_stages(self, fusion: Fusion, found: Sequence[Knobs]) -> list[Knobs]:
+        """Knobs for groups side by side, whose stages are large: the flat ones of each tile
+        again with less memory, so that a multiprocessor has several blocks."""
+        beside = [knobs for knobs in found if _shape(_cast(fusion), knobs).beside > 1]
+        flat = min((knobs["TILEK"] for knobs in beside), default=0)
+        return [
+            {**knobs, "STAGES": stages}
+            for knobs in beside
+            for stages in (2, 3)
+            if knobs["TILEK"] == flat
+        ]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        fusion = _cast(fusion)
+        beside = _shape(fusion, knobs).beside
+        depths = (knobs["TILEK"] * beside, knobs["TILEK"])
+        loads = zip(_loads(fusion, beside), depths, strict=True)
+        x, w = (load.time(depth) for load, depth in loads)
+        found = _work(fusion, beside).predict(
+            knobs, conv_of(fusion).x.type, (x * beside, w), target, beside=beside
+        )
+        share = _GATHER_SHARE if beside == 1 else _GATHER_SHARE * _BESIDE_SHARE
+        seconds = found.seconds * share + _START_SECONDS
+        tile = (knobs["TILE_M"], knobs["TILE_N"])
+        seconds += exit_seconds(fusion, tile, target, lambda _: (1, _EXIT_RATE))
+        is_a_guess = target.name == "sm_90a" and beside == 1
+        return replace(found, seconds=seconds * (_DOUBT if is_a_guess else 1.0))
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        op = conv_of(fusion)
+        is_rounded = takes_other_type(fusion, op)
+        return notes_of(knobs, is_rounded=is_rounded, is_wide=loses_bits_as_tf32(fusion, op))
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        call, type_ = anchor_call(region), operand_type(region)
+        apart = conv_of_call(region, call)
+        axes = depth_axes(region, call)
+        x, w = call.operands
+        shape = shape_of_knobs(apart, region.arguments.get(x), knobs)
+        pixels = pixel_plan(region, x, type_, shape)
+        filter_ = filter_plan(region, w, shape, Depth.of(apart, axes))
+        first = next((tensor for _, tensor in whole_outputs(region)), None)
+        along = "m" if first is not None and _is_along_pixels(first) else "n"
+        extent = first.shape[-1] if first and along == "m" else Expr.of(shape.k_group)
+        width = fragment_width(region, extent)
+        plan = tile_plan(knobs, pixels, filter_, along, width)
+        return {**plan, "depth": list(axes), "beside": shape.beside}
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        emit_product(region, tile, output, _matrices)
+
+
+def _cast(fusion: Fusion) -> Fusion:
+    """As the engine looks at it: with operands of one type."""
+    return with_casts(fusion, ConvSm80Engine.name)
+
+
+def _after_reasons(fusion: Fusion) -> list[Reason]:
+    """Why what follows the convolution is not pointwise work, or reductions at its exit."""
+    if not exits_of(fusion):
+        return epilogue_reasons(fusion, conv_of(fusion))
+    booleans = [boolean_reason(t) for t in fusion.outputs if t.type.kind == "b"]
+    return reducing_epilogue_reasons(fusion, 0) or exit_axes_reasons(fusion) or booleans
+
+
+def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
+    """The matrices of the convolution of a region."""
+    call, type_ = anchor_call(region), operand_type(region)
+    apart = conv_of_call(region, call)
+    beside = tile["beside"]
+    shape, depth = replace(apart, beside=beside), Depth.of(apart, tile["depth"])
+    tile_m, tile_n, tile_k = tile["tile"]
+    x, w = call.operands
+    if beside == 1:
+        pixels = PixelTile(
+            kernel, region, x, tile["a"], type_, True, tile_m, tile_k, conv=shape, depth=depth
+        )
+    else:
+        pixels = BesidePixels(
+            kernel, region, x, tile["a"], type_, True, tile_m, tile_k * beside,
+            conv=shape, depth=depth, group_k=tile_k, channels=apart.c_group,
+        )  # fmt: skip
+    filter_ = FilterTile(
+        kernel, region, w, tile["b"], type_, False, tile_n, tile_k, conv=shape, depth_of_conv=depth
+    )
+    groups = (Expr.of(shape.groups),)
+    return Matrices(
+        call,
+        pixels,
+        filter_,
+        (shape.pixels, Expr.of(shape.k_group), Expr.of(depth.size)),
+        Loops(groups, ((GROUP,),) if shape.groups > 1 else ()),
+        PixelSpace(kernel, region.dims_of(call.results[0]), shape.groups),
+        SpaceAxes((0, *range(2, shape.x.rank)), (1,), {GROUP: 1}),
+        beside,
+    )
+
+
+def _is_along_pixels(output: Tensor) -> bool:
+    """Whether an output's pixels of a row, not its channels, are contiguous."""
+    return is_unit(output, output.rank - 1) and not is_unit(output, 1)
+
+
+# ---- the prediction
+
+
+def _shape(fusion: Fusion, knobs: Knobs) -> ConvShape:
+    """The convolution as knobs take it."""
+    op = conv_of(fusion)
+    return shape_of_knobs(shape_of(op), op.x if op.x in fusion.inputs else None, knobs)
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion, beside: int) -> Work:
+    apart = shape_of(conv_of(fusion))
+    shape = replace(apart, beside=beside)
+    sizes = (shape.k_group, apart.taps * apart.c_group, shape.groups)
+    return Work.of(fusion, shape.pixels, *map(Expr.of, sizes))
+
+
+@dataclass(frozen=True)
+class _Load:
+    """How an operand's tiles are loaded.  times: the time of a byte, against copies of 16 bytes.
+    lines, run: how copies touch lines, and the elements along k that lie together; elements that
+    come one by one take their instructions' time."""
+
+    times: float
+    lines: OperandLines | None = None
+    run: int = 1
+
+    def time(self, depth: int) -> float:
+        return self.times * (self.lines.time(min(depth, self.run)) if self.lines else 1.0)
+
+
+@remembered
+def _copy_bytes(fusion: Fusion) -> int:
+    """Bytes of a copy of X; 0: it comes through registers."""
+    op = conv_of(fusion)
+    access = gather_bytes(op.x, shape_of(op)) if op.x in fusion.inputs else 0
+    return access if access >= 4 else 0
+
+
+@remembered
+def _loads(fusion: Fusion, beside: int) -> tuple[_Load, _Load]:
+    op = conv_of(fusion)
+    shape, size = shape_of(op), op.x.type.bits // 8
+    sources = fusion.read_inputs(op.x)
+    alike = [t for t in sources if t.shape == op.x.shape]
+    # Views leave X without a tensor that is read as it is: its elements come one by one.
+    is_near = is_unit(max(alike, key=lambda t: t.type.bits), 1) if alike else False
+    access = _copy_bytes(fusion)
+    is_vector = is_near and shape.c_group * size % 16 == 0
+    narrow = max(1.0, _ELEMENT_BYTES / size)  # an instruction brings fewer bytes
+    pixels = _Load(narrow * (_ELEMENT_TIME if is_near else _FAR_ELEMENT_TIME))
+    if access or is_vector:
+        times = _NARROW_TIME.get(access, _VECTOR_TIME)
+        run = shape.c_group * beside
+        is_split = shape.groups > 1 if beside == 1 else run * size % LINE_BYTES > 0
+        pixels = _Load(times, OperandLines(size, True, is_split), run)
+    matrix = filter_matrix(op.w, shape, Depth.of(shape, (*range(2, op.w.rank), 1)))
+    access = access_bytes(matrix, 1) if matrix is not None and op.w in fusion.inputs else 0
+    if access < 4:
+        return pixels, _Load(narrow * _ELEMENT_TIME)
+    depth = shape.taps * shape.c_group
+    is_split = depth * size % LINE_BYTES != 0
+    return pixels, _Load(_NARROW_TIME[access], OperandLines(size, True, is_split), depth)
+
+
+CONV_SM80 = ConvSm80Engine()

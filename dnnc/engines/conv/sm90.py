@@ -1,0 +1,330 @@
+# pyright: basic
+"""Engine conv_sm90: convolutions on Hopper's tensor cores, fused: implicit matrix products.
+
+    Y = g2(conv(X, W), inputs): im2col TMA, mbarriers, `wgmma`, persistent blocks
+
+The kernel is that of matmul_sm90 with other operands: for each tap of the filter and each panel
+of 128 bytes of channels, or 64 of few ones, a stage holds the pixels that the tap meets, for a tile
+of output pixels counted through rows and images, and that tap's filter.  Rows of the product are
+pixels, columns output channels, so that channels-last tensors are matrices.  See `conv` for what k
+counts through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...codegen.hopper import wgmma
+from ...codegen.hopper.cluster import residents
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.ops import ConvFprop
+from ...errors import Status
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.facts_sm90 import SPLITS
+from ..product.knobs_sm90 import (
+    BESIDE,
+    COLUMNS,
+    ROWS,
+    STAGES,
+    SWIZZLES,
+    TILES,
+    TURN_TILES,
+    TURNS,
+    illegal_reasons,
+    legal_choices,
+)
+from ..product.launch_sm90 import emit_product
+from ..product.matmul_sm90 import RATE_OF
+from ..product.model_sm90 import hopper_tile
+from ..product.pattern import compute_reasons, knob_reason
+from ..product.tile_sm90 import Tiling
+from ..surface import too_large_reasons
+from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
+from ..views.relaid import RelaidFusion
+from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
+from .exits_sm90 import exit_knob_reasons, exit_reasons, exit_seconds_of
+from .facts_sm90 import (
+    beside_of,
+    conv_facts_of,
+    conv_work_of,
+    main_loop_knobs,
+    multiplied_share,
+    side_by_side_of,
+    y_loads,
+)
+from .halo_knobs_sm90 import COLUMNS as HALO_COLUMNS
+from .halo_knobs_sm90 import ROWS as HALO_ROWS
+from .halo_knobs_sm90 import (
+    STAYING,
+    halo_candidates,
+    halo_loads,
+    halo_reasons,
+    halo_stages,
+    halo_tile,
+    halo_work,
+)
+from .layouts import Copied, relaid_fusion, relaid_region
+from .matrices_sm90 import conv_matrices
+from .pattern import ConvShape, conv_of, shape_of
+from .region_sm90 import conv_instruction_of, conv_tiling_of
+from .surface import anchor_reasons, count_reasons, hopper_reasons, type_reasons
+
+# Pixels by channels: of few channels, whose pixels are loaded again for every tap, many pixels.
+_TILES = (*TILES, (256, 64))
+# Channels by pixels.
+_SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384), (64, 256))
+_ALL = Copied(filters=True, results=True, has_gaps=True)
+_OPERANDS = Copied(filters=True, results=False, has_gaps=True)
+_PATTERN = "one conv_fprop, pointwise operations before X, and with reductions after it"
+
+
+def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
+    """A knob's values, each once, its default first."""
+    return tuple(dict.fromkeys((default, *values)))
+
+
+@dataclass(frozen=True)
+class ConvSm90Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_sm90"
+    index: int = 11
+    families: tuple[str, ...] = ("convolution",)
+    only_target: str = "sm_90a"
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "
+        "a numerical note), i8 or fp8, sums in f32 or i32; of other pairs of these and ui8 in the "
+        "type that holds both, W converted by a copy ahead; channels of a group a multiple of 16 "
+        "bytes, or any number in one group; channels last: X, W and, without SWAP_AB or with "
+        "TILE_ROWS, what has Y's dims are copied first, or last, where they are not",
+        "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
+        "of 3D 16), both modes, groups; N and the spatial dims may be symbols (with "
+        "TILE_ROWS, the width where TILE_COLS is not 0)",
+        "pointwise operations on X before it, padded after them: of one or two tensors of X's "
+        "dims, of types of up to 32 bits, and of tensors and scalars of one element "
+        "along all axes but the channels; with W of 16 bits, an X of f32 takes its type; of one "
+        "tap, stride 1 and no padding, what is computed may be an output too",
+        "pointwise operations of Y's dims after it, the convolution used anywhere; several "
+        "outputs, each of which follows it, of any type and layout; BOOLEAN ones, packed, with "
+        "channels last, those of a group a multiple of 8",
+        "reductions at the exit, over all pixels (genstats), over all channels, or over both",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
+            return declined
+        copies = _relaid(fusion, _ALL)
+        if declined := copies.reasons(target):
+            return declined
+        fusion = copies.fusion
+        reasons = hopper_reasons(
+            fusion, target, _PATTERN, _type_reasons,
+            lambda shape: _operand_reasons(fusion, shape), before_reasons,
+        )  # fmt: skip
+        reasons += exit_reasons(fusion)
+        return (*reasons, *too_large_reasons(fusion))
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _first(128, (*ROWS, *COLUMNS, *BESIDE)), "output pixels of the tile"),
+        Knob(
+            "TILE_N",
+            _first(256, (*COLUMNS, *ROWS)),
+            "output channels of the tile; all of groups of 32 or 64 bytes of channels that fill "
+            "128 bytes: these groups together",
+        ),
+        Knob("STAGES", (*STAGES, *STAYING), "stages in shared memory"),
+        Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other pixels, which share W"),
+        Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other channels, which share X"),
+        Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's taps"),
+        Knob(
+            "SWAP_AB",
+            (0, 1),
+            "1: channels along the instruction's rows, pixels along its columns",
+        ),
+        Knob(
+            "TILE_ROWS",
+            (0, *HALO_ROWS),
+            "rows of Y's images of the tile, whose pixels come once for all taps; 0: im2col",
+        ),
+        Knob(
+            "TILE_COLS",
+            (0, *HALO_COLUMNS),
+            "columns of Y's images of such a tile, its images as wide as they may be; 0: all",
+        ),
+        Knob(
+            "WARP_SPEC_CFG",
+            (1, TURNS),
+            f"1: the warpgroups that multiply share their tiles; {TURNS}: two take tiles by turns, "
+            "and one's epilogue runs beside the other's products",
+        ),
+        Knob("STREAM_K", (0, 1), "1: the last tiles are cut along k, so that blocks end together"),
+        Knob("SCHED_POLICY", (0, 1), "1: a block takes its next tile when it is free"),
+        Knob(
+            "SWIZZLE",
+            SWIZZLES,
+            "output pixels whose tiles follow each other, so that they find W in the second cache",
+        ),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        fusion = _relaid(fusion, _copied(knobs)).fusion
+        knobs = main_loop_knobs(knobs)
+        if knobs["TILE_ROWS"]:
+            return halo_reasons(knobs, fusion, target)
+        if knobs["TILE_COLS"]:
+            return (knob_reason(f"TILE_COLS={knobs['TILE_COLS']} by im2col", "TILE_COLS=0"),)
+        facts = conv_facts_of(fusion, beside_of(fusion, knobs))
+        reasons = illegal_reasons(knobs, facts, target)
+        return reasons or exit_knob_reasons(knobs, fusion)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        along, across = _relaid(fusion, _ALL).fusion, _relaid(fusion, _OPERANDS).fusion
+        return [
+            *_by_im2col(along, target, 0, _TILES),
+            *_by_im2col(across, target, 1, _SWAPPED),
+            *halo_candidates(along, target),
+        ]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        copies = _relaid(fusion, _copied(knobs))
+        fusion = copies.fusion
+        beside = beside_of(fusion, knobs)
+        facts = conv_facts_of(fusion, beside)
+        cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+        tile, stages = (knobs["TILE_M"], knobs["TILE_N"]), knobs["STAGES"]
+        loads, work = (1.0, 1.0), conv_work_of(fusion, beside)
+        if knobs["TILE_ROWS"]:
+            tile, stages = halo_tile(knobs, fusion), halo_stages(knobs, fusion)
+            loads, work = halo_loads(knobs, fusion), halo_work(knobs, fusion)
+        found = hopper_tile(
+            tile,
+            cluster,
+            stages,
+            facts.panel_k,
+            bool(knobs["SWAP_AB"]),
+            knobs["SPLIT_K_SLC"],
+            1,
+            facts.is_heavy,
+            facts.is_direct[knobs["SWAP_AB"]],
+            facts.load_share,
+            0,
+            1,
+            target.mma_tflops[RATE_OF[facts.row.a]],
+            residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
+            bool(knobs["STREAM_K"]),
+            target,
+            is_im2col=not knobs["TILE_ROWS"],
+            loads=loads,
+            has_phases=any(window.stride > 1 for window in shape_of(conv_of(fusion)).windows[-2:]),
+            rewrites=computes(fusion),
+            takes_turns=main_loop_knobs(knobs)["WARP_SPEC_CFG"] == TURNS,
+            filters=work.count * -(-work.n // tile[1]),
+            multiplied=multiplied_share(fusion, beside, knobs),
+        ).predict(work)
+        more = exit_seconds_of(fusion, tile, target, swaps=bool(knobs["SWAP_AB"]))
+        more += copies.seconds(target)
+        return replace(found, seconds=found.seconds + more) if more else found
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        found = ["TENSOR_CORE"]
+        op = conv_of(fusion)
+        if takes_other_type(fusion, op) or loses_bits_as_tf32(fusion, op):
+            found.append("DOWN_CONVERT_INPUTS")
+        facts = conv_facts_of(_relaid(fusion, _copied(knobs)).fusion, 1)
+        if facts.row.a.is_fp8 and not facts.promotes:
+            found.append("REDUCED_PRECISION_REDUCTION")
+        return tuple(found)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        region = relaid_region(region, _copied(knobs)).region
+        return conv_tiling_of(region, main_loop_knobs(knobs)).plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        copies = relaid_region(region, _copied(knobs))
+        region = copies.region
+        tiling = Tiling.of(tile, conv_instruction_of(region, swaps=bool(knobs["SWAP_AB"])))
+        copies.emit(output, lambda: emit_product(region, tiling, output, conv_matrices))
+
+
+@remembered
+def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
+    """As the engine looks at it: with operands of types that are multiplied, where TMA reads."""
+    return relaid_fusion(with_casts(fusion, ConvSm90Engine.name), copied)
+
+
+def _copied(knobs: Knobs) -> Copied:
+    """Where threads go along pixels, results and what is read beside them stay as they are: with
+    channels first these are neighbours in memory.
+    """
+    return _OPERANDS if knobs["SWAP_AB"] and not knobs["TILE_ROWS"] else _ALL
+
+
+def _by_im2col(
+    fusion: Fusion, target: Target, swaps: int, tiles: Sequence[tuple[int, int]]
+) -> list[Knobs]:
+    names = {knob.name for knob in ConvSm90Engine.all_knobs}
+    together = None if swaps or computes(fusion) else side_by_side_of(fusion)
+    columns = together.k_group if together is not None else 0
+
+    def apart(tiles: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+        return tuple(tile for tile in tiles if tile[1] != columns)
+
+    facts = conv_facts_of(fusion, 1)
+    choices = [*legal_choices(facts, target, swaps, apart(tiles))]
+    if not swaps and not y_loads(fusion):  # beside a residual turns took 360 us, shared tiles 336
+        choices += legal_choices(facts, target, swaps, apart(TURN_TILES), (TURNS,))
+    if together is not None:
+        facts = conv_facts_of(fusion, together.beside)
+        choices += legal_choices(facts, target, swaps, tuple((rows, columns) for rows in ROWS))
+    found = [
+        {**{name: knobs[name] for name in knobs if name in names}, "TILE_ROWS": 0, "TILE_COLS": 0}
+        for knobs in choices
+    ]
+    return [knobs for knobs in found if not exit_knob_reasons(knobs, fusion)]
+
+
+def _type_reasons(op: ConvFprop) -> list[Reason]:
+    if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
+        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+    return type_reasons(op, CASTABLE)
+
+
+def _operand_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
+    if declined := count_reasons(shape.pixels, "Y"):
+        return declined
+    if computes(fusion):
+        if before_reasons(fusion):
+            return []
+        if declined := computed_shape_reasons(fusion, shape):
+            return declined
+    panel = shape.panel(shape.w.type.bits // 8)
+    shapes = (loaded_shape(fusion, place) for place in range(len(raws_of(fusion))))
+    found = [what for loaded in shapes if (what := loaded.refusal(panel)) is not None]
+    if not found:
+        return []
+    supported = (
+        "X and W with channels of a group a multiple of 16 bytes (with three spatial dims 64, or a "
+        "multiple of 128), or one group; strides up to 8; paddings and filters of 2D up to 128 "
+        "pixels, of 3D and of groups up to 16"
+    )
+    return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", found[0], supported)]
+
+
+CONV_SM90 = ConvSm90Engine()

@@ -1,0 +1,1 @@
+"""Work bound by memory: pointwise, transpose, reduction, resample, peers, fallback."""

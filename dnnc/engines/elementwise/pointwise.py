@@ -1,0 +1,334 @@
+# pyright: basic
+"""Engine pointwise: a graph of pointwise and view operations as one kernel.
+
+Every output has the same dims; a thread works on fragments of up to 16 bytes of consecutive
+elements, read and written by vector accesses where strides and alignment allow:
+
+    fragment f = (block * unroll + u) * threads + thread
+    f -> coordinates along the loop groups (axes that all tensors agree on are one group)
+    load the leaves of all u, compute, store
+
+Where the last group is not known to be whole fragments, a block that reaches past the end
+works on single elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...codegen import ops
+from ...codegen.kernel import Kernel
+from ...codegen.output import Output
+from ...codegen.region import Access, Region, identity_access, loop_groups
+from ...codegen.walk.index import Group, Index, Part
+from ...codegen.walk.loops import Loops, coordinates_of
+from ...codegen.walk.region_walk import Reducer, Walk
+from ...dialect.fusion import Fusion
+from ...dialect.tensor import Tensor, dense_order, stride_order, text
+from ...errors import Status
+from ...expr import ceildiv, product
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
+from ..views.refined import refined
+from .turned import Sweep
+
+_THREADS = 256
+_MOST_HELD = 192  # registers of a thread, for elements that are to be stored
+
+
+@dataclass(frozen=True)
+class PointwiseEngine:
+    """See the file's docstring."""
+
+    name: str = "pointwise"
+    index: int = 1
+    families: tuple[str, ...] = ("pointwise",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    reducer: Reducer | None = None
+    support: tuple[str, ...] = (
+        "graphs of pointwise, transpose, slice, reshape, concatenate; one or more outputs of "
+        "equal dims; rank 1 to 8, any strides, broadcasts",
+        "boolean outputs packed, in one order of their axes for all of them",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        reasons: list[Reason] = []
+        strange = [op for op in fusion.ops if op.role not in ("pointwise", "view")]
+        if strange:
+            reasons.append(
+                Reason(
+                    Status.NOT_SUPPORTED_GRAPH_PATTERN,
+                    "operations",
+                    f"{', '.join(op.label for op in strange)}",
+                    "pointwise, transpose, slice, reshape, concatenate",
+                )
+            )
+        reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
+        first, *others = refined(fusion).outputs
+        for output in others:
+            if output.shape != first.shape:
+                reasons.append(
+                    Reason(
+                        Status.NOT_SUPPORTED_SHAPE,
+                        "output dims",
+                        f"outputs of dims {text(first.shape)} and {text(output.shape)}",
+                        "outputs of equal dims",
+                    )
+                )
+        return (*reasons, *self._boolean_reasons(fusion))
+
+    def _boolean_reasons(self, fusion: Fusion) -> list[Reason]:
+        """A byte of eight booleans has one writer: the output must be packed."""
+        booleans = [t for t in fusion.outputs if t.type.kind == "b"]
+        orders = {_dense_axes(t) for t in booleans}
+        if len(orders) > 1 or None in orders:
+            return [
+                Reason(
+                    Status.NOT_SUPPORTED_LAYOUT,
+                    "boolean output",
+                    "a boolean output with gaps, or several in different orders of the axes",
+                    "packed boolean outputs with the same order of axes",
+                )
+            ]
+        return []
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("LOAD_SIZE", (16, 8, 4, 2, 1), "bytes of the widest access"),
+        Knob("ARRAY_SIZE_PER_THREAD", (4, 2, 1, 8), "fragments a thread works on"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        return ()
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        unrolls = (4, 2, 1) if len(fusion.inputs) <= 4 else (2, 1)
+        return [{"LOAD_SIZE": 16, "ARRAY_SIZE_PER_THREAD": unroll} for unroll in unrolls]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        """Seconds that memory takes, and that gathers add where inputs run across the outputs."""
+        memory = memory_seconds(fusion, target, blocks=self._blocks(fusion, knobs))
+        gathered = Sweep.of_fusion(fusion).gathered_bytes()
+        if not gathered:
+            return memory
+        more = gathered / bytes_of((*fusion.inputs, *fusion.outputs))
+        return Prediction(memory.seconds + more * (memory.seconds - LAUNCH_SECONDS), "gathers")
+
+    def _blocks(self, fusion: Fusion, knobs: Knobs) -> int:
+        size = min(t.type.bits for t in fusion.tensors) or 8
+        width = max(1, knobs["LOAD_SIZE"] * 8 // max(8, size))
+        elements = fusion.outputs[0].elements().bounds()[1]
+        return -(-elements // (width * _THREADS * knobs["ARRAY_SIZE_PER_THREAD"]))
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ()
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        groups, width = iteration(region, knobs["LOAD_SIZE"])
+        return {
+            "loops": groups,
+            "vector_elems": width,
+            "threads": _THREADS,
+            "unroll": knobs["ARRAY_SIZE_PER_THREAD"],
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        kernel = output.kernel("", tile["threads"])
+        with kernel.body():
+            loops = loops_of(region, tile)
+            _emit_body(kernel, region, loops, tile["unroll"], self.reducer)
+        per_block = tile["threads"] * tile["unroll"]
+        output.launch(kernel, (ceildiv(loops.fragments, per_block), 1, 1))
+
+
+def loops_of(region: Region, tile: Mapping[str, Any]) -> Loops:
+    """The iteration over a region's outputs that a tile says."""
+    groups = tuple(tuple(group) for group in tile["loops"])
+    return Loops(region.outputs[0][1].shape, groups, tile["vector_elems"])
+
+
+def iteration(region: Region, load_bytes: int) -> tuple[list[list[int]], int]:
+    """(loop groups, elements of a fragment) for the outputs of a region."""
+    tensors = [tensor for _, tensor in region.outputs]
+    first = tensors[0]
+    accesses: list[tuple[Tensor, Access]] = [(t, identity_access(t.rank)) for t in tensors]
+    for leaf, access in region.reads():
+        if leaf in region.arguments:
+            accesses.append((region.arguments[leaf], access))
+    if first.elements().constant == 1:
+        return [], 1
+    booleans = [t for t in tensors if t.type.kind == "b"]
+    smallest = min(max(8, t.type.bits) for t, _ in accesses)
+    width = max(1, load_bytes * 8 // smallest)
+    if booleans:  # one group over the packed order: a thread writes whole bytes
+        order = _dense_axes(booleans[0])
+        assert order is not None
+        return [list(order)], max(8, width)
+    # One number of 64 bits is less work than divisions that give two of 32, if it is all.
+    is_wide = not region.takes_apart(accesses)
+    order = stride_order(first.shape, first.layout)
+    groups = loop_groups(first.shape, order, accesses, is_wide=is_wide)
+    if len(groups) > 1:
+        inner = product(first.shape[axis] for axis in groups[-1])
+        while inner.known_divisor() % width:
+            width //= 2
+    return groups, width
+
+
+def _dense_axes(tensor: Tensor) -> tuple[int, ...] | None:
+    """The axes that are not 1, outermost first, if the tensor is packed."""
+    order = dense_order(tensor.shape, tensor.layout)
+    if order is None:
+        return None
+    return tuple(axis for axis in order if tensor.shape[axis].constant != 1)
+
+
+def _emit_body(
+    kernel: Kernel, region: Region, loops: Loops, unroll: int, reducer: Reducer | None
+) -> None:
+    is_exclusive = len(region.generics()) > 1  # a graph of one operation may work in place
+    leaves = region.leaves(kernel, is_exclusive=is_exclusive)
+    walk = Walk(kernel, leaves, region.symbols, reducer)
+    targets = region.targets(kernel, is_exclusive=is_exclusive)
+    count = kernel.size(loops.fragments, loops.bits)
+    per_block = kernel.threads * unroll
+    base = loops.first_of(ops.block_id(), per_block)
+    thread = ops.add(base, ops.thread_id())
+
+    def whole_fragments() -> None:
+        _emit_fragments(kernel, walk, targets, loops, thread, count, unroll)
+        walk.forget()
+
+    if loops.is_whole:
+        whole_fragments()
+        return
+    # One group whose end may fall inside a fragment: a block that ends before it needs no care.
+    limit = kernel.size(loops.inner // loops.width, loops.bits)
+    is_inside = ops.compare("sle", ops.add(base, per_block), limit)
+    ops.if_else(
+        is_inside,
+        whole_fragments,
+        lambda: _emit_elements(kernel, walk, targets, loops, thread, count, unroll),
+    )
+
+
+def _emit_fragments(
+    kernel: Kernel,
+    walk: Walk,
+    targets: Sequence[tuple[Any, Any]],
+    loops: Loops,
+    thread: Any,
+    count: Any,
+    unroll: int,
+) -> None:
+    """All loads of the unrolled fragments stand ahead of the first store, unless registers can't
+    hold what is stored: then each output is, before the next one is computed."""
+    held_bits = unroll * loops.width * sum(target.tensor.type.bits for _, target in targets)
+    is_held = held_bits <= 32 * _MOST_HELD
+    ready = []
+    for u in range(unroll):
+        fragment = ops.add(thread, u * kernel.threads)
+        # A fragment past the end repeats the last one, so that loads need no condition.
+        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        at = coordinates_of(len(loops.dims), loops.coordinates(kernel, clamped))
+        if is_held:
+            values = [walk.value(value, at, loops.width) for value, _ in targets]
+            ready.append((ops.less(fragment, count), at, values))
+            continue
+        with ops.if_(ops.less(fragment, count)):
+            for value, target in targets:
+                target.store(at, walk.value(value, at, loops.width))
+            walk.forget()
+    for condition, at, values in ready:
+        with ops.if_(condition):
+            for (_, target), value in zip(targets, values, strict=True):
+                target.store(at, value)
+
+
+def _emit_elements(
+    kernel: Kernel,
+    walk: Walk,
+    targets: Sequence[tuple[Any, Any]],
+    loops: Loops,
+    thread: Any,
+    count: Any,
+    unroll: int,
+) -> None:
+    """The block at the end: element by element; bytes of booleans still have one writer."""
+    end = kernel.size(loops.inner, loops.bits)
+    if any(target.tensor.type.kind == "b" for _, target in targets):
+        _emit_boolean_end(kernel, walk, targets, loops, thread, count, unroll)
+        return
+
+    def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        fragment = ops.add(thread, ops.mul(ops.div(i, loops.width), kernel.threads))
+        parts, number = loops.element(kernel, fragment, ops.rem(i, loops.width))
+        at = coordinates_of(len(loops.dims), parts)
+        with ops.if_(ops.less(number, end)):
+            walk.forget()
+            for value, target in targets:
+                target.store(at, walk.value(value, at, 1))
+            walk.forget()
+        return carried
+
+    ops.for_(0, unroll * loops.width, 1, [], one)
+
+
+def _emit_boolean_end(
+    kernel: Kernel,
+    walk: Walk,
+    targets: Sequence[tuple[Any, Any]],
+    loops: Loops,
+    thread: Any,
+    count: Any,
+    unroll: int,
+) -> None:
+    """As `_emit_elements`, but the eight booleans of a byte are gathered and written together.
+
+    Places past the end hold the last element again; a buffer of booleans is whole bytes.
+    """
+    last = ops.sub(kernel.size(loops.inner, loops.bits), 1)
+
+    def one(u: Any, carried: Sequence[Any]) -> Sequence[Any]:
+        fragment = ops.add(thread, ops.mul(u, kernel.threads))
+        with ops.if_(ops.less(fragment, count)):
+            first = ops.mul(fragment, loops.width)
+            lanes = tuple(ops.minimum(ops.add(first, i), last) for i in range(loops.width))
+            at = _dense_coordinates(kernel, loops, Index(lanes=lanes))
+            walk.forget()
+            for value, target in targets:
+                found = walk.value(value, at, loops.width)
+                if target.tensor.type.kind == "b":
+                    whole = _dense_coordinates(kernel, loops, Index(first, 1, loops.width))
+                    target.store_bytes(whole, found, last)
+                else:
+                    for i in range(loops.width):
+                        inside = ops.compare("sle", ops.add(first, i), last)
+                        target.store([c.at(i) for c in at], ops.extract(found, i), inside)
+            walk.forget()
+        return carried
+
+    ops.for_(0, unroll, 1, [], one)
+
+
+def _dense_coordinates(kernel: Kernel, loops: Loops, linear: Index) -> list[Any]:
+    group = Group(kernel, loops.extents(loops.groups[0]), linear, loops.width)
+    parts = {axis: Part(group, i) for i, axis in enumerate(loops.groups[0])}
+    return coordinates_of(len(loops.dims), parts)
+
+
+POINTWISE = PointwiseEngine()

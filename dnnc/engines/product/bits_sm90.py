@@ -1,0 +1,126 @@
+# pyright: basic
+"""Boolean outputs of matmul_sm90: eight elements of a row are one byte, gathered by four lanes.
+
+The four lanes of a quad hold a row of an accumulator, two neighbours each of every block of eight
+columns.  Four blocks make a word of 32 bits:
+
+    lane q     sets bits 2q and 2q + 1 of byte b, for each block b
+    shuffles   combine the four lanes' words: every lane has the whole one
+    lane q     stores byte q
+
+A row begins at a whole byte, so that each byte has one writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.totals import reduce
+from ...dialect.fusion import Fusion
+from ...dialect.tensor import Tensor, text
+from ...errors import Status
+from ...expr import Expr
+from ...mlir import arith, ir
+from ..engine import Reason
+from .pattern import flowing_reductions, is_grouped, matmul_of
+
+_QUAD = 4  # lanes that hold a row, and bytes of a word
+_BYTE = 8  # elements of a byte, and columns of a block
+
+_SUPPORTED = (
+    "boolean outputs of the product's dims with contiguous rows whose length is a multiple of 8 "
+    "and whose other strides are, or all with contiguous columns (no groups, no reductions of "
+    "rows that flow on)"
+)
+
+
+# ---- the support surface
+
+
+def stored_as_bits(output: Tensor, *, swaps: bool) -> bool:
+    """Whether what lies along the instruction's columns is whole bytes."""
+    column = output.rank - 2 if swaps else output.rank - 1
+    return whole_bytes(output, column, output.shape[column])
+
+
+def whole_bytes(output: Tensor, column: int, extent: Expr) -> bool:
+    """Whether each so many elements along an axis, from its start on, are whole bytes."""
+    others = [
+        stride
+        for axis, stride in enumerate(output.layout)
+        if axis != column and output.shape[axis].constant != 1
+    ]
+    return (
+        output.layout[column].constant == 1
+        and extent.known_divisor() % _BYTE == 0
+        and all(stride.known_divisor() % _BYTE == 0 for stride in others)
+    )
+
+
+def swaps_of_bits(fusion: Fusion) -> list[int]:
+    """The values of SWAP_AB with which every boolean output is stored as whole bytes."""
+    booleans = [t for t in fusion.outputs if t.type.kind == "b"]
+    if not booleans:
+        return [0, 1]
+    keeps_rows = is_grouped(fusion) or bool(flowing_reductions(fusion))
+    return [
+        swap
+        for swap in ((0,) if keeps_rows else (0, 1))
+        if all(stored_as_bits(t, swaps=bool(swap)) for t in booleans)
+    ]
+
+
+def bits_reasons(fusion: Fusion) -> list[Reason]:
+    """Why a boolean output has bytes that would have several writers."""
+    dims = matmul_of(fusion).c.shape
+    booleans = [t for t in fusion.outputs if t.type.kind == "b"]
+    strange = [t for t in booleans if t.shape != dims]
+    if not strange and swaps_of_bits(fusion):
+        return []
+    output = (strange or booleans)[0]
+    what = f"{output.label} of dims {text(output.shape)}, strides {text(output.layout)}"
+    return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "boolean output", what, _SUPPORTED)]
+
+
+# ---- code
+
+
+class QuadBits:
+    """A boolean output of one tile; its fragments come in the order of their columns."""
+
+    def __init__(self, target: GlobalTensor, lane: Any, columns: int):
+        """lane: of the warp.  columns: of the tile."""
+        self.target = target
+        self.own = ops.and_(lane, _QUAD - 1)
+        self.blocks = columns // _BYTE
+        self.words: dict[tuple[int, int], Any] = {}
+
+    def add(self, tile: Any, fragment: Any, value: Any) -> None:
+        """Takes two neighbours; the last ones of a word store it."""
+        assert ops.width_of(value) == 2, "rows of whole bytes have pairs"
+        block = fragment.register // _QUAD
+        place = block % _QUAD
+        row = (fragment.block, fragment.half)
+        word = self.words.pop(row, 0)
+        for i, bit in enumerate(ops.elements(value)):
+            word = ops.or_(ops.select(bit, 1 << (_BYTE * place + i), 0), word)
+        if place + 1 == _QUAD or block + 1 == self.blocks:
+            self._store(tile, fragment, word, place + 1)
+        else:
+            self.words[row] = word
+
+    def _store(self, tile: Any, fragment: Any, word: Any, blocks: int) -> None:
+        """Gathers a word of some blocks, of which a fragment of the last one is in hand."""
+        word = ops.shl(word, ops.mul(self.own, 2))
+        word = reduce.across_lanes(word, _QUAD, ops.or_)
+        byte = ops.shr(word, ops.mul(self.own, _BYTE))
+        byte = arith.TruncIOp(ir.IntegerType.get_signless(8), byte).result
+        # The fragment is at 8 * (blocks - 1) + 2 * own of the word, the byte at 8 * own.
+        number = ops.sub(fragment.column.number, _BYTE * (blocks - 1))
+        number = ops.add(number, ops.mul(self.own, _BYTE - 2))
+        whole = replace(fragment, column=replace(fragment.column, number=number, width=_BYTE))
+        has_byte = ops.less(self.own, blocks) if blocks < _QUAD else None
+        self.target.store_byte(tile.at(whole), byte, ops.both(whole.inside, has_byte))

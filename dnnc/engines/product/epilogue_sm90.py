@@ -1,0 +1,564 @@
+# pyright: basic
+"""The epilogue of matmul_sm90 and conv_sm90: g2 on the accumulators, where they are.
+
+A warpgroup's accumulators are worked through 64 rows at a time, in chunks of columns:
+
+    take the chunk of each staged load; walk g2 on pairs of neighbours; store direct outputs and
+    booleans (`bits_sm90`); write the chunk of each staged output to shared memory; one thread
+    starts its copy
+
+A reduction along the columns whose row lies in one tile is part of the walk: the row of a
+fragment lies in the registers of four lanes.  Other reductions end in `exits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.staged_load import StagedLoad
+from ...codegen.hopper.staged_store import StagedStore
+from ...codegen.hopper.wgmma import AccumulatorLayout
+from ...codegen.kernel import Kernel
+from ...codegen.memory import l2
+from ...codegen.memory.smem import byte_pointer
+from ...codegen.region import Region
+from ...codegen.tiles.schedule import TilePlace
+from ...codegen.totals import reduce
+from ...codegen.totals.row_exchange import RowExchange
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.region_walk import Walk, inputs_of
+from ...expr import Expr
+from ...mlir import arith, nvvm
+from .bits_sm90 import QuadBits
+from .epilogue_loads_sm90 import Loads
+from .exit_sm90 import Exits
+from .matrices_sm90 import Matrices
+from .tile_sm90 import Tiling
+
+_FIRST_BARRIER = 1  # named barriers of the consumer warpgroups; 0 is the block's
+_QUAD = 4  # lanes that hold a row
+
+
+@dataclass
+class Edge:
+    """A coordinate near a tensor's end: kept inside it, and whether it was there.
+
+    inside: i1, None where it always is.  end: where a group of them ends, inside the tensor.
+    is_there: i1, whether it is an element's at all; None: it is, before the end.
+    """
+
+    kernel: Kernel
+    number: Any
+    size: Expr
+    tile: int
+    width: int
+    end: Any = None
+    is_there: Any = None
+
+    @cached_property
+    def inside(self) -> Any:
+        return ops.both(self.is_there, self._is_before_end)
+
+    @property
+    def _is_before_end(self) -> Any:
+        if self.end is not None:
+            return ops.less(self.number, self.end)
+        if self.size.known_divisor() % self.tile == 0:
+            return None
+        return ops.less(self.number, self.kernel.size(self.size))
+
+    @cached_property
+    def kept(self) -> Any:
+        if self.end is not None:
+            return ops.minimum(self.number, ops.sub(self.end, 1))
+        if self.size.known_divisor() % self.tile == 0:
+            return self.number
+        last = ops.sub(self.kernel.size(self.size), self.width)
+        return ops.minimum(self.number, last)
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One or two neighbours of a row of a warpgroup's tile.
+
+    row, column: where.  block: of 64 rows.  half: upper or lower of the thread's rows in it.
+    register: of the first one.
+    """
+
+    row: Edge
+    column: Edge
+    block: int
+    half: int
+    register: int
+
+    @property
+    def inside(self) -> Any:
+        return ops.both(self.row.inside, self.column.inside)
+
+
+class Registers:
+    """Values in registers, as a leaf of the walk of g2: those of the fragment in hand.
+
+    g2 reads the product, and what is loaded beside it, at the fragment's own place only.
+    """
+
+    def __init__(self) -> None:
+        self.current: Any = None
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        return self.current
+
+
+@dataclass
+class Epilogue:
+    """The part that the epilogues of all tiles of a kernel share.
+
+    staging: i32 address of shared memory for stores and loads.  own: the warpgroup among the
+    consumers.  thread: in the warpgroup.  exchange: of the first warpgroup's rows with other
+    blocks of the cluster.  rank: of the block among those.
+    """
+
+    kernel: Kernel
+    region: Region
+    tiling: Tiling
+    matrices: Matrices
+    address: Any
+    exchange: RowExchange
+    rank: Any
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        self.layout = AccumulatorLayout(t.shared.own_columns)
+        arguments = list(self.region.arguments.items())
+        self.loads = [
+            (arguments[place][0], StagedLoad(self._box(arguments[place][1]), t.is_turned))
+            for place in t.loads
+        ]
+        self.stores = [
+            (place, StagedStore(self._box(tensor), t.is_turned, t.kept_columns))
+            for place, (_, tensor) in enumerate(self.region.outputs)
+            if t.outputs[place] == "tma"
+        ]
+        self.load_maps = [tma.map_argument(self.kernel, load.box) for _, load in self.loads]
+        self.store_maps = [self._store_map(store) for _, store in self.stores]
+        self.exits = Exits(self.kernel, self.region, t, self.matrices)
+
+    def _box(self, tensor: Any) -> tma.Box:
+        return self.matrices.space.box(tensor, self.tiling.shared.buffer_columns, wgmma.M)
+
+    def _store_map(self, store: StagedStore) -> Any:
+        if self.tiling.groups:
+            return self.kernel.tensor_map(tma.ending_recipe(store.box))
+        return tma.map_argument(self.kernel, store.copied)
+
+    def _corner(self, box: tma.Box, there: TilePlace) -> list[Any]:
+        return self.matrices.space.corner(box, there.batch, there.row, there.column)
+
+    # ---- the loading warp
+
+    def start_loads(self, ring: Pipeline, tile: TilePlace, cursor: Cursor) -> Cursor:
+        """Starts the copies of a tile's loads, by one thread; tile: the warpgroup's."""
+        t = self.tiling
+
+        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried)
+            ring.wait_empty(here)
+            ring.expect(here, self._loaded_bytes)
+            self._load_buffer(ring.slot(here), tile, i, ring.full_barrier(here))
+            return here.next(t.shared.load_buffers).values
+
+        return Cursor(*ops.for_(0, t.shared.buffer_uses, 1, cursor.values, one))
+
+    def load_stage(
+        self, stages: Pipeline, tiles: Sequence[TilePlace], cursor: Cursor, step: int
+    ) -> None:
+        """Starts the copies of a stage after a tile's last step, by one thread.
+
+        tiles: of the warpgroups that share it.  step: of `SharedLayout.load_steps`.
+        """
+        t = self.tiling
+        first = step * t.shared.loads_per_stage
+        numbers = range(first, min(first + t.shared.loads_per_stage, t.shared.buffer_uses))
+        stages.expect(cursor, len(numbers) * len(tiles) * self._loaded_bytes)
+        for own, tile in enumerate(tiles):
+            for number in numbers:
+                before = (own * t.shared.loads_per_stage + number - first) * t.shared.load_bytes
+                place = byte_pointer(stages.slot(cursor), before)
+                self._load_buffer(place, tile, number, stages.full_barrier(cursor))
+
+    @property
+    def _loaded_bytes(self) -> int:
+        """That the copy engine brings to a buffer."""
+        return sum(load.box.bytes for _, load in self.loads)
+
+    def _load_buffer(self, place: Any, tile: TilePlace, number: Any, barrier: Any) -> None:
+        """Starts the copies of a buffer; number: of a warpgroup's tile."""
+        t = self.tiling
+        per_block = t.shared.own_columns // t.shared.buffer_columns
+        block, inner = ops.div(number, per_block), ops.rem(number, per_block)
+        there = tile.moved(ops.mul(block, wgmma.M), ops.mul(inner, t.shared.buffer_columns))
+        for (_, load), map_ in zip(self.loads, self.load_maps, strict=True):
+            tma.load(place, map_, self._corner(load.box, there), barrier)
+            place = byte_pointer(place, load.bytes)
+
+    # ---- the consumers
+
+    def begin(self, own: Any) -> None:
+        """own: the warpgroup's number among the consumers."""
+        self.own = own
+        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        self.lane = ops.and_(self.thread, 31)
+        self.own_exchange = self._exchange_of(own)
+        self.store_policy = l2.given_up_first() if self.tiling.gives_up_stores else None
+        stores = ops.mul(own, self.tiling.shared.store_buffers * self.tiling.shared.store_bytes)
+        self.own_stores = ops.add(ops.add(self.address, self.tiling.shared.stores_offset), stores)
+
+    def _exchange_of(self, own: Any) -> RowExchange:
+        """That of a consumer warpgroup."""
+        t, first = self.tiling, self.exchange
+        barriers = RowExchange.barrier_bytes(t.exchanges)
+        return replace(
+            first,
+            memory=byte_pointer(first.memory, ops.mul(own, t.shared.exchange_bytes)),
+            barriers=byte_pointer(first.barriers, ops.mul(own, barriers)),
+        )
+
+    def end(self) -> None:
+        """Shared memory lasts until every copy has read it; writes end with the kernel."""
+        if self.stores:
+            with ops.if_(ops.compare("eq", self.thread, 0)):
+                tma.wait_read(0)
+
+    def run(
+        self,
+        place: TilePlace,
+        sums: Sequence[Sequence[Sequence[Any]]],
+        loads: Loads | None,
+        cursor: Cursor,
+        turn: Any = 0,
+    ) -> Cursor:
+        """The epilogue of a tile.
+
+        place: of the warpgroup's tile.  sums: [product][block of 64 rows][register].
+        loads, cursor: of what is staged.  turn: of the tile, 0 and 1 by turns.
+        """
+        t = self.tiling
+        tile = _Tile(self, place, sums, turn)
+        number = 0
+        for block in range(t.blocks_of_rows):
+            for first in range(0, t.shared.own_columns, t.shared.buffer_columns):
+                there = place.moved(block * wgmma.M, first)
+                cursor = self._fill(tile, block, first, loads, cursor, number)
+                self._start(number, there)
+                number += 1
+        self.exits.finish(tile, self.own, self.thread)
+        return cursor
+
+    def _fill(
+        self,
+        tile: _Tile,
+        block: int,
+        first: int,
+        loads: Loads | None,
+        cursor: Cursor,
+        number: int,
+    ) -> Cursor:
+        """Works through the columns of a buffer, a chunk at a time."""
+        t = self.tiling
+        for chunk in range(0, t.shared.buffer_columns, t.shared.chunk):
+            width = min(t.shared.chunk, t.shared.buffer_columns - chunk)
+            if loads is not None:
+                if chunk == 0:
+                    loads.wait(number, cursor)
+                tile.take(loads.address(number, cursor), chunk, width)
+                if chunk + width == t.shared.buffer_columns:
+                    cursor = loads.done(number, cursor, self.lane)
+            found = tile.values(block, first + chunk, width)
+            if self.stores and chunk == 0:
+                self._wait_for_buffer(number)
+            for (i, store), buffer in zip(self.stores, self._buffers(number), strict=True):
+                store.put(buffer, self.thread, found[i], chunk)
+        return cursor
+
+    def _buffers(self, number: int) -> list[Any]:
+        """Where each staged output goes."""
+        slot = number % self.tiling.shared.store_buffers
+        buffer, found = ops.add(self.own_stores, slot * self.tiling.shared.store_bytes), list[Any]()
+        for _, store in self.stores:
+            found.append(buffer)
+            buffer = ops.add(buffer, store.bytes)
+        return found
+
+    def _wait_for_buffer(self, number: int) -> None:
+        """Waits until the copies of what the buffers held have read it."""
+        buffers = self.tiling.shared.store_buffers
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            tma.wait_read(uses_since(number, self.tiling.shared.buffer_uses, buffers) - 1)
+        self.meet()
+
+    def _start(self, number: int, there: TilePlace) -> None:
+        """Starts the copies of the staged outputs of a buffer."""
+        if not self.stores:
+            return
+        tma.show_writes()
+        self.meet()
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            places = self._buffers(number)
+            for (_, store), map_, source in zip(self.stores, self.store_maps, places, strict=True):
+                corner = self._corner(store.box, there)
+                if there.end is not None:
+                    corner = tma.ending_place(store.box, corner, there.end)
+                store.start(map_, source, corner, self.store_policy)
+            tma.commit()
+
+    def meet(self) -> None:
+        """A barrier of the warpgroup's threads."""
+        nvvm.barrier(
+            barrier_id=ops.add(self.own, _FIRST_BARRIER),
+            number_of_threads=ops.const(wgmma.WARPGROUP_THREADS),
+        )
+
+
+def uses_since(number: int, uses: int, buffers: int) -> int:
+    """How many uses ago a tile's use of a buffer had another one, the tile before included.
+
+    Example: three uses, two buffers: 0 1 0 | 0 1 0, so 1, 3, 2.
+    """
+    if number >= buffers:
+        return buffers
+    last = max(i for i in range(-buffers, uses) if (i - number) % buffers == 0)
+    return uses - last + number
+
+
+class _Tile:
+    """The epilogue of one tile: the walk of g2 over its fragments."""
+
+    def __init__(
+        self,
+        epilogue: Epilogue,
+        place: TilePlace,
+        sums: Sequence[Sequence[Sequence[Any]]],
+        turn: Any,
+    ):
+        self.turn, self.exchanged = turn, 0
+        self.epilogue = e = epilogue
+        self.tiling = t = e.tiling
+        self.batch = place.batch
+        self.first_row, self.first_column = row, column = place.row, place.column
+        row_end, column_end = (None, place.end) if t.swaps else (place.end, None)
+        self.registers = sums
+        self.sums = [Registers() for _ in e.matrices.calls]
+        self.loaded = [Registers() for _ in e.loads]
+        self.taken: list[list[list[Any]]] = []
+        leaves: dict[Any, Any] = e.region.leaves(e.kernel)
+        leaves |= {c.results[0]: leaf for c, leaf in zip(e.matrices.calls, self.sums, strict=True)}
+        leaves |= {v: leaf for (v, _), leaf in zip(e.loads, self.loaded, strict=True)}
+        self.walk = Walk(e.kernel, leaves, e.region.symbols, self._reduce)
+        self.targets = e.region.targets(e.kernel)
+        self.bits = {
+            place: QuadBits(target, e.lane, t.shared.own_columns)
+            for place, (_, target) in enumerate(self.targets)
+            if t.outputs[place] == "bits"
+        }
+        down, self.right = e.layout.origin(e.thread)
+        first = ops.add(row, down)
+        self.rows = [
+            [self._row(ops.add(first, block * wgmma.M + 8 * half), row_end) for half in (0, 1)]
+            for block in range(t.blocks_of_rows)
+        ]
+        start = ops.add(column, self.right)
+        if e.matrices.sizes[1].known_divisor() % (t.columns * t.most_cluster[1]):
+            # Of a single column of tiles, which columns are there is the same of every tile: what
+            # says so of each would be computed once and live beside the sums all the time.
+            start = ops.opaque(start)
+        self.column_end = column_end
+        self.columns = [
+            self._column(ops.add(start, 8 * (i // 2) + i % 2), t.pair)
+            for i in range(t.shared.own_columns // 4)
+            if t.pair == 1 or i % 2 == 0
+        ]
+
+    def _row(self, number: Any, end: Any) -> Edge:
+        t, e = self.tiling, self.epilogue
+        # A block of a cluster may lie past the end as a whole.
+        tile = t.rows * t.cluster[0]
+        is_there = e.matrices.space.is_row(number)
+        return Edge(e.kernel, number, e.matrices.sizes[0], tile, 1, end, is_there)
+
+    def _column(self, number: Any, width: int) -> Edge:
+        t, e = self.tiling, self.epilogue
+        size, tile = e.matrices.sizes[1], t.columns * t.most_cluster[1]
+        return Edge(e.kernel, number, size, tile, width, self.column_end)
+
+    def is_column(self, number: Any) -> Any:
+        """Whether there is a column, or one and its neighbour; None: there is."""
+        return self._column(number, 1).inside
+
+    # ---- fragments
+
+    def fragments(self, block: int, half: int, chunk: int = 0, width: int = 0) -> list[Fragment]:
+        """The fragments of a row of the thread, of some columns (default: all)."""
+        t = self.tiling
+        per_block = 2 // t.pair
+        first, last = chunk // 8, (chunk + (width or t.shared.own_columns)) // 8
+        return [
+            Fragment(
+                self.rows[block][half],
+                self.columns[j * per_block + i],
+                block,
+                half,
+                4 * j + 2 * half + i * t.pair,
+            )
+            for j in range(first, last)
+            for i in range(per_block)
+        ]
+
+    def select(self, fragment: Fragment) -> None:
+        """Makes a fragment the one in hand."""
+        self.hand = fragment
+        pair = self.tiling.pair
+        for leaf, blocks in zip(self.sums, self.registers, strict=True):
+            registers = blocks[fragment.block]
+            leaf.current = ops.from_elements(registers[fragment.register :][:pair])
+        for leaf, taken in zip(self.loaded, self.taken, strict=False):
+            place = fragment.register % (self.tiling.shared.chunk // 2)
+            both = taken[place // 4][place // 2 % 2]
+            leaf.current = both if pair == 2 else ops.extract(both, place % 2)
+
+    def at(self, fragment: Fragment, *, is_row: bool = False) -> list[Coordinate]:
+        """Coordinates of a fragment, or of its row."""
+        column = Index.of(0)
+        if not is_row:
+            width = fragment.column.width
+            column = Index(fragment.column.kept, 1 if width > 1 else 0, width)
+        return self.epilogue.matrices.space.at(self.batch, Index(fragment.row.kept), column)
+
+    def value(self, tensor: Any, fragment: Fragment) -> Any:
+        """A tensor of the product's dims at a fragment."""
+        self.select(fragment)
+        return self.walk.value(tensor, self.at(fragment), self.tiling.pair)
+
+    # ---- staged loads
+
+    def take(self, place: Any, first: int, columns: int) -> None:
+        """Takes some columns of every staged load of a buffer into registers."""
+        e = self.epilogue
+        self.taken = []
+        for _, load in e.loads:
+            self.taken.append(load.take(place, e.thread, first, columns))
+            place = ops.add(place, load.bytes)
+
+    # ---- values
+
+    def values(self, block: int, chunk: int, width: int) -> list[list[list[Any]]]:
+        """[output][column block of 8][upper, lower row] of a chunk of the staged outputs.
+
+        The others are stored, or added to what is reduced.
+        """
+        found: list[list[list[Any]]] = [
+            [[None, None] for _ in range(width // 8)] for _ in self.targets
+        ]
+        parts: dict[Any, list[Any]] = {}
+        for j in range(width // 8):
+            for half in (0, 1):
+                for fragment in self.fragments(block, half, chunk + 8 * j, 8):
+                    for place, value in self._fragment_values(fragment):
+                        parts.setdefault((place, j, half), []).append(value)
+        self.epilogue.exits.fold(self, chunk)
+        for (place, j, half), pieces in parts.items():
+            found[place][j][half] = ops.concat(pieces)
+        if chunk + width == self.tiling.shared.own_columns:
+            self._store_rows(block)
+        return found
+
+    def _fragment_values(self, fragment: Fragment) -> list[tuple[int, Any]]:
+        """(place, value) of staged outputs at a fragment; the others are dealt with."""
+        e = self.epilogue
+        found = []
+        for place, (value, target) in enumerate(self.targets):
+            path = self.tiling.outputs[place]
+            if path == "tma":
+                found.append((place, self.value(value, fragment)))
+            elif path == "direct":
+                target.store(self.at(fragment), self.value(value, fragment), fragment.inside)
+            elif path == "bits":
+                self.bits[place].add(self, fragment, self.value(value, fragment))
+        e.exits.add(self, fragment)
+        return found
+
+    def _store_rows(self, block: int) -> None:
+        """Outputs of one element a row."""
+        for place, (value, target) in enumerate(self.targets):
+            if self.tiling.outputs[place] != "row":
+                continue
+            for half in (0, 1):
+                fragment = self.fragments(block, half)[0]
+                at = self.at(fragment, is_row=True)
+                self.select(fragment)
+                made = self.walk.value(value, at, 1)
+                is_first = ops.compare("eq", ops.and_(self.epilogue.lane, _QUAD - 1), 0)
+                is_writer = ops.both(fragment.row.inside, is_first)
+                if self.tiling.cluster[1] > 1:
+                    # Other blocks of the cluster have the rest of the row, or nothing.
+                    first = ops.compare("eq", self.first_column, 0)
+                    is_writer = ops.both(is_writer, first)
+                target.store(at, made, is_writer)
+
+    # ---- reductions inside a row
+
+    def _reduce(self, walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -> Any:
+        """A row's reduction, of the row of the fragment in hand: a `Reducer`."""
+        combine = reduce.combiner(walk, operation)
+        hand = self.hand
+        total = None
+        for fragment in self.fragments(hand.block, hand.half):
+            value = self.inside(operation, self.value(inputs_of(operation)[0], fragment), fragment)
+            value = reduce.taken(operation, value, is_row=True)
+            total = value if total is None else combine(total, value)
+        self.select(hand)
+        total = reduce.across_lanes(reduce.lanes(total, combine), _QUAD, combine)
+        if self.tiling.exchanges:
+            total = self._exchange(total, combine)
+        return ops.splat(total, width)
+
+    def _exchange(self, total: Any, combine: Any) -> Any:
+        """A row's reduction over all blocks that have a part of it."""
+        e = self.epilogue
+        number, self.exchanged = self.exchanged, self.exchanged + 1
+        assert number < self.tiling.exchanges, "more exchanges than there are barriers"
+        return e.own_exchange.combine(number, total, self.turn, e.thread, e.rank, combine)
+
+    def inside(
+        self,
+        operation: Any,
+        value: Any,
+        fragment: Fragment,
+        *,
+        rows: bool = False,
+        columns: bool = True,
+    ) -> Any:
+        """A fragment to reduce; past the edges, what changes nothing.
+
+        rows, columns: which edges are looked at.
+        """
+        width = ops.width_of(value)
+        is_there = fragment.row.inside if rows else None
+        if columns:
+            is_there = ops.both(is_there, fragment.column.inside)
+        if is_there is not None:
+            is_there = ops.splat(is_there, width)
+        if columns:
+            place = 8 * (fragment.register // 4) + fragment.register % 2
+            mask = self.epilogue.matrices.space.mask(
+                self.first_column, ops.add(self.right, place), width
+            )
+            is_there = ops.both(is_there, mask)
+        if is_there is None:
+            return value
+        return arith.SelectOp(is_there, value, reduce.neutral(operation, width)).result

@@ -1,0 +1,115 @@
+# pyright: basic
+"""Reductions at the exit of a product with `mma.sync`: a partial of each tile.
+
+When the product's tile lies in shared memory, the block goes through it once more: threads side by
+side have neighbours of what is kept (columns, rows, or nothing), the others a share of what is
+reduced, whose totals they add up in their order.  `exits` says how partials are combined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.kernel import Kernel
+from ...codegen.region import Region
+from ...codegen.totals import reduce
+from ...codegen.walk.index import Coordinate
+from ...codegen.walk.loops import Loops
+from ...codegen.walk.region_walk import Walk, inputs_of
+from ...expr import Expr, ceildiv
+from .exits import Exit, PartialExits, SpaceAxes
+
+Batch = Mapping[int, Coordinate]
+# (the walk of g2 at a row and a column of the tile, their coordinates).
+At = Callable[[Any, Any], tuple[Walk, Sequence[Coordinate]]]
+
+
+class TileExits(PartialExits):
+    """tile: rows and columns of a block's tile; the rest as of `PartialExits`."""
+
+    def __init__(
+        self, kernel: Kernel, region: Region, operations: Sequence[Any], axes: SpaceAxes,
+        sizes: Sequence[Expr], batch: Loops, tile: Sequence[int],
+    ):  # fmt: skip
+        parts = [ceildiv(size, side) for size, side in zip(sizes, tile, strict=True)]
+        super().__init__(kernel, region, operations, axes, sizes, batch, parts)
+        self.tile = tile
+        assert max(tile) <= kernel.threads, "a thread for each row, or column, of a tile"
+
+    def write(self, at: At, batch: Batch, first: Sequence[Any]) -> None:
+        """The partials of a tile, by all threads of a block; first: its row and column."""
+        groups: dict[tuple[bool, bool], list[Exit]] = {}
+        for found in self.exits:
+            groups.setdefault((found.keeps_row, found.keeps_column), []).append(found)
+        for group in groups.values():
+            self._write(group, at, batch, first)
+
+    def _write(self, group: Sequence[Exit], at: At, batch: Batch, first: Sequence[Any]) -> None:
+        kept = self._kept_side(group[0])
+        columns = 1 if kept is None else self.tile[kept]
+        rows = self.kernel.threads // columns
+        place, own = ops.rem(ops.thread_id(), columns), ops.div(ops.thread_id(), columns)
+        walk, _ = at(0, 0)
+        combines = [reduce.combiner(walk, found.operation) for found in group]
+        start = [reduce.identity(found.operation, 1) for found in group]
+        neutral = [reduce.neutral(found.operation, 1) for found in group]
+        end, where = self._reduced(kept, place, first)
+
+        def step(number: Any, totals: Sequence[Any]) -> Sequence[Any]:
+            row, column, inside = where(number)
+            here, coordinates = at(row, column)
+            values = [here.value(inputs_of(f.operation)[0], coordinates, 1) for f in group]
+            if inside is not None:
+                pairs = zip(values, neutral, strict=True)
+                values = [ops.select(inside, value, nothing) for value, nothing in pairs]
+            values = [
+                reduce.taken(f.operation, value, is_row=False)
+                for f, value in zip(group, values, strict=True)
+            ]
+            triples = zip(combines, totals, values, strict=True)
+            return [combine(total, value) for combine, total, value in triples]
+
+        totals = ops.for_(own, end, rows, start, step)
+        numbers = [ops.div(n, side) for n, side in zip(first, self.tile, strict=True)]
+        for found, total, combine in zip(group, totals, combines, strict=True):
+            name = f"{found.name}_rows"
+            total = reduce.across_rows(self.kernel, name, total, place, own, rows, combine)
+            is_writer = ops.both(self._is_inside(kept, place, first), ops.compare("eq", own, 0))
+            with ops.if_(is_writer):
+                row, column = (ops.add(n, place) for n in first)
+                target = self.place(found, batch, numbers, row, column)
+                pointer = ops.gep(self.buffer(found), target, found.element)
+                ops.store(pointer, total, found.size)
+
+    def _kept_side(self, found: Exit) -> int | None:
+        """0: rows are kept, 1: columns; None: neither."""
+        assert not (found.keeps_row and found.keeps_column), "a reduction of nothing"
+        return 0 if found.keeps_row else 1 if found.keeps_column else None
+
+    def _is_inside(self, kept: int | None, place: Any, first: Sequence[Any]) -> Any:
+        """Whether what a thread keeps is of the matrix; None: always."""
+        if kept is None or self.sizes[kept].known_divisor() % self.tile[kept] == 0:
+            return None
+        return ops.less(ops.add(first[kept], place), self.kernel.size(self.sizes[kept]))
+
+    def _reduced(
+        self, kept: int | None, place: Any, first: Sequence[Any]
+    ) -> tuple[Any, Callable[[Any], tuple[Any, Any, Any]]]:
+        """(how many elements are reduced; number -> row, column, whether it is of the matrix)."""
+        left = [
+            ops.minimum(side, ops.sub(self.kernel.size(size), start))
+            for side, size, start in zip(self.tile, self.sizes, first, strict=True)
+        ]
+        if kept is None:
+
+            def each(number: Any) -> tuple[Any, Any, Any]:
+                row, column = ops.div(number, self.tile[1]), ops.rem(number, self.tile[1])
+                return row, ops.minimum(column, ops.sub(left[1], 1)), ops.less(column, left[1])
+
+            return ops.mul(left[0], self.tile[1]), each
+        own = ops.minimum(place, ops.sub(left[kept], 1))  # what is past the end is not written
+        if kept == 0:
+            return left[1], lambda number: (own, number, None)
+        return left[0], lambda number: (number, own, None)

@@ -1,0 +1,478 @@
+# pyright: basic
+"""The kernel of products with `mma.sync`, whatever is multiplied: main loop and epilogue.
+
+    stage s of S:   | A tile | B tile |   swizzled, loaded S - 1 tiles ahead
+    k tile:         wait for the stage; barrier; start loading tile k + S - 1; multiply tile k
+    epilogue:       accumulators -> shared memory -> walk of g2 on 16-byte fragments -> outputs
+
+A block computes one tile [tile_m, tile_n]; tiles are numbered in groups of rows, so that blocks
+that run together share operands in L2.  What goes through registers is loaded before a tile is
+multiplied and stored after it.  What the operands are in the graph, and where the elements of the
+product lie, is said by `Matrices`: of a matmul, the last two axes of its tensors; of a convolution,
+pixels and channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ... import dtypes
+from ...codegen import ops
+from ...codegen.ampere import mma
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.memory.smem import CHUNK_BYTES
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.tiles.schedule import TileOrder
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.loops import Loops
+from ...codegen.walk.region_walk import Walk
+from ...dialect.tensor import Tensor
+from ...dtypes import DType
+from ...expr import Expr, ceildiv
+from ...mlir import arith, ir
+from ...target import WARP_THREADS
+from ..engine import Knobs
+from .exit_sm80 import TileExits
+from .exits import SpaceAxes, exit_reductions
+from .knobs_sm80 import GROUP_ROWS, PAD_BYTES, WARPS
+
+Batch = Mapping[int, Coordinate]
+_BESIDE_ROWS = 64  # of the tallest tile of several products of which each has a good part
+
+
+class Operand(Protocol):
+    """A tile of an operand, see `OperandTile`, and how its elements get there."""
+
+    is_async: bool
+    shape: Any
+
+    def start(self, batch: Batch, first_row: Any) -> Any:
+        """The place that the tiles along k, from a row of a matrix on, have in common."""
+        ...
+
+    def issue(self, place: Any, first_k: Any, slot: Any) -> None:
+        """Starts to bring a tile, from k on, into shared memory at `slot`: after the next wait and
+        barrier it is there."""
+        ...
+
+    def fetch(self, walk: Walk, place: Any, first_k: Any) -> list[Any]:
+        """The fragments of a tile that this thread stores, in registers."""
+        ...
+
+    def put(self, values: Sequence[Any], slot: Any) -> None: ...
+
+    def fragments(self, slot: Any, first: Any, count: int, step: Any) -> list[list[Any]]: ...
+
+
+class MatrixSpace(Protocol):
+    """Where the elements of the product lie in tensors of its dims."""
+
+    def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
+        """The coordinates of a fragment of `width` elements along rows or columns."""
+        ...
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """The matrices that a kernel multiplies; see the file's docstring.
+
+    call: of the anchor.  a, b: tiles of its operands.  sizes: rows, columns and k of a matrix.
+    batch: loops over the matrices.  space: of what the epilogue reads and writes.  axes: for
+    reductions at the exit; None: there are none.
+    beside: products side by side in a tile, each of its own columns and its own part of A's rows.
+    """
+
+    call: Any
+    a: Operand
+    b: Operand
+    sizes: tuple[Expr, Expr, Expr]
+    batch: Loops
+    space: MatrixSpace
+    axes: SpaceAxes | None = None
+    beside: int = 1
+
+
+def anchor_call(region: Region) -> Any:
+    """The call of the product of a region."""
+    return next(op for op in region.operations if op.name == "func.call")
+
+
+def operand_type(region: Region) -> DType:
+    """The type of the operands of the product."""
+    value = anchor_call(region).operands[0]
+    return dtypes.of(str(ir.RankedTensorType(value.type).element_type))
+
+
+def whole_outputs(region: Region) -> list[tuple[Any, Tensor]]:
+    """The outputs of the product's dims: the others are of reductions at its exit."""
+    dims = tuple(region.dims_of(anchor_call(region).results[0]))
+    return [(value, tensor) for value, tensor in region.outputs if tensor.shape == dims]
+
+
+def fragment_width(region: Region, extent: Expr) -> int:
+    """Elements of the epilogue's fragments along an extent."""
+    smallest = min((max(8, t.type.bits) for _, t in whole_outputs(region)), default=8)
+    width = min(8, 128 // smallest)
+    while extent.known_divisor() % width:
+        width //= 2
+    return width
+
+
+def tile_plan(
+    knobs: Knobs, a: Mapping[str, Any], b: Mapping[str, Any], along: str, width: int
+) -> dict[str, Any]:
+    """The tile sizes of a region.  a, b: plans of the operands.  along: the axis, m or n, that the
+    epilogue's fragments lie along; width: their elements."""
+    return {
+        "tile": [knobs["TILE_M"], knobs["TILE_N"], knobs["TILEK"]],
+        "warps": list(WARPS[(knobs["TILE_M"], knobs["TILE_N"])]),
+        "stages": knobs["STAGES"],
+        "group_rows": GROUP_ROWS,
+        "a": dict(a),
+        "b": dict(b),
+        "epilogue": {"along": along, "vector_elems": width},
+        "products": knobs.get("TF32", 1),
+    }
+
+
+def emit_product(
+    region: Region,
+    tile: Mapping[str, Any],
+    output: Output,
+    matrices_of: Callable[[Kernel, Region, Mapping[str, Any]], Matrices],
+) -> None:
+    """The kernel of a region, and its launch."""
+    warps_m, warps_n = tile["warps"]
+    kernel = output.kernel("", warps_m * warps_n * WARP_THREADS)
+    with kernel.body():
+        emitter = _Emitter(kernel, region, tile, matrices_of(kernel, region, tile))
+        kernel.min_blocks = emitter.blocks_together
+        emitter.emit()
+    output.launch(kernel, (emitter.order.tiles, 1, 1))
+    if emitter.exits:
+        emitter.exits.emit_second(output)
+
+
+@dataclass
+class _Emitter:
+    """One kernel, top to bottom."""
+
+    kernel: Kernel
+    region: Region
+    tile: Mapping[str, Any]
+    matrices: Matrices
+
+    def __post_init__(self) -> None:
+        self.row = mma.INSTRUCTIONS[operand_type(self.region)]
+        self.tile_m, self.tile_n, self.tile_k = self.tile["tile"]
+        self.warps_m, self.warps_n = self.tile["warps"]
+        self.stages = self.tile["stages"]
+        self.a, self.b = self.matrices.a, self.matrices.b
+        self.m, self.n, self.k = self.matrices.sizes
+        self.batch = self.matrices.batch
+        self.leaves = self.region.leaves(self.kernel)
+        self.walk = Walk(self.kernel, self.leaves, self.region.symbols)
+        self.warp_m = self.tile_m // self.warps_m
+        self.warp_n = self.tile_n // self.warps_n
+        self.m_tiles, self.n_tiles = self.warp_m // mma.M, self.warp_n // mma.N
+        self.exits = self._exits()
+
+    def _exits(self) -> TileExits | None:
+        """The reductions that outputs of other dims come from; None: there are none."""
+        whole = whole_outputs(self.region)
+        paths = ["" if entry in whole else "exit" for entry in self.region.outputs]
+        operations = exit_reductions(self.region, paths)
+        if not operations:
+            return None
+        assert self.matrices.axes, "reductions of a product that has no exits"
+        return TileExits(
+            self.kernel, self.region, operations, self.matrices.axes, (self.m, self.n),
+            self.batch, (self.tile_m, self.tile_n),
+        )  # fmt: skip
+
+    @property
+    def blocks_together(self) -> int:
+        """How many blocks of a multiprocessor the registers are to be kept small enough for.
+
+        Two of the middle tile: one's epilogue then runs beside the other's main loop.  Three of
+        the tallest of products side by side, for whose two stages there is memory.
+        """
+        is_middle = (self.tile_m, self.tile_n) == (128, 128)
+        # More addresses, of narrower copies, would not fit.
+        is_copied = all(self.tile[name]["access_bytes"] == CHUNK_BYTES for name in ("a", "b"))
+        is_light = is_copied and self.tile["products"] == 1
+        if self.matrices.beside > 1:
+            return 3 if self.tile_m == _BESIDE_ROWS and is_light else 0
+        return 2 if is_middle and is_light else 0
+
+    def emit(self) -> None:
+        stage_bytes = self.a.shape.bytes + self.b.shape.bytes
+        self.c_stride = self.tile_n * 4 + PAD_BYTES
+        smem_bytes = max(stage_bytes * self.stages, self.tile_m * self.c_stride)
+        base = self.kernel.dynamic_shared(smem_bytes)
+        batch, tile_row, tile_column = self._tile_of_block()
+        self.first_m = ops.mul(tile_row, self.tile_m)
+        self.first_n = ops.mul(tile_column, self.tile_n)
+        warp = ops.shr(ops.thread_id(), 5)
+        self.warp_row = ops.mul(ops.rem(warp, self.warps_m), self.warp_m)
+        self.warp_column = ops.mul(ops.div(warp, self.warps_m), self.warp_n)
+        totals = self._main_loop(base, stage_bytes, batch)
+        self._epilogue(base, totals, batch)
+
+    @property
+    def order(self) -> TileOrder:
+        rows, columns = ceildiv(self.m, self.tile_m), ceildiv(self.n, self.tile_n)
+        return TileOrder(rows, columns, self.batch.fragments, self.tile["group_rows"])
+
+    def _tile_of_block(self) -> tuple[dict[int, Coordinate], Any, Any]:
+        """(batch coordinates, row and column of the block's tile), rows in groups."""
+        matrix, row, column = self.order.place(self.kernel, ops.block_id())
+        batch = self.batch.coordinates(self.kernel, matrix) if self.batch.groups else {}
+        return batch, row, column
+
+    # ---- main loop
+
+    def _main_loop(self, base: Any, stage_bytes: int, batch: Batch) -> list[Any]:
+        """The accumulators, m tile by n tile, four scalars each."""
+        places = (self.a.start(batch, self.first_m), self.b.start(batch, self.first_n))
+        steps = self.kernel.size(ceildiv(self.k, self.tile_k))
+        zero = ops.zeros(ir.F32Type.get() if self.row.accumulator.is_float else ops.i32_type())
+        totals = [zero] * (self.m_tiles * self.n_tiles * 4)
+        for stage in range(self.stages - 1):
+            with ops.if_(ops.less(stage, steps)):
+                self._load(smem.byte_pointer(base, stage * stage_bytes), stage, places)
+            smem.commit()
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            read, write, *sums = carried
+            smem.wait(self.stages - 2)
+            ops.barrier()  # the stage is there for all, and all have left the one loaded next
+            ahead = ops.add(i, self.stages - 1)
+            is_more = ops.less(ahead, steps)
+            slot = smem.byte_pointer(base, write)
+            last = ops.sub(steps, 1)
+            held = self._start_load(slot, ahead, last, is_more, places)
+            smem.commit()
+            sums = self._multiply(smem.byte_pointer(base, read), sums)
+            self._finish_load(slot, held, is_more)
+            return [self._next(read, stage_bytes), self._next(write, stage_bytes), *sums]
+
+        first = [ops.const(0), ops.const((self.stages - 1) * stage_bytes)]
+        _, _, *totals = ops.for_(0, steps, 1, [*first, *totals], step)
+        smem.wait(0)
+        return totals
+
+    def _next(self, offset: Any, stage_bytes: int) -> Any:
+        """The following stage's offset, the first after the last."""
+        moved = ops.add(offset, stage_bytes)
+        return ops.select(ops.compare("eq", moved, self.stages * stage_bytes), ops.const(0), moved)
+
+    def _slots(self, slot: Any) -> tuple[Any, Any]:
+        return slot, smem.byte_pointer(slot, self.a.shape.bytes)
+
+    def _load(self, slot: Any, tile: Any, places: Sequence[Any]) -> None:
+        """Loads k tile number `tile` into a stage."""
+        first_k = ops.mul(tile, self.tile_k)
+        slots = self._slots(slot)
+        for operand, place, target in zip((self.a, self.b), places, slots, strict=True):
+            if operand.is_async:
+                operand.issue(place, first_k, target)
+            else:
+                operand.put(operand.fetch(self.walk, place, first_k), target)
+                self.walk.forget()
+
+    def _start_load(
+        self, slot: Any, tile: Any, last: Any, condition: Any, places: Sequence[Any]
+    ) -> list[Any]:
+        """Issues the loads of a k tile; what goes through registers comes back."""
+        first_k = ops.mul(tile, self.tile_k)
+        held: list[Any] = []
+        slots = self._slots(slot)
+        for operand, place, target in zip((self.a, self.b), places, slots, strict=True):
+            if operand.is_async:
+                with ops.if_(condition):
+                    operand.issue(place, first_k, target)
+            else:
+                # Past the last tile it is loaded again, inside the tensor, and not stored.
+                again = ops.mul(ops.minimum(tile, last), self.tile_k)
+                held.append(operand.fetch(self.walk, place, again))
+                self.walk.forget()
+        return held
+
+    def _finish_load(self, slot: Any, held: Sequence[Any], condition: Any) -> None:
+        rest = iter(held)
+        for operand, target in zip((self.a, self.b), self._slots(slot), strict=True):
+            if not operand.is_async:
+                with ops.if_(condition):
+                    operand.put(next(rest), target)
+
+    def _multiply(self, slot: Any, sums: Sequence[Any]) -> list[Any]:
+        """Adds the product of a stage's tiles to the accumulators."""
+        sums = list(sums)
+        a_slot, b_slot = self._slots(slot)
+        for step in range(self.tile_k // self.row.k):
+            b = self.b.fragments(b_slot, self.warp_column, self.n_tiles, step)
+            for first, count, a_step in self._shares(step):
+                a = self.a.fragments(a_slot, self.warp_row, self.m_tiles, a_step)
+                products = self._products(a, b[first : first + count])
+                for i in range(self.m_tiles):
+                    for j in range(count):
+                        place = (i * self.n_tiles + first + j) * 4
+                        parts = [(a_part[i], b_part[j]) for a_part, b_part in products]
+                        sums[place : place + 4] = self._accumulate(sums[place : place + 4], parts)
+        return sums
+
+    def _shares(self, step: int) -> list[tuple[int, int, Any]]:
+        """(the first of a warp's n tiles, how many, the step of A's tile) of each product."""
+        if self.matrices.beside == 1:
+            return [(0, self.n_tiles, step)]
+        columns = self.tile_n // self.matrices.beside
+        count = min(columns // mma.N, self.n_tiles)
+        own = ops.div(self.warp_column, columns)
+        steps = self.tile_k // self.row.k
+        return [
+            (first, count, ops.add(ops.mul(ops.add(own, i), steps), step))
+            for i, first in enumerate(range(0, self.n_tiles, count))
+        ]
+
+    def _accumulate(self, sums: list[Any], products: Sequence[tuple[Any, Any]]) -> list[Any]:
+        """The sums of one instruction's tile and its products.
+
+        The tensor cores cut what they add down to f32, which over a long k is far from what f32
+        rounding gives; three products for one are for those who want f32, so they are summed
+        from zero and added to the rest by an addition that rounds.
+        """
+        if len(products) == 1:
+            return mma.multiply(self.row, *products[0], sums)
+        part = [ops.zeros(ir.F32Type.get())] * 4
+        for a, b in products:
+            part = mma.multiply(self.row, a, b, part)
+        return [arith.AddFOp(s, p).result for s, p in zip(sums, part, strict=True)]
+
+    def _products(self, a: list[list[Any]], b: list[list[Any]]) -> list[tuple[Any, Any]]:
+        """The operand pairs whose products make one: f32 is split for tf32, small terms first."""
+        if self.row.ptx != "tf32":
+            return [(a, b)]
+        if self.tile["products"] == 1:
+            rounded = [[[mma.tf32(r) for r in tile] for tile in operand] for operand in (a, b)]
+            return [(rounded[0], rounded[1])]
+        halves = []
+        for operand in (a, b):
+            pairs = [[mma.tf32_pair(r) for r in tile] for tile in operand]
+            halves.append([[[p[h] for p in tile] for tile in pairs] for h in (0, 1)])
+        (a_high, a_low), (b_high, b_low) = halves
+        return [(a_low, b_high), (a_high, b_low), (a_high, b_high)]
+
+    # ---- epilogue
+
+    def _epilogue(self, base: Any, totals: Sequence[Any], batch: Batch) -> None:
+        """Accumulators to shared memory, then g2 on fragments of the outputs."""
+        ops.barrier()  # every warp has read its last operands
+        self._store_totals(base, totals)
+        ops.barrier()
+        along, width = self.tile["epilogue"]["along"], self.tile["epilogue"]["vector_elems"]
+        rows, columns = (
+            (self.tile_m, self.tile_n // width)
+            if along == "n"
+            else (self.tile_m // width, self.tile_n)
+        )
+        fast = columns if along == "n" else rows
+
+        def one(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            piece = ops.add(ops.thread_id(), ops.mul(i, self.kernel.threads))
+            slow, quick = ops.div(piece, fast), ops.rem(piece, fast)
+            if along == "n":
+                self._emit_fragment(base, batch, slow, ops.mul(quick, width), width, along)
+            else:
+                self._emit_fragment(base, batch, ops.mul(quick, width), slow, width, along)
+            return carried
+
+        if whole_outputs(self.region):
+            ops.for_(0, rows * columns // self.kernel.threads, 1, [], one)
+        if self.exits:
+            first = (self.first_m, self.first_n)
+            self.exits.write(lambda *at: self._element(base, batch, *at), batch, first)
+
+    def _element(
+        self, base: Any, batch: Batch, row: Any, column: Any
+    ) -> tuple[Walk, Sequence[Coordinate]]:
+        """The walk of g2 at an element of the tile, and where that is."""
+        m, n = ops.add(self.first_m, row), ops.add(self.first_n, column)
+        at = self.matrices.space.at(batch, Index(m), Index(n), 1)
+        totals = _Totals(self, base, row, column, True)
+        leaves = {**self.leaves, self.matrices.call.results[0]: totals}
+        return Walk(self.kernel, leaves, self.region.symbols), at
+
+    def _store_totals(self, base: Any, totals: Sequence[Any]) -> None:
+        lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        for i in range(self.m_tiles):
+            for j in range(self.n_tiles):
+                for half in (0, 1):
+                    row, column = mma.accumulator_place(lane, 2 * half)
+                    row = ops.add(ops.add(self.warp_row, i * mma.M), row)
+                    column = ops.add(ops.add(self.warp_column, j * mma.N), column)
+                    place = (i * self.n_tiles + j) * 4 + 2 * half
+                    pair = ops.from_elements(list(totals[place : place + 2]))
+                    offset = ops.add(ops.mul(row, self.c_stride), ops.mul(column, 4))
+                    ops.store(smem.byte_pointer(base, offset), pair, 8)
+
+    def _emit_fragment(
+        self,
+        base: Any,
+        batch: Batch,
+        row: Any,
+        column: Any,
+        width: int,
+        along: str,
+    ) -> None:
+        m, n = ops.add(self.first_m, row), ops.add(self.first_n, column)
+        m_size, n_size = self.kernel.size(self.m), self.kernel.size(self.n)
+        is_inside = ops.both(ops.less(m, m_size), ops.less(n, n_size))
+        m_step, n_step = (0, 1) if along == "n" else (1, 0)
+        with ops.if_(is_inside):
+            at = self.matrices.space.at(
+                batch,
+                Index(m, m_step if width > 1 else 0, width if m_step else 1),
+                Index(n, n_step if width > 1 else 0, width if n_step else 1),
+                width,
+            )
+            totals = _Totals(self, base, row, column, along == "n")
+            leaves = {**self.leaves, self.matrices.call.results[0]: totals}
+            walk = Walk(self.kernel, leaves, self.region.symbols)
+            whole = [value for value, _ in whole_outputs(self.region)]
+            targets = [t for t in self.region.targets(self.kernel) if t[0] in whole]
+            values = [walk.value(value, at, width) for value, _ in targets]
+            for (_, target), value in zip(targets, values, strict=True):
+                target.store(at, value)
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """The product's tile in shared memory, as a leaf of the walk of g2.
+
+    row, column: of the fragment within the tile; g2 reads the product at no other place.
+    is_along_row: whether its elements lie in one row.
+    """
+
+    emitter: _Emitter
+    base: Any
+    row: Any
+    column: Any
+    is_along_row: bool
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        e = self.emitter
+        element = ir.F32Type.get() if e.row.accumulator.is_float else ops.i32_type()
+        offset = ops.add(ops.mul(self.row, e.c_stride), ops.mul(self.column, 4))
+        if width == 1 or self.is_along_row:
+            pointer = smem.byte_pointer(self.base, offset)
+            return ops.load(pointer, ops.vector_type(element, width), min(16, 4 * width))
+        found = []
+        for i in range(width):
+            pointer = smem.byte_pointer(self.base, ops.add(offset, i * e.c_stride))
+            found.append(ops.load(pointer, element, 4))
+        return ops.from_elements(found)

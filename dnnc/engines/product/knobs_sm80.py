@@ -1,0 +1,110 @@
+"""The knobs of products with `mma.sync`, whatever is multiplied: values, what goes together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from ... import dtypes
+from ...codegen.ampere import mma
+from ...dtypes import DType
+from ...target import WARP_THREADS, Target
+from ..engine import Knob, Knobs, Reason
+from ..surface import smem_reasons
+from .pattern import knob_reason
+
+# (tile_m, tile_n) -> warps along m and n.
+WARPS = {
+    (32, 64): (2, 2),
+    (32, 128): (1, 4),
+    (64, 64): (2, 2),
+    (64, 128): (2, 2),
+    (128, 64): (2, 2),
+    (128, 128): (2, 4),
+    (128, 256): (2, 4),
+    (256, 128): (4, 2),
+}
+GROUP_ROWS = 8  # of tiles, which follow each other
+PAD_BYTES = 32  # after each row of the epilogue's tile, against bank conflicts
+
+
+def all_knobs(rows: str, columns: str) -> tuple[Knob, ...]:
+    """rows, columns: what those of a tile are."""
+    return (
+        Knob("TILE_M", (128, 32, 64, 256), rows),
+        Knob("TILE_N", (128, 64, 256), columns),
+        Knob("TILEK", (16, 32, 64, 128), "depth of a stage"),
+        Knob("STAGES", (4, 2, 3, 5, 6), "stages in shared memory"),
+        Knob("TF32", (3, 1), "tf32 products for one of f32"),
+    )
+
+
+def knobs_of(operand: DType, every: tuple[Knob, ...]) -> tuple[Knob, ...]:
+    """The knobs for a type of A and B: a stage is 64 or 128 bytes deep; TF32 is of f32.
+
+    every: of `all_knobs`.
+    """
+    chunk = mma.INSTRUCTIONS[operand].chunk_elems
+    rows, columns, depth, stages, tf32 = every
+    common = (rows, columns, replace(depth, values=(4 * chunk, 8 * chunk)), stages)
+    return (*common, tf32) if operand == dtypes.f32 else common
+
+
+def illegal_reasons(
+    knobs: Knobs, operand: DType, target: Target, beside: int = 1
+) -> tuple[Reason, ...]:
+    """Every reason why knobs can't be; beside: see `smem_bytes`."""
+    tile = (knobs["TILE_M"], knobs["TILE_N"])
+    if tile not in WARPS:
+        pairs = ", ".join(f"{m}x{n}" for m, n in WARPS)
+        return (knob_reason(f"tile {tile[0]}x{tile[1]}", pairs),)
+    if knobs.get("TF32") == 3 and (tile[0] * tile[1] > 128 * 128 or knobs["TILEK"] > 16):
+        # Both halves of the operands are held in registers, and larger tiles would spill.
+        what = f"three products with tile {tile[0]}x{tile[1]}x{knobs['TILEK']}"
+        return (knob_reason(what, "TF32=1, or tiles up to 128x128x16"),)
+    return smem_reasons(smem_bytes(knobs, operand, beside), target)
+
+
+def candidates_of(operand: DType, is_legal: Callable[[Knobs], bool]) -> list[Knobs]:
+    """Choices that are worth a look: every tile with a few depths and stages."""
+    chunk = mma.INSTRUCTIONS[operand].chunk_elems
+    found: list[Knobs] = []
+    for products_of_one in (3, 1) if operand == dtypes.f32 else (0,):
+        for (m, n), depth, stages in _shapes(chunk):
+            knobs = {"TILE_M": m, "TILE_N": n, "TILEK": depth, "STAGES": stages}
+            if products_of_one:
+                knobs["TF32"] = products_of_one
+            if is_legal(knobs):
+                found.append(knobs)
+    return found
+
+
+def _shapes(chunk: int) -> Iterable[tuple[tuple[int, int], int, int]]:
+    for tile in reversed(WARPS):
+        for depth, stages in ((8 * chunk, 3), (4 * chunk, 4), (8 * chunk, 6)):
+            yield tile, depth, stages
+
+
+def threads_of(tile: tuple[int, int]) -> int:
+    """Threads of a block."""
+    warps_m, warps_n = WARPS[tile]
+    return warps_m * warps_n * WARP_THREADS
+
+
+def smem_bytes(knobs: Knobs, operand: DType, beside: int = 1) -> int:
+    """Shared memory of a block: the stages, where the epilogue's tile lies later.
+
+    beside: products side by side in a tile, each with its own part of A's rows.
+    """
+    m, n = knobs["TILE_M"], knobs["TILE_N"]
+    stage = (m * beside + n) * knobs["TILEK"] * operand.bits // 8
+    return max(stage * knobs["STAGES"], m * (n * 4 + PAD_BYTES))
+
+
+def notes_of(knobs: Knobs, *, is_rounded: bool = False, is_wide: bool = True) -> tuple[str, ...]:
+    """Numerical notes; is_rounded: whether an operand is before it is multiplied.
+
+    is_wide: whether one has numbers that tf32 lacks.
+    """
+    is_cut = knobs.get("TF32") == 1 and is_wide
+    return ("TENSOR_CORE", *(("DOWN_CONVERT_INPUTS",) if is_rounded or is_cut else ()))

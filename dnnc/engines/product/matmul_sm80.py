@@ -1,0 +1,204 @@
+# pyright: basic
+"""Engine matmul_sm80: matrix products on the tensor cores of sm_80 and later, fused.
+
+    g2(C = g1a(inputs) @ g1b(inputs), inputs): `cp.async`, `ldmatrix`, `mma.sync`
+
+`kernel_sm80` has the main loop and the epilogue; here is what is multiplied.  Rows past M and N
+repeat the last one, since what they give is not stored; k past K is zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...codegen.ampere.operand_tile import access_bytes
+from ...codegen.kernel import Kernel
+from ...codegen.memory.matrix_tile import MatrixTile, contiguous_axis, operand_plan
+from ...codegen.memory.smem import CHUNK_BYTES
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.loops import Loops, coordinates_of
+from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
+from ...dialect.tensor import Tensor
+from ...errors import Status
+from ...expr import Expr
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..surface import fp8_reasons, too_large_reasons
+from .kernel_sm80 import (
+    Batch,
+    Matrices,
+    anchor_call,
+    emit_product,
+    fragment_width,
+    operand_type,
+    tile_plan,
+)
+from .knobs_sm80 import (
+    all_knobs,
+    candidates_of,
+    illegal_reasons,
+    knobs_of,
+    notes_of,
+)
+from .model_sm80 import OperandLines
+from .pattern import (
+    Product,
+    anchor_reasons,
+    compute_reasons,
+    epilogue_reasons,
+    is_along_columns,
+    matmul_of,
+    sizes_of,
+    tile_reasons,
+)
+from .surface_sm80 import OPERAND_TYPES, Work
+
+
+@dataclass(frozen=True)
+class MatmulSm80Engine:
+    """See the file's docstring."""
+
+    name: str = "matmul_sm80"
+    index: int = 4
+    families: tuple[str, ...] = ("product",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "one matmul of f16, bf16, f32 (as tf32, once or in three products) or i8 operands, sums "
+        "in f32 (of HALF compute too, rounded once) or i32; any sizes, strides, broadcast batches",
+        "pointwise and view operations on A, B and beside the product; pointwise operations of "
+        "the product's dims after it, the product used anywhere; several outputs, each of which "
+        "follows the product, of any type but BOOLEAN",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if reasons := anchor_reasons(fusion):
+            return reasons
+        return (
+            *self._type_reasons(matmul_of(fusion)),
+            *epilogue_reasons(fusion, matmul_of(fusion)),
+            *fp8_reasons(fusion, target),
+            *too_large_reasons(fusion),
+            *tile_reasons(matmul_of(fusion)),
+        )
+
+    def _type_reasons(self, op: Product) -> list[Reason]:
+        if op.a.type == op.b.type and op.a.type in OPERAND_TYPES:
+            return compute_reasons(op.compute_type, op.a.type, op.b.type)
+        return [
+            Reason(
+                Status.NOT_SUPPORTED_DATA_TYPE,
+                "operand types",
+                f"A {op.a.type}, B {op.b.type}",
+                "both f16, bf16, f32 or i8 (identity casts an operand)",
+            )
+        ]
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = all_knobs(
+        "rows of a block's tile", "columns of a block's tile"
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return knobs_of(matmul_of(fusion).a.type, self.all_knobs)
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        return illegal_reasons(knobs, matmul_of(fusion).a.type, target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        type_ = matmul_of(fusion).a.type
+        return candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        op = matmul_of(fusion)
+        a, b = (lines.time(knobs["TILEK"]) for lines in _operand_lines(fusion))
+        return _work(fusion).predict(knobs, op.a.type, (a, b), target, _accesses(fusion))
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return notes_of(knobs)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        call, type_ = anchor_call(region), operand_type(region)
+        a = operand_plan(region, call.operands[0], type_, is_a=True)
+        b = operand_plan(region, call.operands[1], type_, is_a=False)
+        first = region.outputs[0][1]
+        along = "m" if is_along_columns(first) else "n"
+        width = fragment_width(region, first.shape[-2 if along == "m" else -1])
+        return tile_plan(knobs, a, b, along, width)
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        emit_product(region, tile, output, _matrices)
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion) -> Work:
+    return Work.of(fusion, *sizes_of(matmul_of(fusion)))
+
+
+@remembered
+def _operand_lines(fusion: Fusion) -> tuple[OperandLines, OperandLines]:
+    op = matmul_of(fusion)
+    a, b = op.a, op.b
+    return OperandLines.of(a, a.rank - 1), OperandLines.of(b, b.rank - 2)
+
+
+@remembered
+def _accesses(fusion: Fusion) -> tuple[int, int]:
+    """Bytes of A and B that an instruction loads; 0: elements come one by one."""
+    op = matmul_of(fusion)
+    return _access(fusion, op.a, is_a=True), _access(fusion, op.b, is_a=False)
+
+
+def _access(fusion: Fusion, operand: Tensor, *, is_a: bool) -> int:
+    """The access that `operand_plan` finds in a region; for a computed operand, that of its
+    largest source, counted as what its elements become."""
+    rank = operand.rank
+    rows, depth = (rank - 2, rank - 1) if is_a else (rank - 1, rank - 2)
+    sources = [operand] if operand in fusion.inputs else fusion.read_inputs(operand)
+    alike = [t for t in sources if t.shape == operand.shape]
+    if not alike:
+        return CHUNK_BYTES  # views: nothing was timed
+    model = max(alike, key=lambda t: t.type.bits)
+    along = contiguous_axis(model, rows, depth)
+    if along is None:
+        return 0
+    bits = access_bytes(model, along) * operand.type.bits
+    access = min(CHUNK_BYTES, bits // model.type.bits)
+    return access if access >= 4 else 0
+
+
+@dataclass(frozen=True)
+class _LastAxes:
+    """Rows and columns of the product are its last two axes."""
+
+    dims: tuple[Expr, ...]
+
+    def at(self, batch: Batch, row: Index, column: Index, width: int) -> list[Coordinate]:
+        place = {len(self.dims) - 2: row, len(self.dims) - 1: column}
+        return coordinates_of(len(self.dims), batch, place)
+
+
+def _matrices(kernel: Kernel, region: Region, tile: Mapping[str, Any]) -> Matrices:
+    """The matrices of the matmul of a region."""
+    call, type_ = anchor_call(region), operand_type(region)
+    tile_m, tile_n, tile_k = tile["tile"]
+    a = MatrixTile(kernel, region, call.operands[0], tile["a"], type_, True, tile_m, tile_k)
+    b = MatrixTile(kernel, region, call.operands[1], tile["b"], type_, False, tile_n, tile_k)
+    dims = region.dims_of(call.results[0])
+    batch_axes = [i for i, n in enumerate(dims[:-2]) if n.constant != 1]
+    batch = Loops(dims, tuple((axis,) for axis in batch_axes))
+    return Matrices(call, a, b, (a.size, b.size, a.k_size), batch, _LastAxes(dims))
+
+
+MATMUL_SM80 = MatmulSm80Engine()

@@ -1,0 +1,223 @@
+# pyright: basic
+"""The matrices that a kernel of Hopper's main loop multiplies, and where their elements lie.
+
+The loop multiplies tiles of A [rows, k] and B [k, columns], of each matrix of a batch.  What those
+are in the graph is said here: of a matmul, the last two axes of its tensors; of a convolution
+(`conv_matrices_sm90`), pixels and channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...codegen.hopper import tma
+from ...codegen.hopper.cluster import Cluster
+from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.staged_operand import StagedOperand
+from ...codegen.kernel import Kernel
+from ...codegen.region import Region
+from ...codegen.tiles.schedule import TilePlace
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.loops import Loops, coordinates_of
+from ...dialect.tensor import Tensor
+from ...expr import Expr, ceildiv
+from .exits import SpaceAxes
+from .region_sm90 import operand_values, product_calls
+from .tile_sm90 import Tiling
+
+Batch = Mapping[int, Coordinate]
+
+
+class MatrixSpace(Protocol):
+    """Where the elements of a product lie in tensors of its dims.
+
+    axes: for reductions at the exit; None: there can be none.
+    """
+
+    @property
+    def axes(self) -> SpaceAxes | None: ...
+
+    def is_row(self, row: Any) -> Any:
+        """Whether a row is of the product, i1; None: those before their end all are."""
+        ...
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        """Whether columns are of the product, i1 fragment; None: those before their end all are.
+
+        offset: of the first of them, from the first of a warpgroup's part of a tile.
+        """
+        ...
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        """The coordinates in the product's dims."""
+        ...
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        """The box that one copy moves of a tensor of the product's dims."""
+        ...
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        """The coordinates in its map of a box that begins at a row and a column."""
+        ...
+
+
+class Loop(Protocol):
+    """A main loop in which pixels of a convolution come once for all taps of its filter.
+
+    pixels: the ring of their tiles.
+    """
+
+    pixels: Pipeline
+
+    def start(self) -> list[Any]:
+        """The values that a consumers' loop over tiles carries first: its places in the rings."""
+        ...
+
+    def start_loads(self) -> list[Any]:
+        """The values that the producer's loop carries."""
+        ...
+
+    def load_tile(self, place: TilePlace, carried: Sequence[Any]) -> Sequence[Any]:
+        """By one thread of the producer: the next carried values."""
+        ...
+
+    def begin(self, thread: Any, threads: int) -> None:
+        """By all threads of the consumers, before their first tile."""
+        ...
+
+    def multiply(
+        self, carried: Sequence[Any], place: TilePlace, own: Any, lane: Any,
+        sums: Sequence[Any], start_products: Any,
+    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+        """(carried, accumulators) after a tile.
+
+        own: the warpgroup.  sums: accumulators that the first products do not read.
+        start_products(descriptors, whether sums are added to, sums, k_steps=...) starts those of a
+        stage.
+        """
+        ...
+
+
+class Rewriter(Protocol):
+    """Warps of the producer that compute an operand in shared memory: see `conv_rewriting_sm90`.
+
+    operand: that brings raw tiles, which have barriers of their own.  maps: of its copies.
+    arrivals: at the barrier of a slot that is rewritten.
+    """
+
+    operand: Any
+    arrivals: int
+
+    @property
+    def maps(self) -> Sequence[Any]: ...
+
+    def place(self, ring: Pipeline, memory: Any) -> None:
+        """Says which ring's slots it rewrites, and where its own memory is."""
+        ...
+
+    def make(self) -> None:
+        """Makes its barriers, by one thread."""
+        ...
+
+    def barrier(self, cursor: Cursor) -> Any:
+        """That of a slot's raw tiles."""
+        ...
+
+    def run(self, tiles: Any) -> None:
+        """By its warps: rewrites the operand of a block's tiles."""
+        ...
+
+
+@dataclass(frozen=True)
+class AxesSpace:
+    """Rows and columns lie along an axis each; the others count matrices.
+
+    is_turned: whether boxes have rows of the instruction's rows.
+    """
+
+    dims: tuple[Expr, ...]
+    row_axis: int
+    column_axis: int
+    is_turned: bool = False
+
+    @property
+    def axes(self) -> SpaceAxes:
+        others = {axis: axis for axis in range(len(self.dims) - 2)}
+        return SpaceAxes((self.row_axis,), (self.column_axis,), others)
+
+    def is_row(self, row: Any) -> Any:
+        return None
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        place = {self.row_axis: row, self.column_axis: column}
+        return coordinates_of(len(self.dims), dict(batch), place)
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        axes, extents = (self.column_axis, self.row_axis), (columns, rows)
+        if self.is_turned:
+            axes, extents = axes[::-1], extents[::-1]
+        return tma.Box(tensor, axes, extents)
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        return tma.place(box, self.at(batch, Index(row), Index(column)))
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """See the file's docstring.
+
+    calls: of the anchors.  operands: of a stage, those along the rows first; `StagedOperand`, or
+    what loads whole tiles by TMA as it does.  batch: loops over
+    the matrices.  sizes: rows and columns of a matrix.  steps: panels of k.  space: of what the
+    epilogue reads and writes.  loop: makes another main loop, see `conv_halo_sm90`, of the
+    operands, the ring of stages and a ring of pixels.  rewriter: of an operand that is computed in
+    shared memory.  beside: tiles of a row of tiles, a block having the same of each; 1: any.
+    """
+
+    calls: Sequence[Any]
+    operands: Sequence[Any]
+    batch: Loops
+    sizes: tuple[Expr, Expr]
+    steps: Expr
+    space: MatrixSpace
+    loop: Callable[[Sequence[Any], Pipeline, Pipeline], Loop] | None = None
+    rewriter: Rewriter | None = None
+    beside: int = 1
+
+    @property
+    def k_panel(self) -> int:
+        """Elements of k of a stage."""
+        return self.operands[0].panels.k
+
+
+def matmul_matrices(kernel: Kernel, region: Region, tiling: Tiling) -> Matrices:
+    """The matrices of the matmuls, or grouped products, of a region."""
+    t = tiling
+    calls = product_calls(region)
+    cluster = Cluster(*t.cluster, t.splits)
+    values = operand_values(calls, swaps=t.swaps)
+    operands = [
+        StagedOperand(
+            kernel, region, value, plan, t.row,
+            t.rows if plan["is_rows"] else t.columns, cluster,
+            bool(t.groups and plan["is_a"]), t.in_pairs,
+        )
+        for (value, _), plan in zip(values, t.operands, strict=True)
+    ]  # fmt: skip
+    first, second = (operands[place] for place in t.products[0])
+    dims = region.dims_of(calls[0].results[0])
+    batch_axes = [i for i, n in enumerate(dims[:-2]) if n.constant != 1]
+    row, column = len(dims) - 2, len(dims) - 1
+    return Matrices(
+        calls,
+        operands,
+        Loops(dims, tuple((axis,) for axis in batch_axes)),
+        (first.size, second.size),
+        ceildiv(first.k_size, first.panels.k),
+        AxesSpace(dims, *((column, row) if t.swaps else (row, column)), t.is_turned),
+    )

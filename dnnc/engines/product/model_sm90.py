@@ -1,0 +1,355 @@
+"""How long a product takes on Hopper's tensor cores: arithmetic for `predict`.
+
+Every block works through the same number of tiles, one after the other:
+
+    launch + fill + tiles * (steps * max(multiply, load, latency / stages) + epilogue + exchange)
+
+or as long as memory takes (`product_memory`).  The numbers were fitted on some 5,000 configurations
+of 170 shapes, most of them generated (`python -m benchmarks sweep`), on an H100 and an H200, each
+with its own memory, and on what 330 listed products and convolutions took on an H100;
+docs/performance/matmul.md, "Choice of a configuration", has what they choose, of shapes too that a
+fit did not see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import log2
+
+from ...codegen.hopper import wgmma
+from ...target import Target
+from ..engine import Prediction
+from .memory_model import again_share, bent, transfer_seconds
+from .tile_sm90 import are_pairs
+
+_LAUNCH_SECONDS = 0.65e-6
+_FILL_SECONDS = 0.25e-6  # of a block: barriers, the first loads
+_CLUSTER_FILL_SECONDS = 1.35e-6  # more, of blocks that start together
+_TILE_SECONDS = 0.33e-6  # from a tile's last product to the first of the next
+_RATE_SHARE = 0.93  # of the tensor cores' rate: the clock of a long product
+_LATENCY_SECONDS = 1.5e-6  # from the start of a stage's loads to its release
+# The same, less the loads and products that a stage of pixels waits for: 512 pixels in two stages
+# took 1.7 us a step where their loads take 1.4 and products 0.6.
+_REFILL_SECONDS = 1.2e-6
+_SHORT_ROW = 16  # elements of a row of C in a tile, up to which a tile takes longer
+_SHORT_ROWS_SECONDS = 0.3e-6
+# Bytes a second that a multiprocessor's copy engine brings while all of them load, of rows of 128
+# bytes; narrower ones are taken to need as long, which is not measured.
+_LOAD_RATE = 88e9
+_TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
+_TURNED_AGAIN = 1.05  # of the bytes of pixels whose channels are several tiles, which turns part
+_CLUSTER_TURN_SECONDS = 1.6e-6  # the same, where blocks wait for each other's warpgroups
+_IM2COL_RATE = 50e9  # of pixels, whose every tap reads them from L2 again
+# Of the time of a row of pixels, what a filter's row adds.  Where rows begin inside lines, more by
+# how many of the blocks ask for the same one at the same time: one that all of them load took 0.6
+# to 1.5 of the time of as many pixels (48 to 96 channels, 80 to 200 outputs), one of nine tiles of
+# outputs next to nothing.
+_FILTER_SHARE = 0.17
+_SPLIT_FILTER_SHARE = 1.0
+_SHARED_FILTERS = 1.2  # of the time of products, where blocks of other pixels load them together
+_HALO_FILL_SECONDS = 2.0e-6  # of a block: whole tiles of pixels, and at its end one of outputs
+# Of a tap, however little it multiplies: nine were 2.3 us of tiles of 7 columns and 48 channels,
+# which took 3.4 (16 rows) to 4.0 (28).
+_HALO_STEP_SECONDS = 0.25e-6
+_HALO_SHARE = 0.95  # of the time of products, where little is loaded beside them
+_PHASE_SHARE = 1.1  # the same, where each phase of a stride has a tile of pixels for few taps
+# Elements a second that a producer warpgroup brings through g1, and the same of integers; of the
+# first one's, what a second one brings beside it.  Of weights of e4m3 and int8 and a scaled A, in
+# tiles of 128x128 to 256x128.
+_COMPUTE_RATE = 12e9
+_INTEGER_COMPUTE_RATE = 10e9
+_SECOND_PRODUCER = 0.5
+_REWRITE_RATE = 16e9  # elements a second that warps compute in shared memory; not measured
+_FRAGMENT_RATE = 150e9  # elements a second that consumers compute, as far as products wait
+_INTEGER_FRAGMENT_RATE = 110e9  # the same of integers, which are permuted and subtracted
+_LINE_BYTES = 128
+SECTOR_BYTES = 32  # of a line, what memory moves at least
+_SPLIT_LINE_SHARE = 0.6  # of the rate of loads, where rows begin inside a line
+# Operands whose rows TMA can't take go through a warpgroup's registers: bytes a second of tiles of
+# up to 64 rows, all of whose loads are under way together, and of taller ones; of a stage, more.
+_TALL_ROWS = 64
+_NARROW_RATE = 22e9
+_TALL_NARROW_RATE = 6.2e9
+_NARROW_SECONDS = 0.15e-6
+_FEW_ROWS_SECONDS = 0.6e-6  # of tiles of 8 rows, which few threads load
+# Of what is stored to rows that begin inside sectors, what memory moves more: boxes of 128 bytes
+# begin and end there.  Where tiles meet, a sector is stored by each, and in between read again:
+# 1112 and 1152 outputs, in tiles of 64 to 256, differ by so many bytes for each row of a tile.
+_SPLIT_STORE_SHARE = 0.5
+_SEAM_BYTES = 150
+_CLUSTER_SEAM_SHARE = 0.5  # of it, inside a cluster, whose blocks store at about the same time
+_EPILOGUE_RATE = 16e9  # elements a second of a multiprocessor
+_HEAVY_EPILOGUE_RATE = 8.5e9
+_DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
+_SPLIT_SECONDS = 0.5e-6  # of an exchange of sums, for each doubling of the blocks that share k
+_SPLIT_RATE = 19e9  # bytes a second of it
+_STREAM_RATE = 30e9  # bytes a second of sums through global memory
+# Of a group's weights, what each cluster's tiles beside the first read again: of 64 experts, those
+# of 512 rows in tiles of 128 moved 2.0 times their weights' bytes, of 256 rows 1.2 times.
+_GROUPS_AGAIN = 0.25
+# Columns of an instruction -> what it takes, in columns of a wide one.
+_NARROW_COLUMNS = {8: 72, 16: 72, 32: 48}
+_LEAST_COLUMNS = 80
+_MORE_COLUMNS = 24  # that an instruction takes beside its own
+
+
+@dataclass(frozen=True)
+class HopperWork:
+    """A product.
+
+    m, n, k, count: sizes, and how many products.  moved_bytes: of global memory in all.
+    groups: of rows of A, each of which has a tile that is not full.  split: bytes of an element
+    of each output whose rows, of n elements, begin inside sectors of memory.
+    """
+
+    m: int
+    n: int
+    k: int
+    count: int
+    moved_bytes: int
+    groups: int = 0
+    split: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class HopperTile:
+    """How a product is tiled; what does not depend on its sizes is computed once.
+
+    tile, cluster: along M and N.  depth: of a stage.  swaps: whether N lies along the
+    instruction's rows.  splits: blocks that share k.  products: matmuls with one epilogue.
+    is_heavy: whether the epilogue has costly functions.  is_direct: whether outputs are stored
+    from registers.  load_share: of the copy engine's rate.  computed_rows: of the operands' tiles
+    that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
+    do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
+    at the same time.  streams: the last tiles are cut along k, so that blocks end together.
+    has_phases: tiles of pixels with their halo come by the phases of a stride. is_im2col: whether
+    A's tiles come by im2col loads.  loads: of a stage's tiles of A and B, the share that is loaded:
+    pixels with their halo stay for all taps of a filter.  narrow: of A and B, whether they go
+    through registers element by element, in each block of a cluster.  rewrites: whether what is
+    loaded of A is computed in shared memory.  takes_turns: two warpgroups have a tile each by
+    turns, and one's epilogue runs beside the other's products.  taken: seconds in which threads
+    take a stage's part of A into their registers, of tiles that come for all of k at once, so that
+    stages are parts of one load; 0: products read it where it is.  has_integers: whether rows that
+    are computed are made of integers.  filters: of a convolution, tiles of outputs beside each
+    other, each of which has filters of its own.  multiplied: of the panels' k, what products take.
+    """
+
+    tile: tuple[int, int]
+    cluster: tuple[int, int]
+    stages: int
+    depth: int
+    swaps: bool
+    splits: int
+    products: int
+    is_heavy: bool
+    is_direct: bool
+    load_share: float
+    computed_rows: int
+    producers: int
+    mma_tflops: float
+    residents: int
+    streams: bool
+    target: Target
+    is_im2col: bool = False
+    loads: tuple[float, float] = (1.0, 1.0)
+    narrow: tuple[bool, bool] = (False, False)
+    rewrites: bool = False
+    takes_turns: bool = False
+    taken: float = 0.0
+    has_phases: bool = False
+    has_integers: bool = False
+    filters: int = 1
+    multiplied: float = 1.0
+
+    _tall: int = field(init=False)  # rows and columns of a cluster
+    _wide: int = field(init=False)
+    _fill: float = field(init=False)
+    _step: float = field(init=False)
+    _wait: float = field(init=False)
+    _after: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        vars(self).update(
+            _tall=self.tile[0] * self.cluster[0],
+            _wide=self.tile[1] * self.cluster[1],
+            _fill=self._fill_seconds(),
+            _step=self._step_seconds(),
+            _wait=_LATENCY_SECONDS / (self.stages - 1),
+            _after=self._after_seconds(),
+        )
+
+    def predict(self, work: HopperWork) -> Prediction:
+        """Seconds, and what they are bound by."""
+        clusters = work.count * self._clusters(work)
+        rounds = clusters / self.residents if self.streams else -(-clusters // self.residents)
+        panels = -(-work.k // self.depth)
+        steps = -(-panels // self.splits)  # stages of a block's tile
+        if self.taken:
+            steps = work.k / self.depth
+        after = self._after + (_SHORT_ROWS_SECONDS if self._is_short(work) else 0.0)
+        busy = self._fill + self._busy_seconds(rounds, self._product_seconds(steps), after)
+        moved_bytes = work.moved_bytes + self._split_bytes(work)
+        transfer = transfer_seconds(moved_bytes, self.target)
+        if not self.is_im2col and self.loads[0] == 1.0:  # of pixels it is not fitted
+            transfer *= again_share(work.m, work.n, work.k, self.tile)
+        elif self.takes_turns and work.n > self.tile[1]:
+            transfer *= _TURNED_AGAIN
+        if work.groups:
+            transfer += transfer_seconds(self._weights_again(work), self.target)
+        seconds = bent(busy, transfer + self._fill + after)
+        bound = "memory" if transfer > busy else "tensor cores" if rounds > 1 else "latency"
+        return Prediction(_LAUNCH_SECONDS + seconds, bound)
+
+    def _clusters(self, work: HopperWork) -> int:
+        """The tiles of clusters of one product."""
+        across = -(-work.n // self._wide)
+        if not work.groups:
+            return -(-work.m // self._tall) * across
+        in_pairs = are_pairs(self.cluster, swaps=self.swaps)
+        tall = self.tile[0] if in_pairs else self._tall
+        # A group has half a tile more than its rows fill, and one at least.
+        down = max(-(-work.m // tall) + work.groups // 2, work.groups)
+        return -(-down * across // 2) if in_pairs else down * across
+
+    def _weights_again(self, work: HopperWork) -> float:
+        """Bytes that memory moves more, where several clusters multiply a group's weights and are
+        not at the same place of k."""
+        element = wgmma.ROW_BYTES // self.depth
+        weights = work.groups * work.n * work.k * element * self.products
+        clusters = work.m / work.groups / self._tall
+        return weights * min(1.0, _GROUPS_AGAIN * max(0.0, clusters - 0.5))
+
+    def _split_bytes(self, work: HopperWork) -> float:
+        """Bytes that memory moves more, for outputs whose rows begin inside sectors."""
+        if not work.split:
+            return 0.0
+        boxes = _SPLIT_STORE_SHARE * sum(work.split) * work.n
+        seams = max(0, -(-work.n // self.tile[1]) - 1) * _SEAM_BYTES * len(work.split)
+        within = 1 - 1 / self.cluster[1]
+        seams *= 1 - within * (1 - _CLUSTER_SEAM_SHARE)
+        return work.count * work.m * (boxes + seams)
+
+    def _is_short(self, work: HopperWork) -> bool:
+        """Whether a tile has few elements of a row of C."""
+        return min(work.n, self.tile[1]) <= _SHORT_ROW
+
+    def _busy_seconds(self, rounds: float, products: float, after: float) -> float:
+        """Seconds of so many tiles, one after the other; products, after: seconds of a tile's,
+        and of what follows them."""
+        if not self.takes_turns:
+            return rounds * (products + after)
+        products += _TURN_SECONDS if self.cluster == (1, 1) else _CLUSTER_TURN_SECONDS
+        # A warpgroup has two tiles' time for its own products and epilogue.
+        return rounds * max(products, (products + after) / 2) + after
+
+    def _product_seconds(self, steps: float) -> float:
+        """Seconds of a tile's stages, of which as many as there are come together, and wait once.
+
+        Not so those of pixels: where the numbers of convolutions were fitted, each waited.
+        """
+        if self.is_im2col or self.loads[0] < 1.0:
+            least = 0.0 if self.is_im2col else _HALO_STEP_SECONDS
+            return steps * max(self._step, self._wait, least)
+        later = max(0.0, steps - self.stages)
+        return steps * self._step + later * max(0.0, self._wait - self._step)
+
+    def _fill_seconds(self) -> float:
+        if self.cluster != (1, 1) or self.splits > 1:
+            return _FILL_SECONDS + _CLUSTER_FILL_SECONDS
+        return _FILL_SECONDS + (_HALO_FILL_SECONDS if self.loads[0] < 1.0 else 0.0)
+
+    @property
+    def _sides(self) -> tuple[tuple[float, float, bool], ...]:
+        """The sides of A and B: (rows of a stage's tile, the part of them that a block loads,
+        narrow?)."""
+        rows, columns = (side * share for side, share in zip(self.tile, self.loads, strict=True))
+        sides = ((rows, self.cluster[1]), (self.products * columns, self.cluster[0]))
+        return tuple(
+            (side, side if is_narrow else side / blocks, is_narrow)
+            for (side, blocks), is_narrow in zip(sides, self.narrow, strict=True)
+        )
+
+    def _load_seconds(self) -> float:
+        """Seconds of a stage's loads."""
+        rows = sum(loaded for _, loaded, is_narrow in self._sides if not is_narrow)
+        seconds = sum(_narrow_seconds(rows) for rows, _, is_narrow in self._sides if is_narrow)
+        if any(self.narrow):
+            seconds += _NARROW_SECONDS
+        return max(rows * _LINE_BYTES / (_LOAD_RATE * self.load_share), seconds)
+
+    def _step_seconds(self) -> float:
+        rows, columns = self.tile[::-1] if self.swaps else self.tile
+        worked = _NARROW_COLUMNS.get(columns, max(columns, _LEAST_COLUMNS))
+        rate = self.mma_tflops * 1e12 / self.target.sm_count * _RATE_SHARE
+        worked += _MORE_COLUMNS
+        multiply = 2 * rows * worked * self.depth * self.multiplied * self.products / rate
+        load = self._load_seconds()
+        if self.loads[0] < 1.0:
+            multiply *= _PHASE_SHARE if self.has_phases else _HALO_SHARE
+        if self.is_im2col and self.cluster[0] > 1:
+            multiply *= _SHARED_FILTERS
+        computed = self._computed_seconds()
+        if self.producers:  # they take slots from those that multiply
+            multiply = bent(multiply, computed)
+        elif self.computed_rows:
+            multiply += computed
+        if self.rewrites:
+            load = max(load, self.tile[0] * self.loads[0] * self.depth / _REWRITE_RATE)
+        # Bound by either, pixels and products hold each other up.
+        pixels = self._pixel_seconds()
+        seconds = max(bent(bent(multiply, pixels), self.taken), load)
+        if not self.is_im2col:
+            return seconds
+        # Few stages do not cover what follows each other until one is free again.
+        return max(seconds, (_REFILL_SECONDS + pixels + multiply) / self.stages)
+
+    def _computed_seconds(self) -> float:
+        """Seconds of a stage's elements that come out of g1."""
+        elements = self.computed_rows * self.depth
+        if not self.producers:
+            rate = _INTEGER_FRAGMENT_RATE if self.has_integers else _FRAGMENT_RATE
+            return elements / rate
+        rate = _INTEGER_COMPUTE_RATE if self.has_integers else _COMPUTE_RATE
+        return elements / (rate * (1 + _SECOND_PRODUCER * (self.producers - 1)))
+
+    def _pixel_seconds(self) -> float:
+        """Seconds of a stage's loads by im2col, and of the filters beside them."""
+        if not self.is_im2col:
+            return 0.0
+        share = _FILTER_SHARE
+        if self.load_share < 1.0:
+            share += _SPLIT_FILTER_SHARE / (self.filters * self.cluster[0])
+        rows = self.tile[0] / self.cluster[1] + share * self.tile[1] / self.cluster[0]
+        return rows * _LINE_BYTES / (_IM2COL_RATE * self.load_share)
+
+    def _after_seconds(self) -> float:
+        """Seconds of what follows a tile's products."""
+        elements = self.tile[0] * self.tile[1]
+        rate = _HEAVY_EPILOGUE_RATE if self.is_heavy else _EPILOGUE_RATE
+        seconds = _TILE_SECONDS + elements / rate
+        if self.is_direct:
+            seconds += elements / _DIRECT_RATE
+        if self.streams:
+            seconds += 2 * elements * 4 / _STREAM_RATE
+        if self.splits > 1:
+            seconds += _SPLIT_SECONDS * log2(self.splits) + elements * 4 / _SPLIT_RATE
+        return seconds
+
+
+def _narrow_seconds(rows: float) -> float:
+    """Seconds of a stage's tile of so many rows, element by element."""
+    rate = _NARROW_RATE if rows <= _TALL_ROWS else _TALL_NARROW_RATE
+    return rows * 128 / rate + (_FEW_ROWS_SECONDS if rows < 16 else 0.0)
+
+
+# A few hundred tiles are judged for each graph, at several sizes where it has symbols.
+hopper_tile = lru_cache(maxsize=4096)(HopperTile)
+
+
+def load_share(pitch_bytes: int) -> float:
+    """The share of the copy engine's rate that operands come at.
+
+    pitch_bytes: a number known to divide the distance between their rows.
+    """
+    return 1.0 if pitch_bytes % _LINE_BYTES == 0 else _SPLIT_LINE_SHARE

@@ -1,0 +1,299 @@
+# pyright: basic
+"""Multiplies the sums of a tile in a consumer warpgroup of engines matmul_sm90 and conv_sm90.
+
+For each k block: wait until its stage is full, start its products, release the stage before.  With
+sums of fp8 in f32 the products of a stage are waited for and added; an operand that g1 gives may
+come through registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.hopper import wgmma
+from ...codegen.hopper.operand_fragments import OperandFragments
+from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.turns import Turns, later
+from ...codegen.tiles.schedule import TilePlace
+from ...mlir import arith
+from .matrices_sm90 import Loop, Matrices
+from .tile_loop_sm90 import Tiles
+from .tile_sm90 import Tiling
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """The products of one warpgroup, by all of its threads.
+
+    pipeline: of the operands' stages.  sharers: blocks that release a stage to each other.  loop:
+    where pixels of a convolution come once for all taps.  turns: of warpgroups that have whole
+    tiles.  own, lane: the warpgroup's number, and the thread's in its warp.  tiles: of the block.
+    """
+
+    tiling: Tiling
+    matrices: Matrices
+    pipeline: Pipeline
+    sharers: int
+    loop: Loop | None
+    turns: Turns
+    own: Any
+    lane: Any
+    tiles: Tiles
+
+    @property
+    def operands(self) -> Sequence[Any]:
+        return self.matrices.operands
+
+    def skip(self, cursor: Cursor, place: TilePlace) -> Cursor:
+        """Lets the stages of a tile go by."""
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried)
+            self.pipeline.wait_full(here)
+            self._release(here)
+            return here.next(self.tiling.stages).values
+
+        return Cursor(*ops.for_(0, place.steps, 1, cursor.values, step))
+
+    def tile(self, carried: Sequence[Any], place: TilePlace) -> tuple[list[Any], list[Any]]:
+        """The accumulators of a tile: of each product, one for each 64 rows of the warpgroup.
+
+        carried: the places in the rings, before and after.  place: of the warpgroup's tile.
+        """
+        if self.loop:
+            return self.loop.multiply(
+                carried, place, self.own, self.lane, self._undefined(), self._start_products
+            )
+        if self.tiling.takes_turns:
+            return self._multiply_in_turn(Cursor(*carried[:2]), carried[2], place)
+        multiply = self._multiply_panels
+        if self.tiling.promotes:
+            multiply = self._multiply_promoted
+        elif self.tiling.takes_fragments:
+            multiply = self._multiply_fragments
+        cursor, sums = multiply(Cursor(*carried), place)
+        return cursor.values, sums
+
+    def first_places(self) -> list[Any]:
+        """This warpgroup's, in the rings."""
+        if self.loop:
+            return list(self.loop.start())
+        if not self.tiling.takes_turns:
+            return Cursor().values
+        t = self.tiling
+        steps = ops.add(ops.sub(self.tiles.end_step, self.tiles.first_step), t.shared.load_steps)
+        first = Cursor.at(ops.mul(self.own, steps), t.stages)
+        return [*first.values, self.turns.first(self.own)]
+
+    def following(self, places: Sequence[Any], place: TilePlace) -> Sequence[Any]:
+        """This warpgroup's places in the rings, once it has finished a tile."""
+        t = self.tiling
+        if not t.takes_turns:
+            return places
+        others = ops.mul(ops.add(place.steps, t.shared.load_steps), t.consumers - 1)
+        following = later(Cursor(*places[:2]), others, t.stages)
+        return [*following.values, ops.xor(places[2], 1)]
+
+    def _multiply_in_turn(
+        self, cursor: Cursor, turn: Any, place: TilePlace
+    ) -> tuple[list[Any], list[Any]]:
+        """Multiplies when the warpgroup before this one has begun its last products."""
+        self.turns.wait(self.own, turn)
+        cursor, sums = self._multiply_panels(cursor, place)
+        return [*cursor.values, turn], sums
+
+    def _multiply_panels(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
+        """A group of products for each panel, of which the last of a round ends in the next one.
+
+        The others are waited for at once: where two that begin in a round are under way together,
+        ptxas 13.0 loses count, and moves reads of accumulators ahead of the wait for the last.
+        """
+        t = self.tiling
+        last = len(self._panels) - 1
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            for number, k_steps in enumerate(self._panels):
+                stage, phase, previous, *sums = carried
+                here = Cursor(stage, phase)
+                self.pipeline.wait_full(here)
+                sums = self._multiply_stage(here, ops.add(i, number), sums, k_steps=k_steps)
+                wgmma.wait(int(number == last))
+                if number == 0:
+                    with ops.if_(ops.compare("sge", previous, 0)):
+                        self._release(Cursor(previous))
+                if number < last:
+                    self._release(here)
+                carried = [*here.next(t.stages).values, stage, *sums]
+            return carried
+
+        start = [*cursor.values, ops.const(-1), *self._undefined()]
+        found = ops.for_(0, place.steps, len(self._panels), start, step)
+        stage, phase, previous, *sums = found
+        has_more = t.shared.load_steps > 0
+        if t.takes_turns and not has_more:
+            self.turns.end(self.own, self.lane)
+        sums = wgmma.wait_for(sums)
+        self._release(Cursor(previous))
+        if t.takes_turns and has_more:
+            self._end_turn(Cursor(stage, phase))
+        return Cursor(stage, phase), sums
+
+    @property
+    def _panels(self) -> Sequence[int]:
+        """The instructions along k of stages that follow each other, again and again."""
+        return self.tiling.panel_steps or (self.tiling.k_steps,)
+
+    def _end_turn(self, cursor: Cursor) -> None:
+        """Once the stages after a tile's last step are there, of which another would take its own
+        too early for loaded."""
+        for _ in range(self.tiling.shared.load_steps):
+            self.pipeline.wait_full(cursor)
+            cursor = cursor.next(self.tiling.stages)
+        self.turns.end(self.own, self.lane)
+
+    def _multiply_promoted(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
+        """Multiplies, and adds the sums of each stage by additions that round to f32."""
+        t = self.tiling
+        undefined = self._undefined()
+        k_steps = max(self._panels)
+        columns = t.part[1]
+        type_ = wgmma.accumulator_type(self.tiling.row, columns)
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried[:2])
+            self.pipeline.wait_full(here)
+            parts = self._multiply_stage(here, ops.const(0), undefined, k_steps=k_steps)
+            parts = wgmma.wait_for(parts)
+            self._release(here)
+            flat = [value for part in parts for value in wgmma.unpacked(part)]
+            totals = [
+                arith.AddFOp(total, value).result
+                for total, value in zip(carried[2:], flat, strict=True)
+            ]
+            return [*here.next(t.stages).values, *totals]
+
+        registers = len(undefined) * columns // 2
+        zeros = [ops.zeros(ops.f32_type())] * registers
+        start = [*cursor.values, *zeros]
+        stage, phase, *totals = ops.for_(0, place.steps, 1, start, step)
+        each = columns // 2
+        sums = [wgmma.packed(type_, totals[i : i + each]) for i in range(0, registers, each)]
+        return Cursor(stage, phase), sums
+
+    def _multiply_fragments(self, cursor: Cursor, place: TilePlace) -> tuple[Cursor, list[Any]]:
+        """Multiplies with the operand along the rows in registers.
+
+        The fragments of a stage are computed while another warpgroup's products run.
+        """
+        t = self.tiling
+        operand = self.operands[t.products[0][0]]
+        thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        batch = place.batch_of(is_a=operand.is_a)
+        fragments = OperandFragments(operand, batch, place.row, t.blocks_of_rows, thread)
+        own_row = ops.mul(self.own, t.part[0])
+
+        def take(here: Cursor, step: Any) -> list[Any]:
+            self.pipeline.wait_full(here)
+            first_k = ops.mul(ops.add(place.first_step, step), self.matrices.k_panel)
+            blocks = fragments.take(self.pipeline.slot(here), own_row, first_k)
+            return [word for words in blocks for word in words]
+
+        def start(here: Cursor, step: Any, words: Sequence[Any], sums: Sequence[Any]) -> Any:
+            per_block = len(words) // t.blocks_of_rows
+            blocks = [words[i : i + per_block] for i in range(0, len(words), per_block)]
+            return self._multiply_stage(here, step, sums, blocks)
+
+        words = wgmma.settled(take(cursor, 0))
+        count = len(words)
+
+        def step(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            here = Cursor(*carried[:2])
+            sums = start(here, i, carried[2 : 2 + count], carried[2 + count :])
+            following = here.next(t.stages)
+            # Words that are computed while products run would be written to registers that these
+            # read, or make the assembler serialize them (C7513): the other warpgroup's run then.
+            wgmma.wait(0)
+            self._release(here)
+            words = wgmma.settled(take(following, ops.add(i, 1)))
+            return [*following.values, *words, *sums]
+
+        last = ops.sub(place.steps, 1)
+        carried = ops.for_(0, last, 1, [*cursor.values, *words, *self._undefined()], step)
+        here = Cursor(*carried[:2])
+        sums = start(here, last, carried[2 : 2 + count], carried[2 + count :])
+        sums = wgmma.wait_for(sums)
+        self._release(here)
+        return here.next(t.stages), sums
+
+    def _undefined(self) -> list[Any]:
+        """Accumulators whose first products do not read them."""
+        count = len(self.tiling.products) * self.tiling.blocks_of_rows
+        return [wgmma.undefined(self.tiling.row, self.tiling.part[1])] * count
+
+    def _release(self, cursor: Cursor) -> None:
+        self.pipeline.release(cursor, self.lane, self.sharers)
+
+    def _multiply_stage(
+        self, cursor: Cursor, is_added: Any, sums: Sequence[Any], words: Sequence[Any] = (),
+        k_steps: int | None = None,
+    ) -> list[Any]:  # fmt: skip
+        """Starts the products of a stage; is_added: 0 where they are the first of the tile.
+
+        words: [block of rows][words of each step of k] of a first operand in registers.  k_steps:
+        how many are taken; None: all.
+        """
+        t = self.tiling
+        stage = self.pipeline.address(cursor)
+        descriptors = list[Any]()
+        for operand in self.operands:
+            step = t.part_step[0 if operand.is_rows else 1] * operand.panels.row_bytes
+            place = ops.add(stage, operand.plan["offset"])
+            place = ops.add(place, ops.mul(self.own, step))
+            descriptors.append(wgmma.descriptor(place, operand.panels))
+        return self._start_products(descriptors, is_added, sums, words, k_steps)
+
+    def _start_products(
+        self,
+        descriptors: Sequence[Any],
+        is_added: Any,
+        sums: Sequence[Any],
+        words: Sequence[Any] = (),
+        k_steps: int | None = None,
+    ) -> list[Any]:
+        """Starts the products of operands that lie where some descriptors say."""
+        t = self.tiling
+        sums, own = list(sums), t.part[1] // t.beside
+        wgmma.fence()
+        for k in range(k_steps or t.k_steps):
+            for i, (a, b) in enumerate(t.products):
+                first, second = self.operands[a].panels, self.operands[b].panels
+                column, inner = self._columns_of_step(k)
+                for block in range(t.blocks_of_rows):
+                    place = i * t.blocks_of_rows + block
+                    rows = (
+                        words[block][4 * k : 4 * k + 4]
+                        if words
+                        else wgmma.moved(descriptors[a], first.offset(block * wgmma.M, k))
+                    )
+                    made = wgmma.multiply(
+                        t.row,
+                        own,
+                        rows,
+                        wgmma.moved(descriptors[b], second.offset(column, inner)),
+                        wgmma.columns_of(t.row, sums[place], column, own),
+                        is_added if inner == 0 else 1,
+                        a_k_major=first.is_k_major,
+                        b_k_major=second.is_k_major,
+                    )
+                    sums[place] = wgmma.with_columns(sums[place], column, made)
+        wgmma.commit()
+        return sums
+
+    def _columns_of_step(self, k: int) -> tuple[int, int]:
+        """(first column that step k of a panel adds to, the step of the filter's rows)."""
+        t = self.tiling
+        group, inner = divmod(k, t.k_steps // t.beside)
+        return group * (t.part[1] // t.beside), inner

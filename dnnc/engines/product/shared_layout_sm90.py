@@ -1,0 +1,267 @@
+# pyright: basic
+"""SharedLayout: where everything of a block of Hopper's main loop lies in shared memory.
+
+    stages | pixels | store buffers | load buffers | raw tiles | split sums
+    | barriers of all these | groups | row exchange | tile ring | rewriting | turns
+
+Heuristics ask it for the size of a choice of knobs, kernels for the offsets of the same choice, so
+that the one can't differ from the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from ...codegen.hopper import mbarrier, wgmma
+from ...codegen.hopper.pipeline import Pipeline
+from ...codegen.hopper.split import SplitSum
+from ...codegen.hopper.staged_store import ALIGNMENT
+from ...codegen.hopper.tile_ring import TileRing
+from ...codegen.hopper.turns import Turns
+from ...codegen.tiles.groups import GroupTable
+from ...codegen.tiles.padding import WORD_BYTES
+from ...codegen.totals.row_exchange import RowExchange
+
+LINE_BYTES = 128  # of a staged row at most: the widest swizzle
+STORE_BUFFERS = 2  # of a warpgroup
+LOAD_BUFFERS = 3
+LEAST_STAGES = 2  # of a ring of operands
+RAW_BUFFERS = {1: 3, 2: 2}  # of a producer, by how many there are
+_HALO_CHUNK = 32  # columns of a buffer that are in registers at a time
+
+
+@dataclass(frozen=True)
+class SharedLayout:
+    """See the file's docstring.  Offsets and sizes are in bytes.
+
+    columns: of a block's tile.  part: rows and columns of a warpgroup's part of it.
+    consumers: warpgroups that multiply.  sharers: those that multiply one tile together.
+    takes_turns: whether each has tiles of its own.
+    stages, stage_bytes: of the ring of operands.  producers: warpgroups that load.
+    raw_bytes: of one slot of the ring of raw tiles, of which each producer has one; 0: none.
+    staged_bytes, loaded_bytes: an element of each output and of each input of the epilogue that
+    goes through shared memory.
+    splits: blocks that share a tile's k.  sums_bytes: of what they exchange.
+    peers: blocks that share rows.  exchanges: of row values between them, in a tile.
+    groups: of rows, at most.  is_dynamic: whether tiles are taken from a counter.
+    pixel_slots, pixel_bytes: of a ring of pixels that come once for all taps of a filter.
+    halo_bytes: of a buffer of one staged output or load, where these pixels have a halo, else 0.
+    rewriting: of what warps need that compute an operand in shared memory.
+    """
+
+    columns: int
+    part: tuple[int, int]
+    consumers: int
+    sharers: int
+    takes_turns: bool
+    stages: int
+    stage_bytes: int
+    producers: int
+    staged_bytes: tuple[int, ...]
+    loaded_bytes: tuple[int, ...]
+    raw_bytes: int = 0
+    splits: int = 1
+    sums_bytes: int = 0
+    peers: int = 1
+    exchanges: int = 0
+    groups: int = 0
+    is_dynamic: bool = False
+    pixel_slots: int = 0
+    pixel_bytes: int = 0
+    halo_bytes: int = 0
+    rewriting: int = 0
+
+    # ---- the epilogue's buffers
+
+    @property
+    def slices(self) -> int:
+        """Blocks that have an epilogue of a tile whose k is split, each of some columns."""
+        return slices_of(self.columns, self.splits)
+
+    @property
+    def own_columns(self) -> int:
+        """Columns of a warpgroup's epilogue."""
+        return self.part[1] // self.slices
+
+    @cached_property
+    def chunk(self) -> int:
+        """Columns that are in registers together; without a halo, those of a buffer."""
+        if self.halo_bytes:
+            return _HALO_CHUNK
+        return chunk_columns(self.own_columns, [*self.staged_bytes, *self.loaded_bytes])
+
+    @property
+    def buffer_columns(self) -> int:
+        """Columns of a buffer of staged outputs and loads: a chunk, or with a halo all."""
+        return self.part[1] if self.halo_bytes else self.chunk
+
+    @property
+    def buffer_uses(self) -> int:
+        """Times that a warpgroup's tile fills a buffer."""
+        return self.part[0] // wgmma.M * self.own_columns // self.buffer_columns
+
+    @property
+    def store_buffers(self) -> int:
+        """Store buffers of a warpgroup."""
+        return 1 if self.halo_bytes else STORE_BUFFERS
+
+    @property
+    def load_buffers(self) -> int:
+        """Load buffers of a warpgroup's own ring; 0: it has none."""
+        if not self.loaded_bytes or self.loads_per_stage:
+            return 0
+        return 1 if self.halo_bytes else LOAD_BUFFERS
+
+    @cached_property
+    def loads_per_stage(self) -> int:
+        """Buffers of each warpgroup's loads in a stage that brings them, after a tile's last step;
+        0: they have a ring of their own."""
+        if not self.loaded_bytes or self.pixel_slots or self.groups:
+            return 0
+        most = min(self.stage_bytes // (self.sharers * self.load_bytes), self.buffer_uses)
+        if most and self.takes_turns and -(-self.buffer_uses // most) > LEAST_STAGES:
+            return 0  # all of a tile's are in the ring before the turn ends
+        return most
+
+    @property
+    def load_steps(self) -> int:
+        """Stages of a tile that bring what its epilogue reads."""
+        return -(-self.buffer_uses // self.loads_per_stage) if self.loads_per_stage else 0
+
+    @cached_property
+    def store_bytes(self) -> int:
+        """Bytes of one buffer of every staged output."""
+        return self._buffer_bytes(self.staged_bytes)
+
+    @cached_property
+    def load_bytes(self) -> int:
+        """Bytes of one buffer of every staged load."""
+        return self._buffer_bytes(self.loaded_bytes)
+
+    def _buffer_bytes(self, element_bytes: Sequence[int]) -> int:
+        if self.halo_bytes:
+            return len(element_bytes) * self.halo_bytes
+        return sum(aligned(wgmma.M * self.chunk * size) for size in element_bytes)
+
+    # ---- data
+
+    @property
+    def pixels_offset(self) -> int:
+        """The offset of the ring of pixels."""
+        return self.stage_bytes * self.stages
+
+    @property
+    def stores_offset(self) -> int:
+        return self.pixels_offset + self.pixel_slots * self.pixel_bytes
+
+    @property
+    def loads_offset(self) -> int:
+        return self.stores_offset + self.consumers * self.store_buffers * self.store_bytes
+
+    @property
+    def raw_offset(self) -> int:
+        """The offset of the ring of raw tiles."""
+        return self.loads_offset + self.consumers * self.load_buffers * self.load_bytes
+
+    @property
+    def raw_buffers(self) -> int:
+        """Slots of one producer's raw tiles."""
+        return RAW_BUFFERS[self.producers]
+
+    @property
+    def split_offset(self) -> int:
+        """The offset of the buffer through which split sums are added; its barriers come last."""
+        return self.raw_offset + self.producers * self.raw_buffers * self.raw_bytes
+
+    # ---- barriers, and what is small
+
+    @property
+    def barriers_offset(self) -> int:
+        return self.split_offset + self.sums_bytes
+
+    @property
+    def load_barriers_offset(self) -> int:
+        return self.barriers_offset + Pipeline.barrier_bytes(self.stages)
+
+    @property
+    def split_barriers_offset(self) -> int:
+        rings = self.consumers * Pipeline.barrier_bytes(self.load_buffers)
+        return self.load_barriers_offset + rings
+
+    @property
+    def raw_barriers_offset(self) -> int:
+        return self.split_barriers_offset + SplitSum.barrier_bytes()
+
+    @property
+    def groups_offset(self) -> int:
+        """The offset of the table of groups."""
+        slots = self.producers * self.raw_buffers
+        return self.raw_barriers_offset + Pipeline.barrier_bytes(slots)
+
+    @property
+    def exchange_offset(self) -> int:
+        return self.groups_offset + (GroupTable.bytes(self.groups) if self.groups else 0)
+
+    @property
+    def exchange_bytes(self) -> int:
+        """Bytes of one warpgroup's exchanges."""
+        return RowExchange.bytes(self.peers, self.exchanges)
+
+    @property
+    def exchange_barriers_offset(self) -> int:
+        return self.exchange_offset + self.consumers * self.exchange_bytes
+
+    @property
+    def ring_offset(self) -> int:
+        """The offset of the numbers of dynamic tiles, and of the barriers behind them."""
+        barriers = self.consumers * RowExchange.barrier_bytes(self.exchanges)
+        return self.exchange_barriers_offset + barriers
+
+    @property
+    def pixels_barriers_offset(self) -> int:
+        ring = TileRing.bytes() + TileRing.barrier_bytes()
+        return self.ring_offset + (ring if self.is_dynamic else 0)
+
+    @property
+    def rewriting_offset(self) -> int:
+        """The offset of barriers of raw tiles, and what their rewriting needs."""
+        return self.pixels_barriers_offset + Pipeline.barrier_bytes(self.pixel_slots)
+
+    @property
+    def turns_offset(self) -> int:
+        """The offset of the barriers of turns."""
+        return self.rewriting_offset + self.rewriting
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all."""
+        turns = Turns.barrier_bytes(self.consumers) if self.takes_turns else 0
+        return self.turns_offset + turns
+
+
+def slices_of(columns: int, splits: int) -> int:
+    """A slice has whole blocks of 8 columns."""
+    return min(splits, columns // 8)
+
+
+def chunk_columns(columns: int, element_bytes: Sequence[int]) -> int:
+    """Columns whose rows fit the widest swizzle in every staged tensor."""
+    return gcd(columns, LINE_BYTES // max(element_bytes, default=2))
+
+
+def aligned(bytes_: int) -> int:
+    """Up to where a tile or a buffer may begin."""
+    return -(-bytes_ // ALIGNMENT) * ALIGNMENT
+
+
+def tile_bytes(rows: int, row_bytes: int) -> int:
+    """Bytes of a tile of a stage or a raw tile."""
+    return aligned(rows * row_bytes)
+
+
+def rewriting_bytes(slots: int, pixels: int) -> int:
+    """Bytes of a barrier for each slot of raw tiles, and a word for each pixel of a tile."""
+    return slots * mbarrier.BYTES + pixels * WORD_BYTES

@@ -1,0 +1,65 @@
+# pyright: basic
+"""The base of the engines of products with `mma.sync`, whatever is multiplied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ... import dtypes
+from ...dialect.fusion import Fusion
+from ...dtypes import DType
+from ...expr import Expr, typical
+from ...target import Target
+from ..engine import Knobs, Prediction
+from ..surface import bytes_of
+from .knobs_sm80 import smem_bytes, threads_of
+from .model_sm80 import TiledProduct
+from .pattern import is_heavy
+
+OPERAND_TYPES = (dtypes.f16, dtypes.bf16, dtypes.f32, dtypes.i8)
+
+
+@dataclass(frozen=True)
+class Work:
+    """sizes: M, N, K and the number of products.  moved_bytes: of global memory in all."""
+
+    sizes: tuple[int, int, int, int]
+    moved_bytes: int
+    is_heavy: bool
+
+    @staticmethod
+    def of(fusion: Fusion, m: Expr, n: Expr, k: Expr, count: Expr) -> Work:
+        """At typical sizes."""
+        sizes = (typical(m), typical(n), typical(k), typical(count))
+        moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
+        return Work(sizes, moved_bytes, any(map(is_heavy, fusion.ops)))
+
+    def predict(
+        self,
+        knobs: Knobs,
+        operand: DType,
+        load_times: tuple[float, float],
+        target: Target,
+        accesses: tuple[int, int] = (16, 16),
+        beside: int = 1,
+    ) -> Prediction:
+        """operand: type of A and B.  load_times, accesses: of their tiles, see `TiledProduct`.
+
+        beside: see `smem_bytes`.
+        """
+        tile = (knobs["TILE_M"], knobs["TILE_N"])
+        return TiledProduct(
+            *self.sizes,
+            tile,
+            knobs["TILEK"],
+            knobs["STAGES"],
+            threads_of(tile),
+            smem_bytes(knobs, operand, beside),
+            operand.bits // 8,
+            *load_times,
+            accesses,
+            knobs.get("TF32", 1),
+            self.moved_bytes,
+            self.is_heavy,
+            target.mma_tflops[operand.name],
+        ).predict(target)

@@ -1,0 +1,1 @@
+"""Reductions whose results flow on: engines rows and grid."""

@@ -1,0 +1,292 @@
+# pyright: basic
+"""Engine rows: reductions along rows whose results flow on within the row, as one kernel.
+
+    softmax: max, exp(x - max), sum, divide     layer norm: mean, variance, normalise, scale
+
+A row is the elements that are reduced together.  Threads of a warp, a block or a cluster share a
+row and hold it in registers, so that it is read once, however many reductions follow each other;
+a longer row is read again in each pass.  Fragments lie along the row where its fastest axis is
+reduced, else across rows, each thread working on several rows' elements.
+
+Sums of columns beside that (the gradients of a norm's scale and bias) stay in registers while
+blocks go through the rows; a second kernel adds up what the blocks leave.  The largest or smallest
+element of all rows (the amax of what is quantised) stays in a register of each thread, and blocks
+meet in the output (`rows_extremes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+from typing import Any, ClassVar
+
+from ...codegen.output import Output
+from ...codegen.region import Region, loop_groups
+from ...codegen.walk.region_walk import inputs_of
+from ...dialect.averages import total_type
+from ...dialect.fusion import Fusion
+from ...dialect.ops import Reduction
+from ...dialect.tensor import Tensor
+from ...errors import Status
+from ...expr import Expr, product, typical
+from ...target import STATIC_SMEM_BYTES, Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..surface import (
+    MEMSET_SECONDS,
+    bytes_of,
+    count_reasons,
+    fp8_reasons,
+    pattern_reason,
+    too_large_reasons,
+)
+from ..views.reduced import (
+    accesses_of,
+    after_reasons,
+    agreement_reasons,
+    axis_order,
+    output_reasons,
+    read_again,
+    reads_of_passes,
+    region_levels,
+    runs_along_row,
+    sizes_along,
+)
+from .columns import COLUMNS_BYTES
+from .extremes import extreme_reasons
+from .facts import (
+    NARROW,
+    block_threads,
+    extremes_of,
+    held_of,
+    is_narrow,
+    levels_of,
+    passes_of,
+    registers_of,
+    row_elements,
+    slot_bytes,
+    slots_of,
+    split_reductions,
+    width_of,
+    without_extremes,
+)
+from .forms import CONFIGS, ELEMENTS, THREADS, worth_a_look
+from .kernel import RowsEmitter
+from .limits import MOST_ACROSS, illegal
+from .model import RowsModel
+from .tiling import RowsTiling, split_region
+
+
+@dataclass(frozen=True)
+class RowsEngine:
+    """See the file's docstring."""
+
+    name: str = "rows"
+    index: int = 6
+    families: tuple[str, ...] = ("reduction",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "reductions of equal dims and axes, also of what other such reductions give (softmax, "
+        "norms), any mode; pointwise and view operations before, pointwise ones after, of the "
+        "dims of the rows or of their results; outputs of those dims; packed boolean outputs "
+        "whose rows are a multiple of 8 contiguous elements; sums over all other axes beside "
+        "them (gradients of scale and bias), or amax, max and min over all axes, in FLOAT, as f32 "
+        "outputs that nothing else reads (the amax of what is quantised)",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if heavy := fusion.with_role("anchor"):
+            return (pattern_reason(heavy[0].label, "reduction, pointwise, view"),)
+        along, columns = split_reductions(fusion)
+        if not along:
+            return (pattern_reason("no reduction", "one reduction at least"),)
+        reasons = agreement_reasons(along) + _empty_reasons(along[0]) + _count_reasons(along[0])
+        reasons += extreme_reasons(fusion, extremes_of(fusion), columns)
+        if not reasons:
+            rest = without_extremes(fusion)
+            reasons += self._column_reasons(fusion, along[0], columns)
+            reasons += after_reasons(rest, along, columns)
+            reasons += output_reasons(rest, along[0], _holds_bytes, columns)
+        reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
+        if not reasons and columns and not self.candidates(fusion, target):
+            what = f"sums of columns of up to {row_elements(fusion).bounds()[1]} elements"
+            supported = "rows that the registers of a block or cluster hold"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "sums of columns", what, supported))
+        return tuple(reasons)
+
+    def _column_reasons(
+        self, fusion: Fusion, first: Reduction, columns: Sequence[Reduction]
+    ) -> list[Reason]:
+        if columns and not runs_along_row(fusion, first):
+            what = f"{columns[0].label} beside rows that are not contiguous"
+            return [Reason(Status.NOT_SUPPORTED_LAYOUT, "sums of columns", what, "contiguous rows")]
+        needed = sum(COLUMNS_BYTES * max(4, total_type(fusion, op).bits // 8) for op in columns)
+        if needed > STATIC_SMEM_BYTES:
+            what = f"{len(columns)} sums of columns, {needed} bytes of shared memory"
+            return [pattern_reason(what, f"sums of at most {STATIC_SMEM_BYTES} bytes")]
+        return []
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_COLS", THREADS, "threads of a block that share a row"),
+        Knob(
+            "TILE_ROWS", (0, 1, 2, 4, 8, 16, 32),
+            "rows side by side in a block; 0: as many as 128 threads have, one at least",
+        ),
+        Knob(
+            "ARRAY_SIZE_PER_THREAD", ELEMENTS,
+            "elements of a row that a thread holds; 0: each pass reads the row again",
+        ),
+        Knob("TILE_CGA", (1, 2, 4, 8), "blocks of a cluster that share a row"),
+        Knob(
+            "CTA_COUNT", (0, 1, 2, 3, 4, 8),
+            "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
+        ),
+        Knob(
+            "STAGES", (0, 1, 2, 3, 4),
+            "stages of rows in shared memory; 0: none; 1: a row that is read again stays there",
+        ),
+        Knob(
+            "KERNEL_CFG", CONFIGS,
+            "2: warps go through rings on their own, and the kernel that adds up columns starts "
+            "early",
+        ),
+    )  # fmt: skip
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        return illegal(knobs, fusion, target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        return worth_a_look(fusion, target)
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        along, columns = split_reductions(fusion)
+        reduced, kept = sizes_along(along[0])
+        moved = bytes_of((*fusion.inputs, *fusion.outputs))
+        whole = bytes_of(t for t in fusion.inputs if t.shape == along[0].x.shape)
+        model = RowsModel(
+            rows=typical(product(kept)),
+            row=typical(product(reduced)),
+            moved=moved,
+            read=whole,
+            levels=len(levels_of(fusion)),
+            passes=passes_of(fusion, knobs),
+            threads=knobs["TILE_COLS"],
+            block=block_threads(knobs, runs_along_row(fusion, along[0])),
+            width=1 if runs_along_row(fusion, along[0]) else width_of(fusion),
+            held=held_of(fusion, knobs),
+            blocks=knobs["TILE_CGA"],
+            resident=knobs["CTA_COUNT"],
+            ahead=max(0, knobs["STAGES"] - 1),
+            config=knobs["KERNEL_CFG"],
+            slot_bytes=slot_bytes(fusion, knobs, target),
+            registers=registers_of(fusion, knobs),
+            columns=len(columns),
+            has_extremes=bool(extremes_of(fusion)),
+        )
+        found = model.predict(target)
+        if model.has_extremes:
+            return replace(found, seconds=found.seconds + MEMSET_SECONDS)
+        return found
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ()
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        reductions, columns, extremes = split_region(region)
+        dims = region.dims_of(inputs_of(reductions[0])[0])
+        kept_dims = region.dims_of(reductions[0].results[0])
+        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
+        # What finds a row's extreme may be no reduction of its own.
+        sources = [e.source for e in extremes if e.source not in reductions]
+        accesses = accesses_of(region, [*reductions, *sources])
+        order = axis_order(dims, accesses)
+        groups = [
+            loop_groups(dims, [a for a in order if (a in kept) == is_kept], accesses)
+            for is_kept in (True, False)
+        ]
+        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
+        is_row = not fastest or fastest[0] not in kept
+        # Views may have hidden from `legal` how memory runs; along rows everything is right.
+        is_row |= bool(columns or knobs["TILE_CGA"] > 1 or knobs["CTA_COUNT"])
+        is_row |= knobs["TILE_COLS"] > MOST_ACROSS or knobs["STAGES"] == 1
+        is_row |= any(t.type.kind == "b" and t.shape == tuple(dims) for _, t in region.outputs)
+        inner = groups[1 if is_row else 0][-1:]
+        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
+        smallest = min(max(8, t.type.bits) for t, _ in accesses)
+        width = gcd(size.known_divisor(), max(1, 128 // smallest))
+        if is_narrow(len(columns), knobs):
+            width = gcd(width, NARROW)
+        threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+        held = knobs["ARRAY_SIZE_PER_THREAD"]
+        row = product(dims[axis] for group in groups[1] for axis in group)
+        fragments = -(-row.bounds()[1] // (width if is_row else 1))
+        step = threads * blocks
+        last = [inputs_of(extreme.source)[0] for extreme in extremes]
+        levels = region_levels(region, reductions)
+        again = read_again(region, reads_of_passes(region, levels, after=last))
+        count = -(-fragments // step) if held else 0
+        return {
+            "kept": groups[0],
+            "reduced": groups[1],
+            "vector_elems": width,
+            "along": "row" if is_row else "column",
+            "threads": block_threads(knobs, is_row),
+            "row_threads": threads,
+            "held": count,
+            "is_whole": row.constant is not None and bool(held) and count * step == fragments,
+            "cluster": blocks,
+            "blocks": knobs["CTA_COUNT"],
+            "stages": knobs["STAGES"] if knobs["STAGES"] > 1 else 0,
+            "config": knobs["KERNEL_CFG"],
+            "slots": slots_of([tensor for _, tensor in again], fragments, width, knobs, target),
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        RowsEmitter(region, RowsTiling.of(tile), output).emit()
+
+
+# ---- what it takes
+
+
+def _holds_bytes(output: Tensor, first: Reduction) -> bool:
+    """Whether each byte of a boolean output has elements of one row, one after the other."""
+    if output.elements().constant == 1:
+        return True
+    if output.shape != first.x.shape or first.axes != (output.rank - 1,):
+        return False
+    strides = [s for n, s in zip(output.shape, output.layout, strict=True) if n.constant != 1]
+    is_last = output.layout[-1].constant == 1 and output.shape[-1].known_divisor() % 8 == 0
+    return is_last and all(s.known_divisor() % 8 == 0 for s in strides[:-1])
+
+
+def _count_reasons(first: Reduction) -> list[Reason]:
+    """Rows, and the elements of each, are counted in 31 bits."""
+    for what, extents in zip(("elements of a row", "rows"), sizes_along(first), strict=True):
+        if reasons := count_reasons(product(extents), what):
+            return reasons
+    return []
+
+
+def _empty_reasons(first: Reduction) -> list[Reason]:
+    """Rows may not be empty: what a thread reads past the end of one is its last element."""
+    for axis in first.axes:
+        if first.x.shape[axis].bounds()[0] < 1:
+            what = f"rows along axis {axis}, whose size {first.x.shape[axis]} may be 0"
+            supported = "a symbol whose min is at least 1"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "rows", what, supported)]
+    return []
+
+
+ROWS = RowsEngine()

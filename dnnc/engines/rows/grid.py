@@ -1,0 +1,442 @@
+# pyright: basic
+"""Engine grid: reductions whose results flow on, over more elements than a cluster holds.
+
+    batch norm: mean and variance of each channel of [N, H, W, C], normalise, scale, activate
+    quantise: amax of a whole tensor, divide
+
+One cooperative launch of as many blocks as are resident.  Each block has a slice of the reduced
+elements, of some of the kept ones; blocks leave their totals in global memory and meet, once for
+every level of reductions.  The first fragments of a slice stay in shared memory and registers, the
+last ones in the second cache, so that the later passes read little again.  A variance takes no pass
+of its own (`codegen.totals.moments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product as product_of
+from math import gcd
+from typing import Any, ClassVar
+
+from ...codegen.output import Output
+from ...codegen.region import Region, loop_groups
+from ...codegen.totals.group_totals import BlockShape
+from ...codegen.totals.parts import AVERAGE_BITS, MOMENTS_BITS
+from ...codegen.walk.fragments import register_words
+from ...codegen.walk.region_walk import inputs_of, is_reduction
+from ...dialect.averages import is_summed_in_double
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.op import Op
+from ...dialect.ops import Reduction
+from ...dialect.tensor import Tensor, stride_order, text
+from ...errors import Status
+from ...expr import Expr, product, typical
+from ...target import REGISTERS_PER_THREAD, Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.pattern import knob_reason
+from ..surface import (
+    LAUNCH_SECONDS,
+    MEMSET_SECONDS,
+    bytes_of,
+    fp8_reasons,
+    pattern_reason,
+    smem_reasons,
+    too_large_reasons,
+)
+from ..views.reduced import (
+    accesses_of,
+    after_reasons,
+    agreement_reasons,
+    inputs_read_again,
+    is_squared_distance,
+    means_of_distances,
+    output_reasons,
+    reductions_of,
+    runs_along_row,
+    sizes_along,
+)
+from .grid_kernel import GridEmitter, GridTiling, l2_bytes
+
+_ROWS = (512, 256, 128, 64, 32, 16, 8, 4)
+_HELD = (0, 1, 2, 3, 4, 6, 8, 10, 12, 13, 14, 16, 20, 22, 24, 25, 26, 27, 32, 40, 48)
+_IN_REGISTERS = (0, 2, 4, 6, 8, 10, 12, 14, 16)
+_REGISTERS_LEFT = 8  # by fragments in registers, or some kernels spill
+_STAGES = (4, 2, 1, 8)
+_MOST_GROUPS = 16  # of blocks; a device has as many multiprocessors, however few
+_FEW_SLICES = 8  # whose parts every block combines itself
+_MEET_SECONDS = 5.0e-6  # of a level: combine, write, wait, read
+_SHARE = 0.79  # of the memory's rate
+_SECTOR_BYTES = 32
+# What moves once more at each end of a piece that is no whole sectors, which two blocks touch: a
+# batch norm of 170x55x55x216 took 425 us by two blocks a pixel and 262 by one.
+_TORN_BYTES = 64
+_LONG_PIECE_BYTES = 256
+_SHORT_PIECES = 0.97  # of the rate, where blocks share pixels in shorter ones
+
+
+@dataclass(frozen=True)
+class GridEngine:
+    """See the file's docstring."""
+
+    name: str = "grid"
+    index: int = 8
+    families: tuple[str, ...] = ("reduction",)
+    only_target: str = ""
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "reductions of equal dims and axes, also of what other such reductions give, whose "
+        "results flow on (batch norm, a tensor's amax and its quantisation, the index of its "
+        "maximum), any mode; pointwise operations before, and after, of the dims of the input or "
+        "of the results; packed boolean outputs whose fastest axis is a multiple of 8 contiguous "
+        "elements; up to 16 groups of kept elements, of 1024 each where types have 16 bits; no "
+        "sizes that may be 0",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if others := [*fusion.with_role("anchor"), *fusion.with_role("view")]:
+            return (pattern_reason(others[0].label, "reduction, pointwise"),)
+        reductions = reductions_of(fusion)
+        if not reductions:
+            return (pattern_reason("no reduction", "one reduction at least"),)
+        reasons = agreement_reasons(reductions)
+        if not reasons:
+            reasons += after_reasons(fusion, reductions)
+            reasons += output_reasons(fusion, reductions[0], _holds_bytes)
+        first = reductions[0].x.shape
+        if any(extent.bounds()[0] < 1 for extent in first):
+            what = f"{text(first)}, which may be empty"
+            wanted = "a reduced tensor of one element at least"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, wanted))
+        if not any(t.shape == first for t in fusion.inputs):
+            what = f"inputs without dims {text(first)}"
+            reasons.append(pattern_reason(what, "an input of the reduced tensor's dims"))
+        has_whole = any(output.shape == first for output in fusion.outputs)
+        if not reasons and not has_whole and _levels(fusion) == 1:
+            what = f"outputs without dims {text(first)}, reductions that need no other"
+            wanted = "an output of the reduced tensor's dims, or a reduction of what another gives"
+            reasons.append(pattern_reason(what, wanted))
+        reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
+        if not reasons and not self.candidates(fusion, target):
+            # What takes least of everything is illegal too.
+            rows = _threads(target) if _is_along(fusion) else min(_ROWS)
+            least = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": 0, "SPECFILT": 0}
+            least |= {"STAGES": min(_STAGES)}
+            reasons += self.legal(least, fusion, target)
+        return tuple(reasons)
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_ROWS", _ROWS, "threads of a block along the reduced axes"),
+        Knob(
+            "ARRAY_SIZE_PER_THREAD", _HELD,
+            "fragments of each input that a thread keeps in shared memory",
+        ),
+        Knob("SPECFILT", _IN_REGISTERS, "such of 16 bits and more in registers; 0 before sm_90"),
+        Knob("STAGES", _STAGES, "fragments that a thread loads before it uses the first"),
+    )  # fmt: skip
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        rows, threads = knobs["TILE_ROWS"], _threads(target)
+        if rows > threads or (_is_along(fusion) and rows != threads):
+            what = f"TILE_ROWS={rows} of {threads} threads"
+            return (knob_reason(what, f"up to {threads}; along rows {threads}"),)
+        groups = -(-_kept_fragments(fusion).bounds()[1] // (threads // rows))
+        if groups > _MOST_GROUPS:
+            what = f"{groups} groups of kept elements"
+            return (knob_reason(what, f"up to {_MOST_GROUPS}: fewer TILE_ROWS"),)
+        if knobs["SPECFILT"] and target.capability < (9, 0):
+            what = f"SPECFILT={knobs['SPECFILT']} for {target}, where kernels spill beside any"
+            return (knob_reason(what, "SPECFILT=0"),)
+        if knobs["SPECFILT"] and not _register_words(fusion):
+            what = f"SPECFILT={knobs['SPECFILT']}, fragments of no whole words of 16 bits and more"
+            return (knob_reason(what, "SPECFILT=0"),)
+        most = min(REGISTERS_PER_THREAD, target.registers_sm // threads)
+        if (registers := _registers(fusion, knobs, target)) > most:
+            return (knob_reason(f"{registers} registers of a thread", f"at most {most}"),)
+        return smem_reasons(_smem_bytes(fusion, knobs, target), target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        found: list[Knobs] = []
+        for rows in (n for n in _ROWS if n <= _threads(target)):
+            columns = _threads(target) // rows
+            if columns > 1 and columns // 2 >= typical(_kept_fragments(fusion)):
+                continue  # more would have nothing to do
+            for stages, held in product_of(_stages_tried(fusion), reversed(_HELD)):
+                knobs = {"TILE_ROWS": rows, "ARRAY_SIZE_PER_THREAD": held, "SPECFILT": 0}
+                knobs |= {"STAGES": stages}
+                if not self.legal(knobs, fusion, target):
+                    most = self._most_in_registers(knobs, fusion, target)
+                    # The second for choices of other knobs, which leave fewer registers.
+                    found += [{**knobs, "SPECFILT": n} for n in sorted({most, 0}, reverse=True)]
+                    break
+        return found
+
+    def _most_in_registers(self, knobs: Knobs, fusion: Fusion, target: Target) -> int:
+        """Most fragments in registers that shared memory does not hold; fewer make less code."""
+        left = _fragments_of_thread(fusion, knobs, target) - knobs["ARRAY_SIZE_PER_THREAD"]
+        legal = [
+            n
+            for n in _IN_REGISTERS
+            if n <= left and not self.legal({**knobs, "SPECFILT": n}, fusion, target)
+        ]
+        return max(legal, default=0)
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        columns = _threads(target) // knobs["TILE_ROWS"]
+        groups, slices = _blocks(fusion, knobs, target)
+        again = bytes_of(_read_again(fusion))
+        kept = knobs["ARRAY_SIZE_PER_THREAD"] * sum(_slot_bytes(fusion))
+        kept += knobs["SPECFILT"] * 4 * _register_words(fusion)
+        kept *= target.sm_count * _threads(target)
+        levels = _levels(fusion)
+        moved = bytes_of((*fusion.inputs, *fusion.outputs))
+        moved += levels * max(0, again - kept - l2_bytes(target))
+        rate = target.dram_gbs * 1e9 * _SHARE
+        if not _is_along(fusion):
+            rate *= _share_of_pieces(fusion, columns, groups)
+        rate *= groups * slices / target.sm_count
+        meeting = levels * _MEET_SECONDS
+        seconds = LAUNCH_SECONDS + MEMSET_SECONDS + meeting + moved / rate
+        return Prediction(seconds, "memory" if moved / rate > meeting else "latency")
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ()
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        reductions = [op for op in region.generics() if is_reduction(op)]
+        dims = region.dims_of(inputs_of(reductions[0])[0])
+        kept_dims = region.dims_of(reductions[0].results[0])
+        kept = [axis for axis in range(len(dims)) if kept_dims[axis] == dims[axis]]
+        accesses = accesses_of(region, reductions)
+        # As `runs_along_row` has it, which `legal` goes by.
+        whole = [t for t in region.arguments.values() if t.shape == tuple(dims)]
+        leaf = max(whole, key=lambda t: t.type.bits)
+        order = stride_order(leaf.shape, leaf.layout)
+        fastest = [axis for axis in order if dims[axis].constant != 1][-1:]
+        is_row = not fastest or fastest[0] not in kept
+        is_wide = not region.takes_apart(accesses)
+        groups = [
+            loop_groups(
+                dims, [a for a in order if (a in kept) == is_kept], accesses, is_wide=is_wide
+            )
+            for is_kept in (True, False)
+        ]
+        inner = groups[1 if is_row else 0][-1:]
+        size = product(dims[axis] for axis in inner[0]) if inner else Expr.of(1)
+        smallest = min(_bits(t) for t, _ in accesses)
+        width = gcd(size.known_divisor(), max(1, 128 // smallest))
+        columns = _threads(target) // knobs["TILE_ROWS"]
+        fragments = product(dims[axis] for axis in kept) // (1 if is_row else width)
+        blocks_of_entry = target.sm_count / max(1, -(-typical(fragments) // columns))
+        return {
+            "kept": groups[0],
+            "reduced": groups[1],
+            "vector_elems": width,
+            "along": "row" if is_row else "column",
+            "rows": knobs["TILE_ROWS"],
+            "columns": columns,
+            "held": knobs["ARRAY_SIZE_PER_THREAD"],
+            "in_registers": knobs["SPECFILT"],
+            "together": knobs["STAGES"],
+            "is_spread": blocks_of_entry > _FEW_SLICES,
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        GridEmitter(region, GridTiling.of(tile), output).emit()
+
+
+# ---- what a fusion says
+
+
+def _threads(target: Target) -> int:
+    """Threads of a block, the only one of its multiprocessor: fewer before sm_90, where code takes
+    more registers.
+
+    On an H100 256 threads, which keep four times as many fragments in registers each, lose: a batch
+    norm of 103 MB takes 107 us, not 101.
+    """
+    return 512 if target.capability >= (9, 0) else 256
+
+
+def _stages_tried(fusion: Fusion) -> tuple[int, ...]:
+    """The stages to try: for several tensors as many bytes are on their way with fewer fragments
+    together, and registers keep more: DReluForkDBn of 51 MB took 104 us, not 108."""
+    return (2, 4, 1) if len(_read_again(fusion)) > 1 else (4, 2, 1)
+
+
+@remembered
+def _is_along(fusion: Fusion) -> bool:
+    return runs_along_row(fusion, reductions_of(fusion)[0])
+
+
+@remembered
+def _kept_elements(fusion: Fusion) -> Expr:
+    return product(sizes_along(reductions_of(fusion)[0])[1])
+
+
+@remembered
+def _width(fusion: Fusion) -> int:
+    """Elements of a fragment, at most."""
+    smallest = min(_bits(t) for t in (*fusion.inputs, *fusion.outputs))
+    return max(1, 128 // smallest)
+
+
+def _bits(tensor: Tensor) -> int:
+    """Bits of an element, as far as the size of fragments goes: eight booleans are a byte."""
+    return 16 if tensor.type.kind == "b" else max(8, tensor.type.bits)
+
+
+@remembered
+def _kept_fragments(fusion: Fusion) -> Expr:
+    """At most: the axes of a fragment may have a size that its width does not divide."""
+    if _is_along(fusion):
+        return _kept_elements(fusion)
+    first = reductions_of(fusion)[0]
+    inner = product(n for axis, n in enumerate(first.x.shape) if axis not in first.axes)
+    return -(-inner // gcd(_fastest(fusion).known_divisor(), _width(fusion)))
+
+
+@remembered
+def _fastest(fusion: Fusion) -> Expr:
+    """The size of the fastest axis of the whole tensors."""
+    first = reductions_of(fusion)[0]
+    leaves = [t for t in fusion.inputs if t.shape == first.x.shape] or [first.x]
+    leaf = max(leaves, key=lambda t: t.type.bits)
+    order = [a for a in stride_order(leaf.shape, leaf.layout) if leaf.shape[a].constant != 1]
+    return leaf.shape[order[-1]] if order else Expr.of(1)
+
+
+@remembered
+def _read_again(fusion: Fusion) -> list[Tensor]:
+    return inputs_read_again(fusion, reductions_of(fusion))
+
+
+def _fragment_bytes(fusion: Fusion, tensor: Tensor) -> int:
+    return _width(fusion) * max(8, tensor.type.bits) // 8
+
+
+@remembered
+def _slot_bytes(fusion: Fusion) -> list[int]:
+    """Bytes of a fragment of each tensor that is read again."""
+    return [_fragment_bytes(fusion, t) for t in _read_again(fusion)]
+
+
+@remembered
+def _register_words(fusion: Fusion) -> int:
+    """Registers of one fragment of each, of the width that fragments have at least."""
+    width = gcd(_fastest(fusion).known_divisor(), _width(fusion))
+    return sum(register_words(t, width) for t in _read_again(fusion))
+
+
+def _blocks(fusion: Fusion, knobs: Knobs, target: Target) -> tuple[int, int]:
+    """(groups of kept elements, slices of the reduced ones)."""
+    columns = _threads(target) // knobs["TILE_ROWS"]
+    groups = max(1, -(-typical(_kept_fragments(fusion)) // columns))
+    return groups, max(1, target.sm_count // groups)
+
+
+def _share_of_pieces(fusion: Fusion, columns: int, groups: int) -> float:
+    """The share of the memory's rate where blocks take so many neighbouring fragments of a pixel.
+
+    Threads without a fragment are loads fewer on their way: of 17 of 32 that have one, 1.4 times
+    as long was measured, of 27 of 32 1.1.
+    """
+    fragment = _fragment_bytes(fusion, fusion.inputs[0])
+    share = (typical(_kept_fragments(fusion)) / (groups * columns)) ** 0.5
+    pixel = typical(_fastest(fusion)) * max(8, fusion.inputs[0].type.bits) // 8
+    if pixel <= columns * fragment:
+        return share  # a piece is whole pixels, and the next row's lies beside it
+    share *= min(1.0, columns * fragment / 128)
+    if columns * fragment < _LONG_PIECE_BYTES:
+        share *= _SHORT_PIECES
+    if pixel % _SECTOR_BYTES:
+        pieces = -(-pixel // (columns * fragment))
+        share /= 1 + pieces * _TORN_BYTES / pixel
+    return share
+
+
+def _fragments_of_thread(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+    """Along the reduced elements."""
+    _, slices = _blocks(fusion, knobs, target)
+    reduced = typical(product(sizes_along(reductions_of(fusion)[0])[0]))
+    fragments = reduced // _width(fusion) if _is_along(fusion) else reduced
+    return fragments // (slices * knobs["TILE_ROWS"])
+
+
+@remembered
+def _levels(fusion: Fusion) -> int:
+    """The levels of reductions, one after the other; a variance has its mean's."""
+    depths: dict[Op, int] = {}
+    for op in reductions_of(fusion):
+        above = [depths[r] for r in depths if r in fusion.upstream(op.x)]
+        is_variance = bool(above) and is_squared_distance(fusion, op)
+        depths[op] = max(above, default=0) + (0 if is_variance else 1)
+    return max(depths.values())
+
+
+@remembered
+def _quantities(fusion: Fusion) -> list[tuple[int, ...]]:
+    """The bits of what threads make parts of; a mean comes with the squared distances from it."""
+    means = means_of_distances(fusion)
+    return [_bits_of_parts(fusion, op) for op in reductions_of(fusion) if op not in means]
+
+
+def _bits_of_parts(fusion: Fusion, op: Reduction) -> tuple[int, ...]:
+    if is_squared_distance(fusion, op):
+        return MOMENTS_BITS
+    if is_summed_in_double(fusion, op):
+        return AVERAGE_BITS
+    return (max(32, op.compute_type.bits),)
+
+
+def _shape(fusion: Fusion, knobs: Knobs, target: Target) -> BlockShape:
+    rows = knobs["TILE_ROWS"]
+    return BlockShape(rows, _threads(target) // rows, 1 if _is_along(fusion) else _width(fusion))
+
+
+def _smem_bytes(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+    each = sum(_slot_bytes(fusion)) * _threads(target)
+    shape = _shape(fusion, knobs, target)
+    # Room for two more numbers beside each mean, without which other shapes would be chosen than
+    # those that were timed.
+    each_mean = 4 * shape.warps * (shape.entries + shape.columns)
+    spare = each_mean * len(means_of_distances(fusion))
+    return shape.smem_bytes(_quantities(fusion)) + spare + each * knobs["ARRAY_SIZE_PER_THREAD"]
+
+
+def _registers(fusion: Fusion, knobs: Knobs, target: Target) -> int:
+    """Registers of a thread: an estimate, so that nothing is spilled."""
+    first = reductions_of(fusion)[0].x.shape
+    whole = sum(t.type.bits / 32 for t in fusion.inputs if t.shape == first)
+    loaded = knobs["STAGES"] * whole + len(reductions_of(fusion)) + 2
+    more = 32 if target.capability >= (10, 0) else 0  # what code for them takes beside
+    kept = knobs["SPECFILT"] * _register_words(fusion)
+    kept += _REGISTERS_LEFT if kept else 0
+    return round(40 + more + _width(fusion) * loaded + kept)
+
+
+def _holds_bytes(output: Tensor, first: Reduction) -> bool:
+    """Whether each byte of a boolean output is of one fragment."""
+    if output.elements().constant == 1:
+        return True
+    if output.shape != first.x.shape:
+        return False
+    order = [a for a in stride_order(output.shape, output.layout) if output.shape[a].constant != 1]
+    strides = [output.layout[axis] for axis in order[:-1]]
+    is_last = output.layout[order[-1]].constant == 1
+    is_last &= output.shape[order[-1]].known_divisor() % 8 == 0
+    return is_last and all(s.known_divisor() % 8 == 0 for s in strides)
+
+
+GRID = GridEngine()

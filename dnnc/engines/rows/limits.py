@@ -1,0 +1,166 @@
+# pyright: basic
+"""Which knobs of engine rows go together, for a fusion and a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...codegen.memory.row_ring import MOST_ROWS
+from ...dialect.fusion import Fusion
+from ...target import REGISTERS_PER_THREAD, STATIC_SMEM_BYTES, WARP_THREADS, Target
+from ..engine import Knobs, Reason
+from ..product.pattern import knob_reason
+from ..surface import smem_reasons
+from .facts import (
+    EXCHANGE_BYTES,
+    LEAST_THREADS,
+    block_threads,
+    dynamic_bytes,
+    has_own_rings,
+    held_of,
+    is_along,
+    launched_threads,
+    part_elements,
+    reads_again,
+    registers_of,
+    ring_inputs,
+    row_elements,
+    split_reductions,
+    static_bytes,
+)
+
+MOST_THREADS = 1024  # of a block
+_QUARTER = 4 * WARP_THREADS  # a block's warps, rounded up to as many in each quarter
+MOST_ACROSS = 64  # threads that share a row, where fragments lie across rows
+
+Reasons = tuple[Reason, ...]
+
+
+def illegal(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    """The first reasons why these knobs can't be."""
+    for check in _CHECKS:
+        if reasons := check(knobs, fusion, target):
+            return reasons
+    return ()
+
+
+def _cluster(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    blocks, threads = knobs["TILE_CGA"], knobs["TILE_COLS"]
+    if blocks > 1 and target.capability < (9, 0):
+        return (knob_reason(f"TILE_CGA={blocks} on {target}", "TILE_CGA=1"),)
+    if blocks > 1 and threads < WARP_THREADS:
+        return (knob_reason(f"TILE_CGA={blocks}, TILE_COLS={threads}", "whole warps"),)
+    return ()
+
+
+def _direction(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    threads, blocks = knobs["TILE_COLS"], knobs["TILE_CGA"]
+    if is_along(fusion):
+        return () if threads > 1 else (knob_reason("TILE_COLS=1", "2 or more along rows"),)
+    if blocks > 1 or threads > MOST_ACROSS or knobs["CTA_COUNT"]:
+        what = f"TILE_COLS={threads}, TILE_CGA={blocks}, CTA_COUNT={knobs['CTA_COUNT']}"
+        supported = f"TILE_COLS up to {MOST_ACROSS}, TILE_CGA=1, CTA_COUNT=0"
+        return (knob_reason(f"{what} across rows", supported),)
+    return ()
+
+
+def _config(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    """Whether there is something for KERNEL_CFG and TILE_ROWS to say."""
+    config = knobs["KERNEL_CFG"]
+    if config and target.capability < (9, 0):
+        return (knob_reason(f"KERNEL_CFG={config} on {target}", "KERNEL_CFG=0"),)
+    if config == 2 and knobs["STAGES"] < 2:
+        return (knob_reason(f"KERNEL_CFG=2, STAGES={knobs['STAGES']}", "STAGES of 2 or more"),)
+    threads, rows = knobs["TILE_COLS"], knobs["TILE_ROWS"]
+    if rows and (config != 2 or rows * threads < LEAST_THREADS):
+        what = f"TILE_ROWS={rows}, TILE_COLS={threads}, KERNEL_CFG={config}"
+        supported = f"TILE_ROWS=0, or {LEAST_THREADS} threads with KERNEL_CFG=2"
+        return (knob_reason(what, supported),)
+    return ()
+
+
+def _held(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    threads, held = knobs["TILE_COLS"], knobs["ARRAY_SIZE_PER_THREAD"]
+    row, blocks = row_elements(fusion).bounds()[1], knobs["TILE_CGA"]
+    if held and held * threads * blocks < row:
+        what = f"{threads * blocks} threads of {held} elements for rows of {row}"
+        return (knob_reason(what, "as many as a row has, or ARRAY_SIZE_PER_THREAD=0"),)
+    if split_reductions(fusion)[1] and not (held and knobs["CTA_COUNT"]):
+        return (knob_reason("sums of columns", "held rows, CTA_COUNT of 1 or more"),)
+    return ()
+
+
+def _registers(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    launched = launched_threads(knobs, is_along(fusion))
+    if launched > MOST_THREADS:
+        what = f"TILE_ROWS={knobs['TILE_ROWS']}, TILE_COLS={knobs['TILE_COLS']}"
+        return (knob_reason(what, f"{MOST_THREADS} threads with the warp that loads"),)
+    registers = registers_of(fusion, knobs)
+    if has_own_rings(knobs):
+        registers, launched = -(-registers // 8) * 8, -(-launched // _QUARTER) * _QUARTER
+    resident = launched * max(1, knobs["CTA_COUNT"])
+    if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
+        held = held_of(fusion, knobs)
+        what = f"{held} elements of each of {resident} threads of a multiprocessor"
+        return (knob_reason(what, "fewer: they do not fit the registers"),)
+    return ()
+
+
+def _shared_memory(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    if (needed := static_bytes(fusion, knobs)) > STATIC_SMEM_BYTES:
+        totals = len(split_reductions(fusion)[0])
+        what = f"{needed} bytes of shared memory for the totals of {totals} reductions"
+        return (knob_reason(what, f"{STATIC_SMEM_BYTES}: fewer threads a row"),)
+    count = max(1, knobs["CTA_COUNT"])
+    needed += dynamic_bytes(fusion, knobs)
+    if (needed + 1024) * count > target.smem_sm_bytes:
+        what = f"{needed} bytes of shared memory for each of {count} blocks"
+        return (knob_reason(what, f"{target.smem_sm_bytes} in all"),)
+    return smem_reasons(needed, target)
+
+
+def _ring(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
+    """Why rows can't come through shared memory."""
+    stages, along = knobs["STAGES"], is_along(fusion)
+    if not stages:
+        return ()
+    if stages == 1:
+        fits = static_bytes(fusion, knobs) <= EXCHANGE_BYTES
+        if along and not knobs["ARRAY_SIZE_PER_THREAD"] and reads_again(fusion) and fits:
+            return ()
+        what = f"STAGES=1, ARRAY_SIZE_PER_THREAD={knobs['ARRAY_SIZE_PER_THREAD']}"
+        return (knob_reason(what, "ARRAY_SIZE_PER_THREAD=0, inputs along rows"),)
+    if reasons := ring_reasons(stages, fusion, target):
+        return reasons
+    if has_own_rings(knobs):
+        return _own_rings(knobs, fusion)
+    rows = block_threads(knobs, along) // knobs["TILE_COLS"]
+    if not knobs["CTA_COUNT"] or knobs["TILE_CGA"] > 1 or rows > MOST_ROWS:
+        what = f"STAGES={stages} with CTA_COUNT=0, clusters or {rows} rows of a block"
+        return (knob_reason(what, f"CTA_COUNT of 1 or more, up to {MOST_ROWS} rows"),)
+    return ()
+
+
+def ring_reasons(stages: int, fusion: Fusion, target: Target) -> Reasons:
+    """Why no rows can come through a ring of two stages or more, whatever the other knobs."""
+    whole, _ = ring_inputs(fusion)
+    if target.capability < (9, 0) or not (is_along(fusion) and whole):
+        what = f"STAGES={stages} on {target}, {len(whole)} inputs whose rows are runs of bytes"
+        return (knob_reason(what, "sm_90, rows of contiguous multiples of 16 bytes"),)
+    return ()
+
+
+def _own_rings(knobs: Knobs, fusion: Fusion) -> Reasons:
+    if not (knobs["CTA_COUNT"] and knobs["ARRAY_SIZE_PER_THREAD"]):
+        what = f"KERNEL_CFG=2 with CTA_COUNT={knobs['CTA_COUNT']}"
+        return (knob_reason(what, "CTA_COUNT of 1 or more, held rows"),)
+    part, least = part_elements(fusion, knobs), row_elements(fusion).bounds()[0]
+    if (knobs["TILE_CGA"] - 1) * part >= least:
+        what = f"TILE_CGA={knobs['TILE_CGA']}, {part} elements of each block, rows of {least}"
+        return (knob_reason(what, "rows of which every block has some"),)
+    return ()
+
+
+_CHECKS: tuple[Callable[[Knobs, Fusion, Target], Reasons], ...] = (
+    _cluster, _direction, _config, _held, _registers, _shared_memory, _ring,
+)  # fmt: skip

@@ -1,0 +1,367 @@
+# pyright: basic
+"""Decides a kernel of engine rows: its tiling, and what the region says of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import gcd
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.kernel import Kernel
+from ...codegen.region import Access, Reached, Region, identity_access
+from ...codegen.totals import moments, reduce
+from ...codegen.totals.exponentials import sums_of_exponentials
+from ...codegen.totals.row_totals import RowTotals
+from ...codegen.walk.index import Coordinate
+from ...codegen.walk.loops import Loops, coordinates_of
+from ...codegen.walk.region_walk import inputs_of, is_reduction, reduced_axes
+from ...dialect.tensor import Tensor
+from ...expr import Expr, ceildiv, product
+from ...target import WARP_THREADS
+from ..views.reduced import read_again, reads_of_passes, region_levels
+
+COLUMN_WIDTH = 4  # elements of a fragment of the kernel that adds up columns, at most
+
+
+def is_shared(row_threads: int, blocks: int) -> bool:
+    """Whether warps share rows; blocks: of a cluster."""
+    return row_threads > WARP_THREADS or blocks > 1
+
+
+@dataclass(frozen=True)
+class RowsTiling:
+    """The tiling that `dnn.tile` says.
+
+    kept, reduced: loop groups of the axes.  vector_elems: elements of a fragment.
+    along: "row" if fragments lie along the reduced axes, else "column".
+    threads: of a block that work on rows.  row_threads: that share a row.  held: fragments of a
+    row that a thread holds, 0 if the row is read again in each pass.  is_whole: those are the row
+    exactly.  cluster: blocks that share a row.  blocks: of a multiprocessor, which go through the
+    rows; 0: a block for every group of rows.  stages: of the ring that rows come through, 0: none.
+    slots: fragments that a thread keeps in shared memory of a row that is read again.
+    config: the engine's KERNEL_CFG.
+    """
+
+    kept: tuple[tuple[int, ...], ...]
+    reduced: tuple[tuple[int, ...], ...]
+    vector_elems: int
+    along: str
+    threads: int
+    row_threads: int
+    held: int
+    is_whole: bool
+    cluster: int
+    blocks: int
+    stages: int
+    slots: int
+    config: int
+
+    @staticmethod
+    def of(tile: Mapping[str, Any]) -> RowsTiling:
+        groups = {name: tuple(tuple(group) for group in tile[name]) for name in ("kept", "reduced")}
+        return RowsTiling(**{**tile, **groups})
+
+    @property
+    def rows(self) -> int:
+        """Fragments of kept elements that a block works on side by side."""
+        return self.threads // self.row_threads
+
+    @property
+    def has_own_rings(self) -> bool:
+        """Whether warps go through rings on their own."""
+        return self.config == 2
+
+    @property
+    def meets_ahead(self) -> bool:
+        """Whether warps share rows of such rings: what they exchange is asked for later."""
+        return self.has_own_rings and is_shared(self.row_threads, self.cluster)
+
+    @property
+    def is_early(self) -> bool:
+        """Whether the kernel that adds up columns starts before the first one ends."""
+        return self.has_own_rings
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether each block of a cluster has neighbouring fragments of a row, as copies do."""
+        return self.has_own_rings
+
+    @property
+    def step(self) -> int:
+        """Fragments of a row that are worked on side by side."""
+        return self.row_threads * self.cluster
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The largest or smallest of all rows' elements.
+
+    operation: the generic whose result it is.  source: the one whose elements it is of: itself, or
+    what finds each row's.
+    """
+
+    operation: Any
+    source: Any
+
+    @property
+    def result(self) -> Any:
+        return self.operation.results[0]
+
+    @property
+    def mode(self) -> str:
+        """By what the combination starts from: amax, max or min."""
+        start = reduce.start_of(self.operation)
+        return "amax" if start == 0 else "max" if start < 0 else "min"
+
+
+def split_region(region: Region) -> tuple[list[Any], list[Any], list[Extreme]]:
+    """(reductions along rows, sums of columns, extremes of all rows) of a region; see
+    `rows_facts`, which asks the fusion the same."""
+    reductions = [op for op in region.generics() if is_reduction(op)]
+    needed = _flowing_on(region, reductions)
+    dims = region.dims_of(inputs_of(reductions[0])[0])
+    wide = [axis for axis, n in enumerate(dims) if n.constant != 1]
+    first = (needed or reductions)[0]
+    row = set(reduced_axes(first))
+    kept = [axis for axis in wide if axis not in row]
+    extremes = _extremes(region, reductions, first, dims) if kept else []
+    beside = [extreme.operation for extreme in extremes]
+    columns = [
+        op for op in reductions
+        if op not in beside and [a for a in reduced_axes(op) if a in wide] == kept
+    ]  # fmt: skip
+    beside += [e.source for e in extremes if not _is_read_beside(region, e)]
+    along = [op for op in reductions if op not in (*beside, *columns)]
+    return along or [first], columns, extremes
+
+
+def _extremes(
+    region: Region, reductions: Sequence[Any], first: Any, dims: tuple[Expr, ...]
+) -> list[Extreme]:
+    """first: the reduction along rows that says what these are."""
+    found: list[Extreme] = []
+    totals = {op.results[0]: op for op in reductions}
+    for op in reductions:
+        if op == first or any(n.constant != 1 for n in region.dims_of(op.results[0])):
+            continue
+        value = inputs_of(op)[0]
+        if region.dims_of(value) == dims:
+            found.append(Extreme(op, op))
+            continue
+        whole = identity_access(len(dims))
+        ((total, _),) = region.accesses(value, whole, stop=totals.__contains__)
+        found.append(Extreme(op, totals[total]))
+    return found
+
+
+def _is_read_beside(region: Region, extreme: Extreme) -> bool:
+    """Whether more than an extreme needs what finds each row's."""
+    if extreme.source == extreme.operation:
+        return False
+    total, value = extreme.source.results[0], inputs_of(extreme.operation)[0]
+    users = [op for op in region.generics() if total in inputs_of(op)]
+    mapped = extreme.operation if value == total else value.owner
+    return users != [mapped] or any(value == total for value, _ in region.outputs)
+
+
+def _flowing_on(region: Region, reductions: Sequence[Any]) -> list[Any]:
+    """The reductions whose result goes into work of their input's dims, or into another one."""
+    reached: dict[Any, set[Any]] = {}  # value -> the dims of what is made of it; None: a reduction
+    for op in reversed(region.generics()):
+        result = op.results[0]
+        own = None if is_reduction(op) else region.dims_of(result)
+        for value in inputs_of(op):
+            reached.setdefault(value, set()).update({own}, reached.get(result, ()))
+    return [
+        op for op in reductions
+        if not reached.get(op.results[0], set()).isdisjoint(
+            {None, region.dims_of(inputs_of(op)[0])})
+    ]  # fmt: skip
+
+
+class Rows:
+    """A region's rows, as a tiling goes through them.
+
+    levels: the reductions along rows; those of a level need the levels before it, but squared
+    distances from a mean, which warps that share a row of their own ring find with the mean.
+    columns: the sums of columns.  extremes: of all rows.  dims: of what is reduced.  kept, reduced:
+    its loops; narrow: the reduced ones in the fragments of the kernel that adds up columns.
+    groups: of rows that a block works on side by side.  row_axes: the reduced axes.
+    exponentials, distances: sums that are made of what an earlier pass has found -> its reduction.
+    """
+
+    def __init__(self, region: Region, tiling: RowsTiling):
+        t, self.region, self.tiling = tiling, region, tiling
+        self.is_row = t.along == "row"
+        along_rows, self.columns, self.extremes = split_region(region)
+        self.dims = region.dims_of(inputs_of(along_rows[0])[0])
+        # Several blocks of a multiprocessor rather go over the row again: moments take registers.
+        found = moments.squared_distances(region) if t.slots or t.meets_ahead else {}
+        self.distances = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
+        together = self.distances if t.meets_ahead else None
+        self.levels = region_levels(region, along_rows, together)
+        found = sums_of_exponentials(region) if self.is_row and not t.held else {}
+        self.exponentials = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
+        width = t.vector_elems
+        self.kept = Loops(self.dims, t.kept, 1 if self.is_row else width)
+        self.reduced = Loops(self.dims, t.reduced, width if self.is_row else 1)
+        self.narrow = replace(self.reduced, width=gcd(self.reduced.width, COLUMN_WIDTH))
+        self.groups = ceildiv(self.kept.fragments, t.rows)
+        self.row_axes = tuple(axis for group in t.reduced for axis in group)
+
+    @cached_property
+    def row_elements(self) -> Expr:
+        return product(n for group in self.reduced.groups for n in self.reduced.extents(group))
+
+    @cached_property
+    def leaf_accesses(self) -> dict[Any, set[Access]]:
+        """Argument -> how its elements are addressed by work of the rows' dims."""
+        full = identity_access(len(self.dims))
+        stop = {op.results[0] for level in self.levels for op in level}
+        sources = [inputs_of(op)[0] for level in self.levels for op in level]
+        sources += [inputs_of(op)[0] for op in self.columns]
+        sources += self.seen_last
+        dims = tuple(self.dims)
+        sources += [value for value, tensor in self.region.outputs if tensor.shape == dims]
+        found: dict[Any, set[Access]] = {}
+        seen: Reached = set()
+        for value in sources:
+            reads = self.region.accesses(value, full, stop=stop.__contains__, seen=seen)
+            for leaf, access in reads:
+                if leaf in self.region.arguments:
+                    found.setdefault(leaf, set()).add(access)
+        return found
+
+    @cached_property
+    def again(self) -> list[tuple[Any, Tensor]]:
+        """The tensors that are read in the first pass over a row and later."""
+        passes = reads_of_passes(self.region, self.levels, after=self.seen_last)
+        return read_again(self.region, passes)
+
+    @property
+    def seen_last(self) -> list[Any]:
+        """The values of extremes that the last pass over a row goes through."""
+        return [inputs_of(extreme.source)[0] for extreme in self.extremes]
+
+    @cached_property
+    def means(self) -> dict[Any, Any]:
+        """Maps a sum of f64 to its mean, where nothing else is made of the sum."""
+        sums = [op for level in self.levels for op in level if reduce.is_wide(op)]
+        found = {op: moments.average_alone(self.region, op) for op in sums}
+        return {op: mean for op, mean in found.items() if mean is not None}
+
+    @property
+    def keeps_loads_early(self) -> bool:
+        """Whether loads may not pass the first barrier.
+
+        Beside f64 the assembler moves the loads that only the end uses (scales, biases) behind
+        barriers, and the kernel waits for them.  A kernel that loops over rows is left alone:
+        its loads of scales leave the loop.
+        """
+        is_wide = any(reduce.is_wide(op) for level in self.levels for op in level)
+        return is_wide and self.tiling.held > 0 and not self.tiling.blocks
+
+    def is_beside(self, value: Any) -> bool:
+        """Whether a value depends on a sum of columns, or is an extreme of all rows."""
+        return self.is_of_columns(value) or any(value == e.result for e in self.extremes)
+
+    def is_of_columns(self, value: Any) -> bool:
+        """Whether a value depends on a sum of columns."""
+        totals = {op.results[0] for op in self.columns}
+        if not totals:
+            return False
+        rank = len(self.region.dims_of(value))
+        reached = self.region.accesses(value, identity_access(rank), stop=lambda v: v in totals)
+        return any(leaf in totals for leaf, _ in reached)
+
+    def zero(self, operation: Any) -> Any:
+        """The value that a sum of columns starts from."""
+        return reduce.identity(operation, self.tiling.vector_elems)
+
+
+@dataclass
+class Place:
+    """A thread's place in a kernel.
+
+    lane: of those that share a row.  row: of the block's.  rank: of the block in its cluster.
+    first: the first of the thread's fragments of a row.  memory: for rows that are read again.
+    warp: where each warp goes through groups of its own rows, the warp's number.
+    """
+
+    kernel: Kernel
+    rows: Rows
+    lane: Any
+    row: Any
+    rank: Any
+    first: Any
+    totals: RowTotals
+    memory: Any = None
+    warp: Any = None
+
+    @staticmethod
+    def of(kernel: Kernel, rows: Rows, rank: Any) -> Place:
+        t = rows.tiling
+        thread = ops.thread_id()
+        fast = t.row_threads if rows.is_row else t.rows
+        high, low = ops.shr(thread, fast.bit_length() - 1), ops.and_(thread, fast - 1)
+        lane, row = (low, high) if rows.is_row else (high, low)
+        totals = RowTotals(kernel, rows.is_row, t.row_threads, t.rows, t.cluster, lane, row, rank)
+        part = t.row_threads * (t.held if t.has_parts else 1)
+        first = ops.add(ops.mul(rank, part), lane)
+        return Place(kernel, rows, lane, row, rank, first, totals)
+
+    @property
+    def group_rows(self) -> int:
+        """Rows of a group: of a block's, or of a warp's."""
+        t = self.rows.tiling
+        return t.rows if self.warp is None else WARP_THREADS // t.row_threads
+
+    @property
+    def group_row(self) -> Any:
+        """The row of the group that this thread is at."""
+        if self.warp is None:
+            return self.row
+        return ops.sub(self.row, ops.mul(self.warp, self.group_rows))
+
+    @property
+    def fragments(self) -> list[Any]:
+        """The fragments of a row that this thread holds."""
+        return [ops.add(self.first, u * self.stride) for u in range(self.rows.tiling.held)]
+
+    @property
+    def stride(self) -> int:
+        """From one of them to the next."""
+        t = self.rows.tiling
+        return t.row_threads if t.has_parts else t.step
+
+    def inside(self, fragment: Any) -> Any:
+        """Whether a fragment is one of the row's; None: it always is."""
+        if self.rows.tiling.is_whole:
+            return None
+        return ops.less(fragment, self.kernel.size(self.rows.reduced.fragments))
+
+    def row_of(self, group: Any) -> tuple[dict[int, Coordinate], Any]:
+        """(the coordinates of this thread's row of a group, whether there is one; None: always).
+
+        Past the last row they are that one's.
+        """
+        rows = self.rows
+        fragment = ops.add(ops.mul(group, self.group_rows), self.group_row)
+        # An argument also where nobody asks: without it, ptxas gives long rows more registers.
+        count = self.kernel.size(rows.kept.fragments)
+        if self.group_rows == 1:
+            return rows.kept.coordinates(self.kernel, fragment), None
+        clamped = ops.minimum(fragment, ops.sub(count, 1))
+        return rows.kept.coordinates(self.kernel, clamped), ops.less(fragment, count)
+
+    def at(self, kept: Mapping[int, Coordinate], fragment: Any) -> list[Coordinate]:
+        """The coordinates of a fragment of a row; past the end, those of the last one."""
+        rows = self.rows
+        if not rows.tiling.is_whole:
+            last = ops.sub(self.kernel.size(rows.reduced.fragments), 1)
+            fragment = ops.minimum(fragment, last)
+        reduced = rows.reduced.coordinates(self.kernel, fragment)
+        return coordinates_of(len(rows.dims), kept, reduced)

@@ -1,0 +1,133 @@
+# pyright: basic
+"""Blocks whose threads go through groups of rows together; see engine rows.
+
+Rows are loaded when their turn comes, or the first warp has them brought to a ring in shared
+memory ahead of it:
+
+    wait for a stage; reduce; store; wait for each other; fill the stage again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.hopper import mbarrier
+from ...codegen.hopper.pipeline import Cursor
+from ...codegen.memory.row_ring import RowPart, RowRing, ring_bytes
+from ...codegen.memory.smem import byte_pointer
+from ...codegen.memory.tensors import GlobalTensor
+from ...codegen.walk.index import Coordinate
+from ...codegen.walk.loops import coordinates_of
+from ...target import WARP_THREADS
+from . import extremes
+from .group import Group
+from .reread import RereadGroup
+from .ring import memory_bytes, staged
+from .streamed import StreamedGroup
+from .tiling import Place
+
+
+def one_group(
+    place: Place, number: Any, turn: Any, leaves: Mapping[Any, Any], sums: Sequence[Any]
+) -> Sequence[Any]:
+    """Goes through a group of rows; gives the sums of columns, or the extremes, with what it adds
+    to them."""
+    rows = place.rows
+    if not rows.tiling.held:
+        return StreamedGroup(place, number, turn, leaves).streamed(sums)
+    if not (leaves and rows.columns):
+        return Group(place, number, turn, leaves).held(sums)
+    group = RereadGroup(place, number, turn, leaves)
+    group.load_of_rows()
+    for level_number, level in enumerate(rows.levels):
+        parts, combines = group.parts(level), group.combines(level)
+        found = place.totals.combine(f"level{level_number}", parts, combines, turn)
+        group.keep(level, found)
+    return group.finish(sums)
+
+
+@dataclass
+class Together:
+    """The loop of a block over its groups of rows.
+
+    place: the thread's.  number: the block's, or cluster's, among so many `clusters`.
+    later: bytes of `memory` that are needed when all rows are done.
+    memory: !llvm.ptr<3>, of those, and of the ring; None: of nothing.
+    """
+
+    place: Place
+    number: Any
+    clusters: Any
+    later: int
+
+    def __post_init__(self) -> None:
+        rows, kernel, t = self.place.rows, self.place.kernel, self.place.rows.tiling
+        self.rows, self.kernel, self.tiling = rows, kernel, t
+        self.count = kernel.size(rows.groups)
+        self.values = staged(rows) if t.stages else []
+        self.memory = kernel.dynamic_shared(self.later) if self.later and not self.values else None
+        self.ring = self._ring() if self.values else None
+
+    def _ring(self) -> RowRing:
+        t, elements = self.tiling, self.rows.row_elements
+        part = RowPart(0, self.kernel.size(elements), elements.bounds()[1])
+        tensors = [self.rows.region.arguments[value] for value in self.values]
+        sources = [GlobalTensor(self.kernel, tensor) for tensor in tensors]
+        bytes_ = memory_bytes(tensors, [], part.most, t.rows, t.stages, self.later)
+        self.memory = self.kernel.dynamic_shared(bytes_)
+        data = max(ring_bytes(tensors, part.most, t.rows, t.stages), self.later)
+        return RowRing(
+            self.kernel, sources, self.rows.row_axes, t.rows, t.stages, part, self._row_at,
+            self.memory, byte_pointer(self.memory, data),
+        )  # fmt: skip
+
+    def _row_at(self, group: Any, row: Any) -> list[Coordinate]:
+        rows, kernel = self.rows, self.kernel
+        last = ops.sub(kernel.size(rows.kept.fragments), 1)
+        fragment = ops.minimum(ops.add(ops.mul(group, self.tiling.rows), row), last)
+        return coordinates_of(len(rows.dims), rows.kept.coordinates(kernel, fragment))
+
+    def go(self) -> list[Any]:
+        """Goes through the rows; gives the sums of columns, or the extremes."""
+        t, rows = self.tiling, self.rows
+        self._start()
+
+        def group(i: Any, carried: Sequence[Any]) -> Sequence[Any]:
+            turn, cursor, sums = carried[0], Cursor(*carried[1:3]), carried[3:]
+            leaves: dict[Any, Any] = {}
+            if self.ring is not None:
+                self.ring.pipeline.wait_full(cursor)
+                row = self.place.row
+                leaves = {
+                    v: self.ring.leaf(n, cursor.stage, row) for n, v in enumerate(self.values)
+                }
+            sums = one_group(self.place, i, turn, leaves, sums)
+            if self.ring is not None:
+                ops.barrier()  # all have read the stage
+                self._fill(cursor, ops.add(i, ops.mul(self.clusters, t.stages)))
+                cursor = cursor.next(t.stages)
+            return [ops.xor(turn, 1), *cursor.values, *sums]
+
+        start = [ops.const(0), *Cursor().values, *extremes.sums_of_nothing(rows)]
+        return ops.for_(self.number, self.count, self.clusters, start, group)[3:]
+
+    def _start(self) -> None:
+        """Makes the barriers, and has the first groups' rows loaded."""
+        if self.ring is None:
+            return
+        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+            self.ring.pipeline.make(1, 1)
+            mbarrier.make_visible()
+        ops.barrier()
+        for stage in range(self.tiling.stages):
+            self._fill(Cursor(stage), ops.add(self.number, ops.mul(self.clusters, stage)))
+
+    def _fill(self, cursor: Cursor, group: Any) -> None:
+        """Starts the copies of a group of rows, if there is one so far, by the first warp."""
+        assert self.ring is not None
+        is_warp = ops.less(ops.thread_id(), WARP_THREADS)
+        with ops.if_(ops.both(is_warp, ops.less(group, self.count))):
+            self.ring.fill(cursor, group)

@@ -1,0 +1,1 @@
+"""Fusions read in other axes, layouts and types, for engines of every family."""

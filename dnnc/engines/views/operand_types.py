@@ -1,0 +1,105 @@
+"""The type that a product is multiplied in where its operands have two, and the casts that give it.
+
+Tensor cores multiply pairs of a few types.  Two operands of other pairs are multiplied in the
+narrowest type of theirs that holds every number of both, so that nothing is rounded:
+
+    conv_fprop(x f16, w i8)   ->   conv_fprop(x, identity(w) f16)
+
+Engines look at the fusion on the right, and what they do before a product converts its operands.
+One operand is rounded: a first one of f32 that is computed takes a second one's 16 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from ... import dtypes
+from ...codegen.ampere import mma
+from ...codegen.hopper import wgmma
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.op import Op
+from ...dialect.ops import ConvFprop, Pointwise
+from ...dialect.tensor import Tensor
+from ...dtypes import DType
+
+_Pair = tuple[DType, DType]
+
+# Engines whose kernels are of fusions with casts, and the pairs that they multiply as they are.
+CASTING: dict[str, Collection[_Pair]] = {
+    "conv_sm80": frozenset((type_, type_) for type_ in mma.INSTRUCTIONS),
+    "conv_sm90": frozenset(wgmma.INSTRUCTIONS),
+}
+CASTABLE = "f16, bf16, f32, i8, ui8 and fp8, sums in f32; or both i8, sums in i32"
+
+_SIXTEEN = (dtypes.f16, dtypes.bf16)
+_BYTES = (dtypes.i8, dtypes.ui8, dtypes.f8e4m3, dtypes.f8e5m2)
+_SUMS = (dtypes.f32, dtypes.f16, dtypes.fast_float_for_fp8)
+
+
+def shared_type(a: DType, b: DType) -> DType | None:
+    """The narrowest float type of tensor cores that holds all numbers of two; None: none does.
+
+    Eight bits fit f16 and bf16, of which neither holds the other; tf32 holds both.
+    """
+    pair = {a, b}
+    if not pair <= {dtypes.f32, *_SIXTEEN, *_BYTES}:
+        return None
+    if dtypes.f32 in pair or pair == set(_SIXTEEN):
+        return dtypes.f32
+    return dtypes.bf16 if dtypes.bf16 in pair else dtypes.f16
+
+
+def multiplied_type(fusion: Fusion, op: Op) -> DType | None:
+    """The type that both operands of a product are multiplied as, if they are cast."""
+    a, b = op.operands[:2]
+    if takes_other_type(fusion, op):
+        return b.type
+    return shared_type(a.type, b.type)
+
+
+def takes_other_type(fusion: Fusion, op: Op) -> bool:
+    """Whether the first operand is rounded to the second one's type."""
+    a, b = op.operands[:2]
+    return a.type == dtypes.f32 and b.type in _SIXTEEN and a in fusion.producers
+
+
+def loses_bits_as_tf32(fusion: Fusion, op: Op) -> bool:
+    """Whether an operand has numbers that tf32 lacks, and is multiplied so."""
+    is_wide = any(tensor.type == dtypes.f32 for tensor in op.operands[:2])
+    return is_wide and not takes_other_type(fusion, op)
+
+
+@remembered
+def with_casts(fusion: Fusion, engine: str) -> Fusion:
+    """The fusion of one convolution as an engine looks at it; itself where nothing is cast."""
+    op = next((op for op in fusion.ops if isinstance(op, ConvFprop)), None)
+    if op is None or not _is_cast(op, CASTING[engine]):
+        return fusion
+    type_ = multiplied_type(fusion, op)
+    if type_ is None:
+        return fusion
+    wrong = dict.fromkeys(t for t in (op.x, op.w) if t.type != type_)
+    cast = {tensor: _as_type(tensor, type_) for tensor in wrong}
+    product = op.with_tensors(cast)
+    if product.compute_type == dtypes.fast_float_for_fp8:  # of fp8, which these are no longer
+        product.compute_type = dtypes.f32
+    made = [*(_identity(*pair) for pair in cast.items()), product]
+    ops = [new for old in fusion.ops for new in (made if old is op else [old])]
+    return Fusion(fusion.index, tuple(ops), fusion.outputs)
+
+
+def _is_cast(op: ConvFprop, pairs: Collection[_Pair]) -> bool:
+    if op.compute_type not in _SUMS:
+        return False
+    return op.x.type.is_integer or (op.x.type, op.w.type) not in pairs
+
+
+def _as_type(tensor: Tensor, type_: DType) -> Tensor:
+    return replace(tensor, dtype=type_, uid=None, is_virtual=True, is_output=False)
+
+
+def _identity(x: Tensor, y: Tensor) -> Pointwise:
+    values: dict[str, Any] = {"mode": "identity", "x": x, "y": y, "compute_type": dtypes.f32}
+    return Pointwise(**values)

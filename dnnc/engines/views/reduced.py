@@ -1,0 +1,249 @@
+# pyright: basic
+"""The base of the engines of reductions: which axes are reduced, and how memory runs along them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeGuard
+
+from ...codegen.region import Access, Reached, Region, identity_access, read_values
+from ...codegen.walk.region_walk import inputs_of
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.op import Op
+from ...dialect.ops import Pointwise, Reduction
+from ...dialect.tensor import Tensor, stride_order, text
+from ...errors import Status
+from ...expr import Expr
+from ..engine import Reason
+from ..surface import boolean_reason, pattern_reason
+
+
+def is_reduction_op(op: Op) -> TypeGuard[Reduction]:
+    """A reduction over some axis; one over none is pointwise work."""
+    return op.role == "reduction"
+
+
+@remembered
+def reductions_of(fusion: Fusion) -> Sequence[Reduction]:
+    return tuple(op for op in fusion.ops if is_reduction_op(op))
+
+
+def is_squared_distance(fusion: Fusion, op: Reduction) -> bool:
+    """Whether it looks like a sum of (x - mean)^2; see `codegen.totals.moments` for what is one."""
+    square = fusion.producers.get(op.x)
+    if op.mode == "norm2":
+        return isinstance(square, Pointwise) and square.mode == "sub"
+    if not isinstance(square, Pointwise) or square.mode != "mul" or len({*square.operands}) > 1:
+        return False
+    centred = fusion.producers.get(square.operands[0])
+    return isinstance(centred, Pointwise) and centred.mode == "sub"
+
+
+def means_of_distances(fusion: Fusion) -> set[Op]:
+    """The averages that squared distances look like being from."""
+    distances = [op for op in reductions_of(fusion) if is_squared_distance(fusion, op)]
+    above = {op for distance in distances for op in fusion.upstream(distance.x)}
+    return set[Op](op for op in above if isinstance(op, Reduction) and op.mode == "avg")
+
+
+def agreement_reasons(reductions: Sequence[Reduction]) -> list[Reason]:
+    """Why reductions are not of the same dims over the same axes."""
+    first = reductions[0]
+    for op in reductions[1:]:
+        if (op.x.shape, op.y.shape) != (first.x.shape, first.y.shape):
+            what, other = (
+                f"{r.label} of {text(r.x.shape)} to {text(r.y.shape)}" for r in (op, first)
+            )
+            what = f"{what}, {other}"
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "reductions", what, "equal dims, axes")]
+    return []
+
+
+def after_reasons(
+    fusion: Fusion, along: Sequence[Reduction], columns: Sequence[Reduction] = ()
+) -> list[Reason]:
+    """Reasons against what follows, unless it is pointwise, of the dims of rows, of their
+    results, or of columns."""
+    x, y = along[0].x.shape, along[0].y.shape
+    for op in fusion.ops:
+        above = {r for t in op.operands for r in fusion.upstream(t)}
+        if above & set[Op](columns):
+            dims, what = [columns[0].y.shape], "after the sums of columns"
+        elif above & set[Op](along) and op not in (*along, *columns):
+            dims, what = [x, y], "after the reductions"
+        else:
+            continue
+        if op.role != "pointwise" or any(t.shape not in dims for t in op.results):
+            found = f"{op.label} of dims {text(op.results[0].shape)}"
+            wanted = f"pointwise operations of dims {' or '.join(map(text, dims))}"
+            return [Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, what, found, wanted)]
+        parts = [fusion.upstream(t) for t in op.operands]
+        if above & set[Op](columns) and any(
+            p & set[Op](along) and not p & set[Op](columns) for p in parts
+        ):
+            return [pattern_reason(f"{op.label} of rows and of columns", "one of them")]
+    return []
+
+
+def output_reasons(
+    fusion: Fusion,
+    first: Reduction,
+    holds_bytes: Callable[[Tensor, Reduction], bool],
+    columns: Sequence[Reduction] = (),
+) -> list[Reason]:
+    """Outputs are of the dims of rows or of totals; holds_bytes: whether each byte of a boolean
+    output has one writer."""
+    dims = {first.x.shape, first.y.shape, *(op.y.shape for op in columns)}
+    for output in fusion.outputs:
+        if output.shape not in dims:
+            what = f"{output.label} of dims {text(output.shape)}"
+            wanted = " or ".join(sorted(map(text, dims)))
+            return [Reason(Status.NOT_SUPPORTED_SHAPE, "output dims", what, wanted)]
+        if output.type.kind == "b" and not holds_bytes(output, first):
+            return [boolean_reason(output)]
+        if output.shape != first.x.shape and not follows_reduction(fusion, output):
+            return [unreduced_reason(output)]
+    return []
+
+
+def follows_reduction(fusion: Fusion, output: Tensor) -> bool:
+    """Whether a reduction's values lead to an output, not its dims alone: an index has none."""
+    return bool(fusion.sources(output) & set[Op](reductions_of(fusion)))
+
+
+def is_of_indices(fusion: Fusion, output: Tensor) -> bool:
+    """Whether an output is made of indices and of no reduction: each lane would give its own."""
+    above = fusion.sources(output)
+    return not follows_reduction(fusion, output) and any(not op.read_operands for op in above)
+
+
+def unreduced_reason(output: Tensor) -> Reason:
+    what = f"{output.label} of dims {text(output.shape)}, which no reduction leads to"
+    return pattern_reason(what, "outputs of the dims before the reductions, or made of theirs")
+
+
+def sizes_along(op: Reduction) -> tuple[list[Expr], list[Expr]]:
+    """(reduced sizes, kept sizes)."""
+    reduced = [op.x.shape[axis] for axis in op.axes]
+    return reduced, [n for axis, n in enumerate(op.x.shape) if axis not in op.axes]
+
+
+@remembered
+def runs_along_row(fusion: Fusion, op: Reduction) -> bool:
+    """Whether a reduction is over the fastest axis of its widest whole input."""
+    leaves = [t for t in fusion.inputs if t.shape == op.x.shape] or [op.x]
+    leaf = max(leaves, key=lambda t: t.type.bits)
+    order = [a for a in stride_order(leaf.shape, leaf.layout) if op.x.shape[a].constant != 1]
+    return not order or order[-1] in op.axes
+
+
+def accesses_of(region: Region, reductions: Sequence[Any]) -> list[tuple[Tensor, Access]]:
+    """How memory is addressed: leaves before the reductions over all axes, outputs and leaves
+    after them over the kept ones."""
+    found: list[tuple[Tensor, Access]] = []
+    totals = {op.results[0] for op in reductions}
+    seen: Reached = set()
+
+    def add(value: Any, access: Access) -> None:
+        for leaf, path in region.accesses(value, access, stop=totals.__contains__, seen=seen):
+            if leaf in region.arguments:
+                found.append((region.arguments[leaf], path))
+
+    dims = region.dims_of(inputs_of(reductions[0])[0])
+    for op in reductions:
+        add(inputs_of(op)[0], identity_access(len(dims)))
+    for value, tensor in region.outputs:
+        access = tuple(
+            ("loop", axis) if size == n else ("zero",)
+            for axis, (size, n) in enumerate(zip(tensor.shape, dims, strict=True))
+        )
+        found.append((tensor, access))
+        add(value, access)
+    return [(t, a) for t, a in found if not t.is_by_value]
+
+
+def region_levels(
+    region: Region, reductions: Sequence[Any], together: Mapping[Any, Any] | None = None
+) -> list[list[Any]]:
+    """The reductions by how many of them, one after the other, they need.
+
+    together: a reduction -> another one, at whose level it is computed whatever it needs.
+    """
+    made = set(reductions)
+    depths: dict[Any, int] = {}
+    below: dict[Any, int] = {}  # value -> the depth of the deepest reduction that it needs
+    for op in region.generics():  # in the order of the function, each after those it needs
+        depth = max((below.get(value, 0) for value in read_values(op)), default=0)
+        below |= dict.fromkeys(op.results, depth)
+        if op in made:
+            depths[op] = depths[together[op]] if together and op in together else 1 + depth
+            below[op.results[0]] = depths[op]
+    return [[op for op in reductions if depths[op] == d] for d in sorted({*depths.values()})]
+
+
+def inputs_read_again(fusion: Fusion, reductions: Sequence[Reduction]) -> list[Tensor]:
+    """Inputs that the first pass over what is reduced and a later one read."""
+    above = {op for r in reductions for op in fusion.upstream(r.x)}
+    return [
+        t
+        for t in fusion.inputs
+        if t.shape == reductions[0].x.shape
+        and t.type.kind != "b"
+        and any(t in op.read_operands for op in (*reductions, *above))
+    ]
+
+
+def reads_of_passes(
+    region: Region,
+    levels: Sequence[Sequence[Any]],
+    sources: Mapping[Any, Any] | None = None,
+    after: Sequence[Any] = (),
+) -> list[dict[Any, set[Access]]]:
+    """The reads of each level, and of what comes after: argument -> how its elements are addressed.
+
+    sources: a reduction -> the one whose input it goes over instead of its own.  after: values
+    that come after beside the outputs.
+    """
+    dims = region.dims_of(inputs_of(levels[0][0])[0])
+    stop = {op.results[0] for level in levels for op in level}
+    of = sources or {}
+    values = [[inputs_of(of.get(op, op))[0] for op in level] for level in levels]
+    last = [value for value, tensor in region.outputs if tensor.shape == tuple(dims)]
+    values.append([*last, *after])
+    passes: list[dict[Any, set[Access]]] = []
+    for group in values:
+        found: dict[Any, set[Access]] = {}
+        seen: Reached = set()
+        for value in group:
+            whole = identity_access(len(dims))
+            for leaf, access in region.accesses(value, whole, stop=stop.__contains__, seen=seen):
+                if leaf in region.arguments:
+                    found.setdefault(leaf, set()).add(access)
+        passes.append(found)
+    return passes
+
+
+def read_again(
+    region: Region, passes: Sequence[Mapping[Any, set[Access]]]
+) -> list[tuple[Any, Tensor]]:
+    """The arguments that are read in the first pass and again later, element by element."""
+    first, *later = passes
+    found = [
+        (value, region.arguments[value])
+        for value, accesses in first.items()
+        if accesses == {identity_access(region.arguments[value].rank)}
+        and any(value in reads for reads in later)
+    ]
+    return [(v, t) for v, t in found if not t.is_by_value and t.type.kind != "b"]
+
+
+def axis_order(dims: Sequence[Expr], accesses: Sequence[tuple[Tensor, Access]]) -> list[int]:
+    """Axes from slowest to fastest in the largest tensor that is addressed along all of them."""
+    whole = [
+        t for t, access in accesses
+        if t.shape == tuple(dims) and access == identity_access(len(dims))
+    ]  # fmt: skip
+    if not whole:
+        return list(range(len(dims)))
+    largest = max(whole, key=lambda t: t.type.bits)
+    return list(stride_order(largest.shape, largest.layout))

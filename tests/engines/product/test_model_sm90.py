@@ -1,0 +1,80 @@
+"""What the model of products on Hopper's tensor cores knows of operands that TMA can't take, what
+bounds a product, and which engine is chosen where two models are compared."""
+
+import pytest
+
+import dnnc
+from dnnc.choosing import heuristics
+from dnnc.dialect.fusion import partition
+from dnnc.engines import engine_named
+from dnnc.engines.product.model_sm90 import HopperTile, HopperWork
+from dnnc.target import of
+
+WORK = HopperWork(m=4096, n=1024, k=4097, count=1, moved_bytes=50_000_000)
+
+
+def seconds(tile, cluster=(1, 1), narrow=(True, True), load_share=1.0):
+    return predicted(WORK, tile, cluster, narrow, load_share).seconds
+
+
+def predicted(work, tile, cluster=(1, 1), narrow=(False, False), load_share=1.0):
+    target = of("sm_90a")
+    made = HopperTile(
+        tile, cluster, stages=4, depth=64, swaps=False, splits=1, products=1, is_heavy=False,
+        is_direct=False, load_share=load_share, computed_rows=0, producers=1,
+        mma_tflops=target.mma_tflops["bf16"], residents=132 // (cluster[0] * cluster[1]),
+        streams=False, target=target, narrow=narrow,
+    )  # fmt: skip
+    return made.predict(work)
+
+
+@pytest.mark.parametrize("cluster", [(2, 1), (1, 2)])
+def test_blocks_of_a_cluster_share_what_the_copy_engine_brings_alone(cluster):
+    tile, copied = (64, 128), {"narrow": (False, False), "load_share": 0.3}
+    assert seconds(tile, cluster, **copied) < 0.9 * seconds(tile, **copied)
+    assert seconds(tile, cluster) > seconds(tile)
+
+
+def test_tiles_of_more_rows_than_threads_load_at_once_take_more_than_their_share():
+    assert seconds((64, 64)) < seconds((128, 64)) / 2 * 1.5
+
+
+def test_operands_that_come_element_by_element_take_longer():
+    assert seconds((128, 128)) > 2 * seconds((128, 128), narrow=(False, False))
+    assert seconds((128, 128), narrow=(True, False)) < seconds((128, 128))
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "bound"),
+    [(8192, 8192, 8192, "tensor cores"), (64, 28672, 8192, "memory"), (128, 256, 4096, "latency")],
+)
+def test_what_bounds_a_product(m, n, k, bound):
+    work = HopperWork(m, n, k, count=1, moved_bytes=2 * (m * k + k * n + m * n))
+    assert predicted(work, (64, 128) if m == 64 else (128, 256)).bound == bound
+
+
+def chosen(m, n, k, names=("matmul_sm90", "matmul_sm80")):
+    """The first choice of a product of bf16 on Hopper, among these engines."""
+    g = dnnc.pygraph(io_data_type="bf16", intermediate_data_type="f32")
+    g.matmul(g.tensor([1, m, k]), g.tensor([1, k, n])).set_output()
+    graph = g.graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    return heuristics.choices(whole, of("sm_90a"), [engine_named(name) for name in names])[0]
+
+
+@pytest.mark.parametrize("n", [4096, 14336, 28672])
+@pytest.mark.parametrize("m", [1, 8, 16, 64])
+def test_hoppers_own_engine_takes_few_rows(m, n):
+    """Both engines wait for the same memory there."""
+    for k in (4096, 14336, 28672):
+        assert chosen(m, n, k).engine.name == "matmul_sm90"
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "timed"),
+    [(1, 28672, 8192, 157.1), (8, 4096, 4096, 13.9), (64, 4096, 14336, 44.2),
+     (256, 8192, 8192, 55.4), (4096, 4096, 4096, 178.2), (8192, 8192, 8192, 1389.8)],
+)  # fmt: skip
+def test_products_take_as_long_as_they_were_timed_on_an_h100(m, n, k, timed):
+    """timed: microseconds, in kernels-hopper-h100.json."""
+    assert 1e6 * chosen(m, n, k).prediction.seconds == pytest.approx(timed, rel=0.1)

@@ -1,0 +1,3 @@
+"""The tests of engine reduction, on the device."""
+
+from tests.engines.elementwise.test_reduction import *  # noqa: F403

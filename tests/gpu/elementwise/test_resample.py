@@ -1,0 +1,3 @@
+"""The tests of engine resample, on the device."""
+
+from tests.engines.elementwise.test_resample import *  # noqa: F403

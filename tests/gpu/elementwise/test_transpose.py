@@ -1,0 +1,3 @@
+"""The tests of engine transpose, on the device."""
+
+from tests.engines.elementwise.test_transpose import *  # noqa: F403

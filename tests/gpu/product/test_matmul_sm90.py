@@ -1,0 +1,7 @@
+"""The tests of engine matmul_sm90, on the device; they name sm_90a."""
+
+import pytest
+
+from tests.engines.product.test_matmul_sm90 import *  # noqa: F403
+
+pytestmark = pytest.mark.sm90

@@ -1,7 +1,0 @@
-"""The tests of attention as several kernels, on the device; most name sm_90a."""
-
-import pytest
-
-from tests.engines.test_attention import *  # noqa: F403
-
-pytestmark = pytest.mark.sm90

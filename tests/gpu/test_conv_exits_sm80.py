@@ -1,3 +1,0 @@
-"""The tests of reductions at the exit of conv_sm80, on the device."""
-
-from tests.engines.test_conv_exits_sm80 import *  # noqa: F403

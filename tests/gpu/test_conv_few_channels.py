@@ -1,3 +1,0 @@
-"""The tests of what engines of few channels have in common, on the device."""
-
-from tests.engines.test_conv_few_channels import *  # noqa: F403

@@ -1,7 +1,0 @@
-"""The tests of engine conv_product_sm90, on the device; they name sm_90a."""
-
-import pytest
-
-from tests.engines.test_conv_product_sm90 import *  # noqa: F403
-
-pytestmark = pytest.mark.sm90

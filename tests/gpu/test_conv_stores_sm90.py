@@ -1,7 +1,0 @@
-"""Outputs of conv_sm90 that the second cache gives up first, on the device."""
-
-import pytest
-
-from tests.engines.test_conv_stores_sm90 import test_they_are_right  # noqa: F401
-
-pytestmark = pytest.mark.sm90

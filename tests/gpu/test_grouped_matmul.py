@@ -1,3 +1,0 @@
-"""The tests of moe_grouped_matmul, on the device."""
-
-from tests.engines.test_grouped_matmul import *  # noqa: F403

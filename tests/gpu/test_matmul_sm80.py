@@ -1,3 +1,0 @@
-"""The tests of engine matmul_sm80, on the device."""
-
-from tests.engines.test_matmul_sm80 import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""Random gradients of convolutions, on the device."""
-
-from tests.engines.test_random_conv_gradients import *  # noqa: F403

@@ -1,3 +1,0 @@
-"""The tests of engine reduction, on the device."""
-
-from tests.engines.test_reduction import *  # noqa: F403

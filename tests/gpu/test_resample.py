@@ -1,3 +1,0 @@
-"""The tests of engine resample, on the device."""
-
-from tests.engines.test_resample import *  # noqa: F403

@@ -1,7 +1,0 @@
-"""The tests of extremes of all rows, on the device; they name sm_90a."""
-
-import pytest
-
-from tests.engines.test_rows_extremes import *  # noqa: F403
-
-pytestmark = pytest.mark.sm90

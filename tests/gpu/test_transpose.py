@@ -1,3 +1,0 @@
-"""The tests of engine transpose, on the device."""
-
-from tests.engines.test_transpose import *  # noqa: F403
