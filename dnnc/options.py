@@ -21,7 +21,7 @@ class Options:
     driver: the version of the driver that will run the plan, for rules on it ("": any).
     tuning: a tuning record, as `engines.record.Record.text` gives it; its config for the graph
     comes first.  device: the name of the one whose times count ("": any of the target).
-    sm_count: multiprocessors that configs are ranked for (0: those of the target's usual part).
+    sm_count: SMs that configs are ranked for (0: those of the target's usual part).
     """
 
     modes: tuple[str, ...] = DEFAULT_MODES

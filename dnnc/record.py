@@ -47,7 +47,7 @@ class Entry:
 
     graph: see `structure_key`.  name: of the graph, for readers.  sizes: of its symbols, by the
     names of its structure.  target: the architecture of the code.  device, driver: that ran it.
-    l2: "warm" or "cold", whether inputs could be in the second cache.  versions: of the tools.
+    l2: "warm" or "cold", whether inputs could be in L2.  versions: of the tools.
     partition, choices: the config, as the passes fuse and select-engine take it, but operations
     have the places of the structure (see `to_structure`, `of_structure`).
     seconds: of one execution.
@@ -94,7 +94,7 @@ class Record:
 
         device: the only one whose times count ("": any of the target).  Entries of another
         device, target or version of dnnc are passed over, and the log says why.  What was timed
-        with a warm second cache comes before what was timed with a cold one.
+        with a warm L2 comes before what was timed with a cold one.
         """
         key = structure_key(graph)
         found: dict[tuple[Any, ...], Entry] = {}

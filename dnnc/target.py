@@ -2,7 +2,7 @@
 
 Sources: CUDA C++ programming guide 13.0, "Compute Capabilities" (shared memory, threads,
 registers); PTX ISA 9.0, "Target ISA notes" (instruction sets, which targets are forward
-compatible).  The rates and the second cache are those of one usual part; no kernel's result
+compatible).  The rates and L2 are those of one usual part; no kernel's result
 depends on them.
 """
 
@@ -25,8 +25,8 @@ class Target:
     name: `sm_90` or, with the features of that architecture alone, `sm_90a`.
     capability: compute capability (major, minor).
     ptx_version: lowest PTX ISA version that has what engines use on the target, ten times.
-    smem_block_bytes, smem_sm_bytes: shared memory a block may ask for, and of a multiprocessor.
-    threads_sm, blocks_sm, registers_sm: limits of a multiprocessor.
+    smem_block_bytes, smem_sm_bytes: shared memory a block may ask for, and of an SM.
+    threads_sm, blocks_sm, registers_sm: limits of an SM.
     has_fp8_convert: `cvt` to and from e4m3 and e5m2.  has_bf16x2: bf16 arithmetic.
     part, sm_count, l2_mib, dram_gbs, mma_tflops (by operand type), f32_tflops: the usual part.
     """
@@ -159,12 +159,12 @@ def of_list(names: str) -> tuple[Target, ...]:
 
 
 def other_sm_count(rows: Sequence[Target]) -> int:
-    """The multiprocessors of a row of a device that is not the usual part; 0 if there is none."""
+    """The SMs of a row of a device that is not the usual part; 0 if there is none."""
     return next((row.sm_count for row in rows if row.sm_count != of(row.name).sm_count), 0)
 
 
 def with_sm_count(target: Target, sm_count: int) -> Target:
-    """The row with so many multiprocessors; 0: its own."""
+    """The row with so many SMs; 0: its own."""
     return replace(target, sm_count=sm_count) if sm_count else target
 
 

@@ -1,6 +1,6 @@
 """Random epilogues of matrix products and convolutions, of sizes as kernels meet them.
 
-The tensors have whole 16 bytes a row, mostly, so that the copy engine takes them; nothing is run.
+The tensors have whole 16 bytes a row, mostly, so that TMA takes them; nothing is run.
 """
 
 from __future__ import annotations

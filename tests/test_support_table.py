@@ -239,7 +239,13 @@ def test_only_hopper_has_been_run_on():
 def source_of(test):
     """Of a test function, or of the whole file; tests on a device are those of the engines."""
     if not test.function:
-        return (ROOT / test.path.replace("tests/gpu/", "tests/engines/")).read_text()
+        name = test.path.removeprefix("tests/gpu/")
+        places = (
+            ROOT / test.path,
+            ROOT / "tests" / "engines" / name,
+            ROOT / "tests/choosing" / name,
+        )
+        return "".join(place.read_text() for place in places if place.exists())
     module = importlib.import_module(test.path.removesuffix(".py").replace("/", "."))
     return inspect.getsource(getattr(module, test.function))
 

@@ -18,7 +18,7 @@ MOST_TRIES = 6
 # A choice without spills that is predicted to take so many times as long is no better.
 MOST_SLOWER = 3.0
 
-# Rows of a tile of attention -> what warpgroups leave each other of a multiprocessor's registers,
+# Rows of a tile of attention -> what warpgroups leave each other of an SM's registers,
 # the other way round.
 _PARTS_OF_REGISTERS = {64: 2, 128: 3, 192: 4}
 
@@ -75,7 +75,7 @@ def _pressure(engine: str, knobs: Mapping[str, int]) -> int:
         return 2 * knobs["TILE_N"] + (knobs["SPLIT_KV"] == 1)
     if engine == "conv_depthwise":
         sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
-        return sums * max(1, knobs["OCCUPANCY"])  # of a multiprocessor's registers
+        return sums * max(1, knobs["OCCUPANCY"])  # of an SM's registers
     if engine == "pointwise":
         return knobs["ARRAY_SIZE_PER_THREAD"] * knobs["LOAD_SIZE"]
     if engine == "conv_grouped_sm80":

@@ -138,7 +138,7 @@ def _one_row(target: Any) -> Target | None:
 
 
 def _ranked_for(step: Any, row: Target | None) -> Any:
-    """The pass, which ranks for a device's multiprocessors unless its options say how many."""
+    """The pass, which ranks for a device's SMs unless its options say how many."""
     sm_count = other_sm_count([row] if row else [])
     is_free = getattr(step, "sm_count", None) == 0
     return replace(step, sm_count=sm_count) if is_free and sm_count else step

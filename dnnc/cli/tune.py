@@ -74,7 +74,7 @@ def tune(
     ] = _MOST,
     rounds: Annotated[int, typer.Option(metavar="N", min=1, help="Timed rounds.")] = _ROUNDS,
     cold_l2: Annotated[
-        bool, typer.Option("--cold-l2", help="Empty the second cache before every launch.")
+        bool, typer.Option("--cold-l2", help="Empty L2 before every launch.")
     ] = False,
     jobs: Annotated[
         int | None,

@@ -161,7 +161,7 @@ def _read(file: str, name: str | None, named: Sequence[Target] | None) -> Plan:
 
 
 def _row(program: Program, named: Sequence[Target] | None) -> Target:
-    """The row that predictions are for: with a device's own multiprocessors, if one was named."""
+    """The row that predictions are for: with a device's own SMs, if one was named."""
     return next((r for r in named or () if r.name == program.target), targets.of(program.target))
 
 

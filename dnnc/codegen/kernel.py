@@ -42,7 +42,7 @@ def bits_of_count(count: Size) -> int:
 class Kernel:
     """The kernel that is being built.
 
-    name: of the function.  threads: of a block.  min_blocks: of a multiprocessor, that registers
+    name: of the function.  threads: of a block.  min_blocks: of an SM, that registers
     are to be kept small enough for; 0: as they come.  cluster: blocks of a cluster.
     The insertion point is inside its body from `body()` on.
     """

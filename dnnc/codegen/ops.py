@@ -354,7 +354,7 @@ def store(pointer: Any, value: Any, alignment: int) -> None:
 
 
 def store_streamed(pointer: Any, value: Any, size: int) -> None:
-    """Stores `size` aligned bytes to global memory, of which the second cache keeps others before
+    """Stores `size` aligned bytes to global memory, of which L2 keeps others before
     them; fewer than four as any store does."""
     if size % 4:
         store(pointer, value, size)

@@ -1,4 +1,4 @@
-"""What the gradient of attention stands for: five matmuls, pointwise operations and reductions.
+"""The gradient of attention as operations: five matmuls, pointwise operations and reductions.
 
     s = matmul(q, transpose(k)) * scale + bias + alibi
     p = select(all conditions, exp(s - stats), 0)       dv = matmul(transpose(p * dropout), do)

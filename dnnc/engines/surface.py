@@ -128,7 +128,7 @@ def bytes_of(tensors: Iterable[Tensor]) -> int:
 def memory_seconds(fusion: Fusion, target: Target, *, blocks: int) -> Prediction:
     """Each input read and each output written once, by so many blocks of 256 threads."""
     moved = bytes_of((*fusion.inputs, *fusion.outputs))
-    # Fewer blocks than four a multiprocessor leave bandwidth unused.
+    # Fewer blocks than four an SM leave bandwidth unused.
     filled = min(1.0, blocks / (4 * target.sm_count))
     stream = moved / (target.dram_gbs * 1e9 * BANDWIDTH_SHARE * max(filled, 1e-3))
     bound = "memory" if stream > LAUNCH_SECONDS else "launch"

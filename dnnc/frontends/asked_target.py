@@ -15,7 +15,7 @@ class AskedTarget:
     """The request for a target; of target, device and sm_version the first that is not None counts.
 
     target: by name, several by commas.  sm_version: 90 or 900 for Hopper.  sm_count:
-    multiprocessors, in place of the target's.
+    SMs, in place of the target's.
     """
 
     target: str | None = None
@@ -27,7 +27,7 @@ class AskedTarget:
     def named(self) -> str | DeviceProperties | None:
         """As `dnnc.compile` takes it; None: the device here.
 
-        With `sm_count`, one target is a device that has so many multiprocessors.
+        With `sm_count`, one target is a device that has so many SMs.
         """
         named, sm_count = self._named(), self._asked_sm_count()
         rows = target_rows(named) if named is not None and sm_count else ()
@@ -56,7 +56,7 @@ class AskedTarget:
         return targets.of_capability(version // 10, version % 10).name
 
     def _asked_sm_count(self) -> int:
-        """The multiprocessors asked for; 0: none."""
+        """The SMs asked for; 0: none."""
         if self.sm_count is not None and self.sm_count < 1:
             raise DnncError(Status.BAD_PARAM, f"sm_count={self.sm_count}", "1 or more")
         return self.sm_count or 0

@@ -398,7 +398,7 @@ class Call:
         change: Callable[[Any, Any], Any],
         name: str = "score_mod",
     ) -> Tensor:
-        """What a function of the caller's makes of scores, or of their gradient."""
+        """The result of a caller's function of scores, or of their gradient."""
         dims = attention.op.score_dims
         made = change(self.graph, scores)
         if not isinstance(made, Tensor) or made.dims != dims:

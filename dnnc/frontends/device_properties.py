@@ -29,7 +29,7 @@ class DeviceProperties:
     """A device.
 
     name: as the driver says.  capability: compute capability (major, minor).  sm_count: its
-    multiprocessors.  max_dynamic_smem_bytes: dynamic shared memory that a block may have.
+    SMs.  max_dynamic_smem_bytes: dynamic shared memory that a block may have.
     target_name: what is compiled for it ("": the default of its capability).
     """
 
@@ -41,7 +41,7 @@ class DeviceProperties:
 
     @property
     def target(self) -> Target:
-        """The target that is compiled for it, with its own number of multiprocessors."""
+        """The target that is compiled for it, with its own number of SMs."""
         named = self.target_name and targets.of(self.target_name)
         return replace(named or targets.of_capability(*self.capability), sm_count=self.sm_count)
 

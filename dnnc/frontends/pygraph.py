@@ -74,7 +74,7 @@ class pygraph(Operations):
     (90 or 900 for Hopper, sm_90a).  target: by name, several by commas ("sm_80,sm_90a").
     device_property: a device that is not here, as `dnnc.create_device_properties` gives it, or what
     that takes.
-    sm_count: multiprocessors that the ranking of plans counts with, in place of the target's.
+    sm_count: SMs that the ranking of plans counts with, in place of the target's.
     kernel_cache, is_dynamic_shape_enabled: accepted; kernels of graphs that differ in sizes only
     are always shared.
     is_override_shape_enabled: accepted; sizes that are to change are `dnnc.Dim`s.
@@ -390,7 +390,7 @@ class pygraph(Operations):
     def named_target(self) -> str | DeviceProperties | None:
         """The target that it names, as `dnnc.compile` takes it; None: the device here.
 
-        With `sm_count`, one target is a device that has so many multiprocessors.
+        With `sm_count`, one target is a device that has so many SMs.
         """
         return self._asked_target().named
 

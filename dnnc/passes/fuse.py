@@ -37,7 +37,7 @@ class Fuse(Pass):
     operations that no output depends on have no place and no fusion.  A pointwise or view
     operation may be in several, which all compute it.
     tuning: a file, whose config for the graph comes first.  errata: a file of rules.
-    sm_count: multiprocessors that configs are ranked for (default: of the target's usual part).
+    sm_count: SMs that configs are ranked for (default: of the target's usual part).
     """
 
     name: ClassVar[str] = "fuse"

@@ -32,7 +32,7 @@ class SelectEngine(Pass):
     (default: the engine and knobs with the fastest prediction).
     tuning: a file, whose config for the graph is taken where it has the same fusions.
     errata: a file, whose rules bar configs.
-    sm_count: multiprocessors that configs are ranked for (default: of the target's usual part).
+    sm_count: SMs that configs are ranked for (default: of the target's usual part).
     """
 
     name: ClassVar[str] = "select-engine"

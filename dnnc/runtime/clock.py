@@ -27,7 +27,7 @@ class Clock(Protocol):
 class DeviceClock:
     """The device's clock.
 
-    With a warm second cache, launches are captured in a CUDA graph, whose replay is timed: what
+    With a warm L2, launches are captured in a CUDA graph, whose replay is timed: what
     the host takes for a launch does not count.  With cold_l2 each launch is timed alone, after
     twice the cache's bytes were written.
     """

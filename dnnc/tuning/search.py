@@ -54,7 +54,7 @@ def autotune(
     sizes: values of the graph's symbols, or several sets of them (default: those that predictions
     assume).  modes, most: which configs, and how many for each set of sizes.  executor: what runs
     the compilations, any of `concurrent.futures` (default: threads, each with a compile worker).
-    timer: what times (default: the CUDA device).  cold_l2: that device's second cache is emptied
+    timer: what times (default: the CUDA device).  cold_l2: that device's L2 is emptied
     before every launch.  rules: rounds and early stopping.  record: one to merge into, or its
     file, which is not written.  errata: as `dnnc.compile` takes them.
     report: called with (what is done, how much is done, of how much), see `dnnc.progress`.

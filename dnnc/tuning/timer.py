@@ -47,7 +47,7 @@ class DeviceTimer:
     """The CUDA device that is here (default: the current one).
 
     Plans of a graph share their buffers, which hold random values; outputs of one are not read.
-    cold_l2: empty the second cache before every launch; otherwise launches follow each other, and
+    cold_l2: empty L2 before every launch; otherwise launches follow each other, and
     what fits the cache stays there.  clock: what measures (default: the device's events).
     """
 

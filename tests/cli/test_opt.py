@@ -71,7 +71,7 @@ def test_a_device_is_a_target_too(ffn, here):
         result = dnnc("opt", ffn, "-t", "device.json", *passes)
         assert 'dnn.target = "sm_90a"' in result.stdout, result.output
         knobs[sm_count] = re.search("dnn.knobs = {.*?}", result.stdout).group()
-    assert knobs[16] != knobs[132]  # it is ranked for the multiprocessors that there are
+    assert knobs[16] != knobs[132]  # it is ranked for the SMs that there are
     by_option = dnnc("opt", ffn, "-t", "sm_90a", "-p", "fuse,select-engine{sm_count=16}")
     assert knobs[16] in by_option.stdout
     assert "a number" in error_of(dnnc("opt", ffn, "-p", "fuse{sm_count=many}"))

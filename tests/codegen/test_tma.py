@@ -1,4 +1,4 @@
-"""Boxes of tensors: recipes, and what the copy engine can't move."""
+"""Boxes of tensors: recipes, and what TMA can't move."""
 
 import pytest
 

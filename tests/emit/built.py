@@ -45,7 +45,7 @@ def kernel_sizes(plan):
 
 
 class Built:
-    """The functions of a plan's C.  device: (major, minor, multiprocessors, shared memory)."""
+    """The functions of a plan's C.  device: (major, minor, SMs, shared memory)."""
 
     def __init__(self, plan, folder, fake_object, name="made"):
         self.plan = plan

@@ -243,7 +243,7 @@ def test_an_architecture_that_is_not_known_is_refused_when_it_is_compiled_for():
 
 
 def test_a_graph_is_compiled_for_a_device_that_is_not_here(monkeypatch):
-    """With as many multiprocessors as that one has, and no driver called."""
+    """With as many SMs as that one has, and no driver called."""
     from dnnc.runtime import driver
 
     monkeypatch.setattr(driver, "_api", None)

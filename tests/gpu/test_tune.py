@@ -36,7 +36,7 @@ def test_the_clock_goes_with_the_work(cold):
 
 
 def test_a_cold_cache_is_slower_than_a_warm_one():
-    """8 MB in and out, which the second cache of every device that is supported holds."""
+    """8 MB in and out, which L2 of every device that is supported holds."""
     plan, seconds = compile_graph(copy(1 << 20), device.target()), {}
     for cold in (False, True):
         with DeviceTimer(cold_l2=cold) as timer:

@@ -1,4 +1,4 @@
-"""Devices of few multiprocessors, so that small tensors give every block as much to do as large
+"""Devices of few SMs, so that small tensors give every block as much to do as large
 ones on a whole device."""
 
 import dataclasses

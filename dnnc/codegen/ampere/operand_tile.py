@@ -174,7 +174,7 @@ class OperandTile:
 
 @dataclass
 class RawTile:
-    """A tile of a tensor in shared memory, as the copy engine brought it, as a leaf of a walk.
+    """A tile of a tensor in shared memory, as TMA brought it, as a leaf of a walk.
 
     element: its type in registers.  rows, k: of the tile.  along_k: whether k is contiguous.
     Only the fragment that is selected is read.

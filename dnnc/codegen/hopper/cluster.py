@@ -79,10 +79,10 @@ class Cluster:
 
 
 def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
-    """How many clusters run at the same time, a block to a multiprocessor; one at least.
+    """How many clusters run at the same time, a block to an SM; one at least.
 
     A cluster lies in one part (GPC) of the device, whose parts differ in size: those of 4 and 8
-    blocks leave some multiprocessors unused.  Of the 132 of an H100 120 take part, by the driver's
+    blocks leave some SMs unused.  Of the 132 of an H100 120 take part, by the driver's
     count.  One cluster too many would wait for all of the others.
     """
     usable = Expr.of(multiprocessors)
@@ -91,7 +91,7 @@ def resident_clusters(multiprocessors: Size, blocks: int) -> Expr:
 
 @functools.cache
 def residents(multiprocessors: int, blocks: int) -> int:
-    """The resident blocks for a known number of multiprocessors."""
+    """The resident blocks for a known number of SMs."""
     found = resident_clusters(multiprocessors, blocks).constant
     assert found is not None
     return found

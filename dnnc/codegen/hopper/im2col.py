@@ -1,5 +1,5 @@
 # pyright: basic
-"""The copy engine's im2col loads: pixels of an input, as a filter's tap meets them.
+"""TMA's im2col loads: pixels of an input, as a filter's tap meets them.
 
 A convolution multiplies, for every tap of its filter, the matrix [output pixels, channels] of
 the input pixels that the tap lies on.  One load brings a box of it: `pixels` consecutive output
@@ -150,7 +150,7 @@ def map_axes(tensor: Tensor) -> tuple[int, ...]:
 
 
 def refusal(tensor: Tensor, windows: Sequence[Window]) -> str | None:
-    """Why the copy engine can't bring what the taps of a filter meet of a tensor."""
+    """Why TMA can't bring what the taps of a filter meet of a tensor."""
     if len(windows) not in _BITS or tensor.rank != len(windows) + 2:
         return f"{tensor.rank} axes, {len(windows)} of them under the filter"
     reason = tma.refusal(tensor, map_axes(tensor))

@@ -26,12 +26,12 @@ def make(barrier: Any, arrivals: int) -> None:
 
 
 def make_visible() -> None:
-    """Shows made barriers to the copy engine and the cluster; a barrier of all follows."""
+    """Shows made barriers to TMA and the cluster; a barrier of all follows."""
     nvvm.fence_mbarrier_init()
 
 
 def expect(barrier: Any, bytes_: Any) -> None:
-    """Arrives, and announces bytes that the copy engine will bring."""
+    """Arrives, and announces bytes that TMA will bring."""
     nvvm.mbarrier_arrive_expect_tx(barrier, ops.value_of(bytes_))
 
 

@@ -93,7 +93,7 @@ class Pipeline:
         return address(self.slot(cursor))
 
     def expect(self, cursor: Cursor, bytes_: Any) -> None:
-        """By a producer: arrives, and announces bytes that the copy engine brings."""
+        """By a producer: arrives, and announces bytes that TMA brings."""
         mbarrier.expect(self.full_barrier(cursor), bytes_)
 
     def wait_full(self, cursor: Cursor) -> None:

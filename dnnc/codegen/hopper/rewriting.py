@@ -1,7 +1,7 @@
 # pyright: basic
 """Rewriting: a tile of an operand that warps compute in shared memory, where products read it.
 
-    the copy engine   brings tiles of what g1 reads, the *raw* tiles, a row of k each
+    TMA   brings tiles of what g1 reads, the *raw* tiles, a row of k each
     some warps        take them a fragment at a time, walk g1, and store what comes out
 
 A fragment is 16 bytes of a row of the result.  A thread has the same place of every row that it
@@ -208,7 +208,7 @@ class Rewriting:
             taken.current = fragment
         value = walk.branch().value(self.value, at, self.elems)
         if self.operand == dtypes.f32:
-            # As the copy engine does; `wgmma` would cut.
+            # As TMA does; `wgmma` would cut.
             words = [llvm.BitcastOp(ops.i32_type(), x).result for x in ops.elements(value)]
             return ops.from_elements([mma.tf32(word) for word in words])
         words = ops.vector_type(ops.i32_type(), CHUNK_BYTES // 4)

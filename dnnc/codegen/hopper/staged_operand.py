@@ -99,7 +99,7 @@ class StagedOperand:
             axes, extents = (depth, rows), (self.panels.k, self.tile_rows // self.peers)
         else:
             axes, extents = (rows, depth), (wgmma.PANEL_ROWS, self.panels.k)
-        # The copy engine rounds to tf32 on the way; `wgmma` would cut.
+        # TMA rounds to tf32 on the way; `wgmma` would cut.
         element = "tf32" if tensor.type == dtypes.f32 else ""
         return tma.Box(tensor, axes, extents, element)
 

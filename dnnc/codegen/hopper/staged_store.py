@@ -1,5 +1,5 @@
 # pyright: basic
-"""StagedStore: accumulator fragments to a tensor through shared memory and the copy engine.
+"""StagedStore: accumulator fragments to a tensor through shared memory and TMA.
 
 A warpgroup writes a chunk [64 rows, columns] of fragments (`wgmma.AccumulatorLayout`) to shared
 memory, swizzled as the chunk's tensor map says, and one thread starts its copy.  What lies past

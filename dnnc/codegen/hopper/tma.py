@@ -1,5 +1,5 @@
 # pyright: basic
-"""The copy engine (TMA): boxes of tensors between global and shared memory, by tensor maps.
+"""TMA (TMA): boxes of tensors between global and shared memory, by tensor maps.
 
 A tensor map is 128 bytes that the host encodes from a recipe in the plan (`plan.TensorMap`) and
 passes by value.  Coordinates are elements, innermost first; what lies outside the tensor is
@@ -92,7 +92,7 @@ class Box:
 def ending_recipe(box: Box) -> TensorMap:
     """A map of boxes that are stored up to a row of their own, before the tensor's end.
 
-    The copy engine cuts a box at the end of a dimension only.  So the map has the rows twice: as
+    TMA cuts a box at the end of a dimension only.  So the map has the rows twice: as
     places in a box, whose end is that of the box's full height, and as the row where the box's
     first place lies, counted from `height` rows before the tensor.  A box of r rows begins at
     place height - r.
@@ -150,7 +150,7 @@ def outer_axes(tensor: Tensor, axes: Sequence[int]) -> list[int]:
 
 
 def refusal(tensor: Tensor, axes: Sequence[int]) -> str | None:
-    """Why the copy engine can't move boxes of a tensor whose rows lie along axes[0]."""
+    """Why TMA can't move boxes of a tensor whose rows lie along axes[0]."""
     size = tensor.type.bits // 8
     if tensor.type.bits not in (8, 16, 32):
         return f"{tensor.type} elements"
@@ -187,7 +187,7 @@ def place(box: Box, at: Sequence[Coordinate]) -> list[Any]:
 
 
 def prefetch(map_: Any) -> None:
-    """Brings a tensor map to the copy engine's cache."""
+    """Brings a tensor map to TMA's cache."""
     nvvm.prefetch(map_, tensormap=True)
 
 
@@ -208,7 +208,7 @@ def load(target: Any, map_: Any, at: Sequence[Any], barrier: Any, *, to_ranks: A
 def store(source: Any, map_: Any, at: Sequence[Any], policy: Any = None) -> None:
     """Starts the copy of a box from shared memory; `commit` closes a group of them.
 
-    policy: of the second cache, an i64; None: its usual one.
+    policy: of L2, an i64; None: its usual one.
     """
     nvvm.cp_async_bulk_tensor_global_shared_cta(map_, source, list(at), l2_cache_hint=policy)
 
@@ -228,7 +228,7 @@ def wait(pending: int) -> None:
 
 
 def show_writes() -> None:
-    """Shows this thread's writes to shared memory to the copy engine and the tensor cores.
+    """Shows this thread's writes to shared memory to TMA and the tensor cores.
 
     A barrier between the writers and who starts the copy or the product follows.
     """

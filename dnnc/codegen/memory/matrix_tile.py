@@ -174,7 +174,7 @@ class MatrixTile(OperandTile):
             mask = ops.splat(inside, self.chunk)
             value = arith.SelectOp(mask, value, ops.zeros(value.type)).result
         if self.is_panelled and self.operand == dtypes.f32:
-            # As the copy engine does; `wgmma` would cut.
+            # As TMA does; `wgmma` would cut.
             words = [llvm.BitcastOp(ops.i32_type(), x).result for x in ops.elements(value)]
             found = [llvm.BitcastOp(ops.f32_type(), mma.tf32(word)).result for word in words]
             value = ops.from_elements(found)

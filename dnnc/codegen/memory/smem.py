@@ -56,7 +56,7 @@ class PanelTile:
     """A tile of `rows` rows of `row_bytes`, in panels of 128 bytes of every row.
 
     Panel p holds chunks 8p to 8p + 7 of all rows, one row after the other; within it chunk c of
-    row r lies at place c ^ (r % 8), as the copy engine's 128-byte swizzle puts it.
+    row r lies at place c ^ (r % 8), as TMA's 128-byte swizzle puts it.
     """
 
     rows: int

@@ -40,7 +40,7 @@ class GlobalTensor:
     """A tensor of global memory, as a leaf of a walk and as its target.
 
     is_exclusive: nothing else that the kernel is given overlaps it.  pointer_: in place of the
-    kernel's argument.  is_streamed: the second cache had better keep other things than what is
+    kernel's argument.  is_streamed: L2 had better keep other things than what is
     stored.  policy: what it does with what is loaded (`second_cache`).
     """
 

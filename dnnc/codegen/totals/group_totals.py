@@ -91,7 +91,7 @@ class GroupTotals:
     group, groups: of blocks.  count: (number of a block, first of its rows, how many) -> elements
     that these threads have reduced, i32.
     is_spread: each block combines some entries of all blocks, and they meet again: many blocks
-    that all read all parts would wait for each other at the second cache.
+    that all read all parts would wait for each other at L2.
     """
 
     shape: BlockShape

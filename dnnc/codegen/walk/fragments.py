@@ -131,7 +131,7 @@ class Fragments:
         is_last: bool = False,
     ) -> list[Any]:
         """As `first_pass`, once that is done; stores: whether `use` writes to memory, is_last: or
-        nothing comes after, so that the second cache may give up what is read."""
+        nothing comes after, so that L2 may give up what is read."""
         together = self.stored_together if stores else self.together
         last = ops.sub(self.count, 1)
 

@@ -9,7 +9,7 @@
 
 A weight is final only when its row's sum is, and a row of scores does not fit the registers: so
 they are computed twice, and nothing but what the graph asks for goes through memory.  The second
-pass finds the keys in the second cache.
+pass finds the keys in L2.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class SdpaEmitter:
         at = partial(smem.byte_pointer, base)
         self.keys = Pipeline.of(at(t.k_offset), t.k_bytes, t.stages, at(t.k_barriers))
         self.values = Pipeline.of(at(t.v_offset), t.v_bytes, t.stages, at(t.v_barriers))
-        self.raw = self.values  # as the copy engine brings them
+        self.raw = self.values  # as TMA brings them
         if t.turns:
             self.raw = Pipeline.of(at(t.raw_offset), t.raw_bytes, t.stages, at(t.raw_barriers))
         self.base = base

@@ -42,7 +42,7 @@ _PROMOTED = 160  # elements of a value, whose sums are held twice
 
 @dataclass(frozen=True)
 class Kind:
-    """element_bytes: of Q, K, V.  staged_bytes: of the output that the copy engine stores.
+    """element_bytes: of Q, K, V.  staged_bytes: of the output that TMA stores.
     promotes: as in `SdpaTiling`."""
 
     element_bytes: int = 2
@@ -92,7 +92,7 @@ def fp8_rate_share(knobs: Knobs, width: int) -> float:
 
 
 def staged_output(parts: AttentionRegion) -> int:
-    """The first output of 16 bits, or of fp8 as the operands, that the copy engine can store; -1:
+    """The first output of 16 bits, or of fp8 as the operands, that TMA can store; -1:
     none."""
     of_bytes = parts.of_bytes
     for place, (value, tensor) in enumerate(parts.region.outputs):

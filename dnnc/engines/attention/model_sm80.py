@@ -11,16 +11,16 @@ from .tile_sm80 import Sm80Tiling
 
 _SHARE = 0.6  # of the tensor cores' rate, with `mma.sync` and softmax by turns
 _SHARE_HOPPER = 0.34  # the same, whose full rate only `wgmma` has
-_WARPS = 8  # of a multiprocessor, that have that rate
-_IN_FLIGHT = 14 << 10  # bytes on their way to a multiprocessor, that have the bandwidth
+_WARPS = 8  # of an SM, that have that rate
+_IN_FLIGHT = 14 << 10  # bytes on their way to an SM, that have the bandwidth
 _STAGE_SHARE = 0.005  # of the bandwidth, that a stage more costs, and as many keys more as 32
 _KEYS_SHARE = 0.01
-_L2_SHARE = 2.5  # the second cache's bandwidth, in that of memory
+_L2_SHARE = 2.5  # L2's bandwidth, in that of memory
 _OTHER_SHARE = 0.05  # of what is not the bound, seen beside it
 _PARTS_SECONDS = 2.0e-6  # of the parts' sum, beside its launch and its bytes
 _PART_SECONDS = 1.5e-7  # that it takes for each
 _START_SECONDS = 1.5e-6  # of a block, until its first keys are there
-# Bytes that become f16, of a multiprocessor's operations on f32: two an instruction, of which half
+# Bytes that become f16, of an SM's operations on f32: two an instruction, of which half
 # as many start as of multiply-adds.  Source: CUDA C++ programming guide, "Arithmetic Instructions".
 _WIDENED = 0.5
 _BLOCK_SMEM = 1 << 10  # that the system has of each block
@@ -64,7 +64,7 @@ def seconds_of(
     passes = 2 if work.keeps_weights else 1
     elements = passes * work.depth + work.width  # of a key and its value
     flops = 2 * tiling.queries * keys * elements
-    # Of what blocks read, memory has a part, the second cache the whole.
+    # Of what blocks read, memory has a part, L2 the whole.
     read = tiles * tiling.parts * keys * elements * work.element_bytes
     widened = tiling.threads // WARP_THREADS * keys * elements if work.element_bytes == 1 else 0
     moved = (max(work.key_bytes + work.other_bytes, read / _L2_SHARE)) / max(1, blocks)
@@ -105,7 +105,7 @@ def _rate(tiling: Sm80Tiling, blocks: int, target: Target) -> float:
 
 
 def _blocks_together(tiling: Sm80Tiling, target: Target) -> int:
-    """Blocks that a multiprocessor has together."""
+    """Blocks that an SM has together."""
     held = tiling.held_registers + (tiling.query_registers if tiling.holds_queries else 0)
     registers = min(255, held + _OTHER_REGISTERS) * tiling.threads
     return max(

@@ -1,5 +1,5 @@
 # pyright: basic
-"""Walks of an attention on a consumer warpgroup, whose result leaves by the copy engine."""
+"""Walks of an attention on a consumer warpgroup, whose result leaves by TMA."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # pyright: basic
 """Which tile of queries a block of an attention works on, and which blocks of keys it needs.
 
-Tiles of one head share its keys and values, which are to be found in the second cache: a head's
+Tiles of one head share its keys and values, which are to be found in L2: a head's
 tiles follow each other.  Where the last queries attend to the most keys, tiles go by sections of
 some heads, in each of which the longest come first, so that the short ones fill up the end.
 
@@ -30,7 +30,7 @@ from ...mlir import arith, ir
 from .block_mask import TileBits
 from .number_ranges import NumberRanges, Table
 
-_SECTION_BYTES = 32 << 20  # keys and values of a section, which the second cache holds
+_SECTION_BYTES = 32 << 20  # keys and values of a section, which L2 holds
 _SHORT_SECTION_BYTES = 16 << 20
 _SHORT_KEYS = 2048
 
@@ -224,7 +224,7 @@ class Schedule:
 
     @property
     def section(self) -> Expr:
-        """Heads of a section: as many as the second cache holds, and all sections about alike."""
+        """Heads of a section: as many as L2 holds, and all sections about alike."""
         of_key = 2 * (self.tiling.depth + self.tiling.width)
         is_short = self.keys.bounds()[1] <= _SHORT_KEYS
         keys = Expr.of((_SHORT_SECTION_BYTES if is_short else _SECTION_BYTES) // of_key)

@@ -51,7 +51,7 @@ _SUMS = 176  # registers of scores, weights and the result, beside which there i
 _FEW_ROWS = 64  # queries of the heads that share keys, up to which these are packed
 _FULL = 192  # elements of a result beside which the largest of all spill
 _WIDE = 256  # elements of a key and a value, from which on steps of few keys are looked at
-_BLOCKS = 8  # of a multiprocessor, from which on no tile's keys are shared
+_BLOCKS = 8  # of an SM, from which on no tile's keys are shared
 
 
 @dataclass(frozen=True)

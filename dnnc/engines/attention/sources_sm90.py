@@ -1,5 +1,5 @@
 # pyright: basic
-"""Rows of queries, keys and values by the copy engine: in place, in pages, or packed.
+"""Rows of queries, keys and values by TMA: in place, in pages, or packed.
 
 A box has all rows of a tile where they follow each other in memory.  Of pages a box has the rows
 of one.  Where an entry of the batch ends, boxes of 8 rows and of 1 bring what there is; the rest
@@ -243,7 +243,7 @@ class Rows:
         return {self.axes[1]: ops.add(entry.first, row)}
 
     def _past(self) -> Any:
-        """A row past the tensor's end, or a page's, where the copy engine finds zeros.
+        """A row past the tensor's end, or a page's, where TMA finds zeros.
 
         No block past the container's: of one block the map has no axis of blocks.
         """

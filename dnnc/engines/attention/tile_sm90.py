@@ -77,7 +77,7 @@ class SdpaTiling:
 
     @property
     def row_unit(self) -> int:
-        """Rows whose multiples warpgroups begin at: the copy engine takes no part of those."""
+        """Rows whose multiples warpgroups begin at: TMA takes no part of those."""
         return wgmma.M
 
     @property

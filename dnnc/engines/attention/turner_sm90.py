@@ -18,7 +18,7 @@ from .tile_sm90 import TURNERS, SdpaTiling
 
 @dataclass(frozen=True)
 class ValueTurner:
-    """raw: the ring that the copy engine fills.  turned: the one that products read.
+    """raw: the ring that TMA fills.  turned: the one that products read.
     warp: of the block; those from 1 on turn.
 
     Both rings have as many stages, and a stage of one goes to the same of the other.

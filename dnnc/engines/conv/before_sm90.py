@@ -110,7 +110,7 @@ def _is_read_as_supported(tensor: Tensor, x: Tensor) -> bool:
 
 
 def computed_shape_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
-    """Reasons why a convolution's pixels can't be computed where the copy engine brings them."""
+    """Reasons why a convolution's pixels can't be computed where TMA brings them."""
     elems = CHUNK_BYTES * 8 // conv_of(fusion).x.type.bits
     if shape.c_group % elems:
         what = f"X of groups of {shape.c_group} channels, computed"

@@ -116,7 +116,7 @@ class ConvDepthwiseEngine:
         Knob(
             "OCCUPANCY",
             (0, *OCCUPANCIES),
-            "blocks of a multiprocessor whose registers have to suffice; 0: as they come",
+            "blocks of an SM whose registers have to suffice; 0: as they come",
         ),
     )
 

@@ -263,7 +263,7 @@ class DepthwiseKernel:
 
         All of a strip, where registers hold them: the first line meets a row of taps and begins the
         sums of the first row of outputs, and when those of the last row begin, some lines are used
-        up.  The more bytes a multiprocessor has under way, the nearer it comes to the bandwidth of
+        up.  The more bytes an SM has under way, the nearer it comes to the bandwidth of
         memory.
         """
         tiling, bits = self.tiling, self.shape.x.type.bits * self.x_width

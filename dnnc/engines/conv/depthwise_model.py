@@ -19,7 +19,7 @@ from .pattern import conv_of
 # Warps that a scheduler needs to start an instruction each cycle: of fewer, each waits for its own
 # results meanwhile.
 _WARPS_TO_HIDE = 2.9
-# Of the time that instructions take, what is left beside memory's: of all that a multiprocessor
+# Of the time that instructions take, what is left beside memory's: of all that an SM
 # has to do, and of the blocks that are its last ones, while nothing new is loaded.
 _EXPOSED_SHARE = 0.63
 _LAST_SHARE = 0.19
@@ -46,14 +46,14 @@ def predicted(
     """Memory's time, and what instructions add to it.
 
     A block first waits for its pixels and then computes, so that the two overlap in part, by what
-    other blocks of the multiprocessor do meanwhile.  Pixels that neighbouring blocks read again
+    other blocks of the SM do meanwhile.  Pixels that neighbouring blocks read again
     come from caches, in no time that shows.
     """
     op = conv_of(fusion)
     spatial = typical(product((op.y.shape[0], *tiling.counts(op.y.shape[2:]))))
     runs = -(-spatial // (tiling.strips * tiling.turns))
     blocks = max(1, runs * (facts.channels // (tiling.width * tiling.fragments)))
-    most = -(-blocks // target.sm_count)  # of a multiprocessor
+    most = -(-blocks // target.sm_count)  # of an SM
     resident = _resident(facts, tiling, target)
     waves = blocks / (resident * target.sm_count)
 
@@ -103,7 +103,7 @@ def _sectors(bytes_: int) -> int:
 
 
 def _resident(facts: DepthwiseFacts, tiling: DepthwiseTiling, target: Target) -> int:
-    """Blocks of a multiprocessor."""
+    """Blocks of an SM."""
     most = min(target.threads_sm // tiling.threads, target.blocks_sm)
     fitting = target.registers_sm // (registers(facts, tiling) * tiling.threads)
     # Of the registers that it leaves room for the assembler takes all, for loads that come early;

@@ -33,7 +33,7 @@ _OTHER_REGISTERS = 28
 _OTHER_REGISTERS_OF_MORE = 45
 _OTHER_REGISTERS_AFTER = 5  # for what operations after the convolution read
 
-# Blocks of a multiprocessor that may be asked for.
+# Blocks of an SM that may be asked for.
 OCCUPANCIES = (1, 2, 3, 4, 5, 6, 8)
 REGISTERS_SM = 65536  # of every architecture (see `Target`)
 REGISTER_UNIT = 8  # that threads get registers in
@@ -49,7 +49,7 @@ class DepthwiseTiling:
     turns: tiles that a thread works on, one after the other.
     unrolled: what of the filter is written out: "filter", "row" or "tap".
     is_held: whether all of it stays in registers.
-    min_blocks: of a multiprocessor, see `Kernel`.
+    min_blocks: of an SM, see `Kernel`.
     """
 
     width: int
@@ -163,7 +163,7 @@ class DepthwiseFacts:
         return (outputs + taps) * self.sum_words + line
 
     def occupancy(self, live: int, threads: int, *, is_alone: bool) -> int:
-        """Most blocks of a multiprocessor whose registers suffice for so many live numbers.
+        """Most blocks of an SM whose registers suffice for so many live numbers.
 
         is_alone: whether no operation follows the convolution.
         """
@@ -221,7 +221,7 @@ class DepthwiseFacts:
 
 
 def registers_for(blocks: int, threads: int) -> int:
-    """Most registers of a thread that leave room for so many blocks on a multiprocessor."""
+    """Most registers of a thread that leave room for so many blocks on an SM."""
     each = REGISTERS_SM // (blocks * threads) // REGISTER_UNIT * REGISTER_UNIT
     return min(REGISTERS_PER_THREAD, each)
 

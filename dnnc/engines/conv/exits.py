@@ -49,7 +49,7 @@ def exit_seconds(
     kernels that combine those.
 
     tile: pixels and channels.  of_tile(whether channels are kept): partials of an element that a
-    tile has, and the elements a second of a multiprocessor that reductions take.
+    tile has, and the elements a second of an SM that reductions take.
     """
     seconds, kernels = 0.0, 0
     pixels, channels = (

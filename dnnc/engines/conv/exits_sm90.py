@@ -18,7 +18,7 @@ from .pattern import conv_of, shape_of
 _MOST_COLUMNS = 64  # of tiles of 256 rows
 _MOST_SWAPPED = 128  # the same with SWAP_AB=1
 _MOST_TURNED = 64 * 128  # results of a tile that one warpgroup has
-_EXIT_RATE = 56e9  # elements a second of a multiprocessor; twice an epilogue's, not measured
+_EXIT_RATE = 56e9  # elements a second of an SM; twice an epilogue's, not measured
 _SPREAD_RATE = 28e9  # the same where lanes exchange what they have of each column
 
 

@@ -22,10 +22,10 @@ _EXPOSED_SHARE = 0.1  # of instructions
 _TURNS = 1.07  # what it takes that a warp's strips do not overlap
 _PART_OF_LINE = 1.04  # what it takes that blocks read parts of lines
 _LINE_BYTES = 128
-_ENOUGH_WARPS = 16  # of a multiprocessor, to hide what they wait for
+_ENOUGH_WARPS = 16  # of an SM, to hide what they wait for
 _WAITING = 0.45
 _OWN_REGISTERS, _REGISTER_SHARE = 20, 0.85  # beside those that are counted; of the latter
-_REGISTERS = 65536  # of a multiprocessor
+_REGISTERS = 65536  # of an SM
 _SCHEDULERS = 4
 _LOAD_BYTES = 16
 _LOAD_INSTRUCTIONS = 3  # with its condition and its zeros
@@ -84,7 +84,7 @@ def _waiting_factor(facts: GroupedFacts, tiling: GroupedTiling) -> float:
 def _strip_cycles(
     facts: GroupedFacts, tiling: GroupedTiling, roles: list[str], product_cycles: float
 ) -> dict[str, float]:
-    """Cycles of a multiprocessor for a warp's strip; product_cycles: of an instruction."""
+    """Cycles of an SM for a warp's strip; product_cycles: of an instruction."""
     shape, eights = facts.shape, tiling.results // RESULTS
     loads = facts.lines(tiling.rows) * facts.line_words * 4 / _LOAD_BYTES
     outputs = tiling.rows * eights * 2  # fragments of a lane

@@ -235,12 +235,12 @@ def stored_view(tensor: Tensor, groups: int) -> tuple[Tensor, tuple[int, int, in
     """(a tensor of Y's dims as boxes of a group's channels see it, their axes: channels, columns,
     rows)."""
     if tensor.rank == 5:
-        return tensor, (1, 4, 3)  # of one group: the copy engine has no sixth axis
+        return tensor, (1, 4, 3)  # of one group: TMA has no sixth axis
     return image_view(tensor, groups), (2, 4, 3)
 
 
 def image_moves(tensor: Tensor, groups: int) -> bool:
-    """Whether the copy engine moves boxes of images of a tensor of Y's dims, turned."""
+    """Whether TMA moves boxes of images of a tensor of Y's dims, turned."""
     if tensor.type.bits != 8 * TURNED_BYTES or tensor.rank not in (4, 5):
         return False
     return tma.refusal(*stored_view(tensor, groups)) is None

@@ -17,7 +17,7 @@ from ..product.region_sm90 import product_calls
 from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, twin_at, twin_of
 from .pattern import conv_of
 
-_ACCESS_BITS = 128  # that strides are multiples of, for the copy engine
+_ACCESS_BITS = 128  # that strides are multiples of, for TMA
 _Dims = tuple[Expr, ...]
 
 
@@ -89,7 +89,7 @@ def _is_channels_last(tensor: Tensor) -> bool:
 
 
 def _is_unaligned(tensor: Tensor, axes: Iterable[int]) -> bool:
-    """Whether the copy engine can't begin where it does, or step along one of some axes."""
+    """Whether TMA can't begin where it does, or step along one of some axes."""
     taken = (tensor.layout[axis] for axis in axes if tensor.shape[axis].constant != 1)
     strides = (stride.known_divisor() * tensor.type.bits for stride in taken)
     return any(bits % _ACCESS_BITS for bits in (tensor.alignment * 8, *strides))

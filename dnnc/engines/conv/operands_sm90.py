@@ -35,7 +35,7 @@ def group_of(batch: Batch) -> Any:
 
 
 def element_of(tensor: Tensor) -> str:
-    """How the copy engine reads a tensor's elements: it rounds to tf32, `wgmma` would cut."""
+    """How TMA reads a tensor's elements: it rounds to tf32, `wgmma` would cut."""
     return "tf32" if tensor.type == dtypes.f32 else ""
 
 

@@ -159,7 +159,7 @@ class ConvShape:
         return self.image(panel)[0] is not self.x
 
     def refusal(self, panel: int) -> str | None:
-        """Why the copy engine can't bring an operand."""
+        """Why TMA can't bring an operand."""
         image, windows = self.image(panel)
         if image.rank > tma.MAX_RANK:
             return f"X of groups of {self.c_group} channels, with {self.x.rank - 2} spatial dims"

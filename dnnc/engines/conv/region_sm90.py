@@ -32,7 +32,7 @@ REWRITTEN = "rewritten"  # the path of an X that is computed in shared memory
 KEPT = "kept"  # the path of an output that is such an X
 _MOST_PANELS = 3  # of a pixel, of which the last one's zeros are left out
 _MOST_SHARE = 3  # written for each byte that is read, of convolutions that mostly write
-_LARGE_BYTES = 100 << 20  # twice what the second cache of Hopper holds
+_LARGE_BYTES = 100 << 20  # twice what L2 of Hopper holds
 
 
 def conv_instruction_of(region: Region, *, swaps: bool) -> wgmma.Instruction:
@@ -117,7 +117,7 @@ def conv_tiling_of(region: Region, knobs: Knobs) -> Tiling:
 
 
 def _writes_most(region: Region) -> bool:
-    """Whether outputs, in whole sectors, are most of what moves, and more than the second cache
+    """Whether outputs, in whole sectors, are most of what moves, and more than L2
     holds: what is read again, as the filter is, had better stay there instead.
 
     2% less of 56x56x64 to 256 channels, of 256 images; a kernel apart from this took 3% more of an
@@ -278,7 +278,7 @@ def _pair(dims: Sequence[Expr], groups: int, *, swaps: bool) -> int:
 
 
 def pixels_move_by_tma(tensor: Tensor, groups: int, *, swaps: bool) -> bool:
-    """Whether tiles of a tensor of Y's dims can be loaded through the copy engine."""
+    """Whether tiles of a tensor of Y's dims can be loaded through TMA."""
     if swaps and tensor.type.bits != 8 * TURNED_BYTES:
         return False
     matrix = pixel_matrix(tensor, groups)

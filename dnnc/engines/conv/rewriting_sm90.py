@@ -5,7 +5,7 @@
     its other warps        wait for them, rewrite them (`hopper.rewriting`), arrive at `full`
 
 A convolution's padding is of what g1 gives: where a tap lies outside the image there are zeros,
-whatever g1 makes of the zeros that the copy engine brings there.
+whatever g1 makes of the zeros that TMA brings there.
 
 PixelRewriter   tiles of a stage, of one tap.  Once a tile of the product, the threads take its
                 pixels apart, and leave in shared memory which taps lie on padding, a word each

@@ -82,7 +82,7 @@ _MOST_HELD = 4  # fragments of 16 bytes of a thread that do not come by copies
 _MOST_COPIES = 16  # of 16 bytes of a thread: each has a pixel in registers
 _GATHER_SHARE = 1.1  # against a matmul's main loop: what says which pixels a tap meets
 _START_SECONDS = 0.8e-6  # of taking pixels apart
-_EXIT_RATE = 15e9  # elements a second of a multiprocessor that reductions take from shared memory
+_EXIT_RATE = 15e9  # elements a second of an SM that reductions take from shared memory
 _BESIDE_SHARE = 2.5  # of groups side by side, against tiles of one group: timed on groups of 8
 _DOUBT = 1.8  # on Hopper, which has engines of its own: two layers took 1.7 and 1.8 times as long
 
@@ -167,7 +167,7 @@ class ConvSm80Engine:
 
     def _of_few_stages(self, fusion: Fusion, found: Sequence[Knobs]) -> list[Knobs]:
         """Knobs for groups side by side, whose stages are large: the flat ones of each tile
-        again with less memory, so that a multiprocessor has several blocks."""
+        again with less memory, so that an SM has several blocks."""
         beside = [knobs for knobs in found if _shape(_cast(fusion), knobs).beside > 1]
         flat = min((knobs["TILEK"] for knobs in beside), default=0)
         return [

@@ -172,7 +172,7 @@ class ConvSm90Engine:
         Knob(
             "SWIZZLE",
             SWIZZLES,
-            "output pixels whose tiles follow each other, so that they find W in the second cache",
+            "output pixels whose tiles follow each other, so that they find W in L2",
         ),
     )
 

@@ -43,7 +43,7 @@ _TOGETHER, _TOGETHER_OF_MORE = 24, 8
 _FEW_SUMS = 64  # of a thread
 _SLOT_ALIGNMENT = 1024
 _SIZE = 2  # bytes of an element
-_WIDE = 4  # elements that the copy engine may take for one, of 8 bytes
+_WIDE = 4  # elements that TMA may take for one, of 8 bytes
 _UNITS = (64, 32, 16)  # elements that a swizzle turns together
 _BANKS = 32  # of shared memory, of four bytes
 

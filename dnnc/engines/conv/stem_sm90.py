@@ -57,10 +57,10 @@ _LARGER = 1.02  # of the time of tiles of 128 pixels
 _COPIED = Copied(filters=False, results=True, has_gaps=False)
 _ACCESS_BITS = 8 * tma.ALIGNMENT
 _DEPTH = 64  # of k: what predictions count in
-# Elements a second of a multiprocessor, more than the main loop's model says of those stored from
+# Elements a second of an SM, more than the main loop's model says of those stored from
 # registers: 170 and 260 outputs of a pixel took 50 and 370 us longer than it does.
 _DIRECT_RATE = 3.5e9
-_WORDS_RATE = 200e9  # bytes a second that the threads of a multiprocessor take of shared memory
+_WORDS_RATE = 200e9  # bytes a second that the threads of an SM take of shared memory
 
 
 @dataclass(frozen=True)
@@ -215,12 +215,12 @@ def _type_reasons(op: ConvFprop) -> list[Reason]:
 
 
 def _moves(tensor: Tensor) -> bool:
-    """Whether the copy engine moves boxes of images of a tensor of Y's dims."""
+    """Whether TMA moves boxes of images of a tensor of Y's dims."""
     return tma.refusal(image_view(tensor, 1), _AXES) is None
 
 
 def _is_staged(tensor: Tensor) -> bool:
-    """Whether an output leaves through the copy engine, which writes whole 16 bytes."""
+    """Whether an output leaves through TMA, which writes whole 16 bytes."""
     return tensor.shape[1].known_divisor() * tensor.type.bits % _ACCESS_BITS == 0 and _moves(tensor)
 
 

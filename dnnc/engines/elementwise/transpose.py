@@ -64,7 +64,7 @@ _MOST_ACCESSES = 12
 _MOST_ELEMENTS_EACH = 64  # of an output, that are unrolled in a thread; of long work fewer
 _LONG_WORK = 8  # operations
 
-# Threads of a multiprocessor that registers leave room for, where bytes are little worked on: the
+# Threads of an SM that registers leave room for, where bytes are little worked on: the
 # assembler would rather take all bytes apart at once, into four times the registers.
 _THREADS_OF_BYTES = 768
 _LIGHT_WORK = 32  # scalar operations
@@ -330,7 +330,7 @@ def _least_threads(knobs: Knobs) -> int:
 
 
 def _tiles_of_a_block(sweep: Sweep, knobs: Knobs, target: Target) -> int:
-    """Tiles of few threads share a block, as long as there are blocks for all multiprocessors."""
+    """Tiles of few threads share a block, as long as there are blocks for all SMs."""
     threads = max(_least_threads(knobs), _threads(sweep, knobs))
     if min(_sides_of(knobs)) >= min(_TILE_SIDES) or threads >= _THREADS_OF_TILES:
         return 1

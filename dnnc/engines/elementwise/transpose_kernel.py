@@ -53,7 +53,7 @@ class TransposeTiling:
     loops: groups of axes, the fast one last.  slow: the number of the slow one.
     tile: its elements along the slow and the fast group.  threads: of a tile.  tiles: of a block,
     one after the other, each with threads of its own.
-    min_blocks: of a multiprocessor, that registers leave room for; 0: any.
+    min_blocks: of an SM, that registers leave room for; 0: any.
     vector_elems: elements of a fragment of the outputs.  rows: of the tile, that these are whole
     rows of; 1: elements along the fast group.
     """

@@ -194,7 +194,7 @@ class Epilogue:
 
     @property
     def _loaded_bytes(self) -> int:
-        """That the copy engine brings to a buffer."""
+        """That TMA brings to a buffer."""
         return sum(load.box.bytes for _, load in self.loads)
 
     def _load_buffer(self, place: Any, tile: TilePlace, number: Any, barrier: Any) -> None:

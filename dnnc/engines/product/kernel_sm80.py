@@ -196,7 +196,7 @@ class _Emitter:
 
     @property
     def blocks_together(self) -> int:
-        """How many blocks of a multiprocessor the registers are to be kept small enough for.
+        """How many blocks of an SM the registers are to be kept small enough for.
 
         Two of the middle tile: one's epilogue then runs beside the other's main loop.  Three of
         the tallest of products side by side, for whose two stages there is memory.

@@ -166,7 +166,7 @@ def _apart_from_smem(knobs: Knobs, facts: ProductFacts) -> tuple[Reason, ...]:
         what = f"{columns} columns with reductions or split k"
         return (knob_reason(what, f"up to {max(COLUMNS)}"),)
     if knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"] > MOST_BLOCKS:
-        # Larger clusters leave multiprocessors without one.
+        # Larger clusters leave SMs without one.
         what = f"a cluster of more than {MOST_BLOCKS} blocks"
         return (knob_reason(what, f"up to {MOST_BLOCKS}"),)
     if knobs["WARP_SPEC_CFG"] == 2 and (

@@ -40,7 +40,7 @@ def emit_product(
     work = emitter.tiles.most
     if tiling.streams:
         work = work * emitter.matrices.steps
-        # Slots in the workspace are as many as the target has multiprocessors.
+        # Slots in the workspace are as many as the target has SMs.
         clusters = minimum(clusters, output.target.sm_count)
         _make_slots(tiling, output)
     if tiling.is_dynamic:

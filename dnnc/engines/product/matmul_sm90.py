@@ -183,8 +183,7 @@ class MatmulSm90Engine:
         Knob(
             "SWIZZLE",
             SWIZZLES,
-            "rows of the product whose tiles follow each other, so that they find B in the "
-            "second cache",
+            "rows of the product whose tiles follow each other, so that they find B in the L2",
         ),
         Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
     )

@@ -1,6 +1,6 @@
 """How long a tiled product with mma.sync takes: arithmetic for `predict`, fitted on measurements.
 
-A multiprocessor works on as many blocks at once as fit.  A round of them takes
+An SM works on as many blocks at once as fit.  A round of them takes
 
     fill + steps * max(latency of a stage, its multiplications, its loads) + epilogues
 
@@ -49,9 +49,9 @@ _MMA_SYNC_SHARE_OF_NEWER = 0.42
 _LAUNCH_SECONDS = 1.2e-6
 _FILL_SECONDS = 0.3e-6  # of a block: its indices, its first loads' addresses
 _LOAD_SECONDS = 0.72e-6  # from the issue of a stage's copies until they have landed
-_LOAD_RATE = 85e9  # bytes a second that a multiprocessor copies from L2
+_LOAD_RATE = 85e9  # bytes a second that an SM copies from L2
 _WHOLE_BYTES = 16  # of a copy; fewer take as long
-# Loads a second that a multiprocessor issues: of copies of 8 or 4 bytes, and of elements that come
+# Loads a second that an SM issues: of copies of 8 or 4 bytes, and of elements that come
 # one by one.  In each step a block that is alone waits, too: for its warps to have issued them, or,
 # since elements are in registers until they have come, for these.
 _COPY_RATE = 9e9
@@ -60,13 +60,13 @@ _ELEMENT_RATE = 8.3e9
 _MOST_REGISTERS = 255  # of a thread
 LINE_BYTES = 128
 _LINE_SHARE = 0.45  # of a copy's time that goes by lines touched, the rest by bytes
-_EPILOGUE_RATE = 8e9  # elements a second of a multiprocessor
+_EPILOGUE_RATE = 8e9  # elements a second of an SM
 _HEAVY_EPILOGUE_RATE = 6.5e9  # with exp, tanh, erf and the like
 _OVERLAP = 0.77  # of an epilogue that runs beside another block's main loop
 
 
 def mma_sync_rate(mma_tflops: float, target: Target) -> float:
-    """Operations a second of a multiprocessor, of an operand type whose peak is this one."""
+    """Operations a second of an SM, of an operand type whose peak is this one."""
     is_newer = target.capability[0] in (9, 10)
     share = _MMA_SYNC_SHARE_OF_NEWER if is_newer else _MMA_SYNC_SHARE
     return mma_tflops * 1e12 / target.sm_count * share
@@ -112,7 +112,7 @@ class TiledProduct:
         busy += self._round(rest, target) if rest else 0.0
         transfer = transfer_seconds(self.moved_bytes, target)
         transfer *= again_share(self.m, self.n, self.k, self.tile)
-        # What part-filled multiprocessors leave unused is what bounds a small product.
+        # What part-filled SMs leave unused is what bounds a small product.
         bound = "memory" if transfer > busy else "tensor cores" if each > 1 else "latency"
         seconds = bent(busy, transfer + _FILL_SECONDS + self._epilogue)
         return Prediction(_LAUNCH_SECONDS + seconds, bound)
@@ -124,7 +124,7 @@ class TiledProduct:
         return self.tile[0] * self.tile[1] / rate
 
     def _resident(self, target: Target) -> int:
-        """Blocks that a multiprocessor holds."""
+        """Blocks that an SM holds."""
         by_smem = target.smem_sm_bytes // (self.smem_bytes + 1024)
         # An element that is held, or the address of a narrow copy, has a register.
         more = (self._elements + self._copies) // self.threads

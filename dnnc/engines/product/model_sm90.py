@@ -34,7 +34,7 @@ _LATENCY_SECONDS = 1.5e-6  # from the start of a stage's loads to its release
 _REFILL_SECONDS = 1.2e-6
 _SHORT_ROW = 16  # elements of a row of C in a tile, up to which a tile takes longer
 _SHORT_ROWS_SECONDS = 0.3e-6
-# Bytes a second that a multiprocessor's copy engine brings while all of them load, of rows of 128
+# Bytes a second that an SM's TMA brings while all of them load, of rows of 128
 # bytes; narrower ones are taken to need as long, which is not measured.
 _LOAD_RATE = 88e9
 _TURN_SECONDS = 1.1e-6  # from one warpgroup's products to the other's
@@ -79,7 +79,7 @@ _FEW_ROWS_SECONDS = 0.6e-6  # of tiles of 8 rows, which few threads load
 _SPLIT_STORE_SHARE = 0.5
 _SEAM_BYTES = 150
 _CLUSTER_SEAM_SHARE = 0.5  # of it, inside a cluster, whose blocks store at about the same time
-_EPILOGUE_RATE = 16e9  # elements a second of a multiprocessor
+_EPILOGUE_RATE = 16e9  # elements a second of an SM
 _HEAVY_EPILOGUE_RATE = 8.5e9
 _DIRECT_RATE = 22e9  # of elements that are stored one or two at a time
 _SPLIT_SECONDS = 0.5e-6  # of an exchange of sums, for each doubling of the blocks that share k
@@ -119,7 +119,7 @@ class HopperTile:
     tile, cluster: along M and N.  depth: of a stage.  swaps: whether N lies along the
     instruction's rows.  splits: blocks that share k.  products: matmuls with one epilogue.
     is_heavy: whether the epilogue has costly functions.  is_direct: whether outputs are stored
-    from registers.  load_share: of the copy engine's rate.  computed_rows: of the operands' tiles
+    from registers.  load_share: of TMA's rate.  computed_rows: of the operands' tiles
     that come out of g1, together.  producers: warpgroups that compute them; 0: those that multiply
     do.  mma_tflops: the tensor cores' rate for the operand type.  residents: how many clusters run
     at the same time.  streams: the last tiles are cut along k, so that blocks end together.
@@ -348,7 +348,7 @@ hopper_tile = lru_cache(maxsize=4096)(HopperTile)
 
 
 def load_share(pitch_bytes: int) -> float:
-    """The share of the copy engine's rate that operands come at.
+    """The share of TMA's rate that operands come at.
 
     pitch_bytes: a number known to divide the distance between their rows.
     """

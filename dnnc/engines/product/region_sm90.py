@@ -168,7 +168,7 @@ def _operand_plans(
         path = operand_path(region, value, row, is_a=is_a, is_rows=is_rows)
         side = rows if is_rows else columns
         if starts_anywhere and is_a and not path["loads_along_k"]:
-            # The copy engine takes no box that begins inside 16 bytes of contiguous rows.
+            # TMA takes no box that begins inside 16 bytes of contiguous rows.
             path |= {"path": "registers", "raw": -1, "is_aligned": False, "k_contiguous": True}
         if side % (16 // row.element_bytes):
             # A chunk of 16 bytes along the rows would be longer than the tile.
@@ -279,7 +279,7 @@ def staged_loads(
 ) -> list[int]:
     """Places of the arguments that g2 reads once an element, at the product's own coordinates.
 
-    moves: whether the copy engine brings tiles of a tensor.  exits: the reductions that outputs of
+    moves: whether TMA brings tiles of a tensor.  exits: the reductions that outputs of
     other dims come from; without them, none is staged beside such outputs.
     """
     dims = region.dims_of(calls[0].results[0])

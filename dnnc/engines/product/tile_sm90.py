@@ -61,7 +61,7 @@ class Tiling:
     compute an operand in shared memory; 0: there are none.  row_bytes: of k of a stage.
     panel_steps: of a convolution, the instructions along k of each panel of a pixel, in turn;
     empty: of all `k_steps`.
-    gives_up_stores: whether the second cache gives up lines of outputs before others.
+    gives_up_stores: whether L2 gives up lines of outputs before others.
     """
 
     row: wgmma.Instruction
@@ -267,7 +267,7 @@ def moves_turned(tensor: Tensor) -> bool:
 
 
 def moves_by_tma(tensor: Tensor, *, swaps: bool) -> bool:
-    """Whether tiles of a tensor can be loaded through the copy engine."""
+    """Whether tiles of a tensor can be loaded through TMA."""
     row, column = tensor.rank - 2, tensor.rank - 1
     if swaps:
         row, column = column, row
@@ -275,7 +275,7 @@ def moves_by_tma(tensor: Tensor, *, swaps: bool) -> bool:
 
 
 def stored_by_tma(output: Tensor, *, swaps: bool) -> bool:
-    """Whether an output's tiles can leave through the copy engine.
+    """Whether an output's tiles can leave through TMA.
 
     It writes whole 16 bytes: a row that ends inside them would be written past its end.
     """

@@ -147,7 +147,7 @@ class ColumnSums:
 
     @property
     def _side(self) -> int:
-        """Fragments side by side in a block: as many as leave a block for each multiprocessor."""
+        """Fragments side by side in a block: as many as leave a block for each SM."""
         if not self.rows.tiling.is_early:
             return _SIDE
         narrow = self.rows.narrow

@@ -144,7 +144,7 @@ class RowsEngine:
         Knob("TILE_CGA", (1, 2, 4, 8), "blocks of a cluster that share a row"),
         Knob(
             "CTA_COUNT", (0, 1, 2, 3, 4, 8),
-            "blocks of a multiprocessor that go through the rows; 0: a block for some rows",
+            "blocks of an SM that go through the rows; 0: a block for some rows",
         ),
         Knob(
             "STAGES", (0, 1, 2, 3, 4),

@@ -73,7 +73,7 @@ def _is_poor(blocks: int, threads: int, held: int, fusion: Fusion) -> bool:
 
 
 def _are_few(threads: int, count: int) -> bool:
-    """Whether a multiprocessor has few warps that go through rings of clusters: gradients of
+    """Whether an SM has few warps that go through rings of clusters: gradients of
     24576 columns took 451 to 469 us by 128 threads of each, 422 to 436 by 256 and more."""
     return max(LEAST_THREADS, threads) * count < 2 * LEAST_THREADS
 
@@ -82,7 +82,7 @@ def _is_worth_keeping(fusion: Fusion, blocks: int, threads: int, target: Target)
     """Whether a row that is read again had better stay in shared memory: of a block, or of a
     cluster, where half as many blocks can't hold it.
 
-    One block of a multiprocessor computes while nothing is loaded: functions before a
+    One block of an SM computes while nothing is loaded: functions before a
     reduction take longer than reading again does, if they have a pass of their own.
     """
     if threads != MOST_THREADS:

@@ -7,7 +7,7 @@
 One cooperative launch of as many blocks as are resident.  Each block has a slice of the reduced
 elements, of some of the kept ones; blocks leave their totals in global memory and meet, once for
 every level of reductions.  The first fragments of a slice stay in shared memory and registers, the
-last ones in the second cache, so that the later passes read little again.  A variance takes no pass
+last ones in L2, so that the later passes read little again.  A variance takes no pass
 of its own (`codegen.totals.moments`).
 """
 
@@ -63,7 +63,7 @@ _HELD = (0, 1, 2, 3, 4, 6, 8, 10, 12, 13, 14, 16, 20, 22, 24, 25, 26, 27, 32, 40
 _IN_REGISTERS = (0, 2, 4, 6, 8, 10, 12, 14, 16)
 _REGISTERS_LEFT = 8  # by fragments in registers, or some kernels spill
 _STAGES = (4, 2, 1, 8)
-_MOST_GROUPS = 16  # of blocks; a device has as many multiprocessors, however few
+_MOST_GROUPS = 16  # of blocks; a device has as many SMs, however few
 _FEW_SLICES = 8  # whose parts every block combines itself
 _MEET_SECONDS = 5.0e-6  # of a level: combine, write, wait, read
 _SHARE = 0.79  # of the memory's rate
@@ -260,7 +260,7 @@ class GridEngine:
 
 
 def _threads(target: Target) -> int:
-    """Threads of a block, the only one of its multiprocessor: fewer before sm_90, where code takes
+    """Threads of a block, the only one of its SM: fewer before sm_90, where code takes
     more registers.
 
     On an H100 256 threads, which keep four times as many fragments in registers each, lose: a batch

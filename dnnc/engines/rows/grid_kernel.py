@@ -8,7 +8,7 @@
 
 A block has a group of kept fragments, `columns` side by side, and a slice of the reduced elements:
 every so many `rows` of them.
-What was read last is read again first, since the second cache is told to keep it.
+What was read last is read again first, since L2 is told to keep it.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class GridEmitter:
 
     @cached_property
     def pinned(self) -> int:
-        """Fragments of a thread that the second cache is told to keep."""
+        """Fragments of a thread that L2 is told to keep."""
         t, target = self.tiling, self.output.target
         of_thread = sum(fragment_bytes(tensor, t.vector_elems) for _, tensor in self.again)
         return l2_bytes(target) // (target.sm_count * t.threads * max(1, of_thread))
@@ -207,7 +207,7 @@ class _Block:
         self.leaves: dict[Any, Any] = dict(grid.region.leaves(kernel))
         self.walk = Walk(kernel, self.leaves, grid.region.symbols)
         full = tuple(grid.dims)
-        # What is read again had better stay in the second cache.
+        # What is read again had better stay in L2.
         targets = grid.region.targets(kernel)
         outputs = [(v, replace(target, is_streamed=True)) for v, target in targets]
         self.whole = [(v, o) for v, o in outputs if o.tensor.shape == full]

@@ -101,7 +101,7 @@ def _registers(knobs: Knobs, fusion: Fusion, target: Target) -> Reasons:
     resident = launched * max(1, knobs["CTA_COUNT"])
     if registers * resident > target.registers_sm or registers > REGISTERS_PER_THREAD:
         held = held_of(fusion, knobs)
-        what = f"{held} elements of each of {resident} threads of a multiprocessor"
+        what = f"{held} elements of each of {resident} threads of an SM"
         return (knob_reason(what, "fewer: they do not fit the registers"),)
     return ()
 

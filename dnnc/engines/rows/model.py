@@ -1,6 +1,6 @@
 """Predicts a kernel of engine rows: blocks that load, wait for each other, and store.
 
-A block is at its rows for `_block_ns`; while some of a multiprocessor's blocks wait, others move
+A block is at its rows for `_block_ns`; while some of an SM's blocks wait, others move
 bytes.  The numbers are fitted to some 800 configurations of norms, their gradients and softmax
 of 8192 rows of 1024 to 65536 elements, timed on an H100 (`sweep-rows*.json`), but for
 _STAGING_NS, which few rows show (`variants-rows-small-h100.json`).
@@ -21,7 +21,7 @@ _LOAD_NS = 500.0  # from the first load of a pass to its data
 _STAGING_NS = 300.0  # more, of a block's first row through shared memory
 _CLUSTER_NS = 600.0  # that each further block of a cluster adds to an exchange
 _ELEMENT_NS, _STAGED_ELEMENT_NS = 8.8, 22.0  # of work on each that a thread holds
-# Of a multiprocessor, on each element that comes through a warp's own ring, for each of its bytes.
+# Of an SM, on each element that comes through a warp's own ring, for each of its bytes.
 _RING_BYTE_NS = 0.0246
 _SLOT_ELEMENT_NS = 0.023  # of a block, on each of a row in shared memory, for each level
 _BLOCK_RATE = 72.0  # bytes a nanosecond that one block loads or stores
@@ -34,10 +34,10 @@ _SHARPNESS = 6.0  # of the change from waiting to the memory's rate
 _RING_SHARE = 0.995  # of the time, where warps go through rings of their own, but of clusters
 _RING_OF_SUMS_SHARE = 0.955  # of those with sums of columns
 _RINGS_TOGETHER_SHARE = 1.05  # of those, where several warps of a block have rows of their own
-_CLUSTERS_TOGETHER = 0.015  # more, of rings of clusters: of each further block of a multiprocessor
+_CLUSTERS_TOGETHER = 0.015  # more, of rings of clusters: of each further block of an SM
 _RING_BYTES = 180 << 10  # of all rings, beside which a row's scale is not found in the first cache
 _FULL_RING_SHARE = 1.075
-_FEW_ROUNDS = 8  # of clusters, in whose last one some multiprocessors have nothing to do
+_FEW_ROUNDS = 8  # of clusters, in whose last one some SMs have nothing to do
 _LINE = 64  # bytes of neighbours that are loaded together at full rate
 
 
@@ -48,7 +48,7 @@ class RowsModel:
     rows, row: how many, and elements of one.  moved: bytes read and written once.  read: bytes
     of whole inputs.  levels: of reductions; passes: over a row, for them.  threads: that share a
     row; block: of a block.  width: rows side by side in a thread.  held: elements of a thread, 0:
-    rows are read again.  blocks: of a cluster.  resident: blocks of a multiprocessor that go
+    rows are read again.  blocks: of a cluster.  resident: blocks of an SM that go
     through the rows, or 0.  ahead: rows that are on their way to shared memory beside those worked
     on, 0: none comes there.  config: KERNEL_CFG.  registers: of a thread.  columns: sums of them.
     slot_bytes: shared memory of a block for rows that are read again.  has_extremes: whether a row
@@ -111,7 +111,7 @@ class RowsModel:
         return _FULL_RING_SHARE if is_full else 1.0
 
     def _resident(self, target: Target) -> float:
-        """Blocks of a multiprocessor at the same time."""
+        """Blocks of an SM at the same time."""
         threads = min(target.threads_sm, target.registers_sm // max(32, self.registers))
         most = max(1, min(target.blocks_sm, threads // self.block))
         if self.slot_bytes:

@@ -23,7 +23,7 @@ from ...target import REGISTERS_PER_THREAD, WARP_THREADS
 from .reread import RingGroup
 from .tiling import Place, Rows
 
-_QUARTERS = 4  # of a multiprocessor, each with its registers
+_QUARTERS = 4  # of an SM, each with its registers
 _OTHERS = 48  # registers beside the elements that a thread holds
 
 

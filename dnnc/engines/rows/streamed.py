@@ -124,7 +124,7 @@ class StreamedGroup(Group):
         def at(i: Any) -> list[Any]:
             return self.at(ops.add(first, ops.mul(i, t.step)))
 
-        # So that several blocks of a multiprocessor have the registers, or the one of many threads.
+        # So that several blocks of an SM have the registers, or the one of many threads.
         together, stored = (2, 2) if t.threads > _MANY_THREADS else (TOGETHER, 1)
         return Fragments(
             self.walk, self.width, at, count, rows.again, t.slots, t.threads, ops.thread_id(),

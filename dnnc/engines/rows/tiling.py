@@ -39,7 +39,7 @@ class RowsTiling:
     along: "row" if fragments lie along the reduced axes, else "column".
     threads: of a block that work on rows.  row_threads: that share a row.  held: fragments of a
     row that a thread holds, 0 if the row is read again in each pass.  is_whole: those are the row
-    exactly.  cluster: blocks that share a row.  blocks: of a multiprocessor, which go through the
+    exactly.  cluster: blocks that share a row.  blocks: of an SM, which go through the
     rows; 0: a block for every group of rows.  stages: of the ring that rows come through, 0: none.
     slots: fragments that a thread keeps in shared memory of a row that is read again.
     config: the engine's KERNEL_CFG.
@@ -198,7 +198,7 @@ class Rows:
         self.is_row = t.along == "row"
         along_rows, self.columns, self.extremes = split_region(region)
         self.dims = region.dims_of(inputs_of(along_rows[0])[0])
-        # Several blocks of a multiprocessor rather go over the row again: moments take registers.
+        # Several blocks of an SM rather go over the row again: moments take registers.
         found = moments.squared_distances(region) if t.slots or t.meets_ahead else {}
         self.distances = {op: of for op, of in found.items() if {op, of} <= {*along_rows}}
         together = self.distances if t.meets_ahead else None

@@ -116,7 +116,7 @@ def test_padding_of_computed_pixels_is_seen_from_where_a_tile_begins():
 
 
 def test_images_that_are_copied_first():
-    """Channels first, and of a number that the copy engine does not take."""
+    """Channels first, and of a number that TMA does not take."""
     g = new_graph()
     x = g.tensor([1, 18, 5, width()])
     g.conv_fprop(x, image(g, [24, 18, 3, 3]), **around(1)).set_output()

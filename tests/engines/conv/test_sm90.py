@@ -114,7 +114,7 @@ def test_zeros_of_a_panel_are_not_multiplied(c, more, products):
 
 
 def test_blocks_work_through_many_tiles():
-    """More tiles than multiprocessors: the rings go on from tile to tile."""
+    """More tiles than SMs: the rings go on from tile to tile."""
     g = new_graph()
     convolved(g, [11, 8, 11, 80], [8, 8, 1, 1], **around(0)).set_output()
     run(g, knobs={**SMALL, "TILE_N": 8})

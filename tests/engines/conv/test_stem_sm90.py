@@ -160,7 +160,7 @@ def test_rows_that_the_copy_engine_can_not_take_are_copied(channels, strides):
 
 
 def test_blocks_work_through_many_tiles(monkeypatch):
-    """More tiles than multiprocessors: the ring goes on from tile to tile."""
+    """More tiles than SMs: the ring goes on from tile to tile."""
     blocks = multiprocessors.few(monkeypatch, 6)
     g = new_graph()
     convolved(g, [blocks // 6 + 1, 1, 24, 16], [8, 1, 1, 2], **around(0, 2)).set_output()

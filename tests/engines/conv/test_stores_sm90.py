@@ -1,4 +1,4 @@
-"""Outputs of conv_sm90 that the second cache gives up first: which, and that they are right."""
+"""Outputs of conv_sm90 that L2 gives up first: which, and that they are right."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def test_what_is_mostly_written():
 @pytest.mark.parametrize(
     ("x", "w", "stride"),
     [
-        ([32, 64, 56, 56], [256, 64, 1, 1], 1),  # the second cache has room for it
+        ([32, 64, 56, 56], [256, 64, 1, 1], 1),  # L2 has room for it
         ([256, 256, 56, 56], [512, 256, 1, 1], 2),  # as much is read
         ([512, 32, 56, 56], [200, 32, 1, 1], 1),  # the end of a pixel is half of a sector
     ],

@@ -750,7 +750,7 @@ def large(io):
 @pytest.mark.parametrize("io", [dtypes.bf16, dtypes.f32, dtypes.i8, dtypes.f64], ids=str)
 @pytest.mark.registers
 def test_no_candidate_spills(target, io):
-    """Nor do its blocks fill a multiprocessor before 512 threads do."""
+    """Nor do its blocks fill an SM before 512 threads do."""
     g = large(io)
     for knobs in engine_named("transpose").candidates(whole(g), of(target)):
         options = Options(engine="transpose", knobs=tuple(knobs.items()))

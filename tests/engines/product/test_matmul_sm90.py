@@ -151,7 +151,7 @@ def test_stages_and_depths(stages, k):
 
 @pytest.mark.parametrize("columns", [64, 192])
 def test_blocks_work_through_many_tiles(columns, monkeypatch):
-    """More tiles than multiprocessors: the rings go on from tile to tile."""
+    """More tiles than SMs: the rings go on from tile to tile."""
     blocks = multiprocessors.few(monkeypatch, 4)
     g, _ = product(dtypes.f16, 64 * (blocks // 4 + 2), columns * 5, 72)
     run(g, knobs={**SMALL, "TILE_N": columns})

@@ -61,7 +61,7 @@ def laid_out(engine, region, knobs):
 
 
 def is_whole(layout):
-    """Whether chunks fill a warpgroup's columns, in rows that the copy engine takes.
+    """Whether chunks fill a warpgroup's columns, in rows that TMA takes.
 
     With a halo a buffer has all columns, and the last chunk of it may have fewer.
     """

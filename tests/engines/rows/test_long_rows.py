@@ -56,7 +56,7 @@ def test_rows_of_a_batch_are_one_kernel_that_reads_them_again(kind, columns, tar
         assert choice.knobs["ARRAY_SIZE_PER_THREAD"] == 0
         assert choice.knobs["TILE_COLS"] == 1024
         if of(target).capability >= (9, 0) and rows < of(target).sm_count:
-            assert choice.knobs["TILE_CGA"] > 1  # fewer rows than multiprocessors are shared
+            assert choice.knobs["TILE_CGA"] > 1  # fewer rows than SMs are shared
             if columns == 1_000_000:
                 assert choice.knobs["STAGES"] == 1  # and stay in shared memory, but for a tenth
 

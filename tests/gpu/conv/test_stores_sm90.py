@@ -1,4 +1,4 @@
-"""Outputs of conv_sm90 that the second cache gives up first, on the device."""
+"""Outputs of conv_sm90 that L2 gives up first, on the device."""
 
 import pytest
 
