@@ -136,6 +136,7 @@ def _warm(results: Results, rounds: int) -> None:
 def _other_graphs(results: Results, suffix: str, target: str, options: Any) -> None:
     """Adds the milliseconds of another graph, and of its stages, after one like it."""
     from dnnc.compiler import compile_graph
+    from dnnc.progress import BEGIN
 
     # Each is another kernel: what is assembled once is not assembled again.
     compile_graph(_graph("gelu").graph.finalize(), target, options)
@@ -147,7 +148,8 @@ def _other_graphs(results: Results, suffix: str, target: str, options: Any) -> N
 
         def report(stage: str, seconds: float, found: dict[str, float] = found) -> None:
             # A plan of several tiles goes through a stage with each.
-            found[stage] = found.get(stage, 0.0) + seconds
+            if stage != BEGIN:
+                found[stage] = found.get(stage, 0.0) + seconds
 
         timings.append(
             _timed(lambda g=graph, r=report: compile_graph(g, target, options, report=r))

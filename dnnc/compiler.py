@@ -49,6 +49,7 @@ from .plan.plan import (
     TensorRecord,
     Variant,
 )
+from .progress import BEGIN
 from .store import MemoryStore, Store
 from .target import Target
 
@@ -301,13 +302,17 @@ def compile_graph(
     """Compiles a graph for one or more targets, in this process.
 
     target: `sm_90`, `sm_80,sm_90a`, or rows of `dnnc.target`.  store: keeps PTX and cubins
-    (default: this process's memory).  report: called with (stage, seconds) after each stage.
+    (default: this process's memory).  report: called with (stage, seconds) after each stage,
+    and before the stages of each target with `progress.BEGIN`.
     A graph that no engine takes is a cudnnGraphNotSupportedError with the nearest engine's reason;
     its `details` have every engine's.
     """
     rows = [targets.with_sm_count(row, options.sm_count) for row in targets.rows_of(target)]
     graph.finalize()
-    plans = [_for_target(graph, row, options, store or _store, report) for row in rows]
+    plans = []
+    for row in rows:
+        report(BEGIN, 0.0)
+        plans.append(_for_target(graph, row, options, store or _store, report))
     return _merged(plans, _plan_key(graph, rows, options))
 
 

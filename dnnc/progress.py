@@ -17,6 +17,7 @@ Report = Callable[[str, int, int], object]
 # What a compilation does for each target, in order.  Text and code that are kept already leave
 # stages out, and configs for several sizes repeat them.
 STAGES = ("choose", "fused", "linalg", "kernel", "nvvm", "ptx", "cubin")
+BEGIN = "begin"  # what a compilation reports before the stages of each target, with 0 seconds
 
 
 def silent(what: str, done: int, count: int) -> None:
@@ -26,8 +27,8 @@ def silent(what: str, done: int, count: int) -> None:
 class StageTimes:
     """Progress and times of a compilation's stages: the seconds of each, a dictionary a target.
 
-    Compilations call it with (stage, seconds).  Stage "choose" is the first of a target's; a stage
-    that comes again is that of another of the target's configs.
+    Compilations call it with (stage, seconds), and with (BEGIN, 0.0) before each target.  A stage
+    that comes again is that of another config of the target, for other sizes or without spills.
     """
 
     def __init__(self, targets: Sequence[str], report: Report = silent):
@@ -42,8 +43,10 @@ class StageTimes:
         return len(self.targets) * len(STAGES)
 
     def __call__(self, stage: str, seconds: float) -> None:
-        if not self.by_target or stage == STAGES[0]:
+        if stage == BEGIN or not self.by_target:  # a text that is resumed has one target
             self.by_target.append({})
+        if stage == BEGIN:
+            return
         known = self.by_target[-1]
         known[stage] = known.get(stage, 0.0) + seconds
         place = len(self.by_target) - 1

@@ -35,7 +35,7 @@ from .options import DEFAULTS, Options
 from .places import place_of_data
 from .plan import codec, format
 from .plan.plan import Plan
-from .progress import STAGES
+from .progress import BEGIN, STAGES
 from .store import MemoryStore, Store
 from .target import Target
 
@@ -96,7 +96,7 @@ def _answer(stream: IO[bytes], report: Report) -> tuple[dict[str, Any], bytes] |
         if _is_like(body.get("log"), (str, int, str)):
             name, level, text = body["log"]
             logging.getLogger(name).log(level, "%s", text)
-        elif body.get("stage") in STAGES and type(body.get("seconds")) is float:
+        elif body.get("stage") in (BEGIN, *STAGES) and type(body.get("seconds")) is float:
             report(body["stage"], body["seconds"])
         elif "error" in body or "plan" in body:
             return message

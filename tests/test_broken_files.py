@@ -117,7 +117,7 @@ def test_a_text_that_ends_mlir_ends_the_command_with_a_line(command, tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("raise SystemExit(3)", "SystemExit: 3 (line 1)"),
+        ("raise SystemExit(3)", "g.py:1: SystemExit: 3"),
         ("raise RuntimeError('\\ud800')", "RuntimeError"),
         ("def build(): return build()", "RecursionError"),
         ("def build(): return 5", "a int"),

@@ -265,7 +265,7 @@ def test_the_worker_gives_what_the_process_itself_gives():
     reports = []
     made = worker.compile_graph(graph, "sm_80", report=lambda stage, s: reports.append(stage))
     assert made == compile_graph(graph, "sm_80")
-    assert reports[:2] == ["choose", "fused"]
+    assert reports[:3] == ["begin", "choose", "fused"]
     assert worker.compile_graph(graph, "sm_80") == made
 
 

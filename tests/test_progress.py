@@ -4,7 +4,10 @@ import pytest
 
 import dnnc
 from dnnc import compiler
-from dnnc.progress import STAGES, Parts, StageTimes
+from dnnc.choosing import spills
+from dnnc.choosing.choice_text import choice_text
+from dnnc.options import Options
+from dnnc.progress import BEGIN, STAGES, Parts, StageTimes
 
 
 def graph(name="g"):
@@ -38,6 +41,41 @@ def test_compile(in_process):
     assert ("sm_80: choose is done", 1 / 14) in found
     assert ("sm_86: cubin is done", 1.0) in found
     assert found[-1] == ("the plan is there", 1.0)
+
+
+@pytest.fixture
+def spilling(monkeypatch):
+    """The first choice of each target spills, as far as is known."""
+    seen = set()
+
+    def choices(plan):
+        (program,) = plan.programs
+        if program.target in seen:
+            return ()
+        seen.add(program.target)
+        (fusion,) = program.fusions
+        return (choice_text(fusion.engine, fusion.knobs),)
+
+    monkeypatch.setattr(spills, "spilling_choices", choices)
+    return seen
+
+
+@pytest.mark.parametrize("targets", ["sm_80", "sm_80,sm_86"])
+def test_targets_that_are_compiled_again(targets, spilling):
+    options = {"in_process": True, "cache": False}
+    g = dnnc.pygraph("again", io_data_type="f16", intermediate_data_type="f32")
+    g.matmul(g.tensor([1, 64, 32]), g.tensor([1, 32, 64])).set_output()
+    found = told(lambda report: dnnc.compile(g, targets, report=report, **options))
+    assert spilling == set(targets.split(","))
+    chosen = [what for what, _ in found if what.endswith("choose is done")]
+    assert chosen == [f"{t}: choose is done" for t in targets.split(",") for _ in range(2)]
+
+
+def test_targets_of_an_explicit_choice():
+    options = Options(partition="0", choices="pointwise:ARRAY_SIZE_PER_THREAD=1:LOAD_SIZE=16")
+    times = StageTimes(["sm_80", "sm_86"])
+    compiler.compile_graph(graph().graph, "sm_80,sm_86", options, report=times)
+    assert [set(seconds) for seconds in times.by_target] == [set(STAGES) - {"choose"}] * 2
 
 
 def test_a_plan_that_is_kept():
@@ -79,10 +117,11 @@ def test_what_is_no_function():
 def test_stages_that_are_left_out_or_come_again():
     found = []
     times = StageTimes(["a", "b"], lambda *said: found.append(said))
-    for stage in ("choose", "ptx", "fused", "cubin", "choose", "cubin"):
-        times(stage, 1.0)
-    assert [done for _, done, _ in found] == [0, 1, 6, 6, 7, 8, 14]
-    assert times.by_target[0] == {"choose": 1.0, "ptx": 1.0, "fused": 1.0, "cubin": 1.0}
+    stages = ("choose", "ptx", "fused", "cubin", "choose", "cubin", BEGIN, "choose", "cubin")
+    for stage in (BEGIN, *stages):
+        times(stage, 0.0 if stage == BEGIN else 1.0)
+    assert [done for _, done, _ in found] == [0, 1, 6, 6, 7, 7, 7, 8, 14]
+    assert times.by_target[0] == {"choose": 2.0, "ptx": 1.0, "fused": 1.0, "cubin": 2.0}
 
 
 def test_more_parts_than_were_expected():
