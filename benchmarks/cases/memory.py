@@ -1,6 +1,6 @@
 """The cases bound by memory: batch norms, pooling, pointwise work, reductions of 1 GiB.
 
-bf16, but for copies of vectors of bytes (`vector_cases`, memory/int8/kind/sizes).  An id is
+bf16, but for copies of vectors of bytes (`cases.vector`, memory/int8/kind/sizes).  An id is
 memory/bf16/kind/sizes; sizes are [n, h, w, c] of the large image, which has its
 channels last, or [rows, columns], or as part_norm_cases has them.
 """

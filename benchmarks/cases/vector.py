@@ -1,4 +1,4 @@
-"""The cases of `vector_graphs`: images of bytes, of which an id has [n, h, w, c]."""
+"""The cases of `graphs.vector`: images of bytes, of which an id has [n, h, w, c]."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ app = typer.Typer(
     epilog=examples(
         "dnnc compile ffn.py",
         "dnnc inspect ffn.dnnplan",
-        "dnnc run ffn.dnnplan --random --size M=37 --device interpreter --check",
+        "dnnc run ffn.dnnplan --random --size tokens=37 --device interpreter --check",
     ),
 )
 

@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
         app,
         "bench",
         bench,
-        "dnnc bench ffn.dnnplan --size M=4096",
+        "dnnc bench ffn.dnnplan --size tokens=4096",
         "dnnc bench ffn.py --rounds 21 --target sm_90a --plot ffn.svg",
     )
 

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
         run,
         "dnnc run ffn.dnnplan inputs.npz -o outputs.npz",
         "dnnc run ffn.py x=x.npy w=w.npy b=b.npy --device cpu -o y.npy",
-        "dnnc run ffn.dnnplan --random --size M=37 --device interpreter --check",
+        "dnnc run ffn.dnnplan --random --size tokens=37 --device interpreter --check",
     )
 
 

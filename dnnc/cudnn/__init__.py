@@ -6,6 +6,9 @@ unchanged after `dnnc.cudnn.install()`.  docs/cudnn.md says what differs.
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from ..errors import cudnnGraphNotSupportedError
 from . import datatypes, wrapper
 from .building import graph, graph_cache, jit
@@ -121,3 +124,12 @@ __all__ = [
     "tensor_reordering",
     "wrapper",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker takes each name from its import above
+
+    def __getattr__(name: str) -> Any:
+        """Loads the package `experimental` when it is first asked for."""
+        if name == "experimental":
+            return importlib.import_module(f"{__name__}.experimental")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

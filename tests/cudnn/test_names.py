@@ -1,6 +1,7 @@
 """What a program finds in the module: enumerations, functions, signatures, and `import cudnn`."""
 
 import inspect
+import subprocess
 import sys
 from enum import Enum
 
@@ -45,6 +46,13 @@ VALUES = {
 def test_the_module_has_the_names(name):
     assert getattr(cudnn, name) is not None
     assert name in cudnn.__all__
+
+
+def test_packages_are_attributes_of_the_module():
+    code = "import dnnc.cudnn as cudnn; assert cudnn.experimental.ops"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match=r"'dnnc\.cudnn' has no attribute 'none'"):
+        _ = cudnn.none
 
 
 @pytest.mark.parametrize("name", VALUES)

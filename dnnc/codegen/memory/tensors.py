@@ -41,7 +41,7 @@ class GlobalTensor:
 
     is_exclusive: nothing else that the kernel is given overlaps it.  pointer_: in place of the
     kernel's argument.  is_streamed: L2 had better keep other things than what is
-    stored.  policy: what it does with what is loaded (`second_cache`).
+    stored.  policy: what it does with what is loaded (`memory.l2`).
     """
 
     kernel: Kernel

@@ -262,7 +262,7 @@ class SdpaEmitter:
         return [*keys_, *values.values, ops.add(count, 1)]
 
     def _query_cursor(self, count: Any) -> Cursor:
-        """The place in the ring of queries of this block's so-and-so-manieth tile."""
+        """The slot in the ring of queries of the n-th tile of this block."""
         return Cursor.at(count, self.tiling.q_stages)
 
     def _load_queries(self, tile: QueryTile, count: Any) -> None:

@@ -4,7 +4,7 @@
     Y = g2(conv(g1(X), W), inputs), one launch, `mma.sync` on what lanes load from global memory
 
 A group of 8 channels is less than an instruction's k, so k counts through four taps: each lane of
-four loads the 16 bytes of another tap's pixel (see `conv_grouped_kernel`).  Nothing passes through
+four loads the 16 bytes of another tap's pixel (see `conv.grouped_kernel`).  Nothing passes through
 shared memory: a warp has one group, keeps its filter in registers and reads each line of X once
 for all rows of outputs that meet it; what neighbours read again is in the first cache.
 """

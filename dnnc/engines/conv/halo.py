@@ -10,7 +10,7 @@ instruction begins to read.  The last pitch - Q positions of each row of Q are n
 output: they are computed, and not stored.  So much is known when a kernel is compiled; where a
 tile's columns begin, and how many of them an image has, is not.
 
-With a stride in the image, pixels come by their phases (`conv_phases`), each of which is read as if
+With a stride in the image, pixels come by their phases (`conv.phases`), each of which is read as if
 there were none: a load brings those of one, for the taps that meet them.
 
 A pixel is a panel of its channels, 128 or 64 bytes under the swizzle of as many.  The swizzle

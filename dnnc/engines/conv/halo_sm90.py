@@ -1,5 +1,5 @@
 # pyright: basic
-"""The main loop of a convolution whose pixels come with their halo: see `conv_halo`.
+"""The main loop of a convolution whose pixels come with their halo: see `conv.halo`.
 
     producer   for each panel of channels, of a volume for each tap of depth, and with a stride for
                each phase: load the tile's pixels; for each of their taps: load its filter

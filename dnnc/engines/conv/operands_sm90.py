@@ -4,7 +4,7 @@
 TapOperand     a tile of a stage, of one tap of the filter and a panel of channels:
                PixelOperand, im2col loads of X; FilterOperand, boxes of W
 RingOperand    X where its pixels come once for all taps, to a ring of their own: see
-               `conv_halo_sm90`, `conv_stem_kernel_sm90`
+               `conv.halo_sm90`, `conv.stem_kernel_sm90`
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class ConvShape:
     """A convolution forward; windows: of the spatial axes.  is_turned: the last tap comes first.
 
     x [N, C, spatial], w [K, C / groups, spatial]; fixed channels and filter sizes.
-    beside: groups that are worked on as one, see `conv_beside_sm90`.
+    beside: groups that are worked on as one, see `conv.beside_sm90`.
     """
 
     x: Tensor

@@ -5,7 +5,7 @@
 Nothing is copied: where the spatial axes of a tensor nest, its images are rows of pixels, and the
 filter is one matrix that all images share.  Everything around the convolution has an element for
 each pixel, or one for all of an image's, so that it is work around such a product.  Here this is
-done to a fusion; `conv_product_region` does it to a region.
+done to a fusion; `conv.product_region` does it to a region.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     %y = call @conv(%x, %w)           [N, C, spatial], [K, C, 1, ...] -> [N, K, spatial]
 ->  %y = call @product(%w, %x)        [1, K, C], [N, C, pixels] -> [N, K, pixels]
 
-What is around it loses axes in the same way: see `conv_product`.
+What is around it loses axes in the same way: see `conv.product`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 Channels-last pixels of all images are one matrix, which conv_sm90 multiplies; with channels first
 each image is one, with pixels contiguous, and conv_sm90 would copy it.  `wgmma` reads 16-bit
 operands of either order, so that here nothing is copied: the fusion is looked at as the batch of
-products that it is (`conv_product`), and engine matmul_sm90 does the rest.  No tile has pixels of
+products that it is (`conv.product`), and engine matmul_sm90 does the rest.  No tile has pixels of
 two images.
 """
 

@@ -5,7 +5,7 @@
 
 An implicit matrix product on the main loop of matmul_sm80 (`kernel_sm80`): rows are pixels of the
 output, columns output channels, k counts through the taps and channels of a group.  See
-`conv_tiles_sm80` for how tiles of X are gathered, `conv_beside_sm80` for groups that share one.
+`conv.tiles_sm80` for how tiles of X are gathered, `conv.beside_sm80` for groups that share one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # pyright: basic
-"""The main loop of engine conv_stem_sm90: see `conv_stem`.
+"""The main loop of engine conv_stem_sm90: see `conv.stem`.
 
 producer   for each tile: load its rows of X
 consumers  once: put the filter into shared memory, in the order of k

@@ -5,7 +5,7 @@
 
 The first layers of networks for images: three channels do not fill the 16 bytes that im2col loads
 ask for, and as one padded panel a tap they, or eight or 16, would waste most products.  See
-`conv_stem` for how overlapping windows are read; epilogue and tiles are those of matmul_sm90.
+`conv.stem` for how overlapping windows are read; epilogue and tiles are those of matmul_sm90.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class ProductFacts:
     can_turn: whether those of SWAP_AB=1 go through shared memory turned.
     reductions: in the epilogue; along_row: those of rows.  width: at most, of rows that are reduced
     and flow on; 0: none.  groups: of rows, at most.
-    load_share: of TMA's rate, and narrow: of A and B, see `hopper_model`.
+    load_share: of TMA's rate, and narrow: of A and B, see `product.model_sm90`.
     most_sums: that two rows of a thread may have: twice the registers.
     rewrites: whether warps of the producer compute A in shared memory.  beside: bytes of a row of
     each tile that they read beside what they write.  row_bytes: of k of a stage.  groups_beside: of

@@ -3,7 +3,7 @@
 
 The loop multiplies tiles of A [rows, k] and B [k, columns], of each matrix of a batch.  What those
 are in the graph is said here: of a matmul, the last two axes of its tensors; of a convolution
-(`conv_matrices_sm90`), pixels and channels.
+(`conv.matrices_sm90`), pixels and channels.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Loop(Protocol):
 
 
 class Rewriter(Protocol):
-    """Warps of the producer that compute an operand in shared memory: see `conv_rewriting_sm90`.
+    """Warps of the producer that compute an operand in shared memory: see `conv.rewriting_sm90`.
 
     operand: that brings raw tiles, which have barriers of their own.  maps: of its copies.
     arrivals: at the barrier of a slot that is rewritten.
@@ -174,7 +174,7 @@ class Matrices:
     calls: of the anchors.  operands: of a stage, those along the rows first; `StagedOperand`, or
     what loads whole tiles by TMA as it does.  batch: loops over
     the matrices.  sizes: rows and columns of a matrix.  steps: panels of k.  space: of what the
-    epilogue reads and writes.  loop: makes another main loop, see `conv_halo_sm90`, of the
+    epilogue reads and writes.  loop: makes another main loop, see `conv.halo_sm90`, of the
     operands, the ring of stages and a ring of pixels.  rewriter: of an operand that is computed in
     shared memory.  beside: tiles of a row of tiles, a block having the same of each; 1: any.
     """

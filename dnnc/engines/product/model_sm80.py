@@ -4,7 +4,7 @@ An SM works on as many blocks at once as fit.  A round of them takes
 
     fill + steps * max(latency of a stage, its multiplications, its loads) + epilogues
 
-and there are as many rounds as it has tiles, or memory takes longer (`product_memory`).  Loads of
+and there are as many rounds as it has tiles, or memory takes longer (`memory_model`).  Loads of
 fewer bytes than 16 take their instructions' time, which multiplications hide in part.  The numbers
 below are those that rank a few hundred configurations of generated and listed shapes best on
 Hopper; elsewhere they are taken as they are, but for the rate of the tensor cores.

@@ -4,7 +4,7 @@ Every block works through the same number of tiles, one after the other:
 
     launch + fill + tiles * (steps * max(multiply, load, latency / stages) + epilogue + exchange)
 
-or as long as memory takes (`product_memory`).  The numbers were fitted on some 5,000 configurations
+or as long as memory takes (`memory_model`).  The numbers were fitted on some 5,000 configurations
 of 170 shapes, most of them generated (`python -m benchmarks sweep`), on an H100 and an H200, each
 with its own memory, and on what 330 listed products and convolutions took on an H100;
 docs/performance/matmul.md, "Choice of a configuration", has what they choose, of shapes too that a

@@ -55,9 +55,9 @@ class Tiling:
     is_turned: whether staged tensors are contiguous along the rows.
     takes_turns: the warpgroups that multiply each have tiles of their own, by turns.
     beside: groups of channels whose results are the tile's columns, side by side, each the products
-    of a part of a panel: see `conv_beside_sm90`.
+    of a part of a panel: see `conv.beside_sm90`.
     pixels: slots and slot_bytes of a ring of pixels that come once for all taps of a filter; empty:
-    they do not.  halo: more of those of `conv_halo_sm90`.  rewriting: bytes of what warps need that
+    they do not.  halo: more of those of `conv.halo_sm90`.  rewriting: bytes of what warps need that
     compute an operand in shared memory; 0: there are none.  row_bytes: of k of a stage.
     panel_steps: of a convolution, the instructions along k of each panel of a pixel, in turn;
     empty: of all `k_steps`.

@@ -127,7 +127,7 @@ class ColumnSums:
                 ops.store(pointer, total, min(16, bytes_))
 
     def _column(self, place: Place, at: Any) -> Any:
-        """The element of the row that is the block's so manieth."""
+        """The element of the row that is the block's n-th."""
         t = self.rows.tiling
         if t.has_parts or t.cluster == 1:
             return ops.add(ops.mul(place.rank, self._block_elements), at)

@@ -11,7 +11,7 @@ reduced, else across rows, each thread working on several rows' elements.
 Sums of columns beside that (the gradients of a norm's scale and bias) stay in registers while
 blocks go through the rows; a second kernel adds up what the blocks leave.  The largest or smallest
 element of all rows (the amax of what is quantised) stays in a register of each thread, and blocks
-meet in the output (`rows_extremes`).
+meet in the output (`rows.extremes`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # pyright: basic
 """Blocks that go through rows which come to a ring in shared memory; see engine rows.
 
-Warps go on their own; `rows_together` has blocks whose threads wait for each other.  A warp that
+Warps go on their own; `rows.together` has blocks whose threads wait for each other.  A warp that
 has rows of its own has a ring of its own:
 
     wait for a stage; reduce; store; fill the stage again

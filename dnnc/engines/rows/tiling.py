@@ -119,7 +119,7 @@ class Extreme:
 
 def split_region(region: Region) -> tuple[list[Any], list[Any], list[Extreme]]:
     """(reductions along rows, sums of columns, extremes of all rows) of a region; see
-    `rows_facts`, which asks the fusion the same."""
+    `rows.facts`, which asks the fusion the same."""
     reductions = [op for op in region.generics() if is_reduction(op)]
     needed = _flowing_on(region, reductions)
     dims = region.dims_of(inputs_of(reductions[0])[0])
