@@ -31,3 +31,21 @@ def test_a_folder_exists(path):
 def test_every_room_is_named(package):
     rooms = {p.parent.name for p in (ROOT / "dnnc" / package).glob("*/__init__.py")}
     assert all(f"`{room}`" in PAGE for room in rooms)
+
+
+def _files():
+    for folder in ("dnnc", "docs", "tests", "benchmarks", "examples"):
+        for path in (ROOT / folder).rglob("*.py"):
+            parts = path.relative_to(ROOT).parts
+            yield from ("/".join(parts[-count:]) for count in range(1, len(parts) + 1))
+
+
+FILES = set(_files())
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "architecture").glob("*.md")), ids=lambda p: p.stem
+)
+def test_files_that_pages_name_exist(page):
+    named = set(re.findall(r"`([\w/]+\.py)`", page.read_text()))
+    assert not named - FILES
