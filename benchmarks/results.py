@@ -79,7 +79,7 @@ def metadata() -> dict[str, Any]:
     place = driver.device()
     found = {
         "device": place.name,
-        "SMs": place.sm_count,
+        "multiprocessors": place.sm_count,
         "driver": _nvidia_smi("driver_version"),
         "power_limit": _nvidia_smi("power.limit"),
         "cuda": torch.version.cuda,
@@ -168,7 +168,7 @@ def markdown(data: Mapping[str, Any], match: str = "") -> str:
 def device_line(meta: Mapping[str, Any]) -> str:
     """What was measured on, with what, when."""
     return (
-        f"{meta['device']}, {meta['SMs']} SMs, driver {meta['driver']}, "
+        f"{meta['device']}, {meta['multiprocessors']} SMs, driver {meta['driver']}, "
         f"CUDA {meta['cuda']}, torch {meta['torch']}, cuDNN {meta.get('cudnn')} "
         f"(frontend {meta.get('cudnn_frontend')}), dnnc {meta['dnnc']}; {meta['date']}; "
         f"{meta.get('mode', 'cool')}."

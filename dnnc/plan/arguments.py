@@ -7,11 +7,8 @@ import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from .. import dtypes
 from ..errors import DnncError, Status
-from ..rounding import round_to
 from .plan import Arg, Plan, TensorMap
 
 TENSOR_MAP_BYTES = 128
@@ -130,6 +127,10 @@ def pack_number(value: float | int, type_: str) -> bytes:
     if isinstance(value, int):  # of any size
         low, high = dtype.integer_range if dtype.is_integer else (-math.inf, math.inf)
         value = max(low, min(high, value if dtype.is_integer else float(value)))
+    import numpy as np  # not for who only counts bytes
+
+    from ..rounding import round_to
+
     return round_to(np.asarray(value), dtype).tobytes()
 
 

@@ -224,7 +224,7 @@ def test_the_command(peers, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(timing, "_seconds", seconds)
     for name in ("synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
-    meta = {"device": "CPU", "SMs": 2, "driver": "", "cuda": "", "torch": "",
+    meta = {"device": "CPU", "multiprocessors": 2, "driver": "", "cuda": "", "torch": "",
             "dnnc": "", "date": ""}  # fmt: skip
     made = Results(tmp_path / "r.json", "resnet50", meta)
     given = Namespace(columns="dnnc,cudnn,torch,torch_fused", batch=[2], rounds=2, layer_rounds=1,

@@ -10,7 +10,7 @@ from examples.resnet50.network import NETWORKS, Conv, Network, bytes_of
 
 TINY = Network(size=32, width=64, blocks=(1,), classes=8)
 META = {
-    "device": "GPU", "SMs": 1, "driver": "1", "cuda": "13", "torch": "2",
+    "device": "GPU", "multiprocessors": 1, "driver": "1", "cuda": "13", "torch": "2",
     "dnnc": "0", "date": "2026-01-01",
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import results
 
 META = {
-    "device": "GPU", "SMs": 1, "driver": "1", "cuda": "13", "torch": "2",
+    "device": "GPU", "multiprocessors": 1, "driver": "1", "cuda": "13", "torch": "2",
     "dnnc": "0", "date": "2026-01-01",
 }  # fmt: skip
 

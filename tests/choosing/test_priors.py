@@ -33,7 +33,7 @@ Y = 100
 @pytest.fixture(autouse=True)
 def watch(monkeypatch):
     """No kernel reads what it has written of Y."""
-    return Watch(monkeypatch, f"uid {Y}")
+    return Watch(monkeypatch, "y")
 
 
 def run(watch, g, sizes=None, **options):
@@ -54,7 +54,7 @@ def accumulated(g, x, strides, *, beta=0.5, dtype=None):
     prior = g.tensor(x.get_dim(), strides, data_type=dtype)
     prior.prior_of = Y
     scaled = g.mul(prior, beta)
-    y = g.add(x, scaled).set_output().set_uid(Y).set_stride(strides)
+    y = g.add(x, scaled).set_output().set_uid(Y).set_name("y").set_stride(strides)
     return y.set_data_type(dtype) if dtype else y
 
 

@@ -97,7 +97,7 @@ def bias_gelu():
 
 def transposed():
     g = new_graph(dtypes.f16)
-    g.transpose(g.tensor([4, M, 64]), [2, 0, 1]).set_output()
+    g.transpose(g.tensor([4, M, 64]), [2, 0, 1]).set_output().set_stride([4 * M, M, 1])
     return g
 
 

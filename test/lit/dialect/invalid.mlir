@@ -330,9 +330,9 @@ func.func @concatenate_c3(%a: tensor<2x3xf32>, %b: tensor<4x3xf32>) {
 
 // -----
 
-func.func @concatenate_c4(%a: tensor<2x3xf32>, %b: tensor<2x3xf16>) {
-  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: concatenate (C4): a tensor without a name has data type f16; accepted: f32}}
-  "dnn.concatenate"(%a, %b) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf16>) -> tensor<4x3xf32>
+func.func @concatenate_c4(%a: tensor<2x3xf32>, %b: tensor<2x3xi32>) {
+  // expected-error@+1 {{NOT_SUPPORTED_DATA_TYPE: concatenate (C4): a tensor without a name has data type i32; accepted: f32}}
+  "dnn.concatenate"(%a, %b) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xi32>) -> tensor<4x3xf32>
   return
 }
 

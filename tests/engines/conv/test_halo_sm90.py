@@ -18,7 +18,7 @@ from dnnc.expr import Expr
 from dnnc.target import of
 from tests.support import multiprocessors
 
-from .convs import H, N, around, convolved, image, packed, ptx_of
+from .convs import H, N, around, channels_last, convolved, image, packed, ptx_of
 from .test_sm90 import SMALL, layer, new_graph, run
 
 TARGET = "sm_90a"
@@ -203,7 +203,8 @@ def test_what_varies_along_images_rows_and_columns():
     y = convolved(g, [3, 16, 5, 7], [72, 16, 3, 3], **around(1))
     of_images, of_rows = g.tensor([3, 1, 1, 1]), g.tensor([1, 72, 5, 1])
     other = g.tensor([3, 72, 5, 7], packed([3, 72, 5, 7]))
-    g.add(g.add(g.mul(y, of_images), g.mul(y, of_rows)), other).set_output()
+    out = g.add(g.add(g.mul(y, of_images), g.mul(y, of_rows)), other).set_output()
+    out.set_stride(channels_last([3, 72, 5, 7]))
     run(g, slack=4.0, knobs=with_halo(g, 4, 128))
 
 

@@ -12,7 +12,7 @@ from tests.support import machine
 from tests.support.checked import check
 
 from . import test_pattern as test_conv
-from .convs import H, N, W, around, image, packed
+from .convs import H, N, W, around, channels_last, image, packed
 from .test_exits_sm90 import ROUNDED, genstats
 
 TARGET = "sm_90a"
@@ -52,7 +52,7 @@ def layer(g, x, w, beside=image, y=image):
     dims = [x.get_dim()[0], w.get_dim()[0], *x.get_dim()[2:]]
     total = g.add(g.add(total, g.tensor([1, dims[1], 1, 1])), beside(g, dims))
     out = g.relu(total).set_output()
-    return out.set_stride(packed(dims)) if y is first else out
+    return out.set_stride(packed(dims) if y is first else channels_last(dims))
 
 
 X, FILTER = [2, 72, 7, 9], [40, 72, 3, 3]

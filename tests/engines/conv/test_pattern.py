@@ -136,4 +136,4 @@ def test_the_symbols_of_too_many_pixels_are_named():
     g.conv_fprop(x, g.tensor([64, 64, 3, 3]), **around(1)).set_output()
     with pytest.raises(dnnc.DnncError) as raised:
         dnnc.compile(g, target="sm_90a", in_process=True)
-    assert "a smaller max of H (now 65536), N (now 65536)" in str(raised.value)
+    assert "a smaller max of H (now 65536), N (now 65536)" in str(raised.value.details)
