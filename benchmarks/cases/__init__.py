@@ -1,1 +1,1 @@
-"""What is timed: cases by family, their lists, and cases that nobody listed."""
+"""Cases that are timed: by family, in lists, and drawn by seed."""

@@ -249,7 +249,7 @@ class AddressedPlan:
         return self.plan.sizes(known, {**(sizes or {}), **rows})
 
     def _rows_of(self, symbol: Symbol, memories: Mapping[int, Memory]) -> int:
-        """As many rows as all buffers have of which the symbol is the number of rows.
+        """The number of rows of all buffers whose rows the symbol counts.
 
         An address alone has those of its allocation, so that no kernel reads past that.
         """

@@ -109,6 +109,9 @@ class Tensor:
         """Every field has its type; what verifies and infers tensors relies on this."""
         for name, accepted in _FIELD_TYPES.items():
             value = getattr(self, name)
+            kind = type(value)
+            if kind in accepted and kind is not int and kind is not str:
+                continue  # nearly all fields, of all tensors, each time a graph is verified
             if getattr(value, "ndim", None) == 0:  # a scalar of NumPy or torch
                 value = value.item()
                 setattr(self, name, value)
@@ -251,11 +254,8 @@ class Tensor:
     @property
     def repeated_axes(self) -> tuple[int, ...]:
         """The axes along which each element is the same place in memory: those of stride 0."""
-        return tuple(
-            axis
-            for axis, (extent, stride) in enumerate(zip(self.shape, self.layout, strict=False))
-            if _is_repeated(extent, stride)
-        )
+        zeros = [axis for axis, stride in enumerate(self.layout) if stride.constant == 0]
+        return tuple(axis for axis in zeros if self.shape[axis].constant != 1) if zeros else ()
 
     def is_dense(self) -> bool:
         """Whether its elements fill their span without gaps, in some order of the dims."""
@@ -351,7 +351,7 @@ def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ..
     stride 0 follows the axis before it; the first one is outermost.
     """
     values = _typical(strides)
-    repeated = [axis for axis in range(len(dims)) if _is_repeated(dims[axis], strides[axis])]
+    repeated = [a for a, value in enumerate(values) if value == 0 and dims[a].constant != 1]
     order = sorted(
         (axis for axis in range(len(dims)) if axis not in repeated),
         key=lambda axis: (-values[axis], dims[axis].constant == 1, axis),
@@ -359,11 +359,6 @@ def stride_order(dims: Sequence[Expr], strides: Sequence[Expr]) -> tuple[int, ..
     for axis in repeated:
         order.insert(order.index(axis - 1) + 1 if axis else 0, axis)
     return tuple(order)
-
-
-def _is_repeated(extent: Expr, stride: Expr) -> bool:
-    """Whether all elements along an axis are one place in memory."""
-    return stride.constant == 0 and extent.constant != 1
 
 
 def strides_like(model: Tensor) -> tuple[Expr, ...]:

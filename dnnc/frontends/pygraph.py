@@ -15,11 +15,11 @@ import contextlib
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, given
+from .. import dtypes
 from ..dialect import draft
 from ..dialect.graph import OperationGraph
 from ..dialect.json_form import from_json, to_json
@@ -33,14 +33,15 @@ from . import broadcasts, enums
 from .argument_types import DataType, Sizes
 from .asked_target import AskedTarget
 from .device_properties import DeviceProperties, create_device_properties
-from .enums import text_of
 from .graph_tensor import GraphTensor, data_type_of
 from .handle import Handle, get_stream
 from .inference import Waiting, infer_again, require_fit
 from .keywords import explain_keywords
 from .operations import Operations
 from .overrides import Overrides
+from .plan_methods import PlanMethods
 from .ragged import Packing
+from .run_methods import RunMethods
 
 # Operations of cudnn-frontend that no graph of dnnc has yet.
 _NOT_YET = (
@@ -49,22 +50,7 @@ _NOT_YET = (
 )  # fmt: skip
 
 
-def _bytes(value: int) -> int:
-    if value < 0:
-        raise DnncError(Status.BAD_PARAM, f"{value!r} bytes", "0 or more")
-    return value
-
-
-def _named(notes: Sequence[Any], kind: Any) -> set[str]:
-    """The names of notes; what is none of an enumeration's is an error."""
-    known = [note.value for note in kind]
-    names = {enums.choice_of(note, known) for note in notes}
-    if unknown := sorted(names - set(known)):
-        raise DnncError(Status.BAD_PARAM, f"notes {', '.join(unknown)}", ", ".join(known))
-    return names
-
-
-class pygraph(Operations):
+class pygraph(Operations, PlanMethods, RunMethods):
     """An operation graph and its plans.
 
     name: a label.  io_data_type, intermediate_data_type: of non-virtual and virtual tensors that
@@ -423,256 +409,6 @@ class pygraph(Operations):
         self.check_support()
         self.build_plans(report=report)
 
-    # ---- plans
-
-    def get_execution_plan_count(self) -> int:
-        """How many plans there are; 0 before `create_execution_plans`."""
-        return 0 if self._plans is None else len(self._plans.configs)
-
-    def get_plan_name_at_index(self, index: int) -> str:
-        """eng4_STAGES=3_TILE_M=128...: the engine's index and its knobs."""
-        return self._planned().config(index).name
-
-    def build_plan_at_index(self, index: int) -> None:
-        """Compiles one plan and selects it."""
-        self._planned().build_at(index)
-
-    def get_engine_and_knobs_at_index(self, index: int) -> tuple[int, dict[str, int]]:
-        """(engine index, knobs) of a plan, for `create_execution_plan`."""
-        config = self._planned().config(index)
-        return config.choices[0].engine.index, config.knobs
-
-    def create_execution_plan(self, engine_id: int, knobs: Mapping[Any, int]) -> None:
-        """Appends a plan of an engine with knobs set; the list need not be ranked before."""
-        given.verify_knobs(knobs)
-        if self._plans is None:
-            self._plans = self._unranked()
-        self._plans.append(engine_id, {text_of(k): v for k, v in knobs.items()})
-
-    def get_engine_count(self) -> int:
-        """One more than the largest engine index; not every index below has an engine."""
-        from ..choosing.info import engine_count
-
-        return engine_count()
-
-    def get_engine_info(self, engine_id: int) -> Any:
-        """An engine's view of the graph as one fusion: a `dnnc.choosing.info.EngineInfo`."""
-        plans = self._unranked() if self._plans is None else self._plans
-        return plans.info_of(engine_id)
-
-    def _unranked(self) -> Any:
-        """A list of plans with none in it."""
-        from .plans import PlanList
-
-        self.build_operation_graph()
-        return PlanList(self.graph, self._targets(), ())
-
-    def get_knobs_for_engine(self, engine_id: int) -> list[enums.knob]:
-        """The knobs that an engine has for the graph as one fusion; none if it declines that."""
-        return [
-            enums.knob(
-                enums.knob_type(k.name), k.max_value, k.min_value, k.stride, k.values, k.default
-            )
-            for k in self.get_engine_info(engine_id).knobs
-        ]
-
-    def get_behavior_notes(self) -> list[enums.behavior_note]:
-        """How the selected plan behaves."""
-        return self.get_behavior_notes_for_plan_at_index(self._planned().selected_index())
-
-    def get_behavior_notes_for_plan_at_index(self, index: int) -> list[enums.behavior_note]:
-        """How a plan behaves."""
-        notes = self._planned().config(index).behavior_notes
-        return [enums.behavior_note(note) for note in notes]
-
-    def get_numeric_notes_for_plan_at_index(self, index: int) -> list[enums.numerical_note]:
-        """The effects of a plan on numbers beyond plain arithmetic."""
-        return [enums.numerical_note(note) for note in self._planned().config(index).notes]
-
-    def deselect_engines(self, names: Sequence[str]) -> pygraph:
-        """Bars plans whose name holds one of the texts."""
-        parts = tuple(names)
-        return self._bar(lambda config: any(part in config.name for part in parts))
-
-    def deselect_workspace_greater_than(self, bytes_: int) -> pygraph:
-        """Bars plans that need more workspace; known when they are built."""
-        self._planned().workspace_limit = _bytes(bytes_)
-        return self
-
-    def deselect_shared_mem_greater_than(self, bytes_: int) -> pygraph:
-        """Bars plans whose blocks need more shared memory."""
-        self._planned().limit_smem(_bytes(bytes_))
-        return self
-
-    def select_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
-        """Keeps plans that have all of the notes."""
-        wanted = _named(notes, enums.behavior_note)
-        return self._bar(lambda config: not wanted <= set(config.behavior_notes))
-
-    def deselect_behavior_notes(self, notes: Sequence[Any]) -> pygraph:
-        """Bars plans that have one of the notes."""
-        barred = _named(notes, enums.behavior_note)
-        return self._bar(lambda config: bool(barred & set(config.behavior_notes)))
-
-    def select_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
-        """Keeps plans that have all of the notes."""
-        wanted = _named(notes, enums.numerical_note)
-        return self._bar(lambda config: not wanted <= set(config.notes))
-
-    def deselect_numeric_notes(self, notes: Sequence[Any]) -> pygraph:
-        """Bars plans that have one of the notes."""
-        barred = _named(notes, enums.numerical_note)
-        return self._bar(lambda config: bool(barred & set(config.notes)))
-
-    def _bar(self, condition: Callable[[Any], bool]) -> pygraph:
-        """Bars plans by their configs."""
-        self._planned().bar(condition)
-        return self
-
-    def get_workspace_size(self, sizes: Mapping[str, int] | None = None) -> int:
-        """Bytes of workspace of the selected plan; symbols count at their maximum."""
-        return self._planned().selected().workspace_size(sizes)
-
-    def get_workspace_size_plan_at_index(self, index: int) -> int:
-        return self._planned().executable(index).workspace_size()
-
-    @property
-    def plan(self) -> Any:
-        """The selected `dnnc.runtime.ExecutionPlan`: bind, execute, serialize it."""
-        return self._planned().selected()
-
-    # ---- execution
-
-    def __call__(self, /, *inputs: Any, **options: Any) -> Any:
-        """Calls the selected plan with arrays and returns its output, as `ExecutionPlan.__call__`.
-
-        The graph is built where it is not.  Without `stream`, a graph with a handle launches on the
-        handle's stream.
-        """
-        if self._plans is None:
-            self.build()
-        if self.handle is not None:
-            options.setdefault("stream", get_stream(self.handle))
-        return self.plan(*inputs, **options)
-
-    def execute(
-        self,
-        variant_pack: Mapping[Any, Any],
-        workspace: Any = None,
-        handle: Handle | None = None,
-        override_uids: Sequence[int] | None = None,
-        override_shapes: Sequence[Sequence[int]] | None = None,
-        override_strides: Sequence[Sequence[int]] | None = None,
-    ) -> None:
-        """Launches the selected plan on the handle's stream; never allocates or waits.
-
-        variant_pack: tensor, uid or unique name -> device array or address, number for by-value
-        tensors.  override_uids, override_shapes: sizes of symbols, by the dims of tensors that
-        have them.
-        """
-        if self._plans is None:
-            self.build()
-        sizes = self._overridden(override_uids, override_shapes, override_strides)
-        self._execute(self.plan, variant_pack, workspace, handle, sizes)
-
-    def execute_plan_at_index(
-        self,
-        variant_pack: Mapping[Any, Any],
-        workspace: Any,
-        index: int,
-        handle: Handle | None = None,
-        override_uids: Sequence[int] | None = None,
-        override_shapes: Sequence[Sequence[int]] | None = None,
-        override_strides: Sequence[Sequence[int]] | None = None,
-    ) -> None:
-        """Launches one of the built plans."""
-        plan = self._planned().executable(index)
-        sizes = self._overridden(override_uids, override_shapes, override_strides)
-        self._execute(plan, variant_pack, workspace, handle, sizes)
-
-    def _execute(
-        self,
-        plan: Any,
-        pack: Mapping[Any, Any],
-        workspace: Any,
-        handle: Handle | None,
-        sizes: Mapping[str, int] | None,
-    ) -> None:
-        chosen = self.handle if handle is None else handle
-        stream = 0 if chosen is None else get_stream(chosen)
-        plan.execute(pack, workspace, stream=stream, sizes=sizes)
-
-    def _overridden(
-        self,
-        uids: Sequence[int] | None,
-        shapes: Sequence[Sequence[int]] | None,
-        strides: Sequence[Sequence[int]] | None,
-    ) -> Mapping[str, int] | None:
-        """The sizes of symbols that overrides give; fixed sizes and strides can't change."""
-        if uids is None and shapes is None and strides is None:
-            return None
-        if self._overrides is None or self._overrides.graph is not self.graph:
-            self._overrides = Overrides(self.graph)
-        return self._overrides.sizes(uids or (), shapes, strides)
-
-    # ---- CUDA graphs
-
-    def populate_cuda_graph(
-        self,
-        handle: Handle | None,
-        variant_pack: Mapping[Any, Any],
-        workspace: Any,
-        cuda_graph: Any,
-        override_uids: Sequence[int] | None = None,
-        override_shapes: Sequence[Sequence[int]] | None = None,
-        override_strides: Sequence[Sequence[int]] | None = None,
-        *,
-        dependencies: Sequence[Any] = (),
-    ) -> tuple[Any, ...]:
-        """Adds the selected plan's launches to a CUDA graph, a node each, and gives the nodes.
-
-        handle: the device of addresses; its stream is not used.  variant_pack, workspace,
-        override_*: as those of `execute`.  cuda_graph: a CUgraph (cudaGraph_t) or its integer
-        handle.  dependencies: nodes of it that the first one waits for.
-        """
-        return self.plan.populate_cuda_graph(
-            variant_pack, workspace, cuda_graph,
-            dependencies=dependencies, device=self._device_of(handle),
-            sizes=self._overridden(override_uids, override_shapes, override_strides),
-        )  # fmt: skip
-
-    def update_cuda_graph(
-        self,
-        handle: Handle | None,
-        variant_pack: Mapping[Any, Any],
-        workspace: Any,
-        cuda_graph: Any,
-        override_uids: Sequence[int] | None = None,
-        override_shapes: Sequence[Sequence[int]] | None = None,
-        override_strides: Sequence[Sequence[int]] | None = None,
-        *,
-        nodes: Sequence[Any] | None = None,
-        executable: Any = None,
-    ) -> None:
-        """Gives a CUDA graph that the selected plan populated other buffers, numbers or sizes.
-
-        nodes: those that `populate_cuda_graph` gave; None where the graph has no others.
-        executable: a CUgraphExec made of the graph, which is changed in place of the graph.
-        Nodes of another plan, or sizes that take other kernels, are BAD_PARAM_CUDA_GRAPH_MISMATCH.
-        """
-        self.plan.update_cuda_graph(
-            variant_pack, workspace, cuda_graph,
-            nodes=nodes, executable=executable, device=self._device_of(handle),
-            sizes=self._overridden(override_uids, override_shapes, override_strides),
-        )  # fmt: skip
-
-    def _device_of(self, handle: Handle | None) -> int | None:
-        chosen = self.handle if handle is None else handle
-        if chosen is None:
-            return None
-        get_stream(chosen)  # which refuses a handle that was destroyed
-        return chosen.device
-
     # ---- the graph as data
 
     def serialize(self) -> bytes:
@@ -756,5 +492,5 @@ def _is_host_tensor(value: Any) -> bool:
     return getattr(device, "type", None) == "cpu"
 
 
-explain_keywords(pygraph, but=("execute", "execute_plan_at_index"))
+explain_keywords(pygraph)
 explain_keywords(GraphTensor)

@@ -18,7 +18,7 @@ OF_RATES = [chart for chart in CHARTS if type(chart) is Chart]
 
 
 def texts(svg_text):
-    """What a chart says, how often."""
+    """The numbers of a chart, each with how often it stands there."""
     root = ElementTree.fromstring(svg_text)
     return Counter(
         "".join(element.itertext()).strip()

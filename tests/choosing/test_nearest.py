@@ -98,7 +98,7 @@ def test_every_engine_has_a_family_that_a_fusion_may_have():
 
 
 def test_an_engine_that_is_only_for_a_target_says_so():
-    """What `only_target` says is what its support surface refuses."""
+    """An engine's `only_target` agrees with what its support surface refuses."""
     fusions = [fusion_of(g) for g in (product(), convolution(), attention())]
     for engine in ENGINES:
         clauses = {r.clause for fusion in fusions for r in engine.supports(fusion, SM80)}

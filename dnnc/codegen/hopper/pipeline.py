@@ -93,19 +93,19 @@ class Pipeline:
         return address(self.slot(cursor))
 
     def expect(self, cursor: Cursor, bytes_: Any) -> None:
-        """By a producer: arrives, and announces bytes that TMA brings."""
+        """Arrives for a producer, and announces bytes that TMA brings."""
         mbarrier.expect(self.full_barrier(cursor), bytes_)
 
     def wait_full(self, cursor: Cursor) -> None:
-        """By a consumer, before it reads a stage."""
+        """Waits, for a consumer, until a stage may be read."""
         mbarrier.wait(self.full_barrier(cursor), cursor.phase)
 
     def wait_empty(self, cursor: Cursor) -> None:
-        """By a producer, before it writes a stage."""
+        """Waits, for a producer, until a stage may be written."""
         mbarrier.wait(self.empty_barrier(cursor), ops.xor(cursor.phase, 1))
 
     def release(self, cursor: Cursor, lane: Any, blocks: int = 1) -> None:
-        """By a consumer's warp, once it has read a stage; lane: of the thread.
+        """Gives a stage back, for a consumer's warp that has read it; lane: of the thread.
 
         blocks: of the cluster, the first so many, whose producers write this block's stages.
         """

@@ -62,17 +62,20 @@ def test_integers(mode):
     check(g, engine="reduction")
 
 
-@pytest.mark.parametrize("count", [14, 32])
-def test_sums_of_columns_that_fill_shared_memory(count):
+@pytest.mark.parametrize(("count", "dtype"), [(14, dtypes.f32), (32, dtypes.f64)])
+def test_sums_of_columns_that_fill_shared_memory(count, dtype):
     """Fragments get narrower, then threads have columns to themselves."""
-    g = new_graph(dtypes.f32)
+    g = new_graph(dtype, compute_data_type=dtype)
     x = g.tensor([40, 32])
     for i in range(count):
-        reduce(g, g.add(x, float(i + 1)), "add", (0,)).set_output()
+        reduce(g, g.add(x, float(i + 1)), "add", (0,), compute_data_type=dtype).set_output()
     graph = g.graph.finalize()
     (fusion,) = partition(graph, [graph.live_ops])
     candidates = REDUCTION.candidates(fusion, of("sm_80"))
     assert all(REDUCTION.legal(knobs, fusion, of("sm_80")) == () for knobs in candidates)
+    if dtype == dtypes.f64:
+        (reason,) = REDUCTION.legal({"TILE_ROWS": 8, "SPLIT_K_SLC": 1}, fusion, of("sm_80"))
+        assert f"{count} sums of columns" in reason.what
     check(g, engine="reduction", knobs=candidates[0], slack=4.0)
 
 
