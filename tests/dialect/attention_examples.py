@@ -144,6 +144,7 @@ CASES = {
     ),
     "one_head": attention({"use_causal_mask": True}, stats=False, kv_heads=1, columns=M),
     "f16": attention({"attn_scale": 0.5, "use_causal_mask": True}, io=dtypes.f16),
+    "f64": attention({"compute_data_type": "DOUBLE", "use_causal_mask": True}, io=dtypes.f64),
 }
 
 

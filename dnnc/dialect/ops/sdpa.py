@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,10 +54,11 @@ class Sdpa(Norm):
     sdpa.
 
     Constraints:
-    (C1) Q, K, V have rank 4, one B, and HALF, BFLOAT16 or FLOAT; D of Q is D of K; none is ragged.
+    (C1) Q, K, V have rank 4, one B, and HALF, BFLOAT16, FLOAT, or DOUBLE where the compute type is
+         DOUBLE; D of Q is D of K; none is ragged.
     (C2) Hk and Hv are Hq or fixed numbers that divide it.
     (C3) Skv of K is that of V.
-    (C4) O is [B, Hq, Sq, Dv]; statistics are [B, Hq, Sq, 1] and FLOAT.
+    (C4) O is [B, Hq, Sq, Dv]; statistics are [B, Hq, Sq, 1] and FLOAT, or DOUBLE as Q may be.
     (C5) attn_scale is one number of a float type.
     (C6) bias is [1 or B, 1 or Hq, 1 or Sq, 1 or Skv], of a float type.
     (C7) seq_len_q and seq_len_kv are INT32 [B, 1, 1, 1], and given together.
@@ -78,7 +79,6 @@ class Sdpa(Norm):
     scalars = ("attn_scale", "seed", "offset")
     is_composite = True
     backend = "OPERATION_SDPA_FWD"
-    operand_types: ClassVar[tuple[DType, ...]] = (dtypes.f16, dtypes.bf16, dtypes.f32)
 
     q: Tensor = operand("[B, Hq, Sq, D]", backend="QDESC")
     k: Tensor = operand("[B, Hk, Skv, D], or [blocks, Hk, block size, D]", backend="KDESC")
@@ -161,6 +161,18 @@ class Sdpa(Norm):
     def left_out(cls, values: Mapping[str, Any]) -> tuple[str, ...]:
         optional = (field.name for field in cls.fields_of("result") if field.optional)
         return tuple(name for name in optional if values.get(name) is None)
+
+    # ---- types
+
+    @property
+    def operand_types(self) -> tuple[DType, ...]:
+        """Types that Q, K and V may have."""
+        return (dtypes.f16, dtypes.bf16, *self.statistics_types)
+
+    @property
+    def statistics_types(self) -> tuple[DType, ...]:
+        """Types that statistics may have; DOUBLE where the arithmetic is."""
+        return (dtypes.f32, dtypes.f64) if self.compute_type == dtypes.f64 else (dtypes.f32,)
 
     # ---- sizes
 
@@ -305,7 +317,7 @@ class Sdpa(Norm):
         self.require_dims("C4", self.row_dims, *statistics)  # sdpa_c4
         for tensor in statistics:
             if tensor is not None:
-                self.require_type("C4", tensor, (dtypes.f32,))  # sdpa_c4
+                self.require_type("C4", tensor, self.statistics_types)  # sdpa_c4
 
     def _verify_float(self, constraint: str, name: str, tensor: Tensor | None) -> None:
         if tensor is not None and not tensor.type.is_float:

@@ -37,7 +37,8 @@ class SdpaBackward(Sdpa):
     sdpa_backward.
 
     Constraints, beside (C1) to (C3), (C5) to (C10) and (C12) to (C16) of `sdpa`:
-    (C4) O and dO are [B, Hq, Sq, Dv], of Q's types; stats is [B, Hq, Sq, 1], FLOAT.
+    (C4) O and dO are [B, Hq, Sq, Dv], of Q's types; stats is [B, Hq, Sq, 1], FLOAT, or DOUBLE where
+         the compute type is DOUBLE.
     (C17) dQ, dK, dV have the dims of Q, K, V, and float types.
     (C18) dbias has bias's dims, and a bias is given; it has a float type.
     (C19) dsink_token is [1, Hq, 1, 1], and a sink_token is given; it has a float type.
@@ -101,7 +102,7 @@ class SdpaBackward(Sdpa):
         self.require_dims("C4", self.row_dims, self.stats)  # sdpa_backward_c4
         for tensor in (self.o, self.do):  # sdpa_backward_c4
             self.require_type("C4", tensor, self.operand_types)
-        self.require_type("C4", self.stats, (dtypes.f32,))  # sdpa_backward_c4
+        self.require_type("C4", self.stats, self.statistics_types)  # sdpa_backward_c4
         for tensor, model in self._pairs():
             self.require_dims("C17", model.shape, tensor)  # sdpa_backward_c17
             self._verify_made("C17", "a gradient", tensor)  # sdpa_backward_c17

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +43,6 @@ class SdpaFp8(Sdpa):
     op_name = "sdpa_fp8"
     scalars = (*Sdpa.scalars, *_SCALES)
     backend = ""
-    operand_types: ClassVar[tuple[DType, ...]] = (dtypes.f8e4m3, dtypes.f8e5m2)
 
     descale_q: Tensor = operand("[1, 1, 1, 1], of Q")
     descale_k: Tensor = operand("[1, 1, 1, 1], of K")
@@ -56,6 +55,10 @@ class SdpaFp8(Sdpa):
     compute_type: DType = attribute(
         "the type of the arithmetic", DType, dtypes.f32, frontend="compute_data_type"
     )
+
+    @property
+    def operand_types(self) -> tuple[DType, ...]:
+        return (dtypes.f8e4m3, dtypes.f8e5m2)
 
     def infer(self) -> None:
         super().infer()
