@@ -176,11 +176,12 @@ def _range(name: str, values: Sequence[int]) -> KnobRange:
 def ranked(graph: OperationGraph, target: Target, mode: str) -> Sequence[Config]:
     """The configs of a heuristic mode, best first; none is a NOT_SUPPORTED kind with reasons."""
     from ..choosing import heuristics
+    from ..choosing.nearest import no_config_error
 
     mode = mode if mode in heuristics.MODES else "A"  # INSTANT, where there is no such mode
     found = tuple(heuristics.configs(graph, target, (mode,), default_inputs()))
     if not found:
-        raise _refused(graph, target, mode)
+        raise no_config_error(graph, target, default_inputs())
     return tuple(
         Config(graph, target, c.choices[0].engine.index if len(c.choices) == 1 else CHOSEN, c)
         for c in found
@@ -192,16 +193,3 @@ def others(graph: OperationGraph, target: Target, inputs: Any) -> Iterable[Any]:
     from ..choosing import heuristics
 
     return heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs)
-
-
-def _refused(graph: OperationGraph, target: Target, mode: str) -> DnncError:
-    """Why a mode has no config."""
-    from ..choosing import heuristics
-    from ..choosing.nearest import no_config_error
-
-    inputs = default_inputs()
-    if next(heuristics.configs(graph, target, _MODES_OF_CHOSEN, inputs), None) is None:
-        return no_config_error(graph, target, inputs)
-    reason, _, details = heuristics.split_reason(graph, target).partition("\n")
-    status, where = Status.NOT_SUPPORTED_GRAPH_PATTERN, f"mode {mode}"
-    return DnncError(status, reason, "mode FALLBACK", where, details=details)

@@ -1,17 +1,17 @@
 """Ranks the ways to run a graph: partitions into fusions, and an engine with knobs for each.
 
-Mode A looks at the graph as one fusion; B does too, at more knobs (`mode_b`); FALLBACK splits it
-where no engine takes it whole, and takes engines that are always right; INSTANT gives one config,
-the first that is found.  What was timed for the graph (`record`) comes before all of them, and
-what errata bar does not come at all.  Everything here is arithmetic on the graph, without a
-compiler or a device.
+Mode A ranks the engines that take the graph as one fusion, and splits it into several where none
+does; B does too, with more knobs (`mode_b`); FALLBACK ranks a split behind the engines that take it
+whole; INSTANT gives one config, the first that is found.  What was timed for the graph (`record`)
+comes before all of them, and what errata bar does not come at all.  Everything here is arithmetic
+on the graph, without a compiler or a device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from .. import log
 from ..dialect import prior
@@ -173,16 +173,22 @@ def _configs(
     if tuned is not None:
         seen.add(tuned.name)
         yield tuned
+    split = cache(lambda: _best_split(graph, target, inputs))
     for mode in modes:
-        for config in _configs_of_mode(graph, target, mode, inputs):
+        for config in _configs_of_mode(graph, target, mode, inputs, split):
             if config.name not in seen:
                 seen.add(config.name)
                 yield config
 
 
 def _configs_of_mode(
-    graph: OperationGraph, target: Target, mode: str, inputs: Inputs
+    graph: OperationGraph,
+    target: Target,
+    mode: str,
+    inputs: Inputs,
+    best_split: Callable[[], EngineConfig | None],
 ) -> Iterator[EngineConfig]:
+    """The configs of one mode.  best_split: gives the split, which all modes share."""
     if mode == "INSTANT":
         yield from _instant(graph, target, inputs)
         return
@@ -198,8 +204,8 @@ def _configs_of_mode(
         found = mode_b.ranked(found, target, inputs.errata)
     for choice in found:
         yield EngineConfig((choice,))
-    if mode == "FALLBACK" and len(graph.live_ops) > 1:
-        split = _best_split(graph, target, inputs)
+    if (mode == "FALLBACK" or not found) and len(graph.live_ops) > 1:
+        split = best_split()
         if split is not None:
             yield split
 

@@ -176,14 +176,13 @@ def _declined_error(
 
 
 def _together_error(graph: OperationGraph, target: Target, whole: Fusion) -> DnncError:
-    """Each operation has an engine, and all of them together have none."""
+    """Each operation has an engine, and neither all of them together nor parts have one."""
     found = refusals(whole, target)
     said, reason = declined_text(found)
-    mode = "heuristic mode FALLBACK, which gives engines a part of the graph each"
     return DnncError(
         reason.status,
         f"no engine for {target} takes {_name(whole)}: {said}",
-        f"{reason.supported}; or {mode}",
+        reason.supported,
         f"graph '{graph.name}'",
         made_at=subject(reason, whole).made_at,
         details="\n".join(every_reason(found)),

@@ -291,17 +291,18 @@ def test_products_of_f32_are_split_rather_than_rounded(kind):
         assert best.rounds_operands
 
 
-def test_a_graph_that_no_engine_takes_whole_is_told_why_and_which_mode_splits_it():
+def test_every_mode_splits_a_graph_that_no_engine_takes_whole_and_the_split_says_why():
     g = dnnc.pygraph("rows", dtypes.bf16, dtypes.f32, dtypes.f32, target="sm_90a")
     a, b = g.tensor([1, 4096, 512]), g.tensor([1, 512, 1024], [512 * 1024, 1, 512])
     c = g.matmul(a, b)
     g.mul(c, g.rsqrt(g.reduction(g.mul(c, c), "avg").set_dim([1, 4096, 1]))).set_output()
     graph = g.graph.finalize()
-    with pytest.raises(dnnc.cudnnGraphNotSupportedError) as error:
-        heuristics.best_config(graph, targets.of("sm_90a"), ["A"])
-    said = str(error.value)
+    target = targets.of("sm_90a")
+    (split,) = heuristics.configs(graph, target, ["A", "FALLBACK"])
+    for mode in ("A", "B", "FALLBACK"):
+        assert [c.name for c in heuristics.configs(graph, target, [mode])] == [split.name]
+    said, *details = split.split_reason.splitlines()
     assert "matmul_sm90, the nearest, declines operations: reduction:avg" in said
-    assert "accepted: reductions of rows of up to 768 elements; or heuristic mode FALLBACK" in said
+    assert said.endswith("accepted: reductions of rows of up to 768 elements")
     assert "matmul_sm80" not in said
-    assert error.value.details.splitlines()[1].startswith("matmul_sm80: operations: ")
-    assert len(heuristics.best_config(graph, targets.of("sm_90a"), ["FALLBACK"]).choices) > 1
+    assert details[1].startswith("matmul_sm80: operations: ")

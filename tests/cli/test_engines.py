@@ -66,10 +66,8 @@ def test_a_split_graph(here):
 
 
 def test_modes(here):
-    """Without FALLBACK a graph that has to be split has no config."""
     (here / "twice.py").write_text(SPLIT)
-    assert dnnc("engines", "twice.py", "--mode", "a").exit_code == 1
-    assert dnnc("engines", "twice.py", "--mode", "fallback").exit_code == 0
+    assert any(row.startswith("split ") for row in rows(dnnc("engines", "twice.py", "--mode", "a")))
     assert dnnc("engines", "twice.py", "--mode", "C").exit_code == 2
 
 

@@ -341,3 +341,17 @@ def test_the_gradient_of_attention():
     output(wrong.sdpa_backward(*(image(wrong) for _ in "qkvod"), image(wrong))[0])
     with pytest.raises((ValueError, RuntimeError), match=r"sdpa_backward.*C4"):
         wrong.build()
+
+
+@pytest.mark.parametrize("mode", [cudnn.heur_mode.A, cudnn.heur_mode.B])
+def test_a_mode_alone_plans_what_takes_several_kernels(mode):
+    g = new()
+    q, k, v, o, do = (g.tensor(dim=[1, 2, 64, 64], name=n) for n in ("q", "k", "v", "o", "do"))
+    stats = g.tensor(dim=[1, 2, 64, 1], data_type=cudnn.data_type.FLOAT, name="stats")
+    for gradient in g.sdpa_backward(q, k, v, o, do, stats, attn_scale=0.125):
+        output(gradient)
+    g.validate()
+    g.build_operation_graph()
+    g.create_execution_plans([mode])
+    g.check_support()
+    assert "+" in g.get_plan_name_at_index(0)
