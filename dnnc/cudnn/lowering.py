@@ -52,6 +52,7 @@ class Lowered:
         row = OPERATIONS[node.method]
         if row.missing is not None:
             raise Unserved(node)
+        _verify_needed(row, node)
         given = {port: self._value(value) for port, value in node.arguments.items()}
         given = _ADAPTERS.get(node.method, _unchanged)(self, node, given)
         made = getattr(self.graph, node.method)(**given, **self._common(row, node))
@@ -266,6 +267,12 @@ def _type_of_result(node: Node, port: str, tensor: Tensor) -> enums.data_type | 
     if tensor.is_virtual or is_statistic or node.method == "slice":
         return None
     return tensor.owner.context.io_data_type
+
+
+def _verify_needed(row: Operation, node: Node) -> None:
+    for name, kind in row.needed.items():
+        if node.arguments.get(name) is None:
+            raise kind(Status.BAD_PARAM, f"no {name}", ", ".join(row.needed), _place(node))
 
 
 def _place(node: Node) -> str:

@@ -45,7 +45,7 @@ def refusal(error: DnncError) -> Refusal:
     is_own = operation in _OWN_SHAPES and (operation, constraint) != ("matmul", "C1")
     if is_shape and constraint and not is_own and operation != "transpose":
         return Refusal(BUILD, as_runtime(error))
-    if operation == "transpose":
+    if operation == "transpose" and constraint:
         return Refusal(VALIDATE, as_runtime(error))
     return Refusal(VALIDATE, error)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from ..errors import DnncError, DnncTypeError
 from . import moments
 
 _FAMILIES = (
@@ -45,7 +46,8 @@ class Operation:
 
     method: its name.  family: the type of its node.  arguments: names in positional order, `name`
     and `compute_data_type` among them where a caller may give these by position.  required:
-    arguments without which the call is a TypeError.  results: ports in the order they are
+    arguments without which, or with None, the call is a TypeError.  needed: arguments without which
+    `validate` refuses the graph, with the class of its error.  results: ports in the order they are
     returned.  suffixes: how cuDNN names a result, where not as its port.  conditions: port ->
     whether a call has that result.  is_listed: whether a call gives a list, also of one.
     written: arguments that are results, whose descriptors the caller gives.  is_open: whether it
@@ -57,6 +59,7 @@ class Operation:
     arguments: tuple[str, ...]
     results: tuple[str, ...]
     required: tuple[str, ...] = ()
+    needed: Mapping[str, type[DnncError]] = field(default_factory=dict[str, type[DnncError]])
     suffixes: Mapping[str, str] = field(default_factory=dict[str, str])
     conditions: Mapping[str, Callable[[Given], bool]] = field(
         default_factory=dict[str, Callable[[Given], bool]]
@@ -104,8 +107,13 @@ def _row(
     written: str = "",
     is_open: bool = False,
     common: tuple[str, ...] = _TYPE_AND_NAME,
+    required: str = "",
+    needed: str = "",
 ) -> Operation:
-    """A row; a result is `port` or `port:SUFFIX`."""
+    """A row; a result is `port` or `port:SUFFIX`.
+
+    needed: names; where cudnn-frontend's error is a TypeError, not a ValueError, with a "!".
+    """
     pairs = [text.partition(":") for text in results.split()]
     listed = arguments.split()
     return Operation(
@@ -113,6 +121,11 @@ def _row(
         NodeType[family],
         (*listed, *(name for name in common if name not in listed)),
         tuple(port for port, _, _ in pairs),
+        required=tuple(required.split()),
+        needed={
+            name.rstrip("!"): DnncTypeError if name.endswith("!") else DnncError
+            for name in needed.split()
+        },
         suffixes={port: suffix for port, _, suffix in pairs if suffix},
         conditions=conditions or {},
         is_listed=len(pairs) > 1,
@@ -126,8 +139,9 @@ def _row(
 
 
 def _is_training(given: Given) -> bool:
+    """Whether a norm gives statistics, as it does until `validate` where it is not told."""
     phase = given.get("norm_forward_phase")
-    return str(getattr(phase, "name", phase)).upper() == "TRAINING"
+    return str(getattr(phase, "name", phase)).upper() != "INFERENCE"
 
 
 def _has(argument: str) -> Callable[[Given], bool]:
@@ -148,6 +162,8 @@ _PHASE = "norm_forward_phase"
 _FORWARD = f"input scale bias epsilon {_PHASE}"
 _MOMENTS = "Y mean:MEAN inv_var:INV_VARIANCE"
 _BACKWARD = "grad input scale mean inv_variance"
+_NEEDED_FORWARD = f"input epsilon! {_PHASE}!"
+_NEEDED_BACKWARD = "grad! input scale mean! inv_variance!"
 _GRADIENTS = "DX DScale:DSCALE DBias:DBIAS"
 _SCALED = {"DScale": _has("scale"), "DBias": _has("scale")}
 _WINDOW = "padding pre_padding post_padding stride dilation convolution_mode"
@@ -241,41 +257,58 @@ OPERATIONS: Mapping[str, Operation] = {
         *_pointwise("swish", "input", "swish_beta"),
         *_pointwise("swish_backward", "loss input", "swish_beta"),
         *_pointwise("gen_index", "input", "axis"),
-        _row("matmul", "MATMUL", "A B compute_data_type padding name", "C"),
-        _row("conv_fprop", "CONV_FPROP", f"image weight {_WINDOW}", "Y"),
-        _row("conv_dgrad", "CONV_DGRAD", f"loss filter {_WINDOW}", "DX"),
-        _row("conv_wgrad", "CONV_WGRAD", f"image loss {_WINDOW}", "DW"),
-        _row("genstats", "GENSTATS", "input", "SUM SQ_SUM"),
-        _row("reduction", "REDUCTION", "input group_offset mode", "OUT_0"),
-        _row("reshape", "RESHAPE", "input name reshape_mode", "OUT_0"),
-        _row("slice", "SLICE", "input slices", "OUT_0"),
-        _row("transpose", "TRANSPOSE", "input permutation", "OUT_0"),
-        _row("concatenate", "CONCATENATE", "inputs axis in_place_index name", "OUT_0"),
-        _row("rmsnorm", "RMSNORM", _FORWARD, "Y inv_var:INV_VARIANCE", _STATS),
+        _row("matmul", "MATMUL", "A B compute_data_type padding name", "C",
+             required="A B"),
+        _row("conv_fprop", "CONV_FPROP", f"image weight {_WINDOW}", "Y",
+             needed="image weight"),
+        _row("conv_dgrad", "CONV_DGRAD", f"loss filter {_WINDOW}", "DX",
+             needed="loss! filter!"),
+        _row("conv_wgrad", "CONV_WGRAD", f"image loss {_WINDOW}", "DW",
+             needed="image! loss!"),
+        _row("genstats", "GENSTATS", "input", "SUM SQ_SUM", needed="input"),
+        _row("reduction", "REDUCTION", "input group_offset mode", "OUT_0",
+             needed="input! mode!"),
+        _row("reshape", "RESHAPE", "input name reshape_mode", "OUT_0", needed="input!"),
+        _row("slice", "SLICE", "input slices", "OUT_0", needed="input slices"),
+        _row("transpose", "TRANSPOSE", "input permutation", "OUT_0",
+             needed="input permutation"),
+        _row("concatenate", "CONCATENATE", "inputs axis in_place_index name", "OUT_0",
+             needed="inputs axis"),
+        _row("rmsnorm", "RMSNORM", _FORWARD, "Y inv_var:INV_VARIANCE", _STATS,
+             needed=_NEEDED_FORWARD),
         _row(
             "rmsnorm_backward", "RMSNORM_BWD", "grad input scale inv_variance has_dbias",
             "DX DScale:Dscale DBias:Dbias", {"DScale": _has("scale"), "DBias": _has_dbias},
+            needed="grad! input inv_variance!",
         ),
-        _row("layernorm", "LAYERNORM", _FORWARD, _MOMENTS, _STATS),
-        _row("layernorm_backward", "LAYERNORM_BWD", _BACKWARD, _GRADIENTS, _SCALED),
-        _row("adalayernorm", "ADALAYERNORM", _FORWARD, _MOMENTS, _STATS),
-        _row("adalayernorm_backward", "ADALAYERNORM_BWD", _BACKWARD, _GRADIENTS),
-        _row("instancenorm", "INSTANCENORM", _FORWARD, _MOMENTS, _STATS),
-        _row("instancenorm_backward", "INSTANCENORM_BWD", _BACKWARD, _GRADIENTS),
+        _row("layernorm", "LAYERNORM", _FORWARD, _MOMENTS, _STATS, needed=_NEEDED_FORWARD),
+        _row("layernorm_backward", "LAYERNORM_BWD", _BACKWARD, _GRADIENTS, _SCALED,
+             needed="grad! input mean! inv_variance!"),
+        _row("adalayernorm", "ADALAYERNORM", _FORWARD, _MOMENTS, _STATS,
+             needed=f"{_NEEDED_FORWARD} scale!"),
+        _row("adalayernorm_backward", "ADALAYERNORM_BWD", _BACKWARD, _GRADIENTS,
+             needed=_NEEDED_BACKWARD),
+        _row("instancenorm", "INSTANCENORM", _FORWARD, _MOMENTS, _STATS,
+             needed=f"{_NEEDED_FORWARD} scale! bias!"),
+        _row("instancenorm_backward", "INSTANCENORM_BWD", _BACKWARD, _GRADIENTS,
+             needed="grad! input scale"),
         _row(
             "batchnorm", "BATCHNORM",
             "input scale bias in_running_mean in_running_var epsilon momentum peer_stats",
             f"{_MOMENTS} next_running_mean:NEXT_RUNNING_MEAN next_running_var:NEXT_RUNNING_VAR",
             {"next_running_mean": _has("in_running_mean"),
              "next_running_var": _has("in_running_var")},
+            needed="input scale! bias! epsilon!",
         ),
         _row("batchnorm_inference", "BATCHNORM_INFERENCE",
-             "input mean inv_variance scale bias", "Y"),
-        _row("batchnorm_backward", "BATCHNORM_BWD", f"{_BACKWARD} peer_stats", _GRADIENTS),
+             "input mean inv_variance scale bias", "Y",
+             needed="input mean! inv_variance! scale! bias!"),
+        _row("batchnorm_backward", "BATCHNORM_BWD", f"{_BACKWARD} peer_stats", _GRADIENTS,
+             needed=_NEEDED_BACKWARD),
         _row(
             "moe_grouped_matmul", "MOE_GROUPED_MATMUL",
             "token weight first_token_offset token_index token_ks mode top_k compute_data_type "
-            "name top_k_scores", "OUT_0",
+            "name top_k_scores", "OUT_0", needed="token weight first_token_offset!",
         ),
         _row(
             "moe_grouped_matmul_bwd", "MOE_GROUPED_MATMUL_BWD",
@@ -292,11 +325,13 @@ OPERATIONS: Mapping[str, Operation] = {
         _row("block_scale_quantize", "BLOCK_SCALE_QUANTIZE",
              "input group_offset block_size axis transpose", "Y scale",
              missing=Missing(_SM_100, moments.PLAN)),
-        _row("sdpa", "SDPA", _SDPA, "O Stats", {"Stats": _has_stats},
+        _row("sdpa", "SDPA", _SDPA, "O Stats", {"Stats": _has_stats}, needed="q! k! v!",
              written="rng_dump score_max score_sum_exp"),
         _row("sdpa_fp8", "SDPA_FP8", _SDPA_FP8, "O Stats Amax_S Amax_O", {"Stats": _has_stats},
+             needed="q! k! v! descale_q! descale_k! descale_v! descale_s! scale_s! scale_o!",
              written="rng_dump score_max score_sum_exp sf_o"),
         _row("sdpa_backward", "SDPA_BWD", _SDPA_BACKWARD, "dQ dK dV",
+             needed="q! k! v! o! dO! stats!",
              written="dBias dSink_token rng_dump"),
         _row("sdpa_fp8_backward", "SDPA_FP8_BWD",
              f"q k v o dO stats descale_q descale_k descale_v descale_o descale_dO descale_s "

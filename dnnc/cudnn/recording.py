@@ -376,6 +376,9 @@ def _method(row: Operation, name: str) -> Callable[..., Any]:
             raise DnncTypeError(Status.BAD_PARAM, f"{name}(): {error}", str(signature)) from None
         given = dict(bound.arguments)
         del given["self"]
+        if absent := [port for port in row.required if given[port] is None]:
+            what = f"{name}(): {absent[0]} is None"
+            raise DnncTypeError(Status.BAD_PARAM, what, str(signature))
         given.update(given.pop("others", {}))
         out_dims = given.pop("out_dims", None)
         return self._record(row, _sorted_out(row, given), out_dims)

@@ -355,3 +355,30 @@ def test_a_mode_alone_plans_what_takes_several_kernels(mode):
     g.create_execution_plans([mode])
     g.check_support()
     assert "+" in g.get_plan_name_at_index(0)
+
+
+ABSENT = {
+    "TypeError": "reduction reshape conv_dgrad conv_wgrad sdpa sdpa_backward sdpa_fp8 "
+    "rmsnorm_backward layernorm_backward adalayernorm_backward instancenorm_backward "
+    "batchnorm_backward",
+    "ValueError": "conv_fprop genstats slice transpose concatenate layernorm rmsnorm "
+    "adalayernorm instancenorm batchnorm batchnorm_inference moe_grouped_matmul",
+}
+
+
+@pytest.mark.parametrize("method", [name for name, row in OPERATIONS.items() if not row.missing])
+def test_what_is_missing_is_named(method):
+    """By the method itself where cudnn-frontend does, else by `validate`; None is nothing."""
+    row, g = OPERATIONS[method], new()
+    first = row.arguments[0]
+    if method in " ".join(ABSENT.values()).split():
+        made = getattr(g, method)(**{first: None})
+        output(made[0] if row.is_listed else made)
+        with pytest.raises(ValueError if method in ABSENT["ValueError"].split() else TypeError,
+                           match=f"{method} '{method}.0': no {first}; accepted: "):  # fmt: skip
+            g.validate()
+    else:
+        for given, said in (({}, f"required argument: '{first}'"), ({first: None}, first)):
+            others = dict.fromkeys(row.required[1:], 1.0) if given else {}
+            with pytest.raises(TypeError, match=rf"{method}\(\): .*{said}"):
+                getattr(g, method)(**given, **others)
