@@ -107,13 +107,16 @@ class Steps:
         return made
 
     def _operand(self, value: Tensor | float) -> Tensor:
-        """A number as a constant, and a scalar of another rank, with the rank of the others."""
+        """A number as a constant, and a scalar of another rank, with the rank of the others.
+
+        A tensor of fewer dims stays as it is: pointwise operations broadcast it.
+        """
         ones = (Expr.of(1),) * self.rank
         if not isinstance(value, Tensor):
             made = self.tensor_type(dims=ones, strides=ones, dtype=self.compute_type, value=value)
             made.normalize_value()
             return made
-        if value.rank == self.rank:
+        if value.rank == self.rank or value.elements().constant != 1:
             return value
         made = self.virtual(value.type)
         made.dims, made.strides = ones, packed_strides(ones)

@@ -39,9 +39,9 @@ class Layernorm(Norm):
     Source: cuDNN graph API, NormalizationForward operation, mode LAYER_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
-         1 where X's last dim is: rows are X's last axes of 1 then.
-    (C2) bias, where given, has scale's dims.
+    (C1) each dim of scale is X's or 1, and one at least is not 1; all may be 1 where X's last dim
+         is: rows are X's last axes of 1 then. Leading dims of 1 may be left out.
+    (C2) bias, where given, has scale's dims; leading dims of 1 may be left out.
     (C3) Y has X's dims; epsilon has one element.
     (C4) mean and inv_variance are results in TRAINING and absent in INFERENCE.
     (C5) the compute type is FLOAT or DOUBLE.
@@ -87,7 +87,7 @@ class Layernorm(Norm):
     def verify(self) -> None:
         self.require_attribute_choices()
         self.verify_scale()  # layernorm_c1
-        self.require_dims("C2", self.scale.shape, self.bias)  # layernorm_c2
+        self.require_scale_dims("C2", self.scale, self.bias)  # layernorm_c2
         self.require_dims("C3", self.x.shape, self.y)  # layernorm_c3
         self.require_one_element("C3", "epsilon", self.epsilon)
         self.require_results("C4", _WHY)  # layernorm_c4
@@ -123,8 +123,9 @@ class Adalayernorm(Layernorm):
     Source: cuDNN graph API, NormalizationForward operation, mode ADA_LAYER_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each dim is X's or 1, and one at least after the first is not 1.
-    (C2) bias, where given, has scale's dims.
+    (C1) each dim of scale is X's or 1, and one at least after the first is not 1. Leading dims of 1
+         may be left out.
+    (C2) bias, where given, has scale's dims; leading dims of 1 may be left out.
     (C3) Y has X's dims; epsilon has one element.
     (C4) mean and inv_variance are results in TRAINING and absent in INFERENCE.
     (C5) the compute type is FLOAT or DOUBLE.
@@ -195,9 +196,9 @@ class Rmsnorm(Norm):
     Source: cuDNN graph API, NormalizationForward operation, mode RMS_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
-         1 where X's last dim is: rows are X's last axes of 1 then.
-    (C2) bias, where given, has scale's dims.
+    (C1) each dim of scale is X's or 1, and one at least is not 1; all may be 1 where X's last dim
+         is: rows are X's last axes of 1 then. Leading dims of 1 may be left out.
+    (C2) bias, where given, has scale's dims; leading dims of 1 may be left out.
     (C3) Y has X's dims; epsilon has one element.
     (C4) inv_variance is a result in TRAINING and absent in INFERENCE.
     (C5) the compute type is FLOAT or DOUBLE.
@@ -237,7 +238,7 @@ class Rmsnorm(Norm):
     def verify(self) -> None:
         self.require_attribute_choices()
         self.require_row_scale("C1", self.x, self.scale, self.axes)  # rmsnorm_c1
-        self.require_dims("C2", self.scale.shape, self.bias)  # rmsnorm_c2
+        self.require_scale_dims("C2", self.scale, self.bias)  # rmsnorm_c2
         self.require_dims("C3", self.x.shape, self.y)  # rmsnorm_c3
         self.require_one_element("C3", "epsilon", self.epsilon)
         self.require_results("C4", _WHY)  # rmsnorm_c4

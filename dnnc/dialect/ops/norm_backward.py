@@ -11,13 +11,14 @@ from ... import dtypes
 from ...dtypes import DType
 from ..expansion import Steps
 from ..op import Op, attribute, operand, operands, result
-from ..tensor import MAX_RANK, Tensor
+from ..tensor import MAX_RANK, Tensor, with_rank
 from .norm_base import (
     Norm,
     axes_but,
     channel_dims,
     fill_channels,
     fill_like,
+    fill_scale,
     fill_rows,
     float64,
     reduced_dims,
@@ -37,11 +38,11 @@ class LayernormBackward(Norm):
     Source: cuDNN graph API, NormalizationBackward operation, mode LAYER_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
-         1 where X's last dim is: rows are X's last axes of 1 then.
+    (C1) each dim of scale is X's or 1, and one at least is not 1; all may be 1 where X's last dim
+         is: rows are X's last axes of 1 then. Leading dims of 1 may be left out.
     (C2) dY and dX have X's dims.
     (C3) mean and inv_variance have X's dims, 1 on the normalized axes.
-    (C4) dscale and dbias have scale's dims.
+    (C4) dscale and dbias have scale's dims, in X's rank.
     (C5) the compute type is FLOAT or DOUBLE.
     """
 
@@ -75,7 +76,7 @@ class LayernormBackward(Norm):
     def infer(self) -> None:
         fill_like(self.dx, self.x)
         for tensor in (self.dscale, self.dbias):
-            fill_like(tensor, self.scale)
+            fill_scale(tensor, self.scale, self.x)
 
     def verify_scale(self) -> None:
         self.require_row_scale("C1", self.x, self.scale, self.axes)
@@ -85,7 +86,7 @@ class LayernormBackward(Norm):
         self.require_dims("C2", self.x.shape, self.dy, self.dx)  # layernorm_backward_c2
         statistics = (self.mean, self.inv_variance)
         self.require_dims("C3", reduced_dims(self.x, self.axes), *statistics)
-        self.require_dims("C4", self.scale.shape, self.dscale, self.dbias)
+        self.require_dims("C4", with_rank(self.scale.shape, self.x.rank), self.dscale, self.dbias)
         self.require_float_arithmetic("C5")  # layernorm_backward_c5
 
     def expand(self) -> Sequence[Op]:
@@ -125,10 +126,11 @@ class AdalayernormBackward(LayernormBackward):
     Source: cuDNN graph API, NormalizationBackward operation, mode ADA_LAYER_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each dim is X's or 1, and one at least after the first is not 1.
+    (C1) each dim of scale is X's or 1, and one at least after the first is not 1. Leading dims of 1
+         may be left out.
     (C2) dY and dX have X's dims.
     (C3) mean and inv_variance have X's dims, 1 on the normalized axes.
-    (C4) dscale and dbias have scale's dims.
+    (C4) dscale and dbias have scale's dims, in X's rank.
     (C5) the compute type is FLOAT or DOUBLE.
     """
 
@@ -145,7 +147,7 @@ class AdalayernormBackward(LayernormBackward):
     def infer(self) -> None:
         fill_rows(self.dx, self.x.shape)
         for tensor in (self.dscale, self.dbias):
-            fill_rows(tensor, self.scale.shape)
+            fill_rows(tensor, with_rank(self.scale.shape, self.x.rank))
 
     def verify_scale(self) -> None:
         self.require_row_scale("C1", self.x, self.scale, self.axes, " after the first")
@@ -320,11 +322,11 @@ class RmsnormBackward(Norm):
     Source: cuDNN graph API, NormalizationBackward operation, mode RMS_NORM.
 
     Constraints:
-    (C1) scale has X's rank, each of its dims is X's or 1, and one at least is not 1; all may be
-         1 where X's last dim is: rows are X's last axes of 1 then.
+    (C1) each dim of scale is X's or 1, and one at least is not 1; all may be 1 where X's last dim
+         is: rows are X's last axes of 1 then. Leading dims of 1 may be left out.
     (C2) dY and dX have X's dims.
     (C3) inv_variance has X's dims, 1 on the normalized axes.
-    (C4) dscale has scale's dims; so has dbias, a result where has_dbias says so.
+    (C4) dscale has scale's dims, in X's rank; so has dbias, a result where has_dbias says so.
     (C5) the compute type is FLOAT or DOUBLE.
     """
 
@@ -364,7 +366,7 @@ class RmsnormBackward(Norm):
     def infer(self) -> None:
         fill_like(self.dx, self.x)
         for tensor in (self.dscale, self.dbias):
-            fill_like(tensor, self.scale)
+            fill_scale(tensor, self.scale, self.x)
 
     def verify(self) -> None:
         self.require_attribute_choices()
@@ -372,7 +374,7 @@ class RmsnormBackward(Norm):
         self.require_dims("C2", self.x.shape, self.dy, self.dx)  # rmsnorm_backward_c2
         self.require_dims("C3", reduced_dims(self.x, self.axes), self.inv_variance)
         self.require_results("C4", "dbias where has_dbias is true only")  # rmsnorm_backward_c4
-        self.require_dims("C4", self.scale.shape, self.dscale, self.dbias)
+        self.require_dims("C4", with_rank(self.scale.shape, self.x.rank), self.dscale, self.dbias)
         self.require_float_arithmetic("C5")  # rmsnorm_backward_c5
 
     def expand(self) -> Sequence[Op]:

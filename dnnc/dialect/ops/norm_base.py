@@ -21,6 +21,7 @@ from ..tensor import (
     stride_order,
     strides_like,
     text,
+    with_rank,
 )
 
 Dims = tuple[Expr, ...]
@@ -29,9 +30,15 @@ _ONE = Expr.of(1)
 
 
 def row_axes(scale: Tensor, x: Tensor, first: int = 0) -> tuple[int, ...]:
-    """The axes from `first` on where scale is not 1; if it is 1 along all, X's last axes of 1."""
-    found = tuple(axis for axis in range(first, scale.rank) if scale.shape[axis].constant != 1)
-    if found or scale.rank != x.rank:
+    """The axes from `first` on where scale is not 1; if it is 1 along all, X's last axes of 1.
+
+    A scale of fewer dims is along X's last axes; one of more has none.
+    """
+    if scale.rank > x.rank:
+        return ()
+    dims = with_rank(scale.shape, x.rank)
+    found = tuple(axis for axis in range(first, x.rank) if dims[axis].constant != 1)
+    if found:
         return found
     start = x.rank
     while start > first and x.shape[start - 1].constant == 1:
@@ -62,6 +69,14 @@ def fill_like(tensor: Tensor | None, model: Tensor) -> None:
         tensor.dims = model.dims
     if tensor.strides is None:
         tensor.strides = None if model.strides is None else strides_like(model)
+
+
+def fill_scale(tensor: Tensor | None, scale: Tensor, x: Tensor) -> None:
+    """Gives the gradient of a scale what is open: its dims in X's rank, and strides."""
+    if tensor is None or scale.rank == x.rank:
+        fill_like(tensor, scale)
+    else:
+        fill_rows(tensor, with_rank(scale.shape, x.rank))
 
 
 def fill_channels(tensor: Tensor | None, dims: Dims) -> None:
@@ -137,16 +152,25 @@ class Norm(Op):
         where: str = "",
     ) -> None:
         """scale fits x, and leaves axes to normalize; where: which may be normalized."""
-        fits = scale.rank == x.rank and all(
-            s == n or s.constant == 1 for s, n in zip(scale.shape, x.shape, strict=True)
+        dims = with_rank(scale.shape, x.rank)
+        fits = scale.rank <= x.rank and all(
+            s == n or s.constant == 1 for s, n in zip(dims, x.shape, strict=True)
         )
         if not fits or not axes:
             raise self.error(
                 constraint,
                 f"scale has dims {text(scale.shape)}",
-                f"{text(x.shape)} with some dims 1, not all{where}",
+                f"{text(x.shape)} with some dims 1, not all{where}; leading dims of 1 may be left "
+                "out",
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
+
+    def require_scale_dims(self, constraint: str, scale: Tensor, bias: Tensor | None) -> None:
+        """bias has the dims of scale, but for leading dims of 1."""
+        if bias is not None:
+            rank = max(scale.rank, bias.rank)
+            if with_rank(bias.shape, rank) != with_rank(scale.shape, rank):
+                self.require_dims(constraint, scale.shape, bias)
 
     def require_rank(self, constraint: str, x: Tensor, low: int, high: int) -> None:
         if not low <= x.rank <= high:

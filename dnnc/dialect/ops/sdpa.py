@@ -12,7 +12,7 @@ from ...dtypes import DType
 from ...errors import Status
 from ...expr import Expr, ceildiv
 from ..op import Op, attribute, operand, result
-from ..tensor import Tensor, packed_strides, stride_order, text
+from ..tensor import Tensor, packed_strides, stride_order, text, with_rank
 from .block_mask_load import BITS, SDPA_BLOCK
 from .norm_base import Norm, fill_rows
 from .rng import Rng
@@ -60,7 +60,8 @@ class Sdpa(Norm):
     (C3) Skv of K is that of V.
     (C4) O is [B, Hq, Sq, Dv]; statistics are [B, Hq, Sq, 1] and FLOAT, or DOUBLE as Q may be.
     (C5) attn_scale is one number of a float type.
-    (C6) bias is [1 or B, 1 or Hq, 1 or Sq, 1 or Skv], of a float type.
+    (C6) bias is [1 or B, 1 or Hq, 1 or Sq, 1 or Skv], of a float type; leading dims of 1 may be
+         left out.
     (C7) seq_len_q and seq_len_kv are INT32 [B, 1, 1, 1], and given together.
     (C8) left_bound is at least 1, right_bound at least 0.
     (C9) BOTTOM_RIGHT with a bound: the lengths are given, or Skv - Sq is a fixed number.
@@ -337,14 +338,15 @@ class Sdpa(Norm):
         if tensor is None:
             return
         dims = self.score_dims
-        fits = tensor.rank == 4 and all(
-            own in (whole, _ONE) for own, whole in zip(tensor.shape, dims, strict=True)
+        fits = tensor.rank <= 4 and all(
+            own in (whole, _ONE)
+            for own, whole in zip(with_rank(tensor.shape, 4), dims, strict=True)
         )
         if not fits:
             raise self.error(
                 constraint,
                 f"{name} has dims {text(tensor.shape)}",
-                f"{text(dims)}, or 1 in place of some",
+                f"{text(dims)}, or 1 in place of some; leading dims of 1 may be left out",
                 Status.BAD_PARAM_SHAPE_MISMATCH,
             )
         self._verify_float(constraint, name, tensor)

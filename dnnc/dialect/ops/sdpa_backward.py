@@ -10,7 +10,7 @@ import numpy as np
 from ... import dtypes
 from ...expr import Expr
 from ..op import attribute, operand, result
-from ..tensor import Tensor, packed_strides, stride_order
+from ..tensor import Tensor, packed_strides, stride_order, with_rank
 from .norm_base import fill_rows
 from .sdpa import Sdpa
 
@@ -40,7 +40,7 @@ class SdpaBackward(Sdpa):
     (C4) O and dO are [B, Hq, Sq, Dv], of Q's types; stats is [B, Hq, Sq, 1], FLOAT, or DOUBLE where
          the compute type is DOUBLE.
     (C17) dQ, dK, dV have the dims of Q, K, V, and float types.
-    (C18) dbias has bias's dims, and a bias is given; it has a float type.
+    (C18) dbias has bias's dims, in rank 4, and a bias is given; it has a float type.
     (C19) dsink_token is [1, Hq, 1, 1], and a sink_token is given; it has a float type.
     """
 
@@ -78,7 +78,7 @@ class SdpaBackward(Sdpa):
         for tensor, model in self._pairs():
             fill_rows(tensor, model.shape)
         if self.bias is not None:
-            fill_rows(self.dbias, self.bias.shape)
+            fill_rows(self.dbias, with_rank(self.bias.shape, 4))
         if self.sink_token is not None:
             fill_rows(self.dsink_token, self.sink_token.shape, dtypes.f32)
         fill_rows(self.rng_dump, self.score_dims, dtypes.f32)
@@ -119,7 +119,7 @@ class SdpaBackward(Sdpa):
             return
         if given is None:
             raise self.error(constraint, f"{name} without {of}", f"{of}, or no {name}")
-        self.require_dims(constraint, given.shape, made)
+        self.require_dims(constraint, with_rank(given.shape, 4), made)
         self._verify_made(constraint, name, made)
 
     def _verify_made(self, constraint: str, name: str, made: Tensor) -> None:

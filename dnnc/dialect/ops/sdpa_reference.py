@@ -72,7 +72,8 @@ def gradients(
             "rng_dump": mask,
         }
         if "bias" in given:
-            found["dbias"] = _summed(ds, np.shape(given["bias"]))
+            dims = np.shape(given["bias"])
+            found["dbias"] = _summed(ds, (1,) * (4 - len(dims)) + dims)
         if "sink_token" in given:
             lost = np.where(rows, -np.exp(given["sink_token"] - base) * delta, 0.0)
             found["dsink_token"] = _summed(lost, np.shape(given["sink_token"]))
