@@ -172,6 +172,12 @@ def _converter(attribute: Attribute, kind: Type, error: _Error) -> Callable[[Any
 _INTEGER_BITS = {Type.CUDNN_TYPE_INT64: 64, Type.CUDNN_TYPE_INT32: 32}
 
 
+def attribute_name(prefix: str, suffix: str) -> Name:
+    """CUDNN_ATTR_TENSOR_UNIQUE_ID of `TENSOR` and `UNIQUE_ID`; DNNC_ATTR_... where that is one."""
+    ours = f"DNNC_ATTR_{prefix}_{suffix}"
+    return Name[ours if ours in Name.__members__ else f"CUDNN_ATTR_{prefix}_{suffix}"]
+
+
 def _enumerator(kind: type[IntEnum], item: Any, error: _Error) -> IntEnum:
     is_foreign = isinstance(item, IntEnum) and not isinstance(item, kind)
     known = {int(value): value for value in kind}

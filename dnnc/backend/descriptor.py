@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..errors import DnncError, Status
-from .attributes import Attribute, Elements, converted, names_of, read_elements
+from .attributes import Attribute, Elements, attribute_name, converted, names_of, read_elements
 from .enums import cudnnBackendAttributeName_t as Name
 from .enums import cudnnBackendAttributeType_t as Type
 from .enums import cudnnBackendDescriptorType_t as DescriptorType
@@ -23,7 +23,7 @@ from .enums import cudnnBackendDescriptorType_t as DescriptorType
 class Kind:
     """A kind of descriptor.
 
-    prefix: of its attributes, without CUDNN_ATTR_.  attributes: in the order of their values.
+    prefix: of its attributes, after CUDNN_ATTR_.  attributes: in the order of their values.
     build: what a finalized descriptor stands for, from what was set; it raises where that is
     wrong.  None: only dnnc makes such descriptors.
     read: attribute -> its values, of a finalized descriptor; of an "input" attribute, what tells
@@ -37,7 +37,7 @@ class Kind:
     read: Mapping[Name, Callable[[Record], Any]] = field(default_factory=dict[Name, Any])
 
     def name_of(self, suffix: str) -> Name:
-        return Name[f"CUDNN_ATTR_{self.prefix}_{suffix}"]
+        return attribute_name(self.prefix, suffix)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class Given:
         return bool(self.all(suffix))
 
     def __iter__(self) -> Iterator[str]:
-        cut = len(f"CUDNN_ATTR_{self.kind.prefix}_")
-        return (name.name[cut:] for name in self.values if name.name[cut:] in self)
+        ends = (name.name.partition(f"_ATTR_{self.kind.prefix}_")[2] for name in self.values)
+        return (end for end in ends if end in self)
 
     def all(self, suffix: str) -> tuple[Any, ...]:
         """The elements, none if the attribute is not set."""

@@ -13,7 +13,7 @@ from . import engines
 from .descriptor import Given, Record
 from .enums import cudnnBackendDescriptorType_t as DescriptorType
 from .nodes import Node, Tensors
-from .tables import BOOLEAN, DESCRIPTOR, HANDLE, INT64, SOME, Row, kind
+from .tables import ANY, BOOLEAN, DESCRIPTOR, HANDLE, INT64, SOME, Row, kind
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ def _build(given: Given) -> GraphPayload:
         for op in node.make(tensors, _rank(handle)):
             graph.add(op)
     _require_read(given, tensors)
+    _add_bounds(given, graph)
     if any(getattr(op, "peer_stats", ()) for op in graph.ops) and _device(handle) is None:
         raise given.error(
             "HANDLE", "no device for PEER_STAT_DESCS",
@@ -50,6 +51,16 @@ def _build(given: Given) -> GraphPayload:
             Status.NOT_SUPPORTED_GRAPH_PATTERN,
         )
     return GraphPayload(graph, handle)
+
+
+def _add_bounds(given: Given, graph: OperationGraph) -> None:
+    """Adds the largest products of sizes."""
+    products, maxima = given.all("BOUND_PRODUCTS"), given.all("BOUND_MAXIMA")
+    if len(products) != len(maxima):
+        what = f"{len(maxima)} elements for {len(products)} products of BOUND_PRODUCTS"
+        raise given.error("BOUND_MAXIMA", what, "one for each product")
+    for product, most in zip(products, maxima, strict=True):
+        graph.bound(product, max=most)
 
 
 def _device(handle: Handle | None) -> int | None:
@@ -87,6 +98,8 @@ OPERATIONGRAPH = kind(
         Row("HANDLE", HANDLE),
         Row("OPS", DESCRIPTOR, SOME, of=_OPERATIONS, required=True),
         Row("ENGINE_GLOBAL_COUNT", INT64, access="read-only"),
+        Row("BOUND_PRODUCTS", INT64, ANY, takes_sizes=True),
+        Row("BOUND_MAXIMA", INT64, ANY),
         Row("IS_DYNAMIC_SHAPE_ENABLED", BOOLEAN, default=False),
         Row(
             "IS_SAME_TOPOLOGY",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .attributes import DIM_MAX, MANY, Attribute
+from .attributes import DIM_MAX, MANY, Attribute, attribute_name
 from .descriptor import Given, Kind, Record
-from .enums import cudnnBackendAttributeName_t as Name
 from .enums import cudnnBackendAttributeType_t as Type
 from .enums import cudnnBackendDescriptorType_t as DescriptorType
 
@@ -62,11 +61,10 @@ class Row:
         self.access, self.why, self.takes_sizes = access, why, takes_sizes
 
     def attribute(self, prefix: str) -> Attribute:
-        text = f"CUDNN_ATTR_{prefix}_{self.suffix}"
         low, high = self.counts
         return Attribute(
-            Name[text], self.types, low, high, self.of, self.access, self.why,
-            self.is_required, self.default, self.takes_sizes,
+            attribute_name(prefix, self.suffix), self.types, low, high, self.of, self.access,
+            self.why, self.is_required, self.default, self.takes_sizes,
         )  # fmt: skip
 
 
@@ -79,7 +77,7 @@ def kind(
 ) -> Kind:
     """A kind of descriptor; read: end of a read-only attribute's name -> its values."""
     attributes = [row.attribute(prefix) for row in rows]
-    readers = {Name[f"CUDNN_ATTR_{prefix}_{end}"]: get for end, get in (read or {}).items()}
+    readers = {attribute_name(prefix, end): get for end, get in (read or {}).items()}
     return Kind(kind_of(name), prefix, {a.name: a for a in attributes}, build, readers)
 
 

@@ -11,6 +11,7 @@ from dnnc import backend as b
 from dnnc.backend.engines import knob_name
 from dnnc.choosing import heuristics
 from dnnc.engines import ENGINES
+from dnnc.expr import bound_of
 from tests.runtime.fake_driver import FakeDriver
 from tests.support import machine
 from tests.support.checked import random_inputs
@@ -580,3 +581,26 @@ def test_sizes_come_with_the_pack(fake):
     ):
         error = refused(b.execute, handle, plan, pack(uids, addresses, *rows))
         assert error.status is Status.BAD_PARAM_SHAPE_MISMATCH
+
+
+PRODUCTS = b.DNNC_ATTR_OPERATIONGRAPH_BOUND_PRODUCTS
+MAXIMA = b.DNNC_ATTR_OPERATIONGRAPH_BOUND_MAXIMA
+
+
+def test_products_of_sizes_have_bounds():
+    batch, length = dnnc.Dim("batch", max=1 << 15), dnnc.Dim("length", max=1 << 16)
+    x, y = (tensor(uid, [batch, length, 512], None, HALF) for uid in (1, 2))
+
+    def graph(*bounds):
+        relu = pointwise(b.CUDNN_POINTWISE_RELU_FWD, X=x, Y=y)
+        ops = (b.CUDNN_ATTR_OPERATIONGRAPH_OPS, D, [relu])
+        return made(b.CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, ops, *bounds)
+
+    assert refused(ranked, graph()).status is Status.NOT_SUPPORTED_SHAPE
+    product, most = (PRODUCTS, I64, [batch * length]), (MAXIMA, I64, [1 << 20])
+    bounded = graph(product, most)
+    assert ranked(bounded)
+    bound, _ = bound_of(batch * length, 1 << 20)
+    assert [own for own, _ in b.operation_graph(bounded).bounds] == [bound]
+    assert refused(graph, product).status is Status.BAD_PARAM
+    assert refused(graph, (PRODUCTS, I64, [batch]), most).status is Status.BAD_PARAM

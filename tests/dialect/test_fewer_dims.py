@@ -107,4 +107,3 @@ def test_channels_are_not_the_last_axis():
     x, channels = g.tensor([2, 3, 4, 3]), g.tensor([3])
     with pytest.raises(ValueError, match=r"dims \[3\]; accepted: \[1, 3, 1, 1\]"):
         g.batchnorm_inference(x, channels, channels, channels, channels)
-        g.validate()
