@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help test pytest registers demo docs lint sanitize clean
+.PHONY: help test check pytest registers demo docs lint sanitize clean
 
 help: ## what this says
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -12,6 +12,11 @@ help: ## what this says
 # Pyright has one core busy; the others test meanwhile.
 test: $(STAMP) ## lint, types and every test that needs no GPU
 	$(MAKE) --no-print-directory -j2 lint pytest
+
+# What a change concerns, by the imports between files; within a minute.
+check: $(STAMP) ## the tests nearest to what has changed since main, for a minute
+	$(BIN)/ruff check -q .
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.check
 
 # Compiled files are kept, whatever the surroundings say: tests start a hundred Pythons.
 pytest: $(STAMP) ## the tests alone

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.support import assembler, known_registers, rotation, seeds
+from tests.support import assembler, known_registers, rotation, seconds, seeds
 
 # Tests whose kernels are interpreted, and not assembled without the mark `assembled`.
 INTERPRETED = ("tests/engines/", "tests/choosing/", "tests/test_random_")
@@ -78,8 +78,13 @@ def _assembler_of(item):
     )
 
 
+def pytest_runtest_logreport(report):
+    seconds.add(report)
+
+
 def pytest_sessionfinish(session):
-    """Of a process that runs tests: what it has assembled goes to the file, or to its parent."""
+    """Keeps the seconds of tests; passes what was assembled to the file, or to the parent."""
+    seconds.write(session.config)
     if session.config.getoption("--write-registers"):
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["registers"] = known_registers.found

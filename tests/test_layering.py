@@ -1,13 +1,17 @@
 """Imports go down the layers and never up; only dnnc/mlir.py knows the bindings."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import imports
+
 ROOT = Path(__file__).parent.parent / "dnnc"
+PARTS = list(ROOT.iterdir())
 
 # A layer may import those after it.  Within one layer imports are free.
 LAYERS = (
@@ -57,23 +61,14 @@ def part_of(path):
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
+@functools.cache
 def imported_modules(path):
-    """(module text, line) of every import, relative ones made absolute."""
-    package = ["dnnc", *path.relative_to(ROOT).parts[:-1]]
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield alias.name, node.lineno
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            name = ".".join([*base, *(node.module or "").split(".")]).strip(".")
-            yield name, node.lineno
-            for alias in node.names:
-                yield f"{name}.{alias.name}", node.lineno
+    nodes = ast.walk(ast.parse(path.read_text()))
+    return tuple(imports.imported_modules(nodes, path, ROOT.parent))
 
 
 def imported_parts(path):
-    known = {p.stem if p.is_file() else p.name for p in ROOT.iterdir()}
+    known = {p.stem if p.is_file() else p.name for p in PARTS}
     for name, line in imported_modules(path):
         parts = name.split(".")
         if parts[0] == "dnnc" and len(parts) > 1 and parts[1] in known:

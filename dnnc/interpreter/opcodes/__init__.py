@@ -9,30 +9,30 @@ from __future__ import annotations
 from importlib import import_module
 
 FAMILIES = (
-    "access",
-    "async_store",
-    "atomic",
-    "bits",
-    "bulk",
-    "cluster",
-    "compare",
-    "control",
-    "convert",
-    "copy",
-    "floating",
-    "half",
-    "hints",
-    "integer",
-    "matrix",
-    "mbarrier",
-    "mma",
-    "move",
-    "warp",
-    "wgmma",
+    ".access",
+    ".async_store",
+    ".atomic",
+    ".bits",
+    ".bulk",
+    ".cluster",
+    ".compare",
+    ".control",
+    ".convert",
+    ".copy",
+    ".floating",
+    ".half",
+    ".hints",
+    ".integer",
+    ".matrix",
+    ".mbarrier",
+    ".mma",
+    ".move",
+    ".warp",
+    ".wgmma",
 )
 
 
 def load() -> None:
     """Import every family."""
     for family in FAMILIES:
-        import_module(f".{family}", __name__)
+        import_module(family, __name__)
