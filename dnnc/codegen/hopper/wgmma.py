@@ -220,10 +220,13 @@ class Panels:
         return self.depth or self.row_bytes // self.element_bytes
 
     @property
+    def k_bytes(self) -> int:
+        """Bytes of k of a row."""
+        return self.k * self.element_bytes
+
+    @property
     def bytes(self) -> int:
-        if self.is_k_major:
-            return self.rows * self.row_bytes
-        return self.rows // PANEL_ROWS * self.panel_bytes
+        return self.rows * self.k_bytes
 
     @property
     def panel_bytes(self) -> int:

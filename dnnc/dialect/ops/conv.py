@@ -69,6 +69,16 @@ class Convolution(Op):
     def response(self) -> Tensor:
         return self.tensor(RESPONSE)
 
+    @property
+    def moved(self) -> Tensor:
+        """The operand that is read where the filter lies, and has zeros around it."""
+        return self.tensor(self.contraction.moved)
+
+    @property
+    def made(self) -> Tensor:
+        """The result."""
+        return self.tensor(self.contraction.result)
+
     def _label(self, role: str) -> str:
         return self.tensor_fields[role].upper()
 
@@ -332,6 +342,10 @@ class ConvDgrad(Convolution):
     dy: Tensor = operand("[N, K, (O, P,) Q]", frontend="loss", backend="DY")
     w: Tensor = operand("[K, C / groups, (T, R,) S]", frontend="filter", backend="W")
     dx: Tensor = result("[N, C, (D, H,) W]", backend="DX")
+
+
+# What a filter gives of a tensor that it moves over: engines take both as convolutions.
+Convolved = ConvFprop | ConvDgrad
 
 
 class ConvWgrad(Convolution):

@@ -26,19 +26,19 @@ _SUPPORTED = (
 
 def computes(fusion: Fusion) -> bool:
     """Whether operations come before X."""
-    return conv_of(fusion).x in fusion.producers
+    return conv_of(fusion).moved in fusion.producers
 
 
 @remembered
 def raws_of(fusion: Fusion) -> tuple[Tensor, ...]:
     """The tensors that these read at X's own elements, those first that are as wide as these; X
     itself where nothing is computed."""
-    x = conv_of(fusion).x
+    x = conv_of(fusion).moved
     if not computes(fusion):
         return (x,)
     read = fusion.read_inputs(x)
     found = [t for t in read if t.shape == x.shape and not t.is_by_value]
-    return tuple(sorted(found, key=lambda t: t.type.bits != conv_of(fusion).x.type.bits))
+    return tuple(sorted(found, key=lambda t: t.type.bits != conv_of(fusion).moved.type.bits))
 
 
 def loaded_shape(fusion: Fusion, place: int = 0) -> ConvShape:
@@ -56,13 +56,13 @@ def beside_bytes(fusion: Fusion, panel: int) -> tuple[int, ...]:
 
 def kept_operands(fusion: Fusion) -> tuple[Tensor, ...]:
     """X, if it is computed and an output too."""
-    x = conv_of(fusion).x
+    x = conv_of(fusion).moved
     return (x,) if computes(fusion) and x in fusion.outputs else ()
 
 
 def rewrites_in_place(fusion: Fusion) -> bool:
     """Whether a raw tile is as large as the one that is made of it."""
-    return raws_of(fusion)[0].type.bits == conv_of(fusion).x.type.bits
+    return raws_of(fusion)[0].type.bits == conv_of(fusion).moved.type.bits
 
 
 # ---- the support surface
@@ -71,11 +71,11 @@ def rewrites_in_place(fusion: Fusion) -> bool:
 def before_reasons(fusion: Fusion) -> list[Reason]:
     """Why what comes before X is not what the engine computes."""
     op = conv_of(fusion)
-    for other in fusion.upstream(op.x):
+    for other in fusion.upstream(op.moved):
         if not isinstance(other, Pointwise) or other.mode == "gen_index":
             return [pattern_reason(f"{other.label} before {op.label}", _SUPPORTED, other)]
-    for tensor in fusion.read_inputs(conv_of(fusion).x):
-        if not _is_read_as_supported(tensor, op.x):
+    for tensor in fusion.read_inputs(conv_of(fusion).moved):
+        if not _is_read_as_supported(tensor, op.moved):
             return [pattern_reason(f"{tensor.label} of dims {text(tensor.shape)}", _SUPPORTED)]
     raws = raws_of(fusion)
     if not 1 <= len(raws) <= _MOST_RAWS:
@@ -97,7 +97,8 @@ def _kept_reasons(fusion: Fusion) -> list[Reason]:
         shape = shape_of(conv_of(fusion))
         is_once = all(w == Window(1) for w in shape.windows)
         matrix = pixel_matrix(tensor, shape.groups) if is_once else None
-        if matrix is None or tma.refusal(matrix, (2, 1)) or tensor.type != conv_of(fusion).x.type:
+        is_same = tensor.type == conv_of(fusion).moved.type
+        if matrix is None or tma.refusal(matrix, (2, 1)) or not is_same:
             return [pattern_reason(f"{tensor.label} before the convolution is stored", supported)]
     return []
 
@@ -111,7 +112,7 @@ def _is_read_as_supported(tensor: Tensor, x: Tensor) -> bool:
 
 def computed_shape_reasons(fusion: Fusion, shape: ConvShape) -> list[Reason]:
     """Reasons why a convolution's pixels can't be computed where TMA brings them."""
-    elems = CHUNK_BYTES * 8 // conv_of(fusion).x.type.bits
+    elems = CHUNK_BYTES * 8 // conv_of(fusion).moved.type.bits
     if shape.c_group % elems:
         what = f"X of groups of {shape.c_group} channels, computed"
         return [Reason(Status.NOT_SUPPORTED_SHAPE, "channels", what, f"a multiple of {elems}")]

@@ -34,6 +34,8 @@ def shape_of_knobs(
 def side_by_side(shape: ConvShape, row: wgmma.Instruction) -> ConvShape | None:
     """The convolution with the groups that fill a panel as one; None: they can't be."""
     group_bytes = shape.c_group * row.element_bytes
+    if shape.is_transposed:  # whose rows of several groups lie in one another's places
+        return None
     if shape.groups == 1 or group_bytes not in (wgmma.K_BYTES, 2 * wgmma.K_BYTES):
         return None
     beside = wgmma.ROW_BYTES // group_bytes

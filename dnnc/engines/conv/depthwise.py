@@ -21,7 +21,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.scalars.scalar import accumulation_type
 from ...dialect.fusion import Fusion, remembered
-from ...dialect.ops import ConvFprop
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...target import STATIC_SMEM_BYTES, Target
@@ -73,7 +73,7 @@ class ConvDepthwiseEngine:
         if declined := anchor_reasons(fusion, _PATTERN):
             return declined
         op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
-        for name, operand in (("X", op.x), ("W", op.w)):
+        for name, operand in (("X", op.moved), ("W", op.w)):
             if operand in fusion.producers and operand.type.kind == "u":
                 what = f"{name} of {op.label}, which is computed, is {operand.type}"
                 supported = "signed integers, floats"
@@ -85,7 +85,7 @@ class ConvDepthwiseEngine:
         reasons += fp8_reasons(fusion, target) + too_large_reasons(fusion)
         return tuple(reasons)
 
-    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+    def _shape_reasons(self, op: Convolved) -> list[Reason]:
         def reason(clause: str, what: str, supported: str) -> list[Reason]:
             return [Reason(Status.NOT_SUPPORTED_SHAPE, clause, what, supported)]
 
@@ -182,7 +182,7 @@ class ConvDepthwiseEngine:
         output.launch(kernel, (made.blocks, 1, 1))
 
 
-def _facts(shape: ConvShape, op: ConvFprop, inputs: Sequence[Tensor]) -> DepthwiseFacts:
+def _facts(shape: ConvShape, op: Convolved, inputs: Sequence[Tensor]) -> DepthwiseFacts:
     return DepthwiseFacts.of(shape, accumulation_type(op.compute_type), inputs)
 
 

@@ -50,7 +50,7 @@ def predicted(
     come from caches, in no time that shows.
     """
     op = conv_of(fusion)
-    spatial = typical(product((op.y.shape[0], *tiling.counts(op.y.shape[2:]))))
+    spatial = typical(product((op.made.shape[0], *tiling.counts(op.made.shape[2:]))))
     runs = -(-spatial // (tiling.strips * tiling.turns))
     blocks = max(1, runs * (facts.channels // (tiling.width * tiling.fragments)))
     most = -(-blocks // target.sm_count)  # of an SM
@@ -91,7 +91,7 @@ def _sector_bytes(fusion: Fusion, facts: DepthwiseFacts, tiling: DepthwiseTiling
     if not facts.is_last or tiles == 1 or own * size >= LINE_BYTES:
         return 0
     outputs = typical(facts.shape.pixels)
-    inputs = typical(op.x.elements()) // (facts.shape.groups * facts.shape.c_group)
+    inputs = typical(op.moved.elements()) // (facts.shape.groups * facts.shape.c_group)
     read = max(1, own // facts.shape.k_group) * facts.shape.c_group * size
     # Pixels side by side share sectors, unless strides pass over some.
     inputs_bytes = min(inputs * read, outputs * facts.shape.taps * _sectors(read))

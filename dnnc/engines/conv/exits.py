@@ -23,13 +23,13 @@ def exits_of(fusion: Fusion) -> tuple[Reduction, ...]:
 
 def pixel_axes(fusion: Fusion) -> set[int]:
     """The pixel axes of Y's dims, as far as they are not 1."""
-    dims = conv_of(fusion).y.shape
+    dims = conv_of(fusion).made.shape
     return {axis for axis in (0, *range(2, len(dims))) if dims[axis].constant != 1}
 
 
 def exit_axes_reasons(fusion: Fusion) -> list[Reason]:
     """Pixels are counted through images, rows and columns: all are reduced, or none."""
-    dims, pixels = conv_of(fusion).y.shape, pixel_axes(fusion)
+    dims, pixels = conv_of(fusion).made.shape, pixel_axes(fusion)
     for op in exits_of(fusion):
         reduced = pixels & set(op.axes)
         if reduced and reduced != pixels:
@@ -54,7 +54,7 @@ def exit_seconds(
     seconds, kernels = 0.0, 0
     pixels, channels = (
         typical(shape_of(conv_of(fusion)).pixels),
-        typical(conv_of(fusion).y.shape[1]),
+        typical(conv_of(fusion).made.shape[1]),
     )
     for op in exits_of(fusion):
         elements = typical(op.y.elements())

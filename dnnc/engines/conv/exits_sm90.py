@@ -48,7 +48,7 @@ def _boolean_reasons(fusion: Fusion) -> list[Reason]:
 def _has_whole_bytes(output: Tensor, fusion: Fusion) -> bool:
     op = conv_of(fusion)
     channels = output.shape[1] // shape_of(op).groups
-    return output.shape == op.y.shape and whole_bytes(output, 1, channels)
+    return output.shape == op.made.shape and whole_bytes(output, 1, channels)
 
 
 # ---- knobs
@@ -79,7 +79,7 @@ def booleans_of(fusion: Fusion) -> list[Tensor]:
 
 def whole_outputs(fusion: Fusion) -> list[Tensor]:
     """The outputs of Y's dims that are no booleans."""
-    dims, kept = conv_of(fusion).y.shape, kept_operands(fusion)
+    dims, kept = conv_of(fusion).made.shape, kept_operands(fusion)
     return [t for t in fusion.outputs if t.shape == dims and t.type.kind != "b" and t not in kept]
 
 

@@ -50,7 +50,7 @@ def main_loop_knobs(knobs: Knobs) -> Knobs:
 
 def conv_row_of(fusion: Fusion) -> wgmma.Instruction:
     op = conv_of(fusion)
-    return instruction_of_types(op.x.type, op.w.type)
+    return instruction_of_types(op.moved.type, op.w.type)
 
 
 def beside_of(fusion: Fusion, knobs: Knobs) -> int:
@@ -80,7 +80,7 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
             (staged_y_loads(fusion), pixels_move_by_tma),
         )
     )
-    whole, before = len(whole_outputs(fusion)), fusion.upstream(op.x)
+    whole, before = len(whole_outputs(fusion)), fusion.upstream(op.moved)
     return ProductFacts(
         row=row,
         products=1,
@@ -92,7 +92,7 @@ def conv_facts_of(fusion: Fusion, beside: int) -> ProductFacts:
         is_computed=(False, False),
         computes=False,
         is_async=(True, True),
-        along_rows=((False, False),),
+        along_rows=((False, not shape.is_filter_k_major),),
         raw=(),
         is_aligned=True,
         swaps=(0,) if booleans_of(fusion) else (0, 1),
@@ -148,7 +148,7 @@ def _most_sums(fusion: Fusion) -> int:
 
 def y_loads(fusion: Fusion) -> list[Tensor]:
     """The values of Y's dims that g2 reads."""
-    dims = conv_of(fusion).y.shape
+    dims = conv_of(fusion).made.shape
     after = {t for op in fusion.ops if fusion.roles[op] == "g2" for t in op.read_operands}
     return [t for t in fusion.inputs if t in after and t.shape == dims and not t.is_by_value]
 

@@ -43,8 +43,8 @@ def predicted(
 ) -> Prediction:
     """Predicted seconds: memory, the L1 cache or products, and a part of what instructions take."""
     op, shape = conv_of(fusion), facts.shape
-    strips = -(-typical(product((op.y.shape[0], op.y.shape[-1]))) // PIXELS)
-    for extent, tile in zip(op.y.shape[2:-1], tiling.tiles(len(shape.windows) - 1), strict=True):
+    strips = -(-typical(product((op.made.shape[0], op.made.shape[-1]))) // PIXELS)
+    for extent, tile in zip(op.made.shape[2:-1], tiling.tiles(len(shape.windows) - 1), strict=True):
         strips *= -(-typical(extent) // tile)
     parts = shape.groups * shape.k_group // tiling.results
     runs = -(-strips // (tiling.strips * tiling.turns))

@@ -73,8 +73,8 @@ class ConvGroupedSm80Engine:
         if declined := anchor_reasons(fusion, _PATTERN):
             return declined
         op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
-        if op.x.type == op.w.type and op.x.type in _TYPES:
-            reasons += compute_reasons(op.compute_type, op.x.type, op.w.type)
+        if op.moved.type == op.w.type and op.moved.type in _TYPES:
+            reasons += compute_reasons(op.compute_type, op.moved.type, op.w.type)
         else:
             reasons += type_reasons(op, f"both of {', '.join(map(str, _TYPES))}")
         reasons += self._shape_reasons(fusion)
@@ -157,8 +157,8 @@ class ConvGroupedSm80Engine:
 def _facts_of(fusion: Fusion) -> GroupedFacts:
     op = conv_of(fusion)
     shape = shape_of(op)
-    met = [op.x] if op.x in fusion.inputs else fusion.inputs
-    return GroupedFacts(shape, op.x.type, _tap_registers(shape, op.x.shape, met))
+    met = [op.moved] if op.moved in fusion.inputs else fusion.inputs
+    return GroupedFacts(shape, op.moved.type, _tap_registers(shape, op.moved.shape, met))
 
 
 def _tap_registers(shape: ConvShape, dims: Sequence[Expr], tensors: Iterable[Tensor]) -> int | None:

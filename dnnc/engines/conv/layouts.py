@@ -1,21 +1,24 @@
 """Copies to channels last for engines of convolutions: images, filters, results in other layouts.
 
-A filter that is cast to the type it is multiplied in is always copied, converted on the way.
+A filter that is cast to the type it is multiplied in is always copied, converted on the way.  The
+filter of a gradient is read transposed: its K are what channels are forward, and lie together in a
+copy of it.  Of 16 bits `wgmma` reads it as it is, with its channels last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion
-from ...dialect.ops import ConvFprop, Pointwise
+from ...dialect.ops import ConvDgrad, Pointwise
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...expr import Expr, ceildiv
 from ..product.region_sm90 import product_calls
 from ..views.relaid import Cast, RelaidFusion, RelaidRegion, Rule, twin_at, twin_of
-from .pattern import conv_of
+from .pattern import conv_of, is_gradient
 
 _ACCESS_BITS = 128  # that strides are multiples of, for TMA
 _Dims = tuple[Expr, ...]
@@ -38,8 +41,10 @@ def relaid_fusion(fusion: Fusion, copied: Copied) -> RelaidFusion:
     """A fusion of one convolution, channels last."""
     op = conv_of(fusion)
     cast = _cast_of(fusion, op) if copied.filters else None
-    rule = _rule(op.x, (op.x.shape, op.w.shape, op.y.shape), copied)
-    return RelaidFusion.of(fusion, rule, cast and Cast(cast, _channels_last))
+    is_transposed = isinstance(op, ConvDgrad)
+    dims = (op.moved.shape, op.w.shape, op.made.shape)
+    rule = _rule(op.moved, op.w, dims, copied, is_transposed=is_transposed)
+    return RelaidFusion.of(fusion, rule, cast and Cast(cast, _filter_twin(is_transposed)))
 
 
 def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
@@ -47,15 +52,18 @@ def relaid_region(region: Region, copied: Copied) -> RelaidRegion:
     (call,) = product_calls(region)
     x, w = list(call.operands)[:2]
     dims = [region.dims_of(value) for value in (x, w, call.results[0])]
-    rule = _rule(region.arguments.get(x), dims, copied)
+    is_transposed = is_gradient(call)
+    image, filter_ = (region.arguments.get(value) for value in (x, w))
+    rule = _rule(image, filter_, dims, copied, is_transposed=is_transposed)
     is_cast = copied.filters and w not in region.arguments
-    return RelaidRegion.of(region, rule, Cast(w.owner, _channels_last) if is_cast else None)
+    cast = Cast(w.owner, _filter_twin(is_transposed)) if is_cast else None
+    return RelaidRegion.of(region, rule, cast)
 
 
-def _cast_of(fusion: Fusion, op: ConvFprop) -> Pointwise | None:
+def _cast_of(fusion: Fusion, op: Convolved) -> Pointwise | None:
     """The identity that gives W its type, of an input, if nothing else needs that."""
     cast = fusion.producers.get(op.w)
-    if not isinstance(cast, Pointwise) or cast.mode != "identity" or op.w is op.x:
+    if not isinstance(cast, Pointwise) or cast.mode != "identity" or op.w is op.moved:
         return None
     is_input = cast.x in fusion.inputs and not cast.x.is_by_value and cast.x.type.kind != "b"
     others = [other for other in fusion.ops if other is not op and op.w in other.operands]
@@ -63,13 +71,26 @@ def _cast_of(fusion: Fusion, op: ConvFprop) -> Pointwise | None:
     return cast if is_input and is_alone else None
 
 
-def _rule(image: Tensor | None, dims: Sequence[_Dims], copied: Copied) -> Rule:
-    """image: X; None: it is computed.  dims: of X, W and Y."""
+def _filter_twin(is_transposed: bool) -> Callable[[Tensor], Tensor]:
+    return _filters_last if is_transposed else _channels_last
+
+
+def _rule(
+    image: Tensor | None,
+    filter_: Tensor | None,
+    dims: Sequence[_Dims],
+    copied: Copied,
+    *,
+    is_transposed: bool,
+) -> Rule:
+    """image, filter_: X and W; None: computed, or cast.  dims: of X, W and Y."""
     x, w, y = dims
     wanted = [x, *([w] if copied.filters else []), *([y] if copied.results else [])]
     operands = [w] if x[1] != w[1] else [x, w]  # groups' channels can't have gaps
 
     def twin(tensor: Tensor) -> Tensor | None:
+        if tensor is filter_ and is_transposed and tensor is not image:
+            return None if _is_read_transposed(tensor) else _filters_last(tensor)
         if tensor.is_by_value or tensor.type.kind == "b" or tensor.shape not in wanted:
             return None
         if tensor.shape[1].constant is None:
@@ -106,6 +127,22 @@ def _channels_last(tensor: Tensor) -> Tensor:
     channels, access = tensor.shape[1].constant, max(1, _ACCESS_BITS // tensor.type.bits)
     assert channels is not None, "channels are a fixed size"
     return twin_of(tensor, (0, *range(2, tensor.rank), 1), -(-channels // access) * access)
+
+
+def _is_read_transposed(filter_: Tensor) -> bool:
+    """Whether the filter of a gradient is read as it is: K lie together, or what `wgmma` turns."""
+    k, *others = range(filter_.rank)
+    if filter_.layout[k].constant == 1:
+        return not _is_unaligned(filter_, others)
+    is_turned = filter_.type.bits == 16 and filter_.layout[1].constant == 1
+    return is_turned and not _is_unaligned(filter_, (k, *others[1:]))
+
+
+def _filters_last(filter_: Tensor) -> Tensor:
+    """Whose taps' K begin at whole 16 bytes."""
+    k, access = filter_.shape[0].constant, max(1, _ACCESS_BITS // filter_.type.bits)
+    assert k is not None, "filters are of a fixed size"
+    return twin_of(filter_, (*range(1, filter_.rank), 0), -(-k // access) * access)
 
 
 def _with_whole_rows(tensor: Tensor) -> Tensor | None:

@@ -66,9 +66,7 @@ class TapOperand:
 
     def __post_init__(self) -> None:
         self.is_rows = bool(self.plan["is_rows"])
-        self.panels = wgmma.Panels(
-            self.tile_rows, self.row.element_bytes, row_bytes=self.panel_row_bytes
-        )
+        self.panels = self._panels()
         self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
         self.box, self.map = self._box_and_map()
 
@@ -97,14 +95,24 @@ class TapOperand:
     ) -> None:
         """Starts the copy of this block's share of a tile, from a row and k on."""
         share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
-        moved = ops.mul(share, self.share_rows)
+        begins = ops.mul(share, self.share_rows)
         channels = self.shape.padded_channels(self.panels.k)
         tap = ops.div(first_k, channels) if self.shape.taps > 1 else 0
         channel = ops.sub(first_k, ops.mul(tap, channels))
-        there = self._there(batch, first, moved, tap, channel)
-        place = smem.byte_pointer(stage, self.plan["offset"])
-        place = smem.byte_pointer(place, ops.mul(moved, self.row_bytes))
-        type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
+        for offset in range(0, self.share_rows, self.box_rows):
+            moved = ops.add(begins, offset)
+            there = self._there(batch, first, moved, tap, channel)
+            place = smem.byte_pointer(stage, self.plan["offset"])
+            place = smem.byte_pointer(place, ops.mul(moved, self.row_bytes))
+            type(self).copy(place, self.map, *there, barrier, to_ranks=to_ranks)
+
+    @property
+    def box_rows(self) -> int:
+        """Rows of the tile that one copy brings."""
+        return self.share_rows
+
+    def _panels(self) -> wgmma.Panels:
+        return wgmma.Panels(self.tile_rows, self.row.element_bytes, row_bytes=self.panel_row_bytes)
 
     def _box_and_map(self) -> tuple[Any, Any]:
         """The box that one copy brings, and its tensor map."""
@@ -142,7 +150,10 @@ class PixelOperand(TapOperand):
 
 @dataclass
 class FilterOperand(TapOperand):
-    """W: rows are output channels of a group, or of groups side by side."""
+    """W: rows are output channels of a group, or of groups side by side.
+
+    Of a transposed one, whose output channels may be contiguous, the instruction transposes panels.
+    """
 
     is_a = False
     copy = staticmethod(tma.load)
@@ -151,17 +162,37 @@ class FilterOperand(TapOperand):
     def panel_row_bytes(self) -> int:
         return filter_row_bytes(self.shape, self.row)
 
+    @property
+    def box_rows(self) -> int:
+        return self.share_rows if self.panels.is_k_major else wgmma.PANEL_ROWS
+
+    def _panels(self) -> wgmma.Panels:
+        if self.shape.is_filter_k_major:
+            return super()._panels()
+        size = self.row.element_bytes
+        return wgmma.Panels(self.tile_rows, size, False, depth=self.panel_row_bytes // size)
+
     def _box_and_map(self) -> tuple[Any, Any]:
-        w = self.shape.w
-        box = tma.Box(w, (1, 0), (self.panels.k, self.share_rows), element_of(w))
+        w, axes = self.shape.filter(self.panels.k)
+        extents = (self.box_rows, self.panels.k)
+        if self.panels.is_k_major:
+            axes, extents = axes[::-1], extents[::-1]
+        box = tma.Box(w, axes, extents, element_of(w))
         return box, tma.map_argument(self.kernel, box)
 
     def _there(
         self, batch: Batch, first: Any, moved: Any, tap: Any, channel: Any
     ) -> Sequence[Sequence[Any]]:
-        output = ops.add(first, ops.mul(group_of(batch), self.shape.k_group))
-        at = [Index(ops.add(output, moved)), Index(channel), *map(Index, self._tap(tap))]
-        return (tma.place(self.box, at),)
+        group, taps = group_of(batch), self._tap(tap)
+        if not self.shape.is_transposed:
+            output = ops.add(first, ops.mul(group, self.shape.k_group))
+            at = [ops.add(output, moved), channel, *taps]
+        elif self.box.tensor is self.shape.w:
+            channel = ops.add(channel, ops.mul(group, self.shape.c_group))
+            at = [channel, ops.add(first, moved), *taps]
+        else:
+            at = [group, channel, ops.add(first, moved), *taps]
+        return (tma.place(self.box, list(map(Index, at))),)
 
     def _tap(self, number: Any) -> list[Any]:
         """Where the filter has the tap with a number, along each spatial axis."""

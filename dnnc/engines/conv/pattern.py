@@ -4,6 +4,8 @@
     Y [pixels of the output, K] = X' [pixels of the output, taps * C] @ W' [taps * C, K]
 
 for each group of channels; X' has what each tap of the filter meets of X, and is never stored.
+The gradient by the image is such a product, too, where its stride is 1: X is then dY, Y is dX, C
+are the filters and K the channels, and the filter is turned around and read transposed.
 Channels come in whole panels of `panel` elements, those past C zeros: k counts through the taps,
 the last spatial axis fastest, and through the padded channels of each.  On Hopper a panel is 128
 bytes, or of groups of up to 64 bytes of channels 64: half of it would be zeros otherwise, in shared
@@ -23,7 +25,8 @@ from ...codegen.hopper.im2col import Window
 from ...codegen.region import Region
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
-from ...dialect.ops import ConvFprop
+from ...dialect.ops import ConvDgrad
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 from ...expr import Expr, product
@@ -34,9 +37,11 @@ NARROW_BYTES = 64  # of a panel that has few channels
 
 @dataclass(frozen=True, eq=False)
 class ConvShape:
-    """A convolution forward; windows: of the spatial axes.  is_turned: the last tap comes first.
+    """A convolution of X that gives Y; windows: of the spatial axes.  is_turned: the last tap
+    comes first.
 
-    x [N, C, spatial], w [K, C / groups, spatial]; fixed channels and filter sizes.
+    x [N, C, spatial]; fixed channels and filter sizes.  w [K, C / groups, spatial], or where it
+    is_transposed, as of a gradient, [C, K / groups, spatial].  apart: all groups.
     beside: groups that are worked on as one, see `conv.beside_sm90`.
     """
 
@@ -44,38 +49,60 @@ class ConvShape:
     w: Tensor
     windows: tuple[Window, ...]
     is_turned: bool
+    apart: int
+    is_transposed: bool = False
     beside: int = 1
 
     @staticmethod
     def of(
+        op_name: str,
         x: Tensor,
         w: Tensor,
+        made: Sequence[Expr],
         pre: Sequence[int],
         post: Sequence[int],
         stride: Sequence[int],
         dilation: Sequence[int],
         mode: str,
     ) -> ConvShape:
-        """From the operation's attributes."""
+        """From the operation's name and attributes; made: dims of its result."""
+        is_gradient, is_turned = op_name == ConvDgrad.op_name, mode == "CONVOLUTION"
         windows = tuple(
             Window(_fixed(taps), *rest)
             for taps, *rest in zip(w.shape[2:], stride, dilation, pre, post, strict=True)
         )
-        return ConvShape(x, w, windows, mode == "CONVOLUTION")
+        image = made if is_gradient else x.shape
+        groups = _fixed(image[1]) // _fixed(w.shape[1])
+        if not is_gradient:
+            return ConvShape(x, w, windows, is_turned, groups)
+        windows = tuple(map(window_of_gradient, windows))
+        return ConvShape(x, w, windows, not is_turned, groups, is_transposed=True)
+
+    @property
+    def filter_axes(self) -> tuple[int, int]:
+        """W's axes of output channels and of input channels."""
+        return (1, 0) if self.is_transposed else (0, 1)
+
+    @property
+    def groups(self) -> int:
+        return self.apart // self.beside
 
     @property
     def c_group(self) -> int:
         """Input channels of a group."""
-        return _fixed(self.w.shape[1]) * self.beside
-
-    @property
-    def groups(self) -> int:
-        return _fixed(self.x.shape[1]) // self.c_group
+        return _fixed(self.x.shape[1]) // self.groups
 
     @property
     def k_group(self) -> int:
         """Output channels of a group."""
-        return _fixed(self.w.shape[0]) // self.groups
+        return self.k // self.groups
+
+    @property
+    def k(self) -> int:
+        """Output channels."""
+        return (
+            _fixed(self.w.shape[1]) * self.apart if self.is_transposed else _fixed(self.w.shape[0])
+        )
 
     @property
     def taps(self) -> int:
@@ -97,7 +124,7 @@ class ConvShape:
         """Dims of the output."""
         pairs = zip(self.windows, self.x.shape[2:], strict=True)
         outputs = (window.outputs(extent) for window, extent in pairs)
-        return (self.x.shape[0], self.w.shape[0], *outputs)
+        return (self.x.shape[0], Expr.of(self.k), *outputs)
 
     @cached_property
     def pixels(self) -> Expr:
@@ -144,7 +171,7 @@ class ConvShape:
         [groups, C / groups, N, spatial]: the map ends with the group's channels, and N is one more
         axis that pixels are counted through.
         """
-        if self.groups == 1 or self.c_group % panel == 0:
+        if self._ends_with_panels(panel):
             return self.x, self.windows
         n, _, *spatial = self.x.shape
         n_stride, c_stride, *strides = self.x.layout
@@ -154,9 +181,32 @@ class ConvShape:
         )
         return image, (Window(1), *self.windows)
 
+    def _ends_with_panels(self, panel: int) -> bool:
+        """Whether no panel of a group's channels reaches those of another."""
+        return self.groups == 1 or self.c_group % panel == 0
+
     def is_split_by_groups(self, panel: int) -> bool:
         """Whether groups are an axis of `image`."""
         return self.image(panel)[0] is not self.x
+
+    def filter(self, panel: int) -> tuple[Tensor, tuple[int, int]]:
+        """W as TMA brings it, and its axes of output and input channels.
+
+        A transposed one counts a group's input channels among those of all groups, and has groups
+        as its first axis where `image` has.
+        """
+        out, in_ = self.filter_axes
+        if not self.is_transposed or self._ends_with_panels(panel):
+            return self.w, (out, in_)
+        stride = self.w.layout[in_]
+        dims = (Expr.of(self.groups), Expr.of(self.c_group), *self.w.shape[1:])
+        strides = (stride * self.c_group, stride, *self.w.layout[1:])
+        return replace(self.w, dims=dims, strides=strides), (1 + out, 1 + in_)
+
+    @property
+    def is_filter_k_major(self) -> bool:
+        """Whether W's input channels are contiguous, not its output channels."""
+        return not self.is_transposed or self.w.layout[0].constant == 1
 
     def refusal(self, panel: int) -> str | None:
         """Why TMA can't bring an operand."""
@@ -165,19 +215,36 @@ class ConvShape:
             return f"X of groups of {self.c_group} channels, with {self.x.rank - 2} spatial dims"
         if (what := im2col.refusal(image, windows)) is not None:
             return f"X with {what}"
-        if (what := tma.refusal(self.w, (1, 0))) is not None:
+        w, (out, in_) = self.filter(panel)
+        axes = (in_, out) if self.is_filter_k_major else (out, in_)
+        if (what := tma.refusal(w, axes)) is not None:
             return f"W with {what}"
         return None
 
 
-def conv_of(fusion: Fusion) -> ConvFprop:
-    """The convolution of a fusion that has one."""
-    return next(op for op in fusion.ops if isinstance(op, ConvFprop))
+def window_of_gradient(window: Window) -> Window:
+    """How the filter moves over dY, where it moves so over X, by a stride of 1."""
+    assert window.stride == 1, f"{window} has gradients of several phases"
+    pre, post = window.reach - window.pre, window.reach - window.post
+    return replace(window, pre=pre, post=post)
 
 
-def shape_of(op: ConvFprop) -> ConvShape:
+def conv_of(fusion: Fusion) -> Convolved:
+    """The convolution of a fusion that has one, forward or its gradient by the image."""
+    return next(op for op in fusion.ops if isinstance(op, Convolved))
+
+
+def shape_of(op: Convolved) -> ConvShape:
     return ConvShape.of(
-        op.x, op.w, op.pre_padding, op.post_padding, op.stride, op.dilation, op.convolution_mode
+        op.op_name,
+        op.moved,
+        op.w,
+        op.made.shape,
+        op.pre_padding,
+        op.post_padding,
+        op.stride,
+        op.dilation,
+        op.convolution_mode,
     )
 
 
@@ -188,9 +255,17 @@ def conv_of_call(region: Region, call: Any) -> ConvShape:
     pre, post, stride, dilation = (
         dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names
     )
+    name = ir.StringAttr(attributes["dnn.anchor"]).value
     mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
     x, w = (_tensor_of(region, value) for value in call.operands)
-    return ConvShape.of(x, w, pre, post, stride, dilation, mode)
+    made = region.dims_of(call.results[0])
+    return ConvShape.of(name, x, w, made, pre, post, stride, dilation, mode)
+
+
+def is_gradient(call: Any) -> bool:
+    """Whether a call of a convolution's anchor is of its gradient by the image."""
+    name = structure.anchor_of(call).attributes["dnn.anchor"]
+    return ir.StringAttr(name).value == ConvDgrad.op_name
 
 
 def _tensor_of(region: Region, value: Any) -> Tensor:

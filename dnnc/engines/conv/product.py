@@ -16,7 +16,8 @@ from dataclasses import replace
 
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
-from ...dialect.ops import ConvFprop, Matmul, Pointwise, Reduction
+from ...dialect.ops import Matmul, Pointwise, Reduction
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor, packed_strides, text
 from ...errors import Status
 from ...expr import Expr, product
@@ -67,7 +68,7 @@ def product_fusion(fusion: Fusion) -> Fusion:
     """The fusion of the products that one without `product_refusals` stands for."""
     op = conv_of(fusion)
     flat = {t: flat_filter(t) if t is op.w else flat_image(t) for t in fusion.tensors}
-    matmul = Matmul(a=flat[op.w], b=flat[op.x], c=flat[op.y], compute_type=op.compute_type)
+    matmul = Matmul(a=flat[op.w], b=flat[op.moved], c=flat[op.made], compute_type=op.compute_type)
     matmul.name = op.name
     ops = tuple(matmul if other is op else other.with_tensors(flat) for other in fusion.ops)
     return Fusion(fusion.index, ops, tuple(flat[t] for t in fusion.outputs))
@@ -81,7 +82,7 @@ def product_refusals(fusion: Fusion) -> tuple[Reason, ...]:
     return tuple(declined or _pixel_reasons(fusion, op))
 
 
-def _window_reasons(op: ConvFprop) -> list[Reason]:
+def _window_reasons(op: Convolved) -> list[Reason]:
     """Taps, strides and paddings; groups would be products of their own."""
     spatial = op.w.shape[2:]
     found = {
@@ -100,16 +101,16 @@ def _window_reasons(op: ConvFprop) -> list[Reason]:
     return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, supported)]
 
 
-def _filter_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
+def _filter_reasons(fusion: Fusion, op: Convolved) -> list[Reason]:
     """W is another matrix than all other tensors are."""
     others = (t for other in fusion.ops if other is not op for t in other.operands)
-    if op.w in fusion.producers or op.w is op.x or op.w in others or op.w.is_by_value:
+    if op.w in fusion.producers or op.w is op.moved or op.w in others or op.w.is_by_value:
         what = f"W of {op.label} is computed, or read by another operation"
         return [pattern_reason(what, "W in memory, which the convolution alone reads")]
     return []
 
 
-def _around_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
+def _around_reasons(fusion: Fusion, op: Convolved) -> list[Reason]:
     """Operations that tell pixels of an image apart by more than their number."""
     supported = "pointwise operations, and reductions of whole images"
     for other in fusion.ops:
@@ -118,7 +119,7 @@ def _around_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
         if _counts_along_pixels(other):
             what = f"{other.label} along a spatial axis"
             return [pattern_reason(what, supported)]
-    spatial = op.x.shape[2:]
+    spatial = op.moved.shape[2:]
     for tensor in fusion.tensors:
         own = tensor.shape[2:]
         if tensor is not op.w and own != spatial and any(n.constant != 1 for n in own):
@@ -132,7 +133,7 @@ def _counts_along_pixels(op: Op) -> bool:
     return isinstance(op, Pointwise) and op.mode == "gen_index" and (op.axis or 0) > 1
 
 
-def _pixel_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
+def _pixel_reasons(fusion: Fusion, op: Convolved) -> list[Reason]:
     """Strides of what lies in memory."""
     stored = [t for t in (*fusion.inputs, *fusion.outputs) if t is not op.w and not t.is_by_value]
     for tensor in stored:
@@ -140,23 +141,23 @@ def _pixel_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
             what = f"{tensor.label} of dims {text(tensor.shape)}, strides {text(tensor.layout)}"
             supported = "spatial axes that are one row of pixels, as without gaps between rows"
             return [Reason(Status.NOT_SUPPORTED_LAYOUT, "pixels", what, supported)]
-    images = [t for t in stored if t.shape in (op.x.shape, op.y.shape)]
+    images = [t for t in stored if t.shape in (op.moved.shape, op.made.shape)]
     if not any(_is_along_pixels(t) for t in images):
         # Where all pixels lie as channels do, those of all images are one matrix: conv_sm90's.
         what = f"X and Y of {op.label} with channels last"
         supported = "neighbouring pixels side by side, of X or of a tensor of Y's dims"
         return [Reason(Status.NOT_SUPPORTED_LAYOUT, "pixels", what, supported)]
-    return _type_reasons(fusion, op) or count_reasons(product(op.x.shape[2:]), "an image")
+    return _type_reasons(fusion, op) or count_reasons(product(op.moved.shape[2:]), "an image")
 
 
-def _type_reasons(fusion: Fusion, op: ConvFprop) -> list[Reason]:
+def _type_reasons(fusion: Fusion, op: Convolved) -> list[Reason]:
     """`wgmma` reads operands whose k is not contiguous of 16 bits alone: of others, threads would
     turn each tile again for every tile of channels, where conv_sm90 copies X once."""
-    read = fusion.read_inputs(op.x) if op.x in fusion.producers else [op.x]
-    turned = [t for t in read if t.shape == op.x.shape and _is_along_pixels(t)]
-    if op.x.type.bits == 16 or not turned:
+    read = fusion.read_inputs(op.moved) if op.moved in fusion.producers else [op.moved]
+    turned = [t for t in read if t.shape == op.moved.shape and _is_along_pixels(t)]
+    if op.moved.type.bits == 16 or not turned:
         return []
-    what = f"X {op.x.type} of {turned[0].label}, whose neighbouring pixels are side by side"
+    what = f"X {op.moved.type} of {turned[0].label}, whose neighbouring pixels are side by side"
     supported = "X of f16 or bf16, or with channels last"
     return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 

@@ -20,7 +20,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.walk.loops import Loops
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
-from ...dialect.ops import ConvFprop
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...target import Target
@@ -125,12 +125,12 @@ class ConvSm80Engine:
             *too_large_reasons(fusion),
         )
 
-    def _type_reasons(self, op: ConvFprop) -> list[Reason]:
-        if op.x.type == op.w.type and op.x.type in OPERAND_TYPES:
-            return compute_reasons(op.compute_type, op.x.type, op.w.type)
+    def _type_reasons(self, op: Convolved) -> list[Reason]:
+        if op.moved.type == op.w.type and op.moved.type in OPERAND_TYPES:
+            return compute_reasons(op.compute_type, op.moved.type, op.w.type)
         return type_reasons(op, f"{CASTABLE} (identity casts an operand)")
 
-    def _shape_reasons(self, op: ConvFprop) -> list[Reason]:
+    def _shape_reasons(self, op: Convolved) -> list[Reason]:
         return filter_reasons(op) or count_reasons(shape_of(op).pixels, "Y")
 
     # ---- knobs
@@ -141,11 +141,11 @@ class ConvSm80Engine:
     )
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return knobs_of(conv_of(_cast(fusion)).x.type, self.all_knobs)
+        return knobs_of(conv_of(_cast(fusion)).moved.type, self.all_knobs)
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _cast(fusion)
-        type_ = conv_of(fusion).x.type
+        type_ = conv_of(fusion).moved.type
         beside = _shape(fusion, knobs).beside
         if reasons := illegal_reasons(knobs, type_, target, beside):
             return reasons
@@ -161,7 +161,7 @@ class ConvSm80Engine:
         return (knob_reason(what, f"{_MOST_HELD * 16} bytes of X a thread, not {held * 16}"),)
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
-        type_ = conv_of(_cast(fusion)).x.type
+        type_ = conv_of(_cast(fusion)).moved.type
         found = candidates_of(type_, lambda knobs: not self.legal(knobs, fusion, target))
         return [*found, *self._of_few_stages(fusion, found)]
 
@@ -184,7 +184,7 @@ class ConvSm80Engine:
         loads = zip(_loads(fusion, beside), depths, strict=True)
         x, w = (load.time(depth) for load, depth in loads)
         found = _work(fusion, beside).predict(
-            knobs, conv_of(fusion).x.type, (x * beside, w), target, beside=beside
+            knobs, conv_of(fusion).moved.type, (x * beside, w), target, beside=beside
         )
         share = _GATHER_SHARE if beside == 1 else _GATHER_SHARE * _BESIDE_SHARE
         seconds = found.seconds * share + _START_SECONDS
@@ -278,7 +278,7 @@ def _is_along_pixels(output: Tensor) -> bool:
 def _shape(fusion: Fusion, knobs: Knobs) -> ConvShape:
     """The convolution as knobs take it."""
     op = conv_of(fusion)
-    return shape_of_knobs(shape_of(op), op.x if op.x in fusion.inputs else None, knobs)
+    return shape_of_knobs(shape_of(op), op.moved if op.moved in fusion.inputs else None, knobs)
 
 
 @remembered_at_sizes
@@ -307,16 +307,16 @@ class _Load:
 def _copy_bytes(fusion: Fusion) -> int:
     """Bytes of a copy of X; 0: it comes through registers."""
     op = conv_of(fusion)
-    access = gather_bytes(op.x, shape_of(op)) if op.x in fusion.inputs else 0
+    access = gather_bytes(op.moved, shape_of(op)) if op.moved in fusion.inputs else 0
     return access if access >= 4 else 0
 
 
 @remembered
 def _loads(fusion: Fusion, beside: int) -> tuple[_Load, _Load]:
     op = conv_of(fusion)
-    shape, size = shape_of(op), op.x.type.bits // 8
-    sources = fusion.read_inputs(op.x)
-    alike = [t for t in sources if t.shape == op.x.shape]
+    shape, size = shape_of(op), op.moved.type.bits // 8
+    sources = fusion.read_inputs(op.moved)
+    alike = [t for t in sources if t.shape == op.moved.shape]
     # Views leave X without a tensor that is read as it is: its elements come one by one.
     is_near = is_unit(max(alike, key=lambda t: t.type.bits), 1) if alike else False
     access = _copy_bytes(fusion)

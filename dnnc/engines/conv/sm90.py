@@ -21,7 +21,7 @@ from ...codegen.hopper.cluster import residents
 from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered
-from ...dialect.ops import ConvFprop
+from ...dialect.ops.conv import Convolved
 from ...errors import Status
 from ...target import Target
 from ..engine import Knob, Knobs, Prediction, Reason
@@ -119,7 +119,7 @@ class ConvSm90Engine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True, takes_gradients=True):
             return declined
         copies = _relaid(fusion, _ALL)
         if declined := copies.reasons(target):
@@ -300,9 +300,9 @@ def _by_im2col(
     return [knobs for knobs in found if not exit_knob_reasons(knobs, fusion)]
 
 
-def _type_reasons(op: ConvFprop) -> list[Reason]:
-    if (op.x.type, op.w.type) in wgmma.INSTRUCTIONS:
-        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+def _type_reasons(op: Convolved) -> list[Reason]:
+    if (op.moved.type, op.w.type) in wgmma.INSTRUCTIONS:
+        return compute_reasons(op.compute_type, op.moved.type, op.w.type)
     return type_reasons(op, CASTABLE)
 
 

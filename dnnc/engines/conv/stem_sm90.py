@@ -22,7 +22,7 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...codegen.walk.loops import Loops
 from ...dialect.fusion import Fusion, remembered, remembered_at_sizes
-from ...dialect.ops import ConvFprop
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor, text
 from ...errors import Status
 from ...expr import Expr, typical
@@ -174,7 +174,7 @@ class ConvStemSm90Engine:
             1.0,
             rows // 2,
             0,
-            target.mma_tflops[RATE_OF[op.x.type]],
+            target.mma_tflops[RATE_OF[op.moved.type]],
             residents(target.sm_count, 1),
             False,
             target,
@@ -208,9 +208,9 @@ def _relaid(fusion: Fusion) -> RelaidFusion:
     return relaid_fusion(fusion, _COPIED)
 
 
-def _type_reasons(op: ConvFprop) -> list[Reason]:
-    if op.x.type == op.w.type and op.x.type in (dtypes.f16, dtypes.bf16):
-        return compute_reasons(op.compute_type, op.x.type, op.w.type)
+def _type_reasons(op: Convolved) -> list[Reason]:
+    if op.moved.type == op.w.type and op.moved.type in (dtypes.f16, dtypes.bf16):
+        return compute_reasons(op.compute_type, op.moved.type, op.w.type)
     return type_reasons(op, "both f16 or bf16")
 
 
@@ -226,7 +226,7 @@ def _is_staged(tensor: Tensor) -> bool:
 
 @remembered
 def _output_reasons(fusion: Fusion) -> list[Reason]:
-    dims = conv_of(fusion).y.shape
+    dims = conv_of(fusion).made.shape
     for tensor in fusion.outputs:
         if tensor.shape != dims or tensor.type.kind == "b":
             what = f"output {tensor.label} of {tensor.type}, {text(tensor.shape)}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...dialect.fusion import Fusion
-from ...dialect.ops import ConvFprop
+from ...dialect.op import Op
+from ...dialect.ops import ConvDgrad, ConvFprop
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import text
 from ...errors import Status
 from ...expr import Expr
@@ -18,18 +20,39 @@ MOST_PIXELS = 1 << 31  # of all images: they are counted in 31 bits
 _MOST_PLACES = 1 << 30  # along an axis, with padding: places may lie outside by as many
 
 
-def anchor_reasons(fusion: Fusion, pattern: str, *, reduces: bool = False) -> tuple[Reason, ...]:
+def anchor_reasons(
+    fusion: Fusion, pattern: str, *, reduces: bool = False, takes_gradients: bool = False
+) -> tuple[Reason, ...]:
     """Reasons why a fusion's anchor is not one convolution; pattern: what would be accepted.
 
-    reduces: whether there may be reductions beside it.
+    reduces: whether there may be reductions beside it.  takes_gradients: whether it may be the
+    gradient by the image.
     """
     anchors = fusion.with_role("anchor")
     if not reduces:
         anchors += fusion.with_role("reduction")
-    if len(anchors) == 1 and isinstance(anchors[0], ConvFprop):
-        return ()
+    taken = Convolved if takes_gradients else ConvFprop
+    if len(anchors) == 1 and isinstance(anchors[0], taken):
+        return _gradient_reasons(anchors[0])
     what = ", ".join(op.label for op in anchors) or "no convolution"
     return (pattern_reason(what, pattern),)
+
+
+def _gradient_reasons(op: Op) -> tuple[Reason, ...]:
+    """Reasons why a gradient by the image is no convolution of dY."""
+    if not isinstance(op, ConvDgrad):
+        return ()
+    if any(stride != 1 for stride in op.stride):
+        what = f"{op.label} of strides {list(op.stride)}"
+        return (Reason(Status.NOT_SUPPORTED_SHAPE, "stride", what, "strides of 1"),)
+    for taps, dilation, *paddings in zip(
+        op.w.shape[2:], op.dilation, op.pre_padding, op.post_padding, strict=True
+    ):
+        reach = (taps - 1) * dilation
+        if (least := reach.bounds()[0]) < max(paddings):
+            what = f"{op.label} of paddings {paddings} beside {taps} taps"
+            return (Reason(Status.NOT_SUPPORTED_SHAPE, "padding", what, f"up to {least}"),)
+    return ()
 
 
 def neighbour_reasons(fusion: Fusion, pattern: str) -> list[Reason]:
@@ -43,7 +66,7 @@ def hopper_reasons(
     fusion: Fusion,
     target: Target,
     pattern: str,
-    types: Callable[[ConvFprop], Sequence[Reason]],
+    types: Callable[[Convolved], Sequence[Reason]],
     operands: Callable[[ConvShape], Sequence[Reason]],
     before: Callable[[Fusion], Sequence[Reason]] | None = None,
 ) -> list[Reason]:
@@ -54,7 +77,7 @@ def hopper_reasons(
     there may be none.
     """
     op, reasons = conv_of(fusion), target_reasons("sm_90a", target)
-    for name, operand in (("X", op.x), ("W", op.w)):
+    for name, operand in (("X", op.moved), ("W", op.w)):
         if before and name == "X" and operand in fusion.producers:
             reasons += before(fusion)
         elif operand not in fusion.inputs or operand.is_by_value:
@@ -63,13 +86,13 @@ def hopper_reasons(
     return [*reasons, *(types(op) or filter_reasons(op) or operands(shape_of(op)))]
 
 
-def type_reasons(op: ConvFprop, supported: str) -> list[Reason]:
+def type_reasons(op: Convolved, supported: str) -> list[Reason]:
     """The operands' types are none of those."""
-    what = f"X {op.x.type}, W {op.w.type}"
+    what = f"X {op.moved.type}, W {op.w.type}"
     return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
 
 
-def filter_reasons(op: ConvFprop) -> list[Reason]:
+def filter_reasons(op: Convolved) -> list[Reason]:
     """A filter of sizes that are known at run time."""
     if all(extent.constant is not None for extent in op.w.shape):
         return []

@@ -249,7 +249,7 @@ class Multiplier:
         stage = self.pipeline.address(cursor)
         descriptors = list[Any]()
         for operand in self.operands:
-            step = t.part_step[0 if operand.is_rows else 1] * operand.panels.row_bytes
+            step = t.part_step[0 if operand.is_rows else 1] * operand.panels.k_bytes
             place = ops.add(stage, operand.plan["offset"])
             place = ops.add(place, ops.mul(self.own, step))
             descriptors.append(wgmma.descriptor(place, operand.panels))

@@ -20,7 +20,8 @@ from ...codegen.ampere import mma
 from ...codegen.hopper import wgmma
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
-from ...dialect.ops import ConvFprop, Pointwise
+from ...dialect.ops import Pointwise
+from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...dtypes import DType
 
@@ -74,13 +75,13 @@ def loses_bits_as_tf32(fusion: Fusion, op: Op) -> bool:
 @remembered
 def with_casts(fusion: Fusion, engine: str) -> Fusion:
     """The fusion of one convolution as an engine looks at it; itself where nothing is cast."""
-    op = next((op for op in fusion.ops if isinstance(op, ConvFprop)), None)
+    op = next((op for op in fusion.ops if isinstance(op, Convolved)), None)
     if op is None or not _is_cast(op, CASTING[engine]):
         return fusion
     type_ = multiplied_type(fusion, op)
     if type_ is None:
         return fusion
-    wrong = dict.fromkeys(t for t in (op.x, op.w) if t.type != type_)
+    wrong = dict.fromkeys(t for t in (op.moved, op.w) if t.type != type_)
     cast = {tensor: _as_type(tensor, type_) for tensor in wrong}
     product = op.with_tensors(cast)
     if product.compute_type == dtypes.fast_float_for_fp8:  # of fp8, which these are no longer
@@ -90,10 +91,10 @@ def with_casts(fusion: Fusion, engine: str) -> Fusion:
     return Fusion(fusion.index, tuple(ops), fusion.outputs)
 
 
-def _is_cast(op: ConvFprop, pairs: Collection[_Pair]) -> bool:
+def _is_cast(op: Convolved, pairs: Collection[_Pair]) -> bool:
     if op.compute_type not in _SUMS:
         return False
-    return op.x.type.is_integer or (op.x.type, op.w.type) not in pairs
+    return op.moved.type.is_integer or (op.moved.type, op.w.type) not in pairs
 
 
 def _as_type(tensor: Tensor, type_: DType) -> Tensor:

@@ -1,0 +1,114 @@
+"""Gradients by the image by engine conv_sm90, in the interpreter."""
+
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from tests.dialect.conv_gradient_examples import response_dims
+
+from .convs import H, N, W, around, image, packed
+from .test_halo_sm90 import with_halo
+from .test_sm90 import SMALL, new_graph, run
+
+SWAPPED = {**SMALL, "SWAP_AB": 1}
+TURNED = {"convolution_mode": "CONVOLUTION"}
+
+
+def dgrad(g, x, w, parameters, **options):
+    """DX of X's dims, of tensors with channels last."""
+    dy, filter_ = image(g, response_dims(x, w, parameters)), image(g, w, **options)
+    return g.conv_dgrad(dy, filter_, **parameters).set_dim(x)
+
+
+# X, W, parameters of the forward convolution.
+CASES = {
+    "channels past a panel": ([1, 24, 5, 4], [72, 24, 3, 2], around(1)),
+    "uneven, turned": ([2, 16, 9, 7], [40, 16, 2, 3], {
+        "pre_padding": [0, 2], "post_padding": [1, 1], "stride": [1, 1], "dilation": [1, 3],
+        **TURNED}),
+    "few filters": ([1, 72, 5, 4], [16, 72, 3, 2], around(0)),
+    "groups": ([2, 48, 5, 6], [80, 24, 3, 3], around(1)),
+    "groups of whole panels": ([1, 32, 4, 5], [128, 16, 2, 2], around(1)),
+    "volumes": ([1, 16, 3, 4, 5], [24, 16, 3, 2, 2], around(1, spatial=3)),
+}  # fmt: skip
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("knobs", [SMALL, SWAPPED], ids=["plain", "swapped"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_filter_that_is_transposed_where_it_is_read(name, knobs):
+    g = new_graph()
+    dgrad(g, *CASES[name]).set_output()
+    plan = run(g, knobs=knobs)
+    assert len(plan.programs[0].kernels) == 1
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "parameters", "tile"),
+    [
+        ([2, 64, 8, 9], [64, 64, 3, 3], around(1), (4, 64)),
+        ([1, 136, 7, 7], [72, 136, 3, 3], around(2, dilation=2), (7, 128)),
+    ],
+    ids=str,
+)
+def test_pixels_with_their_halo(x, w, parameters, tile):
+    g = new_graph()
+    dgrad(g, x, w, parameters).set_output()
+    run(g, knobs=with_halo(g, *tile))
+
+
+@pytest.mark.parametrize(
+    ("io", "compute", "made"),
+    [("f32", "f32", "f32"), ("i8", "i32", "i32"), ("f8E4M3FN", "f32", "f16")],
+)
+def test_types_whose_filter_is_copied(io, compute, made):
+    g = new_graph(dtypes.of(io), compute_data_type=compute)
+    dx = dgrad(g, [2, 32, 5, 4], [48, 32, 3, 2], around(1))
+    dx.set_output().set_data_type(made)
+    run(g, slack=4.0, allowance=2e-3 if io == "f32" else 0.0)
+
+
+def test_groups_of_bytes():
+    g = new_graph(dtypes.i8, compute_data_type="i32")
+    dgrad(g, [1, 16, 4, 4], [96, 8, 3, 3], around(1)).set_output().set_data_type("i32")
+    run(g)
+
+
+@pytest.mark.parametrize("layout", ["first", "cast", "one channel"])
+def test_filters_that_are_copied(layout):
+    g = new_graph()
+    x, w = [1, 24, 5, 4], [40, 24, 3, 2]
+    if layout == "one channel":
+        x[1] = w[1] = 1
+    strides = packed(w) if layout == "first" else None
+    type_ = dtypes.i8 if layout == "cast" else dtypes.f16
+    filter_ = g.tensor(w, strides, data_type=type_) if strides else image(g, w, data_type=type_)
+    dy = image(g, response_dims(x, w, around(1)))
+    g.conv_dgrad(dy, filter_, **around(1)).set_dim(x).set_output()
+    plan = run(g)
+    assert len(plan.programs[0].kernels) == 2
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"TILE_CGA_M": 2}, {"TILE_N": 128, "TILE_CGA_M": 2}, {"SPLIT_K_SLC": 2}, {"STREAM_K": 1},
+        {"TILE_M": 128, "TILE_N": 192, "WARP_SPEC_CFG": 4}, {"SWAP_AB": 1, "TILE_N": 256},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_ways_through_the_tiles(knobs):
+    g = new_graph()
+    dgrad(g, [2, 136, 6, 7], [72, 136, 2, 2], around(1)).set_output()
+    if knobs == {"TILE_CGA_M": 2}:
+        with pytest.raises(dnnc.DnncError, match="64 rows of B shared by 2 blocks"):
+            run(g, knobs={**SMALL, **knobs})
+        return
+    run(g, knobs={**SMALL, **knobs})
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_one_plan_serves_every_size(n):
+    g = new_graph()
+    dgrad(g, [N, 16, H, W], [24, 16, 3, 3], around(1)).set_output()
+    run(g, {"N": n, "H": 7, "W": 4 + n})
