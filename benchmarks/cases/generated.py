@@ -12,6 +12,7 @@ from . import memory as memory_cases
 from . import row as row_cases
 from .case import Case
 from .conv import conv
+from .conv_dgrad import conv_dgrad
 from .conv_shape import ConvShape
 from .kinds import add, squares
 from .matmul import matmul
@@ -57,6 +58,18 @@ def convs(seed: int, count: int = 20) -> list[Case]:
     found: dict[str, Case] = {}
     while len(found) < count:
         case = _conv(draw)
+        if _SHORTEST <= max(case.flops / 600e12, case.bytes / 3e12) <= _LONGEST:
+            found[case.id] = case
+    return list(found.values())
+
+
+def dgrads(seed: int, count: int = 20) -> list[Case]:
+    """Gradients by the image of such layers."""
+    draw = random.Random(seed)
+    found: dict[str, Case] = {}
+    while len(found) < count:
+        drawn = _conv(draw)
+        case = conv_dgrad(drawn.p["dtype"], "plain", drawn.p["shape"])
         if _SHORTEST <= max(case.flops / 600e12, case.bytes / 3e12) <= _LONGEST:
             found[case.id] = case
     return list(found.values())
@@ -124,4 +137,5 @@ def _image(draw: random.Random) -> Case:
 DRAWN: dict[str, Callable[[int], list[Case]]] = {
     "memory-unlisted": memory_bound,
     "conv-unlisted": convs,
+    "dgrad-unlisted": dgrads,
 }

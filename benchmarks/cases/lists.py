@@ -7,6 +7,8 @@ from .attention import attention_of, decoding, listed
 from .case import Case
 from .conv import conv_of
 from .conv_before import conv_before_of
+from .conv_dgrad import conv_dgrad_of
+from .conv_dgrad_layers import dgrad_layers, more_dgrad_layers
 from .conv_layers import depthwise_layers, layers, more_layers
 from .fused import fused_of, grouped, rms_norm, softmax, swiglu
 from .image_norm import (
@@ -231,6 +233,17 @@ def conv_more() -> list[Case]:
     return [*(add(8192, columns) for columns in (4096, 16384)), *more_layers()]
 
 
+def dgrad() -> list[Case]:
+    """Gradients by the image of layers of ResNet-50, after the streaming kernel."""
+    return [add(8192, 16384), *dgrad_layers()]
+
+
+def dgrad_more() -> list[Case]:
+    """Those of strided, depthwise, grouped and dilated layers, of volumes and few channels, with
+    work behind them, after the streaming kernel."""
+    return [add(8192, 16384), *more_dgrad_layers()]
+
+
 def decode() -> list[Case]:
     """One query beside many keys, after the streaming kernel that copy bandwidth is read from."""
     return [add(8192, 16384), *decoding()]
@@ -271,6 +284,8 @@ SETS = {
     "conv": conv,
     "depthwise": depthwise,
     "conv-more": conv_more,
+    "dgrad": dgrad,
+    "dgrad-more": dgrad_more,
     "attention": attention,
     "decode": decode,
     "packed": packed,
@@ -291,6 +306,8 @@ def case_of(id_: str) -> Case:
         return memory_of(id_)
     if id_.startswith("conv_before/"):
         return conv_before_of(id_)
+    if id_.startswith("conv_dgrad/"):
+        return conv_dgrad_of(id_)
     if id_.startswith("conv/"):
         return conv_of(id_)
     if id_.startswith("attention/"):

@@ -61,8 +61,29 @@ def _conv_before(made: Graph, p: Mapping[str, Any]) -> None:
             output(made, name, total, sizes, "fp32")
 
 
+def _conv_dgrad(made: Graph, p: Mapping[str, Any]) -> None:
+    g, shape, dtype = made.graph, p["shape"], p["dtype"]
+    dx = g.conv_dgrad(
+        loss=made.input("dy", *shape.y, dtype),
+        filter=made.input("f", *shape.f, dtype),
+        padding=[shape.padding] * shape.rank,
+        stride=[shape.stride] * shape.rank,
+        dilation=[shape.dilation] * shape.rank,
+        compute_data_type=made.sums(p["sums"]),
+    )
+    dx.set_dim(shape.x[0])
+    if p["epilogue"] != "plain":
+        dx.set_data_type(made.type("FLOAT"))
+    if p["epilogue"] == "add":
+        dx = g.add(a=dx, b=made.input("residual", *shape.x, dtype))
+    if p["epilogue"] == "drelu":
+        dx = g.relu_backward(loss=dx, input=made.input("y", *shape.x, dtype))
+    output(made, "dx", dx, shape.x, dtype)
+
+
 # Kind -> what adds the operations of a case's parameters to a graph.
 BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
     "conv": _conv,
     "conv_before": _conv_before,
+    "conv_dgrad": _conv_dgrad,
 }

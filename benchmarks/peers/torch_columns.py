@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from ..cases import conv as conv_cases
 from ..cases import conv_before as conv_before_cases
+from ..cases import conv_dgrad as conv_dgrad_cases
 from ..cases import kinds
 from ..cases import part_norm as part_norm_cases
 from ..cases import resnet50 as resnet50_cases
@@ -44,6 +45,9 @@ def eager(case: Case) -> Call:
     if case.kind == "conv_before":
         torch.backends.cudnn.benchmark = True
         return lambda s: conv_before_cases.in_torch(p, s)
+    if case.kind == "conv_dgrad":
+        torch.backends.cudnn.benchmark = True
+        return lambda s: conv_dgrad_cases.in_torch(p, s)
     if case.kind == "resnet50_layer":
         torch.backends.cudnn.benchmark = True
         return lambda s: resnet50_cases.in_torch(p["op"], s)
@@ -234,7 +238,7 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     """
     p = case.p
     is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
-    is_plain |= case.kind == "conv" and p["epilogue"] == "plain"
+    is_plain |= case.kind in ("conv", "conv_dgrad") and p["epilogue"] == "plain"
     is_plain |= case.kind == "attention" and not attention_peers.is_modified(case)  # fp8 too
     if is_plain or case.kind in ("add", "grouped", "packed", "paged"):
         return None
