@@ -37,6 +37,8 @@ def shape_of_knobs(shape: ConvShape, x: Tensor | None, knobs: Knobs) -> ConvShap
 def _together(shape: ConvShape, x: Tensor | None) -> int:
     """Groups of a tile; 1: they have tiles of their own."""
     results = shape.k_group
+    if shape.is_transposed:  # rows of W are not those of all groups
+        return 1
     if x is None or results >= _COLUMNS or results % mma.N or _COLUMNS % results:
         return 1
     together = _COLUMNS // results

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ...codegen.ampere.operand_tile import access_bytes, is_unit
+from ...codegen.ampere.operand_tile import is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
 from ...codegen.region import Region
@@ -55,17 +55,16 @@ from ..surface import boolean_reason, fp8_reasons, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from .beside_sm80 import BesidePixels, shape_of_knobs
 from .exits import exit_axes_reasons, exit_seconds, exits_of
+from .filter_sm80 import FilterTile, filter_plan, matrix_bytes, turned_bytes
 from .pattern import ConvShape, conv_of, conv_of_call, shape_of
 from .surface import anchor_reasons, count_reasons, filter_reasons, type_reasons
 from .tiles_sm80 import (
+    CHANNEL,
     GROUP,
     Depth,
-    FilterTile,
     PixelSpace,
     PixelTile,
     depth_axes,
-    filter_matrix,
-    filter_plan,
     gather_bytes,
     pixel_plan,
 )
@@ -113,7 +112,7 @@ class ConvSm80Engine:
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True, takes_gradients=True):
             return declined
         fusion = _cast(fusion)
         op = conv_of(fusion)
@@ -328,13 +327,24 @@ def _loads(fusion: Fusion, beside: int) -> tuple[_Load, _Load]:
         run = shape.c_group * beside
         is_split = shape.groups > 1 if beside == 1 else run * size % LINE_BYTES > 0
         pixels = _Load(times, OperandLines(size, True, is_split), run)
-    matrix = filter_matrix(op.w, shape, Depth.of(shape, (*range(2, op.w.rank), 1)))
-    access = access_bytes(matrix, 1) if matrix is not None and op.w in fusion.inputs else 0
+    return pixels, _filter_load(fusion, shape, narrow)
+
+
+def _filter_load(fusion: Fusion, shape: ConvShape, narrow: float) -> _Load:
+    """narrow: against elements of 2 bytes, what an instruction brings fewer of."""
+    w, size = shape.w, shape.w.type.bits // 8
+    depth_ = Depth.of(shape, (*range(2, w.rank), CHANNEL))
+    is_stored = w in fusion.inputs
+    access = matrix_bytes(w, shape, depth_) if is_stored else 0
+    turned = turned_bytes(w, shape) if is_stored and shape.is_transposed else 0
+    if access < 4 <= turned:
+        is_split = w.layout[0].known_divisor() * size % LINE_BYTES != 0
+        return _Load(_NARROW_TIME[turned], OperandLines(size, False, is_split))
     if access < 4:
-        return pixels, _Load(narrow * _ELEMENT_TIME)
+        return _Load(narrow * _ELEMENT_TIME)
     depth = shape.taps * shape.c_group
     is_split = depth * size % LINE_BYTES != 0
-    return pixels, _Load(_NARROW_TIME[access], OperandLines(size, True, is_split), depth)
+    return _Load(_NARROW_TIME[access], OperandLines(size, True, is_split), depth)
 
 
 CONV_SM80 = ConvSm80Engine()

@@ -1,8 +1,8 @@
 # pyright: basic
-"""The operands of a convolution on the main loop of `mma.sync`: pixels, and the filter.
+"""The pixels of a convolution on the main loop of `mma.sync`, and how k counts.
 
     A  [pixels of the output, taps * C]   gathered from X: a thread's rows are pixels
-    B  [taps * C, output channels]        W, a matrix where its layout nests
+    B  [taps * C, output channels]        W: see `conv.filter_sm80`
 
 for each group of channels.  A thread takes the number of each of its pixels apart once a tile, into
 the image and the place of the filter's first tap.  A step of k gives the tap and the channel, whose
@@ -13,9 +13,8 @@ what is computed before the convolution, is replaced.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import gcd, prod
 from typing import Any
@@ -25,7 +24,6 @@ from ...codegen.ampere.operand_tile import OperandTile, access_bytes, is_unit, l
 from ...codegen.hopper.im2col import Window
 from ...codegen.kernel import Kernel
 from ...codegen.memory import smem
-from ...codegen.memory.matrix_tile import MatrixTile, Place
 from ...codegen.memory.tensors import offset_bits, register_type
 from ...codegen.region import Region
 from ...codegen.walk import index as idx
@@ -37,11 +35,11 @@ from ...dtypes import DType
 from ...expr import Expr
 from ...mlir import arith
 from ..product.kernel_sm80 import Batch
-from .pattern import ConvShape
+from .pattern import ConvShape, is_gradient
 
 GROUP = 0  # the axis of a batch that counts groups of channels
 
-_CHANNEL = 1  # the axis of X and of W
+CHANNEL = 1  # the axis of X, and of W forward
 _CHUNK_BYTES = 16
 _LAST_BIT = 31
 
@@ -52,7 +50,8 @@ def _bit(place: int) -> int:
 
 @dataclass(frozen=True)
 class Depth:
-    """The axes of W that k counts through, the last one fastest.
+    """The axes that k counts through, the last one fastest: 1 is that of input channels, the others
+    W's own.
 
     extents: of the axes.  Example, W [64, 32, 3, 3] with the channels last: axes (2, 3, 1) of
     extents (3, 3, 32); k = 70 is channel 6 of the third tap.
@@ -63,7 +62,7 @@ class Depth:
 
     @staticmethod
     def of(shape: ConvShape, axes: Sequence[int]) -> Depth:
-        extents = {_CHANNEL: shape.c_group}
+        extents = {CHANNEL: shape.c_group}
         extents |= {2 + i: window.taps for i, window in enumerate(shape.windows)}
         return Depth(tuple(axes), tuple(extents[axis] for axis in axes))
 
@@ -73,10 +72,10 @@ class Depth:
 
     @property
     def has_channels_last(self) -> bool:
-        return self.axes[-1] == _CHANNEL
+        return self.axes[-1] == CHANNEL
 
     def split(self, k: Any) -> dict[int, Any]:
-        """Axis of W -> coordinate, at a number below `size`."""
+        """Axis -> coordinate, at a number below `size`."""
         found: dict[int, Any] = {}
         for axis, extent in zip(self.axes[:0:-1], self.extents[:0:-1], strict=True):
             quotient = ops.div(k, extent)
@@ -92,11 +91,13 @@ def depth_axes(region: Region, call: Any) -> tuple[int, ...]:
     rank = len(region.dims_of(w))
     taps = tuple(range(2, rank))
     model, filter_ = layout_model(region, x), layout_model(region, w)
-    if filter_ is None or (model is not None and is_unit(model, _CHANNEL)):
-        return (*taps, _CHANNEL)
-    strides = {axis: filter_.layout[axis].constant for axis in (_CHANNEL, *taps)}
+    if filter_ is None or (model is not None and is_unit(model, CHANNEL)):
+        return (*taps, CHANNEL)
+    channels = 0 if is_gradient(call) else CHANNEL
+    strides = {axis: filter_.layout[axis].constant for axis in taps}
+    strides = {CHANNEL: filter_.layout[channels].constant, **strides}
     if any(stride is None for stride in strides.values()):
-        return (*taps, _CHANNEL)
+        return (*taps, CHANNEL)
     return tuple(sorted(strides, key=lambda axis: -(strides[axis] or 0)))
 
 
@@ -104,13 +105,13 @@ def pixel_plan(region: Region, value: Any, operand: DType, shape: ConvShape) -> 
     """How X comes: see `OperandTile`.  Path "registers": fragments are channels of one tap;
     "elements": they come one by one, and go straight into shared memory."""
     model = layout_model(region, value)
-    is_last = model is not None and is_unit(model, _CHANNEL)
+    is_last = model is not None and is_unit(model, CHANNEL)
     access = gather_bytes(model, shape) if model and value in region.arguments else 0
     is_vector = is_last and shape.c_group * operand.bits % (8 * _CHUNK_BYTES) == 0
-    return _plan(access, "registers" if is_vector else "elements")
+    return plan_of(access, "registers" if is_vector else "elements")
 
 
-def _plan(access: int, otherwise: str) -> dict[str, Any]:
+def plan_of(access: int, otherwise: str) -> dict[str, Any]:
     """The plan of an operand for copies of `access` bytes, or for another path without such."""
     return {
         "k_contiguous": True,
@@ -123,35 +124,9 @@ def _plan(access: int, otherwise: str) -> dict[str, Any]:
 
 def gather_bytes(x: Tensor, shape: ConvShape) -> int:
     """The widest copy that channels of a group, wherever they begin, are aligned to."""
-    if not is_unit(x, _CHANNEL):
+    if not is_unit(x, CHANNEL):
         return 0
-    return gcd(access_bytes(x, _CHANNEL), shape.c_group * x.type.bits // 8)
-
-
-def filter_plan(region: Region, value: Any, shape: ConvShape, depth: Depth) -> dict[str, Any]:
-    """How W comes: see `OperandTile`."""
-    access = 0
-    if value in region.arguments and not region.arguments[value].is_by_value:
-        matrix = filter_matrix(region.arguments[value], shape, depth)
-        access = access_bytes(matrix, 1) if matrix is not None else 0
-    return _plan(access, "elements")
-
-
-def filter_matrix(w: Tensor, shape: ConvShape, depth: Depth) -> Tensor | None:
-    """W as matrices [groups, k, output channels of a group]; None: k has no stride of 1."""
-    axes = [axis for axis in depth.axes if w.shape[axis].constant != 1]
-    for outer, inner in itertools.pairwise(axes):
-        if w.layout[outer] != w.layout[inner] * w.shape[inner]:
-            return None
-    if axes and w.layout[axes[-1]].constant != 1:
-        return None
-    output = w.layout[0]
-    dims = (shape.groups, depth.size, shape.k_group)
-    return replace(
-        w,
-        dims=tuple(map(Expr.of, dims)),
-        strides=(output * shape.k_group, Expr.of(1), output),
-    )
+    return gcd(access_bytes(x, CHANNEL), shape.c_group * x.type.bits // 8)
 
 
 @dataclass(frozen=True)
@@ -305,7 +280,7 @@ class PixelTile(OperandTile):
         """at: of a number of k, as `Depth.split` gives it."""
         moves = tuple(self._move(axis, at[2 + axis]) for axis in range(len(self._windows)))
         if not self._first_bits:
-            return Tap(at[_CHANNEL], moves, None, is_there)
+            return Tap(at[CHANNEL], moves, None, is_there)
         bits: Any = 0
         for axis, first in self._first_bits.items():
             # A number past k's end may have a tap that no shift takes.
@@ -313,7 +288,7 @@ class PixelTile(OperandTile):
             bits = ops.or_(ops.shl(ops.const(_bit(first)), place), bits)
         if is_there is not None:
             bits = ops.or_(bits, ops.select(is_there, 0, _bit(_LAST_BIT)))
-        return Tap(at[_CHANNEL], moves, bits, None)
+        return Tap(at[CHANNEL], moves, bits, None)
 
     def _inside(self, pixel: Pixel, tap: Tap) -> Any:
         """Whether a tap lies inside the image, and below k's end; None: always."""
@@ -392,7 +367,7 @@ class PixelTile(OperandTile):
         if self.conv.c_group % self.tile_k:
             return self._tap_of(ops.add(first_k, inner))
         at = self.depth.split(first_k)  # the tile is of one tap, for all threads
-        return self._tap({**at, _CHANNEL: ops.add(at[_CHANNEL], inner)}, None)
+        return self._tap({**at, CHANNEL: ops.add(at[CHANNEL], inner)}, None)
 
     # ---- through registers
 
@@ -406,7 +381,7 @@ class PixelTile(OperandTile):
 
     def _fetched(self, walk: Walk, pixel: Pixel, channel: Index, k: Any) -> Any:
         at, inside = self._lanes(pixel, k) if self.is_async else self._vector(pixel, k)
-        at[_CHANNEL] = idx.add(at[_CHANNEL], channel)
+        at[CHANNEL] = idx.add(at[CHANNEL], channel)
         walk.forget()
         value = walk.value(self.value, at, self.chunk)
         if inside is None:
@@ -446,55 +421,6 @@ class PixelTile(OperandTile):
                 place = ops.maximum(0, ops.minimum(place, last))
             places.append(place)
         return places
-
-
-@dataclass
-class FilterTile(MatrixTile):
-    """W: a tile of its matrix [k, output channels of a group]."""
-
-    conv: ConvShape = field(kw_only=True)
-    depth_of_conv: Depth = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.is_copied = self.is_async
-        self.is_async = True
-
-    def issue(self, place: Place, first_k: Any, slot: Any) -> None:
-        """Starts the copies of a tile into shared memory at `slot`, or stores its elements."""
-        if self.is_copied:
-            super().issue(place, first_k, slot)
-            return
-        walk = Walk(self.kernel, self.region.leaves(self.kernel), self.region.symbols)
-        self.fill(walk, *place, first_k, slot)
-
-    @property
-    def matrix_dims(self) -> tuple[Expr, ...]:
-        sizes = (self.conv.groups, self.depth_of_conv.size, self.conv.k_group)
-        return tuple(map(Expr.of, sizes))
-
-    @cached_property
-    def matrix(self) -> Tensor:
-        tensor = self.region.arguments[self.value]
-        found = filter_matrix(tensor, self.conv, self.depth_of_conv)
-        assert found is not None, f"{tensor.label} is no matrix"
-        return found
-
-    def coordinates(
-        self, batch: Mapping[int, Coordinate], row: Coordinate, k: Coordinate
-    ) -> list[Coordinate]:
-        """Coordinates in W's matrix, or in W for what comes through registers."""
-        if self.is_copied:
-            return [batch.get(GROUP, Index.of(0)), k, row]
-        output = row.index()
-        if GROUP in batch:
-            output = idx.add(idx.scale(batch[GROUP].index(), self.conv.k_group), output)
-        dims = self.region.dims_of(self.value)
-        axes = [axis for axis in self.depth_of_conv.axes if dims[axis].constant != 1]
-        extents = tuple(dims[axis] for axis in axes)
-        taken = Group(self.kernel, extents, k.index(), self.chunk)
-        parts = {axis: Part(taken, place) for place, axis in enumerate(axes)}
-        return coordinates_of(len(dims), {0: output}, parts)
 
 
 @dataclass(frozen=True)

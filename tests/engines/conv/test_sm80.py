@@ -11,9 +11,10 @@ from dnnc.choosing import heuristics
 from dnnc.dialect.fusion import partition
 from dnnc.dialect.reference import reference
 from dnnc.engines import engine_named
+from dnnc.engines.conv.filter_sm80 import filter_matrix
 from dnnc.engines.conv.pattern import conv_of, shape_of
 from dnnc.engines.conv.sm80 import CONV_SM80
-from dnnc.engines.conv.tiles_sm80 import Depth, filter_matrix
+from dnnc.engines.conv.tiles_sm80 import Depth
 from dnnc.engines.product.knobs_sm80 import WARPS
 from dnnc.target import TARGETS, of
 from tests.support.checked import check, random_inputs

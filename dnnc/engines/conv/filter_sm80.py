@@ -1,0 +1,133 @@
+# pyright: basic
+"""The filter of a convolution on the main loop of `mma.sync`.
+
+    B  [taps * C, output channels]   W [K, C / groups, taps], a matrix where its layout nests
+
+A gradient's filter [C, K / groups, taps] has its output channels together where forward it has its
+channels last.  Of 16 bits it is copied so, a row of the tile for each number of k, and `ldmatrix`
+transposes it; of other types output channels are loaded together, and stored apart.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ...codegen.ampere.operand_tile import access_bytes, is_unit, layout_model
+from ...codegen.memory.matrix_tile import MatrixTile, Place
+from ...codegen.region import Region
+from ...codegen.walk import index as idx
+from ...codegen.walk.index import Coordinate, Group, Index, Part
+from ...codegen.walk.loops import coordinates_of
+from ...codegen.walk.region_walk import Walk
+from ...dialect.tensor import Tensor
+from ...expr import Expr
+from .pattern import ConvShape
+from .tiles_sm80 import CHANNEL, GROUP, Depth, plan_of
+
+
+def filter_plan(region: Region, value: Any, shape: ConvShape, depth: Depth) -> dict[str, Any]:
+    """How W comes: see `OperandTile`."""
+    is_stored = value in region.arguments and not region.arguments[value].is_by_value
+    access = matrix_bytes(region.arguments[value], shape, depth) if is_stored else 0
+    if access >= 4 or not shape.is_transposed:
+        return plan_of(access, "elements")
+    model = layout_model(region, value)
+    if model is None or not is_unit(model, shape.filter_axes[0]):
+        return plan_of(0, "elements")
+    is_turned = shape.w.type.bits == 16
+    access = turned_bytes(model, shape) if is_stored else 0
+    plan = plan_of(access, "elements")
+    return {**plan, "k_contiguous": not is_turned, "loads_along_k": False}
+
+
+def matrix_bytes(w: Tensor, shape: ConvShape, depth: Depth) -> int:
+    """The widest copy of numbers of k that lie together; 0: they do not."""
+    matrix = filter_matrix(w, shape, depth)
+    return access_bytes(matrix, 1) if matrix is not None else 0
+
+
+def turned_bytes(w: Tensor, shape: ConvShape) -> int:
+    """The widest copy of output channels that `ldmatrix` transposes; 0: there is none."""
+    out, _ = shape.filter_axes
+    return access_bytes(w, out) if w.type.bits == 16 and is_unit(w, out) else 0
+
+
+def filter_matrix(w: Tensor, shape: ConvShape, depth: Depth) -> Tensor | None:
+    """W as matrices [groups, k, output channels of a group]; None: k has no stride of 1."""
+    out, in_ = shape.filter_axes
+    pairs = zip(depth.axes, depth.extents, strict=True)
+    axes = [(in_ if axis == CHANNEL else axis, extent) for axis, extent in pairs if extent != 1]
+    for (outer, _), (inner, extent) in itertools.pairwise(axes):
+        if w.layout[outer] != w.layout[inner] * extent:
+            return None
+    if axes and w.layout[axes[-1][0]].constant != 1:
+        return None
+    channels = shape.c_group if shape.is_transposed else shape.k_group
+    dims = (shape.groups, depth.size, shape.k_group)
+    return replace(
+        w,
+        dims=tuple(map(Expr.of, dims)),
+        strides=(w.layout[0] * channels, Expr.of(1), w.layout[out]),
+    )
+
+
+@dataclass
+class FilterTile(MatrixTile):
+    """W: a tile of its matrix [k, output channels of a group]."""
+
+    conv: ConvShape = field(kw_only=True)
+    depth_of_conv: Depth = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.is_copied = self.is_async
+        self.is_async = True
+
+    def issue(self, place: Place, first_k: Any, slot: Any) -> None:
+        """Starts the copies of a tile into shared memory at `slot`, or stores its elements."""
+        if self.is_copied:
+            super().issue(place, first_k, slot)
+            return
+        walk = Walk(self.kernel, self.region.leaves(self.kernel), self.region.symbols)
+        self.fill(walk, *place, first_k, slot)
+
+    @property
+    def matrix_dims(self) -> tuple[Expr, ...]:
+        sizes = (self.conv.groups, self.depth_of_conv.size, self.conv.k_group)
+        return tuple(map(Expr.of, sizes))
+
+    @cached_property
+    def matrix(self) -> Tensor:
+        tensor = self.region.arguments[self.value]
+        if not self.k_contiguous:
+            return tensor
+        found = filter_matrix(tensor, self.conv, self.depth_of_conv)
+        assert found is not None, f"{tensor.label} is no matrix"
+        return found
+
+    def coordinates(
+        self, batch: Mapping[int, Coordinate], row: Coordinate, k: Coordinate
+    ) -> list[Coordinate]:
+        """Coordinates in W's matrix for copies along k, else in W."""
+        if self.is_copied and self.k_contiguous:
+            return [batch.get(GROUP, Index.of(0)), k, row]
+        out, in_ = self.conv.filter_axes
+        dims = self.region.dims_of(self.value)
+        pairs = zip(self.depth_of_conv.axes, self.depth_of_conv.extents, strict=True)
+        axes = [(in_ if axis == CHANNEL else axis, extent) for axis, extent in pairs if extent != 1]
+        extents = tuple(Expr.of(extent) for _, extent in axes)
+        width = self.chunk if self.plan["loads_along_k"] else 1
+        taken = Group(self.kernel, extents, k.index(), width)
+        parts: dict[int, Coordinate] = {
+            axis: Part(taken, place) for place, (axis, _) in enumerate(axes)
+        }
+        at: dict[int, Coordinate] = {**parts, out: row.index()}
+        if GROUP in batch:  # W's first axis counts through all groups
+            step = self.conv.c_group if self.conv.is_transposed else self.conv.k_group
+            first = idx.scale(batch[GROUP].index(), step)
+            at[0] = idx.add(first, at[0].index()) if 0 in at else first
+        return coordinates_of(len(dims), at, {})
