@@ -270,6 +270,7 @@ TARGETS_OF = {
         "conv_product_sm90",
         "conv_sm90",
         "conv_stem_sm90",
+        "conv_wgrad_sm90",
         "sdpa_fwd_sm90",
     )
 }

@@ -11,6 +11,7 @@ from .conv.product_sm90 import CONV_PRODUCT_SM90
 from .conv.sm80 import CONV_SM80
 from .conv.sm90 import CONV_SM90
 from .conv.stem_sm90 import CONV_STEM_SM90
+from .conv.wgrad_sm90 import CONV_WGRAD_SM90
 from .elementwise.fallback import FALLBACK
 from .elementwise.peers import PEERS
 from .elementwise.pointwise import POINTWISE
@@ -39,6 +40,7 @@ ENGINES: tuple[Engine, ...] = (
     CONV_SM80,
     CONV_GROUPED_SM80,
     CONV_DEPTHWISE,
+    CONV_WGRAD_SM90,
     RESAMPLE,
     PEERS,
     FALLBACK,

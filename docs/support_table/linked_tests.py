@@ -212,6 +212,10 @@ TESTS: dict[str, tuple[LinkedTest, ...]] = {
         *_both("conv/test_layouts.py", "test_first_layer", target=HOPPER),
         LinkedTest(_ASSEMBLY, "test_first_layers_fit_their_registers", HOPPER),
     ),
+    "engine conv_wgrad_sm90": (
+        LinkedTest("tests/engines/conv/test_wgrad_sm90.py", target=HOPPER),
+        LinkedTest(_ASSEMBLY, "test_filter_gradients_fit_their_registers", HOPPER),
+    ),
     "engine conv_sm80": (
         *_both("conv/test_sm80.py"),
         *_both("conv/test_exits_sm80.py"),

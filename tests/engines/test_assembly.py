@@ -642,6 +642,38 @@ def test_conv_sm90_fits_its_registers(name, monkeypatch):
     assert main.registers <= {256: 255, 384: 168}[main.threads]
 
 
+def filter_gradient(accumulates=False):
+    def build():
+        g = matmul_graph(dtypes.f16)
+        image, dy = (channels_last(g, IMAGES, 28, 28, c) for c in (128, 256))
+        dw = g.conv_wgrad(image, dy, padding=[1, 1]).set_dim([256, 128, 3, 3])
+        if accumulates:
+            dw = g.add(g.mul(dw, g.tensor([1, 1, 1, 1])), channels_last(g, 256, 3, 3, 128))
+        dw.set_output()
+        return g
+
+    return build
+
+
+# Name -> (rows and columns of the tile, graph, other knobs).
+FILTER_GRADIENTS = {
+    "128x256": ((128, 256), filter_gradient(), {}),
+    "256x128, accumulated": ((256, 128), filter_gradient(accumulates=True), {}),
+    "64x384, parts": ((64, 384), filter_gradient(), {"SPLIT_K_BUF": 8}),
+    "64x256": ((64, 256), filter_gradient(accumulates=True), {}),
+    "128x192, split": ((128, 192), filter_gradient(), {"SPLIT_K_SLC": 4, "SPLIT_K_BUF": 2}),
+}
+
+
+@pytest.mark.rotating
+@pytest.mark.parametrize("name", FILTER_GRADIENTS)
+def test_filter_gradients_fit_their_registers(name, monkeypatch):
+    (rows, columns), build, more = FILTER_GRADIENTS[name]
+    knobs = {"TILE_M": rows, "TILE_N": columns, "TILE_CGA_M": 1, "TILE_CGA_N": 1}
+    knobs |= {"SPLIT_K_SLC": 1, "SPLIT_K_BUF": 1, **more}
+    assembled_without_waits("conv_wgrad_sm90", build, knobs, "sm_90a", monkeypatch)
+
+
 EIGHTS = dnnc.Dim("R", min=8, max=128, multiple_of=8)
 
 

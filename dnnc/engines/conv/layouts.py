@@ -105,6 +105,16 @@ def _rule(
     return twin
 
 
+def channels_last_twin(tensor: Tensor, *, is_forced: bool = False) -> Tensor | None:
+    """An operand's twin that TMA reads, channels last; None: it does so as it is.
+
+    is_forced: there is one in any case.
+    """
+    if _is_channels_last(tensor) and not _is_gap_missing(tensor) and not is_forced:
+        return None
+    return _channels_last(tensor)
+
+
 def _is_channels_last(tensor: Tensor) -> bool:
     return 1 in (tensor.layout[1].constant, tensor.shape[1].constant)
 

@@ -1,0 +1,202 @@
+# pyright: basic
+"""The gradient of a filter as a product of matrices: what its engines read off it.
+
+    dW [K, taps * C] = dY^T [K, pixels of the output] @ X' [pixels of the output, taps * C]
+
+for each group of channels; X' has what each tap of the filter meets of X, and is never stored.
+Columns count through the taps, the last spatial axis fastest, and through the channels of each in
+whole chunks of `CHUNK`, those past C being no elements of dW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+from ...codegen.hopper import wgmma
+from ...codegen.hopper.im2col import Window
+from ...codegen.region import Region
+from ...dialect import dnn, structure
+from ...dialect.fusion import Fusion
+from ...dialect.ops import ConvWgrad
+from ...dialect.tensor import Tensor
+from ...errors import Status
+from ...expr import Expr, product
+from ...mlir import ir
+from ..engine import Reason
+from ..product.pattern import epilogue_reasons
+from ..product.region_sm90 import product_calls
+from ..surface import fewer_than, pattern_reason
+from ..views.relaid import RelaidFusion, RelaidRegion, Rule
+from .layouts import channels_last_twin
+from .pattern import pixel_matrix
+
+CHUNK = wgmma.PANEL_ROWS  # channels of a chunk of columns
+PITCH = 4  # channels that a row of sums is a multiple of: 16 bytes
+PATTERN = "one conv_wgrad of two inputs, pointwise operations of DW's dims after it"
+_MOST_PIXELS = 1 << 30  # of all images, with those of a last step that are past the end
+
+
+@dataclass(frozen=True, eq=False)
+class WgradShape:
+    """A filter's gradient; windows: of the spatial axes.  is_turned: the last tap comes first.
+
+    x [N, C, spatial], dy [N, K, output], dw: dims [K, C / groups, taps], all fixed.
+    """
+
+    x: Tensor
+    dy: Tensor
+    dw: tuple[int, ...]
+    windows: tuple[Window, ...]
+    is_turned: bool
+
+    @staticmethod
+    def of(
+        x: Tensor,
+        dy: Tensor,
+        dw: Sequence[Expr],
+        parameters: Sequence[Sequence[int]],
+        mode: str,
+    ) -> WgradShape:
+        """parameters: stride, dilation, pre_padding and post_padding of the operation."""
+        dims = tuple(n.constant or 0 for n in dw)
+        windows = tuple(
+            Window(taps, *rest) for taps, *rest in zip(dims[2:], *parameters, strict=True)
+        )
+        return WgradShape(x, dy, dims, windows, mode == "CONVOLUTION")
+
+    @property
+    def c_group(self) -> int:
+        """Input channels of a group."""
+        return self.dw[1]
+
+    @property
+    def groups(self) -> int:
+        c = self.x.shape[1].constant
+        assert c is not None, "channels are a fixed size"
+        return c // self.c_group
+
+    @property
+    def k_group(self) -> int:
+        """Output channels of a group."""
+        return self.dw[0] // self.groups
+
+    @property
+    def taps(self) -> int:
+        return prod(self.dw[2:])
+
+    @property
+    def chunks(self) -> int:
+        """Chunks of a tap's channels."""
+        return -(-self.c_group // CHUNK)
+
+    @property
+    def columns(self) -> int:
+        """Columns of a group's product."""
+        return self.taps * self.chunks * CHUNK
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every column is an element of dW."""
+        return self.c_group % CHUNK == 0
+
+    @property
+    def read_share(self) -> float:
+        """The share of the pixels of X that any tap meets, about: a stride may leave some out."""
+        return prod(min(1.0, window.taps / window.stride) for window in self.windows)
+
+    @cached_property
+    def pixels(self) -> Expr:
+        """Pixels of the output, of all images: k of the product."""
+        return product((self.dy.shape[0], *self.dy.shape[2:]))
+
+
+def wgrad_of(fusion: Fusion) -> ConvWgrad:
+    """The gradient of a fusion that has one."""
+    return next(op for op in fusion.ops if isinstance(op, ConvWgrad))
+
+
+def shape_of(op: ConvWgrad) -> WgradShape:
+    parameters = (op.stride, op.dilation, op.pre_padding, op.post_padding)
+    return WgradShape.of(op.x, op.dy, op.dw.shape, parameters, op.convolution_mode)
+
+
+def shape_of_call(region: Region, call: Any) -> WgradShape:
+    """The gradient that a call of an anchor stands for; X and dY may be computed."""
+    attributes = structure.anchor_of(call).attributes
+    names = ("stride", "dilation", "pre_padding", "post_padding")
+    parameters = [dnn.attribute_value(attributes[f"dnn.{name}"], tuple) for name in names]
+    mode = ir.StringAttr(attributes["dnn.convolution_mode"]).value
+    x, dy = (
+        region.arguments.get(value) or dnn.read_tensor(value.type, {}, region.symbols)
+        for value in call.operands
+    )
+    return WgradShape.of(x, dy, region.dims_of(call.results[0]), parameters, mode)
+
+
+# ---- the support surface
+
+
+def anchor_reasons(fusion: Fusion, pattern: str = PATTERN) -> tuple[Reason, ...]:
+    """Reasons why a fusion's one sum is not a filter's gradient; pattern: what would be
+    accepted."""
+    anchors = fusion.with_role("anchor") + fusion.with_role("reduction")
+    if len(anchors) == 1 and isinstance(anchors[0], ConvWgrad):
+        return ()
+    what = ", ".join(op.label for op in anchors) or "no conv_wgrad"
+    return (pattern_reason(what, pattern),)
+
+
+def operand_reasons(fusion: Fusion, op: ConvWgrad) -> list[Reason]:
+    """Reasons against operands that are computed or numbers, and what follows the gradient."""
+    for tensor in (op.x, op.dy):
+        if tensor not in fusion.inputs or tensor.is_by_value:
+            what = f"{tensor.label} of {op.label} is computed before it"
+            return [pattern_reason(what, PATTERN, op)]
+    return epilogue_reasons(fusion, op)
+
+
+def size_reasons(op: ConvWgrad) -> list[Reason]:
+    """Reasons against filters of symbolic sizes, and counts of pixels."""
+    if any(n.constant is None for n in (*op.dw.shape, op.x.shape[1])):
+        what = f"dims of {op.dw.label} or channels of {op.x.label} that are symbols"
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "filter", what, "fixed sizes")]
+    pixels = shape_of(op).pixels
+    low, high = pixels.bounds()
+    if high >= _MOST_PIXELS:
+        what, supported = f"DY of up to {high} pixels", fewer_than(_MOST_PIXELS, pixels)
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, supported)]
+    if low < 1:
+        what = "DY that may have no pixels"
+        return [Reason(Status.NOT_SUPPORTED_SHAPE, "size", what, "sizes of at least 1")]
+    return []
+
+
+# ---- operands in other layouts
+
+
+def relaid_fusion(fusion: Fusion) -> RelaidFusion:
+    """The fusion with operands whose channels are last and whose pixels follow each other."""
+    op = wgrad_of(fusion)
+    return RelaidFusion.of(fusion, _rule(op.x, op.dy))
+
+
+def relaid_region(region: Region) -> RelaidRegion:
+    """The fusion's region with what was relaid."""
+    (call,) = product_calls(region)
+    return RelaidRegion.of(region, _rule(*map(region.arguments.get, call.operands)))
+
+
+def _rule(x: Tensor | None, dy: Tensor | None) -> Rule:
+    """x, dy: None where they are computed."""
+
+    def twin(tensor: Tensor) -> Tensor | None:
+        if tensor not in (x, dy):
+            return None
+        has_gaps = tensor is dy and pixel_matrix(tensor, 1) is None
+        return channels_last_twin(tensor, is_forced=has_gaps)
+
+    return twin

@@ -1,0 +1,253 @@
+# pyright: basic
+"""The matrices of a filter's gradient on Hopper's main loop: output channels by taps and channels.
+
+    A  [output channels, pixels]        boxes of dY, whose pixels are rows of memory
+    B  [pixels, taps * channels]        im2col loads of X, one for each chunk of 64 columns
+
+k counts through the pixels of the output, 64 a stage.  Both operands lie with their rows, not k,
+contiguous, in panels of 64: a panel of B is what one tap meets of 64 channels.  A matrix of the
+batch is a part of the pixels and a group of channels.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.hopper import im2col, tma, wgmma
+from ...codegen.hopper.cluster import Cluster
+from ...codegen.hopper.im2col import Im2colBox
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.region import Region
+from ...codegen.walk import index as idx
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.loops import Loops
+from ...dialect.tensor import Tensor
+from ...expr import Expr, ceildiv
+from ..product.exits import SpaceAxes
+from ..product.matrices_sm90 import Batch, Matrices
+from ..product.region_sm90 import product_calls
+from ..product.tile_sm90 import Tiling
+from .pattern import pixel_matrix
+from .wgrad import CHUNK, PITCH, WgradShape, shape_of_call
+
+PART, GROUP = 0, 1  # the axes of a batch
+
+
+def steps_of(shape: WgradShape, parts: int) -> Expr:
+    """Stages of a part of the pixels."""
+    return ceildiv(ceildiv(shape.pixels, CHUNK), parts)
+
+
+def wgrad_matrices(kernel: Kernel, region: Region, tiling: Tiling, parts: int) -> Matrices:
+    """The matrices of the gradient of a region; parts: of the pixels, whose sums are apart.
+
+    Of sums apart the region has one output, see `wgrad_sums`.
+    """
+    (call,) = product_calls(region)
+    shape = shape_of_call(region, call)
+    cluster = Cluster(*tiling.cluster, tiling.splits)
+    steps = steps_of(shape, parts)
+    gradient, image = tiling.operands
+    operands = [
+        GradientOperand(kernel, shape, gradient, tiling.rows, cluster, steps),
+        ImageOperand(kernel, shape, image, tiling.columns, cluster, steps),
+    ]
+    counts = (parts, shape.groups)
+    axes = tuple((axis,) for axis in (PART, GROUP) if counts[axis] > 1)
+    return Matrices(
+        [call],
+        operands,
+        Loops(tuple(map(Expr.of, counts)), axes),
+        (Expr.of(shape.k_group), Expr.of(shape.columns)),
+        steps,
+        FilterSpace(shape, parts),
+    )
+
+
+def _number(batch: Batch, axis: int) -> Any:
+    """Which part, or group, a matrix is of."""
+    return batch[axis].index().base if axis in batch else 0
+
+
+@dataclass
+class PanelOperand:
+    """A tile of a stage whose panels of 64 rows come by a copy each.
+
+    plan: as of `StagedOperand`.  tile_rows: of the block's tile.  steps: stages of a part.
+    """
+
+    kernel: Kernel
+    shape: WgradShape
+    plan: Mapping[str, Any]
+    tile_rows: int
+    cluster: Cluster
+    steps: Expr
+
+    is_async = True
+    raw = None
+
+    def __post_init__(self) -> None:
+        self.is_rows, self.is_a = bool(self.plan["is_rows"]), bool(self.plan["is_a"])
+        self.panels = wgmma.Panels(self.tile_rows, 2, is_k_major=False)
+        self.share_rows = self.tile_rows // self.cluster.sharers(of_rows=self.is_rows)
+        self.bytes = self.panels.bytes
+        self.box = self._box()
+        self.map = self.kernel.tensor_map(self.box.recipe)
+
+    @property
+    def maps(self) -> list[Any]:
+        """Its tensor map."""
+        return [self.map]
+
+    def load(
+        self, stage: Any, batch: Batch, first: Any, first_k: Any, barrier: Any, rank: Any
+    ) -> None:
+        """Starts the copies of this block's share of a tile, from a row and k on."""
+        share, to_ranks = self.cluster.share(rank, of_rows=self.is_rows)
+        before = ops.mul(_number(batch, PART), self.kernel.size(self.steps * self.panels.k))
+        there = self._pixel(ops.add(before, first_k))
+        target = smem.byte_pointer(stage, self.plan["offset"])
+        for panel in range(0, self.share_rows, CHUNK):
+            moved = ops.add(ops.mul(share, self.share_rows), panel)
+            place = smem.byte_pointer(target, ops.mul(moved, wgmma.ROW_BYTES))
+            self._copy(place, batch, ops.add(first, moved), there, barrier, to_ranks)
+
+    def _box(self) -> Any:
+        """The box that a copy brings."""
+        raise NotImplementedError
+
+    def _pixel(self, number: Any) -> Any:
+        """The place of a stage's first pixel."""
+        return number
+
+    def _copy(
+        self, place: Any, batch: Batch, row: Any, there: Any, barrier: Any, to_ranks: Any
+    ) -> None:
+        """Starts the copy of a panel; there: `_pixel`."""
+        raise NotImplementedError
+
+
+@dataclass
+class GradientOperand(PanelOperand):
+    """dY: rows are output channels of a group."""
+
+    def _box(self) -> tma.Box:
+        matrix = pixel_matrix(self.shape.dy, self.shape.groups)
+        assert matrix is not None, "pixels of dY have no stride"
+        return tma.Box(matrix, (2, 1), (CHUNK, self.panels.k))
+
+    def _copy(
+        self, place: Any, batch: Batch, row: Any, there: Any, barrier: Any, to_ranks: Any
+    ) -> None:
+        at = [Index(_number(batch, GROUP)), Index(there), Index(row)]
+        tma.load(place, self.map, tma.place(self.box, at), barrier, to_ranks=to_ranks)
+
+
+@dataclass
+class ImageOperand(PanelOperand):
+    """X: rows are the columns of dW's matrix, of which a panel is channels of one tap."""
+
+    def _box(self) -> Im2colBox:
+        return Im2colBox(self.shape.x, self.shape.windows, CHUNK, self.panels.k)
+
+    def _pixel(self, number: Any) -> Any:
+        return im2col.first_pixel(self.kernel, self.box, number)
+
+    def _copy(
+        self, place: Any, batch: Batch, row: Any, there: Any, barrier: Any, to_ranks: Any
+    ) -> None:
+        shape = self.shape
+        tap, channel = tap_and_channel(shape, row)
+        tap = ops.minimum(tap, shape.taps - 1)  # past the end, any: results are not stored
+        if shape.is_turned:
+            tap = ops.sub(shape.taps - 1, tap)
+        channel = ops.add(channel, ops.mul(_number(batch, GROUP), shape.c_group))
+        offsets = im2col.offsets_of(self.box, im2col.tap_of(self.box, tap))
+        im2col.load(place, self.map, [channel, *there], offsets, barrier, to_ranks=to_ranks)
+
+
+def tap_and_channel(shape: WgradShape, column: Any) -> tuple[Any, Any]:
+    """The tap's number, in dW's order, and the channel of a column."""
+    padded = shape.chunks * CHUNK
+    tap = ops.div(column, padded)
+    return tap, ops.sub(column, ops.mul(tap, padded))
+
+
+# ---- where the epilogue's elements lie
+
+
+@dataclass(frozen=True)
+class FilterSpace:
+    """Rows are the output channels of a group, columns the taps and the channels of each.
+
+    parts: of the pixels; where there are several, tensors have a place for each, one after the
+    other.
+    """
+
+    shape: WgradShape
+    parts: int
+
+    @property
+    def axes(self) -> SpaceAxes | None:
+        return None
+
+    def is_row(self, row: Any) -> Any:
+        return None
+
+    def mask(self, first_column: Any, offset: Any, width: int) -> Any:
+        return None
+
+    def at(self, batch: Batch, row: Coordinate, column: Coordinate) -> list[Coordinate]:
+        first = ops.mul(_number(batch, GROUP), self.shape.k_group)
+        taken = column.index()
+        tap, channel = tap_and_channel(self.shape, taken.base)
+        places = [Index.of(place) for place in self._places(tap)]
+        own = idx.add(Index.of(first), row.index())
+        return [own, replace(taken, base=channel), *places]
+
+    def _places(self, tap: Any) -> list[Any]:
+        """A tap along each spatial axis of dW."""
+        found: list[Any] = []
+        for taps in self.shape.dw[:2:-1]:
+            found.append(ops.rem(tap, taps))
+            tap = ops.div(tap, taps)
+        return [tap, *reversed(found)]
+
+    def box(self, tensor: Tensor, columns: int, rows: int) -> tma.Box:
+        return tma.Box(filter_view(self.shape, tensor, self.parts), (3, 2), (columns, rows))
+
+    def corner(self, box: tma.Box, batch: Batch, row: Any, column: Any) -> list[Any]:
+        tap, channel = tap_and_channel(self.shape, column)
+        group, part = _number(batch, GROUP), _number(batch, PART)
+        places = [tap] if len(box.tensor.shape) == 5 else self._places(tap)
+        at = [part, group, row, channel, *places]
+        return tma.place(box, list(map(Index, at)))
+
+
+def filter_view(shape: WgradShape, tensor: Tensor, parts: int) -> Tensor:
+    """A tensor of dW's dims as [parts, groups, K / groups, C / groups, taps], where the taps have
+    one stride; else with an axis for each spatial one.
+
+    Channels are in whole steps of `PITCH`, of which sums have room for all.
+    """
+    k, c, *strides = tensor.layout
+    axes = [axis for axis, taps in enumerate(shape.dw[2:], 2) if taps != 1]
+    nests = all(
+        tensor.layout[outer] == tensor.layout[inner] * shape.dw[inner]
+        for outer, inner in itertools.pairwise(axes)
+    )
+    taps, along = shape.dw[2:], tuple(strides)
+    if nests:
+        taps, along = (shape.taps,), (tensor.layout[axes[-1]] if axes else Expr.of(1),)
+    channels = -(-shape.c_group // PITCH) * PITCH
+    dims = (parts, shape.groups, shape.k_group, channels, *taps)
+    return replace(
+        tensor,
+        dims=tuple(map(Expr.of, dims)),
+        strides=(tensor.span(), k * shape.k_group, k, c, *along),
+    )

@@ -1,0 +1,257 @@
+# pyright: basic
+"""Engine conv_wgrad_sm90: gradients of filters on Hopper's tensor cores: implicit matrix products.
+
+    dW = g2(dY^T @ im2col(X), inputs): TMA, im2col TMA, mbarriers, `wgmma`, persistent blocks
+
+The kernel is that of matmul_sm90 with other operands (`wgrad_matrices_sm90`).  Its k, the pixels of
+all images, is long, and its tiles are few: blocks of a cluster share a tile's k (SPLIT_K_SLC), and
+parts of the pixels have sums of their own in the workspace (SPLIT_K_BUF), which a second, small
+kernel adds up in a fixed order, and which has g2 then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ...codegen.hopper import im2col, tma
+from ...codegen.hopper.cluster import residents
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...dialect.fusion import Fusion, remembered_at_sizes
+from ...dialect.ops import ConvWgrad
+from ...errors import Status
+from ...expr import typical
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.facts_sm90 import SPLITS
+from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
+from ..product.launch_sm90 import emit_product
+from ..product.matmul_sm90 import RATE_OF
+from ..product.pattern import compute_reasons, knob_reason
+from ..product.region_sm90 import instruction_of
+from ..product.tile_sm90 import Tiling
+from ..surface import bytes_of, target_reasons, too_large_reasons
+from .wgrad import (
+    CHUNK,
+    anchor_reasons,
+    operand_reasons,
+    relaid_fusion,
+    relaid_region,
+    shape_of,
+    shape_of_call,
+    size_reasons,
+    wgrad_of,
+)
+from .wgrad_matrices_sm90 import steps_of, wgrad_matrices
+from .wgrad_model_sm90 import WgradTile, WgradWork
+from .wgrad_region_sm90 import facts_of, has_sums, main_loop_knobs, parts_of, wgrad_tiling_of
+from .wgrad_sums import SummedRegion, first_region, place_sums, sums_of
+
+_TILES = (
+    (128, 256), (256, 128), (128, 192), (128, 128), (64, 384), (64, 256), (64, 192), (128, 64),
+    (64, 128), (64, 64),
+)  # fmt: skip
+_PARTS = (
+    *range(1, 17), 18, 20, 22, 24, 26, 28, 32, 36, 40, 44, 48, 56, 60, 64, 66, 72, 80, 88, 96, 112,
+    128, 132,
+)  # fmt: skip
+_ROUNDS = (1, 2, 3, 4)  # of blocks, that parts are made to fill
+_TYPES = ("f16", "bf16")
+
+
+@dataclass(frozen=True)
+class ConvWgradSm90Engine:
+    """See the file's docstring."""
+
+    name: str = "conv_wgrad_sm90"
+    index: int = 19
+    families: tuple[str, ...] = ("convolution gradient",)
+    only_target: str = "sm_90a"
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "sm_90a: one conv_wgrad of one to three spatial dims; X and DY both f16 or both bf16, sums "
+        "in f32; channels of a group multiples of 8, or any number in one group; X and DY that are "
+        "not channels last, or whose pixels do not begin at whole 16 bytes, are copied first",
+        "any filter size, stride up to 8, dilation, paddings (of 2D 128 pixels at most on a side, "
+        "of 3D 16), both modes, groups; N and the spatial dims may be symbols, of at least 1",
+        "pointwise operations of DW's dims after it; several outputs of any type and layout, none "
+        "boolean; the same bits in every run",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := anchor_reasons(fusion):
+            return declined
+        op = wgrad_of(fusion)
+        reasons = [*target_reasons("sm_90a", target), *operand_reasons(fusion, op)]
+        reasons += _type_reasons(op) or size_reasons(op)
+        if reasons:
+            return tuple(reasons)
+        copies = relaid_fusion(fusion)
+        reasons += copies.reasons(target) or _load_reasons(wgrad_of(copies.fusion))
+        return (*reasons, *too_large_reasons(fusion))
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", (128, 64, 256), "output channels of the tile"),
+        Knob("TILE_N", (256, 64, 128, 192, 384, 512), "columns of the tile"),
+        Knob("STAGES", (4, 2, 3, 5, 6, 7, 8, 10, 12), "stages in shared memory"),
+        Knob("TILE_CGA_M", (1, 2, 4), "blocks of a cluster of other rows, which share X"),
+        Knob("TILE_CGA_N", (1, 2, 4), "blocks of a cluster of other columns, which share DY"),
+        Knob("SPLIT_K_SLC", SPLITS, "blocks of a cluster that share a tile's pixels"),
+        Knob("SPLIT_K_BUF", _PARTS, "parts of the pixels, whose sums a second kernel adds up"),
+        Knob("SWIZZLE", SWIZZLES, "output channels whose tiles follow each other"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        fusion = relaid_fusion(fusion).fusion
+        shape, parts = shape_of(wgrad_of(fusion)), parts_of(knobs)
+        least = steps_of(shape, parts).bounds()[0]
+        if least < knobs["SPLIT_K_SLC"]:
+            what = f"SPLIT_K_SLC={knobs['SPLIT_K_SLC']} of parts of {least} times {CHUNK} pixels"
+            return (knob_reason(what, f"up to {least}"),)
+        if reasons := _spill_reasons(knobs):
+            return reasons
+        facts = facts_of(fusion, has_sums(shape, knobs))
+        return illegal_reasons(main_loop_knobs(knobs), facts, target)
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        fusion = relaid_fusion(fusion).fusion
+        shape, names = shape_of(wgrad_of(fusion)), {knob.name for knob in self.all_knobs}
+        found: list[Knobs] = []
+        for parts_apart in (False, True):
+            if not (parts_apart or shape.is_whole):
+                continue
+            for knobs in legal_choices(facts_of(fusion, parts_apart), target, 0, _TILES):
+                own = {name: value for name, value in knobs.items() if name in names}
+                found += [
+                    made
+                    for parts in _fitting_parts(fusion, knobs, target)
+                    if (made := {**own, "SPLIT_K_BUF": parts})
+                    and not _spill_reasons(made)
+                    and has_sums(shape, made) == parts_apart
+                    and steps_of(shape, parts).bounds()[0] >= knobs["SPLIT_K_SLC"]
+                ]
+        return found
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        copies = relaid_fusion(fusion)
+        fusion = copies.fusion
+        shape = shape_of(wgrad_of(fusion))
+        facts = facts_of(fusion, has_sums(shape, knobs))
+        cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+        found = WgradTile(
+            (knobs["TILE_M"], knobs["TILE_N"]),
+            cluster,
+            knobs["STAGES"],
+            knobs["SPLIT_K_SLC"],
+            parts_of(knobs),
+            has_sums(shape, knobs),
+            facts.is_direct[0],
+            target.mma_tflops[RATE_OF[facts.row.a]],
+            residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"]),
+            target,
+        ).predict(_work(fusion))
+        more = copies.seconds(target)
+        return replace(found, seconds=found.seconds + more) if more else found
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE",)
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        region = relaid_region(region).region
+        return wgrad_tiling_of(region, main_loop_knobs(knobs)).plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        copies = relaid_region(region)
+        copies.emit(output, lambda: _emit(copies.region, knobs, tile, output))
+
+
+def _emit(region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+    tiling, parts = Tiling.of(tile, instruction_of(region, swaps=True)), parts_of(knobs)
+    (call,) = [op for op in region.operations if op.name == "func.call"]
+
+    def kernel(region: Region) -> None:
+        emit_product(region, tiling, output, lambda *of: wgrad_matrices(*of, parts))
+
+    if not has_sums(shape_of_call(region, call), knobs):
+        kernel(region)
+        return
+    sums = sums_of(region)
+    place_sums(output, sums, parts)
+    kernel(first_region(region, sums))
+    SummedRegion.of_sums(region, sums, parts).emit(output)
+
+
+def _fitting_parts(fusion: Fusion, knobs: Knobs, target: Target) -> list[int]:
+    """Parts for which whole rounds of blocks are about full, and one."""
+    work = _work(fusion)
+    cluster = (knobs["TILE_CGA_M"], knobs["TILE_CGA_N"])
+    tall, wide = knobs["TILE_M"] * cluster[0], knobs["TILE_N"] * cluster[1]
+    tiles = -(-work.rows // tall) * -(-work.columns // wide) * work.groups
+    most = residents(target.sm_count, cluster[0] * cluster[1] * knobs["SPLIT_K_SLC"])
+    found = {1}
+    for rounds in _ROUNDS:
+        fitting = [n for n in _PARTS if n * tiles <= rounds * most]
+        found.update(fitting[-1:])
+    return sorted(n for n in found if n <= max(1, work.steps))
+
+
+@remembered_at_sizes
+def _work(fusion: Fusion) -> WgradWork:
+    op = wgrad_of(fusion)
+    shape = shape_of(op)
+    others = {t for t in (*fusion.inputs, *fusion.outputs) if t is not op.x}
+    return WgradWork(
+        shape.k_group,
+        shape.columns,
+        -(-typical(shape.pixels) // CHUNK),
+        shape.groups,
+        bytes_of(others) + round(bytes_of([op.x]) * shape.read_share),
+        shape.k_group * shape.groups * shape.c_group * shape.taps,
+    )
+
+
+def _spill_reasons(knobs: Knobs) -> tuple[Reason, ...]:
+    """Sums of 256 columns in one warpgroup leave no registers for an exchange of them."""
+    if knobs["SPLIT_K_SLC"] == 1 or (knobs["TILE_M"], knobs["TILE_N"]) != (64, 256):
+        return ()
+    what = "SPLIT_K_SLC > 1 with a tile of 64x256"
+    return (knob_reason(what, "another tile, or SPLIT_K_SLC=1"),)
+
+
+def _type_reasons(op: ConvWgrad) -> list[Reason]:
+    if op.x.type == op.dy.type and op.x.type.name in _TYPES:
+        return compute_reasons(op.compute_type, op.x.type, op.dy.type)
+    what = f"X {op.x.type}, DY {op.dy.type}"
+    supported = "both f16 or both bf16"
+    return [Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported)]
+
+
+def _load_reasons(op: ConvWgrad) -> list[Reason]:
+    """Why TMA can't bring an operand that is channels last."""
+    shape = shape_of(op)
+    what = im2col.refusal(shape.x, shape.windows) or tma.refusal(shape.dy, (1,))
+    per_group = (shape.c_group, shape.k_group)
+    step = 8 * tma.ALIGNMENT // op.x.type.bits
+    if what is None and shape.groups > 1 and any(n % step for n in per_group):
+        what = f"groups of {shape.c_group} and {shape.k_group} channels"
+    if what is None:
+        return []
+    supported = f"channels of groups that are multiples of {step}; strides up to 8; paddings and "
+    supported += "filters of 2D up to 128 pixels, of 3D up to 16"
+    return [Reason(Status.NOT_SUPPORTED_LAYOUT, "operands by TMA", what, supported)]
+
+
+CONV_WGRAD_SM90 = ConvWgradSm90Engine()

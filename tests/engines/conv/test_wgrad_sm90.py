@@ -1,0 +1,173 @@
+"""Engine conv_wgrad_sm90 in the interpreter: shapes, layouts, parts, epilogues, refusals."""
+
+import pytest
+
+import dnnc
+from dnnc import dtypes
+from dnnc.dialect.fusion import partition
+from dnnc.engines.conv.wgrad_sm90 import CONV_WGRAD_SM90
+from dnnc.errors import Status
+from dnnc.target import of
+from tests.dialect.conv_gradient_examples import PEERS, response_dims
+from tests.support.checked import check
+
+from . import test_pattern as test_conv
+from .convs import around, image, packed, ptx_of
+
+TARGET = "sm_90a"
+SMALL = {
+    "TILE_M": 64, "TILE_N": 64, "STAGES": 2, "TILE_CGA_M": 1, "TILE_CGA_N": 1, "SPLIT_K_SLC": 1,
+    "SPLIT_K_BUF": 1, "SWIZZLE": 2048,
+}  # fmt: skip
+
+# X, W, parameters, knobs.
+CASES = {
+    "1x1 of odd outputs": ([2, 64, 5, 9], [37, 64, 1, 1], around(0), {}),
+    "1D, turned, strided": (
+        [1, 64, 9], [72, 64, 3], around(1, 2, spatial=1, convolution_mode="CONVOLUTION"), {}
+    ),
+    "3D of few channels": ([1, 8, 3, 4, 5], [8, 8, 2, 2, 2], around(1, spatial=3), {}),
+    "uneven, dilated, channels past a chunk": ([1, 72, 9, 7], [24, 72, 2, 1], {
+        "pre_padding": [0, 2], "post_padding": [3, 1], "stride": [2, 1], "dilation": [3, 1]}, {}),
+    "groups in parts": ([2, 48, 6, 7], [80, 24, 3, 1], around(1), {"SPLIT_K_BUF": 2}),
+    "more parts than pixels": ([1, 128, 9, 9], [64, 64, 1, 1], around(0), {"SPLIT_K_BUF": 12}),
+    "wide tiles": ([1, 64, 9, 9], [64, 64, 3, 2], around(1), {"TILE_N": 384}),
+    "blocks that share pixels of X": (
+        [1, 64, 6, 9], [192, 64, 1, 2], around(0),
+        {"TILE_M": 128, "TILE_N": 128, "TILE_CGA_M": 2},
+    ),
+    "blocks that share DY": (
+        [1, 64, 6, 9], [136, 64, 3, 1], around(0), {"TILE_M": 128, "TILE_CGA_N": 2}
+    ),
+    "blocks that share k": ([2, 64, 9, 9], [64, 64, 1, 1], around(0), {"SPLIT_K_SLC": 2}),
+}  # fmt: skip
+
+
+def new_graph(io=dtypes.f16, **options):
+    return test_conv.new_graph(io, target=TARGET, **options)
+
+
+def gradient(g, x, w, like=image, **parameters):
+    """DW of tensors of some dims; like: makes them."""
+    dy = like(g, response_dims(x, w, parameters))
+    return g.conv_wgrad(like(g, x), dy, **parameters).set_dim(w)
+
+
+def run(g, sizes=None, knobs=None, **options):
+    knobs = {**SMALL, **(knobs or {})}
+    return check(
+        g, sizes, engine="conv_wgrad_sm90", knobs=knobs, target=TARGET, slack=4.0, **options
+    )
+
+
+@pytest.mark.feature
+@pytest.mark.parametrize("name", CASES)
+def test_shapes(name):
+    x, w, parameters, knobs = CASES[name]
+    g = new_graph(dtypes.bf16 if "parts" in name else dtypes.f16)
+    gradient(g, x, w, **parameters).set_output()
+    ptx = ptx_of(run(g, knobs=knobs))
+    assert ".im2col" in ptx
+    assert "wgmma" in ptx
+    assert (".multicast::cluster" in ptx) == ("TILE_CGA_M" in knobs or "TILE_CGA_N" in knobs)
+
+
+def test_where_libraries_were_wrong():
+    x, w, parameters = PEERS["pixels past the last window"]
+    g = new_graph()
+    gradient(g, x, w, **parameters).set_output()
+    run(g)
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_one_plan_serves_every_size(parts):
+    """A scaled gradient is added to what DW held, beside one of another type and layout."""
+    g, images = new_graph(), dnnc.Dim("N", min=1, max=64)
+    x, w = [images, 64, dnnc.Dim("H", min=4, max=64), 6], [72, 64, 2, 3]
+    dw = g.mul(gradient(g, x, w, **around(1, 2)), g.tensor([1, 1, 1, 1]))
+    g.add(dw, image(g, w)).set_output()
+    dw.set_output().set_data_type(dtypes.f32).set_stride(packed(w))
+    plan = run(g, {"N": 1, "H": 5}, {"SPLIT_K_BUF": parts})
+    check(g, {"N": 4, "H": 8}, plan=plan, slack=4.0)
+
+
+def test_channels_first_and_unaligned_ones_are_copied():
+    g = new_graph()
+    dw = gradient(
+        g, [2, 5, 7, 6], [7, 5, 3, 2], lambda g, n: g.tensor(n, packed(n)), padding=[1, 1]
+    )
+    dw.set_output().set_stride(packed([7, 5, 3, 2]))
+    assert len(run(g).programs[0].kernels) == 4
+
+
+def test_sums_of_parts_are_the_same_bits_in_every_order_of_blocks():
+    g = new_graph()
+    gradient(g, [3, 64, 8, 8], [64, 64, 1, 1]).set_output()
+    run(g, knobs={"SPLIT_K_BUF": 3}, seed=1)
+    ptx = ptx_of(run(g, knobs={"SPLIT_K_BUF": 3}, seed=2))
+    assert "red.global" not in ptx
+    assert "atom.global" not in ptx
+
+
+# ---- refusals
+
+
+def reasons(g):
+    graph = g.graph.finalize()
+    (whole,) = partition(graph, [graph.live_ops])
+    return CONV_WGRAD_SM90.supports(whole, of(TARGET))
+
+
+@pytest.mark.parametrize(
+    ("build", "clause"),
+    [
+        (lambda: wgrad_of_types("f32"), "operand types"),
+        (lambda: wgrad_of_types("i8"), "operand types"),
+        (lambda: wgrad_of_images(dnnc.Dim("N", min=0, max=8)), "size"),
+        (lambda: wgrad_of_groups(4), "operands by TMA"),
+        (lambda: wgrad_of_stride(9), "operands by TMA"),
+    ],
+    ids=["f32", "i8", "no images", "groups of 4 channels", "stride"],
+)
+def test_refusals(build, clause):
+    found = reasons(build())
+    assert [reason.clause for reason in found] == [clause]
+    assert all(reason.what and reason.supported for reason in found)
+
+
+def wgrad_of_types(io):
+    g = new_graph(dtypes.of(io))
+    gradient(g, [1, 16, 5, 5], [16, 16, 3, 3]).set_output()
+    return g
+
+
+def wgrad_of_images(n):
+    g = new_graph()
+    gradient(g, [n, 16, 5, 5], [16, 16, 3, 3]).set_output()
+    return g
+
+
+def wgrad_of_groups(channels):
+    g = new_graph()
+    gradient(g, [1, 16, 5, 5], [16, channels, 3, 3]).set_output()
+    return g
+
+
+def wgrad_of_stride(stride):
+    g = new_graph()
+    gradient(g, [1, 16, 15, 15], [16, 16, 3, 3], stride=[stride, 1]).set_output()
+    return g
+
+
+def test_work_before_it_is_refused():
+    g = new_graph()
+    x = g.relu(image(g, [1, 16, 5, 5]))
+    g.conv_wgrad(x, image(g, [1, 16, 3, 3])).set_dim([16, 16, 3, 3]).set_output()
+    assert reasons(g)[0].status is Status.NOT_SUPPORTED_GRAPH_PATTERN
+
+
+def test_parts_need_steps_for_the_blocks_that_share_them():
+    g = new_graph()
+    gradient(g, [1, 64, 9, 9], [64, 64, 1, 1]).set_output()
+    with pytest.raises(dnnc.DnncError, match="SPLIT_K_SLC=2 of parts of 1 times 64 pixels"):
+        run(g, knobs={"SPLIT_K_SLC": 2, "SPLIT_K_BUF": 2})
