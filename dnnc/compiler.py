@@ -10,13 +10,14 @@ compilation is a pure function of the graph, the target, the options and the too
 from __future__ import annotations
 
 import contextlib
-import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeVar
 
 from . import __version__, keys, log, mlir, passes, tools
 from . import target as targets
@@ -24,7 +25,7 @@ from .choosing import heuristics, hints, spills
 from .choosing.inputs import Inputs, inputs_of
 from .choosing.unspilled import Door, unspilled
 from .choosing.variants import guarded_configs
-from .codegen import nvptx
+from .codegen import kept, nvptx
 from .codegen.nvptx import Assembled
 from .dialect import dnn, structure
 from .dialect.graph import OperationGraph
@@ -58,8 +59,12 @@ TEXT_STAGES = STAGES[: STAGES.index("cubin")]
 
 _log = log.logger(__name__)
 
-# In a PTX file of ours, what belongs to the kernels stands in comments with this mark.
+Made = TypeVar("Made")
+
+# In a PTX file of ours, what belongs to the kernels stands in comments with this mark, after the
+# PTX of the modules, between which this line stands.
 _HOST_MARK = "//! "
+_NEXT_MODULE = "// ----- the next module\n"
 
 
 @dataclass
@@ -67,6 +72,7 @@ class Compilation:
     """One graph on its way to one target.
 
     module: the MLIR module, up to nvvm; then only what belongs to the kernels.
+    codes, assembled: PTX and cubin of each `gpu.module`.
     seconds: stage -> how long it took.  places: where the graph's operations and tensors were made
     (`OperationGraph.places`), None of one that was read from text.
     """
@@ -74,12 +80,17 @@ class Compilation:
     target: Target
     stage: str
     module: Any
-    ptx: str = ""
-    assembled: Assembled | None = None
+    codes: list[str] = field(default_factory=list)
+    assembled: list[Assembled] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     places: dict[str, Any] | None = None
 
     # ---- its text forms
+
+    @property
+    def ptx(self) -> str:
+        """The PTX of all modules, a text that `resume` takes apart again."""
+        return _NEXT_MODULE.join(self.codes)
 
     def text(self) -> str:
         """The text form of a stage before cubin."""
@@ -111,19 +122,19 @@ def resume(text: str, target: Target | None = None) -> Compilation:
     target: needed (and used) at stage graph only, where the text does not name one.  What the
     stage does not hold, and what its graph and choices do not give, is BAD_PARAM.
     """
-    ptx = ""
+    codes: list[str] = []
     if _HOST_MARK in text:
-        ptx = text[: text.index(_HOST_MARK)]
-        host = text[len(ptx) :].splitlines()
+        ptx, mark, host = text.partition(_HOST_MARK)
+        codes, host = ptx.split(_NEXT_MODULE), f"{mark}{host}".splitlines()
         text = "\n".join(line.removeprefix(_HOST_MARK) for line in host)
     module = mlir.parse(text)
     attributes = module.operation.attributes
     if "dnn.target" not in attributes:
         attributes["dnn.target"] = ir.StringAttr.get((target or targets.of("sm_90")).name)
-    stage = "ptx" if ptx else stage_of(module)
+    stage = "ptx" if any(codes) else stage_of(module)
     unchanged.verify(module, stage)
     named = targets.of(ir.StringAttr(attributes["dnn.target"]).value)
-    return Compilation(named, stage, module, ptx)
+    return Compilation(named, stage, module, codes)
 
 
 def stage_of(module: Any) -> str:
@@ -131,8 +142,8 @@ def stage_of(module: Any) -> str:
     operations = [op.operation for op in module.body.operations]
     names = {op.name for op in operations}
     if "gpu.module" in names:
-        kernels = next(op for op in operations if op.name == "gpu.module")
-        dialects = {name.split(".")[0] for name in _names_inside(kernels)}
+        kernels = [op for op in operations if op.name == "gpu.module"]
+        dialects = {name.split(".")[0] for op in kernels for name in _names_inside(op)}
         return "nvvm" if dialects <= {"llvm", "nvvm", "gpu"} else "kernel"
     fusions = list(structure.fusion_functions(module))
     if not fusions:
@@ -200,13 +211,14 @@ def _nvvm(work: Compilation, options: Options, store: Store) -> None:
 
 
 def _ptx(work: Compilation, options: Options, store: Store) -> None:
-    kernels = _gpu_module(work.module)
-    work.ptx = nvptx.to_ptx(isolated(kernels))
-    kernels.erase()
+    kernels = _gpu_modules(work.module)
+    work.codes = [nvptx.to_ptx(isolated(each)) for each in kernels]
+    for each in kernels:
+        each.erase()
 
 
 def _cubin(work: Compilation, options: Options, store: Store) -> None:
-    work.assembled = _assembled(work.ptx, work.target, store)
+    work.assembled = [kept.assembled(ptx, work.target, store) for ptx in work.codes]
 
 
 _STEPS: dict[str, Callable[[Compilation, Options, Store], None]] = {
@@ -219,73 +231,32 @@ _STEPS: dict[str, Callable[[Compilation, Options, Store], None]] = {
 }
 
 
-def _gpu_module(module: Any) -> Any:
+def _gpu_modules(module: Any) -> list[Any]:
     found = [op.operation for op in module.body.operations if op.operation.name == "gpu.module"]
-    if len(found) != 1:
-        raise DnncError(Status.BAD_PARAM, f"{len(found)} operations gpu.module", "one")
-    return found[0]
+    if not found:
+        raise DnncError(Status.BAD_PARAM, "no operation gpu.module", "one or more")
+    return found
 
-
-# ---- code, from the store where it was made before
 
 _store = MemoryStore()
 
 
-def _assembled(ptx: str, target: Target, store: Store) -> Assembled:
-    key = _store_key("cubin", ptx, target.name, tools.versions(), nvptx.OPTIONS)
-    known = store.get(key)
-    if known is not None:
-        try:
-            return _read_assembled(known, ptx)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            _made_again(store, key)
-    made = nvptx.assemble(ptx, target)
-    head = {"resources": {n: vars(r) for n, r in made.resources.items()}, "log": made.log}
-    text = json.dumps(head).encode()
-    store.put(key, len(text).to_bytes(8, "little") + text + made.cubin)
-    return made
-
-
-def _read_assembled(data: bytes, ptx: str) -> Assembled:
-    length = int.from_bytes(data[:8], "little")
-    head = json.loads(data[8 : 8 + length])
-    resources = {str(n): nvptx.Resources(**r) for n, r in head["resources"].items()}
-    cubin = data[8 + length :]
-    numbers = [number for found in resources.values() for number in vars(found).values()]
-    is_whole = cubin.startswith(b"\x7fELF") and set(resources) == nvptx.entries(ptx)
-    if not is_whole or not all(type(number) is int for number in numbers):
-        raise ValueError("no cubin of these kernels")
-    return Assembled(cubin, resources, str(head["log"]))
-
-
-def _made_again(store: Store, key: str) -> None:
-    _log.warning("cache entry %s holds something else; it is made again", key)
-    store.drop(key)
-
-
-def _kernel_text_key(work: Compilation) -> str:
-    text = _gpu_module(work.module).get_asm(assume_verified=True)
-    return _store_key("ptx", text, work.target.name, tools.versions())
-
-
 def _through_kernels(work: Compilation, store: Store, report: Report) -> None:
-    """kernel -> ptx, skipped when the store has the PTX of the same kernels."""
-    key = _kernel_text_key(work)
-    known = store.get(key)
-    if known is not None and not nvptx.is_ptx(known, work.target):
-        _made_again(store, key)
-        known = None
-    if known is None:
+    """kernel -> ptx, which skips the modules whose PTX the store has."""
+    kernels = _gpu_modules(work.module)
+    found = [kept.key_of(each, work.target) for each in kernels]
+    known = [kept.ptx(key, work.target, store) for key in found]
+    for each, ptx in zip(kernels, known, strict=True):
+        if ptx is not None:
+            each.erase()
+    if None in known:
         advance(work, "ptx", store=store, report=report)
-        store.put(key, work.ptx.encode())
-        return
-    work.ptx = known.decode()
-    _gpu_module(work.module).erase()
+    made = iter(work.codes)
+    work.codes = [next(made) if ptx is None else ptx for ptx in known]
     work.stage = "ptx"
-
-
-def _store_key(kind: str, *parts: Any) -> str:
-    return f"{kind}-{keys.hash_of(kind, *parts)}"
+    for key, old, ptx in zip(found, known, work.codes, strict=True):
+        if old is None:
+            kept.put_ptx(key, ptx, store)
 
 
 # ---- the whole way
@@ -384,21 +355,31 @@ def _of_choices(
     """A module for each config of explicit choices."""
     texts = list(dict.fromkeys(choices for _, choices in explicit.guards))
     works: list[Compilation] = []
-    assemblers = min(len(texts), os.cpu_count() or 1)
-    with dnn.context(), ThreadPoolExecutor(assemblers) as assembler:
-        waiting = []
+    waiting: dict[str, Future[tuple[Assembled, float]]] = {}
+    with dnn.context(), ThreadPoolExecutor(os.cpu_count()) as assembler:
         for variant, choices in enumerate(texts):
             work = start(graph, target, variant)
             chosen = replace(explicit, choices=choices)
             advance(work, "kernel", chosen, store, report)
             _through_kernels(work, store, report)
             # Assemblers have threads of their own, beside the next config's lowering.
-            waiting.append(assembler.submit(advance, work, "cubin", chosen, store))
+            for ptx in work.codes:
+                if ptx not in waiting:
+                    waiting[ptx] = assembler.submit(_timed, kept.assembled, ptx, target, store)
             works.append(work)
-        for future in waiting:
-            report("cubin", future.result().seconds["cubin"])
+        report("cubin", sum(future.result()[1] for future in waiting.values()))
+        for work in works:
+            work.assembled = [waiting[ptx].result()[0] for ptx in work.codes]
+            work.stage = "cubin"
         parts = {c: to_plan(w, graph, explicit) for c, w in zip(texts, works, strict=True)}
     return _guarded(parts, explicit.guards)
+
+
+def _timed(call: Callable[..., Made], *args: Any) -> tuple[Made, float]:
+    """(what a call gives, how many seconds it took)."""
+    began = time.perf_counter()
+    made = call(*args)
+    return made, time.perf_counter() - began
 
 
 def _decided(
@@ -433,14 +414,21 @@ def _best_config(
 def _guarded(parts: Mapping[str, Plan], guards: Sequence[tuple[str, str]]) -> Plan:
     """One plan for one target, of the plans of its configs by their choices."""
     plans = list(parts.values())
-    programs = [plan.programs[0] for plan in plans]
-    modules = [module for p in _shifted(plans) for program in p for module in program.modules]
+    programs = [program for shifted in _shifted(plans) for program in shifted]
     variants = [replace(parts[c].programs[0].variants[0], guard=guard) for guard, c in guards]
+    firsts = accumulate((len(p.modules) for p in programs), initial=0)
+    placed = [(i, first, p) for i, (p, first) in enumerate(zip(programs, firsts, strict=False))]
     made = replace(
         programs[0],
-        modules=tuple(modules),
-        kernels=tuple(replace(k, module=i) for i, p in enumerate(programs) for k in p.kernels),
-        fusions=tuple(replace(f, module=i) for i, p in enumerate(programs) for f in p.fusions),
+        modules=tuple(module for p in programs for module in p.modules),
+        kernels=tuple(
+            replace(k, module=first + k.module) for _, first, p in placed for k in p.kernels
+        ),
+        fusions=tuple(
+            replace(f, module=first + f.module, config=i)
+            for i, first, p in placed
+            for f in p.fusions
+        ),
         variants=tuple(variants),
     )
     blobs = tuple(blob for plan in plans for blob in plan.blobs)
@@ -463,29 +451,27 @@ def finish(work: Compilation, options: Options = DEFAULTS) -> Plan:
 
 def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
     """The plan of one target, from stage cubin."""
-    assert work.assembled is not None
     program = structure.read_program(work.module)
     if "workspace_bytes" not in program:
         raise DnncError(
             Status.BAD_PARAM, "dnn.program has no workspace_bytes", "assign-workspace first"
         )
     steps = tuple(codec.decode(Step, step, "dnn.program") for step in program["steps"])
-    launches = [step.launch for step in steps if step.launch is not None]
-    kernels = tuple(
-        Kernel(name, 0, max(_threads(x.block) for x in launches if x.kernel == name), **vars(found))
-        for name, found in sorted(work.assembled.resources.items())
-        if any(x.kernel == name for x in launches)
-    )
+    records = (codec.decode(FusionRecord, f, "dnn.program") for f in program["fusions"])
+    fusions = tuple(replace(fusion, config=0) for fusion in records)
     attributes = work.module.operation.attributes
     reason = attributes["dnn.split_reason"] if "dnn.split_reason" in attributes else ""
     made = Program(
         target=work.target.name,
         capability=work.target.capability,
         exact=work.target.arch_specific,
-        modules=(Module(0, 1, work.target.is_forward_compatible),),
-        kernels=kernels,
+        modules=tuple(
+            Module(2 * i, 2 * i + 1, work.target.is_forward_compatible)
+            for i in range(len(work.codes))
+        ),
+        kernels=tuple(_kernels(work, fusions, steps)),
         variants=(Variant("1", program["workspace_bytes"], steps),),
-        fusions=tuple(codec.decode(FusionRecord, f, "dnn.program") for f in program["fusions"]),
+        fusions=fusions,
         split_reason=ir.StringAttr(reason).value if reason else "",
     )
     plan = Plan(
@@ -497,10 +483,33 @@ def to_plan(work: Compilation, graph: OperationGraph, options: Options) -> Plan:
         programs=(made,),
         may_alias=_aliases(graph),
         tools={"dnnc": __version__, **tools.versions()},
-        blobs=(work.assembled.cubin, work.ptx.encode()),
+        blobs=tuple(
+            blob
+            for assembled, ptx in zip(work.assembled, work.codes, strict=True)
+            for blob in (assembled.cubin, ptx.encode())
+        ),
     )
     arguments.verify_ranges(plan)
     return plan
+
+
+def _kernels(
+    work: Compilation, fusions: Sequence[FusionRecord], steps: Sequence[Step]
+) -> Iterator[Kernel]:
+    """The kernels of all modules that steps launch, by the names that they have in the graph."""
+    suffix = structure.variant_suffix(work.module)
+    threads: dict[str, int] = {}
+    for step in steps:
+        if step.launch is not None:
+            name = step.launch.kernel
+            threads[name] = max(threads.get(name, 0), math.prod(step.launch.block))
+    for place, assembled in enumerate(work.assembled):
+        index = next((i for i, f in enumerate(fusions) if f.module == place), 0)
+        for symbol, found in sorted(assembled.resources.items()):
+            name = structure.name_in_graph(symbol, index, suffix)
+            if name in threads:
+                other = "" if symbol == name else symbol
+                yield Kernel(name, place, threads[name], symbol=other, **vars(found))
 
 
 def _aliases(graph: OperationGraph) -> tuple[tuple[int, int], ...]:
@@ -517,11 +526,6 @@ def _aliases(graph: OperationGraph) -> tuple[tuple[int, int], ...]:
         and (out.shape, out.layout, out.type.bits)
         == (source.shape, source.layout, source.type.bits)
     )
-
-
-def _threads(block: Sequence[int]) -> int:
-    x, y, z = block
-    return x * y * z
 
 
 def _tensor_records(graph: OperationGraph) -> tuple[TensorRecord, ...]:

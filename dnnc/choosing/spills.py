@@ -6,7 +6,6 @@ spills is ranked no longer, nor are those of its engine with as many accumulator
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from ..engines.conv.facts_sm90 import main_loop_knobs
@@ -22,8 +21,6 @@ MOST_SLOWER = 3.0
 # the other way round.
 _PARTS_OF_REGISTERS = {64: 2, 128: 3, 192: 4}
 
-_FUSION = re.compile(r"fusion(\d+)_")
-
 
 def spilling_choices(plan: Plan) -> tuple[str, ...]:
     """The texts of the choices whose kernels spill, each once."""
@@ -36,12 +33,10 @@ def spilling_fusions(plan: Plan) -> list[tuple[int, str]]:
     found: dict[tuple[int, str], None] = {}
     for program in plan.programs:
         for kernel in program.kernels:
-            match = _FUSION.match(kernel.name)
-            if not (kernel.spill_store_bytes or kernel.spill_load_bytes) or match is None:
+            if not (kernel.spill_store_bytes or kernel.spill_load_bytes):
                 continue
-            records = [f for f in program.fusions if f.module == kernel.module]
-            place = int(match[1])
-            record = records[place]
+            record = next(f for f in program.fusions if f.module == kernel.module)
+            place = program.fusions_of(record.config_place).index(record)
             found[place, choice_text(record.engine, record.knobs)] = None
     return list(found)
 

@@ -115,7 +115,8 @@ def compile_file(
     A graph goes through the stages graph, fused, linalg, kernel, nvvm, ptx, cubin, plan.  The
     text of each stage up to ptx is a graph file again: a compilation that resumes from it makes
     the same cubin.  A text with several targets holds one after the other, separated by
-    "// -----".  A text or a cubin is of the config for typical sizes alone.
+    "// -----".  A text or a cubin is of the config for typical sizes alone.  Where several
+    fusions have kernels, each has a cubin: FILE.0.cubin, FILE.1.cubin, ... for FILE.cubin.
 
     --emit c writes the plan, of a graph or of a .dnnplan file, as a header and a source in C that
     need the CUDA driver alone.  The name of FILE is what their functions are called by.
@@ -162,9 +163,7 @@ def compile_file(
         _verify_one_cubin(rows, output)
     plan, by_target = compiled_with_times(source, rows, choice, in_process, cache=not no_cache)
     if emit is Stage.cubin:
-        code = plan.blobs[plan.programs[0].modules[0].cubin]
-        write_whole(str(output), code)
-        console.note(f"wrote {output} ({len(code):,} bytes)")
+        _write_cubins(plan, Path(str(output)))
         return
     if known is not None:
         known.keep(plan, source.stage)
@@ -174,6 +173,16 @@ def compile_file(
     path = str(output or default_output(graph, plan))
     write(path, plan)
     print_summary(plan, path, by_target, explain)
+
+
+def _write_cubins(plan: Plan, output: Path) -> None:
+    """Writes the cubin of each module; where there are several, their places are in the names."""
+    modules = plan.programs[0].modules
+    for number, module in enumerate(modules):
+        path = output if len(modules) == 1 else output.with_suffix(f".{number}{output.suffix}")
+        code = plan.blobs[module.cubin]
+        write_whole(str(path), code)
+        console.note(f"wrote {path} ({len(code):,} bytes)")
 
 
 def _record_text(tuning: str | None) -> str:

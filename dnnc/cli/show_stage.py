@@ -91,7 +91,8 @@ def _rows_of(operation: Any) -> Iterator[tuple[str, str, str]]:
     if operation.name == "gpu.module":
         for op in operation.regions[0].blocks[0].operations:
             if "nvvm.kernel" in op.operation.attributes:
-                yield "kernel", _symbol(op.operation), _count(op.operation)
+                holds = f"{_count(op.operation)}, of {_symbol(operation)}"
+                yield "kernel", _symbol(op.operation), holds
         return
     if operation.name == "dnn.program":
         steps = structure.from_attribute(attributes["steps"])

@@ -46,12 +46,7 @@ def _print_kernels(plan: Plan) -> None:
     )
     for program in plan.programs:
         for sizes, index, fusion in placed_fusions(program):
-            prefix = f"fusion{index}_"
-            kernels = [
-                k
-                for k in program.kernels
-                if k.module == fusion.module and k.name.startswith(prefix)
-            ]
+            kernels = _own_kernels(program, index, fusion)
             for place, kernel in enumerate(kernels):
                 target = program.target if sizes == "1" else f"{program.target}, {sizes}"
                 first = (target, fusion.engine, console.knobs_text(fusion.knobs))
@@ -65,19 +60,23 @@ def _print_kernels(plan: Plan) -> None:
     console.show(table)
 
 
+def _own_kernels(program: Program, index: int, fusion: FusionRecord) -> list[Kernel]:
+    """The kernels of a fusion; none where they are those of an equal one before it."""
+    prefix = f"fusion{index}_"
+    return [k for k in program.kernels if k.module == fusion.module and k.name.startswith(prefix)]
+
+
 def placed_fusions(program: Program) -> Iterator[tuple[str, int, FusionRecord]]:
     """(guards of the variants that use it, place among its config's fusions, fusion)."""
-    module_of = {kernel.name: kernel.module for kernel in program.kernels}
     guards: dict[int, list[str]] = {}
     for variant in program.variants:
-        names = [step.launch.kernel for step in variant.steps if step.launch is not None]
-        for module in dict.fromkeys(module_of[name] for name in names):
-            guards.setdefault(module, []).append(variant.guard)
+        guards.setdefault(program.config_of(variant), []).append(variant.guard)
     counts: dict[int, int] = {}
     for fusion in program.fusions:
-        index = counts.get(fusion.module, 0)
-        counts[fusion.module] = index + 1
-        taken = guards.get(fusion.module, ["1"])
+        config = fusion.config_place
+        index = counts.get(config, 0)
+        counts[config] = index + 1
+        taken = guards.get(config, ["1"])
         others = len(program.variants) > 1
         yield ", ".join("other sizes" if g == "1" and others else g for g in taken), index, fusion
 

@@ -185,7 +185,7 @@ def _stages(source: Source, parts: ProgramParts) -> Iterator[Text]:
     of_config = f", for {case.guard}" if len(parts.cases) > 1 else ""
     with dnn.context():
         if source.stage == Stage.graph:
-            work = start(source.graph, parts.target, max(0, case.module))
+            work = start(source.graph, parts.target, max(0, case.config))
         else:
             work = resume(source.text)
         options = Options(partition=parts.partition_text, choices=parts.choices_text)
@@ -201,8 +201,15 @@ def _code(parts: ProgramParts) -> Iterator[Text]:
     plan, modules = parts.plan, list(enumerate(parts.program.modules))
 
     def about(place: int) -> str:
-        guards = [case.guard for case in parts.cases if case.module == place]
-        return f"for {', '.join(guards)}" if len(parts.cases) > 1 else ""
+        """The fusions and the sizes that a module is for, where there are several."""
+        configs = (f.config_place for f in parts.program.fusions if f.module == place)
+        config = next(configs, place)
+        every = parts.program.fusions_of(config)
+        own = [str(i) for i, fusion in enumerate(every) if fusion.module == place]
+        said = [f"of fusion {', '.join(own)}"] if len(own) < len(every) else []
+        guards = [case.guard for case in parts.cases if case.config == config]
+        said += [f"for {', '.join(guards)}"] if len(parts.cases) > 1 else []
+        return ", ".join(said)
 
     for place, module in modules:
         if module.ptx >= 0:

@@ -157,6 +157,18 @@ def variant_suffix(module: Any) -> str:
     return f"_v{ir.IntegerAttr(attributes[VARIANT]).value}"
 
 
+# The name that a fusion has in its own module of kernels, whichever the graph.
+ALONE = "fusion0"
+
+
+def name_in_graph(name: str, index: int, suffix: str = "") -> str:
+    """The name in the plan of a kernel or a buffer, by the one that it has in its module.
+
+    index: of the fusion in the graph.
+    """
+    return f"fusion{index}{name.removeprefix(ALONE)}{suffix}"
+
+
 def anchor_of(call: Any) -> Any:
     """The anchor's function that a call names."""
     name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value

@@ -95,7 +95,7 @@ def _array(number: int, data: bytes) -> Iterator[str]:
 
 def _kernel_table(number: int, program: Program) -> Iterator[str]:
     names = kernels_of(program)
-    module_of = {kernel.name: kernel.module for kernel in program.kernels}
+    kernels = {kernel.name: kernel for kernel in program.kernels}
     sizes = {name: _argument_bytes(program, name) for name in names}
     for place, name in enumerate(names):
         listed = ", ".join(map(str, sizes[name])) or "0"
@@ -106,7 +106,8 @@ def _kernel_table(number: int, program: Program) -> Iterator[str]:
         smem = _most([launch.dynamic_smem_bytes for launch in used])
         is_clustered = int(any(launch.cluster != (1, 1, 1) for launch in used))
         arguments = f"bytes_{number}_{place}, {len(sizes[name])}"
-        yield f"    {{{string(name)}, {module_of[name]}, {smem}, {is_clustered}, {arguments}}},"
+        entry, module = string(kernels[name].entry), kernels[name].module
+        yield f"    {{{entry}, {module}, {smem}, {is_clustered}, {arguments}}},"
     yield "};" if names else "    {NULL, 0, 0, 0, NULL, 0}};"
 
 

@@ -37,8 +37,7 @@ class RecordedConfig:
 
     @staticmethod
     def of(plan: Plan) -> RecordedConfig:
-        fusions = [f for f in plan.programs[0].fusions if f.module == 0]
-        return RecordedConfig(tuple(map(_choice, fusions)))
+        return RecordedConfig(tuple(map(_choice, plan.programs[0].fusions_of(0))))
 
     @property
     def name(self) -> str:

@@ -212,7 +212,7 @@ class _Machine:
         )
         launch(
             self.modules[kernel.module],
-            record.kernel,
+            kernel.entry,
             grid=(x, y, z),
             block=record.block,
             cluster=record.cluster,

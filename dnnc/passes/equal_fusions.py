@@ -5,13 +5,14 @@
     @g_fusion3(%x {uid = 20}, %w {uid = 11}) -> {uid = 23}     steps of fusion1 with 20, 11 and 23
 
 A network has the same layer many times; each has its own launches and workspace, the code is one.
+The code is made as if its fusion were a graph's only one, so that it is the same in every graph.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..codegen.output import Output
@@ -25,24 +26,7 @@ _UID = re.compile(r"\bdnn\.(uid|prior_of) = (-?\d+)")
 _APART = ("dnn.fusion", "dnn.ops", "dnn.notes", "dnn.places")
 
 
-class KernelsOfEqual:
-    """Emits the kernels of each fusion, of equal ones once."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, tuple[Output, list[int]]] = {}
-
-    def output(self, function: Any, output: Output, emit: Callable[[], None]) -> Output:
-        """output: empty, of the function; emit: fills it.  Returns it filled."""
-        key, uids = _key_of(function)
-        if key not in self._made:
-            emit()
-            self._made[key] = (output, uids)
-            return output
-        first, theirs = self._made[key]
-        return _again(first, output, dict(zip(theirs, uids, strict=True)))
-
-
-def _key_of(function: Any) -> tuple[str, list[int]]:
+def key_of(function: Any) -> tuple[str, list[int]]:
     """(text of a fusion's function and of its anchors, the uids in it as they come)."""
     calls = [op.operation for op in function.entry_block.operations
              if op.operation.name == "func.call"]  # fmt: skip
@@ -72,31 +56,63 @@ def _apart(function: Any) -> str:
     return re.sub(rf"@{re.escape(function.name.value)}(?!\w)", "@fusion", text)
 
 
-def _again(first: Output, output: Output, uids: Mapping[int, int]) -> Output:
-    """The steps of an equal fusion's output, with other tensors and buffers of its own."""
+@dataclass(frozen=True)
+class Made:
+    """A fusion's kernels, with the steps that run them.
 
-    def renamed(buffer: str) -> str:
-        return output.name + buffer.removeprefix(first.name) if buffer else buffer
+    place: of its module among those of the graph.  index: of the first fusion that has them.
+    uids: the tensors of that fusion, as its key lists them.  output: filled by the engine.
+    """
 
-    def uid(number: int) -> int:
-        return uids.get(number, number)
+    place: int
+    index: int
+    uids: Sequence[int]
+    output: Output
 
-    def argument(arg: Arg) -> Arg:
+    def steps(self, index: int, uids: Sequence[int], suffix: str) -> list[Step]:
+        """The steps of an equal fusion, with tensors and buffers of its own.
+
+        suffix: of the names of kernels.
+        """
+        other = _Other(self.index, index, dict(zip(self.uids, uids, strict=True)), suffix)
+        return list(map(other.step, self.output.steps))
+
+    def buffers(self, index: int) -> dict[str, Expr]:
+        """The workspace buffers of an equal fusion, name -> bytes."""
+        return {buffer_name(n, index): size for n, size in self.output.buffers.items()}
+
+
+def buffer_name(name: str, index: int) -> str:
+    """The name in the graph of a buffer of a fusion."""
+    return structure.name_in_graph(name, index) if name else name
+
+
+@dataclass(frozen=True)
+class _Other:
+    """Where an equal fusion stands.  first: index of the fusion whose kernels it has."""
+
+    first: int
+    index: int
+    uids: Mapping[int, int]
+    suffix: str
+
+    def uid(self, number: int) -> int:
+        return self.uids.get(number, number)
+
+    def argument(self, arg: Arg) -> Arg:
         recipe = arg.tensor_map
         if recipe is not None:
-            recipe = replace(recipe, uid=uid(recipe.uid))
-        return replace(arg, uid=uid(arg.uid), buffer=renamed(arg.buffer), tensor_map=recipe)
+            recipe = replace(recipe, uid=self.uid(recipe.uid))
+        buffer = buffer_name(arg.buffer, self.index)
+        return replace(arg, uid=self.uid(arg.uid), buffer=buffer, tensor_map=recipe)
 
-    def step(made: Step) -> Step:
+    def step(self, made: Step) -> Step:
         if made.memset is not None:
             memset = made.memset
-            memset = replace(memset, uid=uid(memset.uid), buffer=renamed(memset.buffer))
-            return replace(made, memset=memset)
-        assert made.launch is not None, "a step is a launch or a memset"
-        args = tuple(map(argument, made.launch.args))
-        return replace(made, launch=replace(made.launch, args=args))
-
-    output.steps += map(step, first.steps)
-    buffers: dict[str, Expr] = {renamed(name): size for name, size in first.buffers.items()}
-    output.buffers |= buffers
-    return output
+            buffer = buffer_name(memset.buffer, self.index)
+            return replace(made, memset=replace(memset, uid=self.uid(memset.uid), buffer=buffer))
+        launch = made.launch
+        assert launch is not None, "a step is a launch or a memset"
+        kernel = structure.name_in_graph(launch.kernel, self.first, self.suffix)
+        args = tuple(map(self.argument, launch.args))
+        return replace(made, launch=replace(launch, kernel=kernel, args=args))

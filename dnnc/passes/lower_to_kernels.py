@@ -2,18 +2,20 @@
 """lower-to-kernels: each fusion becomes kernels and the steps that launch them.
 
 Precondition: fusions at the linalg stage with `dnn.engine` and `dnn.tile`.  Postcondition: a
-`gpu.module` of `llvm.func` kernels for the target, and a `dnn.program` that holds the steps in
-order; the fusions' functions are gone, the graph's function stays.  Equal fusions share kernels.
+`gpu.module` of `llvm.func` kernels for each fusion, and a `dnn.program` that holds the steps in
+order; the fusions' functions are gone, the graph's function stays.  Equal fusions share a module.
 
-    func.func private @g_fusion0(...) { linalg.generic ... }
-->  gpu.module @kernels [#nvvm.target<chip = "sm_90a">] { llvm.func @g_fusion0(...) { ... } }
-    "dnn.program"() {fusions = [...], steps = [{launch = {kernel = "g_fusion0", ...}}], ...}
+    func.func private @g_fusion2(...) { linalg.generic ... }
+->  gpu.module @fusion2 [#nvvm.target<chip = "sm_90a">] { llvm.func @fusion0_rows(...) { ... } }
+    "dnn.program"() {fusions = [...], steps = [{launch = {kernel = "fusion2_rows", ...}}], ...}
+
+In its module a kernel is called as if its fusion were the graph's only one: so the code of a fusion
+is the same, and found in the cache, in whichever graph it stands.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, ClassVar
 
 from ..codegen.output import Output
@@ -26,7 +28,7 @@ from ..mlir import gpu, ir
 from ..plan import codec
 from ..plan.plan import FusionRecord
 from ..target import Target
-from .equal_fusions import KernelsOfEqual
+from .equal_fusions import Made, key_of
 from .fuse import target_of
 from .pass_base import Pass
 
@@ -45,11 +47,11 @@ class LowerToKernels(Pass):
 
     def run(self, module: Any) -> None:
         target = target_of(module)
-        gpu_module = _new_gpu_module(module, target)
+        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
         steps: list[Any] = []
         buffers: dict[str, Expr] = {}
         records: list[FusionRecord] = []
-        equal = KernelsOfEqual()
+        kernels: dict[str, Made] = {}
         suffix = structure.variant_suffix(module)
         functions = list(structure.fusion_functions(module))
         if not functions:
@@ -60,21 +62,23 @@ class LowerToKernels(Pass):
             )
         for index, function in enumerate(functions):
             engine_name, knobs = structure.engine_of(function)
-            engine = engine_named(engine_name)
-            output = Output(gpu_module, target, f"fusion{index}_{engine_name}{suffix}")
-            tile = structure.tile_of(function)
-            emit = partial(engine.emit, Region.of(function), knobs, tile, output)
-            output = equal.output(function, output, emit)
-            steps += output.steps
-            buffers |= output.buffers
+            key, uids = key_of(function)
+            if key not in kernels:
+                output = _emitted(function, _new_gpu_module(module, target, index), target)
+                kernels[key] = Made(len(kernels), index, uids, output)
+            made = kernels[key]
+            own = made.steps(index, uids, suffix)
+            steps += own
+            buffers |= made.buffers(index)
             labels, notes = (
-                tuple(structure.from_attribute(_attribute(function, key)))
-                for key in ("dnn.ops", "dnn.notes")
+                tuple(structure.from_attribute(_attribute(function, name)))
+                for name in ("dnn.ops", "dnn.notes")
             )
             records.append(
                 FusionRecord(
-                    labels, engine_name, engine.index, knobs, notes,
-                    places=tuple(_attribute(function, structure.PLACES)), steps=len(output.steps),
+                    labels, engine_name, engine_named(engine_name).index, knobs, notes,
+                    module=made.place, places=tuple(_attribute(function, structure.PLACES)),
+                    steps=len(own),
                 )
             )  # fmt: skip
         for op in list(module.body.operations):
@@ -91,10 +95,17 @@ class LowerToKernels(Pass):
         )
 
 
-def _new_gpu_module(module: Any, target: Target) -> Any:
-    module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get()
+def _emitted(function: Any, gpu_module: Any, target: Target) -> Output:
+    engine_name, knobs = structure.engine_of(function)
+    output = Output(gpu_module, target, f"{structure.ALONE}_{engine_name}")
+    engine_named(engine_name).emit(Region.of(function), knobs, structure.tile_of(function), output)
+    return output
+
+
+def _new_gpu_module(module: Any, target: Target, index: int) -> Any:
+    """The module for the kernels of a fusion, by the fusion's place."""
     with ir.InsertionPoint(module.body):
-        made = gpu.GPUModuleOp("kernels")
+        made = gpu.GPUModuleOp(f"fusion{index}")
     features = f', features = "+ptx{target.ptx_version}"'
     made.operation.attributes["targets"] = ir.Attribute.parse(
         f'[#nvvm.target<O = 3, chip = "{target.chip}"{features}>]'

@@ -192,7 +192,7 @@ class Kernel:
     """A kernel of a module, with what the assembler said of it.
 
     registers: a thread.  spill_*_bytes, local_bytes: a thread.  static_smem_bytes: a block.
-    threads: of a block, at most.
+    threads: of a block, at most.  symbol: its name in the module, where that is another.
     """
 
     name: str
@@ -203,6 +203,12 @@ class Kernel:
     spill_load_bytes: int = 0
     local_bytes: int = 0
     static_smem_bytes: int = 0
+    symbol: str = field(default="", metadata={"required": True})
+
+    @property
+    def entry(self) -> str:
+        """The name of its function in the module."""
+        return self.symbol or self.name
 
 
 @dataclass(frozen=True)
@@ -222,9 +228,10 @@ class FusionRecord:
     """The decisions on one fusion, for `inspect` and `view`.
 
     ops: labels of its operations.  engine, index, knobs: the choice.  notes: numerical notes.
-    module: place of the module that has its kernels.
+    module: place of the module that has its kernels; equal fusions of a config share one.
     places: of its operations, among those of the graph that an output needs.  steps: how many
-    steps of its config are its own.  Both are empty in plans of earlier versions.
+    steps of its config are its own.  config: place of its config in the program.  In plans of
+    earlier versions, places and steps may be empty, and a config -1: it is the module's place.
     """
 
     ops: tuple[str, ...]
@@ -235,6 +242,12 @@ class FusionRecord:
     module: int = 0
     places: tuple[int, ...] = ()
     steps: int = 0
+    config: int = -1
+
+    @property
+    def config_place(self) -> int:
+        """The place of its config, in plans of any version."""
+        return self.module if self.config < 0 else self.config
 
 
 @dataclass(frozen=True)
@@ -267,10 +280,22 @@ class Program:
         configs: dict[int, list[str]] = {}
         for fusion in self.fusions:
             knobs = (f"{k}={v}" for k, v in sorted(fusion.knobs.items()))
-            configs.setdefault(fusion.module, []).append(" ".join([fusion.engine, *knobs]))
+            configs.setdefault(fusion.config_place, []).append(" ".join([fusion.engine, *knobs]))
         text = f"{self.target}: " + " or ".join(map(" + ".join, configs.values()))
         sentence, _, _ = self.split_reason.partition("\n")
         return f"{text} ({sentence})" if sentence else text
+
+    def fusions_of(self, config: int) -> list[FusionRecord]:
+        """The fusions of a config, in order."""
+        return [fusion for fusion in self.fusions if fusion.config_place == config]
+
+    def config_of(self, variant: Variant) -> int:
+        """The place of the config that a variant runs; -1: it launches nothing."""
+        launched = [step.launch.kernel for step in variant.steps if step.launch is not None]
+        if not launched:
+            return -1
+        module = next(kernel.module for kernel in self.kernels if kernel.name == launched[0])
+        return next((f.config_place for f in self.fusions if f.module == module), module)
 
 
 @dataclass(frozen=True, repr=False)

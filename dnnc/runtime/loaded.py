@@ -67,7 +67,7 @@ class Loaded:
             for m in program.modules
         ]
         # All of them now: a size that takes another kernel is not to wait for its code.
-        self._kernels = {k.name: driver.kernel(modules[k.module], k.name) for k in program.kernels}
+        self._kernels = {k.name: driver.kernel(modules[k.module], k.entry) for k in program.kernels}
         self._static_smem = {k.name: k.static_smem_bytes for k in program.kernels}
         # Bytes of dynamic shared memory that launches of a kernel may ask for.
         self._allowed_smem: dict[str, int] = {}

@@ -59,14 +59,14 @@ class Case:
 
     guard: the sizes that it is for, in words.  sizes: those that predictions are for, of which the
     program takes this variant; None: none were found.  is_taken: at the sizes asked for.
-    module: its code; -1: it launches nothing.
+    config: place of its config in the program; -1: it launches nothing.
     """
 
     variant: Variant
     guard: str
     sizes: Mapping[str, int] | None
     is_taken: bool
-    module: int
+    config: int
     parts: tuple[Part, ...]
 
     @property
@@ -118,31 +118,30 @@ class ProgramParts:
     @property
     def fusions(self) -> tuple[Fusion, ...]:
         """Fusions of the config that is taken; none where the plan does not say what they are."""
-        return self._fusions(self.taken.module)[0]
+        return self._fusions(self.taken.config)[0]
 
     @property
     def why_no_fusions(self) -> str:
-        return self._fusions(self.taken.module)[1]
+        return self._fusions(self.taken.config)[1]
 
     @property
     def partition_text(self) -> str:
         """The config that is taken, as the option of pass `fuse`."""
-        return _partition_text(self._records(self.taken.module))
+        return _partition_text(self._records(self.taken.config))
 
     @property
     def choices_text(self) -> str:
         """The choices, as the option of pass `select-engine`."""
-        records = self._records(self.taken.module)
+        records = self._records(self.taken.config)
         return "|".join(choice_text(record.engine, record.knobs) for record in records)
 
-    def _records(self, module: int) -> list[FusionRecord]:
-        return [record for record in self.program.fusions if record.module == module]
+    def _records(self, config: int) -> list[FusionRecord]:
+        return self.program.fusions_of(config)
 
     # ---- variants
 
     def _case(self, place: int, variant: Variant, number: int) -> Case:
-        launched = [step.launch.kernel for step in variant.steps if step.launch is not None]
-        module = next((self._kernels[name].module for name in launched), -1)
+        config = self.program.config_of(variant)
         guard = variant.guard
         if guard == "1":
             guard = "other sizes" if place else "any size"
@@ -152,8 +151,8 @@ class ProgramParts:
             guard,
             sizes,
             is_taken=self._taken_at(self._assumed) == place,
-            module=module,
-            parts=tuple(self._parts(variant, module, sizes, number)),
+            config=config,
+            parts=tuple(self._parts(variant, config, sizes, number)),
         )
 
     @cached_property
@@ -201,15 +200,15 @@ class ProgramParts:
     # ---- parts of a variant
 
     def _parts(
-        self, variant: Variant, module: int, sizes: Mapping[str, int] | None, number: int
+        self, variant: Variant, config: int, sizes: Mapping[str, int] | None, number: int
     ) -> Iterator[Part]:
-        records = self._records(module)
+        records = self._records(config)
         own = _steps_of_each(records, variant.steps)
         if own is None:
             said = "the plan does not say which launches are whose (compile it again)"
             yield self._part(number, 0, records, variant.steps, Estimate(why_not=said))
             return
-        fusions, why_not = self._fusions(module)
+        fusions, why_not = self._fusions(config)
         for index, (record, steps) in enumerate(zip(records, own, strict=True)):
             estimate = Estimate(why_not=why_not)
             if not why_not:
@@ -254,11 +253,11 @@ class ProgramParts:
     def _known_fusions(self) -> dict[int, tuple[tuple[Fusion, ...], str]]:
         return {}
 
-    def _fusions(self, module: int) -> tuple[tuple[Fusion, ...], str]:
+    def _fusions(self, config: int) -> tuple[tuple[Fusion, ...], str]:
         """(the fusions of a config, why they are not known)."""
-        if module not in self._known_fusions:
-            self._known_fusions[module] = _fusions_of(self.graph, self._records(module))
-        return self._known_fusions[module]
+        if config not in self._known_fusions:
+            self._known_fusions[config] = _fusions_of(self.graph, self._records(config))
+        return self._known_fusions[config]
 
 
 def _partition_text(records: Sequence[FusionRecord]) -> str:

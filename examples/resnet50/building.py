@@ -48,9 +48,8 @@ class Compiled:
         """Engine and knobs of each fusion."""
         program, sizes = self.plan.programs[0], {ANY_BATCH.name: self.images}
         variant = next(v for v in program.variants if self.plan.guard(v.guard).holds(sizes))
-        names = {step.launch.kernel for step in variant.steps if step.launch is not None}
-        modules = {kernel.module for kernel in program.kernels if kernel.name in names}
-        return [(f.engine, dict(f.knobs)) for f in program.fusions if f.module in modules]
+        fusions = program.fusions_of(program.config_of(variant))
+        return [(f.engine, dict(f.knobs)) for f in fusions]
 
     @property
     def predicted(self) -> float:
