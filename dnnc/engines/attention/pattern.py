@@ -23,35 +23,17 @@ from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
 from ...dialect.ops import (
     Matmul,
-    PagedCacheLoad,
     Pointwise,
     RaggedLoad,
     RaggedStore,
     Reduction,
     Reshape,
     Rng,
-    Transpose,
 )
 from ...dialect.tensor import Tensor, is_in_tiles, text
 from ...expr import Expr
 from ..engine import Reason
-from ..surface import pattern_reason
-
-_ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weights and result"
-
-
-@dataclass(frozen=True, eq=False)
-class Operand:
-    """A tensor in memory that a product reads.
-
-    is_turned: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
-    place.  batch: its axes of heads.
-    """
-
-    tensor: Tensor
-    is_turned: bool
-    load: PagedCacheLoad | RaggedLoad | None
-    batch: tuple[Expr, ...]
+from .operands import Operand, OperandReader, Unlike, regroups
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +91,6 @@ class Attention:
         return self.second.b.shape[-1]
 
 
-class _Unlike(Exception):
-    """The fusion is no attention: what was found, what would be accepted."""
-
-    def __init__(self, what: str, accepted: str = _ACCEPTED):
-        super().__init__(what)
-        self.reason = pattern_reason(what, accepted)
-
-
 def attention_reasons(fusion: Fusion) -> tuple[Reason, ...]:
     """Why a fusion is no attention."""
     found = _found(fusion)
@@ -134,15 +108,12 @@ def attention_of(fusion: Fusion) -> Attention:
 def _found(fusion: Fusion) -> Attention | Reason:
     try:
         return _Reader(fusion).read()
-    except _Unlike as unlike:
+    except Unlike as unlike:
         return unlike.reason
 
 
-class _Reader:
+class _Reader(OperandReader):
     """Finds the parts, and that there are no others."""
-
-    def __init__(self, fusion: Fusion):
-        self.fusion = fusion
 
     def read(self) -> Attention:
         first, second = self._products()
@@ -151,13 +122,13 @@ class _Reader:
         e = self._exponential(maximum, total)
         chain, share = self._verify_weights(second, e, maximum, total)
         weights = share.results[0] if share else None
-        q = self._operand(first.a, may_be_scaled=True)
+        q = self.operand(first.a, may_be_scaled=True)
         for op in largest:
             self._verify_largest(op, second, share, is_packed=isinstance(q.load, RaggedLoad))
         found = Attention(
             first, second, maximum, total,
-            q, self._operand(first.b, may_be_scaled=True),
-            self._operand(second.b, may_be_cut=True),
+            q, self.operand(first.b, may_be_scaled=True),
+            self.operand(second.b, may_be_cut=True),
             largest=largest, mixed=any(self._is_mixed(op) for op in chain if op is not share),
         )  # fmt: skip
         self._verify_batch(found)
@@ -172,10 +143,10 @@ class _Reader:
         ]
         matmuls = [op for op in anchors if isinstance(op, Matmul)]
         if len(matmuls) != 2 or len(anchors) != 2:
-            raise _Unlike(", ".join(op.label for op in anchors) or "no matmul")
+            raise Unlike(", ".join(op.label for op in anchors) or "no matmul")
         first, second = matmuls
         if first not in self.fusion.upstream(second.a) or first in self.fusion.upstream(second.b):
-            raise _Unlike(f"{second.label} does not weigh its B by what {first.label} gives")
+            raise Unlike(f"{second.label} does not weigh its B by what {first.label} gives")
         return first, second
 
     def _reductions(self) -> tuple[Reduction, Reduction, tuple[Reduction, ...]]:
@@ -184,33 +155,33 @@ class _Reader:
         found = [op for op in found if op.mode != "amax"]
         if [op.mode for op in found] != ["max", "add"]:
             listed = ", ".join(op.label for op in found) or "no reductions"
-            raise _Unlike(listed, "a maximum and a sum of each row")
+            raise Unlike(listed, "a maximum and a sum of each row")
         for op in found:
             is_of_one = not op.axes and op.x.shape[-1].constant == 1
             if not (is_of_one or op.axes == (op.x.rank - 1,)) or op.index is not None:
-                raise _Unlike(f"{op.label} over axes {list(op.axes)}", "rows of the last axis")
+                raise Unlike(f"{op.label} over axes {list(op.axes)}", "rows of the last axis")
             if op.x.type != dtypes.f32 or op.compute_type != dtypes.f32:
-                raise _Unlike(f"{op.label} of {op.x.type}", "scores and exponentials in FLOAT")
+                raise Unlike(f"{op.label} of {op.x.type}", "scores and exponentials in FLOAT")
         maximum, total = found
         return maximum, total, largest
 
     def _verify_score(self, first: Matmul, maximum: Reduction) -> None:
         for op in self.fusion.upstream(maximum.x):
-            if op is not first and first in self._upstream(op) and not self._keeps_rows(op):
-                raise _Unlike(f"{op.label} on scores", "pointwise operations on scores")
+            if op is not first and first in self._upstream(op) and not self.keeps_rows(op):
+                raise Unlike(f"{op.label} on scores", "pointwise operations on scores")
 
     def _exponential(self, maximum: Reduction, total: Reduction) -> Tensor:
         """E = exp(S - base), of the sum."""
         exponential = self.fusion.producers.get(total.x)
         if not isinstance(exponential, Pointwise) or exponential.mode != "exp":
-            raise _Unlike(f"{total.label} of no exponential", "sum(exp(S - max(S)))")
+            raise Unlike(f"{total.label} of no exponential", "sum(exp(S - max(S)))")
         distance = self.fusion.producers.get(exponential.x)
         if not isinstance(distance, Pointwise) or not self._is_centred(distance, maximum):
-            raise _Unlike(f"{exponential.label} of no distance", "exp(S - max(S))")
+            raise Unlike(f"{exponential.label} of no distance", "exp(S - max(S))")
         for op in (distance, exponential):
             if op.results[0].type != dtypes.f32 or op.compute_type != dtypes.f32:
                 what = f"{op.label} in {op.results[0].type}"
-                raise _Unlike(what, "distances and exponentials in FLOAT")
+                raise Unlike(what, "distances and exponentials in FLOAT")
         return total.x
 
     def _is_centred(self, distance: Pointwise, maximum: Reduction) -> bool:
@@ -229,7 +200,7 @@ class _Reader:
         """Whether a tensor depends on scores through some reductions only."""
 
         def goes_on(tensor: Tensor, op: Op) -> bool | None:
-            return None if op in stops else self._is_simple(op)
+            return None if op in stops else self.is_simple(op)
 
         def fits(tensor: Tensor) -> bool:
             is_of_row = tensor.shape[-1].constant == 1
@@ -272,26 +243,26 @@ class _Reader:
         chain, shares = list[Op](), list[Op]()
         while tensor is not e:
             op = self.fusion.producers.get(tensor)
-            if op is None or not self._keeps_rows(op):
-                raise _Unlike(f"{tensor.label} is no weight", "weights made of the exponentials")
+            if op is None or not self.keeps_rows(op):
+                raise Unlike(f"{tensor.label} is no weight", "weights made of the exponentials")
             along = [t for t in op.operands if t is e or self._comes_from(t, e)]
             rest = [t for t in op.operands if t not in along]
             of_total = [t for t in rest if total in self.fusion.upstream(t)]
             if len(along) != 1 or not all(self._is_of_rows(t, *stops) for t in of_total):
-                raise _Unlike(f"{op.label} on weights", "weights that are multiplied by others")
+                raise Unlike(f"{op.label} on weights", "weights that are multiplied by others")
             if of_total:
                 shares.append(op)
                 self._verify_share(op, along[0], e)
             elif not self._is_linear(op, along[0]):
-                raise _Unlike(f"{op.label} on weights", "identity, mul, div, binary_select")
+                raise Unlike(f"{op.label} on weights", "identity, mul, div, binary_select")
             tensor = along[0]
             chain.append(op)
         if len(shares) > 1:
-            raise _Unlike("weights that are divided twice", "one division by the sum")
+            raise Unlike("weights that are divided twice", "one division by the sum")
         is_fp8 = second.a.type.is_fp8 and second.b.type.is_fp8
         if second.a.type not in (dtypes.f32, second.b.type) and not is_fp8:
             what = f"weights of {second.a.type} for values of {second.b.type}"
-            raise _Unlike(what, f"FLOAT, or {second.b.type}")
+            raise Unlike(what, f"FLOAT, or {second.b.type}")
         return chain, shares[0] if shares else None
 
     def _is_mixed(self, op: Op) -> bool:
@@ -312,19 +283,19 @@ class _Reader:
         is_whole = op.y.elements().constant == 1 and op.index is None
         is_float = {op.x.type, op.y.type, op.compute_type} == {dtypes.f32}
         if not is_whole or not is_float:
-            raise _Unlike(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
+            raise Unlike(f"{what} over axes {list(op.axes)}", f"{accepted} in FLOAT")
         if op.y not in self.fusion.outputs or any(op.y in o.operands for o in self.fusion.ops):
-            raise _Unlike(f"{what}, which others read", accepted)
+            raise Unlike(f"{what}, which others read", accepted)
         after = self.fusion.upstream(op.x)
         is_of_share = share is not None and op.x in share.results
         is_of_result = second in after and all(
             other is second
             or second not in self._upstream(other)
-            or (self._is_product(other) if is_packed else self._keeps_rows(other))
+            or (self._is_product(other) if is_packed else self.keeps_rows(other))
             for other in after
         )
         if not (is_of_share or is_of_result):
-            raise _Unlike(f"{what} of {op.x.label}", accepted)
+            raise Unlike(f"{what} of {op.x.label}", accepted)
 
     def _comes_from(self, tensor: Tensor, e: Tensor) -> bool:
         """Whether a tensor is made of E element by element, not by its sum."""
@@ -344,7 +315,7 @@ class _Reader:
             op.mode == "mul" or (op.mode == "div" and op.x is along)
         )
         if not is_share or along is not e:
-            raise _Unlike(f"{op.label} by the sum", "exponentials times or over what the sum gives")
+            raise Unlike(f"{op.label} by the sum", "exponentials times or over what the sum gives")
 
     def _is_linear(self, op: Op, along: Tensor) -> bool:
         """Whether twice the weight gives twice the result."""
@@ -357,7 +328,7 @@ class _Reader:
 
     def _is_product(self, op: Op) -> bool:
         """Whether an operation leaves zeros as they are."""
-        is_view = isinstance(op, Reshape) and _regroups(op)
+        is_view = isinstance(op, Reshape) and regroups(op)
         return is_view or (isinstance(op, Pointwise) and op.mode in ("identity", "mul"))
 
     def _upstream(self, op: Op) -> frozenset[Op]:
@@ -366,100 +337,12 @@ class _Reader:
             found |= self.fusion.upstream(tensor)
         return found
 
-    def _keeps_rows(self, op: Op) -> bool:
-        """Whether an operation leaves every element at its row and column."""
-        return isinstance(op, Pointwise) or (isinstance(op, Reshape) and _regroups(op))
-
-    def _multiple(self, op: Op) -> Tensor | None:
-        """The value that an operation multiplies by numbers, which multiply the scores as well;
-        None: it is another."""
-        if not isinstance(op, Pointwise) or op.mode != "mul" or op.compute_type != dtypes.f32:
-            return None
-        along = [t for t in op.operands if t.shape == op.y.shape]
-        others = [t for t in op.operands if t not in along]
-        is_multiple = len(along) == 1 and all(self._is_number(t) for t in others)
-        return along[0] if is_multiple else None
-
-    def _is_number(self, tensor: Tensor) -> bool:
-        """Whether it is one element in memory, or a constant."""
-        return tensor.elements().constant == 1 and tensor not in self.fusion.producers
-
-    def _operand(
-        self, tensor: Tensor, *, may_be_scaled: bool = False, may_be_cut: bool = False
-    ) -> Operand:
-        """The operand that is read in memory, through views; may_be_scaled: and products by
-        numbers; may_be_cut: and a selection of zeros past lengths, which a load that is cut to
-        the same lengths makes a second time."""
-        turned, label = False, tensor.label
-        lengths: Tensor | None = None
-        while (op := self.fusion.producers.get(tensor)) is not None:
-            if isinstance(op, PagedCacheLoad | RaggedLoad):
-                if lengths not in (None, op.sequence):
-                    raise _Unlike(f"{label} is cut to other lengths than those of {op.label}")
-                return self._gathered(op, turned)
-            if may_be_scaled and (along := self._multiple(op)) is not None:
-                tensor = along
-                continue
-            if may_be_cut and lengths is None and not turned and (cut := self._cut(op)) is not None:
-                tensor, lengths = cut
-                continue
-            if isinstance(op, Transpose) and _turns_last(op):
-                turned = not turned
-            elif lengths is not None or not (isinstance(op, Reshape) and _regroups(op)):
-                raise _Unlike(f"{label} is computed by {op.label}", "operands in memory")
-            tensor = op.x
-        return Operand(tensor, turned, None, tensor.shape[:-2])
-
-    def _cut(self, op: Op) -> tuple[Tensor, Tensor] | None:
-        """(rows, lengths) of an operation that replaces rows past a length of each entry of the
-        batch by zeros; None: it does something else."""
-        if not isinstance(op, Pointwise) or op.mode != "binary_select":
-            return None
-        zero, condition, rows = op.b, op.t, op.x
-        if zero is None or condition is None or zero.value != 0 or op.compute_type != dtypes.f32:
-            return None
-        if condition.type != dtypes.i1:
-            return None
-        test = self.fusion.producers.get(condition)
-        if rows.shape != op.y.shape or rows.type != op.y.type or not isinstance(test, Pointwise):
-            return None
-        if test.b is None or test.compute_type != dtypes.i32:
-            return None
-        sides = {"cmp_lt": (test.x, test.b), "cmp_gt": (test.b, test.x)}.get(test.mode)
-        if sides is None:
-            return None
-        row, lengths = sides
-        index = self.fusion.producers.get(row)
-        if not isinstance(index, Pointwise) or index.mode != "gen_index" or row.type != dtypes.i32:
-            return None
-        if index.axis != rows.rank - 2 or index.compute_type != dtypes.i32:
-            return None
-        is_fit = lengths.type == dtypes.i32 and all(
-            own in (whole, Expr.of(1)) for own, whole in zip(lengths.shape, rows.shape, strict=True)
-        )
-        is_of_entries = all(n.constant == 1 for n in lengths.shape[-2:])
-        is_simple = all(self._is_simple(o) for o in self.fusion.upstream(lengths))
-        return (rows, lengths) if is_fit and is_of_entries and is_simple else None
-
-    def _gathered(self, op: PagedCacheLoad | RaggedLoad, turned: bool) -> Operand:
-        memory = op.packed if isinstance(op, RaggedLoad) else op.container
-        for tensor in op.operands:
-            # Lengths and offsets may be made of others, by simple work.
-            is_simple = isinstance(op, RaggedLoad) and tensor is not memory
-            made_by = self.fusion.upstream(tensor)
-            if made_by and not (is_simple and all(self._is_simple(o) for o in made_by)):
-                raise _Unlike(f"{tensor.label} of {op.label} is computed", "operands in memory")
-        return Operand(memory, turned, op, op.y.shape[:-2])
-
-    def _is_simple(self, op: Op) -> bool:
-        return isinstance(op, Pointwise) or op.role == "view"
-
     def _verify_packed(self, store: RaggedStore) -> None:
         """Where rows go does not depend on the attention."""
         for tensor in (store.offset, store.sequence):
-            if not all(self._is_simple(op) for op in self.fusion.upstream(tensor)):
+            if not all(self.is_simple(op) for op in self.fusion.upstream(tensor)):
                 what = f"{tensor.label} of {store.label}"
-                raise _Unlike(what, "offsets and lengths in memory, or made of such")
+                raise Unlike(what, "offsets and lengths in memory, or made of such")
 
     def _verify_batch(self, found: Attention) -> None:
         """Each batch axis of an operand is that of the scores, 1, or has groups of it."""
@@ -470,7 +353,7 @@ class _Reader:
             )
             if not fits or (operand is found.q and own != whole):
                 what = f"{operand.tensor.label} {text(operand.tensor.shape)} for scores "
-                raise _Unlike(what + text(found.score.shape), "batch dims of the scores, or parts")
+                raise Unlike(what + text(found.score.shape), "batch dims of the scores, or parts")
 
     def _is_kept(self, output: Tensor, found: Attention, weights: Tensor | None) -> bool:
         """Whether an output of the scores' dims is made of P, or of nothing that has scores."""
@@ -496,7 +379,7 @@ class _Reader:
             if tensor is weights or (isinstance(op, Pointwise) and op.mode == "gen_index"):
                 return None
             is_of_weights = producer in self._upstream(op)
-            is_simple = self._keeps_rows(op) if is_of_weights else self._is_simple(op)
+            is_simple = self.keeps_rows(op) if is_of_weights else self.is_simple(op)
             return is_simple or isinstance(op, Rng)
 
         return self._all_above(tensor, goes_on)
@@ -518,12 +401,12 @@ class _Reader:
                     f"{text(dims)}, of the product or of rows, or {text(found.score.shape)}, of "
                     "weights that the sum has divided"
                 )
-                raise _Unlike(what, supported)
+                raise Unlike(what, supported)
             for op in upstream:
-                if after and found.second in self._upstream(op) and not self._keeps_rows(op):
-                    raise _Unlike(f"{op.label} after the product", "pointwise operations")
+                if after and found.second in self._upstream(op) and not self.keeps_rows(op):
+                    raise Unlike(f"{op.label} after the product", "pointwise operations")
             if not after and not self._is_of_rows(output, found.maximum, found.total):
-                raise _Unlike(f"output {output.label}", "statistics of rows, and the product")
+                raise Unlike(f"output {output.label}", "statistics of rows, and the product")
 
 
 def group_size(own: Expr, whole: Expr) -> int | None:
@@ -536,13 +419,3 @@ def group_size(own: Expr, whole: Expr) -> int | None:
     if own.constant is None or whole.constant is None or whole.constant % own.constant:
         return None
     return whole.constant // own.constant
-
-
-def _turns_last(op: Transpose) -> bool:
-    rank = op.x.rank
-    return tuple(op.permutation) == (*range(rank - 2), rank - 1, rank - 2)
-
-
-def _regroups(op: Reshape) -> bool:
-    """Whether a reshape leaves the last two axes as they are."""
-    return op.x.rank > 2 and op.y.rank > 2 and op.x.shape[-2:] == op.y.shape[-2:]

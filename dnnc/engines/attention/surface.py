@@ -11,7 +11,8 @@ from ...errors import Status
 from ...expr import Expr, product
 from ..engine import Reason
 from ..surface import boolean_reason, pattern_reason
-from .pattern import Attention, Operand, attention_of, group_size
+from .operands import Operand
+from .pattern import Attention, attention_of, group_size
 
 TYPES = (dtypes.f16, dtypes.bf16)
 POWERS = 8  # of two: weights stay below 256, which f16 and e4m3 hold

@@ -290,7 +290,7 @@ def reduce_tensor(d: Decoder) -> Run:
     for word in ("reduce", "async", "bulk"):
         d.take(word)
     if not d.take("tensor"):
-        raise d.error("only tensors are modelled")
+        return _reduce_bytes(d)
     rank = int(d.choose(tuple(f"{n}d" for n in range(1, 6)), "0d")[0])
     d.take("global")
     d.take("shared::cta")
@@ -300,8 +300,22 @@ def reduce_tensor(d: Decoder) -> Run:
     return _store_tensor(d, rank, _adding)
 
 
+def _reduce_bytes(d: Decoder) -> Run:
+    """`[to], [from], size` of elements of f32, in global memory."""
+    d.take("global")
+    d.take("shared::cta")
+    d.take("bulk_group")
+    if not (d.take("add") and d.take("f32")):
+        raise d.error("only .add.f32 is modelled of bytes")
+    d.smem_widths.add(CHUNK)
+    return _store_bytes(d, _adding_of(np.dtype(np.float32)))
+
+
 def _adding(tensor: EncodedMap) -> Combine:
-    dtype = dtypes.of(tensor.dtype).numpy
+    return _adding_of(dtypes.of(tensor.dtype).numpy)
+
+
+def _adding_of(dtype: np.dtype) -> Combine:
     exact = np.dtype(np.float64) if dtype.kind not in "iu" else dtype
 
     def add(old: Array, new: Array) -> Array:
@@ -377,7 +391,7 @@ def _load_bytes(d: Decoder, to: str) -> Run:
     return run
 
 
-def _store_bytes(d: Decoder) -> Run:
+def _store_bytes(d: Decoder, combine: Combine | None = None) -> Run:
     d.take("bulk_group")
     hint = d.take(_HINT)
     d.finish()
@@ -397,7 +411,7 @@ def _store_bytes(d: Decoder) -> Run:
             fail = at_position(fails, k)
             _aligned(int(targets[k]), CHUNK, fail)
             rows = run_of_bytes(int(targets[k]), sizes[k])
-            _store(m, instruction, rows, int(where[k]), 16, lane, fail, None)
+            _store(m, instruction, rows, int(where[k]), 16, lane, fail, combine)
 
     return run
 

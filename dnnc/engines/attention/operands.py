@@ -1,0 +1,143 @@
+"""Operands of an attention's products in memory: read through views, gathers, products by numbers
+and selections of zeros past lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ... import dtypes
+from ...dialect.fusion import Fusion
+from ...dialect.op import Op
+from ...dialect.ops import PagedCacheLoad, Pointwise, RaggedLoad, Reshape, Transpose
+from ...dialect.tensor import Tensor
+from ...expr import Expr
+from ..surface import pattern_reason
+
+ACCEPTED = "softmax between two matmuls, pointwise operations on scores, weights and result"
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A tensor in memory that a product reads.
+
+    is_turned: its last two axes are exchanged.  load: what gathers its rows, None: they lie in
+    place.  batch: its axes of heads.
+    """
+
+    tensor: Tensor
+    is_turned: bool
+    load: PagedCacheLoad | RaggedLoad | None
+    batch: tuple[Expr, ...]
+
+
+class Unlike(Exception):
+    """The fusion is no attention: what was found, what would be accepted."""
+
+    def __init__(self, what: str, accepted: str = ACCEPTED):
+        super().__init__(what)
+        self.reason = pattern_reason(what, accepted)
+
+
+class OperandReader:
+    """Finds where the operands of a fusion's products lie."""
+
+    def __init__(self, fusion: Fusion):
+        self.fusion = fusion
+
+    def _multiple(self, op: Op) -> Tensor | None:
+        """The value that an operation multiplies by numbers, which multiply the scores as well;
+        None: it is another."""
+        if not isinstance(op, Pointwise) or op.mode != "mul" or op.compute_type != dtypes.f32:
+            return None
+        along = [t for t in op.operands if t.shape == op.y.shape]
+        others = [t for t in op.operands if t not in along]
+        is_multiple = len(along) == 1 and all(self._is_number(t) for t in others)
+        return along[0] if is_multiple else None
+
+    def _is_number(self, tensor: Tensor) -> bool:
+        """Whether it is one element in memory, or a constant."""
+        return tensor.elements().constant == 1 and tensor not in self.fusion.producers
+
+    def operand(
+        self, tensor: Tensor, *, may_be_scaled: bool = False, may_be_cut: bool = False
+    ) -> Operand:
+        """The operand that is read in memory, through views; may_be_scaled: and products by
+        numbers; may_be_cut: and a selection of zeros past lengths, which a load that is cut to
+        the same lengths makes a second time."""
+        turned, label = False, tensor.label
+        lengths: Tensor | None = None
+        while (op := self.fusion.producers.get(tensor)) is not None:
+            if isinstance(op, PagedCacheLoad | RaggedLoad):
+                if lengths not in (None, op.sequence):
+                    raise Unlike(f"{label} is cut to other lengths than those of {op.label}")
+                return self._gathered(op, turned)
+            if may_be_scaled and (along := self._multiple(op)) is not None:
+                tensor = along
+                continue
+            if may_be_cut and lengths is None and not turned and (cut := self._cut(op)) is not None:
+                tensor, lengths = cut
+                continue
+            if isinstance(op, Transpose) and turns_last(op):
+                turned = not turned
+            elif lengths is not None or not (isinstance(op, Reshape) and regroups(op)):
+                raise Unlike(f"{label} is computed by {op.label}", "operands in memory")
+            tensor = op.x
+        return Operand(tensor, turned, None, tensor.shape[:-2])
+
+    def _cut(self, op: Op) -> tuple[Tensor, Tensor] | None:
+        """(rows, lengths) of an operation that replaces rows past a length of each entry of the
+        batch by zeros; None: it does something else."""
+        if not isinstance(op, Pointwise) or op.mode != "binary_select":
+            return None
+        zero, condition, rows = op.b, op.t, op.x
+        if zero is None or condition is None or zero.value != 0 or op.compute_type != dtypes.f32:
+            return None
+        if condition.type != dtypes.i1:
+            return None
+        test = self.fusion.producers.get(condition)
+        if rows.shape != op.y.shape or rows.type != op.y.type or not isinstance(test, Pointwise):
+            return None
+        if test.b is None or test.compute_type != dtypes.i32:
+            return None
+        sides = {"cmp_lt": (test.x, test.b), "cmp_gt": (test.b, test.x)}.get(test.mode)
+        if sides is None:
+            return None
+        row, lengths = sides
+        index = self.fusion.producers.get(row)
+        if not isinstance(index, Pointwise) or index.mode != "gen_index" or row.type != dtypes.i32:
+            return None
+        if index.axis != rows.rank - 2 or index.compute_type != dtypes.i32:
+            return None
+        is_fit = lengths.type == dtypes.i32 and all(
+            own in (whole, Expr.of(1)) for own, whole in zip(lengths.shape, rows.shape, strict=True)
+        )
+        is_of_entries = all(n.constant == 1 for n in lengths.shape[-2:])
+        is_simple = all(self.is_simple(o) for o in self.fusion.upstream(lengths))
+        return (rows, lengths) if is_fit and is_of_entries and is_simple else None
+
+    def _gathered(self, op: PagedCacheLoad | RaggedLoad, turned: bool) -> Operand:
+        memory = op.packed if isinstance(op, RaggedLoad) else op.container
+        for tensor in op.operands:
+            # Lengths and offsets may be made of others, by simple work.
+            is_simple = isinstance(op, RaggedLoad) and tensor is not memory
+            made_by = self.fusion.upstream(tensor)
+            if made_by and not (is_simple and all(self.is_simple(o) for o in made_by)):
+                raise Unlike(f"{tensor.label} of {op.label} is computed", "operands in memory")
+        return Operand(memory, turned, op, op.y.shape[:-2])
+
+    def is_simple(self, op: Op) -> bool:
+        return isinstance(op, Pointwise) or op.role == "view"
+
+    def keeps_rows(self, op: Op) -> bool:
+        """Whether an operation leaves every element at its row and column."""
+        return isinstance(op, Pointwise) or (isinstance(op, Reshape) and regroups(op))
+
+
+def turns_last(op: Transpose) -> bool:
+    rank = op.x.rank
+    return tuple(op.permutation) == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def regroups(op: Reshape) -> bool:
+    """Whether a reshape leaves the last two axes as they are."""
+    return op.x.rank > 2 and op.y.rank > 2 and op.x.shape[-2:] == op.y.shape[-2:]
