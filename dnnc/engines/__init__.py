@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..errors import DnncError, Status
+from .attention.bwd_sm90 import SDPA_BWD_SM90
 from .attention.fwd_sm90 import SDPA_FWD_SM90
 from .attention.sm80 import SDPA_SM80
 from .conv.depthwise import CONV_DEPTHWISE
@@ -32,6 +33,7 @@ ENGINES: tuple[Engine, ...] = (
     GRID,
     SDPA_FWD_SM90,
     SDPA_SM80,
+    SDPA_BWD_SM90,
     MATMUL_SM90,
     MATMUL_SM80,
     CONV_PRODUCT_SM90,

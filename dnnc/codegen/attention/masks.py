@@ -1,8 +1,9 @@
 # pyright: basic
-"""The masks of an attention's scores: -inf where a condition does not hold."""
+"""The masks of an attention's scores: -inf where a condition does not hold; or of its weights: 0."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,7 +28,7 @@ from .mask_reader import MaskReader, places_of
 
 @dataclass(frozen=True)
 class Masked:
-    """A score that is -inf where a condition does not hold.
+    """A score that is -inf, or a weight that is 0, where a condition does not hold.
 
     value: the masked scores.  score: those beside the mask.  condition: a boolean tensor, and how
     it is addressed.  is_kept: whether the score is kept where it holds, or where it does not.
@@ -42,17 +43,19 @@ class Masked:
 
 @dataclass(frozen=True, eq=False)
 class Masks:
-    """The masks that only masks follow.  score: the masked scores."""
+    """The masks that only masks follow.  score: the masked scores, or weights.  hidden: what masks
+    put in place of those that are hidden."""
 
     region: Region
     score: Any
+    hidden: float = -math.inf
 
     @cached_property
     def steps(self) -> tuple[Masked, ...]:
         """Outermost first."""
         found: list[Masked] = []
         value = self.score
-        while (masked := masked_by(value)) is not None:
+        while (masked := masked_by(value, self.hidden)) is not None:
             found.append(masked)
             value = masked.score
         return tuple(found)
@@ -111,8 +114,8 @@ class Masks:
         return Both(tuple(p for p in conjuncts(self.condition) if not isinstance(p, Blocks)))
 
 
-def masked_by(value: Any) -> Masked | None:
-    """The mask that makes scores; None: something else does."""
+def masked_by(value: Any, hidden: float = -math.inf) -> Masked | None:
+    """The mask that makes scores of those beside it and a number; None: something else does."""
     operation = pointwise(value)
     if operation is None:
         return None
@@ -122,7 +125,7 @@ def masked_by(value: Any) -> Masked | None:
     number, select = body
     if not isinstance(number.results[0].type, ir.F32Type):
         return None
-    if ir.FloatAttr(number.attributes["value"]).value != float("-inf"):
+    if ir.FloatAttr(number.attributes["value"]).value != hidden:
         return None
     condition, yes, no = select.operands
     is_kept = no == number.results[0]

@@ -70,7 +70,7 @@ def source_of(region: Region, value: Any) -> Source:
         if _selects(operation):
             value, lengths = _cut(operation)
             continue
-        turned ^= _turns(operation)
+        turned ^= turns(operation)
         inputs = inputs_of(operation)
         value = inputs[0] if inputs else _extracted(operation)
     if lengths is None:
@@ -134,7 +134,7 @@ def _extracted(operation: Any) -> Any:
     return found
 
 
-def _turns(operation: Any) -> bool:
+def turns(operation: Any) -> bool:
     """Whether a view exchanges the last two axes."""
     if not inputs_of(operation):
         return False  # a reshape of the batch

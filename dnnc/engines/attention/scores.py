@@ -15,24 +15,12 @@ from ...codegen.memory.tiled_tensor import TiledTensor
 from ...codegen.scalars.byte_math import f8_word
 from ...codegen.scalars.math import tanh_together
 from ...codegen.scalars.scalar import element_type
-from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.index import Index
 from ...codegen.walk.region_walk import Walk
 from ...mlir import arith, ir, llvm
-from .walk import TileWalk
+from .walk import Forward, TileWalk
 
 _CAPPED = 32  # scores of a thread whose tanh is computed at once: 64 spill a register
-
-
-@dataclass
-class _Forward:
-    """A tensor in place of another: masks that keep every score, a factor that is left out."""
-
-    value: Any
-    walk: Walk | None = None
-
-    def load(self, at: Sequence[Coordinate], width: int) -> Any:
-        assert self.walk is not None, "of the walk that is under way"
-        return self.walk.value(self.value, at, width)
 
 
 @dataclass
@@ -44,8 +32,8 @@ class ScoreWalk(TileWalk):
     def __post_init__(self) -> None:
         super().__post_init__()
         s, parts = self.shared, self.shared.parts
-        self.forwards: list[_Forward] = []
-        self.weight_forwards: list[_Forward] = []
+        self.forwards: list[Forward] = []
+        self.weight_forwards: list[Forward] = []
         scores = dict(self.leaves)
         if s.scale:
             scores[s.scale.value] = self._forward(s.scale.inner)
@@ -60,8 +48,8 @@ class ScoreWalk(TileWalk):
             False: Walk(s.kernel, plain, symbols, contracts=True),
         }
 
-    def _forward(self, value: Any) -> _Forward:
-        made = _Forward(value)
+    def _forward(self, value: Any) -> Forward:
+        made = Forward(value)
         self.forwards.append(made)
         return made
 
@@ -71,7 +59,7 @@ class ScoreWalk(TileWalk):
         s = self.shared
         made = dict(self.leaves)
         for value, inner, _ in s.parts.weights.factors:
-            made[value] = _Forward(inner)
+            made[value] = Forward(inner)
             self.weight_forwards.append(made[value])
         return Walk(s.kernel, made, s.region.symbols)
 
@@ -82,7 +70,7 @@ class ScoreWalk(TileWalk):
             return walk
         made = dict(walk.leaves)
         for value, inner in selections:
-            made[value] = forward = _Forward(inner)
+            made[value] = forward = Forward(inner)
             self.weight_forwards.append(forward)
         return Walk(self.shared.kernel, made, self.shared.region.symbols)
 

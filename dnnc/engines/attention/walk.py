@@ -42,6 +42,18 @@ class Hand:
 
 
 @dataclass
+class Forward:
+    """A tensor in place of another: masks that keep every score, a factor that is left out."""
+
+    value: Any
+    walk: Walk | None = None
+
+    def load(self, at: Sequence[Coordinate], width: int) -> Any:
+        assert self.walk is not None, "of the walk that is under way"
+        return self.walk.value(self.value, at, width)
+
+
+@dataclass
 class TileWalk:
     """One tile: where its elements are, and what is in hand as leaves of walks.
 

@@ -1,0 +1,88 @@
+# pyright: basic
+"""The kernel after the main one of attention's gradient: sums of dQ become dQ.
+
+A block of threads has a block of queries, whose sums lie as warpgroups of the main kernel had them
+in registers: [warpgroup][4 registers of each thread].  `stmatrix` transposes them on the way to
+shared memory, from where TMA stores them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.hopper import tma, wgmma
+from ...codegen.hopper.staged_store import ALIGNMENT, StagedStore
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.scalars.scalar import element_type
+from ...codegen.walk.index import Index
+from ...mlir import arith
+from .bwd_schedule import GradientSchedule
+from .bwd_tile_sm90 import CONSUMERS
+
+THREADS = CONSUMERS * wgmma.WARPGROUP_THREADS
+_TOGETHER = 4  # registers of a load
+
+
+@dataclass
+class AfterEmitter:
+    """sums: a workspace buffer."""
+
+    kernel: Kernel
+    parts: GradientRegion
+    schedule: GradientSchedule
+    sums: str
+
+    def __post_init__(self) -> None:
+        t = self.schedule.tiling
+        _, tensor = self.parts.region.outputs[self.parts.results["dq"]]
+        rank = tensor.rank
+        box = tma.Box(tensor, (rank - 1, rank - 2), (wgmma.M, t.queries))
+        self.store = StagedStore(box, is_turned=True)
+        self.map_ = tma.map_argument(self.kernel, box)
+        self.element = element_type(tensor.type)
+
+    def emit(self) -> None:
+        kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
+        base = kernel.dynamic_shared(t.depth_panels * self.store.bytes, ALIGNMENT)
+        number = ops.block_id()
+        head = kernel.divide(number, s.rows)
+        block = kernel.remainder(number, s.rows, head)
+        entry = kernel.divide(head, s.query_heads)
+        own = kernel.remainder(head, s.query_heads, entry)
+        group = ops.shr(ops.thread_id(), 7)
+        thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        first = ops.add(ops.mul(group, t.dq_part_bytes), ops.mul(thread, 4 * _TOGETHER))
+        start = ops.add(ops.mul(ops.to_i64(number), t.dq_bytes), ops.to_i64(first))
+        source = smem.byte_pointer(kernel.workspace(self.sums), start)
+        pairs: list[list[Any]] = []
+        four = ops.vector_type(ops.f32_type(), _TOGETHER)
+        for j in range(t.dq_columns // 8):
+            place = j * wgmma.WARPGROUP_THREADS * 4 * _TOGETHER
+            loaded = ops.load(smem.byte_pointer(source, place), four, 4 * _TOGETHER)
+            pairs.append([self._pair(loaded, half) for half in (0, 1)])
+        column, panel = ops.mul(group, t.dq_columns), 0
+        if not t.shares_queries:
+            column, panel = 0, ops.mul(group, self.store.bytes)
+        buffer = ops.add(smem.address(base), panel)
+        offset = ops.mul(column, wgmma.ROW_BYTES)
+        self.store.put(ops.add(buffer, offset), thread, pairs)
+        tma.show_writes()
+        ops.barrier()
+        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+            for number_ in range(t.depth_panels):
+                at = [
+                    Index.of(entry), Index.of(own), Index.of(ops.mul(block, t.queries)),
+                    Index.of(number_ * wgmma.M),
+                ]  # fmt: skip
+                place = ops.add(smem.address(base), number_ * self.store.bytes)
+                self.store.start(self.map_, place, tma.place(self.store.box, at))
+            tma.commit()
+            tma.wait_read(0)
+
+    def _pair(self, loaded: Any, half: int) -> Any:
+        pair = ops.part(loaded, 2 * half, 2)
+        return arith.TruncFOp(ops.vector_type(self.element, 2), pair).result

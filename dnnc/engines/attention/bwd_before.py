@@ -1,0 +1,120 @@
+# pyright: basic
+"""The kernel before the main one of attention's gradient: what rows have, and zeros.
+
+A block of threads has a block of queries.  It adds up the rows of dO * O, writes
+-log2(e) * base and -delta (times the factor of dS) of each query, as the main kernel's
+multiply-adds take them, and fills the block's sums of dQ with zeros.  Queries past the last one get
+minus infinity and 0, so that their weights are 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.totals.reduce import across_lanes
+from ...codegen.walk.index import Index
+from ...codegen.walk.region_walk import Walk, inputs_of
+from ...mlir import arith, ir
+from .bwd_schedule import GradientSchedule
+from .bwd_walk import LOG2E
+
+THREADS = 256
+_VECTOR = 8  # elements of a row that a lane has at a time
+_ZEROS = 4  # f32 numbers of a store
+
+
+@dataclass
+class BeforeEmitter:
+    """rows, sums: workspace buffers of what queries have, and of dQ."""
+
+    kernel: Kernel
+    parts: GradientRegion
+    schedule: GradientSchedule
+    rows: str
+    sums: str
+
+    def emit(self) -> None:
+        kernel, s, t = self.kernel, self.schedule, self.schedule.tiling
+        number, thread = ops.block_id(), ops.thread_id()
+        head = kernel.divide(number, s.rows)
+        block = kernel.remainder(number, s.rows, head)
+        entry = kernel.divide(head, s.query_heads)
+        own = kernel.remainder(head, s.query_heads, entry)
+        self.batch = [Index.of(entry), Index.of(own)]
+        self._fill(ops.mul(ops.to_i64(number), t.dq_bytes), thread)
+        lanes = self.lanes
+        first, lane = ops.div(thread, lanes), ops.rem(thread, lanes)
+        step = THREADS // lanes
+        target = kernel.workspace(self.rows)
+        for i in range(-(-t.queries // step)):
+            place = ops.add(first, i * step)
+            row = ops.add(ops.mul(block, t.queries), place)
+            base, delta = self._row(row, lane)
+            is_own = ops.compare("eq", lane, 0)
+            if t.queries % step:
+                is_own = ops.both(is_own, ops.less(place, t.queries))
+            with ops.if_(is_own):
+                at = ops.add(
+                    ops.mul(ops.to_i64(number), t.row_bytes), ops.mul(ops.to_i64(place), 4)
+                )
+                for which, value in enumerate((base, delta)):
+                    where = smem.byte_pointer(target, ops.add(at, which * t.queries * 4))
+                    ops.store(where, value, 4)
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that share a row, a power of two."""
+        return 1 << max(0, -(-self.schedule.tiling.width // _VECTOR) - 1).bit_length()
+
+    def _fill(self, first: Any, thread: Any) -> None:
+        """Zeros in the block's sums."""
+        target = smem.byte_pointer(self.kernel.workspace(self.sums), first)
+        zeros = ops.zeros(ops.vector_type(ops.f32_type(), _ZEROS))
+        place = ops.mul(thread, 4 * _ZEROS)
+        for at in range(0, self.schedule.tiling.dq_bytes, THREADS * 4 * _ZEROS):
+            ops.store(smem.byte_pointer(target, ops.add(place, at)), zeros, 4 * _ZEROS)
+
+    def _row(self, row: Any, lane: Any) -> tuple[Any, Any]:
+        """(-log2(e) * base, -delta times the factor) of a row, f32, the same in all its lanes."""
+        kernel, s, parts = self.kernel, self.schedule, self.parts
+        region, width = parts.region, s.tiling.width
+        is_there = None
+        if s.has_row_tail:
+            size = kernel.size(s.queries)
+            is_there = ops.less(row, size)
+            row = ops.minimum(row, ops.sub(size, 1))
+        walk = Walk(kernel, region.leaves(kernel), region.symbols)
+        column = ops.mul(lane, _VECTOR)
+        is_inside = None
+        if self.lanes * _VECTOR != width:
+            is_inside = ops.less(column, width)
+            column = ops.minimum(column, width - _VECTOR)
+        at = [*self.batch, Index.of(row), Index(column, 1, _VECTOR)]
+        values = walk.value(inputs_of(parts.delta)[0], at, _VECTOR)
+        total = _number(0.0)
+        for value in ops.elements(values):
+            total = arith.AddFOp(total, value).result
+        if is_inside is not None:
+            total = arith.SelectOp(is_inside, total, _number(0.0)).result
+        total = across_lanes(total, self.lanes, lambda a, b: arith.AddFOp(a, b).result)
+        of_row = [*self.batch, Index.of(row), Index.of(0)]
+        walk.know(parts.delta.results[0], of_row, 1, total)
+        base = walk.value(parts.base, of_row, 1)
+        delta = walk.value(inputs_of(parts.distance)[1], of_row, 1)
+        factor = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
+        base = arith.MulFOp(base, _number(-LOG2E)).result
+        delta = arith.MulFOp(delta, _number(-factor)).result
+        if is_there is not None:
+            base = arith.SelectOp(is_there, base, _number(-math.inf)).result
+            delta = arith.SelectOp(is_there, delta, _number(0.0)).result
+        return base, delta
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result

@@ -1,0 +1,442 @@
+# pyright: basic
+"""The main kernel of engine sdpa_bwd_sm90, top to bottom; see the engine for the whole.
+
+    warp 0           loads K and V of the tile, then Q, what rows have, and dO, block by block
+    warps 1, 2       add what a warpgroup has of dQ' to memory, in bulk
+    warpgroups 1, 2  for each block of queries, of 64 keys each:
+                       start S' = K @ Q' and dP' = V @ dO', exponentials while dP' runs
+                       P', dS' in registers; dS to shared memory; start dV += P' @ dO
+                       a barrier of both; start dQ' = K' @ dS', start dK += dS' @ Q
+                       wait for dQ' and dV, hand dQ' over while dK runs, wait for dK
+
+There are two buffers of dS, so that one barrier a step is enough: a warpgroup comes to the next
+one after its dQ' has read the last buffer but one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.hopper import mbarrier, tma, wgmma
+from ...codegen.hopper.pipeline import Cursor, Pipeline
+from ...codegen.hopper.staged_store import StagedStore, store_matrices, turned_offset
+from ...codegen.kernel import Kernel
+from ...codegen.memory import bulk_add, smem
+from ...codegen.scalars.scalar import element_type
+from ...codegen.walk.index import Index
+from ...mlir import arith, nvvm
+from ...target import WARP_THREADS
+from .bwd_schedule import GradientSchedule, QueryHead
+from .bwd_tile_sm90 import CONSUMERS, REGISTERS, WRITERS, GradientTiling
+from .bwd_walk import GradientWalk
+from .sources_sm90 import Rows as MemoryRows
+
+# Named barriers: of both warpgroups, then of each, then of each and its writer.
+_BOTH = 1
+_OWN = _BOTH + 1
+_FREE = _OWN + CONSUMERS
+_FULL = _FREE + CONSUMERS
+_WRITTEN_BY = wgmma.WARPGROUP_THREADS + WARP_THREADS  # threads of a warpgroup and its writer
+
+
+@dataclass
+class GradientEmitter:
+    """rows, sums: workspace buffers of what queries have, and of dQ."""
+
+    kernel: Kernel
+    parts: GradientRegion
+    schedule: GradientSchedule
+    rows: str
+    sums: str
+
+    def __post_init__(self) -> None:
+        t = self.tiling
+        heights = {"q": t.queries, "do": t.queries, "k": t.keys, "v": t.keys}
+        panels = {
+            "q": t.depth_panels, "k": t.depth_panels, "do": t.width_panels, "v": t.width_panels
+        }  # fmt: skip
+        sources = {name: self.parts.source(name) for name in heights}
+        self.operands = {
+            name: MemoryRows(
+                self.kernel, self.parts, source, _axes(source, name in ("k", "v")),
+                self.parts.dims[:-2], heights[name], panels[name],
+            )
+            for name, source in sources.items()
+        }  # fmt: skip
+        q, k, v, do = (sources[name].tensor.type for name in ("q", "k", "v", "do"))
+        self.qk, self.vo = wgmma.INSTRUCTIONS[q, k], wgmma.INSTRUCTIONS[v, do]
+        self.types = (do, q)
+        outputs = self.parts.region.outputs
+        self.stores: dict[str, StagedStore] = {}
+        self.maps: dict[str, Any] = {}
+        for name in ("dk", "dv"):
+            tensor = outputs[self.parts.results[name]][1]
+            box = tma.Box(tensor, (tensor.rank - 1, tensor.rank - 2), (64, wgmma.M))
+            self.stores[name] = StagedStore(box)
+            self.maps[name] = tma.map_argument(self.kernel, box)
+        # Panels of a tile of keys, of a block of queries, and the same as transposed operands.
+        self.key_rows = wgmma.Panels(t.keys, 2)
+        self.query_rows = wgmma.Panels(t.queries, 2)
+        self.keys_turned = wgmma.Panels(64 * t.depth_panels, 2, False, t.keys)
+        self.queries_turned = wgmma.Panels(64 * t.depth_panels, 2, False, t.queries)
+        self.do_turned = wgmma.Panels(64 * t.width_panels, 2, False, t.queries)
+
+    @property
+    def tiling(self) -> GradientTiling:
+        return self.schedule.tiling
+
+    # ---- the whole
+
+    def emit(self) -> None:
+        t = self.tiling
+        base = self.kernel.dynamic_shared(t.smem_bytes, 1024)
+        at = partial(smem.byte_pointer, base)
+        self.q = Pipeline.of(at(t.q_offset), t.q_bytes, t.stages, at(t.q_barriers))
+        self.do = Pipeline.of(at(t.do_offset), t.do_bytes, t.stages, at(t.do_barriers))
+        self.base = base
+        self.k_full, self.v_full = at(t.kv_barriers), at(t.kv_barriers + mbarrier.BYTES)
+        self.warp = nvvm.shfl_sync(
+            ops.const(-1), ops.shr(ops.thread_id(), 5), ops.const(0), ops.const(31),
+            nvvm.ShflKind.idx,
+        )  # fmt: skip
+        # What LLVM knows nothing of: it would fold places into other instructions, which spill.
+        self.address = ops.opaque(smem.address(base))
+        self.lane = ops.and_(ops.thread_id(), WARP_THREADS - 1)
+        self._begin()
+        self.tile = self.schedule.place(ops.block_id())
+        group = ops.shr(self.warp, 2)
+        self.own = ops.sub(group, 1)
+        ops.if_else(ops.compare("eq", group, 0), self._produce, self._consume)
+
+    def _begin(self) -> None:
+        warps = CONSUMERS * wgmma.WARPGROUP_THREADS // WARP_THREADS
+        with ops.if_(ops.compare("eq", ops.thread_id(), 0)):
+            self.q.make(1, warps)
+            self.do.make(1, warps)
+            mbarrier.make(self.k_full, 1)
+            mbarrier.make(self.v_full, 1)
+            mbarrier.make_visible()
+        ops.barrier()
+
+    def _each_head(
+        self, start: Sequence[Any], body: Callable[[QueryHead, Sequence[Any]], Sequence[Any]]
+    ) -> Sequence[Any]:
+        """body(head, carried) for the query heads that share the tile's keys."""
+        tile, s = self.tile, self.schedule
+        if s.group == 1:
+            return body(s.query_head(tile, 0), start)
+        return ops.for_(
+            0, s.group, 1, list(start), lambda i, carried: body(s.query_head(tile, i), carried)
+        )
+
+    # ---- the producer
+
+    def _produce(self) -> None:
+        wgmma.set_registers(REGISTERS[0], grows=False)
+        is_first = ops.compare("eq", self.warp, 0)
+        with ops.if_(ops.both(is_first, nvvm.elect_sync())):
+            self._load()
+        writer = ops.sub(self.warp, 1)
+        with ops.if_(ops.compare("ult", writer, WRITERS)):
+            self._write(writer)
+
+    def _load(self) -> None:
+        t, tile = self.tiling, self.tile
+        for operand in self.operands.values():
+            operand.prefetch()
+        head = self.schedule.query_head(tile, 0)
+        for name, barrier, offset, bytes_ in (
+            ("k", self.k_full, 0, t.k_bytes), ("v", self.v_full, t.v_offset, t.v_bytes)
+        ):  # fmt: skip
+            operand = self.operands[name]
+            mbarrier.expect(barrier, bytes_)
+            slot = smem.byte_pointer(self.base, offset)
+            operand.load(slot, barrier, head, operand.entry(head), tile.key)
+
+        def of_head(head: QueryHead, carried: Sequence[Any]) -> Sequence[Any]:
+            blocks = self.schedule.query_blocks(tile, head)
+            entries = {name: self.operands[name].entry(head) for name in ("q", "do")}
+
+            def step(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+                cursor, row = Cursor(*carried), ops.mul(block, t.queries)
+                for name, ring, more in (("q", self.q, t.row_bytes), ("do", self.do, 0)):
+                    ring.wait_empty(cursor)
+                    ring.expect(cursor, ring.stage_bytes + more)
+                    barrier = ring.full_barrier(cursor)
+                    self.operands[name].load(ring.slot(cursor), barrier, head, entries[name], row)
+                    if more:
+                        self._load_rows(head, block, cursor, barrier)
+                return cursor.next(t.stages).values
+
+            return ops.for_(blocks.first, blocks.end, 1, list(carried), step)
+
+        self._each_head(Cursor().values, of_head)
+
+    def _load_rows(self, head: QueryHead, block: Any, cursor: Cursor, barrier: Any) -> None:
+        """Starts the copy of what a block's queries have."""
+        t = self.tiling
+        number = ops.to_i64(self.schedule.block_number(head, block))
+        source = smem.byte_pointer(self.kernel.workspace(self.rows), ops.mul(number, t.row_bytes))
+        place = ops.add(ops.mul(cursor.stage, t.row_bytes), t.rows_offset)
+        nvvm.cp_async_bulk_shared_cluster_global(
+            mbarrier.in_cluster(smem.byte_pointer(self.base, place)), source, barrier,
+            ops.const(t.row_bytes),
+        )  # fmt: skip
+
+    def _write(self, writer: Any) -> None:
+        """Adds a warpgroup's parts of dQ' to memory, as they come."""
+        t = self.tiling
+        part = ops.mul(writer, t.dq_part_bytes)
+        source = ops.add(ops.add(self.address, t.dq_offset), part)
+        is_one = nvvm.elect_sync()
+
+        def of_head(head: QueryHead, carried: Sequence[Any]) -> Sequence[Any]:
+            blocks = self.schedule.query_blocks(self.tile, head)
+
+            def step(block: Any, carried: Sequence[Any]) -> Sequence[Any]:
+                self._arrive(_FREE, writer)
+                self._meet(_FULL, writer, _WRITTEN_BY)
+                with ops.if_(is_one):
+                    bulk_add.start(self._sums(head, block, part), source, t.dq_part_bytes)
+                    tma.commit()
+                    tma.wait_read(0)
+                nvvm.bar_warp_sync(ops.const(-1))
+                return carried
+
+            return ops.for_(blocks.first, blocks.end, 1, list(carried), step)
+
+        self._each_head([], of_head)
+        with ops.if_(is_one):
+            tma.wait(0)
+
+    def _sums(self, head: QueryHead, block: Any, part: Any) -> Any:
+        """Where a part of a block's sums of dQ' lies."""
+        number = ops.to_i64(self.schedule.block_number(head, block))
+        place = ops.add(ops.mul(number, self.tiling.dq_bytes), ops.to_i64(part))
+        return smem.byte_pointer(self.kernel.workspace(self.sums, is_exclusive=False), place)
+
+    def _arrive(self, first: int, own: Any) -> None:
+        nvvm.barrier_arrive(ops.const(_WRITTEN_BY), barrier_id=ops.value_of(ops.add(own, first)))
+
+    def _meet(self, first: int, own: Any, threads: int) -> None:
+        nvvm.barrier(
+            barrier_id=ops.value_of(ops.add(own, first)), number_of_threads=ops.const(threads)
+        )
+
+    # ---- the consumers
+
+    def _consume(self) -> None:
+        t = self.tiling
+        wgmma.set_registers(REGISTERS[1], grows=True)
+        self.thread = ops.and_(ops.thread_id(), wgmma.WARPGROUP_THREADS - 1)
+        self.walk = GradientWalk(
+            self.kernel, self.parts, self.schedule, self.thread, self.own, self.types
+        )
+        self._describe()
+        zeros = [ops.zeros(ops.f32_type())] * ((t.depth + t.width) // 2)
+        mbarrier.wait(self.k_full, 0)
+        mbarrier.wait(self.v_full, 0)
+        state = self._each_head([*Cursor().values, ops.const(0), *zeros], self._attend)
+        first = 3 + t.depth // 2
+        # Both warpgroups' products have read all of K: each then has its own rows of it.
+        self._meet(_BOTH, 0, CONSUMERS * wgmma.WARPGROUP_THREADS)
+        self._store("dv", state[first:], t.v_offset, t.width_panels)
+        self._store("dk", state[3:first], 0, t.depth_panels)
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            tma.wait_read(0)
+
+    def _describe(self) -> None:
+        """The descriptors of operands in shared memory, and the thread's places there."""
+        t = self.tiling
+
+        def at(offset: Any) -> Any:
+            return ops.add(self.address, offset)
+
+        own_rows = ops.mul(self.own, wgmma.M * wgmma.ROW_BYTES)
+        self.k_own = wgmma.descriptor(at(own_rows), self.key_rows)
+        self.v_own = wgmma.descriptor(at(ops.add(own_rows, t.v_offset)), self.key_rows)
+        panel = 0 if t.shares_queries else ops.mul(self.own, self.keys_turned.panel_bytes)
+        self.k_turned = wgmma.descriptor(at(panel), self.keys_turned)
+        part = ops.mul(self.own, t.dq_columns * wgmma.ROW_BYTES) if t.shares_queries else 0
+        self.ds_all = wgmma.descriptor(at(ops.add(part, t.ds_offset)), self.query_rows)
+        self.q_rows = wgmma.descriptor(at(t.q_offset), self.query_rows)
+        self.do_rows = wgmma.descriptor(at(t.do_offset), self.query_rows)
+        self.q_turned = wgmma.descriptor(at(t.q_offset), self.queries_turned)
+        self.do_turned_ = wgmma.descriptor(at(t.do_offset), self.do_turned)
+        _, right = wgmma.AccumulatorLayout.origin(self.thread)
+        self.row_place = at(ops.add(ops.mul(right, 4), t.rows_offset))
+        own_part = ops.add(ops.mul(self.own, t.ds_part_bytes), t.ds_offset)
+        self.ds_place = ops.add(at(own_part), turned_offset(self.thread))
+        own_sums = ops.add(ops.mul(self.own, t.dq_part_bytes), ops.mul(self.thread, 16))
+        self.dq_place = at(ops.add(own_sums, t.dq_offset))
+
+    def _attend(self, head: QueryHead, carried: Sequence[Any]) -> Sequence[Any]:
+        blocks = self.schedule.query_blocks(self.tile, head)
+        state = list(carried)
+        may_hide = self.parts.has_masks or self.schedule.has_tail
+        if may_hide:
+            state = self._run(head, blocks.first, blocks.whole, state, is_masked=True)
+        if blocks.whole is not blocks.whole_end or not may_hide:
+            state = self._run(head, blocks.whole, blocks.whole_end, state, is_masked=False)
+        if blocks.whole_end is not blocks.end:
+            state = self._run(head, blocks.whole_end, blocks.end, state, is_masked=True)
+        return state
+
+    def _run(
+        self, head: QueryHead, first: Any, end: Any, state: Sequence[Any], *, is_masked: bool
+    ) -> list[Any]:
+        body = partial(self._step, head, is_masked=is_masked)
+        return ops.for_(first, end, 1, list(state), body)
+
+    def _step(
+        self, head: QueryHead, block: Any, state: Sequence[Any], *, is_masked: bool
+    ) -> Sequence[Any]:
+        t = self.tiling
+        cursor, buffer = Cursor(*state[:2]), state[2]
+        dk, dv = state[3 : 3 + t.depth // 2], state[3 + t.depth // 2 :]
+        row = ops.mul(block, t.queries)
+        rows = ops.add(self.row_place, ops.mul(cursor.stage, t.row_bytes))
+        q, do = (_moved(cursor.stage, bytes_) for bytes_ in (t.q_bytes, t.do_bytes))
+
+        self.q.wait_full(cursor)
+        scores = self._of_rows(self.qk, self.k_own, ops.add(self.q_rows, q), t.depth)
+        self.do.wait_full(cursor)
+        products = self._of_rows(self.vo, self.v_own, ops.add(self.do_rows, do), t.width)
+        (scores,) = wgmma.wait_for([scores], 1)
+        e = self.walk.exponentials(
+            wgmma.unpacked(scores), self.tile, head, row, rows, is_masked=is_masked
+        )
+        (products,) = wgmma.wait_for([products])
+        weights, gradients = self.walk.words(
+            e, wgmma.unpacked(products), self.tile, head, row, rows, is_masked=is_masked
+        )
+        self._put_gradients(gradients, buffer)
+        dv = self._add(self.vo, t.width, dv, weights, ops.add(self.do_turned_, do), self.do_turned)
+        self._meet(_BOTH, 0, CONSUMERS * wgmma.WARPGROUP_THREADS)
+        dq = self._of_gradients(buffer)
+        dk = self._add(
+            self.qk, t.depth, dk, gradients, ops.add(self.q_turned, q), self.queries_turned
+        )
+        dq, dv = wgmma.wait_for([dq, dv], 1)
+        self.do.release(cursor, self.lane)
+        self._hand_over(wgmma.unpacked(dq))
+        (dk,) = wgmma.wait_for([dk])
+        self.q.release(cursor, self.lane)
+        following = cursor.next(t.stages).values
+        return [*following, ops.xor(buffer, 1), *wgmma.unpacked(dk), *wgmma.unpacked(dv)]
+
+    # ---- products
+
+    def _of_rows(self, row: Any, a: Any, b: Any, depth: int) -> Any:
+        """Starts [own keys, queries] = A @ B', both [rows][depth] in shared memory."""
+        t = self.tiling
+        sums = wgmma.undefined(row, t.queries)
+        wgmma.fence()
+        for step in range(-(-depth // row.k)):
+            panel, inner = divmod(step, row.steps)
+            sums = wgmma.multiply(
+                row, t.queries,
+                wgmma.moved(a, panel * self.key_rows.bytes + self.key_rows.offset(0, inner)),
+                wgmma.moved(b, panel * self.query_rows.bytes + self.query_rows.offset(0, inner)),
+                sums, int(step > 0),
+            )  # fmt: skip
+        wgmma.commit()
+        return sums
+
+    def _add(
+        self, row: Any, n: int, sums: Sequence[Any], words: Sequence[Any], b: Any,
+        panels: wgmma.Panels,
+    ) -> Any:  # fmt: skip
+        """Starts sums + A @ B, [own keys, n], A in registers, B [queries][n] in shared memory."""
+        made = wgmma.packed(wgmma.accumulator_type(row, n), sums)
+        wgmma.fence()
+        for step in range(self.tiling.queries // row.k):
+            made = wgmma.multiply(
+                row, n, list(words[4 * step : 4 * step + 4]),
+                wgmma.moved(b, panels.offset(0, step)), made, 1, b_k_major=False,
+            )  # fmt: skip
+        wgmma.commit()
+        return made
+
+    def _of_gradients(self, buffer: Any) -> Any:
+        """Starts this warpgroup's part of dQ' = K' @ dS', over both warpgroups' keys."""
+        t, row = self.tiling, self.qk
+        b = ops.add(self.ds_all, _moved(buffer, t.ds_bytes))
+        sums = wgmma.undefined(row, t.dq_columns)
+        wgmma.fence()
+        for step in range(t.keys // row.k):
+            panel, inner = divmod(step, row.steps)
+            sums = wgmma.multiply(
+                row, t.dq_columns, wgmma.moved(self.k_turned, self.keys_turned.offset(0, step)),
+                wgmma.moved(b, panel * t.ds_part_bytes + self.query_rows.offset(0, inner)),
+                sums, int(step > 0), a_k_major=False,
+            )  # fmt: skip
+        wgmma.commit()
+        return sums
+
+    # ---- what leaves registers
+
+    def _put_gradients(self, words: Sequence[Any], buffer: Any) -> None:
+        """dS' as dS in shared memory, [queries][own keys]."""
+        place = ops.add(self.ds_place, ops.mul(buffer, self.tiling.ds_bytes))
+        for first in range(0, len(words), 4):
+            offset = first // 4 * 16 * wgmma.ROW_BYTES
+            store_matrices(ops.add(place, offset), words[first : first + 4], "col")
+        tma.show_writes()
+
+    def _hand_over(self, sums: Sequence[Any]) -> None:
+        """A part of dQ' to the warp that adds it to memory."""
+        self._meet(_FREE, self.own, _WRITTEN_BY)
+        for first in range(0, len(sums), 4):
+            place = ops.add(self.dq_place, first // 4 * wgmma.WARPGROUP_THREADS * 16)
+            four = ops.from_elements(list(sums[first : first + 4]))
+            ops.store(smem.pointer_to(place), four, 16)
+        tma.show_writes()
+        self._arrive(_FULL, self.own)
+
+    def _store(self, name: str, sums: Sequence[Any], offset: int, panels: int) -> None:
+        """dK or dV, by way of the warpgroup's own keys or values."""
+        t, store, map_ = self.tiling, self.stores[name], self.maps[name]
+        element = element_type(store.box.tensor.type)
+        pair = ops.vector_type(element, 2)
+        first = ops.add(ops.mul(self.own, wgmma.M * wgmma.ROW_BYTES), offset)
+        buffer = ops.add(self.address, first)
+        rounded = [
+            [
+                arith.TruncFOp(pair, ops.from_elements(list(sums[i + 2 * half :][:2]))).result
+                for half in (0, 1)
+            ]
+            for i in range(0, len(sums), 4)
+        ]
+        for panel in range(panels):
+            place = ops.add(buffer, panel * t.keys * wgmma.ROW_BYTES)
+            store.put(place, self.thread, rounded[8 * panel : 8 * panel + 8])
+        tma.show_writes()
+        self._meet(_OWN, self.own, wgmma.WARPGROUP_THREADS)
+        with ops.if_(ops.compare("eq", self.thread, 0)):
+            key = ops.add(self.tile.key, ops.mul(self.own, wgmma.M))
+            for panel in range(panels):
+                at = [
+                    Index.of(self.tile.entry), Index.of(self.tile.head), Index.of(key),
+                    Index.of(64 * panel),
+                ]  # fmt: skip
+                place = ops.add(buffer, panel * t.keys * wgmma.ROW_BYTES)
+                store.start(map_, place, tma.place(store.box, at))
+            tma.commit()
+
+
+def _moved(stage: Any, bytes_: int) -> Any:
+    """What to add to the descriptor of a ring's first stage."""
+    wide = ops.value_of(ops.mul(stage, bytes_ >> 4))
+    return arith.ExtUIOp(ops.i64_type(), wide).result
+
+
+def _axes(source: Any, is_turned: bool) -> tuple[int, int]:
+    """(axis of a head's elements, axis of rows); is_turned: of an operand [elements, rows]."""
+    last, before = source.tensor.rank - 1, source.tensor.rank - 2
+    return (last, before) if source.is_turned == is_turned else (before, last)

@@ -1,0 +1,331 @@
+"""The gradient of attention in a fusion: five products, however what lies between is written.
+
+    S = Q @ K'            any pointwise work on S: scale, bias, soft-cap, ...
+    E = exp(S - base)     base: of rows, as the log of the sums of the forward pass
+    P = any pointwise work on E: masks, dropout, ...        dV = P' @ dO
+    dP = dO @ V'          any pointwise work on dP: dropout, ...
+    delta = sum(dO * O)   of rows
+    dS = P * (dP - delta), any pointwise work on it         dQ = dS @ K      dK = dS' @ Q
+
+`gradient_of` finds the parts; an operation that is none of them is a reason to decline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ... import dtypes
+from ...dialect.fusion import Fusion, remembered
+from ...dialect.op import Op
+from ...dialect.ops import Matmul, Pointwise, Reduction, Reshape, Transpose
+from ...dialect.tensor import Tensor, text
+from ...expr import Expr
+from ..engine import Reason
+from .operands import Operand, OperandReader, Unlike, regroups, turns_last
+
+_ACCEPTED = "the five products of attention's gradient, pointwise operations between them"
+_HEAD = 1  # the axis of heads
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient:
+    """The parts of attention's gradient.
+
+    scores, of_weights: the products S and dP.  q, k, v, do: what these multiply.  exponential: E.
+    core: P * (dP - delta).  delta: the reduction.  dq, dk, dv: the results in memory.
+    """
+
+    scores: Matmul
+    of_weights: Matmul
+    q: Operand
+    k: Operand
+    v: Operand
+    do: Operand
+    exponential: Pointwise
+    core: Pointwise
+    delta: Reduction
+    dq: Tensor
+    dk: Tensor
+    dv: Tensor
+
+    @property
+    def score(self) -> Tensor:
+        """A tensor of the scores' dims, [B, Hq, Sq, Skv]."""
+        return self.exponential.y
+
+    @property
+    def queries(self) -> Expr:
+        return self.score.shape[-2]
+
+    @property
+    def keys(self) -> Expr:
+        return self.score.shape[-1]
+
+    @property
+    def depth(self) -> Expr:
+        """Elements of a query: D."""
+        return self.scores.a.shape[-1]
+
+    @property
+    def width(self) -> Expr:
+        """Elements of a value: Dv."""
+        return self.of_weights.a.shape[-1]
+
+    @property
+    def group(self) -> int:
+        """Query heads that share a head of keys and values."""
+        own, whole = self.k.batch[_HEAD], self.score.shape[_HEAD]
+        return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
+
+    @property
+    def products(self) -> tuple[Matmul, Matmul]:
+        return self.scores, self.of_weights
+
+
+def gradient_reasons(fusion: Fusion) -> tuple[Reason, ...]:
+    """Why a fusion is no gradient of attention."""
+    found = _found(fusion)
+    return (found,) if isinstance(found, Reason) else ()
+
+
+def gradient_of(fusion: Fusion) -> Gradient:
+    """The parts of a fusion that is one."""
+    found = _found(fusion)
+    assert isinstance(found, Gradient), str(found)
+    return found
+
+
+@remembered
+def _found(fusion: Fusion) -> Gradient | Reason:
+    try:
+        return _Reader(fusion).read()
+    except Unlike as unlike:
+        return unlike.reason
+
+
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """What a product has as its first operand, before views.  is_turned: its last axes are
+    exchanged.  is_joined: rows of heads that share follow each other."""
+
+    tensor: Tensor
+    is_turned: bool
+    is_joined: bool
+
+
+class _Reader(OperandReader):
+    """Finds the parts, and that there are no others."""
+
+    def read(self) -> Gradient:
+        scores, of_weights, to_v, of_both = self._products()
+        delta = self._delta()
+        p = self._weights(to_v)
+        exponential = self._exponential(scores, p.tensor)
+        ds = [self._weights(op) for op in of_both]
+        core = self._core(of_weights, delta, exponential, ds[0].tensor)
+        for weights in (p, *ds):
+            self._verify_between(weights.tensor, scores, of_weights)
+            if weights.tensor.shape != exponential.y.shape:
+                what = f"{weights.tensor.label} {text(weights.tensor.shape)}"
+                raise Unlike(what, f"the scores' dims, {text(exponential.y.shape)}")
+        if not p.is_turned or [w.is_turned for w in ds] not in ([False, True], [True, False]):
+            raise Unlike("products of weights that are not transposed as a gradient's", _ACCEPTED)
+        to_q, to_k = of_both if ds[1].is_turned else reversed(of_both)
+        found = Gradient(
+            scores, of_weights,
+            self.operand(scores.a), self.operand(scores.b), self.operand(of_weights.b),
+            self.operand(of_weights.a), exponential, core, delta,
+            self._result(to_q), self._result(to_k), self._result(to_v),
+        )  # fmt: skip
+        self._verify_same(to_v, found.do, is_turned=False)
+        self._verify_same(to_q, found.k, is_turned=True)
+        self._verify_same(to_k, found.q, is_turned=False)
+        self._verify_dims(found)
+        self._verify_outputs(found)
+        return found
+
+    # ---- products
+
+    def _products(self) -> tuple[Matmul, Matmul, Matmul, list[Matmul]]:
+        """(S, dP, what makes dV, what makes dQ and dK)."""
+        anchors = [op for op in self.fusion.ops if op.role == "anchor"]
+        products = [op for op in anchors if isinstance(op, Matmul)]
+        if len(products) != 5 or len(anchors) != 5:
+            raise Unlike(", ".join(op.label for op in anchors) or "no matmul", _ACCEPTED)
+        ahead = {op: self._products_ahead(op, products) for op in products}
+        first = [op for op in products if not ahead[op]]
+        to_v = [op for op in products if len(ahead[op]) == 1]
+        of_both = [op for op in products if ahead[op] == set(first)]
+        if len(first) != 2 or len(to_v) != 1 or len(of_both) != 2:
+            raise Unlike("products that follow each other otherwise", _ACCEPTED)
+        (scores,) = ahead[to_v[0]]
+        (of_weights,) = [op for op in first if op is not scores]
+        assert isinstance(scores, Matmul), "one of the products"
+        return scores, of_weights, to_v[0], of_both
+
+    def _products_ahead(self, op: Matmul, products: Sequence[Matmul]) -> set[Op]:
+        above = self.fusion.sources(op.a) | self.fusion.sources(op.b)
+        return {other for other in products if other in above}
+
+    def _weights(self, op: Matmul) -> _Weights:
+        tensor, is_turned, is_joined = op.a, False, False
+        while (made := self.fusion.producers.get(tensor)) is not None:
+            if isinstance(made, Transpose) and turns_last(made):
+                is_turned = not is_turned
+            elif isinstance(made, Reshape) and joins_heads(made) and not is_joined:
+                is_joined = True
+            elif not (isinstance(made, Reshape) and regroups(made)):
+                break
+            tensor = made.x
+        return _Weights(tensor, is_turned, is_joined)
+
+    def _result(self, op: Matmul) -> Tensor:
+        """The output that a product makes, by way of views of its batch alone."""
+        tensor = op.c
+        while tensor not in self.fusion.outputs:
+            readers = self.fusion.readers.get(tensor, ())
+            if len(readers) != 1 or not isinstance(readers[0], Reshape) or not regroups(readers[0]):
+                raise Unlike(f"{tensor.label}, which is no output", "dQ, dK and dV as outputs")
+            tensor = readers[0].y
+        if self.fusion.readers.get(tensor):
+            raise Unlike(f"{tensor.label}, which others read", "dQ, dK and dV as outputs alone")
+        return tensor
+
+    def _verify_same(self, op: Matmul, operand: Operand, *, is_turned: bool) -> None:
+        """Whether a product's second operand is one that was multiplied before."""
+        tensor = op.b
+        made = self.fusion.producers.get(tensor)
+        if isinstance(made, Reshape) and joins_heads(made):
+            tensor = made.x
+        found = self.operand(tensor)
+        if found.tensor is not operand.tensor or found.is_turned != (operand.is_turned ^ is_turned):
+            what = f"{op.label} by {found.tensor.label}"
+            raise Unlike(what, f"by {operand.tensor.label}, as in the other product")
+
+    # ---- between the products
+
+    def _delta(self) -> Reduction:
+        found = [op for op in self.fusion.ops if isinstance(op, Reduction)]
+        if len(found) != 1:
+            listed = ", ".join(op.label for op in found) or "no reductions"
+            raise Unlike(listed, "one sum of each row, of dO * O")
+        (op,) = found
+        if op.mode != "add" or op.axes != (op.x.rank - 1,):
+            raise Unlike(f"{op.mode} over axes {list(op.axes)}", "the sum of each row of dO * O")
+        if {op.x.type, op.y.type, op.compute_type} != {dtypes.f32}:
+            raise Unlike(f"{op.label} of {op.x.type}", "a sum in FLOAT")
+        if not all(isinstance(o, Pointwise) for o in self.fusion.sources(op.x)):
+            raise Unlike(f"{op.label} of what is not in memory", "the sum of each row of dO * O")
+        return op
+
+    def _exponential(self, scores: Matmul, p: Tensor) -> Pointwise:
+        """E = exp(S - base), the one exponential of what a row's number is subtracted from."""
+        found: list[Pointwise] = []
+        for op in self.fusion.sources(p):
+            if isinstance(op, Pointwise) and op.mode == "exp" and self._is_distance(op.x, scores):
+                found.append(op)
+        if len(found) != 1:
+            raise Unlike(f"{p.label} of no exponential", "exp(S - statistics) of each row")
+        return found[0]
+
+    def _is_distance(self, tensor: Tensor, scores: Matmul) -> bool:
+        """Whether it is made of scores minus what their rows have in memory."""
+        op = self.fusion.producers.get(tensor)
+        if not isinstance(op, Pointwise) or op.mode != "sub" or op.b is None:
+            return False
+        is_of_scores = scores in self.fusion.sources(op.x)
+        is_in_f32 = {op.y.type, op.x.type, op.b.type, op.compute_type} == {dtypes.f32}
+        is_of_rows = op.b.shape[-1].constant == 1
+        made_by = self.fusion.sources(op.b)
+        return is_of_scores and is_in_f32 and is_of_rows and all(map(self._is_light, made_by))
+
+    def _is_light(self, op: Op) -> bool:
+        return isinstance(op, Pointwise)
+
+    def _core(
+        self, of_weights: Matmul, delta: Reduction, exponential: Pointwise, ds: Tensor
+    ) -> Pointwise:
+        """P * (dP - delta)."""
+        above = self.fusion.sources(ds)
+        found: list[Pointwise] = []
+        for op in above:
+            if not isinstance(op, Pointwise) or op.mode != "mul" or op.b is None:
+                continue
+            for share, distance in ((op.x, op.b), (op.b, op.x)):
+                made = self.fusion.producers.get(distance)
+                if (
+                    isinstance(made, Pointwise)
+                    and made.mode == "sub"
+                    and made.b is not None
+                    and made.b.shape[-1].constant == 1
+                    and delta in self.fusion.sources(made.b)
+                    and of_weights in self.fusion.sources(made.x)
+                    and exponential in self.fusion.sources(share)
+                    and {made.y.type, op.y.type, share.type} == {dtypes.f32}
+                ):
+                    found.append(op)
+        if len(found) != 1:
+            raise Unlike(f"{ds.label} without P * (dP - delta)", _ACCEPTED)
+        readers = [op for op in self.fusion.ops if delta in self._reads(op)]
+        rows = [op for op in readers if op.results[0].shape[-1].constant != 1]
+        if len(rows) != 1:
+            raise Unlike("row sums that others read", "delta in P * (dP - delta) alone")
+        return found[0]
+
+    def _reads(self, op: Op) -> set[Op]:
+        """What makes operands by way of rows' numbers alone."""
+        found, pending = set[Op](), list(op.read_operands)
+        while pending:
+            tensor = pending.pop()
+            made = self.fusion.producers.get(tensor)
+            if made is not None and made not in found and tensor.shape[-1].constant == 1:
+                found.add(made)
+                pending += [] if isinstance(made, Reduction) else made.read_operands
+        return found
+
+    def _verify_between(self, tensor: Tensor, *products: Matmul) -> None:
+        for op in self.fusion.sources(tensor):
+            made_of = {o for t in op.read_operands for o in self.fusion.sources(t)}
+            is_between = op not in products and not made_of.isdisjoint(products)
+            if is_between and not self.keeps_rows(op):
+                raise Unlike(f"{op.label} between the products", "pointwise operations")
+
+    # ---- dims
+
+    def _verify_dims(self, found: Gradient) -> None:
+        dims = found.score.shape
+        if len(dims) != 4:
+            raise Unlike(f"scores {text(dims)}", "four axes")
+        batch, heads = dims[:2]
+        for operand in (found.q, found.do, found.k, found.v):
+            own = operand.batch
+            if len(own) != 2 or own[0] != batch or operand.load is not None:
+                what = f"{operand.tensor.label} {text(operand.tensor.shape)}"
+                raise Unlike(what, "[B, H, S, D], rows in place")
+        if found.q.batch != dims[:2] or found.do.batch != dims[:2]:
+            raise Unlike(f"heads of {found.q.tensor.label}", f"{heads}, as of the scores")
+        shared = found.k.batch[1]
+        if found.v.batch[1] != shared:
+            raise Unlike(f"{found.v.batch[1]} heads of V, {shared} of K", "equal numbers")
+        is_part = shared == heads or bool(
+            shared.constant and heads.constant and heads.constant % shared.constant == 0
+        )
+        if not is_part:
+            raise Unlike(f"{shared} heads of K", f"{heads} heads, or a part of them")
+        delta = (*dims[:3], Expr.of(1))
+        if found.delta.y.shape != delta:
+            raise Unlike(f"delta {text(found.delta.y.shape)}", text(delta))
+
+    def _verify_outputs(self, found: Gradient) -> None:
+        for output in self.fusion.outputs:
+            if output not in (found.dq, found.dk, found.dv):
+                raise Unlike(f"output {output.label}", "dQ, dK and dV")
+
+
+def joins_heads(op: Reshape) -> bool:
+    """Whether rows of heads follow each other: [B, H, S, n] as [B, H / g, g * S, n]."""
+    if op.x.rank != 4 or op.y.rank != 4 or op.x.shape[3] != op.y.shape[3]:
+        return False
+    (batch, heads, rows, _), (own, fewer, more, _) = op.x.shape, op.y.shape
+    return batch == own and heads * rows == fewer * more and heads != fewer

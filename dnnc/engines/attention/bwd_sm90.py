@@ -1,0 +1,275 @@
+# pyright: basic
+"""Engine sdpa_bwd_sm90: the gradient of attention on Hopper's tensor cores, in three kernels.
+
+    before  delta = sum(dO * O) and -log2(e) * base of each row; zeros for the sums of dQ
+    main    a block of threads for each 128 keys of a head: for each block of queries
+              S' = K @ Q', dP' = V @ dO'      E = exp2(S' - base), P' and dS' in registers
+              dV += P' @ dO, dK += dS' @ Q    from registers
+              dQ' = K' @ dS'                  added to sums in memory, in f32
+    after   sums of dQ become dQ
+
+Everything is transposed, so that P' and dS' come out of the products as the next ones take them
+from registers; dS goes to shared memory through `stmatrix` that transposes.  Query heads that share
+a head of keys come one after the other in the same block, whose registers hold their sums.
+Blocks of queries that masks hide are left out.  Sums of dQ come in any order, so that its last bits
+differ from run to run.  Source: Shah et al., "FlashAttention-3", 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ... import dtypes
+from ...codegen.attention.gradient_region import GradientRegion, transposed
+from ...codegen.attention.mask_conditions import MIRRORED, Both, Compare, Condition
+from ...codegen.hopper import tma
+from ...codegen.output import Output
+from ...codegen.region import Region
+from ...dialect.fusion import Fusion
+from ...errors import Status
+from ...expr import product, typical
+from ...target import Target
+from ..engine import Knob, Knobs, Prediction, Reason
+from ..product.pattern import knob_reason
+from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
+from . import bwd_after, bwd_before
+from .bwd_after import AfterEmitter
+from .bwd_before import BeforeEmitter
+from .bwd_kernel_sm90 import GradientEmitter
+from .bwd_pattern import Gradient, gradient_of, gradient_reasons
+from .bwd_schedule import GradientSchedule
+from .bwd_tile_sm90 import GradientTiling
+from .operands import Operand
+
+_QUERIES = (64, 128)
+_STAGES = (2, 1)
+_TYPES = (dtypes.f16, dtypes.bf16)
+_MOST_ELEMENTS = 128  # of a query, and of a value
+_MOST_SUMS = 232  # registers of a thread, beside which there is room for the rest
+_UNIT = 8  # elements of a head come in such runs, of 16 bytes
+_RATE_SHARE = {64: 0.62, 128: 0.7}  # of the tensor cores' rate, by the larger of D and Dv
+
+
+@dataclass(frozen=True)
+class SdpaBwdSm90Engine:
+    """See the file's docstring."""
+
+    name: str = "sdpa_bwd_sm90"
+    index: int = 20
+    families: tuple[str, ...] = ("attention",)
+    only_target: str = "sm_90a"
+    inlines_anchors: bool = False
+    support: tuple[str, ...] = (
+        "sm_90a: the gradient of attention, as `sdpa_backward` or written in its five products; Q, "
+        "K, V and dO of f16 or of bf16, results of 16 bits, sums in f32; D and Dv up to 128, "
+        "multiples of 8; heads of Q may share those of K and V; any strides of 16 bytes, "
+        "contiguous elements of a head",
+        "pointwise operations on scores (scale, masks, bias, soft-cap), on weights (dropout) and on "
+        "the gradients of both, of tensors that broadcast; blocks of queries that a causal mask or "
+        "a window hides are left out",
+    )
+
+    # ---- the support surface
+
+    def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        if declined := gradient_reasons(fusion):
+            return declined
+        found = gradient_of(fusion)
+        reasons = target_reasons(self.only_target, target)
+        reasons += _type_reasons(found)
+        reasons += _shape_reasons(found) or _layout_reasons(found)
+        return tuple(reasons)
+
+    # ---- knobs
+
+    all_knobs: ClassVar[tuple[Knob, ...]] = (
+        Knob("TILE_M", _QUERIES, "queries of a step"),
+        Knob("STAGES", _STAGES, "steps of queries and of dO in shared memory"),
+    )
+
+    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
+        return self.all_knobs
+
+    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
+        tiling = _tiling(knobs, *_head_of(gradient_of(fusion)))
+        reasons: list[Reason] = []
+        if tiling.sums > _MOST_SUMS:
+            what = f"{tiling.sums} registers of sums and weights"
+            reasons.append(knob_reason(what, f"at most {_MOST_SUMS}"))
+        return (*reasons, *smem_reasons(tiling.smem_bytes, target))
+
+    def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
+        found = [
+            {"TILE_M": queries, "STAGES": stages} for queries in _QUERIES for stages in _STAGES
+        ]
+        return [knobs for knobs in found if not self.legal(knobs, fusion, target)]
+
+    def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
+        found = gradient_of(fusion)
+        depth, width = _head_of(found)
+        heads, queries, keys = (
+            typical(size) for size in (product(found.score.shape[:2]), found.queries, found.keys)
+        )
+        steps = -(-queries // knobs["TILE_M"])
+        tiles = heads * -(-keys // 128)
+        flops = 2 * knobs["TILE_M"] * 128 * (3 * depth + 2 * width)
+        share = _RATE_SHARE[64 if max(depth, width) <= 64 else 128]
+        share *= 1.0 if knobs["STAGES"] > 1 else 0.7
+        share *= 1.0 if knobs["TILE_M"] == 128 or max(depth, width) > 64 else 0.9
+        rate = target.mma_tflops["f16"] * 1e12 / target.sm_count * share
+        waves = -(-tiles // target.sm_count)
+        seconds = waves * (steps * flops / rate + 3.7e-6)
+        bandwidth = target.dram_gbs * 1e9 * BANDWIDTH_SHARE
+        sums = heads * queries * depth * 4
+        moved = bytes_of((*fusion.inputs, *fusion.outputs)) + 2 * sums
+        bound = "tensor cores" if seconds > moved / bandwidth else "memory"
+        return Prediction(3 * LAUNCH_SECONDS + max(seconds, 0.0) + moved / bandwidth, bound)
+
+    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
+        return ("TENSOR_CORE", "NONDETERMINISTIC")
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        parts = GradientRegion(region)
+        q, v = (region.dims_of(parts.call_s.operands[0]), region.dims_of(parts.call_p.operands[0]))
+        depth, width = q[-1].constant, v[-1].constant
+        assert depth is not None and width is not None, "heads of known sizes"
+        tiling = _tiling(
+            knobs, depth, width, is_longest_first=_is_falling(transposed(parts.condition))
+        )
+        return tiling.plain()
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        tiling, parts = GradientTiling.of(tile), GradientRegion(region)
+        group = _group(parts)
+
+        def schedule(kernel: Any) -> GradientSchedule:
+            return GradientSchedule(kernel, parts, tiling, group)
+
+        plan = schedule(None)
+        rows = output.workspace("rows", plan.blocks * tiling.row_bytes)
+        sums = output.workspace("sums", plan.blocks * tiling.dq_bytes)
+        kernel = output.kernel("before", bwd_before.THREADS)
+        with kernel.body():
+            BeforeEmitter(kernel, parts, schedule(kernel), rows, sums).emit()
+        output.launch(kernel, (plan.blocks, 1, 1))
+        kernel = output.kernel("", tiling.threads)
+        kernel.min_blocks = 1  # without it the assembler ignores `setmaxnreg`
+        with kernel.body():
+            GradientEmitter(kernel, parts, schedule(kernel), rows, sums).emit()
+        output.launch(kernel, (plan.tiles, 1, 1))
+        kernel = output.kernel("after", bwd_after.THREADS)
+        with kernel.body():
+            AfterEmitter(kernel, parts, schedule(kernel), sums).emit()
+        output.launch(kernel, (plan.blocks, 1, 1))
+
+
+# ---- clauses
+
+
+def _type_reasons(found: Gradient) -> list[Reason]:
+    reasons = []
+    q, k, v, do = (operand.tensor.type for operand in (found.q, found.k, found.v, found.do))
+    if not (q == k and v == do and q in _TYPES and v in _TYPES):
+        supported = "Q and K of f16 or of bf16, V and dO of f16 or of bf16"
+        what = f"Q {q}, K {k}, V {v}, dO {do}"
+        reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "operand types", what, supported))
+    for name, tensor in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv)):
+        if tensor.type not in _TYPES:
+            what, supported = f"{name} {tensor.type}", "f16, bf16"
+            reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "result types", what, supported))
+    for op in found.products:
+        if op.compute_type != dtypes.f32:
+            what = f"{op.compute_type.cudnn} of {op.label}"
+            supported = dtypes.f32.cudnn
+            reasons.append(Reason(Status.NOT_SUPPORTED_DATA_TYPE, "compute type", what, supported))
+    return reasons
+
+
+def _shape_reasons(found: Gradient) -> list[Reason]:
+    reasons = []
+    for name, size in (("D", found.depth), ("Dv", found.width)):
+        number = size.constant
+        if number is None or number % _UNIT or not _UNIT <= number <= _MOST_ELEMENTS:
+            supported = f"a known multiple of {_UNIT}, up to {_MOST_ELEMENTS}"
+            what = f"{name} of {size}"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "head size", what, supported))
+    for name, size in (("queries", found.queries), ("keys", found.keys)):
+        if size.constant == 1 or size.bounds()[0] < 1:
+            supported = "2 or more, or a symbol of 1 or more"
+            reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, name, f"{size}", supported))
+    rows = product(found.score.shape[:3])
+    if rows.bounds()[1] >= 1 << 31:
+        what, supported = f"{rows} queries of all heads", "fewer than 2^31"
+        reasons.append(Reason(Status.NOT_SUPPORTED_SHAPE, "queries", what, supported))
+    return reasons
+
+
+def _layout_reasons(found: Gradient) -> list[Reason]:
+    supported = "contiguous elements of a head, other strides and the address multiples of 16 bytes"
+    reasons = []
+    named: list[tuple[str, Any, tuple[int, int]]] = [
+        ("Q", found.q.tensor, _axes(found.q, False)), ("K", found.k.tensor, _axes(found.k, True)),
+        ("V", found.v.tensor, _axes(found.v, True)), ("dO", found.do.tensor, _axes(found.do, False)),
+    ]  # fmt: skip
+    named += [
+        (name, tensor, (tensor.rank - 1, tensor.rank - 2))
+        for name, tensor in (("dQ", found.dq), ("dK", found.dk), ("dV", found.dv))
+    ]
+    for name, tensor, axes in named:
+        if (what := tma.refusal(tensor, axes)) is not None:
+            reasons.append(Reason(Status.NOT_SUPPORTED_LAYOUT, f"{name} by TMA", what, supported))
+    return reasons
+
+
+def _axes(operand: Operand, is_turned: bool) -> tuple[int, int]:
+    rank = operand.tensor.rank
+    return (rank - 1, rank - 2) if operand.is_turned == is_turned else (rank - 2, rank - 1)
+
+
+# ---- tilings
+
+
+def _head_of(found: Gradient) -> tuple[int, int]:
+    """Elements of a query and of a value."""
+    return found.depth.constant or _MOST_ELEMENTS, found.width.constant or _MOST_ELEMENTS
+
+
+def _group(parts: GradientRegion) -> int:
+    """Query heads that share a head of keys."""
+    whole, own = parts.dims[1], parts.source("k").batch[1]
+    return 1 if own == whole else (whole.constant or 1) // (own.constant or 1)
+
+
+def _tiling(
+    knobs: Knobs, depth: int, width: int, *, is_longest_first: bool = False
+) -> GradientTiling:
+    return GradientTiling(knobs["TILE_M"], depth, width, knobs["STAGES"], is_longest_first)
+
+
+def _is_falling(condition: Condition) -> bool:
+    """Whether earlier keys have more queries, of a condition on keys (rows) and queries (columns):
+    a bound of queries from below that moves with the key, and none from above."""
+    if isinstance(condition, Both):
+        return any(map(_is_falling, condition.parts)) and not any(
+            _is_bound(part, from_below=False) for part in condition.parts
+        )
+    return _is_bound(condition, from_below=True)
+
+
+def _is_bound(condition: Condition, *, from_below: bool) -> bool:
+    if not isinstance(condition, Compare) or abs(condition.form.column) != 1:
+        return False
+    form, predicate = condition.form, condition.predicate
+    if form.column < 0:
+        predicate = MIRRORED[predicate]
+    predicates = ("sgt", "sge") if from_below else ("slt", "sle")
+    return predicate in predicates and form.row != 0
+
+
+SDPA_BWD_SM90 = SdpaBwdSm90Engine()

@@ -1,0 +1,209 @@
+# pyright: basic
+"""The pointwise work between the products of attention's gradient, on a consumer warpgroup.
+
+Products leave S' and dP', [keys, queries]: a thread has two keys, 8 apart, and pairs of queries
+(`wgmma.AccumulatorLayout`).  In two parts, between which the second product ends:
+
+    E = exp2(log2(e) * S - log2(e) * base)
+    P = masks, dropout, ... of E     dS = masks, ... of P * (dP - delta)
+
+What rows have, -log2(e) * base and -delta, lies in shared memory.  Words of P' and dS' are where
+the products that follow take them from registers (`wgmma.OperandLayout`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...codegen import ops
+from ...codegen.attention.gradient_region import GradientRegion
+from ...codegen.hopper import wgmma
+from ...codegen.kernel import Kernel
+from ...codegen.memory import smem
+from ...codegen.scalars.scalar import element_type
+from ...codegen.walk.index import Coordinate, Index
+from ...codegen.walk.region_walk import Leaf, Walk, inputs_of
+from ...dtypes import DType
+from ...mlir import arith, ir, llvm
+from ...mlir import math as mlir_math
+from .bwd_schedule import GradientSchedule, KeyTile, QueryHead
+from .walk import Forward, Hand
+
+LOG2E = math.log2(math.e)
+_HALVES = (0, 1)  # the upper and the lower of a thread's keys
+
+
+class _Walks:
+    """A walk for each answer to whether masks are looked at."""
+
+    def __init__(
+        self, kernel: Kernel, parts: GradientRegion, leaves: dict[Any, Leaf],
+        plain: Sequence[tuple[Any, Any]],
+    ):  # fmt: skip
+        self.forwards: list[Forward] = [f for f in leaves.values() if isinstance(f, Forward)]
+        made = dict(leaves)
+        for value, inner in plain:
+            made[value] = forward = Forward(inner)
+            self.forwards.append(forward)
+        symbols = parts.region.symbols
+        self.walks = {
+            True: Walk(kernel, leaves, symbols, contracts=True),
+            False: Walk(kernel, made, symbols, contracts=True),
+        }
+
+    def branch(self, *, is_masked: bool) -> Walk:
+        walk = self.walks[is_masked].branch()
+        for forward in self.forwards:
+            forward.walk = walk
+        return walk
+
+
+@dataclass
+class GradientWalk:
+    """The walks of all blocks.  thread: of the warpgroup.  own: its number.  operand: the type of
+    P, and that of dS, as the products take them."""
+
+    kernel: Kernel
+    parts: GradientRegion
+    schedule: GradientSchedule
+    thread: Any
+    own: Any
+    operands: tuple[DType, DType]
+
+    def __post_init__(self) -> None:
+        parts = self.parts
+        self.down, self.right = wgmma.AccumulatorLayout.origin(self.thread)
+        self.hands = {name: Hand() for name in ("sums", "exponential", "products", "core")}
+        leaves: dict[Any, Any] = dict(parts.region.leaves(self.kernel))
+        scores = {**leaves, parts.call_s.results[0]: self.hands["sums"]}
+        if parts.scaled is not None:
+            scores[parts.scaled[0]] = Forward(parts.scaled[1])
+        masked = parts.score_masks
+        hidden = [(masked.steps[0].value, masked.inner)] if masked.steps else []
+        self.score_walks = _Walks(self.kernel, parts, scores, hidden)
+        leaves |= {
+            parts.exponential.results[0]: self.hands["exponential"],
+            parts.call_p.results[0]: self.hands["products"],
+            parts.core.results[0]: self.hands["core"],
+        }
+        for value, inner, _ in parts.gradient_scales:
+            leaves[value] = Forward(inner)
+        self.weight_walks = _Walks(self.kernel, parts, leaves, parts.selections)
+
+    @property
+    def factor(self) -> float:
+        """Scores are this times what is walked."""
+        return self.parts.scaled[2] if self.parts.scaled is not None else 1.0
+
+    # ---- coordinates
+
+    def _at(
+        self, head: QueryHead, tile: KeyTile, row: Any, j: int, half: int, *, is_cut: bool
+    ) -> list[Coordinate]:
+        """The coordinates of two queries of a key.  row: the first of the block."""
+        s = self.schedule
+        key = ops.add(self._key(tile), 8 * half)
+        if is_cut:
+            key = ops.minimum(key, ops.sub(self.kernel.size(s.keys), 1))
+        query = ops.add(row, ops.add(self.right, 8 * j))
+        queries = Index(query, 1, 2)
+        if s.has_row_tail:
+            last = ops.sub(self.kernel.size(s.queries), 1)
+            if s.queries.known_divisor() % 2 == 0:
+                queries = Index(ops.minimum(query, ops.sub(last, 1)), 1, 2)
+            else:
+                lanes = [ops.minimum(ops.add(query, i), last) for i in range(2)]
+                queries = Index(lanes=tuple(lanes))
+        return [head.batch[0], head.batch[1], queries, Index.of(key)]
+
+    def _key(self, tile: KeyTile) -> Any:
+        """The thread's first key."""
+        return ops.add(ops.add(tile.key, ops.mul(self.own, wgmma.M)), self.down)
+
+    def _rows(self, rows: Any, which: int, j: int) -> Any:
+        """What two queries have; rows: their i32 address for this thread.  which: 0, of base, 1,
+        of delta."""
+        bytes_ = which * self.schedule.tiling.queries * 4 + 8 * 4 * j
+        place = smem.pointer_to(ops.add(rows, bytes_))
+        return ops.load(place, ops.vector_type(ops.f32_type(), 2), 8)
+
+    # ---- the first part
+
+    def exponentials(
+        self, sums: Sequence[Any], tile: KeyTile, head: QueryHead, row: Any, rows: Any, *,
+        is_masked: bool,
+    ) -> list[Any]:  # fmt: skip
+        """E, f32, of the first product's sums."""
+        walk = self.score_walks.branch(is_masked=is_masked)
+        factor = ops.splat(_number(self.factor * LOG2E), 2)
+        found: list[Any] = []
+        for j in range(len(sums) // 4):
+            base = self._rows(rows, 0, j)
+            for half in _HALVES:
+                pair = ops.from_elements(list(sums[4 * j + 2 * half :][:2]))
+                self.hands["sums"].current = pair
+                at = self._at(head, tile, row, j, half, is_cut=is_masked and self.schedule.has_tail)
+                score = walk.value(self.parts.score, at, 2)
+                power = mlir_math.FmaOp(score, factor, base).result
+                found += [_exp2(x) for x in ops.elements(power)]
+        return found
+
+    # ---- the second part
+
+    def words(
+        self, exponentials: Sequence[Any], products: Sequence[Any], tile: KeyTile,
+        head: QueryHead, row: Any, rows: Any, *, is_masked: bool,
+    ) -> tuple[list[Any], list[Any]]:  # fmt: skip
+        """Words of P' and of dS', two queries each."""
+        s, parts = self.schedule, self.parts
+        walk = self.weight_walks.branch(is_masked=is_masked)
+        is_cut = is_masked and s.has_tail
+        inside: list[Any] = [None, None]
+        if is_cut:
+            left = ops.sub(self.kernel.size(s.keys), self._key(tile))
+            inside = [ops.less(8 * half, left) for half in _HALVES]
+        scale = parts.gradient_scales[0][2] if parts.gradient_scales else 1.0
+        weights, gradients = [], []
+        before = inputs_of(parts.distance)[0]
+        for j in range(len(exponentials) // 4):
+            delta = self._rows(rows, 1, j)
+            for half in _HALVES:
+                place = 4 * j + 2 * half
+                pair = ops.from_elements(list(exponentials[place : place + 2]))
+                if inside[half] is not None:
+                    pair = arith.SelectOp(inside[half], pair, ops.zeros(pair.type)).result
+                self.hands["exponential"].current = pair
+                self.hands["products"].current = ops.from_elements(
+                    list(products[place : place + 2])
+                )
+                at = self._at(head, tile, row, j, half, is_cut=is_cut)
+                weights.append(self._word(walk.value(parts.weights, at, 2), 0))
+                share = walk.value(parts.share, at, 2)
+                product = walk.value(before, at, 2)
+                if scale != 1.0:
+                    times = ops.splat(_number(scale), 2)
+                    distance = mlir_math.FmaOp(product, times, delta).result
+                else:
+                    distance = arith.AddFOp(product, delta).result
+                core = arith.MulFOp(share, distance).result
+                self.hands["core"].current = core
+                gradients.append(self._word(walk.value(parts.gradients[0], at, 2), 1))
+        return weights, gradients
+
+    def _word(self, pair: Any, which: int) -> Any:
+        """Two elements as the tensor cores take them."""
+        wanted = ops.vector_type(element_type(self.operands[which]), 2)
+        if pair.type != wanted:
+            pair = arith.TruncFOp(wanted, pair).result
+        return llvm.BitcastOp(ops.i32_type(), pair).result
+
+
+def _exp2(value: Any) -> Any:
+    return llvm.call_intrinsic(ops.f32_type(), "llvm.nvvm.ex2.approx.ftz.f", [value], [], [])
+
+
+def _number(value: float) -> Any:
+    return arith.ConstantOp(ops.f32_type(), ir.FloatAttr.get(ops.f32_type(), value)).result
