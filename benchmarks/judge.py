@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dnnc.choosing import mode_b
-from dnnc.choosing.choice import Choice
 from dnnc.dialect.fusion import Fusion, partition
 from dnnc.engines import Engine, engine_named
 from dnnc.engines.engine import Knobs
@@ -70,7 +68,7 @@ def predicted(
     if knobs not in _candidates(engine, case, target):
         return math.inf
     prediction = engine.predict(whole, knobs, target)
-    doubt = mode_b.doubt(Choice(whole, engine, knobs, prediction)) if mode == "B" else 1.0
+    doubt = engine.doubt(knobs, prediction) if mode == "B" else 1.0
     return prediction.seconds * doubt
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import backend as backend
     from . import cudnn as cudnn
+    from . import engines as engines
     from . import torch as torch
     from .api import compile as compile
     from .api import reference as reference
@@ -102,7 +103,7 @@ _LAZY = {
 
 
 # Packages that are imported when they are first used.
-_PACKAGES = ("backend", "cudnn", "torch")
+_PACKAGES = ("backend", "cudnn", "engines", "torch")
 
 # Names that are others where they are defined.
 _RENAMED = {"Tensor": "GraphTensor", "read_plan": "read", "write_plan": "write"}

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from . import __version__, tools
+from . import __version__, outside, tools
 from .options import Options
 
 # Parts of the package that no compilation depends on.
@@ -47,11 +47,15 @@ def _canonical(value: Any) -> Any:
 
 
 def plan_key(graph_text: str, targets: Sequence[str], options: Options) -> str:
-    """The key of a plan: of its graph, its targets by name, all options, and the tools' versions.
+    """The key of a plan: of its graph, its targets by name, all options, the tools' versions, and
+    the engines from outside the package that are asked, too.
 
     graph_text: `OperationGraph.canonical_text()`.
     """
-    return hash_of("plan", graph_text, list(targets), options, tools.versions())
+    more = [[engine.name, engine.index] for engine in outside.engines()]
+    return hash_of(
+        "plan", graph_text, list(targets), options, tools.versions(), *([more] if more else [])
+    )
 
 
 @functools.cache

@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from . import keys, log
+from . import keys, log, outside
 from . import target as targets
 from .cache import place, plans
 from .dialect.graph import OperationGraph
@@ -244,10 +244,13 @@ def compile_graph(
     a request that was answered before is answered from this process's memory or from disk, and
     no worker is started for it.  child: the worker that compiles, for callers that have several
     at work.
+    Engines from outside the package are known to this process alone: with one, it compiles here.
     """
     graph.finalize()
     rows = targets.rows_of(target)
     chosen = options or DEFAULTS
+    if outside.engines():
+        return plans.compiled_here(graph, rows, chosen, cache=cache, report=report)
     settings = place.settings()
 
     def make() -> tuple[bytes, Plan]:

@@ -31,7 +31,7 @@ LAYERS = (
     ("emit",),
     ("plan",),
     ("keys",),
-    ("store", "target", "tools", "options", "log", "rounding", "progress"),
+    ("store", "target", "tools", "options", "log", "rounding", "progress", "outside"),
     ("dtypes", "expr"),
     ("given",),
     ("errors", "stackless"),

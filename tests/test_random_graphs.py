@@ -27,7 +27,7 @@ from dnnc.dialect.ops import OPS, Matmul, MoeGroupedMatmul
 from dnnc.dialect.ops.reduction import REDUCTION_MODES
 from dnnc.dialect.pointwise_modes import MODES
 from dnnc.dialect.reference import reference
-from dnnc.engines import engine_named
+from dnnc.engines import ENGINES, engine_named
 from dnnc.errors import DnncError, Status
 from dnnc.interpreter.parser import parse
 from dnnc.interpreter.plans import run_plan
@@ -105,7 +105,7 @@ def assert_refusal_names_its_clauses(graph, target, error):
             assert reason.clause
             assert reason.what
             assert reason.supported
-        if len(refused) == len(heuristics.ENGINES):
+        if len(refused) == len(ENGINES):
             clauses.append([f"{r.engine.name}: {r.reasons[0].clause}" for r in refused])
     assert clauses, "no operation is without an engine, yet there is no plan"
     return clauses

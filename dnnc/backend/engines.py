@@ -89,9 +89,9 @@ def knob_name(kind: KnobType) -> str:
 
 def engine_count() -> int:
     """Indices of engines are below it; not each of them is one."""
-    from ..engines import ENGINES
+    from ..choosing import info
 
-    return max(engine.index for engine in ENGINES) + 1
+    return info.engine_count()
 
 
 def default_inputs() -> Any:
@@ -141,11 +141,12 @@ def _engine_of(graph: OperationGraph, target: Target, index: int) -> tuple[Any, 
     """(the engine, the graph as one fusion), which it takes."""
     from ..choosing.declined import reasons_against
     from ..dialect.fusion import partition
-    from ..engines import ENGINES
+    from ..engines import all_engines
 
-    engine = next((engine for engine in ENGINES if engine.index == index), None)
+    every = sorted(all_engines(), key=lambda engine: engine.index)
+    engine = next((engine for engine in every if engine.index == index), None)
     if engine is None:
-        known = ", ".join(f"{e.index} ({e.name})" for e in sorted(ENGINES, key=lambda e: e.index))
+        known = ", ".join(f"{e.index} ({e.name})" for e in every)
         what = f"engine {index}"
         raise DnncError(Status.NOT_SUPPORTED, what, f"0 (the heuristics' choice), {known}")
     (whole,) = partition(graph, [graph.live_ops])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from .. import keys, log
+from .. import keys, log, outside
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..options import Options
@@ -88,10 +88,11 @@ def compiled_here(
 ) -> Plan:
     """`dnnc.compiler.compile_graph` in this process, through the cache.
 
-    cache: False to compile anew, and keep nothing.
+    cache: False to compile anew, and keep nothing; so it is with engines from outside the package,
+    whose code no key names.
     """
     graph.finalize()
-    store = place.store() if cache else None
+    store = place.store() if cache and not outside.engines() else None
 
     def make() -> tuple[bytes, Plan]:
         from ..compiler import compile_graph  # loads MLIR, which a plan that is there does not need

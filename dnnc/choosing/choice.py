@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..dialect.fusion import Fusion
 from ..dialect.fusion_key import FusionKey, key_of
-from ..engines import ENGINES
+from ..engines import all_engines
 from ..engines.engine import Engine, Prediction, Reason
 from ..engines.views.operand_types import loses_bits_as_tf32
 from ..errata import Rule
@@ -66,23 +66,23 @@ class Refusal:
 
 def refusals(fusion: Fusion, target: Target) -> list[Refusal]:
     """The reasons of every engine that declines the fusion, or has no configuration of it."""
-    asked = ((engine, reasons_without_choice(engine, fusion, target)) for engine in ENGINES)
+    asked = ((engine, reasons_without_choice(engine, fusion, target)) for engine in all_engines())
     return [Refusal(engine, fusion, target, reasons) for engine, reasons in asked if reasons]
 
 
 def choices(
     fusion: Fusion,
     target: Target,
-    engines: Sequence[Engine] = ENGINES,
+    engines: Sequence[Engine] | None = None,
     inputs: Inputs | None = None,
 ) -> list[Choice]:
     """Every candidate of every engine that takes the fusion, fastest prediction first, without
-    those that errata bar, or that are known to spill."""
+    those that errata bar, or that are known to spill.  engines: None for all."""
     inputs = inputs or inputs_of()
     errata = inputs.errata
     found = _all_choices(fusion, target, engines)
     if inputs.spilling:
-        found = [c for c in found if not spills.is_like(c.engine.name, c.knobs, inputs.spilling)]
+        found = [c for c in found if not spills.is_like(c.engine, c.knobs, inputs.spilling)]
     if errata.rules:
         found = [c for c in found if not errata.rule_for(c.engine.name, fusion, c.knobs, target)]
     return found
@@ -91,7 +91,7 @@ def choices(
 def choices_of_each(
     fusions: Iterable[Fusion],
     target: Target,
-    engines: Sequence[Engine] = ENGINES,
+    engines: Sequence[Engine] | None = None,
     inputs: Inputs | None = None,
 ) -> list[list[Choice]]:
     """The choices of each fusion; for equal ones engines are asked once."""
@@ -105,9 +105,11 @@ def choices_of_each(
     return found
 
 
-def _all_choices(fusion: Fusion, target: Target, engines: Sequence[Engine]) -> list[Choice]:
+def _all_choices(
+    fusion: Fusion, target: Target, engines: Sequence[Engine] | None = None
+) -> list[Choice]:
     found: list[Choice] = []
-    for engine in engines:
+    for engine in all_engines() if engines is None else engines:
         if reasons_against(engine, fusion, target):
             continue
         for knobs in engine.candidates(fusion, target):
@@ -125,6 +127,6 @@ def barred_choices(
     errata = (inputs or inputs_of()).errata
     if not errata.rules:
         return []
-    found = _all_choices(fusion, target, ENGINES)
+    found = _all_choices(fusion, target)
     rules = [errata.rule_for(c.engine.name, fusion, c.knobs, target) for c in found]
     return [(choice, rule) for choice, rule in zip(found, rules, strict=True) if rule is not None]

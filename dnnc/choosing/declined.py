@@ -31,7 +31,7 @@ def reasons_against(engine: Engine, fusion: Fusion, target: Target) -> tuple[Rea
     return (
         size_reasons(fusion)
         or _reordering_reasons(fusion)
-        or prior_reasons(engine.name, fusion)
+        or prior_reasons(engine, fusion)
         or engine.supports(fusion, target)
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ..dialect.fusion import Fusion
-from ..engines import ENGINES
+from ..engines import all_engines
 from ..engines.engine import Engine
 from ..errors import DnncError, Status
 from ..target import Target
@@ -68,7 +68,7 @@ def with_knobs(
 def engines_with(knobs: Iterable[str], fusion: Fusion, target: Target) -> list[str]:
     """The names of the engines that take a fusion and have all of these knobs for it."""
     wanted = set(knobs)
-    takers = (e for e in ENGINES if not reasons_against(e, fusion, target))
+    takers = (e for e in all_engines() if not reasons_against(e, fusion, target))
     return [e.name for e in takers if wanted <= {k.name for k in e.knobs(fusion, target)}]
 
 

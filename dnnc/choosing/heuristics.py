@@ -19,7 +19,7 @@ from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..dialect.op import Op
 from ..dialect.tensor import Tensor
-from ..engines import ENGINES, engine_named
+from ..engines import all_engines, engine_named
 from ..engines.engine import Engine
 from ..engines.surface import memory_seconds
 from ..errors import DnncError, Status
@@ -41,8 +41,6 @@ _log = log.logger(__name__)
 
 WORTH_A_LOOK = 10e-6  # seconds: launches differ by as much from call to call
 _MUCH_FASTER = 0.8  # of the seconds of what is there already
-# Products by instructions that all targets share.
-_PORTABLE = ("matmul_sm80", "conv_sm80", "conv_grouped_sm80")
 
 
 @lru_cache(maxsize=4096)
@@ -195,7 +193,7 @@ def _configs_of_mode(
     (whole,) = partition(graph, [graph.live_ops])
     found = choices(whole, target, inputs=inputs)
     if found and found[0].rounds_operands and len(graph.live_ops) > 1:
-        if exact := _exact_split(graph, target, ENGINES, inputs):
+        if exact := _exact_split(graph, target, all_engines(), inputs):
             yield exact
     elif found and mode != "FALLBACK":
         if faster := _faster_split(graph, target, found[0], inputs):
@@ -213,7 +211,7 @@ def _configs_of_mode(
 def _instant(graph: OperationGraph, target: Target, inputs: Inputs) -> Iterator[EngineConfig]:
     """The best candidate of the first engine that takes the graph whole; a split if none does."""
     (whole,) = partition(graph, [graph.live_ops])
-    for engine in ENGINES:
+    for engine in all_engines():
         found = choices(whole, target, [engine], inputs)
         if found and not found[0].rounds_operands:
             yield EngineConfig((found[0],))
@@ -270,7 +268,7 @@ def _faster_split(
         engines = [engine for engine in engines if reasons_against(engine, whole.fusion, target)]
     found = [_best_split(graph, target, inputs, engines)]
     if _gathers_views(whole):
-        found.append(_split_of_stored_views(graph, target, ENGINES, inputs))
+        found.append(_split_of_stored_views(graph, target, all_engines(), inputs))
     split = min(filter(None, found), key=lambda config: config.seconds, default=None)
     if split is None or split.seconds > _MUCH_FASTER * whole.prediction.seconds:
         return None
@@ -296,7 +294,7 @@ def _is_slow(choice: Choice, target: Target) -> bool:
 
 def _gathers_views(choice: Choice) -> bool:
     """Whether elements of a convolution's operands come one by one, through views of tensors."""
-    return choice.engine.name == "conv_sm80" and _has_views_ahead(choice.fusion)
+    return choice.engine.gathers_views and _has_views_ahead(choice.fusion)
 
 
 def _has_views_ahead(fusion: Fusion) -> bool:
@@ -323,9 +321,8 @@ def _is_faster_alone(choice: Choice, target: Target) -> bool:
     """Whether another engine is much faster at a product that it takes without what is around it:
     one of the target's own, or of few channels a group."""
     anchors = choice.fusion.with_role("anchor")
-    adds_up = choice.engine.name == "conv_sm90" and choice.fusion.with_role("reduction")
-    is_portable = choice.engine.name in (_PORTABLE if target.arch_specific else ("conv_sm80",))
-    if not (adds_up or is_portable) or len(anchors) != 1:
+    is_weighed = choice.engine.is_weighed_against_parts(choice.fusion, target)
+    if not is_weighed or len(anchors) != 1:
         return False
     found = choices(Fusion(0, anchors, anchors[0].results), target)
     return bool(found) and (
@@ -335,17 +332,18 @@ def _is_faster_alone(choice: Choice, target: Target) -> bool:
 
 
 def _all_but(engine: Engine) -> list[Engine]:
-    return [other for other in ENGINES if other is not engine]
+    return [other for other in all_engines() if other is not engine]
 
 
 def _best_split(
     graph: OperationGraph,
     target: Target,
     inputs: Inputs | None,
-    engines: Sequence[Engine] = ENGINES,
+    engines: Sequence[Engine] | None = None,
 ) -> EngineConfig | None:
     """The graph as fusions as large as they grow; without an engine that takes one of them, and
     far from the memory's rate, where that is predicted to be faster."""
+    engines = all_engines() if engines is None else engines
     split = split_config(graph, target, engines, inputs)
     if split is None:
         return None
@@ -404,13 +402,14 @@ def _split_by_axes(
 def split_config(
     graph: OperationGraph,
     target: Target,
-    engines: Sequence[Engine] = ENGINES,
+    engines: Sequence[Engine] | None = None,
     inputs: Inputs | None = None,
 ) -> EngineConfig | None:
     """The graph as several fusions, each as large as an engine takes; None if one op has none.
 
     Fusions that round operands to fewer bits than the graph says are taken if nothing else is.
     """
+    engines = all_engines() if engines is None else engines
     found = _grown_config(graph, target, engines, inputs)
     if found is None:
         (whole,) = partition(graph, [graph.live_ops])
@@ -467,7 +466,7 @@ def split_reason(graph: OperationGraph, target: Target) -> str:
     for each clause that each engine declines, nearest engine first."""
     (whole,) = partition(graph, [graph.live_ops])
     declined = refusals(whole, target)
-    if len(declined) < len(ENGINES):
+    if len(declined) < len(all_engines()):
         return (
             "asked for, predicted to be faster than one fusion, or one fusion spills registers or "
             "rounds operands to fewer bits"

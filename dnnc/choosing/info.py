@@ -5,31 +5,18 @@ The CLI, pygraph and the descriptor API read engines through this one record.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
 from ..dialect.fusion import Fusion
 from ..dialect.tensor import Tensor
-from ..engines import ENGINES
+from ..engines import all_engines
 from ..engines.engine import Engine, Knob, Reason
 from ..errors import DnncError, Status
 from ..target import Target
 from .choice import Choice, choices
 from .declined import reasons_without_choice
 from .inputs import Inputs
-
-# cuDNN's CUDNN_LAYOUT_TYPE_PREFERRED_*.
-NCHW, NHWC = "PREFERRED_NCHW", "PREFERRED_NHWC"
-
-# An engine's kernels are made for the graph when a plan is built, and are launched as they are:
-# a CUDA graph may hold them as kernel nodes.
-_NOTES = ("RUNTIME_COMPILATION", "SUPPORTS_CUDA_GRAPH_NATIVE_API")
-# Kernels of one device wait for those of others, which are launched by other graphs.
-_OTHER_NOTES = {"peers": ("RUNTIME_COMPILATION",)}
-
-# Engines whose threads take neighbouring channels: other layouts are loaded element by element.
-_CHANNELS_LAST = ("resample", "conv_depthwise", "conv_grouped_sm80")
 
 
 @dataclass(frozen=True)
@@ -95,28 +82,27 @@ class EngineInfo:
         return next((knob for knob in self.knobs if knob.name == name), None)
 
 
-@functools.cache
 def engine_count() -> int:
     """One more than the largest index: engines are asked for by 0 to count - 1, not all of which
     have one."""
-    return 1 + max(engine.index for engine in ENGINES)
+    return 1 + max(engine.index for engine in all_engines())
 
 
 def engine_at(index: int) -> Engine:
     """The engine with a global index; NOT_SUPPORTED where there is none, BAD_PARAM past them."""
-    found = next((engine for engine in ENGINES if engine.index == index), None)
+    found = next((engine for engine in all_engines() if engine.index == index), None)
     if found is None:
         is_within = 0 <= index < engine_count()
         status = Status.NOT_SUPPORTED if is_within else Status.BAD_PARAM
-        known = ", ".join(f"{engine.index} ({engine.name})" for engine in ENGINES)
+        known = ", ".join(f"{engine.index} ({engine.name})" for engine in all_engines())
         raise DnncError(status, f"no engine has index {index}", known, "engine")
     return found
 
 
 def behavior_notes(*engines: Engine) -> tuple[str, ...]:
     """cuDNN's names of how plans behave that run these engines: what all of them do."""
-    every = [_OTHER_NOTES.get(engine.name, _NOTES) for engine in engines]
-    return tuple(note for note in _NOTES if all(note in notes for notes in every))
+    first, *others = engines
+    return tuple(n for n in first.behavior_notes if all(n in e.behavior_notes for e in others))
 
 
 def info(
@@ -162,10 +148,9 @@ def _possible_notes(default: Choice, target: Target) -> tuple[str, ...]:
 
 
 def _layouts(engine: Engine, fusion: Fusion) -> tuple[LayoutInfo, ...]:
-    types = (NHWC,) if engine.name in _CHANNELS_LAST else (NCHW, NHWC)
     tensors = (t for t in (*fusion.inputs, *fusion.outputs) if _is_image(t))
     tensors = dict.fromkeys(tensor.memory_uid for tensor in tensors)
-    return tuple(LayoutInfo(uid, types) for uid in tensors)
+    return tuple(LayoutInfo(uid, engine.image_layouts) for uid in tensors)
 
 
 def _is_image(tensor: Tensor) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 
-from ..engines import BY_NAME
+from ..engines import all_engines
 from ..engines.engine import Engine
 from ..errata import Errata, Rule, errata_of, text_of
 from ..errors import DnncError, Status
@@ -33,12 +33,13 @@ def _read(errata: str, driver: str, tuning: str, device: str) -> Inputs:
 
 def _verified(errata: Errata) -> Errata:
     """The rules, unless one for this version names what there is not: it would bar nothing."""
+    by_name = {engine.name: engine for engine in all_engines()}
     for rule in errata.rules:
         if not rule.is_of_this_version:
             continue
-        if rule.engine not in BY_NAME:
-            raise _misspelt(rule, f"is on engine {rule.engine!r}", ", ".join(BY_NAME))
-        _verify_knobs(rule, BY_NAME[rule.engine])
+        if rule.engine not in by_name:
+            raise _misspelt(rule, f"is on engine {rule.engine!r}", ", ".join(by_name))
+        _verify_knobs(rule, by_name[rule.engine])
     return errata
 
 

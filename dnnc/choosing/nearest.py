@@ -6,7 +6,7 @@ The nearest is the first by these rules, in this order:
 3. The further a fusion got through an engine's support surface, the nearer the engine is.  A
    surface is read so: operations, architecture, types, shapes and layouts, configurations.
 4. Fewer clauses that fail are nearer.
-5. The order of `ENGINES`.
+5. The order of `engines.all_engines`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..dialect.ops import (
     Resample,
     ResampleBackward,
 )
-from ..engines import ENGINES
+from ..engines import all_engines
 from ..engines.engine import Reason
 from ..errors import DnncError, Status
 from ..target import Target
@@ -138,7 +138,7 @@ def no_config_error(
     engine's reason; `details` have every such operation and every engine's reasons."""
     alone = partition(graph, [[op] for op in graph.live_ops])
     (whole,) = partition(graph, [graph.live_ops])
-    refused = [(f, found) for f in alone if len(found := refusals(f, target)) == len(ENGINES)]
+    refused = [(f, found) for f in alone if len(found := refusals(f, target)) == len(all_engines())]
     if refused:
         return _declined_error(graph, target, refused)
     for fusion in (*alone, whole):

@@ -3,8 +3,9 @@
     y = alpha * conv(x, w) + beta * prior         one buffer, read and written by one kernel
 
 That takes kernels in which one thread, or one block after a barrier, has each element of the
-output, reads the prior at that element alone and once, and writes it afterwards.  Those here do,
-and tests hold them to it: the interpreter finds a block that reads what another one has written.
+output, reads the prior at that element alone and once, and writes it afterwards.  Engines say
+whether theirs do (`updates_outputs`), and tests hold them to it: the interpreter finds a block that
+reads what another one has written.
 A kernel that reads the prior and writes elsewhere, as into the workspace, may be any engine's.
 """
 
@@ -14,19 +15,14 @@ from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..dialect.prior import priors_of
 from ..dialect.tensor import Tensor
-from ..engines.engine import Reason
+from ..engines import all_engines
+from ..engines.engine import Engine, Reason
 from ..errors import Status
 
 _CLAUSE = "prior contents"
 
-WRITERS = (
-    "pointwise", "resample", "fallback", "conv_sm80", "conv_sm90", "conv_stem_sm90",
-    "conv_product_sm90", "conv_depthwise", "conv_grouped_sm80",
-)  # fmt: skip
-REDUCING = ("conv_sm90",)  # of these, those that reduce what is in registers when they write
 
-
-def prior_reasons(engine: str, fusion: Fusion) -> tuple[Reason, ...]:
+def prior_reasons(engine: Engine, fusion: Fusion) -> tuple[Reason, ...]:
     """Why an engine can't write an output of the fusion over what that held before."""
     priors = priors_of(fusion.inputs)
     found: list[Reason] = []
@@ -34,12 +30,13 @@ def prior_reasons(engine: str, fusion: Fusion) -> tuple[Reason, ...]:
         prior = priors.get(output.memory_uid)
         if prior is None:
             continue
-        if engine not in WRITERS:
+        if not engine.updates_outputs:
             what = f"{output.label} is written over what it held, which is read"
-            supported = f"a fusion of {', '.join(WRITERS)}"
+            able = (other.name for other in all_engines() if other.updates_outputs)
+            supported = f"a fusion of {', '.join(able)}"
             found.append(Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, _CLAUSE, what, supported))
             continue
-        for op in _others(fusion, prior, output, reduces=engine in REDUCING):
+        for op in _others(fusion, prior, output, reduces=engine.reduces_in_registers):
             what = f"{op.label} is computed of what {output.label} held, and {output.label} written"
             supported = "pointwise operations of its dims; others as a fusion that reads the output"
             found.append(Reason(Status.NOT_SUPPORTED_GRAPH_PATTERN, _CLAUSE, what, supported))

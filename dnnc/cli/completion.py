@@ -45,20 +45,20 @@ def passes(incomplete: str) -> Completions:
 
 def engines(incomplete: str) -> Completions:
     """The engines, with the operations that they are made for."""
-    from ..engines import ENGINES
+    from ..engines import all_engines
 
-    return [(engine.name, ", ".join(engine.families)) for engine in ENGINES]
+    return [(engine.name, ", ".join(engine.families)) for engine in all_engines()]
 
 
 def knobs(context: typer.Context, incomplete: str) -> Completions:
     """Settings of the knobs that --engine has, or that any engine has, but those that are given."""
-    from ..engines import ENGINES
+    from ..engines import all_engines
 
     named = context.params.get("engine")
     given = {setting.partition("=")[0] for setting in context.params.get("knob") or ()}
     return [
         (f"{knob.name}={value}", knob.doc)
-        for engine in ENGINES
+        for engine in all_engines()
         if named in (None, engine.name)
         for knob in engine.all_knobs
         if knob.name not in given

@@ -119,10 +119,10 @@ def _show(
 def _show_fits(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     """A line for each engine that takes the fusion: its best choice."""
     from ..choosing import heuristics
-    from ..engines import ENGINES
+    from ..engines import all_engines
 
     table = console.table("takes it", ">predicted", "bound by", "best knobs", "notes")
-    for engine in ENGINES:
+    for engine in all_engines():
         found = heuristics.choices(fusion, target, [engine], inputs)
         if found:
             best = found[0]
@@ -183,9 +183,9 @@ def _show_barred(fusion: Fusion, target: Target, inputs: Inputs) -> None:
 def _show_engines(fusion: Fusion, target: Target, inputs: Inputs) -> None:
     """Each engine: what it supports, and its notes and knobs for the fusion if it takes it."""
     from ..choosing.info import info
-    from ..engines import ENGINES
+    from ..engines import all_engines
 
-    for engine in ENGINES:
+    for engine in all_engines():
         said = info(engine, fusion, target, inputs)
         console.heading(f"\nengine {said.name} ({said.index})")
         for line in said.support:

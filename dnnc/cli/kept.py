@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import outside
 from ..cache import files as index
 from ..cache import place
 from ..frontends.default_target import default_rows
@@ -41,13 +42,15 @@ class Kept:
 
 
 def kept(path: str, named: Sequence[Target] | None, options: Options) -> Kept | None:
-    """The file's place in the index; None for files that have none, and where the cache is off.
+    """The file's place in the index; None for files that have none, where the cache is off, and
+    with engines from outside the package.
 
     named: the targets asked for.
     """
     suffix = Path(path).suffix
     settings = place.settings()
-    if path == files.STDIN or suffix not in _SUFFIXES or settings is None:
+    has_index = path != files.STDIN and suffix in _SUFFIXES and not outside.engines()
+    if not has_index or settings is None:
         return None
     targets = None if named is None else [row.name for row in named]
     default = ",".join(row.name for row in default_rows())

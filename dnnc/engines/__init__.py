@@ -1,7 +1,15 @@
-"""The engines, in the order in which ties are broken.  A new one is a file and its line here."""
+"""The engines, in the order in which ties are broken.  A new one is a file and its line here.
+
+An engine of another package joins them for a process by `register`.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from .. import outside
 from ..errors import DnncError, Status
 from .attention.bwd_sm90 import SDPA_BWD_SM90
 from .attention.fwd_sm90 import SDPA_FWD_SM90
@@ -19,7 +27,12 @@ from .elementwise.pointwise import POINTWISE
 from .elementwise.reduction import REDUCTION
 from .elementwise.resample import RESAMPLE
 from .elementwise.transpose import TRANSPOSE
-from .engine import Engine
+from .engine import Engine as Engine
+from .engine import Knob as Knob
+from .engine import Knobs as Knobs
+from .engine import Prediction as Prediction
+from .engine import Prepared as Prepared
+from .engine import Reason as Reason
 from .product.matmul_sm80 import MATMUL_SM80
 from .product.matmul_sm90 import MATMUL_SM90
 from .rows.engine import ROWS
@@ -48,11 +61,74 @@ ENGINES: tuple[Engine, ...] = (
     FALLBACK,
 )
 
-BY_NAME = {engine.name: engine for engine in ENGINES}
+# Indices of engines from outside the package; its own stay below them.
+OUTSIDE_INDICES = range(1000, 10000)
+
+_NAME = re.compile("[a-z][a-z0-9_]*")
+
+
+def all_engines() -> tuple[Engine, ...]:
+    """The package's engines and those that are registered, in the order in which ties are broken.
+
+    Registered ones stand ahead of the fallback, which takes what nothing else does.
+    """
+    *own, last = ENGINES
+    return (*own, *outside.engines(), last)
 
 
 def engine_named(name: str) -> Engine:
     """The engine of this name; another is BAD_PARAM."""
-    if name not in BY_NAME:
-        raise DnncError(Status.BAD_PARAM, f"engine {name!r}", ", ".join(BY_NAME))
-    return BY_NAME[name]
+    known = all_engines()
+    found = next((engine for engine in known if engine.name == name), None)
+    if found is None:
+        raise DnncError(
+            Status.BAD_PARAM, f"engine {name!r}", ", ".join(engine.name for engine in known)
+        )
+    return found
+
+
+# ---- engines from outside the package
+
+
+def register(engine: Engine) -> None:
+    """Adds an engine from outside the package, for the rest of this process.
+
+    It is asked, ranked and listed as the package's own are.  While there is one, graphs are
+    compiled in this process, and plans are neither taken from the cache nor kept there.  Its index
+    is one of `OUTSIDE_INDICES`; it and the name, of lower-case letters, digits and `_`, are no
+    other engine's.
+    """
+    _verify(engine)
+    outside.set_engines((*outside.engines(), engine))
+
+
+@contextmanager
+def registered(*engines: Engine) -> Generator[None]:
+    """Registers engines for the length of a `with` statement."""
+    before = outside.engines()
+    try:
+        for engine in engines:
+            register(engine)
+        yield
+    finally:
+        outside.set_engines(before)
+
+
+def _verify(engine: object) -> None:
+    def error(what: str, accepted: str) -> DnncError:
+        return DnncError(Status.BAD_PARAM, what, accepted, "dnnc.engines.register")
+
+    if not isinstance(engine, Engine):
+        raise error(f"{engine!r:.80}", "an instance of a subclass of dnnc.engines.Engine")
+    for member in ("name", "index", "families", "support"):
+        if not hasattr(engine, member):
+            raise error(f"{type(engine).__name__} has no {member}", f"an engine with a {member}")
+    if _NAME.fullmatch(engine.name) is None:
+        raise error(f"name {engine.name!r}", "lower-case letters, digits and _, a letter first")
+    if engine.index not in OUTSIDE_INDICES:
+        first, last = OUTSIDE_INDICES[0], OUTSIDE_INDICES[-1]
+        raise error(f"index {engine.index} of engine {engine.name}", f"{first} to {last}")
+    for other in all_engines():
+        if other.name == engine.name or other.index == engine.index:
+            what = f"engine {engine.name} ({engine.index}) beside {other.name} ({other.index})"
+            raise error(what, "a name and an index that no other engine has")

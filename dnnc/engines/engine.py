@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..dialect.fusion import Fusion
 from ..dialect.op import Op
 from ..errors import Status
 from ..target import Target
 
+if TYPE_CHECKING:
+    from ..codegen.output import Output
+    from ..codegen.region import Region
+
 Knobs = Mapping[str, int]
+
+# cuDNN's CUDNN_LAYOUT_TYPE_PREFERRED_*.
+NCHW, NHWC = "PREFERRED_NCHW", "PREFERRED_NHWC"
 
 
 @dataclass(frozen=True)
@@ -53,65 +61,118 @@ class Prediction:
     bound: str
 
 
-class Engine(Protocol):
-    """One way to run fusions.  `supports` and `legal` are its support surface, whole.
+@dataclass(frozen=True)
+class Prepared:
+    """A fusion as an engine's kernels compute it, which pass `lower-to-linalg` writes down.
+
+    fusion: inputs and outputs have the uids that they had.
+    scores: operations on the scores of an attention, whose functions need be no more exact than
+    the exponentials that are taken of them.
+    row_reductions: reductions that reduce the last axis even where that has one element.
+    """
+
+    fusion: Fusion
+    scores: frozenset[Op] = frozenset()
+    row_reductions: frozenset[Op] = frozenset()
+
+
+class Engine(ABC):
+    """A way to run fusions: the base class of every engine, in this package and outside it.
+
+    `supports` and `legal` are its support surface, whole.  Nothing outside an engine's own file
+    knows it by name: what the heuristics, the passes and the front ends ask of it is a member here,
+    with the answer that most engines give.
 
     name: as `--engine` takes it.  index: global and stable, as cuDNN's engine indices are.
     families: what its kernels are made for, of those that `nearest.families_of` gives a fusion.
-    only_target: the name of the one target that it is for, "" where it is for all.
     support: lines for the support table.
-    inlines_anchors: it works from an anchor's linalg decomposition, not on the call.
     all_knobs: every knob that it has for some fusion and target, with all values.
+    only_target: the name of the one target that it is for, "" where it is for all.
+    inlines_anchors: it works from an anchor's linalg decomposition, not on the call.
+    has_fixed_bodies: it knows operations of the linalg stage by their places: a text in which one
+    of their bodies was edited is refused.
+    updates_outputs: its kernels may write an output over its prior contents (`dialect/prior`),
+    which they read: one thread, or one block after a barrier, has each element, reads the prior
+    there, once, and writes it afterwards.
+    reduces_in_registers: reductions take what a kernel holds in registers when it stores it, and
+    what follows them reads their results: none reads the prior again.
+    gathers_views: views ahead of an anchor are read element by element, so that the heuristics
+    also look at storing them first.
+    behavior_notes: cuDNN's names of how plans behave that run it.
+    image_layouts: cuDNN's names of the layouts of images that it loads and stores at full width.
     """
 
-    all_knobs: ClassVar[tuple[Knob, ...]]
+    name: str
+    index: int
+    families: tuple[str, ...]
+    support: tuple[str, ...]
+    all_knobs: ClassVar[tuple[Knob, ...]] = ()
+    only_target: str = ""
+    inlines_anchors: bool = False
+    has_fixed_bodies: bool = False
+    updates_outputs: bool = False
+    reduces_in_registers: bool = False
+    gathers_views: bool = False
+    # Kernels are made for the graph when a plan is built, and are launched as they are: a CUDA
+    # graph may hold them as kernel nodes.
+    behavior_notes: tuple[str, ...] = ("RUNTIME_COMPILATION", "SUPPORTS_CUDA_GRAPH_NATIVE_API")
+    image_layouts: tuple[str, ...] = (NCHW, NHWC)
 
-    @property
-    def name(self) -> str: ...
+    # ---- the support surface
 
-    @property
-    def index(self) -> int: ...
-
-    @property
-    def families(self) -> tuple[str, ...]: ...
-
-    @property
-    def only_target(self) -> str: ...
-
-    @property
-    def support(self) -> tuple[str, ...]: ...
-
-    @property
-    def inlines_anchors(self) -> bool: ...
-
+    @abstractmethod
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         """Every clause that the fusion fails; empty: the engine takes it."""
-        ...
 
     def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
         """The knobs it has for a fusion that it takes: `all_knobs`, or a part of them."""
-        ...
+        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         """Every reason why these knobs can't be; the single statement of their constraints."""
-        ...
+        return ()
 
+    # ---- choosing
+
+    @abstractmethod
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         """Legal knob choices that are worth a look."""
-        ...
 
+    @abstractmethod
     def predict(self, fusion: Fusion, knobs: Knobs, target: Target) -> Prediction:
         """Pure arithmetic, no timing."""
-        ...
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         """Numerical notes that apply (cuDNN's names)."""
-        ...
+        return ()
 
-    def tile(self, region: Any, knobs: Knobs, target: Target) -> dict[str, Any]:
+    def doubt(self, knobs: Knobs, prediction: Prediction) -> float:
+        """The factor that heuristic mode B multiplies a prediction by before it compares it."""
+        return 1.0
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        """Accumulators of a thread, or what else grows with the registers that knobs ask for.
+
+        Where a choice spills registers, the engine's choices of the same pressure or more are not
+        tried either.  0: knobs do not say.
+        """
+        return 0
+
+    def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
+        """Whether another engine may be much faster at the fusion's anchor alone, so that the
+        heuristics also look at splitting the fusion."""
+        return False
+
+    # ---- lowering
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        """The fusion as its kernels compute it: with casts, over finer axes, or as it is."""
+        return Prepared(fusion)
+
+    @abstractmethod
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         """The tile sizes and loop order of a region at the linalg stage, as plain data."""
-        ...
 
-    def emit(self, region: Any, knobs: Knobs, tile: Mapping[str, Any], output: Any) -> None:
-        """Builds the kernels; output: an `codegen.output.Output`."""
-        ...
+    @abstractmethod
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        """Builds the kernels, and the steps that launch them, in `output`."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from .. import dtypes
 from ..codegen.kernel import MOST_COUNT, bits_of_count
 from ..dialect.fusion import Fusion, remembered
 from ..dialect.op import Op
 from ..dialect.ops import Reshape
 from ..dialect.tensor import Tensor
+from ..dtypes import DType
 from ..errors import Status
 from ..expr import Expr, product, typical
 from ..target import TARGETS, Target
@@ -20,6 +22,12 @@ from .engine import Prediction, Reason
 LAUNCH_SECONDS = 2.0e-6
 MEMSET_SECONDS = 1.5e-6
 BANDWIDTH_SHARE = 0.92
+
+# Type of a product's operands -> its rate among those of a target (`mma_tflops`).
+RATE_OF: Mapping[DType, str] = {
+    dtypes.f16: "f16", dtypes.bf16: "bf16", dtypes.f32: "f32", dtypes.i8: "i8",
+    dtypes.f8e4m3: "i8", dtypes.f8e5m2: "i8",
+}  # fmt: skip
 
 
 def fp8_reasons(fusion: Fusion, target: Target) -> list[Reason]:

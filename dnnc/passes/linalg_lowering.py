@@ -11,10 +11,10 @@ from .. import dtypes
 from ..codegen.scalars.scalar import constant, convert, element_type
 from ..dialect import dnn, structure
 from ..dialect.fusion import Fusion
-from ..dialect.op import Op
 from ..dialect.ops import Pointwise
 from ..dialect.tensor import Tensor
 from ..dtypes import DType
+from ..engines import Prepared
 from ..expr import Expr
 from ..mlir import ir, linalg
 from ..rounding import round_to, widen
@@ -22,21 +22,19 @@ from ..rounding import round_to, widen
 
 @dataclass
 class Lowering:
-    """One fusion on its way: values of its tensors so far.
-
-    scores: operations on the scores of an attention.  of_rows: its reductions, which reduce the
-    last axis where that is one key, too.
-    """
+    """One fusion on its way, as its engine has it: values of its tensors so far."""
 
     module: Any
-    fusion: Fusion
+    prepared: Prepared
     name: str
     symbols: list[str]
     values: dict[Tensor, Any] = field(default_factory=dict)
     role: str = ""
     anchors: int = 0
-    scores: frozenset[Op] = frozenset()
-    of_rows: frozenset[Op] = frozenset()
+
+    @property
+    def fusion(self) -> Fusion:
+        return self.prepared.fusion
 
     # ---- types
 

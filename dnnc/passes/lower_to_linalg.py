@@ -1,7 +1,8 @@
 # pyright: basic
 """lower-to-linalg: the operations of each fusion become linalg over scalar arith and math.
 
-Precondition: fusions with an engine.  Postcondition: each fusion's function holds
+Precondition: fusions with an engine, which says how it has the fusion (`Engine.prepared`): with
+casts, over finer axes, or as it is.  Postcondition: each fusion's function holds
 `linalg.generic` operations (attribute `dnn.role`) and calls of anchors; an anchor is a private
 function that holds its own decomposition, which an engine may inline or replace, and whose
 attributes are those of the operation (`dnn.compute_type`).
@@ -47,10 +48,7 @@ from ..dialect.ops import (
     Transpose,
 )
 from ..dialect.tensor import Tensor
-from ..engines import engine_named
-from ..engines.attention.pattern import attention_of, attention_reasons
-from ..engines.views.operand_types import CASTING, with_casts
-from ..engines.views.refined import REFINING, refined
+from ..engines import Prepared, engine_named
 from ..errors import DnncError, Status
 from ..mlir import attributes_of, func, ir
 from .fuse import target_of
@@ -105,15 +103,12 @@ class LowerToLinalg(Pass):
 
 def _lower_fusion(module: Any, old: Any) -> None:
     fusion = structure.read_fusion(old)
+    prepared = Prepared(fusion)
     if "dnn.engine" in old.attributes:  # of a text it may be anything
-        name, knobs = structure.engine_of(old)
-        explicit.verify_choice(engine_named(name), fusion, knobs, target_of(module))
-    scores: frozenset[Op] = frozenset()
-    of_rows: frozenset[Op] = frozenset()
-    if "dnn.engine" in old.attributes and not attention_reasons(fusion):
-        found = attention_of(fusion)
-        scores = fusion.upstream(found.score)
-        of_rows = frozenset((found.maximum, found.total))
+        engine_name, knobs = structure.engine_of(old)
+        engine = engine_named(engine_name)
+        explicit.verify_choice(engine, fusion, knobs, target_of(module))
+        prepared = engine.prepared(fusion)
     symbols = {dim.name: dim for dim in dnn.read_symbols(old)}
     name = old.name.value
     kept = {
@@ -121,26 +116,19 @@ def _lower_fusion(module: Any, old: Any) -> None:
         for key, value in attributes_of(old.operation).items()
         if key.startswith("dnn.") and key not in ("dnn.symbols", BOUNDS)
     }
-    inputs = list(dnn.read_arguments(old).values())
-    results = structure.read_results(old)
-    engine = structure.engine_of(old)[0] if "dnn.engine" in kept else ""
-    if engine in CASTING:
-        fusion = with_casts(fusion, engine)
-    if engine in REFINING:
-        fusion = refined(fusion)
-        finer = {t.uid: t for t in fusion.tensors}
-        inputs, results = ([finer.get(t.uid, t) for t in ends] for ends in (inputs, results))
-    by_uid = {t.uid: t for t in fusion.inputs}
+    fusion = prepared.fusion
+    ends: dict[int | None, Tensor] = {t.uid: t for t in (*fusion.inputs, *fusion.outputs)}
+    inputs = [ends.get(t.uid, t) for t in dnn.read_arguments(old).values()]
+    results = [ends.get(t.uid, t) for t in structure.read_results(old)]
     old.operation.erase()
     with ir.InsertionPoint(module.body):
         function = dnn.begin_function(name, inputs, results, symbols)
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         for key, value in kept.items():
             function.attributes[key] = value
-    low = Lowering(module, fusion, name, list(symbols), scores=scores, of_rows=of_rows)
+    low = Lowering(module, prepared, name, list(symbols))
     _make_signless(function, low, inputs, results)
-    for tensor_, value in zip(inputs, function.arguments, strict=True):
-        low.values[by_uid.get(tensor_.uid, tensor_)] = value
+    low.values |= zip(inputs, function.arguments, strict=True)
     with ir.InsertionPoint(function.entry_block):
         for op in fusion.ops:
             rule = _RULES.get(type(op))

@@ -23,7 +23,6 @@ from ..dialect.difference import Difference, first_difference, has_only
 from ..dialect.fusion import Fusion, partition
 from ..dialect.graph import OperationGraph
 from ..engines import engine_named
-from ..engines.attention.pattern import attention_reasons
 from ..errors import DnncError, Status
 from ..mlir import ir, run_pipeline
 from . import stages
@@ -48,8 +47,7 @@ def verify(module: Any, stage: str) -> None:
     functions = list(structure.fusion_functions(module))
     fusions = _fusions(graph, functions)
     wanted = _made_anew(module, graph, functions, fusions, stage)
-    pairs = zip(functions, fusions, strict=True)
-    strict = {function.name.value for function, fusion in pairs if _is_strict(function, fusion)}
+    strict = {function.name.value for function in functions if _is_strict(function)}
     found = _differing(module, wanted, strict)
     if found is not None and all(
         _differing(module, _after(wanted, passes), strict) for passes in _SIMPLIFICATIONS
@@ -87,12 +85,11 @@ def _fusions(graph: OperationGraph, functions: list[Any]) -> tuple[Fusion, ...]:
     return partition(graph, parsed_partition("|".join(texts), graph))
 
 
-def _is_strict(function: Any, fusion: Fusion) -> bool:
-    """Whether no body may change: those of an attention, which its engines know by their places."""
+def _is_strict(function: Any) -> bool:
+    """Whether no body may change, since the engine knows them by their places."""
     if "dnn.engine" not in function.operation.attributes:
         return False
-    engine = engine_named(structure.engine_of(function)[0])
-    return not engine.inlines_anchors and not attention_reasons(fusion)
+    return engine_named(structure.engine_of(function)[0]).has_fixed_bodies
 
 
 def _made_anew(

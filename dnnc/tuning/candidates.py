@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ..cache import place
+from .. import outside
+from ..cache import place, plans
 from ..dialect.graph import OperationGraph
 from ..errors import DnncError, Status
 from ..expr import assuming
@@ -36,6 +37,11 @@ class Candidate:
     partition: str
     choices: str
     predicted: Mapping[int, float]
+
+    @property
+    def options(self) -> Options:
+        """The options of its compilation."""
+        return Options(partition=self.partition, choices=self.choices)
 
 
 def candidates(
@@ -106,8 +112,11 @@ def compiled(
     """The plan of each candidate, or the error that its compilation ended in.
 
     executor: what runs the compilations (default: as many threads as there are processors, each
-    with a compile worker).  report: called with (how many are done, of how many).
+    with a compile worker; with engines from outside the package this process, one by one).
+    report: called with (how many are done, of how many).
     """
+    if executor is None and outside.engines():
+        return list(_compiled_here(graph, target, every, report))
     messages = [_message(graph, target, candidate) for candidate in every]
     if executor is not None:
         return list(_collected(executor, messages, report))
@@ -117,11 +126,21 @@ def compiled(
     return found
 
 
+def _compiled_here(
+    graph: OperationGraph, target: Target, every: Sequence[Candidate], report: Report
+) -> Iterator[Plan | DnncError]:
+    for done, candidate in enumerate(every, 1):
+        try:
+            yield plans.compiled_here(graph, [target], candidate.options)
+        except DnncError as error:
+            yield error
+        report(done, len(every))
+
+
 def _message(graph: OperationGraph, target: Target, candidate: Candidate) -> dict[str, Any]:
-    options = Options(partition=candidate.partition, choices=candidate.choices)
     return {
         "graph": graph.canonical_text(), "targets": [target.name],
-        "options": codec.encode(options),
+        "options": codec.encode(candidate.options),
     }  # fmt: skip
 
 

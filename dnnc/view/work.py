@@ -16,8 +16,7 @@ from ..dialect.ops import (
 )
 from ..dialect.ops.conv import Convolution
 from ..dialect.tensor import Tensor
-from ..engines.product.matmul_sm90 import RATE_OF
-from ..engines.surface import bytes_of
+from ..engines.surface import RATE_OF, bytes_of
 from ..expr import typical
 from ..target import Target
 

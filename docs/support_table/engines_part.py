@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 from dnnc import dtypes
-from dnnc.choosing.priors import REDUCING, WRITERS
 from dnnc.dialect.fusion import Fusion
 from dnnc.dtypes import DType
 from dnnc.engines import ENGINES
@@ -95,10 +94,15 @@ and the target; the engine says what is not.
 """
 
 
+def _names(engines: Iterable[Engine]) -> str:
+    return ", ".join(f"`{engine.name}`" for engine in engines)
+
+
 def engines_part() -> Iterator[str]:
     yield _ENGINES
     yield table(("engine", "index", "takes", "tests"), map(_engine_row, ENGINES))
-    writers, reducing = (", ".join(f"`{n}`" for n in names) for names in (WRITERS, REDUCING))
+    writers = _names(engine for engine in ENGINES if engine.updates_outputs)
+    reducing = _names(engine for engine in ENGINES if engine.reduces_in_registers)
     tests = links("outputs that are added to what they held")
     yield _PRIORS.format(writers=writers, reducing=reducing, tests=tests)
     yield _KNOBS

@@ -5,9 +5,8 @@ import pytest
 
 import dnnc
 from dnnc import DnncError, Status, dtypes, mlir
-from dnnc.choosing import declined, priors
+from dnnc.choosing import declined
 from dnnc.choosing.declined import reasons_against
-from dnnc.choosing.priors import WRITERS
 from dnnc.compiler import compile_graph
 from dnnc.dialect import dnn, json_form
 from dnnc.dialect.fusion import partition
@@ -196,7 +195,7 @@ def test_what_reads_the_output_finds_the_new_values(target, watch):
 
 
 def test_a_kernel_that_reads_again_is_found(monkeypatch):
-    monkeypatch.setattr(priors, "REDUCING", ("conv_sm80",))
+    monkeypatch.setattr(type(engine_named("conv_sm80")), "reduces_in_registers", True)
     g = convolution(*SMALL)
     (y,) = g.graph.outputs
     g.reduction(y, "add").set_dim([1, 24, 1, 1]).set_output().set_data_type("f32")
@@ -223,11 +222,11 @@ def turned(g):
     return g
 
 
-@pytest.mark.parametrize("engine", [e.name for e in ENGINES])
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
 def test_engines_that_are_not_known_to_read_first_refuse(engine):
     g = convolution(*SMALL, target="sm_90a")
-    found = reasons(g, engine)
-    assert len(found) == (engine not in WRITERS)
+    found = reasons(g, engine.name)
+    assert len(found) == (not engine.updates_outputs)
     assert all("written over what it held" in reason.what for reason in found)
 
 

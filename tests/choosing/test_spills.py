@@ -5,6 +5,7 @@ import pytest
 import dnnc
 from dnnc import dtypes
 from dnnc.choosing import spills
+from dnnc.engines import engine_named
 from dnnc.plan.plan import Plan
 
 pytestmark = pytest.mark.registers
@@ -74,8 +75,9 @@ def test_a_fusion_of_which_no_choice_is_legal_is_split():
 def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
     base = {"TILE_M": 128, "TILE_N": 256, "SWAP_AB": 0, "STAGES": 4, "WARP_SPEC_CFG": 1}
     text = "matmul_sm90:" + ":".join(f"{name}={value}" for name, value in base.items())
-    assert spills.is_like("matmul_sm90", {**base, "STAGES": 3, **knobs}, [text]) is is_like
-    assert not spills.is_like("matmul_sm80", base, [text])
+    engine = engine_named("matmul_sm90")
+    assert spills.is_like(engine, base | {"STAGES": 3} | knobs, [text]) is is_like
+    assert not spills.is_like(engine_named("matmul_sm80"), base, [text])
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_choices_with_as_many_accumulators_are_like_it(knobs, is_like):
 def test_depthwise_tiles_of_fewer_blocks_are_not_like_one_that_spills(knobs, is_like):
     base = {"LOAD_SIZE": 8, "TILE_ROWS": 4, "TILE_COLS": 4, "OCCUPANCY": 3, "SPECFILT": 0}
     text = "conv_depthwise:" + ":".join(f"{name}={value}" for name, value in base.items())
-    assert spills.is_like("conv_depthwise", {**base, **knobs}, [text]) is is_like
+    assert spills.is_like(engine_named("conv_depthwise"), {**base, **knobs}, [text]) is is_like
 
 
 def test_a_plan_without_kernels_spills_nothing():
@@ -98,8 +100,8 @@ def test_a_plan_without_kernels_spills_nothing():
 def test_attention_by_fewer_keys_is_not_like_one_that_spills():
     base = {"TILE_M": 128, "TILE_N": 64, "STAGES": 2, "PACK_GQA": 0, "SPLIT_KV": 1}
     text = "sdpa_sm80:" + ":".join(f"{name}={value}" for name, value in base.items())
-    assert spills.is_like("sdpa_sm80", base | {"STAGES": 3}, [text])
-    assert not spills.is_like("sdpa_sm80", base | {"TILE_N": 32}, [text])
+    assert spills.is_like(engine_named("sdpa_sm80"), base | {"STAGES": 3}, [text])
+    assert not spills.is_like(engine_named("sdpa_sm80"), base | {"TILE_N": 32}, [text])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_attention_by_fewer_keys_is_not_like_one_that_spills():
 def test_attention_of_hopper_by_what_its_warpgroups_have(rows, keys, is_like):
     text = "sdpa_fwd_sm90:TILE_M=128:TILE_N=128:STAGES=2"
     knobs = {"TILE_M": rows, "TILE_N": keys, "STAGES": 3}
-    assert spills.is_like("sdpa_fwd_sm90", knobs, [text]) is is_like
+    assert spills.is_like(engine_named("sdpa_fwd_sm90"), knobs, [text]) is is_like
 
 
 def attention(depth, *, drops=True, **features):

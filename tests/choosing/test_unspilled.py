@@ -71,7 +71,7 @@ def layers():
 
 
 def next_after(ranked, texts):
-    return next(c for c in ranked if not spills.is_like(c.engine.name, c.knobs, texts))
+    return next(c for c in ranked if not spills.is_like(c.engine, c.knobs, texts))
 
 
 def test_a_spill_changes_its_own_fusions_only(layers):

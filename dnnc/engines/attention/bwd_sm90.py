@@ -31,7 +31,7 @@ from ...dialect.fusion import Fusion
 from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.pattern import knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
 from . import bwd_after, bwd_before
@@ -53,7 +53,7 @@ _RATE_SHARE = {64: 0.62, 128: 0.7}  # of the tensor cores' rate, by the larger o
 
 
 @dataclass(frozen=True)
-class SdpaBwdSm90Engine:
+class SdpaBwdSm90Engine(Engine):
     """See the file's docstring."""
 
     name: str = "sdpa_bwd_sm90"

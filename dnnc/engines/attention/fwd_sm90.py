@@ -29,7 +29,7 @@ from ...dialect.ops import BlockMaskLoad, PagedCacheLoad, Pointwise, Rng
 from ...errors import Status
 from ...expr import device_dim, minimum, product, typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import is_heavy, knob_reason
 from ..surface import BANDWIDTH_SHARE, LAUNCH_SECONDS, bytes_of, smem_reasons, target_reasons
 from .kernel_sm90 import SdpaEmitter
@@ -44,7 +44,7 @@ from .kind_sm90 import (
     staged_output,
 )
 from .number_ranges import conditions_of, number_tables
-from .pattern import Attention, attention_of, attention_reasons
+from .pattern import Attention, attention_of, attention_reasons, prepared_attention
 from .sources_sm90 import LEAST_BLOCK
 from .surface import POWERS, head_of, operands, surface_reasons
 from .tile_sm90 import SdpaTiling
@@ -60,6 +60,8 @@ _SUMS = {1: 208, 2: 184, 3: 128}
 _SUMS_GATHERING = {1: 208, 2: 180, 3: 116}
 # The same beside a dropout that is drawn, up to which nothing spills, or next to nothing.
 _SUMS_DRAWING = {1: 152, 2: 120, 3: 0}
+# Rows of a tile -> the inverse of the share of an SM's registers that each of its warpgroups has.
+_PARTS_OF_REGISTERS = {64: 2, 128: 3, 192: 4}
 _ONE_TILE_SHARE = 0.94  # of the rate, where queries wait for the result before them to leave
 _MOST_ENTRIES = 2048  # of a batch, in a table of their tiles
 _LARGE_BLOCK = 128  # of a mask: what tiles of 64 or 128 fit in
@@ -74,14 +76,14 @@ _PINNED = 1  # eighths of the exponentials
 
 
 @dataclass(frozen=True)
-class SdpaFwdSm90Engine:
+class SdpaFwdSm90Engine(Engine):
     """See the file's docstring."""
 
     name: str = "sdpa_fwd_sm90"
     index: int = 15
     families: tuple[str, ...] = ("attention",)
     only_target: str = "sm_90a"
-    inlines_anchors: bool = False
+    has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "sm_90a: attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, "
         "sums and softmax in f32; heads of D and Dv up to 256, multiples of 8; heads of Q may "
@@ -123,9 +125,6 @@ class SdpaFwdSm90Engine:
         ),
         Knob("SCHED_POLICY", (1, 0), "1: a block takes its next tile when it is free"),
     )
-
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
@@ -199,6 +198,12 @@ class SdpaFwdSm90Engine:
         if kind.is_fp8 and not kind.promotes:
             return ("TENSOR_CORE", "REDUCED_PRECISION_REDUCTION")
         return ("TENSOR_CORE",)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return knobs["TILE_N"] * _PARTS_OF_REGISTERS[knobs["TILE_M"]]  # scores and weights
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return prepared_attention(fusion)
 
     # ---- tiling
 

@@ -32,7 +32,7 @@ from ...dialect.ops import (
 )
 from ...dialect.tensor import Tensor, is_in_tiles, text
 from ...expr import Expr
-from ..engine import Reason
+from ..engine import Prepared, Reason
 from .operands import Operand, OperandReader, Unlike, regroups
 
 
@@ -102,6 +102,14 @@ def attention_of(fusion: Fusion) -> Attention:
     found = _found(fusion)
     assert isinstance(found, Attention), str(found)
     return found
+
+
+def prepared_attention(fusion: Fusion) -> Prepared:
+    """An attention as its engines have it lowered: functions of scores are approximate, and each
+    row is reduced even where it is one key."""
+    found = attention_of(fusion)
+    rows = frozenset((found.maximum, found.total))
+    return Prepared(fusion, fusion.upstream(found.score), rows)
 
 
 @remembered

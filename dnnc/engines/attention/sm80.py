@@ -32,14 +32,14 @@ from ...dialect.ops import RaggedLoad, RaggedStore
 from ...errors import Status
 from ...expr import product, typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.pattern import knob_reason
 from ..surface import bytes_of, fp8_reasons, pattern_reason, smem_reasons
 from .kept_sm80 import KeptEmitter
 from .kernel_sm80 import SdpaEmitter
 from .model_sm80 import AttentionWork, seconds_of
 from .parts_sm80 import THREADS, PartsEmitter, PartStore
-from .pattern import Attention, attention_of, attention_reasons
+from .pattern import Attention, attention_of, attention_reasons, prepared_attention
 from .surface import head_of, is_fp8, mixed_reasons, operands, packing_of, surface_reasons
 from .tile_sm80 import Sm80Tiling
 
@@ -55,14 +55,13 @@ _BLOCKS = 8  # of an SM, from which on no tile's keys are shared
 
 
 @dataclass(frozen=True)
-class SdpaSm80Engine:
+class SdpaSm80Engine(Engine):
     """See the file's docstring."""
 
     name: str = "sdpa_sm80"
     index: int = 16
     families: tuple[str, ...] = ("attention",)
-    only_target: str = ""
-    inlines_anchors: bool = False
+    has_fixed_bodies: bool = True
     support: tuple[str, ...] = (
         "attention, as `sdpa` or written in matmuls and a softmax; Q, K, V of f16 or bf16, sums "
         "and softmax in f32; heads of D and Dv up to 256, multiples of 8; heads of Q may share "
@@ -106,9 +105,6 @@ class SdpaSm80Engine:
         Knob("PACK_GQA", (0, 1), "1: the heads that share keys are rows of one tile"),
         Knob("SPLIT_KV", _PARTS, "blocks that share the keys of a tile"),
     )
-
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = attention_of(fusion)
@@ -161,6 +157,13 @@ class SdpaSm80Engine:
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        # Scores and weights, beside a result of one size, and what comes after.
+        return 2 * knobs["TILE_N"] + (knobs["SPLIT_KV"] == 1)
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return prepared_attention(fusion)
 
     # ---- tiling
 

@@ -25,7 +25,7 @@ from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...target import STATIC_SMEM_BYTES, Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import NHWC, Engine, Knob, Knobs, Prediction, Reason
 from ..product.pattern import epilogue_reasons, knob_reason
 from ..surface import fp8_reasons, too_large_reasons
 from .depthwise_kernel import DepthwiseKernel
@@ -48,14 +48,15 @@ _TILES = ((1, 1), (1, 2), (1, 4), (2, 4), (4, 4), (1, 7), (2, 7), (4, 7))
 
 
 @dataclass(frozen=True)
-class ConvDepthwiseEngine:
+class ConvDepthwiseEngine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_depthwise"
     index: int = 12
     families: tuple[str, ...] = ("convolution",)
-    only_target: str = ""
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
+    # Threads take neighbouring channels: other layouts are loaded element by element.
+    image_layouts: tuple[str, ...] = (NHWC,)
     support: tuple[str, ...] = (
         f"one conv_fprop of one to three spatial dims, with up to {_MOST_GROUP} input channels a "
         f"group (depthwise: 1), {_MOST_ALONE} of one group, any number of output channels a group; "
@@ -120,9 +121,6 @@ class ConvDepthwiseEngine:
         ),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = _facts_of(fusion).illegal(knobs)
         return tuple(knob_reason(what, supported) for what, supported in found)
@@ -159,8 +157,9 @@ class ConvDepthwiseEngine:
         facts = _facts_of(fusion)
         return predicted(fusion, facts, facts.tiling(knobs), target)
 
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ()
+    def register_pressure(self, knobs: Knobs) -> int:
+        sums = knobs["LOAD_SIZE"] * knobs["TILE_ROWS"] * knobs["TILE_COLS"]
+        return sums * max(1, knobs["OCCUPANCY"])  # of an SM's registers
 
     # ---- tiling
 

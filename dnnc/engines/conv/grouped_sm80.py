@@ -25,7 +25,7 @@ from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import Expr
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import NHWC, Engine, Knob, Knobs, Prediction, Reason
 from ..product.kernel_sm80 import operand_type
 from ..product.pattern import compute_reasons, epilogue_reasons, knob_reason
 from ..surface import fp8_reasons, too_large_reasons
@@ -46,14 +46,15 @@ _TURNS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class ConvGroupedSm80Engine:
+class ConvGroupedSm80Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_grouped_sm80"
     index: int = 18
     families: tuple[str, ...] = ("convolution",)
-    only_target: str = ""
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
+    # Threads take neighbouring channels: other layouts are loaded element by element.
+    image_layouts: tuple[str, ...] = (NHWC,)
     support: tuple[str, ...] = (
         "one conv_fprop of one to three spatial dims, of several groups of "
         f"{' or '.join(map(str, _CHANNELS))} input channels and a multiple of {RESULTS} output "
@@ -108,9 +109,6 @@ class ConvGroupedSm80Engine:
         Knob("BLOCK_SIZE", (128, 256), "threads of a block"),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         found = _facts_of(fusion).illegal(knobs)
         return tuple(knob_reason(what, supported) for what, supported in found)
@@ -130,6 +128,12 @@ class ConvGroupedSm80Engine:
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return knobs["TILE_ROWS"] * knobs["TILE_N"]
+
+    def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
+        return target.arch_specific
 
     # ---- tiling
 

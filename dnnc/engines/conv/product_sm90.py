@@ -21,7 +21,7 @@ from ...codegen.region import Region
 from ...dialect.fusion import Fusion
 from ...mlir import ir
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.matmul_sm90 import MATMUL_SM90
 from .product import product_fusion, product_refusals
 from .product_region import product_region
@@ -43,14 +43,14 @@ _DOCS = {
 
 
 @dataclass(frozen=True)
-class ConvProductSm90Engine:
+class ConvProductSm90Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_product_sm90"
     index: int = 17
     families: tuple[str, ...] = ("convolution",)
     only_target: str = "sm_90a"
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one tap, stride 1, no padding and one group, of one to three "
         "spatial dims, as matmul_sm90 takes W [K, C] @ X [C, pixels] of each image; X of f16 or "
@@ -75,9 +75,6 @@ class ConvProductSm90Engine:
         replace(knob, doc=_DOCS.get(knob.name, knob.doc)) for knob in MATMUL_SM90.all_knobs
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return MATMUL_SM90.legal(knobs, product_fusion(fusion), target)
 
@@ -89,6 +86,12 @@ class ConvProductSm90Engine:
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return MATMUL_SM90.notes(product_fusion(fusion), knobs)
+
+    def doubt(self, knobs: Knobs, prediction: Prediction) -> float:
+        return MATMUL_SM90.doubt(knobs, prediction)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return MATMUL_SM90.register_pressure(knobs)
 
     # ---- tiling
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ...codegen.ampere import mma
 from ...codegen.ampere.operand_tile import is_unit
 from ...codegen.kernel import Kernel
 from ...codegen.output import Output
@@ -24,7 +25,7 @@ from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor
 from ...expr import Expr
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.exits import SpaceAxes
 from ..product.kernel_sm80 import (
     Matrices,
@@ -70,6 +71,8 @@ from .tiles_sm80 import (
 )
 
 _PATTERN = "one conv_fprop, pointwise and view operations"
+# Types of X and W that are multiplied as they are; others are cast.
+_PAIRS = frozenset((type_, type_) for type_ in mma.INSTRUCTIONS)
 # The time of copies of fewer than 16 bytes, and of elements that come one by one, against whole
 # ones: by the instructions that each byte takes.  None of this is measured.
 _NARROW_TIME = {16: 1.0, 8: 1.6, 4: 2.8}
@@ -87,14 +90,14 @@ _DOUBT = 1.8  # on Hopper, which has engines of its own: two layers took 1.7 and
 
 
 @dataclass(frozen=True)
-class ConvSm80Engine:
+class ConvSm80Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_sm80"
     index: int = 13
     families: tuple[str, ...] = ("convolution",)
-    only_target: str = ""
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
+    gathers_views: bool = True
     support: tuple[str, ...] = (
         "one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, once or "
         "in three products) or i8, sums in f32 (of HALF compute too, rounded once) or i32; of "
@@ -197,6 +200,12 @@ class ConvSm80Engine:
         is_rounded = takes_other_type(fusion, op)
         return notes_of(knobs, is_rounded=is_rounded, is_wide=loses_bits_as_tf32(fusion, op))
 
+    def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
+        return True
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return Prepared(_cast(fusion))
+
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
@@ -222,7 +231,7 @@ class ConvSm80Engine:
 
 def _cast(fusion: Fusion) -> Fusion:
     """As the engine looks at it: with operands of one type."""
-    return with_casts(fusion, ConvSm80Engine.name)
+    return with_casts(fusion, _PAIRS)
 
 
 def _after_reasons(fusion: Fusion) -> list[Reason]:

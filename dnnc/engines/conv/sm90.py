@@ -24,7 +24,7 @@ from ...dialect.fusion import Fusion, remembered
 from ...dialect.ops.conv import Convolved
 from ...errors import Status
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import (
     BESIDE,
@@ -35,15 +35,15 @@ from ..product.knobs_sm90 import (
     TILES,
     TURN_TILES,
     TURNS,
+    accumulators,
     illegal_reasons,
     legal_choices,
 )
 from ..product.launch_sm90 import emit_product
-from ..product.matmul_sm90 import RATE_OF
 from ..product.model_sm90 import hopper_tile
 from ..product.pattern import compute_reasons, knob_reason
 from ..product.tile_sm90 import Tiling
-from ..surface import too_large_reasons
+from ..surface import RATE_OF, too_large_reasons
 from ..views.operand_types import CASTABLE, loses_bits_as_tf32, takes_other_type, with_casts
 from ..views.relaid import RelaidFusion
 from .before_sm90 import before_reasons, computed_shape_reasons, computes, loaded_shape, raws_of
@@ -81,6 +81,8 @@ _SWAPPED = ((256, 192), (256, 128), (128, 256), (128, 192), (64, 512), (64, 384)
 _ALL = Copied(filters=True, results=True, has_gaps=True)
 _OPERANDS = Copied(filters=True, results=False, has_gaps=True)
 _PATTERN = "one conv_fprop, pointwise operations before X, and with reductions after it"
+# Types of X and W that are multiplied as they are; others are cast.
+_PAIRS = frozenset(wgmma.INSTRUCTIONS)
 
 
 def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
@@ -89,14 +91,15 @@ def _first(default: int, values: Sequence[int]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class ConvSm90Engine:
+class ConvSm90Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_sm90"
     index: int = 11
     families: tuple[str, ...] = ("convolution",)
     only_target: str = "sm_90a"
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
+    reduces_in_registers: bool = True
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of one to three spatial dims; X and W of f16, bf16, f32 (as tf32, "
         "a numerical note), i8 or fp8, sums in f32 or i32; of other pairs of these and ui8 in the "
@@ -176,9 +179,6 @@ class ConvSm90Engine:
         ),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _relaid(fusion, _copied(knobs)).fusion
         knobs = main_loop_knobs(knobs)
@@ -248,6 +248,15 @@ class ConvSm90Engine:
             found.append("REDUCED_PRECISION_REDUCTION")
         return tuple(found)
 
+    def register_pressure(self, knobs: Knobs) -> int:
+        return accumulators(main_loop_knobs(knobs))
+
+    def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
+        return bool(fusion.with_role("reduction"))
+
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return Prepared(with_casts(fusion, _PAIRS))
+
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
@@ -266,7 +275,7 @@ class ConvSm90Engine:
 @remembered
 def _relaid(fusion: Fusion, copied: Copied) -> RelaidFusion:
     """As the engine looks at it: with operands of types that are multiplied, where TMA reads."""
-    return relaid_fusion(with_casts(fusion, ConvSm90Engine.name), copied)
+    return relaid_fusion(with_casts(fusion, _PAIRS), copied)
 
 
 def _copied(knobs: Knobs) -> Copied:

@@ -27,17 +27,16 @@ from ...dialect.tensor import Tensor, text
 from ...errors import Status
 from ...expr import Expr, typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.facts_sm90 import epilogue_loads
 from ..product.launch_sm90 import emit_product
-from ..product.matmul_sm90 import RATE_OF
 from ..product.matrices_sm90 import Matrices
 from ..product.model_sm90 import HopperWork, hopper_tile
 from ..product.pattern import compute_reasons, epilogue_reasons, is_heavy, knob_reason
 from ..product.region_sm90 import instruction_of, product_calls, staged_loads
 from ..product.shared_layout_sm90 import SharedLayout
 from ..product.tile_sm90 import Tiling, consumers_of, part_of
-from ..surface import bytes_of, smem_reasons, too_large_reasons
+from ..surface import RATE_OF, bytes_of, smem_reasons, too_large_reasons
 from ..views.relaid import RelaidFusion
 from .facts_sm90 import split_of
 from .layouts import Copied, relaid_fusion, relaid_region
@@ -64,14 +63,14 @@ _WORDS_RATE = 200e9  # bytes a second that the threads of an SM take of shared m
 
 
 @dataclass(frozen=True)
-class ConvStemSm90Engine:
+class ConvStemSm90Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_stem_sm90"
     index: int = 14
     families: tuple[str, ...] = ("convolution",)
     only_target: str = "sm_90a"
-    inlines_anchors: bool = False
+    updates_outputs: bool = True
     support: tuple[str, ...] = (
         "sm_90a: one conv_fprop of two spatial dims and one group; X and W of f16 or bf16, sums in "
         "f32",
@@ -117,9 +116,6 @@ class ConvStemSm90Engine:
         Knob("TILE_N", _COLUMNS, "output channels of the tile, the same of all tiles of a block"),
         Knob("STAGES", _STAGES, "tiles of X in shared memory"),
     )
-
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         fusion = _relaid(fusion).fusion
@@ -188,6 +184,9 @@ class ConvStemSm90Engine:
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return ("TENSOR_CORE",)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return knobs["TILE_M"] * knobs["TILE_N"]
 
     # ---- tiling
 

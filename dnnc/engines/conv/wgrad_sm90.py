@@ -24,7 +24,7 @@ from ...dialect.ops import ConvWgrad
 from ...errors import Status
 from ...expr import typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.facts_sm90 import SPLITS
 from ..product.knobs_sm90 import SWIZZLES, illegal_reasons, legal_choices
 from ..product.launch_sm90 import emit_product
@@ -62,7 +62,7 @@ _TYPES = ("f16", "bf16")
 
 
 @dataclass(frozen=True)
-class ConvWgradSm90Engine:
+class ConvWgradSm90Engine(Engine):
     """See the file's docstring."""
 
     name: str = "conv_wgrad_sm90"

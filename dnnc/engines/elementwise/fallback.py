@@ -9,7 +9,7 @@ Right for every shape, stride and type; its speed is what that leaves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,7 +24,7 @@ from ...expr import typical
 from ...target import Target
 from ..engine import Knob, Knobs, Prediction, Reason
 from ..surface import LAUNCH_SECONDS, fp8_reasons, memory_seconds, pattern_reason, too_large_reasons
-from .pointwise import PointwiseEngine
+from .pointwise import FragmentEngine
 
 # Multiply-adds a second that the loop over global memory reaches, as a share of the f32 rate.
 _ARITHMETIC_SHARE = 0.05
@@ -33,7 +33,7 @@ _SUMS = (Matmul, MoeGroupedMatmul, Convolution, RaggedStore)
 
 
 @dataclass(frozen=True)
-class FallbackEngine(PointwiseEngine):
+class FallbackEngine(FragmentEngine):
     """See the file's docstring."""
 
     name: str = "fallback"
@@ -84,9 +84,6 @@ class FallbackEngine(PointwiseEngine):
         Knob("LOAD_SIZE", (8, 16, 4, 2, 1), "bytes of the widest access"),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return [{"LOAD_SIZE": 8}]
 
@@ -109,9 +106,6 @@ class FallbackEngine(PointwiseEngine):
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
         return super().tile(region, {**knobs, "ARRAY_SIZE_PER_THREAD": 1}, target)
-
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Any) -> None:
-        super().emit(region, knobs, tile, output)
 
 
 def _terms(op: Op) -> int:

@@ -34,7 +34,7 @@ from ...dialect.ops import PeerReduction
 from ...errors import Status
 from ...mlir import llvm
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import LAUNCH_SECONDS, pattern_reason
 
 _THREADS = 256
@@ -44,14 +44,14 @@ _MOST_ELEMENTS = 1 << 31
 
 
 @dataclass(frozen=True)
-class PeersEngine:
+class PeersEngine(Engine):
     """See the file's docstring."""
 
     name: str = "peers"
     index: int = 10
     families: tuple[str, ...] = ("exchange",)
-    only_target: str = ""
-    inlines_anchors: bool = False
+    # Kernels of one device wait for those of others, which are launched by other graphs.
+    behavior_notes: tuple[str, ...] = ("RUNTIME_COMPILATION",)
     support: tuple[str, ...] = (
         "one peer_reduction alone: the exchange of batchnorm and batchnorm_backward with "
         "peer_stats; of 1 to 32 devices that access each other's memory",
@@ -76,12 +76,6 @@ class PeersEngine:
 
     all_knobs: ClassVar[tuple[Knob, ...]] = ()
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
-    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return ()
-
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         return [{}]
 
@@ -91,9 +85,6 @@ class PeersEngine:
         channels = op.a.shape[1].bounds()[1] if op.a.shape[1].constant is not None else 1024
         work = channels * len(op.peers) * _CHANNEL_SECONDS
         return Prediction(LAUNCH_SECONDS + _EXCHANGE_SECONDS + work, "exchange")
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ()
 
     # ---- tiling
 

@@ -30,7 +30,7 @@ from ...dialect.tensor import Tensor, dense_order, stride_order, text
 from ...errors import Status
 from ...expr import ceildiv, product
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Prepared, Reason
 from ..surface import LAUNCH_SECONDS, bytes_of, fp8_reasons, memory_seconds, too_large_reasons
 from ..views.refined import refined
 from .turned import Sweep
@@ -40,15 +40,65 @@ _MOST_HELD = 192  # registers of a thread, for elements that are to be stored
 
 
 @dataclass(frozen=True)
-class PointwiseEngine:
+class FragmentEngine(Engine):
+    """Engines whose threads compute fragments of the outputs, which have equal dims.
+
+    reducer: how a thread computes an element of what is no pointwise operation.
+    """
+
+    updates_outputs: bool = True
+    reducer: Reducer | None = None
+
+    def _boolean_reasons(self, fusion: Fusion) -> list[Reason]:
+        """A byte of eight booleans has one writer: the output must be packed."""
+        booleans = [t for t in fusion.outputs if t.type.kind == "b"]
+        orders = {_dense_axes(t) for t in booleans}
+        if len(orders) > 1 or None in orders:
+            return [
+                Reason(
+                    Status.NOT_SUPPORTED_LAYOUT,
+                    "boolean output",
+                    "a boolean output with gaps, or several in different orders of the axes",
+                    "packed boolean outputs with the same order of axes",
+                )
+            ]
+        return []
+
+    def _blocks(self, fusion: Fusion, knobs: Knobs) -> int:
+        size = min(t.type.bits for t in fusion.tensors) or 8
+        width = max(1, knobs["LOAD_SIZE"] * 8 // max(8, size))
+        elements = fusion.outputs[0].elements().bounds()[1]
+        return -(-elements // (width * _THREADS * knobs["ARRAY_SIZE_PER_THREAD"]))
+
+    # ---- tiling
+
+    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
+        groups, width = iteration(region, knobs["LOAD_SIZE"])
+        return {
+            "loops": groups,
+            "vector_elems": width,
+            "threads": _THREADS,
+            "unroll": knobs["ARRAY_SIZE_PER_THREAD"],
+        }
+
+    # ---- code
+
+    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
+        kernel = output.kernel("", tile["threads"])
+        with kernel.body():
+            loops = loops_of(region, tile)
+            _emit_body(kernel, region, loops, tile["unroll"], self.reducer)
+        per_block = tile["threads"] * tile["unroll"]
+        output.launch(kernel, (ceildiv(loops.fragments, per_block), 1, 1))
+
+
+@dataclass(frozen=True)
+class PointwiseEngine(FragmentEngine):
     """See the file's docstring."""
 
     name: str = "pointwise"
     index: int = 1
     families: tuple[str, ...] = ("pointwise",)
-    only_target: str = ""
-    inlines_anchors: bool = False
-    reducer: Reducer | None = None
     support: tuple[str, ...] = (
         "graphs of pointwise, transpose, slice, reshape, concatenate; one or more outputs of "
         "equal dims; rank 1 to 8, any strides, broadcasts",
@@ -83,33 +133,12 @@ class PointwiseEngine:
                 )
         return (*reasons, *self._boolean_reasons(fusion))
 
-    def _boolean_reasons(self, fusion: Fusion) -> list[Reason]:
-        """A byte of eight booleans has one writer: the output must be packed."""
-        booleans = [t for t in fusion.outputs if t.type.kind == "b"]
-        orders = {_dense_axes(t) for t in booleans}
-        if len(orders) > 1 or None in orders:
-            return [
-                Reason(
-                    Status.NOT_SUPPORTED_LAYOUT,
-                    "boolean output",
-                    "a boolean output with gaps, or several in different orders of the axes",
-                    "packed boolean outputs with the same order of axes",
-                )
-            ]
-        return []
-
     # ---- knobs
 
     all_knobs: ClassVar[tuple[Knob, ...]] = (
         Knob("LOAD_SIZE", (16, 8, 4, 2, 1), "bytes of the widest access"),
         Knob("ARRAY_SIZE_PER_THREAD", (4, 2, 1, 8), "fragments a thread works on"),
     )
-
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
-    def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        return ()
 
     def candidates(self, fusion: Fusion, target: Target) -> Sequence[Knobs]:
         unrolls = (4, 2, 1) if len(fusion.inputs) <= 4 else (2, 1)
@@ -124,35 +153,13 @@ class PointwiseEngine:
         more = gathered / bytes_of((*fusion.inputs, *fusion.outputs))
         return Prediction(memory.seconds + more * (memory.seconds - LAUNCH_SECONDS), "gathers")
 
-    def _blocks(self, fusion: Fusion, knobs: Knobs) -> int:
-        size = min(t.type.bits for t in fusion.tensors) or 8
-        width = max(1, knobs["LOAD_SIZE"] * 8 // max(8, size))
-        elements = fusion.outputs[0].elements().bounds()[1]
-        return -(-elements // (width * _THREADS * knobs["ARRAY_SIZE_PER_THREAD"]))
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ()
+    def register_pressure(self, knobs: Knobs) -> int:
+        return knobs["ARRAY_SIZE_PER_THREAD"] * knobs["LOAD_SIZE"]
 
     # ---- tiling
 
-    def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
-        groups, width = iteration(region, knobs["LOAD_SIZE"])
-        return {
-            "loops": groups,
-            "vector_elems": width,
-            "threads": _THREADS,
-            "unroll": knobs["ARRAY_SIZE_PER_THREAD"],
-        }
-
-    # ---- code
-
-    def emit(self, region: Region, knobs: Knobs, tile: Mapping[str, Any], output: Output) -> None:
-        kernel = output.kernel("", tile["threads"])
-        with kernel.body():
-            loops = loops_of(region, tile)
-            _emit_body(kernel, region, loops, tile["unroll"], self.reducer)
-        per_block = tile["threads"] * tile["unroll"]
-        output.launch(kernel, (ceildiv(loops.fragments, per_block), 1, 1))
+    def prepared(self, fusion: Fusion) -> Prepared:
+        return Prepared(refined(fusion))
 
 
 def loops_of(region: Region, tile: Mapping[str, Any]) -> Loops:

@@ -33,7 +33,7 @@ from ...errors import Status
 from ...expr import Expr, ceildiv, product, typical
 from ...mlir import ir
 from ...target import WARP_THREADS, Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import (
     LAUNCH_SECONDS,
     boolean_reason,
@@ -63,14 +63,12 @@ _MOST_SHARED_BYTES = 48 << 10  # of a kernel's own arrays
 
 
 @dataclass(frozen=True)
-class ReductionEngine:
+class ReductionEngine(Engine):
     """See the file's docstring."""
 
     name: str = "reduction"
     index: int = 3
     families: tuple[str, ...] = ("reduction",)
-    only_target: str = ""
-    inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one or more reductions of equal dims and axes, any mode; pointwise and view operations "
         "before, pointwise after; outputs after them and, of the reduced dims' full size, before; "
@@ -139,9 +137,6 @@ class ReductionEngine:
         Knob("SPLIT_K_SLC", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), "slices of the reduction"),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         reductions, rows = reductions_of(fusion), knobs["TILE_ROWS"]
         kept = product(sizes_along(reductions[0])[1])
@@ -188,9 +183,6 @@ class ReductionEngine:
         chain = steps * 0.15e-6 / reduce.UNROLL
         total = max(seconds, LAUNCH_SECONDS + chain) + (second if slices > 1 else 0)
         return Prediction(total, stream.bound)
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ()
 
     # ---- tiling
 

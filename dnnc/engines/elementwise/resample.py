@@ -31,10 +31,10 @@ from ...dialect.windows import Windows
 from ...errors import Status
 from ...expr import ceildiv, typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import NHWC, Knob, Knobs, Prediction, Reason
 from ..product.pattern import knob_reason
 from ..surface import fp8_reasons, memory_seconds, pattern_reason, too_large_reasons
-from .pointwise import PointwiseEngine, iteration
+from .pointwise import FragmentEngine, iteration
 
 # Instructions of a thread for each element of a fragment: of the element, of each element of a
 # window that is read for it, and of each that it takes; how many a second run, as a share of the
@@ -53,13 +53,15 @@ def _windows(walk: Walk, operation: Any, at: Sequence[Coordinate], width: int) -
 
 
 @dataclass(frozen=True)
-class ResampleEngine(PointwiseEngine):
+class ResampleEngine(FragmentEngine):
     """See the file's docstring."""
 
     name: str = "resample"
     index: int = 7
     families: tuple[str, ...] = ("resampling",)
     reducer: Reducer | None = _windows
+    # Threads take neighbouring channels: other layouts are loaded element by element.
+    image_layouts: tuple[str, ...] = (NHWC,)
     support: tuple[str, ...] = (
         "one or more resample or resample_backward operations, none of which needs another; any "
         "mode, layout and type, an index too; pointwise and view operations before and after; "
@@ -93,9 +95,6 @@ class ResampleEngine(PointwiseEngine):
         Knob("TILE_ROWS", (1, 2, 3, 4), "rows of pixels that a thread has fragments of"),
         Knob("TILE_COLS", (1, 2, 3, 4), "pixels of each of these rows"),
     )
-
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         sizes = _sizes(fusion.outputs[0].rank, knobs)

@@ -78,6 +78,7 @@ class TransposeEngine(PointwiseEngine):
     name: str = "transpose"
     index: int = 9
     families: tuple[str, ...] = ("pointwise",)
+    updates_outputs: bool = False
     support: tuple[str, ...] = (
         "graphs that pointwise takes, without boolean outputs, in which inputs run along another "
         "axis than the outputs: all of those along the same one",
@@ -100,9 +101,6 @@ class TransposeEngine(PointwiseEngine):
         Knob("ARRAY_SIZE_PER_THREAD", (8, 4, 2, 1, 16),
              "accesses of 16 bytes to the widest tensor that a thread makes"),
     )  # fmt: skip
-
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         sweep = Sweep.of_fusion(fusion)
@@ -154,6 +152,9 @@ class TransposeEngine(PointwiseEngine):
         share = whole - (whole - half) * 2 * (1 - lines / _LINE_BYTES)
         stream = (memory.seconds - LAUNCH_SECONDS) * padded / share
         return Prediction(LAUNCH_SECONDS + stream, memory.bound)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return 0
 
     # ---- tiling
 

@@ -26,7 +26,7 @@ from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import Expr
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import fp8_reasons, too_large_reasons
 from .kernel_sm80 import (
     Batch,
@@ -59,14 +59,12 @@ from .surface_sm80 import OPERAND_TYPES, Work
 
 
 @dataclass(frozen=True)
-class MatmulSm80Engine:
+class MatmulSm80Engine(Engine):
     """See the file's docstring."""
 
     name: str = "matmul_sm80"
     index: int = 4
     families: tuple[str, ...] = ("product",)
-    only_target: str = ""
-    inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "one matmul of f16, bf16, f32 (as tf32, once or in three products) or i8 operands, sums "
         "in f32 (of HALF compute too, rounded once) or i32; any sizes, strides, broadcast batches",
@@ -123,6 +121,12 @@ class MatmulSm80Engine:
 
     def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
         return notes_of(knobs)
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return knobs["TILE_M"] * knobs["TILE_N"]
+
+    def is_weighed_against_parts(self, fusion: Fusion, target: Target) -> bool:
+        return target.arch_specific
 
     # ---- tiling
 

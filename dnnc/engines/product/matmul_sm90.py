@@ -28,12 +28,11 @@ from ...codegen.output import Output
 from ...codegen.region import Region
 from ...dialect.fusion import Fusion, remembered_at_sizes
 from ...dialect.ops import MoeGroupedMatmul
-from ...dtypes import DType
 from ...errors import Status
 from ...expr import typical
 from ...target import Target
-from ..engine import Knob, Knobs, Prediction, Reason
-from ..surface import bytes_of, pattern_reason, target_reasons, too_large_reasons
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
+from ..surface import RATE_OF, bytes_of, pattern_reason, target_reasons, too_large_reasons
 from .bits_sm90 import bits_reasons
 from .facts_sm90 import SPLITS, facts_of, promotes
 from .knobs_sm90 import (
@@ -44,11 +43,13 @@ from .knobs_sm90 import (
     STAGES,
     SWIZZLES,
     TURNS,
+    accumulators,
     candidates_of,
     illegal_reasons,
     leaves_few,
     most_columns,
     producers_of,
+    sides_of,
 )
 from .launch_sm90 import emit_product
 from .matrices_sm90 import matmul_matrices
@@ -68,19 +69,19 @@ from .region_sm90 import instruction_of, tiling_of
 from .tile_sm90 import Tiling
 
 _MOST_PRODUCTS = 2
+_DOUBT = 1.08  # mode B's, of choices that took longer than their equals when they were timed
 _MOST_GROUPS = 1024  # of rows: their table lies in shared memory
 _SIDES = tuple(dict.fromkeys((128, *ROWS, *COLUMNS)))
 
 
 @dataclass(frozen=True)
-class MatmulSm90Engine:
+class MatmulSm90Engine(Engine):
     """See the file's docstring."""
 
     name: str = "matmul_sm90"
     index: int = 5
     families: tuple[str, ...] = ("product",)
     only_target: str = "sm_90a"
-    inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "sm_90a: one matmul of f16, bf16, f32 (as tf32, a numerical note), i8, or fp8 operands "
         "(each of either fp8 type), sums in f32 or i32; any layouts, sizes, strides, broadcast "
@@ -188,9 +189,6 @@ class MatmulSm90Engine:
         Knob("SWAP_AB", (0, 1), "1: the transpose of C is computed, from B and A"),
     )
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return illegal_reasons(knobs, facts_of(fusion), target)
 
@@ -235,6 +233,15 @@ class MatmulSm90Engine:
             found.append("REDUCED_PRECISION_REDUCTION")
         return tuple(found)
 
+    def doubt(self, knobs: Knobs, prediction: Prediction) -> float:
+        """More where an instruction has 8 columns, and for clusters in a time of latencies."""
+        times = _DOUBT if sides_of(knobs)[1] == 8 else 1.0
+        blocks = knobs["TILE_CGA_M"] * knobs["TILE_CGA_N"]
+        return times * _DOUBT if prediction.bound == "latency" and blocks > 1 else times
+
+    def register_pressure(self, knobs: Knobs) -> int:
+        return accumulators(knobs)
+
     # ---- tiling
 
     def tile(self, region: Region, knobs: Knobs, target: Target) -> dict[str, Any]:
@@ -257,12 +264,6 @@ def _work(fusion: Fusion) -> HopperWork:
     m, n, k, count = (typical(size) for size in sizes_of(op))
     moved_bytes = bytes_of((*fusion.inputs, *fusion.outputs))
     return HopperWork(m, n, k, count, moved_bytes, typical(groups_of(fusion)))
-
-
-RATE_OF: Mapping[DType, str] = {
-    dtypes.f16: "f16", dtypes.bf16: "bf16", dtypes.f32: "f32", dtypes.i8: "i8",
-    dtypes.f8e4m3: "i8", dtypes.f8e5m2: "i8",
-}  # fmt: skip
 
 
 MATMUL_SM90 = MatmulSm90Engine()

@@ -31,7 +31,7 @@ from ...dialect.tensor import Tensor
 from ...errors import Status
 from ...expr import Expr, product, typical
 from ...target import STATIC_SMEM_BYTES, Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..surface import (
     MEMSET_SECONDS,
     bytes_of,
@@ -78,14 +78,12 @@ from .tiling import RowsTiling, split_region
 
 
 @dataclass(frozen=True)
-class RowsEngine:
+class RowsEngine(Engine):
     """See the file's docstring."""
 
     name: str = "rows"
     index: int = 6
     families: tuple[str, ...] = ("reduction",)
-    only_target: str = ""
-    inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "reductions of equal dims and axes, also of what other such reductions give (softmax, "
         "norms), any mode; pointwise and view operations before, pointwise ones after, of the "
@@ -157,9 +155,6 @@ class RowsEngine:
         ),
     )  # fmt: skip
 
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
-
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         return illegal(knobs, fusion, target)
 
@@ -195,9 +190,6 @@ class RowsEngine:
         if model.has_extremes:
             return replace(found, seconds=found.seconds + MEMSET_SECONDS)
         return found
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ()
 
     # ---- tiling
 

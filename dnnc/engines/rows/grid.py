@@ -33,7 +33,7 @@ from ...dialect.tensor import Tensor, stride_order, text
 from ...errors import Status
 from ...expr import Expr, product, typical
 from ...target import REGISTERS_PER_THREAD, Target
-from ..engine import Knob, Knobs, Prediction, Reason
+from ..engine import Engine, Knob, Knobs, Prediction, Reason
 from ..product.pattern import knob_reason
 from ..surface import (
     LAUNCH_SECONDS,
@@ -76,14 +76,12 @@ _SHORT_PIECES = 0.97  # of the rate, where blocks share pixels in shorter ones
 
 
 @dataclass(frozen=True)
-class GridEngine:
+class GridEngine(Engine):
     """See the file's docstring."""
 
     name: str = "grid"
     index: int = 8
     families: tuple[str, ...] = ("reduction",)
-    only_target: str = ""
-    inlines_anchors: bool = False
     support: tuple[str, ...] = (
         "reductions of equal dims and axes, also of what other such reductions give, whose "
         "results flow on (batch norm, a tensor's amax and its quantisation, the index of its "
@@ -138,9 +136,6 @@ class GridEngine:
         Knob("SPECFILT", _IN_REGISTERS, "such of 16 bits and more in registers; 0 before sm_90"),
         Knob("STAGES", _STAGES, "fragments that a thread loads before it uses the first"),
     )  # fmt: skip
-
-    def knobs(self, fusion: Fusion, target: Target) -> tuple[Knob, ...]:
-        return self.all_knobs
 
     def legal(self, knobs: Knobs, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
         rows, threads = knobs["TILE_ROWS"], _threads(target)
@@ -205,9 +200,6 @@ class GridEngine:
         meeting = levels * _MEET_SECONDS
         seconds = LAUNCH_SECONDS + MEMSET_SECONDS + meeting + moved / rate
         return Prediction(seconds, "memory" if moved / rate > meeting else "latency")
-
-    def notes(self, fusion: Fusion, knobs: Knobs) -> tuple[str, ...]:
-        return ()
 
     # ---- tiling
 

@@ -11,13 +11,10 @@ One operand is rounded: a first one of f32 that is computed takes a second one's
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from ... import dtypes
-from ...codegen.ampere import mma
-from ...codegen.hopper import wgmma
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
 from ...dialect.ops import Pointwise
@@ -27,11 +24,6 @@ from ...dtypes import DType
 
 _Pair = tuple[DType, DType]
 
-# Engines whose kernels are of fusions with casts, and the pairs that they multiply as they are.
-CASTING: dict[str, Collection[_Pair]] = {
-    "conv_sm80": frozenset((type_, type_) for type_ in mma.INSTRUCTIONS),
-    "conv_sm90": frozenset(wgmma.INSTRUCTIONS),
-}
 CASTABLE = "f16, bf16, f32, i8, ui8 and fp8, sums in f32; or both i8, sums in i32"
 
 _SIXTEEN = (dtypes.f16, dtypes.bf16)
@@ -73,10 +65,14 @@ def loses_bits_as_tf32(fusion: Fusion, op: Op) -> bool:
 
 
 @remembered
-def with_casts(fusion: Fusion, engine: str) -> Fusion:
-    """The fusion of one convolution as an engine looks at it; itself where nothing is cast."""
+def with_casts(fusion: Fusion, pairs: frozenset[_Pair]) -> Fusion:
+    """The fusion of one convolution with operands of a pair of types that an engine multiplies;
+    itself where nothing is cast.
+
+    pairs: those that it multiplies as they are.
+    """
     op = next((op for op in fusion.ops if isinstance(op, Convolved)), None)
-    if op is None or not _is_cast(op, CASTING[engine]):
+    if op is None or not _is_cast(op, pairs):
         return fusion
     type_ = multiplied_type(fusion, op)
     if type_ is None:
@@ -91,7 +87,7 @@ def with_casts(fusion: Fusion, engine: str) -> Fusion:
     return Fusion(fusion.index, tuple(ops), fusion.outputs)
 
 
-def _is_cast(op: Convolved, pairs: Collection[_Pair]) -> bool:
+def _is_cast(op: Convolved, pairs: frozenset[_Pair]) -> bool:
     if op.compute_type not in _SUMS:
         return False
     return op.moved.type.is_integer or (op.moved.type, op.w.type) not in pairs

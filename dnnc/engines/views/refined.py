@@ -30,8 +30,6 @@ _Axis = tuple[Tensor, int]
 # Axis -> the lengths that it is cut into rows of: 32 where [C] becomes [C/32, 32].
 _Cuts = Mapping[_Axis, set[int]]
 
-REFINING = ("pointwise", "transpose")  # engines whose kernels are of refined fusions
-
 _WIDE = {32: dtypes.i32, 64: dtypes.i64}  # what stands for a row of so many bits
 _MOST_RESHAPES = 8  # in a row, through each of which coordinates get longer
 

@@ -13,7 +13,6 @@ from dnnc.engines.conv.halo_knobs_sm90 import halo_candidates, halo_of, pixels_o
 from dnnc.engines.conv.pattern import conv_of, shape_of
 from dnnc.engines.conv.phases import axis_phases
 from dnnc.engines.conv.sm90 import CONV_SM90
-from dnnc.engines.views.operand_types import with_casts
 from dnnc.expr import Expr
 from dnnc.target import of
 from tests.support import multiprocessors
@@ -32,7 +31,7 @@ def fusion_of(g):
 
 def with_halo(g, rows, channels=64, columns=0, **knobs):
     """Knobs of tiles of some rows, and of some columns or all."""
-    halo = halo_of(with_casts(fusion_of(g), "conv_sm90"), rows, channels, columns)
+    halo = halo_of(CONV_SM90.prepared(fusion_of(g)).fusion, rows, channels, columns)
     assert halo is not None
     own = {"TILE_M": pixels_of(halo), "TILE_N": channels, "SWAP_AB": 1}
     return {**SMALL, **own, "TILE_ROWS": rows, "TILE_COLS": columns, **knobs}

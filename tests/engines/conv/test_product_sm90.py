@@ -1,13 +1,11 @@
 """Engine conv_product_sm90 in the interpreter: layouts, work around it, symbols, refusals."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import dnnc
 from dnnc import dtypes
-from dnnc.choosing import heuristics, mode_b, spills
+from dnnc.choosing import heuristics, spills
 from dnnc.choosing.choice_text import choice_text
 from dnnc.dialect.fusion import partition
 from dnnc.engines import engine_named
@@ -269,13 +267,12 @@ def test_what_is_known_of_the_kernels_of_products_holds_of_its_own():
     """Tiles as large as one that spills, and narrow instructions."""
     found = heuristics.choices(layer(), of(TARGET), [CONV_PRODUCT_SM90])
     for choice in found:
-        assert choice.engine.name == "conv_product_sm90"
-        as_a_product = replace(choice, engine=engine_named("matmul_sm90"))
-        assert mode_b.doubt(choice) == mode_b.doubt(as_a_product)
+        known = choice.knobs, choice.prediction
+        assert CONV_PRODUCT_SM90.doubt(*known) == engine_named("matmul_sm90").doubt(*known)
     knobs, more = {**SMALL, "TILE_N": 128}, {**SMALL, "TILE_N": 192}
     text = choice_text("conv_product_sm90", knobs)
-    assert spills.is_like("conv_product_sm90", more, [text])
-    assert not spills.is_like("conv_product_sm90", SMALL, [text])
+    assert spills.is_like(CONV_PRODUCT_SM90, more, [text])
+    assert not spills.is_like(CONV_PRODUCT_SM90, SMALL, [text])
 
 
 def refused(fusion, target=TARGET):
