@@ -8,6 +8,7 @@ from .case import Case
 from .conv import conv
 from .conv_before import conv_before
 from .conv_shape import ConvShape
+from .conv_wgrad import conv_wgrad
 
 # (h, w, c, k, r, stride, padding) of layers of ResNet-50, square filters.
 LAYERS = (
@@ -177,6 +178,16 @@ def normed_layers() -> list[Case]:
         for n in BATCHES
         for number in _NORMED
         for outputs in ("y", "genstats")
+    ]
+
+
+def wgrad_layers() -> list[Case]:
+    """The gradient of every layer's filter, of both types and batches."""
+    return [
+        conv_wgrad(dtype, "plain", _layer(n, number))
+        for dtype in ("fp16", "bf16")
+        for n in BATCHES
+        for number in range(len(LAYERS))
     ]
 
 

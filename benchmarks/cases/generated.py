@@ -14,6 +14,7 @@ from .case import Case
 from .conv import conv
 from .conv_dgrad import conv_dgrad
 from .conv_shape import ConvShape
+from .conv_wgrad import conv_wgrad
 from .kinds import add, squares
 from .matmul import matmul
 
@@ -93,6 +94,53 @@ def _conv(draw: random.Random) -> Case:
     return conv(dtype, epilogue, shape)
 
 
+# Network -> (h, c, k, r, stride, padding) of layers, square images and filters.
+_NETWORKS = {
+    "ResNet-18 and 34": (
+        (56, 64, 64, 3, 1, 1), (56, 64, 128, 3, 2, 1), (28, 128, 128, 3, 1, 1),
+        (28, 128, 256, 3, 2, 1), (14, 256, 256, 3, 1, 1), (14, 256, 512, 3, 2, 1),
+        (7, 512, 512, 3, 1, 1), (56, 64, 128, 1, 2, 0),
+    ),
+    "ResNet-50 and 101": (
+        (56, 256, 64, 1, 1, 0), (28, 128, 512, 1, 1, 0), (28, 512, 128, 1, 1, 0),
+        (56, 128, 128, 3, 2, 1), (14, 256, 1024, 1, 1, 0), (14, 1024, 256, 1, 1, 0),
+        (28, 256, 256, 3, 2, 1), (7, 512, 2048, 1, 1, 0), (14, 1024, 2048, 1, 2, 0),
+    ),
+    "VGG": (
+        (112, 64, 128, 3, 1, 1), (56, 128, 256, 3, 1, 1), (28, 256, 512, 3, 1, 1),
+        (14, 512, 512, 3, 1, 1),
+    ),
+    "DenseNet": ((56, 128, 32, 3, 1, 1), (28, 384, 128, 1, 1, 0), (14, 896, 128, 1, 1, 0)),
+    "Inception": (
+        (35, 96, 96, 3, 1, 1), (17, 768, 192, 1, 1, 0), (17, 192, 320, 3, 2, 0),
+        (35, 48, 64, 5, 1, 2),
+    ),
+    "EfficientNet": ((56, 24, 144, 1, 1, 0), (28, 240, 40, 1, 1, 0), (14, 80, 480, 1, 1, 0)),
+    "U-Net of pictures": (
+        (256, 64, 64, 3, 1, 1), (128, 128, 128, 3, 1, 1), (64, 512, 256, 3, 1, 1),
+        (32, 512, 512, 3, 1, 1),
+    ),
+    "U-Net of diffusion": (
+        (64, 320, 320, 3, 1, 1), (32, 640, 640, 3, 1, 1), (32, 1920, 640, 3, 1, 1),
+        (16, 1280, 1280, 3, 1, 1), (64, 320, 320, 3, 2, 1),
+    ),
+    "ConvNeXt": ((56, 96, 192, 2, 2, 0), (28, 192, 384, 2, 2, 0)),
+}  # fmt: skip
+
+
+def wgrads(seed: int, count: int = 40) -> list[Case]:
+    """Gradients of filters of layers of known networks, of batches from 2 to 256."""
+    draw = random.Random(seed)
+    found: dict[str, Case] = {}
+    while len(found) < count:
+        h, c, k, r, stride, padding = draw.choice(draw.choice(list(_NETWORKS.values())))
+        n, dtype = round(2 ** draw.uniform(1, 8)), draw.choice(("fp16", "bf16"))
+        case = conv_wgrad(dtype, "plain", ConvShape(n, (h, h), c, k, (r, r), stride, padding))
+        if max(case.flops / 600e12, case.bytes / 3e12) <= _LONGEST:
+            found[case.id] = case
+    return list(found.values())
+
+
 def _size(draw: random.Random, smallest: float, largest: float, odd: float = 0.2) -> int:
     """2 to a power between two, a multiple of 8; odd: the share of cases of any other size."""
     value = round(2 ** draw.uniform(smallest, largest))
@@ -138,4 +186,5 @@ DRAWN: dict[str, Callable[[int], list[Case]]] = {
     "memory-unlisted": memory_bound,
     "conv-unlisted": convs,
     "dgrad-unlisted": dgrads,
+    "conv-wgrad-unlisted": wgrads,
 }

@@ -9,7 +9,8 @@ from .conv import conv_of
 from .conv_before import conv_before_of
 from .conv_dgrad import conv_dgrad_of
 from .conv_dgrad_layers import dgrad_layers, more_dgrad_layers
-from .conv_layers import depthwise_layers, layers, more_layers
+from .conv_layers import depthwise_layers, layers, more_layers, wgrad_layers
+from .conv_wgrad import conv_wgrad_of
 from .fused import fused_of, grouped, rms_norm, softmax, swiglu
 from .image_norm import (
     batchnorm,
@@ -217,6 +218,11 @@ def conv() -> list[Case]:
     return [add(8192, 16384), *layers()]
 
 
+def conv_wgrad() -> list[Case]:
+    """Gradients of filters, after the streaming kernel that copy bandwidth is read from."""
+    return [add(8192, 16384), *wgrad_layers()]
+
+
 def attention() -> list[Case]:
     """Attention forward: heads, sizes, types, layouts, and work on scores."""
     return listed()
@@ -286,6 +292,7 @@ SETS = {
     "conv-more": conv_more,
     "dgrad": dgrad,
     "dgrad-more": dgrad_more,
+    "conv-wgrad": conv_wgrad,
     "attention": attention,
     "decode": decode,
     "packed": packed,
@@ -308,6 +315,8 @@ def case_of(id_: str) -> Case:
         return conv_before_of(id_)
     if id_.startswith("conv_dgrad/"):
         return conv_dgrad_of(id_)
+    if id_.startswith("conv_wgrad/"):
+        return conv_wgrad_of(id_)
     if id_.startswith("conv/"):
         return conv_of(id_)
     if id_.startswith("attention/"):

@@ -81,9 +81,23 @@ def _conv_dgrad(made: Graph, p: Mapping[str, Any]) -> None:
     output(made, "dx", dx, shape.x, dtype)
 
 
+def _conv_wgrad(made: Graph, p: Mapping[str, Any]) -> None:
+    shape = p["shape"]
+    df = made.graph.conv_wgrad(
+        image=made.input("x", *shape.x, p["dtype"]),
+        loss=made.input("dy", *shape.y, p["dtype"]),
+        padding=[shape.padding] * shape.rank,
+        stride=[shape.stride] * shape.rank,
+        dilation=[shape.dilation] * shape.rank,
+        compute_data_type=made.sums(p["sums"]),
+    )
+    output(made, "df", df.set_dim(shape.f[0]), shape.f, p["dtype"])
+
+
 # Kind -> what adds the operations of a case's parameters to a graph.
 BUILDERS: dict[str, Callable[[Graph, Mapping[str, Any]], None]] = {
     "conv": _conv,
     "conv_before": _conv_before,
     "conv_dgrad": _conv_dgrad,
+    "conv_wgrad": _conv_wgrad,
 }

@@ -12,6 +12,7 @@ from torch.nn import functional
 from ..cases import conv as conv_cases
 from ..cases import conv_before as conv_before_cases
 from ..cases import conv_dgrad as conv_dgrad_cases
+from ..cases import conv_wgrad as conv_wgrad_cases
 from ..cases import kinds
 from ..cases import part_norm as part_norm_cases
 from ..cases import resnet50 as resnet50_cases
@@ -48,6 +49,9 @@ def eager(case: Case) -> Call:
     if case.kind == "conv_dgrad":
         torch.backends.cudnn.benchmark = True
         return lambda s: conv_dgrad_cases.in_torch(p, s)
+    if case.kind == "conv_wgrad":
+        torch.backends.cudnn.benchmark = True
+        return lambda s: conv_wgrad_cases.in_torch(p, s)
     if case.kind == "resnet50_layer":
         torch.backends.cudnn.benchmark = True
         return lambda s: resnet50_cases.in_torch(p["op"], s)
@@ -240,7 +244,7 @@ def inductor(case: Case, buffers: Buffers) -> tuple[Call, float] | None:
     is_plain = case.kind == "matmul" and p["epilogue"] == "none" and not p["prologue"]
     is_plain |= case.kind in ("conv", "conv_dgrad") and p["epilogue"] == "plain"
     is_plain |= case.kind == "attention" and not attention_peers.is_modified(case)  # fp8 too
-    if is_plain or case.kind in ("add", "grouped", "packed", "paged"):
+    if is_plain or case.kind in ("add", "grouped", "packed", "paged", "conv_wgrad"):
         return None
     torch._dynamo.reset()
     is_flex = case.kind == "attention"

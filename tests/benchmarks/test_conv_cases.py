@@ -116,6 +116,17 @@ def test_what_begins_with_a_batch_norm_is_the_case(outputs, run):
             assert is_close(case, rows, wanted), name
 
 
+@pytest.mark.parametrize("shape", SHAPES.values())
+def test_filters_gradients_are_the_case(shape):
+    case = case_of(f"conv_wgrad/fp16/plain/{shape}")
+    assert case.id == f"conv_wgrad/fp16/plain/{shape}"
+    buffers = case.make()
+    (wanted,) = case.exact(buffers).values()
+    run_reference(case, buffers)
+    for made in (buffers["df"], torch_peers.eager(case)(buffers)):
+        assert is_close(case, made, wanted)
+
+
 def test_i8_is_neither_cut_nor_coarse():
     """Few elements are at the ends of i8, and a step of it is little of what they are."""
     case = conv_of("conv/int8/scale_bias_relu/4x16x16x32-64x3x3-s1p1")

@@ -1,0 +1,91 @@
+"""The cases of gradients of filters.
+
+    df [k, c / groups, r, s] = the sum, over pixels, of dy [n, k, p, q] times x [n, c, h, w] there
+
+An id is conv_wgrad/type/operation/shape, the shape as of a convolution forward.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from ..peers.torch_later import functional, torch
+from .case import Buffers, Case, unit
+from .conv import empty, normal
+from .conv_shape import ConvShape, conv_shape_of
+from .kinds import OPERANDS, TOLERANCES, bytes_of, torch_type
+
+OPERATIONS = ("plain",)
+TYPES = ("fp16", "bf16")
+
+
+def conv_wgrad(dtype: str, operation: str, shape: ConvShape) -> Case:
+    """A filter's gradient of TYPES."""
+    if dtype not in TYPES or operation not in OPERATIONS:
+        raise ValueError(f"no conv_wgrad case {operation!r} of {dtype!r}")
+    p = {"dtype": dtype, "operation": operation, "shape": shape, "sums": OPERANDS[dtype].sums}
+    bytes_ = float(bytes_of(dtype) * (shape.read + shape.written))
+    return Case(
+        id=f"conv_wgrad/{dtype}/{operation}/{shape}",
+        kind="conv_wgrad",
+        p=p,
+        make=lambda: _make(p),
+        exact=lambda buffers: {"df": _exact(p, buffers)},
+        flops=shape.flops,
+        bytes=bytes_,
+        unit=unit(shape.flops, bytes_),
+        tolerance=TOLERANCES[dtype],
+    )
+
+
+def conv_wgrad_of(id_: str) -> Case:
+    """The case of an id, also of sizes that no list has."""
+    family, dtype, operation, shape = [*id_.split("/", 3), "", "", ""][:4]
+    if family != "conv_wgrad":
+        raise ValueError(f"{id_!r} is no conv_wgrad case")
+    return conv_wgrad(dtype, operation, conv_shape_of(shape))
+
+
+def in_torch(p: Mapping[str, Any], s: Buffers) -> Any:
+    """The gradient as autograd computes it: of f, dims and layout are read."""
+    shape: ConvShape = p["shape"]
+    return torch.ops.aten.convolution_backward(
+        s["dy"], s["x"], s["df"], None, [shape.stride] * shape.rank, [shape.padding] * shape.rank,
+        [shape.dilation] * shape.rank, False, [0] * shape.rank, shape.groups, [False, True, False],
+    )[1]  # fmt: skip
+
+
+def _make(p: dict[str, Any]) -> Buffers:
+    shape, dtype = p["shape"], torch_type(p["dtype"])
+    return {
+        "x": normal(shape.x, dtype),
+        # Sums of as many products as there are pixels stay of about unit size.
+        "dy": normal(shape.y, dtype, (shape.written / shape.k) ** -0.5),
+        "df": empty(shape.f, dtype),
+    }
+
+
+def _exact(p: dict[str, Any], s: Buffers) -> Any:
+    """In float64, a tap of the filter after the other."""
+    shape: ConvShape = p["shape"]
+    x = functional.pad(s["x"].double(), [shape.padding] * 2 * shape.rank)
+    dy = _by_group(s["dy"].double(), shape.groups)
+    found = torch.empty(
+        (shape.k, shape.c // shape.groups, *shape.taps), dtype=torch.float64, device=x.device
+    )
+    for tap in itertools.product(*map(range, shape.taps)):
+        window = [slice(None), slice(None)]
+        for place, outputs in zip(tap, shape.y_image, strict=True):
+            first = place * shape.dilation
+            last = first + (outputs - 1) * shape.stride
+            window.append(slice(first, last + 1, shape.stride))
+        met = _by_group(x[tuple(window)], shape.groups)
+        found[(..., *tap)] = (dy @ met.mT).flatten(0, 1)
+    return found
+
+
+def _by_group(image: Any, groups: int) -> Any:
+    """[groups, channels of one, pixels of all images]."""
+    return image.transpose(0, 1).reshape(groups, image.shape[1] // groups, -1)
