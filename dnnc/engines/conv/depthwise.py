@@ -71,7 +71,7 @@ class ConvDepthwiseEngine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN):
+        if declined := anchor_reasons(fusion, _PATTERN, takes_gradients=True):
             return declined
         op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
         for name, operand in (("X", op.moved), ("W", op.w)):

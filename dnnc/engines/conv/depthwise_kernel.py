@@ -167,8 +167,8 @@ class DepthwiseKernel:
                 # CONVOLUTION: the last tap lies on the first pixel.
                 places.insert(0, ops.sub(extent - 1, place) if shape.is_turned else place)
                 tap = rest
-            at = [Index.of(ops.add(first, channel)), Index.of(inner), *map(Index.of, places)]
-            return widened(self.walk.branch().value(self.w, at, 1), source, self.sums)[0]
+            at = map(Index.of, [*shape.filter_place(ops.add(first, channel), inner), *places])
+            return widened(self.walk.branch().value(self.w, list(at), 1), source, self.sums)[0]
 
         self.filter.fill(load)
         self.held = self._held_filter()

@@ -167,7 +167,9 @@ class GroupedKernel:
             places = [ops.sub(n - 1, place) for n, place in zip(extents, places, strict=True)]
         result = ops.add(ops.add(self.result, eight * RESULTS), self.pixel)
         channels = self.shape.c_group
-        at = [Index.of(result), Index(0, 1, 0), *map(Index.of, places)]
+        at = [*map(Index.of, self.shape.filter_place(result, 0)), *map(Index.of, places)]
+        _, in_ = self.shape.filter_axes
+        at[in_] = Index(at[in_].base, 1, 0 if in_ else channels)
         fragment = ops.splat(self.walk.branch().value(self.w, at, channels), channels)
         if chosen * TAPS + _LAST_LANE >= taps:
             zeros, is_tap = ops.zeros(fragment.type), ops.less(tap, taps)

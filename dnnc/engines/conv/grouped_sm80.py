@@ -71,7 +71,7 @@ class ConvGroupedSm80Engine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN):
+        if declined := anchor_reasons(fusion, _PATTERN, takes_gradients=True):
             return declined
         op, reasons = conv_of(fusion), neighbour_reasons(fusion, _PATTERN)
         if op.moved.type == op.w.type and op.moved.type in _TYPES:

@@ -90,7 +90,8 @@ def _rule(
 
     def twin(tensor: Tensor) -> Tensor | None:
         if tensor is filter_ and is_transposed and tensor is not image:
-            return None if _is_read_transposed(tensor) else _filters_last(tensor)
+            is_read = not copied.filters or _is_read_transposed(tensor)
+            return None if is_read else _filters_last(tensor)
         if tensor.is_by_value or tensor.type.kind == "b" or tensor.shape not in wanted:
             return None
         if tensor.shape[1].constant is None:

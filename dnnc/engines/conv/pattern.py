@@ -20,8 +20,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from ...codegen import ops
 from ...codegen.hopper import im2col, tma, wgmma
 from ...codegen.hopper.im2col import Window
+from ...codegen.ops import Number
 from ...codegen.region import Region
 from ...dialect import dnn, structure
 from ...dialect.fusion import Fusion
@@ -202,6 +204,15 @@ class ConvShape:
         dims = (Expr.of(self.groups), Expr.of(self.c_group), *self.w.shape[1:])
         strides = (stride * self.c_group, stride, *self.w.layout[1:])
         return replace(self.w, dims=dims, strides=strides), (1 + out, 1 + in_)
+
+    def filter_place(self, output: Number, channel: Number) -> list[Number]:
+        """W's first two coordinates of an output channel, counted through all groups, and an input
+        channel of its group."""
+        if not self.is_transposed:
+            return [output, channel]
+        group = ops.div(output, self.k_group) if self.groups > 1 else 0
+        own = ops.sub(output, ops.mul(group, self.k_group))
+        return [ops.add(ops.mul(group, self.c_group), channel), own]
 
     @property
     def is_filter_k_major(self) -> bool:

@@ -3,9 +3,10 @@
     Y [N, K, pixels] = W [1, K, C] @ X [N, C, pixels]
 
 Nothing is copied: where the spatial axes of a tensor nest, its images are rows of pixels, and the
-filter is one matrix that all images share.  Everything around the convolution has an element for
-each pixel, or one for all of an image's, so that it is work around such a product.  Here this is
-done to a fusion; `conv.product_region` does it to a region.
+filter is one matrix that all images share, transposed for a gradient by the image.  Everything
+around the convolution has an element for each pixel, or one for all of an image's, so that it is
+work around such a product.  Here this is done to a fusion; `conv.product_region` does it to a
+region.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 
 from ...dialect.fusion import Fusion, remembered
 from ...dialect.op import Op
-from ...dialect.ops import Matmul, Pointwise, Reduction
+from ...dialect.ops import ConvDgrad, Matmul, Pointwise, Reduction
 from ...dialect.ops.conv import Convolved
 from ...dialect.tensor import Tensor, packed_strides, text
 from ...errors import Status
@@ -44,11 +45,12 @@ def flat_image(tensor: Tensor) -> Tensor:
     return replace(tensor, dims=dims, strides=strides)
 
 
-def flat_filter(tensor: Tensor) -> Tensor:
-    """W [K, C, 1, ...] as [1, K, C]."""
-    return replace(
-        tensor, dims=(Expr.of(1), *tensor.shape[:2]), strides=(Expr.of(1), *tensor.layout[:2])
-    )
+def flat_filter(tensor: Tensor, *, is_transposed: bool) -> Tensor:
+    """W [K, C, 1, ...] as [1, K, C], or of a gradient as [1, C, K]."""
+    dims, strides = tensor.shape[:2], tensor.layout[:2]
+    if is_transposed:
+        dims, strides = dims[::-1], strides[::-1]
+    return replace(tensor, dims=(Expr.of(1), *dims), strides=(Expr.of(1), *strides))
 
 
 def pixel_stride(tensor: Tensor) -> Expr | None:
@@ -67,7 +69,8 @@ def pixel_stride(tensor: Tensor) -> Expr | None:
 def product_fusion(fusion: Fusion) -> Fusion:
     """The fusion of the products that one without `product_refusals` stands for."""
     op = conv_of(fusion)
-    flat = {t: flat_filter(t) if t is op.w else flat_image(t) for t in fusion.tensors}
+    filter_ = flat_filter(op.w, is_transposed=isinstance(op, ConvDgrad))
+    flat = {t: filter_ if t is op.w else flat_image(t) for t in fusion.tensors}
     matmul = Matmul(a=flat[op.w], b=flat[op.moved], c=flat[op.made], compute_type=op.compute_type)
     matmul.name = op.name
     ops = tuple(matmul if other is op else other.with_tensors(flat) for other in fusion.ops)

@@ -20,6 +20,7 @@ from ...dialect.tensor import packed_strides
 from ...expr import Expr
 from ...mlir import func, ir, linalg
 from ..product.region_sm90 import product_calls
+from .pattern import is_gradient
 from .product import flat_dims, flat_filter, flat_image
 
 _PIXELS = 2  # the axis that all spatial ones become
@@ -34,7 +35,7 @@ def product_region(module: Any, region: Region) -> Region:
     (call,) = product_calls(region)
     _, w = call.operands
     tensors = [
-        flat_filter(tensor) if value == w else flat_image(tensor)
+        flat_filter(tensor, is_transposed=is_gradient(call)) if value == w else flat_image(tensor)
         for value, tensor in region.arguments.items()
     ]
     low = _Flattening(module, region)

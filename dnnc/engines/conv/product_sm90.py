@@ -65,7 +65,7 @@ class ConvProductSm90Engine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN, reduces=True):
+        if declined := anchor_reasons(fusion, _PATTERN, reduces=True, takes_gradients=True):
             return declined
         return product_refusals(fusion) or MATMUL_SM90.supports(product_fusion(fusion), target)
 

@@ -127,7 +127,8 @@ class StemFilter:
         part = ops.sub(kept, ops.mul(tap, stem.channels))
         if self.shape.is_turned:
             tap, row = ops.sub(width.taps - 1, tap), ops.sub(height.taps - 1, row)
-        places = [ops.minimum(channel, k_group - 1), part, row, tap]
+        own = self.shape.filter_place(ops.minimum(channel, k_group - 1), part)
+        places = [*own, row, tap]
         found = walk.branch().value(self.value, [Index.of(place) for place in places], 1)
         return arith.SelectOp(inside, found, ops.zeros(found.type)).result
 

@@ -87,7 +87,7 @@ class ConvStemSm90Engine(Engine):
     # ---- the support surface
 
     def supports(self, fusion: Fusion, target: Target) -> tuple[Reason, ...]:
-        if declined := anchor_reasons(fusion, _PATTERN):
+        if declined := anchor_reasons(fusion, _PATTERN, takes_gradients=True):
             return declined
         copies = _relaid(fusion)
         if declined := copies.reasons(target):
